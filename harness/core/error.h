@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one exception type. Code below the runner throws it; the runner turns it into the status of
+// a trial once, and the command line into an exit code once. Messages are one line that names the
+// thing and the rule it breaks. Any thread may throw; nothing here has state.
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <fmt/core.h>
+
+namespace lossgrid {
+
+enum class ErrorCode {
+  usage,              // a flag or an argument
+  bad_input,          // a case, suite, bundle or report that breaks its rules
+  unsupported,        // right input that this implementation or build cannot take
+  not_enough_memory,  // more than the machine has
+  rank_failed,        // this rank threw, left early or called another collective than its peers
+  aborted,            // this rank was woken because another one failed
+  timeout,            // the deadline of the trial has passed
+  io,                 // the file system refused
+  internal,           // a promise of this code is broken
+};
+
+std::string_view name(ErrorCode code);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message,
+        std::source_location where = std::source_location::current())
+      : std::runtime_error(message), code_(code), where_(where) {}
+
+  ErrorCode code() const { return code_; }
+  const std::source_location& where() const { return where_; }
+
+ private:
+  ErrorCode code_;
+  std::source_location where_;
+};
+
+/// Throws bad_input with a formatted message.
+template <typename... Args>
+[[noreturn]] void throw_bad_input(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::bad_input, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Process exit codes; `worst` picks the one that a run reports. 1, 110, 124, 137 and 139 are left
+/// to launchers and shells.
+enum class ExitCode : int {
+  ok = 0,
+  correctness = 10,
+  time_regression = 11,
+  cost_regression = 12,  // memory or communication
+  inconclusive = 13,
+  rank_crashed = 14,
+  hang = 15,
+  usage = 64,
+  bad_input = 65,
+  nothing_ran = 77,
+};
+
+/// The code that a run with both outcomes ends with: 14, 15 > 10 > 12 > 11 > 13 > 0.
+ExitCode worst(ExitCode a, ExitCode b);
+
+/// What the process ends with when `code` reaches the command line.
+ExitCode exit_code(ErrorCode code);
+
+}  // namespace lossgrid

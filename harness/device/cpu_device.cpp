@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <new>
+
+#include "harness/core/error.h"
+#include "harness/device/device.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+class CpuDevice final : public Device {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+ private:
+  std::byte* acquire(std::size_t bytes) override {
+    void* block = ::operator new(bytes, kAlignment, std::nothrow);
+    if (block == nullptr) {
+      throw Error(ErrorCode::not_enough_memory, fmt::format("cannot allocate {} bytes", bytes));
+    }
+    return static_cast<std::byte*>(block);
+  }
+
+  void release(std::byte* block) noexcept override { ::operator delete(block, kAlignment); }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace lossgrid

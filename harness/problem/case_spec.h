@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case: what is computed. A value type with a one-line text form of key=value, the same keys as
+// in suite JSON. parse(format(x)) == x; keys at their default are left out of the text.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "harness/core/dtype.h"
+
+namespace lossgrid {
+
+/// kind and the objective's own options, by the option names of NeMo-RL's loss configurations.
+/// Option values are kept as JSON text ("0.2", "true", "\"k3\"").
+struct ObjectiveSpec {
+  std::string kind = "nll";
+  std::map<std::string, std::string> options;
+  friend bool operator==(const ObjectiveSpec&, const ObjectiveSpec&) = default;
+};
+
+enum class Values {
+  normal,        // scale * N(0, 1)
+  flat,          // scale * 1e-3 * N(0, 1): near-uniform probabilities
+  peaked,        // N(0, 1) with the target at p_y = 0.9, 0.99, 0.999, 1 - 1e-5, 1 - 1e-7 by row
+  all_negative,  // -200 + scale * N(0, 1)
+  offset,        // a common offset on N(0, 1): 1e4, and 256 for bf16
+  overflow,      // 100 * scale * N(0, 1): exp overflows unless the maximum is subtracted
+  ties,          // one of 0, 1, 2: equal maxima in many places
+  masked_vocab,  // N(0, 1) with -inf in the second quarter of the vocabulary and every 7th column
+  edge_mass,     // N(0, 1) with most of the mass on the first and last columns of shards
+};
+
+enum class CuMode {
+  true_lengths,    // "true": cu_seqlens holds true lengths, cu_seqlens_padded the padded ones
+  padded_lengths,  // "padded": both hold padded lengths, and the mask alone removes pads
+};
+
+enum class Poison { nan, inf, none };
+
+struct CaseSpec {
+  std::string name;  // a label; not part of what is computed, not in the text form
+  ObjectiveSpec objective;
+
+  // Lengths: explicit "5+8+1+3", or "uniform", "lognormal", "upstream" with seqs and seq_len.
+  // upstream: S/4, S/2, S/3, 3S/4 in turn.
+  std::string lens = "upstream";
+  std::int64_t seqs = 4;
+  std::int64_t seq_len = 512;
+  std::int64_t pad_multiple = 1;  // of a sequence, beside what the grid needs
+  std::int64_t bin_multiple = 1;  // the pack is filled up to it by stretching the last sequence
+  CuMode cu = CuMode::true_lengths;
+
+  // "all", "ragged" (70 % of the tokens), "response" (a suffix), "sparse" (5 %, at least one), or
+  // explicit bits by sequence "01101+1111+0+111". A set bit on a first token is kept: it is never a
+  // target whatever its mask.
+  std::string mask = "ragged";
+  std::string sample_mask = "ones";  // "ones", "alternate" (1 0 1 0 ..), or bits "1011"
+  std::string targets = "random";    // or "shard_edges"
+  std::int64_t global_valid_toks = 0;  // denominator of the global batch; 0: counted from the masks
+  std::int64_t global_valid_seqs = 0;
+
+  std::int64_t vocab = 512;
+  DType dtype = DType::f32;
+  Values values = Values::normal;
+  double scale = 1.0;
+  Poison poison = Poison::nan;  // what stands in logits that must not be read
+  std::uint64_t seed = 42;
+
+  /// Equality of what is computed: all but `name`.
+  friend bool operator==(const CaseSpec& a, const CaseSpec& b);
+};
+
+/// One line, keys in declaration order, defaults left out ("vocab=96 lens=5+8+1+3"). An objective
+/// option is written objective.NAME=VALUE. The default case is "objective=nll".
+std::string format_case(const CaseSpec& spec);
+
+/// Reads the text form; arrays are not allowed here. Throws bad_input that names the key (with the
+/// nearest known one) and the rule.
+CaseSpec parse_case(std::string_view text);
+
+/// Reads the text form with arrays `key=[a,b]`: the product of all arrays, the last key fastest.
+std::vector<CaseSpec> parse_sweep(std::string_view text);
+
+/// Reads a JSON object of the same keys, where a value may be an array that sweeps. "name" is
+/// allowed here; swept cases get the swept values appended ("C0 dtype=bf16"). `where` names the
+/// file and entry for messages.
+std::vector<CaseSpec> cases_from_json(const nlohmann::ordered_json& object, const std::string& where);
+
+/// Every key with its value as JSON, defaults included, in declaration order (for reports).
+nlohmann::ordered_json case_to_json(const CaseSpec& spec);
+
+}  // namespace lossgrid

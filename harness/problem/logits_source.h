@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits of an unsharded pack, row by row, without ever holding them all: made from random numbers
+// or read from a bundle. Row t (true token index) predicts token t + 1 of its sequence.
+// Values are those after rounding to the problem's dtype. Thread-safe: const.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/problem/case_spec.h"
+
+namespace lossgrid {
+
+class LogitsSource {
+ public:
+  virtual ~LogitsSource() = default;
+  /// out[k] := logit of vocab id begin + k of row `token`, as it reads in the dtype.
+  virtual void read(std::int64_t token, std::int64_t begin, std::span<double> out) const = 0;
+  virtual void read(std::int64_t token, std::int64_t begin, std::span<float> out) const = 0;
+};
+
+/// Values from Philox at (seed, token, vocab id), in the regime of `spec`. `targets` [T] holds the id
+/// that each row predicts, -1 for none (the peaked and masked_vocab regimes need it).
+std::shared_ptr<const LogitsSource> make_random_logits(const CaseSpec& spec,
+                                                       std::vector<std::int32_t> targets);
+
+}  // namespace lossgrid

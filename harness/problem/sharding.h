@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The right answer to "who holds what": zigzag CP split of a padded pack, vocab split over TP, and
+// the shift that makes a row's target. The harness lays out logits with it; implementations may use
+// it or do it their own way.
+//
+// Zigzag (per sequence): P_i is cut in 2 cp chunks of h = P_i / (2 cp); cp rank r holds chunk r, then
+// chunk 2 cp - 1 - r. (NeMo-RL `_get_tokens_on_this_cp_rank`; TransformerEngine
+// `thd_partition_src_index`.) cp = 1: the whole sequence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "harness/comm/process_grid.h"
+#include "harness/problem/packed_batch.h"
+
+namespace lossgrid {
+
+/// [T_c] padded position of every local row of `cp_rank`, local rows in pack order.
+/// Requires cu_padded[i] divisible by 2 cp (cp > 1); throws bad_input otherwise.
+std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, int cp, int cp_rank);
+
+/// Columns [begin, end) of the vocabulary that a TP rank holds, in a shard `width` columns wide;
+/// columns beyond `end - begin` are padding: they count as -inf and get no gradient.
+struct VocabShard {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t width = 0;  // ceil(V / tp), the same on all ranks
+  std::int64_t valid() const { return end - begin; }
+  bool owns(std::int64_t id) const { return id >= begin && id < end; }
+};
+
+VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
+
+/// What each row of the padded pack predicts, before any split.
+struct ShiftedBatch {
+  std::vector<std::int32_t> targets;   // [T_pad] id of the next token of the sequence, -1 for none
+  std::vector<std::uint8_t> valid;     // [T_pad] token mask of that token and sample mask
+  std::vector<std::int32_t> sequence;  // [T_pad]
+};
+
+/// Row t of sequence i predicts token t + 1 while t + 1 < L_i (L_i of batch.cu_seqlens); rows after
+/// that predict nothing (-1, not valid).
+ShiftedBatch shift_targets(const PackedBatch& batch);
+
+}  // namespace lossgrid

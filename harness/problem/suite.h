@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A suite: cases x grids x implementations, in a JSON file under cases/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/comm/process_grid.h"
+#include "harness/problem/case_spec.h"
+
+namespace lossgrid {
+
+struct Suite {
+  std::string name;
+  std::string summary;
+  std::vector<Grid> grids;
+  std::vector<std::string> implementations;  // as on the command line: name[:option=value]
+  std::vector<CaseSpec> cases;
+};
+
+/// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
+/// "implementations": [..], "cases": [{...}]}. Throws bad_input that names the file, the line (for
+/// malformed JSON) or the entry and key.
+Suite read_suite(const std::string& path);
+
+/// Folder with the suites: LOSSGRID_CASES_DIR, else ./cases, else a folder `cases` beside or above
+/// the executable. Throws bad_input when there is none.
+std::string cases_directory();
+
+/// Names of the suites there (file names without .json), sorted; those in regress/ as "regress/x".
+std::vector<std::string> suite_names();
+
+/// Path of a suite given by name or by path (with .json). "regress" is a folder: all of its files.
+/// Throws bad_input with the nearest name.
+std::vector<std::string> find_suite(const std::string& name_or_path);
+
+}  // namespace lossgrid

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves behind, as plain values: trials, their checks, costs and times, and the run
+// around them. Knows nothing of devices or communicators. The JSON form is in report_json.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace lossgrid {
+
+enum class TrialStatus {
+  passed,   // all checks, invariants and costs as they should be
+  failed,   // something is wrong with the numbers or the costs
+  skipped,  // cannot run here or by this implementation, with the reason
+  error,    // a rank threw
+  timeout,  // the deadline passed; a rank hangs
+  not_run,  // never reached
+};
+
+std::string_view name(TrialStatus status);
+
+struct WorstElement {
+  std::int64_t rank = 0;
+  std::int64_t sequence = -1;  // -1: does not apply
+  std::int64_t token = -1;     // offset of the predicting token (row) in its sequence
+  std::int64_t vocab_id = -1;
+  double got = 0;
+  double want = 0;
+};
+
+/// One compared tensor. ratio = error / bound of the worst element; passed when it is <= 1.
+struct CheckRecord {
+  std::string name;  // "loss", "logprobs", "grad_logits", "grad_logits_bias", "metric.NAME"
+  bool passed = false;
+  double ratio = 0;  // infinite when the element is not a number
+  double error_abs = 0;
+  double bound_abs = 0;
+  std::optional<WorstElement> worst;
+  std::int64_t compared = 0;
+  std::int64_t beyond_bound = 0;  // elements with ratio > 1
+};
+
+struct InvariantRecord {
+  std::string name;
+  std::string status;  // "passed", "failed", "not_run"
+  std::string detail;  // empty when passed
+};
+
+struct DeterminismRecord {
+  std::string name;     // "run_to_run", "packing", "tp_size"
+  std::string verdict;  // "same_bits", "different_bits", "not_compared"
+  bool claimed = false;
+  std::string detail;
+};
+
+struct PhaseMemoryRecord {
+  std::int64_t rank = 0;
+  std::string phase;  // "plan", "forward", "backward"
+  std::int64_t predicted_peak_bytes = 0;  // without inputs
+  std::int64_t measured_peak_bytes = 0;   // without inputs
+  std::int64_t measured_peak_with_inputs_bytes = 0;
+  std::map<std::string, std::int64_t> by_tag_bytes;  // live at the peak
+};
+
+struct CommunicationRecord {
+  std::int64_t rank = 0;  // rank 0, or the first one that differs from the prediction
+  std::string phase;
+  std::string group;      // "tp", "cp"
+  std::string operation;  // "all_reduce", ...
+  std::int64_t predicted_calls = 0;
+  std::int64_t measured_calls = 0;
+  std::int64_t predicted_payload_bytes = 0;
+  std::int64_t measured_payload_bytes = 0;
+};
+
+struct PhaseTimeRecord {
+  std::string phase;
+  std::int64_t max_over_ranks_ns = 0;  // one run, coarse
+};
+
+struct TrialRecord {
+  std::string id;  // stable: case text, grid, implementation, backend
+  std::string case_name;
+  nlohmann::ordered_json case_parameters;
+  int tp = 1;
+  int cp = 1;
+  std::string implementation;
+  std::string backend = "cpu";
+  std::string transport = "thread";
+  TrialStatus status = TrialStatus::not_run;
+  std::string reason;  // one line; empty when passed
+  std::int64_t first_failed_rank = -1;
+
+  std::int64_t tokens = 0;
+  std::int64_t padded_tokens = 0;
+  std::int64_t valid_tokens = 0;
+  std::map<std::string, std::optional<double>> metrics;  // as the implementation returned them
+
+  std::vector<CheckRecord> checks;
+  std::vector<InvariantRecord> invariants;
+  std::vector<DeterminismRecord> determinism;
+  std::vector<PhaseMemoryRecord> memory;
+  std::vector<CommunicationRecord> communication;
+  std::vector<PhaseTimeRecord> times;
+  std::map<std::string, std::string> fingerprints;  // hex, of outputs
+  std::string reproduce;  // a command line
+
+  /// The largest ratio of the checks, 0 when there is none.
+  double max_ratio() const;
+  std::int64_t max_peak_bytes() const;           // over ranks and phases, without inputs
+  std::int64_t total_payload_bytes() const;      // of the recorded rank
+  std::int64_t total_calls() const;
+};
+
+/// A mutant and what became of it.
+struct MutantRecord {
+  std::string name;
+  std::string catalogue_id;  // "M4", empty when it has none
+  std::string what;          // what is wrong with it
+  bool rejected = false;
+  std::string rejected_by_case;
+  std::string rejected_by_grid;
+  std::vector<std::string> rejected_by_checks;
+  std::string reproduce;
+  std::int64_t trials = 0;
+};
+
+struct RunRecord {
+  std::string command;  // "run", "mutants", "replay"
+  std::vector<std::string> arguments;
+  std::string suite;
+  std::string started_utc;
+  std::string ended_utc;
+  std::string status = "complete";  // "complete", "partial"
+  int exit_code = 0;
+  nlohmann::ordered_json environment;
+  std::vector<TrialRecord> trials;
+  std::vector<MutantRecord> mutants;
+
+  std::map<std::string, std::int64_t> counts_by_status() const;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a report so that a crash loses nothing: finished trials go at once, one JSON line each, to
+// `<path>.partial.jsonl`; at the end the whole report is written beside its place and renamed, and
+// the partial file is removed.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "reports/record.h"
+
+namespace lossgrid {
+
+class ReportWriter {
+ public:
+  /// Makes missing folders and opens the partial file; throws io that names the path when it cannot
+  /// be written, before any trial runs. First line of the partial file: the run without trials.
+  ReportWriter(std::string path, const RunRecord& run);
+  ~ReportWriter();
+  ReportWriter(ReportWriter&&) noexcept;
+  ReportWriter& operator=(ReportWriter&&) = delete;
+
+  /// Appends one trial and flushes it to the file system.
+  void add(const TrialRecord& trial);
+
+  /// Writes the report and removes the partial file. Throws io; then the partial file stays.
+  void finish(const RunRecord& run);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::string partial_path_;
+  std::FILE* partial_ = nullptr;
+};
+
+}  // namespace lossgrid
