@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -23,6 +24,12 @@ enum class TrialStatus {
 };
 
 std::string_view name(TrialStatus status);
+
+/// All of them, in the order in which a report counts them.
+const std::vector<TrialStatus>& trial_statuses();
+
+/// NaN counts as infinite, so that ratios can be ordered.
+double comparable_ratio(double ratio);
 
 struct WorstElement {
   std::int64_t rank = 0;
@@ -60,7 +67,7 @@ struct DeterminismRecord {
 
 struct PhaseMemoryRecord {
   std::int64_t rank = 0;
-  std::string phase;  // "plan", "forward", "backward"
+  std::string phase;                      // "plan", "forward", "backward"
   std::int64_t predicted_peak_bytes = 0;  // without inputs
   std::int64_t measured_peak_bytes = 0;   // without inputs
   std::int64_t measured_peak_with_inputs_bytes = 0;
@@ -108,12 +115,12 @@ struct TrialRecord {
   std::vector<CommunicationRecord> communication;
   std::vector<PhaseTimeRecord> times;
   std::map<std::string, std::string> fingerprints;  // hex, of outputs
-  std::string reproduce;  // a command line
+  std::string reproduce;                            // a command line
 
   /// The largest ratio of the checks, 0 when there is none.
   double max_ratio() const;
-  std::int64_t max_peak_bytes() const;           // over ranks and phases, without inputs
-  std::int64_t total_payload_bytes() const;      // of the recorded rank
+  std::int64_t max_peak_bytes() const;       // over ranks and phases, without inputs
+  std::int64_t total_payload_bytes() const;  // of the recorded rank
   std::int64_t total_calls() const;
 };
 
@@ -121,13 +128,23 @@ struct TrialRecord {
 struct MutantRecord {
   std::string name;
   std::string catalogue_id;  // "M4", empty when it has none
-  std::string what;          // what is wrong with it
+  std::string what;          // what is wrong with it; of a control: what is done another way
+  bool is_control = false;   // right, and must not be rejected
   bool rejected = false;
   std::string rejected_by_case;
   std::string rejected_by_grid;
   std::vector<std::string> rejected_by_checks;
   std::string reproduce;
   std::int64_t trials = 0;
+};
+
+/// How many mutants a suite rejects. One that no trial reached counts as not rejected, a control
+/// that no trial reached as not accepted.
+struct MutationScore {
+  std::int64_t rejected = 0;
+  std::int64_t total = 0;
+  std::int64_t controls_accepted = 0;
+  std::int64_t controls_total = 0;
 };
 
 struct RunRecord {
@@ -142,7 +159,9 @@ struct RunRecord {
   std::vector<TrialRecord> trials;
   std::vector<MutantRecord> mutants;
 
+  /// Every status, zeros included.
   std::map<std::string, std::int64_t> counts_by_status() const;
+  MutationScore mutation_score() const;
 };
 
 }  // namespace lossgrid

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/command.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/core/environment.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+std::vector<std::string>& stored_command_line() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+constexpr const char* kDescription =
+    "lossgrid verifies and measures distributed LLM losses: is it right, what does it cost, did that "
+    "change.\n"
+    "Implementations run on generated packed batches over TP x CP grids and are checked, forward and "
+    "backward,\nagainst a float64 truth. Ranks are threads of this process.";
+
+constexpr const char* kFooter =
+    "Exit codes: 0 all as it should be, 10 correctness, 12 memory or communication, 14 a rank "
+    "crashed, 15 hang,\n64 usage, 65 bad input, 77 nothing ran. The worst of a run wins.\n"
+    "Try: lossgrid run --suite smoke";
+
+int print_error(const std::string& message, ExitCode code) {
+  std::fprintf(stderr, "lossgrid: %s\n", message.c_str());
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+const std::vector<std::string>& command_line() { return stored_command_line(); }
+
+RunRecord begin_run(const std::string& command, const std::string& suite) {
+  RunRecord run;
+  run.command = command;
+  run.arguments = command_line();
+  run.suite = suite;
+  run.started_utc = utc_now();
+  run.environment = capture_environment();
+  return run;
+}
+
+void end_run(RunRecord& run, ExitCode code, bool complete) {
+  run.ended_utc = utc_now();
+  run.exit_code = static_cast<int>(code);
+  run.status = complete ? "complete" : "partial";
+}
+
+std::vector<Suite> load_suites(const std::string& name_or_path) {
+  std::vector<Suite> suites;
+  for (const std::string& path : find_suite(name_or_path)) suites.push_back(read_suite(path));
+  return suites;
+}
+
+std::vector<std::string> parse_list(const std::string& text) {
+  return text.empty() ? std::vector<std::string>() : split(text, ',');
+}
+
+void leave_hung_process(ExitCode code) {
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(code));
+}
+
+int run_command_line(int argc, char** argv) {
+  stored_command_line().assign(argv + 1, argv + argc);
+  CLI::App app(kDescription, "lossgrid");
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("lossgrid ") + kVersion);
+  app.require_subcommand(1);
+  Action action;
+  add_run_command(app, action);
+  add_mutants_command(app, action);
+  add_replay_command(app, action);
+  add_export_command(app, action);
+  add_list_command(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return print_error(std::string(error.what()) + " (see lossgrid --help)", ExitCode::usage);
+  }
+  try {
+    return static_cast<int>(action());
+  } catch (const Error& error) {
+    return print_error(error.what(), exit_code(error.code()));
+  } catch (const std::bad_alloc&) {
+    return print_error("out of memory", ExitCode::rank_crashed);
+  } catch (const std::exception& error) {
+    return print_error(error.what(), ExitCode::rank_crashed);
+  }
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of the executable: each file adds one to the parser and runs it when chosen.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/problem/suite.h"
+#include "reports/record.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lossgrid {
+
+/// A chosen subcommand puts what it does here; it returns the exit code.
+using Action = std::function<ExitCode()>;
+
+void add_run_command(CLI::App& app, Action& action);
+void add_mutants_command(CLI::App& app, Action& action);
+void add_replay_command(CLI::App& app, Action& action);
+void add_export_command(CLI::App& app, Action& action);
+void add_list_command(CLI::App& app, Action& action);
+
+/// Parses the command line, runs the subcommand, and prints errors as one line on stderr.
+int run_command_line(int argc, char** argv);
+
+/// The command line as it was given, for reports.
+const std::vector<std::string>& command_line();
+
+/// A run record with command, arguments, time and environment filled in.
+RunRecord begin_run(const std::string& command, const std::string& suite);
+
+/// Sets the end, the exit code and the status of a run.
+void end_run(RunRecord& run, ExitCode code, bool complete);
+
+/// The suites of a name, path or folder.
+std::vector<Suite> load_suites(const std::string& name_or_path);
+
+/// "a,b" -> {"a", "b"}
+std::vector<std::string> parse_list(const std::string& text);
+
+/// A rank hangs in a thread that cannot be ended: leaves the process at once with `code`, after all
+/// has been reported.
+[[noreturn]] void leave_hung_process(ExitCode code);
+
+}  // namespace lossgrid

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid mutants: does the suite reject every wrong implementation, and no right one?
+#include <memory>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/command.h"
+#include "harness/runner/mutation.h"
+#include "reports/report_writer.h"
+#include "reports/table.h"
+
+namespace lossgrid {
+namespace {
+
+struct MutantFlags {
+  std::string suite = "ci";
+  std::string names;
+  std::string report;
+};
+
+ExitCode run(const MutantFlags& flags) {
+  const std::vector<Suite> suites = load_suites(flags.suite);
+  const std::vector<std::string> names = parse_list(flags.names);
+  std::vector<Suite> checked = suites;
+  for (Suite& suite : checked) suite.implementations = names;
+  require_runnable(checked, 64);
+
+  RunRecord record = begin_run("mutants", flags.suite);
+  std::optional<ReportWriter> writer;
+  if (!flags.report.empty()) writer.emplace(flags.report, record);
+  ProblemCache problems;
+  const bool rank_hung =
+      run_mutants(suites, names, RunOptions(), problems,
+                  [&](const MutantRecord& mutant) { record.mutants.push_back(mutant); });
+  const ExitCode code = exit_code_of(record.mutants);
+  end_run(record, code, !rank_hung);
+  if (writer) writer->finish(record);
+  fmt::print("{}", format_mutants_table(record));
+  if (writer) fmt::print("report: {}\n", writer->path());
+  if (rank_hung) leave_hung_process(code);
+  return code;
+}
+
+}  // namespace
+
+void add_mutants_command(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<MutantFlags>();
+  CLI::App* command = app.add_subcommand(
+      "mutants", "run the wrong implementations on a suite and print the mutation score");
+  command->add_option("--suite", flags->suite, "suite that must reject them (default ci)");
+  command->add_option("--impl", flags->names,
+                      "only these mutants and controls, comma separated (see lossgrid list mutants)");
+  command->add_option("--report", flags->report, "write the JSON report here");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid replay: a real batch from a bundle through implementations on one grid.
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/command.h"
+#include "harness/loss/registry.h"
+#include "harness/problem/bundle.h"
+#include "harness/runner/problem_cache.h"
+#include "harness/runner/rank_merge.h"
+#include "harness/runner/run.h"
+#include "harness/runner/trial.h"
+#include "harness/verify/expected.h"
+#include "reports/report_writer.h"
+#include "reports/table.h"
+
+namespace lossgrid {
+namespace {
+
+struct ReplayFlags {
+  std::string bundle;
+  std::string implementations = "reference,per_sequence,fused,cp_gather_logits,cp_local";
+  int tp = 1;
+  int cp = 1;
+  std::string out;
+  std::string report;
+};
+
+ExitCode run(const ReplayFlags& flags) {
+  Bundle bundle = read_bundle(flags.bundle);
+  const std::vector<std::string> names = parse_list(flags.implementations);
+  if (!flags.out.empty() && names.size() != 1) {
+    throw Error(ErrorCode::usage, "--out holds the results of one implementation; give one --impl");
+  }
+  Suite suite;
+  suite.grids = {Grid{flags.tp, flags.cp}};
+  suite.implementations = names;
+  suite.cases = {bundle.problem.spec};
+  require_runnable({suite}, 64);
+
+  RunRecord record = begin_run("replay", flags.bundle);
+  std::optional<ReportWriter> writer;
+  if (!flags.report.empty()) writer.emplace(flags.report, record);
+  const PreparedProblem prepared = prepare(std::move(bundle.problem));
+  bool rank_hung = false;
+  for (const std::string& name : names) {
+    TrialSetup setup{prepared.problem,          prepared.objective, prepared.truth,
+                     name,                      make_implementation(name),
+                     Grid{flags.tp, flags.cp},  std::nullopt,
+                     !flags.out.empty() || bundle.expected.has_value()};
+    TrialOutcome trial = run_trial(setup, RunOptions().deadline);
+    trial.record.case_name = flags.bundle;
+    if (trial.outputs && bundle.expected) {
+      const int serial_adds = setup.implementation->describe().serial_adds + flags.tp - 1;
+      add_checks(check_expected(*setup.problem, *setup.truth, serial_adds, *bundle.expected,
+                                *trial.outputs),
+                 trial.record);
+    }
+    if (trial.outputs && !flags.out.empty()) write_results(flags.out, *trial.outputs);
+    if (writer) writer->add(trial.record);
+    record.trials.push_back(trial.record);
+    rank_hung = trial.rank_hung;
+    if (rank_hung) break;
+  }
+  const ExitCode code = exit_code_of(record.trials);
+  end_run(record, code, !rank_hung);
+  if (writer) writer->finish(record);
+  fmt::print("{}{}", format_trials_table(record), format_summary(record));
+  if (rank_hung) leave_hung_process(code);
+  return code;
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<ReplayFlags>();
+  CLI::App* command = app.add_subcommand(
+      "replay", "run implementations on the packed batch of a bundle (safetensors) on one grid");
+  command->add_option("bundle", flags->bundle, "the bundle file")->required();
+  command->add_option("--impl", flags->implementations,
+                      "implementations, comma separated (default: all five)");
+  command->add_option("--tp", flags->tp, "ranks that share the vocabulary")->check(CLI::Range(1, 64));
+  command->add_option("--cp", flags->cp, "ranks that share the sequences")->check(CLI::Range(1, 64));
+  command->add_option("--out", flags->out,
+                      "write loss, logprobs, grad_logits (F64, unsharded) and metrics here");
+  command->add_option("--report", flags->report, "write the JSON report here");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace lossgrid

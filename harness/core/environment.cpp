@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/core/environment.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include <sys/utsname.h>
+
+namespace lossgrid {
+namespace {
+
+/// The value of the first line "key : value" of a file in /proc, empty when there is none.
+std::string proc_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(key)) continue;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return "";
+}
+
+std::int64_t memory_total_bytes() {
+  const std::string kib = proc_value("/proc/meminfo", "MemTotal");
+  return kib.empty() ? 0 : std::strtoll(kib.c_str(), nullptr, 10) * 1024;
+}
+
+}  // namespace
+
+const char* const kVersion = LOSSGRID_VERSION;
+
+nlohmann::ordered_json capture_environment() {
+  nlohmann::ordered_json environment;
+  environment["tool"] = {{"version", LOSSGRID_VERSION},
+                         {"git_revision", LOSSGRID_GIT_REVISION},
+                         {"build_type", LOSSGRID_BUILD_TYPE},
+                         {"compiler", "g++ " __VERSION__},
+                         {"sanitize", LOSSGRID_SANITIZE}};
+  utsname system{};
+  uname(&system);
+  environment["host"] = {{"cpu_model", proc_value("/proc/cpuinfo", "model name")},
+                         {"cpus", std::thread::hardware_concurrency()},
+                         {"memory_total_bytes", memory_total_bytes()},
+                         {"kernel", system.release},
+                         {"architecture", system.machine}};
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  for (const char* name : {"LOSSGRID_CASES_DIR", "OMP_NUM_THREADS"}) {
+    if (const char* value = std::getenv(name)) variables[name] = value;
+  }
+  environment["variables"] = variables;
+  return environment;
+}
+
+}  // namespace lossgrid

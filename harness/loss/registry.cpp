@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/loss/registry.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+// Function-local statics: registration happens during static initialisation of other files.
+std::map<std::string, ImplementationEntry, std::less<>>& implementation_map() {
+  static std::map<std::string, ImplementationEntry, std::less<>> map;
+  return map;
+}
+
+std::map<std::string, ObjectiveEntry, std::less<>>& objective_map() {
+  static std::map<std::string, ObjectiveEntry, std::less<>> map;
+  return map;
+}
+
+}  // namespace
+
+void register_implementation(ImplementationEntry entry) {
+  const std::string name = entry.name;
+  if (!implementation_map().emplace(name, std::move(entry)).second) {
+    throw Error(ErrorCode::internal, fmt::format("implementation '{}' is registered twice", name));
+  }
+}
+
+void register_objective(ObjectiveEntry entry) {
+  const std::string kind = entry.kind;
+  if (!objective_map().emplace(kind, std::move(entry)).second) {
+    throw Error(ErrorCode::internal, fmt::format("objective '{}' is registered twice", kind));
+  }
+}
+
+std::vector<const ImplementationEntry*> implementations(ImplementationKind kind) {
+  std::vector<const ImplementationEntry*> entries;
+  for (const auto& [name, entry] : implementation_map()) {
+    if (entry.kind == kind) entries.push_back(&entry);
+  }
+  return entries;
+}
+
+std::vector<const ObjectiveEntry*> objectives() {
+  std::vector<const ObjectiveEntry*> entries;
+  for (const auto& [kind, entry] : objective_map()) entries.push_back(&entry);
+  return entries;
+}
+
+std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
+  const std::vector<std::string> parts = split(text, ':');
+  const auto entry = implementation_map().find(parts[0]);
+  if (entry == implementation_map().end()) {
+    // A misspelt mutant is told from the mutants, everything else from what users run.
+    const bool is_mutant = parts[0].find('/') != std::string::npos;
+    std::vector<std::string> known;
+    for (const auto& [name, candidate] : implementation_map()) {
+      if (is_mutant || candidate.kind == ImplementationKind::real) known.push_back(name);
+    }
+    throw Error(ErrorCode::bad_input, unknown_name_message("implementation", parts[0], known));
+  }
+  ImplementationOptions options;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::size_t equals = parts[i].find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw_bad_input("implementation '{}': '{}' is not option=value", text, parts[i]);
+    }
+    if (!options.emplace(parts[i].substr(0, equals), parts[i].substr(equals + 1)).second) {
+      throw_bad_input("implementation '{}': option '{}' is given twice", text,
+                      parts[i].substr(0, equals));
+    }
+  }
+  return entry->second.make(options);
+}
+
+const ObjectiveEntry& find_objective(std::string_view kind) {
+  const auto entry = objective_map().find(kind);
+  if (entry == objective_map().end()) {
+    std::vector<std::string> known;
+    for (const auto& [name, candidate] : objective_map()) known.push_back(name);
+    throw Error(ErrorCode::bad_input, unknown_name_message("objective", kind, known));
+  }
+  return entry->second;
+}
+
+void require_known_options(const std::map<std::string, std::string>& options,
+                           const std::vector<std::string>& known, std::string_view owner) {
+  for (const auto& [option, value] : options) {
+    if (std::find(known.begin(), known.end(), option) != known.end()) continue;
+    if (known.empty()) throw_bad_input("'{}' takes no options, got '{}'", owner, option);
+    throw Error(ErrorCode::bad_input,
+                unknown_name_message(fmt::format("option of '{}'", owner), option, known));
+  }
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names that a user can ask for. Filled by objects of static storage before main, sorted by
+// name, only read afterwards. Mutants and controls live beside real implementations but never show
+// among them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/loss/loss_implementation.h"
+#include "harness/loss/objective.h"
+
+namespace lossgrid {
+
+enum class ImplementationKind {
+  real,
+  mutant,   // deliberately wrong: a suite must reject it
+  control,  // another right way of computing the same: a suite must not reject it
+};
+
+using ImplementationOptions = std::map<std::string, std::string>;
+
+struct ImplementationEntry {
+  std::string name;
+  ImplementationKind kind = ImplementationKind::real;
+  std::string catalogue_id;  // of a mutant: "M4"; empty when it has none
+  std::string what;          // of a mutant or control: what differs
+  /// Throws bad_input for an unknown option or a bad value.
+  std::function<std::unique_ptr<LossImplementation>(const ImplementationOptions&)> make;
+};
+
+void register_implementation(ImplementationEntry entry);
+void register_objective(ObjectiveEntry entry);
+
+/// Sorted by name.
+std::vector<const ImplementationEntry*> implementations(ImplementationKind kind);
+std::vector<const ObjectiveEntry*> objectives();
+
+/// From "name" or "name:option=value:option=value". Throws bad_input with the nearest name.
+std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
+
+/// Throws bad_input with the known kinds.
+const ObjectiveEntry& find_objective(std::string_view kind);
+
+/// Registers at static initialisation: `const Registered registered{ImplementationEntry{...}};`
+struct Registered {
+  explicit Registered(ImplementationEntry entry) { register_implementation(std::move(entry)); }
+  explicit Registered(ObjectiveEntry entry) { register_objective(std::move(entry)); }
+};
+
+/// Throws bad_input when an option is not among `known`.
+void require_known_options(const std::map<std::string, std::string>& options,
+                           const std::vector<std::string>& known, std::string_view owner);
+
+}  // namespace lossgrid

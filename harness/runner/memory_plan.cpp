@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/memory_plan.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <numeric>
+#include <sstream>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+
+/// The first number of a file, or kUnlimited when there is none ("max").
+std::int64_t number_in(const char* path) {
+  std::ifstream file(path);
+  std::int64_t value = kUnlimited;
+  return file >> value ? value : kUnlimited;
+}
+
+std::int64_t meminfo_available() {
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string key;
+    std::int64_t kib = 0;
+    if (words >> key >> kib && key == "MemAvailable:") return kib * 1024;
+  }
+  return kUnlimited;
+}
+
+std::int64_t cgroup_left() {
+  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
+  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
+  return limit == kUnlimited || used == kUnlimited ? kUnlimited : limit - used;
+}
+
+}  // namespace
+
+std::int64_t available_memory_bytes() { return std::min(meminfo_available(), cgroup_left()); }
+
+std::int64_t trial_memory_bytes(const LossProblem& problem,
+                                const LossImplementation& implementation) {
+  const Cost cost = implementation.cost(problem);
+  const std::int64_t workspace =
+      std::max({cost.plan.workspace_bytes, cost.forward.workspace_bytes,
+                cost.backward.workspace_bytes});
+  const std::int64_t rank = 2 * problem.shard_bytes() + workspace + 64 * problem.rows() +
+                            16 * problem.vocab;  // places, log-probabilities; rows of the truth
+  return checked_product(rank, problem.grid.ranks(), "bytes of a trial");
+}
+
+std::int64_t batch_memory_bytes(const CaseSpec& spec) {
+  const std::vector<std::int64_t> lengths = case_lengths(spec);
+  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  constexpr std::int64_t kBytesPerToken = 128;  // ids, masks, targets, RowTruth, gradients
+  return checked_product(tokens, kBytesPerToken, "bytes of a batch");
+}
+
+std::string why_too_big(std::int64_t need_bytes) {
+  const std::int64_t have = available_memory_bytes();
+  if (need_bytes <= have) return "";
+  return fmt::format("not enough memory: needs {} ({} bytes), this machine has {} ({} bytes)",
+                     format_bytes(need_bytes), need_bytes, format_bytes(have), have);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a trial fits this machine, asked before anything large is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "harness/comm/process_grid.h"
+#include "harness/loss/loss_implementation.h"
+#include "harness/problem/problem.h"
+
+namespace lossgrid {
+
+/// Bytes that this process may still take: the smaller of what /proc/meminfo calls available and
+/// what is left of a cgroup's limit.
+std::int64_t available_memory_bytes();
+
+/// Bytes of a trial on all its ranks: logits, their gradient, workspaces, log-probabilities and the
+/// harness's own rows.
+std::int64_t trial_memory_bytes(const LossProblem& problem, const LossImplementation& implementation);
+
+/// Bytes of the host arrays of a case's batch and truth, from its lengths alone.
+std::int64_t batch_memory_bytes(const CaseSpec& spec);
+
+/// "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB", or empty when `need` fits.
+std::string why_too_big(std::int64_t need_bytes);
+
+}  // namespace lossgrid

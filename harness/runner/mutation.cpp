@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/mutation.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+
+namespace lossgrid {
+namespace {
+
+/// The checks, invariants and costs that a trial failed on, by name.
+std::vector<std::string> failed_checks(const TrialRecord& trial) {
+  std::vector<std::string> names;
+  for (const CheckRecord& check : trial.checks) {
+    if (!check.passed) names.push_back(check.name);
+  }
+  for (const InvariantRecord& invariant : trial.invariants) {
+    if (invariant.status == "failed") names.push_back(invariant.name);
+  }
+  for (const DeterminismRecord& verdict : trial.determinism) {
+    if (verdict.claimed && verdict.verdict == "different_bits") names.push_back(verdict.name);
+  }
+  const auto differs = [](const CommunicationRecord& row) {
+    return row.measured_calls != row.predicted_calls ||
+           row.measured_payload_bytes != row.predicted_payload_bytes;
+  };
+  if (std::any_of(trial.communication.begin(), trial.communication.end(), differs)) {
+    names.push_back("communication");
+  }
+  if (names.empty()) names.push_back(std::string(name(trial.status)) + ": " + trial.reason);
+  return names;
+}
+
+MutantRecord run_one(const ImplementationEntry& entry, const std::vector<Suite>& suites,
+                     const RunOptions& options, ProblemCache& problems, bool& rank_hung) {
+  MutantRecord record;
+  record.name = entry.name;
+  record.catalogue_id = entry.catalogue_id;
+  record.what = entry.what;
+  record.is_control = entry.kind == ImplementationKind::control;
+  std::vector<Suite> own = suites;
+  for (Suite& suite : own) suite.implementations = {entry.name};
+  rank_hung = run_suites(own, options, problems, [&](const TrialRecord& trial) {
+    if (trial.status == TrialStatus::skipped) return true;
+    ++record.trials;
+    if (trial.status == TrialStatus::passed) return true;
+    record.rejected = true;
+    record.rejected_by_case = trial.case_name;
+    record.rejected_by_grid = format_grid({trial.tp, trial.cp});
+    record.rejected_by_checks = failed_checks(trial);
+    record.reproduce = trial.reproduce;
+    return false;
+  });
+  return record;
+}
+
+}  // namespace
+
+bool run_mutants(const std::vector<Suite>& suites, const std::vector<std::string>& names,
+                 const RunOptions& options, ProblemCache& problems,
+                 const std::function<void(const MutantRecord&)>& sink) {
+  for (const ImplementationKind kind : {ImplementationKind::mutant, ImplementationKind::control}) {
+    for (const ImplementationEntry* entry : implementations(kind)) {
+      const bool selected =
+          names.empty() || std::find(names.begin(), names.end(), entry->name) != names.end();
+      if (!selected) continue;
+      bool rank_hung = false;
+      sink(run_one(*entry, suites, options, problems, rank_hung));
+      if (rank_hung) return true;
+    }
+  }
+  return false;
+}
+
+ExitCode exit_code_of(const std::vector<MutantRecord>& mutants) {
+  if (mutants.empty()) return ExitCode::nothing_ran;
+  const bool as_should = std::all_of(mutants.begin(), mutants.end(), [](const MutantRecord& m) {
+    return m.trials > 0 && m.rejected != m.is_control;
+  });
+  return as_should ? ExitCode::ok : ExitCode::correctness;
+}
+
+}  // namespace lossgrid

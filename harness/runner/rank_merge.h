@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what every rank found to the verdict on the trial: checks merged to the worst element,
+// invariants over several ranks, costs against their predictions.
+#pragma once
+
+#include <vector>
+
+#include "harness/runner/rank_trial.h"
+#include "reports/record.h"
+
+namespace lossgrid {
+
+/// Adds checks made after the ranks were merged; one that fails turns the trial into a failed one.
+void add_checks(const std::vector<Check>& checks, TrialRecord& record);
+
+/// Fills checks, invariants, determinism, memory, communication, times, fingerprints, status and
+/// reason of `record`.
+void merge_ranks(const TrialSetup& setup, std::vector<RankResult>& ranks, TrialRecord& record);
+
+}  // namespace lossgrid

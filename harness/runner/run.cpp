@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/run.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "harness/runner/memory_plan.h"
+#include "harness/runner/trial.h"
+
+namespace lossgrid {
+namespace {
+
+/// Compares the bits of a trial with those of earlier grids of the same case and implementation.
+class BitComparison {
+ public:
+  void judge(TrialRecord& record) {
+    if (record.status != TrialStatus::passed) return;
+    const auto [same_tp, first_of_tp] = by_tp_.try_emplace(record.tp, record);
+    if (!first_of_tp) {
+      compare(record, "packing", same_tp->second, {"logprobs", "grad_logits"});
+    }
+    if (!any_) any_ = record;
+    if (any_->tp != record.tp) compare(record, "tp_size", *any_, {"logprobs"});
+  }
+
+ private:
+  static void compare(TrialRecord& record, const std::string& name, const TrialRecord& other,
+                      const std::vector<std::string>& outputs) {
+    const auto verdict = std::find_if(record.determinism.begin(), record.determinism.end(),
+                                      [&](const DeterminismRecord& d) { return d.name == name; });
+    verdict->verdict = "same_bits";
+    verdict->detail = fmt::format("compared with tp{}cp{}", other.tp, other.cp);
+    for (const std::string& output : outputs) {
+      if (record.fingerprints.at(output) == other.fingerprints.at(output)) continue;
+      verdict->verdict = "different_bits";
+      verdict->detail += ": " + output;
+    }
+    if (verdict->claimed && verdict->verdict == "different_bits") {
+      record.status = TrialStatus::failed;
+      record.reason = fmt::format("determinism: {} gave different bits, {}", name, verdict->detail);
+    }
+  }
+
+  std::map<int, TrialRecord> by_tp_;
+  std::optional<TrialRecord> any_;
+};
+
+bool only_costs_differ(const TrialRecord& trial) {
+  return std::all_of(trial.checks.begin(), trial.checks.end(),
+                     [](const CheckRecord& c) { return c.passed; }) &&
+         std::none_of(trial.invariants.begin(), trial.invariants.end(),
+                      [](const InvariantRecord& i) { return i.status == "failed"; }) &&
+         std::none_of(trial.determinism.begin(), trial.determinism.end(),
+                      [](const DeterminismRecord& d) {
+                        return d.claimed && d.verdict == "different_bits";
+                      });
+}
+
+ExitCode exit_code_of(const TrialRecord& trial) {
+  switch (trial.status) {
+    case TrialStatus::failed:
+      return only_costs_differ(trial) ? ExitCode::cost_regression : ExitCode::correctness;
+    case TrialStatus::error:
+      return ExitCode::rank_crashed;
+    case TrialStatus::timeout:
+      return ExitCode::hang;
+    default:
+      return ExitCode::ok;
+  }
+}
+
+}  // namespace
+
+bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
+                const TrialSink& sink) {
+  for (const Suite& suite : suites) {
+    for (const CaseSpec& spec : suite.cases) {
+      const PreparedProblem& prepared = problems.get(spec);
+      for (const std::string& text : suite.implementations) {
+        const std::shared_ptr<const LossImplementation> implementation = make_implementation(text);
+        BitComparison bits;
+        for (const Grid& grid : suite.grids) {
+          TrialOutcome trial;
+          if (prepared.why_too_big.empty()) {
+            TrialSetup setup{prepared.problem, prepared.objective, prepared.truth, text,
+                             implementation,   grid,               options.fault};
+            trial = run_trial(setup, options.deadline);
+            trial.record.case_name = spec.name;
+            bits.judge(trial.record);
+          } else {
+            Problem empty;
+            empty.spec = spec;
+            empty.source = "--case \"" + format_case(spec) + "\"";
+            empty.cu_seqlens = {0};
+            trial.record = describe_trial(empty, text, grid);
+            trial.record.status = TrialStatus::skipped;
+            trial.record.reason = prepared.why_too_big;
+          }
+          if (!sink(trial.record)) return false;
+          if (trial.rank_hung) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+void require_runnable(const std::vector<Suite>& suites, int max_ranks) {
+  for (const Suite& suite : suites) {
+    for (const std::string& text : suite.implementations) make_implementation(text);
+    for (const Grid& grid : suite.grids) {
+      if (grid.ranks() > max_ranks) {
+        throw_bad_input("grid {} needs {} ranks, at most {} are allowed (--max-ranks)",
+                        format_grid(grid), grid.ranks(), max_ranks);
+      }
+    }
+    for (const CaseSpec& spec : suite.cases) {
+      find_objective(spec.objective.kind).make(spec.objective.options);
+      for (const Grid& grid : suite.grids) {
+        if (grid.tp > spec.vocab) {
+          throw_bad_input("grid {}: tp = {} exceeds the vocabulary of {} (case \"{}\")",
+                          format_grid(grid), grid.tp, spec.vocab, format_case(spec));
+        }
+      }
+    }
+  }
+}
+
+ExitCode exit_code_of(const std::vector<TrialRecord>& trials) {
+  bool ran = false;
+  ExitCode code = ExitCode::ok;
+  for (const TrialRecord& trial : trials) {
+    ran = ran || trial.status != TrialStatus::skipped;
+    code = worst(code, exit_code_of(trial));
+  }
+  return ran ? code : ExitCode::nothing_ran;
+}
+
+}  // namespace lossgrid

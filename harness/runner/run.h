@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run: the trials of suites, one after the other, with the verdicts that need more than one trial
+// (the same bits for every packing and TP size).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "harness/comm/fault_injection.h"
+#include "harness/core/error.h"
+#include "harness/problem/suite.h"
+#include "harness/runner/problem_cache.h"
+#include "reports/record.h"
+
+namespace lossgrid {
+
+struct RunOptions {
+  std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of one trial
+  std::optional<Fault> fault;
+};
+
+/// Called for every finished trial; returning false ends the run.
+using TrialSink = std::function<bool(const TrialRecord&)>;
+
+/// Runs all trials. Returns true when a rank hangs: then no further trial ran, a thread is left
+/// behind, and the process must report and end with std::_Exit.
+bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
+                const TrialSink& sink);
+
+/// Refuses what no trial could take, before anything runs: unknown implementations and objectives,
+/// grids with more than `max_ranks` ranks, tp beyond the vocabulary. Throws bad_input.
+void require_runnable(const std::vector<Suite>& suites, int max_ranks);
+
+/// What the process ends with: the worst of the trials, 77 when none ran.
+ExitCode exit_code_of(const std::vector<TrialRecord>& trials);
+
+}  // namespace lossgrid

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one trial on ranks that are threads and turns what the ranks found into a record: the one
+// place where an exception becomes a status.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "harness/problem/bundle.h"
+#include "harness/runner/trial_setup.h"
+#include "reports/record.h"
+
+namespace lossgrid {
+
+struct TrialOutcome {
+  TrialRecord record;
+  bool rank_hung = false;               // the process must report and end with std::_Exit
+  std::optional<BundleResults> outputs;  // in the unsharded layout, with setup.keep_outputs
+};
+
+/// A trial that does not fit, or that the implementation cannot take, is skipped with the reason.
+TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline);
+
+/// Identity and reproduction line of a trial, before it runs.
+TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
+                           const Grid& grid);
+
+}  // namespace lossgrid

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a right implementation may be from the truth, element by element (Blanchard, Higham and
+// Higham, "Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41,
+// 2021, for the shape of the terms; the constants are fitted by tests/verify/fit_bounds.cpp).
+//
+// With m = max, s = sum exp(x - m), p the probabilities, y the target, g = d loss / d logprob,
+// lse = m + ln s, u32 = 2^-24, and d the longest serial float32 add chain that is declared:
+//   |lp - truth| <= u32 (4 (B + |lse|) + d),  B = 8 + sum p |x - m| + |ln s| + |x_y - m| + |truth|
+//   |dz_i - truth_i| <= 1.01 u_out |truth_i|
+//                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i = y]|)
+// both not below the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/dtype.h"
+#include "harness/verify/truth.h"
+
+namespace lossgrid {
+
+inline constexpr double kSmallestNormalF32 = 1.1754943508222875e-38;
+
+inline double logprob_bound(const RowTruth& row, int serial_adds) {
+  const double log_sum = std::log(row.sum);
+  const double b = 8 + row.spread + std::abs(log_sum) + std::abs(row.target_logit - row.max) +
+                   std::abs(row.logprob);
+  const double lse = std::abs(row.max + log_sum);
+  return std::max(kSmallestNormalF32,
+                  unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds));
+}
+
+/// The parts of the gradient's bound that are the same for all columns of a row.
+class GradientBound {
+ public:
+  GradientBound(const RowTruth& row, double grad_logprob, DType out, int serial_adds)
+      : u_out_(1.01 * unit_roundoff(out)),
+        scale_(unit_roundoff(DType::f32) * std::abs(grad_logprob)),
+        max_(row.max),
+        row_term_(4 * (8 + std::abs(std::log(row.sum)) +
+                       std::abs(row.max + std::log(row.sum))) +
+                  serial_adds),
+        floor_(kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob))) {}
+
+  /// What rounding of the result may add.
+  double rounding(double truth) const { return u_out_ * std::abs(truth); }
+
+  /// What the computation before it may add, for a column with logit x and probability p.
+  double computation(double x, double p, bool is_target) const {
+    const double distance = p > 0 ? std::abs(x - max_) : 0.0;
+    return std::max(floor_, scale_ * (p * (row_term_ + 4 * distance) +
+                                      4 * std::abs(p - (is_target ? 1.0 : 0.0))));
+  }
+
+ private:
+  double u_out_;
+  double scale_;
+  double max_;
+  double row_term_;
+  double floor_;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// One compared tensor: collects elements, keeps the worst. A value passes when |got - want| is
+// within its bound; a got that is no number never passes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace lossgrid {
+
+struct ElementPlace {
+  std::int64_t rank = 0;
+  std::int64_t sequence = -1;
+  std::int64_t token = -1;  // row: offset of the predicting token in its sequence
+  std::int64_t vocab_id = -1;
+};
+
+class Check {
+ public:
+  explicit Check(std::string name) : name_(std::move(name)) {}
+
+  /// Inlined: it is called for every element of a shard.
+  void add(double got, double want, double bound, const ElementPlace& place) {
+    ++compared_;
+    const double error = got > want ? got - want : want - got;
+    if (error <= (ratio_ < 1 ? ratio_ : 1) * bound) return;  // neither beyond nor the worst
+    note(got, want, error, bound, place);
+  }
+
+  /// The same findings under another name.
+  Check renamed(std::string name) const {
+    Check copy = *this;
+    copy.name_ = std::move(name);
+    return copy;
+  }
+
+  /// Adds what another rank collected for the same tensor.
+  void merge(const Check& other);
+
+  const std::string& name() const { return name_; }
+  bool passed() const { return beyond_bound_ == 0; }
+  double ratio() const { return ratio_; }  // error / bound of the worst element
+  double error() const { return error_; }
+  double bound() const { return bound_; }
+  std::int64_t compared() const { return compared_; }
+  std::int64_t beyond_bound() const { return beyond_bound_; }
+  bool has_worst() const { return has_worst_; }
+  const ElementPlace& place() const { return place_; }
+  double got() const { return got_; }
+  double want() const { return want_; }
+
+ private:
+  void note(double got, double want, double error, double bound, const ElementPlace& place);
+
+  std::string name_;
+  std::int64_t compared_ = 0;
+  std::int64_t beyond_bound_ = 0;
+  double ratio_ = 0;
+  double error_ = 0;
+  double bound_ = 0;
+  bool has_worst_ = false;
+  ElementPlace place_;
+  double got_ = 0;
+  double want_ = 0;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/row_places.h"
+
+#include <algorithm>
+
+namespace lossgrid {
+
+std::vector<RowPlace> place_rows(const Problem& problem, std::span<const std::int64_t> cu_padded,
+                                 std::span<const std::int64_t> positions) {
+  std::vector<RowPlace> places;
+  places.reserve(positions.size());
+  for (const std::int64_t position : positions) {
+    const auto after = std::upper_bound(cu_padded.begin(), cu_padded.end(), position);
+    RowPlace place;
+    place.sequence = after - cu_padded.begin() - 1;
+    place.offset = position - cu_padded[place.sequence];
+    if (place.offset < problem.lengths[place.sequence]) {
+      place.row = problem.cu_seqlens[place.sequence] + place.offset;
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+}  // namespace lossgrid

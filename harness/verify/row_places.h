@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which true token each row of a rank (or of a padded pack) belongs to.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "harness/problem/problem.h"
+
+namespace lossgrid {
+
+struct RowPlace {
+  std::int64_t sequence = -1;
+  std::int64_t offset = -1;  // in its padded sequence
+  std::int64_t row = -1;     // true token row of the problem, -1 for a pad
+};
+
+/// For each padded position (cp_rows of a rank, or 0 .. T_pad for the pack).
+std::vector<RowPlace> place_rows(const Problem& problem, std::span<const std::int64_t> cu_padded,
+                                 std::span<const std::int64_t> positions);
+
+}  // namespace lossgrid

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/shard_checks.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "harness/device/buffer.h"
+#include "harness/verify/bounds.h"
+
+namespace lossgrid {
+
+bool has_logprob(const Problem& problem, const RowTruth& row) {
+  return row.target >= 0 && (row.valid || !problem.poison_true_rows);
+}
+
+Check check_logprobs(const Problem& problem, const Truth& truth, std::span<const RowPlace> places,
+                     std::span<const float> got, int serial_adds, std::int64_t rank) {
+  Check check("logprobs");
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (places[k].row < 0) continue;
+    const RowTruth& row = truth.rows[places[k].row];
+    if (!has_logprob(problem, row)) continue;
+    check.add(got[k], row.logprob, logprob_bound(row, serial_adds),
+              {rank, places[k].sequence, places[k].offset, row.target});
+  }
+  return check;
+}
+
+std::vector<Check> check_result(const Truth& truth, const ObjectiveResult& got, int serial_adds,
+                                std::int64_t rank) {
+  const double u32 = unit_roundoff(DType::f32);
+  const auto bound_of = [&](double value, const std::vector<double>& d_logprob) {
+    if (d_logprob.empty()) return 0.0;  // counts are exact
+    double bound = u32 * std::abs(value);
+    for (std::size_t t = 0; t < d_logprob.size(); ++t) {
+      if (d_logprob[t] != 0) {
+        bound += std::abs(d_logprob[t]) * logprob_bound(truth.rows[t], serial_adds);
+      }
+    }
+    return bound;
+  };
+
+  std::vector<Check> checks;
+  Check loss("loss");
+  loss.add(got.loss, truth.objective.loss,
+           bound_of(truth.objective.loss, truth.objective.grad_logprob), {rank});
+  checks.push_back(loss);
+
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [name, want] : truth.objective.metrics) {
+    Check check("metric." + name);
+    const auto entry = got.metrics.find(name);
+    const bool missing = entry == got.metrics.end();
+    if (missing || entry->second.has_value() != want.value.has_value()) {
+      check.add(missing ? nan : entry->second.value_or(nan), want.value.value_or(nan), 0, {rank});
+    } else if (want.value) {
+      check.add(*entry->second, *want.value, bound_of(*want.value, want.d_logprob), {rank});
+    }
+    checks.push_back(check);
+  }
+  for (const auto& [name, value] : got.metrics) {
+    if (truth.objective.metrics.contains(name)) continue;
+    Check unknown("metric." + name);
+    unknown.add(nan, nan, 0, {rank});
+    checks.push_back(unknown);
+  }
+  return checks;
+}
+
+void BiasSums::add(const BiasSums& other) {
+  out_ref += other.out_ref;
+  ref_ref += other.ref_ref;
+  rounding_squared += other.rounding_squared;
+  computation_squared += other.computation_squared;
+}
+
+Check check_bias(const BiasSums& sums) {
+  Check check("grad_logits_bias");
+  if (sums.ref_ref == 0) return check;
+  constexpr double kDeviations = 3;
+  const double bound = kDeviations *
+                       (std::sqrt(sums.rounding_squared) + std::sqrt(sums.computation_squared)) /
+                       sums.ref_ref;
+  check.add(sums.out_ref / sums.ref_ref, 1.0, bound, {});
+  return check;
+}
+
+namespace {
+
+template <typename T>
+bool is_poison(const T& value) {
+  std::uint16_t halves[sizeof(T) / 2];
+  std::memcpy(halves, &value, sizeof(T));
+  for (const std::uint16_t half : halves) {
+    if (half != kPoisonPattern) return false;
+  }
+  return true;
+}
+
+class GradientComparison {
+ public:
+  GradientComparison(const Problem& problem, const Truth& truth, const VocabShard& shard,
+                     int serial_adds, std::int64_t rank, GradientFindings& findings)
+      : problem_(problem),
+        truth_(truth),
+        shard_(shard),
+        serial_adds_(serial_adds),
+        rank_(rank),
+        findings_(findings),
+        logits_(static_cast<std::size_t>(shard.valid())),
+        want_(logits_.size()) {}
+
+  template <typename T>
+  void compare_row(const RowPlace& place, const T* got) {
+    const bool takes_part = place.row >= 0 && truth_.rows[place.row].valid;
+    findings_.row_sums.push_back(0);
+    findings_.row_sum_bounds.push_back(0);
+    if (takes_part) {
+      compare_trained_row(place, got);
+    } else {
+      count_unless_zero(place, got, 0, shard_.valid(), findings_.nonzero_masked);
+    }
+    count_unless_zero(place, got, shard_.valid(), shard_.width, findings_.nonzero_padding);
+  }
+
+ private:
+  template <typename T>
+  void compare_trained_row(const RowPlace& place, const T* got) {
+    const RowTruth& row = truth_.rows[place.row];
+    const double grad = truth_.objective.grad_logprob[place.row];
+    problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
+    truth_gradient(row, grad, logits_, shard_.begin, want_);
+    const GradientBound bound(row, grad, problem_.spec.dtype, serial_adds_);
+    double computation_times_ref = 0;
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
+      const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
+      if (is_poison(got[v])) misplaced(findings_.not_written, here);
+      const double value = static_cast<double>(got[v]);
+      const double want = want_[v];
+      const bool is_target = shard_.begin + v == row.target;
+      const double p = std::exp(logits_[v] - row.max) / row.sum;
+      const double rounding = bound.rounding(want);
+      const double computation = bound.computation(logits_[v], p, is_target);
+      findings_.elements.add(value, want, rounding + computation, here);
+      findings_.row_sums.back() += value;
+      findings_.row_sum_bounds.back() += rounding + computation;
+      findings_.bias.out_ref += value * want;
+      findings_.bias.ref_ref += want * want;
+      findings_.bias.rounding_squared += rounding * want * (rounding * want);
+      computation_times_ref += computation * std::abs(want);
+    }
+    findings_.bias.computation_squared += computation_times_ref * computation_times_ref;
+  }
+
+  template <typename T>
+  void count_unless_zero(const RowPlace& place, const T* got, std::int64_t begin,
+                         std::int64_t end, std::int64_t& counter) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
+      if (is_poison(got[v])) {
+        misplaced(findings_.not_written, here);
+      } else if (!(static_cast<double>(got[v]) == 0)) {
+        misplaced(counter, here);
+      }
+    }
+  }
+
+  void misplaced(std::int64_t& counter, const ElementPlace& here) {
+    if (findings_.not_written + findings_.nonzero_masked + findings_.nonzero_padding == 0) {
+      findings_.first_misplaced = here;
+    }
+    ++counter;
+  }
+
+  const Problem& problem_;
+  const Truth& truth_;
+  const VocabShard& shard_;
+  int serial_adds_;
+  std::int64_t rank_;
+  GradientFindings& findings_;
+  std::vector<double> logits_;
+  std::vector<double> want_;
+};
+
+}  // namespace
+
+GradientFindings check_gradient(const Problem& problem, const Truth& truth,
+                                std::span<const RowPlace> places, const VocabShard& shard,
+                                const void* gradient, int serial_adds, std::int64_t rank) {
+  GradientFindings findings;
+  GradientComparison comparison(problem, truth, shard, serial_adds, rank, findings);
+  dispatch_floating(problem.spec.dtype, [&](auto zero) {
+    const auto* got = static_cast<const decltype(zero)*>(gradient);
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      comparison.compare_row(places[k], got + static_cast<std::int64_t>(k) * shard.width);
+    }
+  });
+  return findings;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares what one rank made with the truth: its log-probabilities, its loss and metrics, and every
+// element of its gradient shard. Also counts what must never be there: elements that were not
+// written, and anything but zero in masked rows and padding columns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/problem/sharding.h"
+#include "harness/verify/check.h"
+#include "harness/verify/row_places.h"
+#include "harness/verify/truth.h"
+
+namespace lossgrid {
+
+/// True when the log-probability of this row has a truth: it predicts something and its logits are
+/// not poisoned.
+bool has_logprob(const Problem& problem, const RowTruth& row);
+
+Check check_logprobs(const Problem& problem, const Truth& truth, std::span<const RowPlace> places,
+                     std::span<const float> got, int serial_adds, std::int64_t rank);
+
+/// "loss" and "metric.NAME" for every metric of the truth; a metric that is missing or that nobody
+/// asked for fails. Bounds: the terms' bounds added up, and one rounding of the result to float32.
+std::vector<Check> check_result(const Truth& truth, const ObjectiveResult& got, int serial_adds,
+                                std::int64_t rank);
+
+/// Sums for the bias check |<out, ref> / <ref, ref> - 1|: they add up over ranks.
+struct BiasSums {
+  double out_ref = 0;
+  double ref_ref = 0;
+  double rounding_squared = 0;     // sum over elements of (rounding bound x |ref|)^2
+  double computation_squared = 0;  // sum over rows of (sum of computation bounds x |ref|)^2
+  void add(const BiasSums& other);
+};
+
+/// Elements' errors are independent where they come from rounding the result, and shared by a row
+/// where they come from its statistics: the bound on the bias is three times the root of the summed
+/// squares, over <ref, ref>. Nothing is compared when the gradient is zero.
+Check check_bias(const BiasSums& sums);
+
+struct GradientFindings {
+  Check elements{"grad_logits"};
+  BiasSums bias;
+  std::int64_t not_written = 0;           // still the poison pattern
+  std::int64_t nonzero_masked = 0;        // in rows that take no part in the loss
+  std::int64_t nonzero_padding = 0;       // in padding columns
+  ElementPlace first_misplaced;           // of the first element counted in one of the three
+  std::vector<double> row_sums;           // [rows] over this shard's columns
+  std::vector<double> row_sum_bounds;     // [rows]
+};
+
+/// `gradient` [places.size(), shard width] in the problem's dtype.
+GradientFindings check_gradient(const Problem& problem, const Truth& truth,
+                                std::span<const RowPlace> places, const VocabShard& shard,
+                                const void* gradient, int serial_adds, std::int64_t rank);
+
+}  // namespace lossgrid

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// cp_gather_logits: all-gathers the logits over CP and computes every row of the pack on every CP
+// rank. What CP-local strategies replaced; kept to measure what it costs.
+#include <algorithm>
+
+#include "impls/strategy.h"
+
+namespace lossgrid {
+namespace {
+
+class GatherLogitsPlan final : public LossPlan {
+ public:
+  GatherLogitsPlan(const LossProblem& problem, RankContext context, const Steps& steps)
+      : problem_(problem),
+        context_(context),
+        steps_(steps),
+        shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
+        order_(copy_positions(context.device,
+                              steps.gather_order(problem.batch, steps, problem.grid.cp))),
+        received_(context.device, rank_by_rank(problem, steps)),
+        pack_(context.device, steps.shift(problem.batch)),
+        logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered")),
+        max_(context.device, problem.rows(), "statistics"),
+        sum_(context.device, problem.rows(), "statistics"),
+        logprobs_(context.device, problem.rows(), "logprobs_received"),
+        pack_grad_(context.device, problem.rows(), "grad_logprobs"),
+        local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        partials_(static_cast<std::size_t>(problem.objective.partial_sums())) {}
+
+  static std::size_t gathered_bytes(const LossProblem& problem) {
+    return problem.grid.cp > 1 ? static_cast<std::size_t>(problem.shard_bytes() * problem.grid.cp)
+                               : 0;
+  }
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    const void* all = inputs.logits;
+    if (problem_.grid.cp > 1) {
+      const auto elements = static_cast<std::size_t>(problem_.local_rows() * shard_.width);
+      context_.cp.all_gather(inputs.logits, logits_.data(), elements, problem_.dtype);
+      all = logits_.data();
+    }
+    const LogitsRows rows{problem_.dtype, all,
+                          problem_.rows(), shard_,
+                          received_.targets(), received_.valid()};
+    const std::int64_t owned = row_logprobs(steps_, context_.tp, rows, max_.span(), sum_.span(),
+                                            logprobs_.span());
+    // Every CP rank saw all rows; one of them accounts for the labels.
+    outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
+    for (std::int64_t k = 0; k < problem_.rows(); ++k) outputs.logprobs[order_[k]] = logprobs_[k];
+
+    std::fill(partials_.begin(), partials_.end(), 0.0);
+    steps_.token_terms(problem_.objective, pack_.tokens(outputs.logprobs, 0, problem_.rows()),
+                       problem_.batch, problem_.grid.cp, partials_, pack_grad_.span());
+    outputs.result = problem_.objective.finish(problem_.batch, partials_);
+    for (std::int64_t k = 0; k < problem_.local_rows(); ++k) {
+      local_grad_[k] = pack_grad_[order_[first_own_row() + k]];
+    }
+  }
+
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    const std::int64_t first = first_own_row();
+    const LogitsRows own{problem_.dtype,
+                         inputs.logits,
+                         problem_.local_rows(),
+                         shard_,
+                         received_.targets() + first,
+                         received_.valid() + first};
+    steps_.gradient(own, max_.data() + first, sum_.data() + first, local_grad_.data(),
+                    gradients.logits);
+  }
+
+ private:
+  /// What the gathered rows predict, in the order in which they arrive.
+  static ShiftedBatch rank_by_rank(const LossProblem& problem, const Steps& steps) {
+    ShiftedBatch all;
+    for (int rank = 0; rank < problem.grid.cp; ++rank) {
+      const ShiftedBatch rows = steps.local_targets(problem.batch, steps, problem.grid.cp, rank);
+      all.targets.insert(all.targets.end(), rows.targets.begin(), rows.targets.end());
+      all.valid.insert(all.valid.end(), rows.valid.begin(), rows.valid.end());
+      all.sequence.insert(all.sequence.end(), rows.sequence.begin(), rows.sequence.end());
+    }
+    return all;
+  }
+
+  std::int64_t first_own_row() const { return context_.cp.rank() * problem_.local_rows(); }
+
+  const LossProblem& problem_;
+  RankContext context_;
+  const Steps steps_;
+  VocabShard shard_;
+  DeviceArray<std::int32_t> order_;
+  RowTable received_;
+  RowTable pack_;
+  Buffer logits_;
+  FloatArray max_;
+  FloatArray sum_;
+  FloatArray logprobs_;
+  FloatArray pack_grad_;
+  FloatArray local_grad_;
+  std::vector<double> partials_;
+};
+
+class GatherLogits final : public LossImplementation {
+ public:
+  GatherLogits(const Steps& steps, const ImplementationOptions& options) : steps_(steps) {
+    require_known_options(options, {}, "cp_gather_logits");
+  }
+
+  Description describe() const override {
+    return {"cp_gather_logits", "gathers the logits over CP, then computes on full sequences",
+            LogprobScope::pack, steps_.serial_adds};
+  }
+
+  std::string why_unsupported(const LossProblem&) const override { return ""; }
+
+  Cost cost(const LossProblem& problem) const override {
+    const std::int64_t rows = problem.rows();
+    const std::int64_t local = problem.local_rows();
+    Cost cost;
+    cost.plan.workspace_bytes =
+        static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem)) +
+        2 * RowTable::bytes(rows) + kPositionBytes * rows + 4 * kFloatBytes * rows +
+        kFloatBytes * local;
+    cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
+    cost.forward.tp.add(Collective::all_reduce, 3, 3 * kFloatBytes * rows);
+    if (problem.grid.cp > 1) {
+      cost.forward.cp.add(Collective::all_gather, 1, problem.shard_bytes());
+    }
+    return cost;
+  }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<GatherLogitsPlan>(problem, context, steps_);
+  }
+
+ private:
+  Steps steps_;
+};
+
+const RegisteredStrategy registered{
+    "cp_gather_logits", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<GatherLogits>(steps, options);
+    }};
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Right ways of computing the same that differ in the last bits: other summation orders and other
+// forms of the exponential, as GPU kernels use them. A criterion that rejects one of them is wrong.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "impls/mutants/mutant.h"
+
+namespace lossgrid {
+namespace {
+
+/// Calls sum(terms) for every row that predicts something, terms being exp(x - max) by column.
+template <typename Sum>
+void sum_rows(const LogitsRows& rows, const float* max, float* out, Sum&& sum) {
+  std::vector<float> terms(static_cast<std::size_t>(rows.shard.valid()));
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    const auto* data = static_cast<const decltype(zero)*>(rows.data);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      out[r] = 1;
+      if (rows.targets[r] < 0) continue;
+      const auto* x = data + r * rows.shard.width;
+      for (std::size_t v = 0; v < terms.size(); ++v) {
+        terms[v] = std::exp(static_cast<float>(static_cast<double>(x[v]) - max[r]));
+      }
+      out[r] = sum(std::span<const float>(terms));
+    }
+  });
+}
+
+float pairwise(std::span<const float> terms) {
+  if (terms.size() <= 2) return terms.empty() ? 0 : terms.front() + (terms.size() == 2 ? terms[1] : 0);
+  const std::size_t half = terms.size() / 2;
+  return pairwise(terms.first(half)) + pairwise(terms.subspan(half));
+}
+
+/// Lane k adds every 256th term, then the lanes add up pairwise, as a thread block does.
+float lanes_256(std::span<const float> terms) {
+  std::vector<float> lanes(256, 0.0f);
+  for (std::size_t v = 0; v < terms.size(); ++v) lanes[v % lanes.size()] += terms[v];
+  return pairwise(lanes);
+}
+
+float backwards_in_double(std::span<const float> terms) {
+  double sum = 0;
+  for (auto term = terms.rbegin(); term != terms.rend(); ++term) sum += *term;
+  return static_cast<float>(sum);
+}
+
+/// Blocks of 512 with a maximum of their own, rescaled as the running maximum grows (Milakov and
+/// Gimelshein, "Online normalizer calculation for softmax", 2018).
+void online_blocks(const LogitsRows& rows, const float* max, float* out) {
+  constexpr std::int64_t kBlock = 512;
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    const auto* data = static_cast<const decltype(zero)*>(rows.data);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      out[r] = 1;
+      if (rows.targets[r] < 0) continue;
+      const auto* x = data + r * rows.shard.width;
+      float running = -std::numeric_limits<float>::infinity();
+      float sum = 0;
+      for (std::int64_t begin = 0; begin < rows.shard.valid(); begin += kBlock) {
+        const std::int64_t end = std::min(rows.shard.valid(), begin + kBlock);
+        float block_max = running;
+        for (std::int64_t v = begin; v < end; ++v) {
+          block_max = std::max(block_max, static_cast<float>(x[v]));
+        }
+        if (std::isinf(block_max)) continue;  // nothing but -inf so far
+        std::vector<float> terms;
+        for (std::int64_t v = begin; v < end; ++v) {
+          terms.push_back(std::exp(static_cast<float>(x[v]) - block_max));
+        }
+        sum = sum * std::exp(running - block_max) + pairwise(terms);
+        running = block_max;
+      }
+      out[r] = std::isinf(running) ? 0.0f : sum * std::exp(running - max[r]);
+    }
+  });
+}
+
+/// exp2(fma(x, log2 e, -m log2 e)): the shift is rounded once more, in proportion to |m|.
+void exp2_fma(const LogitsRows& rows, const float* max, float* out) {
+  constexpr float kLog2e = 1.44269504f;
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    const auto* data = static_cast<const decltype(zero)*>(rows.data);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      out[r] = 1;
+      if (rows.targets[r] < 0) continue;
+      const auto* x = data + r * rows.shard.width;
+      const float shift = max[r] * kLog2e;
+      std::vector<float> terms;
+      for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
+        terms.push_back(std::exp2(std::fma(static_cast<float>(x[v]), kLog2e, -shift)));
+      }
+      out[r] = pairwise(terms);
+    }
+  });
+}
+
+/// p = exp(x - lse) from a saved float32 log-sum-exp, without a division.
+void saved_lse(const LogitsRows& rows, const float* max, const float* sum, const float* grad,
+               void* out) {
+  std::vector<float> lse(static_cast<std::size_t>(rows.rows));
+  std::vector<float> one(lse.size(), 1.0f);
+  for (std::size_t r = 0; r < lse.size(); ++r) lse[r] = max[r] + std::log(sum[r]);
+  rows_gradient(rows, lse.data(), one.data(), grad, out);
+}
+
+const RegisteredControl controls[] = {
+    RegisteredControl({"", "pairwise_sum", "pairwise float32 sum", "fused",
+                       [](Steps& s) {
+                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out) {
+                           sum_rows(rows, max, out, pairwise);
+                         };
+                         s.serial_adds = 20;
+                       }}),
+    RegisteredControl({"", "lanes_256_sum", "256 float32 lanes, then a tree", "cp_local",
+                       [](Steps& s) {
+                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out) {
+                           sum_rows(rows, max, out, lanes_256);
+                         };
+                         s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
+                       }}),
+    RegisteredControl({"", "double_sum", "float64 sum, last term first", "fused",
+                       [](Steps& s) {
+                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out) {
+                           sum_rows(rows, max, out, backwards_in_double);
+                         };
+                       }}),
+    RegisteredControl({"", "online_blocks_sum", "online softmax over blocks of 512", "fused",
+                       [](Steps& s) {
+                         s.sum_exp = online_blocks;
+                         s.serial_adds = 65536 / 512 + 9;
+                       }}),
+    RegisteredControl({"", "exp2_fma_sum", "exp2 of a fused multiply-add", "cp_local",
+                       [](Steps& s) {
+                         s.sum_exp = exp2_fma;
+                         s.serial_adds = 20;
+                       }}),
+    RegisteredControl({"", "saved_lse_gradient", "probabilities from a saved log-sum-exp", "fused",
+                       [](Steps& s) { s.gradient = saved_lse; }}),
+};
+
+}  // namespace
+}  // namespace lossgrid

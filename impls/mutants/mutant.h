@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mutant is a right strategy with one step replaced by a wrong one; a control is a right strategy
+// with one step replaced by another right one. They are registered beside the real implementations
+// under "mutant/..." and "control/...", never among them.
+#pragma once
+
+#include <string>
+
+#include "impls/strategy.h"
+
+namespace lossgrid {
+
+/// What is wrong, in the words of the catalogue of known wrong implementations (README), and the
+/// strategy it is made of.
+struct MutantOf {
+  const char* catalogue_id;  // "M4", "" when it has none
+  const char* name;
+  const char* what;
+  const char* strategy;
+  void (*change)(Steps&);
+  ImplementationOptions options = {};
+};
+
+struct RegisteredMutant {
+  explicit RegisteredMutant(const MutantOf& mutant);
+};
+
+struct RegisteredControl {
+  explicit RegisteredControl(const MutantOf& control);
+};
+
+}  // namespace lossgrid

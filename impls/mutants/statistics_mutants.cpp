@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong statistics: reductions over TP that are missing, shards that own the wrong labels, padded
+// columns that count, maxima and sums that lose something.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "impls/mutants/mutant.h"
+
+namespace lossgrid {
+namespace {
+
+/// The collective takes place, its result is thrown away.
+void reduce_and_ignore(Communicator& tp, std::span<float> values, ReduceOp op) {
+  std::vector<float> copy(values.begin(), values.end());
+  tp.all_reduce(std::span<float>(copy), op);
+}
+
+void sum_not_reduced(Communicator& tp, std::span<float> values) {
+  reduce_and_ignore(tp, values, ReduceOp::sum);
+}
+
+void max_not_reduced(Communicator& tp, std::span<float> values) {
+  reduce_and_ignore(tp, values, ReduceOp::max);
+}
+
+/// Calls f(row, logits, targets) for every row, with elements converted to float.
+template <typename F>
+void for_each_target(const LogitsRows& rows, F&& f) {
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    const auto* data = static_cast<const decltype(zero)*>(rows.data);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      const auto* x = data + r * rows.shard.width;
+      f(r, [x](std::int64_t v) { return static_cast<float>(x[v]); });
+    }
+  });
+}
+
+/// Ownership shifted at the edges of a shard; ids outside are read at the nearest own column.
+std::int64_t target_in(const LogitsRows& rows, const float* max, float* out, std::int64_t begin,
+                       std::int64_t end) {
+  std::int64_t owned = 0;
+  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+    const std::int64_t y = rows.targets[r];
+    out[r] = 0;
+    if (y < begin || y >= end || rows.shard.valid() == 0) return;
+    const std::int64_t column =
+        std::clamp<std::int64_t>(y - rows.shard.begin, 0, rows.shard.valid() - 1);
+    out[r] = logit(column) - max[r];
+    if (rows.valid[r] != 0) ++owned;
+  });
+  return owned;
+}
+
+std::int64_t range_includes_end(const LogitsRows& rows, const float* max, float* out) {
+  return target_in(rows, max, out, rows.shard.begin, rows.shard.end + 1);
+}
+
+/// The first id of a shard is taken by the rank before (id 0 by nobody).
+std::int64_t edge_on_wrong_rank(const LogitsRows& rows, const float* max, float* out) {
+  return target_in(rows, max, out, rows.shard.begin + 1, rows.shard.end + 1);
+}
+
+VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
+  VocabShard shard = vocab_shard(vocab, tp, tp_rank);
+  shard.begin = tp_rank * shard.width;
+  shard.end = shard.begin + shard.width;
+  return shard;
+}
+
+void max_not_subtracted(const LogitsRows& rows, float* max) { std::fill_n(max, rows.rows, 0.0f); }
+
+void max_starts_at_zero(const LogitsRows& rows, float* max) {
+  rows_max(rows, max);
+  for (std::int64_t r = 0; r < rows.rows; ++r) max[r] = std::max(max[r], 0.0f);
+}
+
+void sum_without_last_tile(const LogitsRows& rows, const float* max, float* sum) {
+  constexpr std::int64_t kTile = 16;
+  LogitsRows shorter = rows;
+  // The stride stays: only the number of valid columns shrinks.
+  shorter.shard.end = std::max(rows.shard.begin, rows.shard.end - kTile);
+  rows_sum_exp(shorter, max, sum);
+}
+
+void sum_in_sequence(const LogitsRows& rows, const float* max, float* sum) {
+  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+    sum[r] = rows.targets[r] < 0 ? 1.0f : 0.0f;
+    if (rows.targets[r] < 0) return;
+    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) sum[r] += std::exp(logit(v) - max[r]);
+  });
+}
+
+std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) {
+  std::vector<RowRange> ranges;
+  for (std::int64_t begin = 0; begin + chunk <= rows; begin += chunk) ranges.push_back({begin, chunk});
+  return ranges;
+}
+
+const RegisteredMutant mutants[] = {
+    RegisteredMutant({"M32", "sum_not_reduced", "the sum of exponentials stays local to a TP rank",
+                      "fused", [](Steps& s) { s.reduce_sum = sum_not_reduced; }}),
+    RegisteredMutant({"M33", "max_not_reduced", "sums are reduced with each rank's own maximum",
+                      "cp_local", [](Steps& s) { s.reduce_max = max_not_reduced; }}),
+    RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "fused",
+                      [](Steps& s) { s.target = range_includes_end; }}),
+    RegisteredMutant({"", "edge_on_wrong_rank", "the first id of a shard is owned by the rank before",
+                      "cp_local", [](Steps& s) { s.target = edge_on_wrong_rank; }}),
+    RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator", "fused",
+                      [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),
+    RegisteredMutant({"M36", "max_not_subtracted", "exp of the logits themselves", "fused",
+                      [](Steps& s) { s.max = max_not_subtracted; }}),
+    RegisteredMutant({"", "max_starts_at_zero", "the running maximum starts at 0", "fused",
+                      [](Steps& s) { s.max = max_starts_at_zero; }}),
+    RegisteredMutant({"", "sum_without_last_tile", "the last vocab tile is not in the sum", "cp_local",
+                      [](Steps& s) { s.sum_exp = sum_without_last_tile; }}),
+    RegisteredMutant({"", "sum_in_sequence", "float32 sum over the vocab, one after the other",
+                      "fused", [](Steps& s) { s.sum_exp = sum_in_sequence; }}),
+    RegisteredMutant({"M38", "tail_chunk_dropped", "rows after the last whole chunk are left out",
+                      "fused", [](Steps& s) { s.chunks = tail_chunk_dropped; },
+                      {{"chunk_tokens", "7"}}}),
+};
+
+}  // namespace
+}  // namespace lossgrid

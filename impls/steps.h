@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps that the sharded strategies are made of. Each is a plain function behind a pointer, so
+// that a mutant is a strategy with exactly one step replaced and no copy of the rest. A step handles
+// a whole array: the pointer costs nothing beside the work.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "harness/loss/loss_implementation.h"
+#include "impls/kernels/cpu/softmax_rows.h"
+
+namespace lossgrid {
+
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+struct Steps {
+  // --- layout, while planning -------------------------------------------------------------------
+  /// What every row of the padded pack predicts.
+  ShiftedBatch (*shift)(const PackedBatch&) = shift_targets;
+  /// [T_c] padded position of each local row.
+  std::vector<std::int64_t> (*local_rows)(const PackedBatch&, int cp, int cp_rank);
+  /// What each local row predicts: shift, then split.
+  ShiftedBatch (*local_targets)(const PackedBatch&, const Steps&, int cp, int cp_rank);
+  VocabShard (*shard_vocab)(std::int64_t vocab, int tp, int tp_rank) = vocab_shard;
+  /// Cuts `rows` rows in chunks of `chunk`.
+  std::vector<RowRange> (*chunks)(std::int64_t rows, std::int64_t chunk);
+
+  // --- statistics of rows, reduced over TP ------------------------------------------------------
+  void (*max)(const LogitsRows&, float*) = rows_max;
+  void (*reduce_max)(Communicator& tp, std::span<float>);
+  void (*sum_exp)(const LogitsRows&, const float*, float*) = rows_sum_exp;
+  int serial_adds = kSumExpSerialAdds;  // longest serial float32 add chain of sum_exp
+  void (*reduce_sum)(Communicator& tp, std::span<float>);
+  std::int64_t (*target)(const LogitsRows&, const float*, float*) = rows_target;
+  void (*reduce_target)(Communicator& tp, std::span<float>);
+
+  // --- from local rows to a pack, over CP -------------------------------------------------------
+  /// [T_pad] padded position of row k of the ranks' rows, one rank after the other.
+  std::vector<std::int64_t> (*gather_order)(const PackedBatch&, const Steps&, int cp);
+  /// What a rank's replicated loss counts for when the adjoint of the gather adds up over CP.
+  float (*loss_share)(int cp);
+  /// The adjoint of an all-gather: adds the ranks' gradients of the gathered tensor, in place.
+  void (*add_gathered_gradients)(Communicator& cp, std::span<float>);
+
+  // --- objective --------------------------------------------------------------------------------
+  void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&,
+                      int cp, std::span<double> partials, std::span<float> grad);
+
+  // --- gradient of local rows -------------------------------------------------------------------
+  void (*gradient)(const LogitsRows&, const float* max, const float* sum, const float* grad,
+                   void* out) = rows_gradient;
+
+  Steps();
+};
+
+/// Statistics of `rows`, reduced over TP with three all-reduces, and lp = x_y - max - log(sum); 0 for
+/// rows that predict nothing. Returns the valid targets that this rank's shard owns.
+std::int64_t row_logprobs(const Steps& steps, Communicator& tp, const LogitsRows& rows,
+                          std::span<float> max, std::span<float> sum, std::span<float> logprobs);
+
+}  // namespace lossgrid

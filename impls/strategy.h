@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sharded strategies have in common: registration under a name, with the steps as a
+// parameter so that mutants can be made of the same code, and the row tables of a plan.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "harness/loss/registry.h"
+#include "impls/steps.h"
+
+namespace lossgrid {
+
+using StrategyFactory = std::function<std::unique_ptr<LossImplementation>(
+    const Steps&, const ImplementationOptions&)>;
+
+/// Registers the strategy with the right steps as a real implementation, and keeps the factory for
+/// make_strategy.
+struct RegisteredStrategy {
+  RegisteredStrategy(const std::string& name, StrategyFactory factory);
+};
+
+/// Strategy `name` with the given steps.
+std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const Steps& steps,
+                                                  const ImplementationOptions& options);
+
+/// What rows predict, in buffers of the rank.
+class RowTable {
+ public:
+  RowTable(Device& device, const ShiftedBatch& rows);
+  static std::int64_t bytes(std::int64_t rows) { return rows * (4 + 1 + 4); }
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
+  const std::int32_t* targets() const { return targets_.data(); }
+  const std::uint8_t* valid() const { return valid_.data(); }
+  /// The tokens of rows [begin, begin + count) with their log-probabilities.
+  ObjectiveTokens tokens(std::span<const float> logprobs, std::int64_t begin,
+                         std::int64_t count) const;
+
+ private:
+  DeviceArray<std::int32_t> targets_;
+  DeviceArray<std::uint8_t> valid_;
+  DeviceArray<std::int32_t> sequence_;
+};
+
+/// A buffer of floats and its span.
+class FloatArray {
+ public:
+  FloatArray() = default;
+  FloatArray(Device& device, std::int64_t size, const char* tag)
+      : array_(device, static_cast<std::size_t>(size), tag) {}
+  std::span<float> span() { return {array_.data(), array_.size()}; }
+  std::span<float> span(std::int64_t begin, std::int64_t count) {
+    return span().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+  }
+  float* data() { return array_.data(); }
+  float& operator[](std::int64_t i) { return array_[static_cast<std::size_t>(i)]; }
+
+ private:
+  DeviceArray<float> array_;
+};
+
+/// Positions as 32-bit integers in a buffer of the rank.
+DeviceArray<std::int32_t> copy_positions(Device& device, const std::vector<std::int64_t>& positions);
+
+inline constexpr std::int64_t kFloatBytes = 4;
+inline constexpr std::int64_t kPositionBytes = 4;
+
+}  // namespace lossgrid

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one trial from a case text, for tests.
+#pragma once
+
+#include <string>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "harness/runner/problem_cache.h"
+#include "harness/runner/trial.h"
+
+namespace lossgrid {
+
+inline TrialSetup make_setup(const PreparedProblem& prepared, const std::string& implementation,
+                             const Grid& grid) {
+  return {prepared.problem,
+          prepared.objective,
+          prepared.truth,
+          implementation,
+          make_implementation(implementation),
+          grid,
+          std::nullopt};
+}
+
+inline TrialRecord run_case(const std::string& case_text, const std::string& implementation,
+                            const Grid& grid) {
+  const PreparedProblem prepared = prepare(make_problem(parse_case(case_text)));
+  return run_trial(make_setup(prepared, implementation, grid), std::chrono::seconds(60)).record;
+}
+
+inline const std::vector<Grid>& all_grids() {
+  static const std::vector<Grid> grids{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2},
+                                       {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8}};
+  return grids;
+}
+
+inline const CheckRecord& check_of(const TrialRecord& record, const std::string& name) {
+  for (const CheckRecord& check : record.checks) {
+    if (check.name == name) return check;
+  }
+  throw Error(ErrorCode::internal, "no check " + name);
+}
+
+inline std::string invariant_of(const TrialRecord& record, const std::string& name) {
+  for (const InvariantRecord& invariant : record.invariants) {
+    if (invariant.name == name) return invariant.status;
+  }
+  return "missing";
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bounds at work on one row: how much error they forgive, and that they scale as they say.
+#include "harness/verify/bounds.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace lossgrid {
+namespace {
+
+TEST(Bounds, LogprobBoundIsTheFormula) {
+  const RowTruth row = row_truth(std::vector<double>{1.0, 2.0, 4.0}, 1);
+  const double log_sum = std::log(row.sum);
+  const double b = 8 + row.spread + log_sum + 2.0 + std::abs(row.logprob);
+  EXPECT_DOUBLE_EQ(logprob_bound(row, 10), std::ldexp(1.0, -24) * (4 * (b + 4 + log_sum) + 10));
+}
+
+TEST(Bounds, LogprobBoundGrowsWithACommonOffset) {
+  const double at_zero = logprob_bound(row_truth(std::vector<double>{0.0, 1.0}, 0), 12);
+  const double at_thousand = logprob_bound(row_truth(std::vector<double>{1000.0, 1001.0}, 0), 12);
+  EXPECT_GT(at_thousand, 10 * at_zero);
+  EXPECT_LT(at_zero, 1e-5);  // far below what a wrong label or mask would do
+}
+
+TEST(Bounds, GradientBoundSeesFourPerMille) {
+  const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
+  const RowTruth row = row_truth(logits, 2);
+  std::vector<double> want(4);
+  truth_gradient(row, 0.25, logits, 0, want);
+  const GradientBound f32(row, 0.25, DType::f32, 12);
+  for (std::size_t v = 0; v < want.size(); ++v) {
+    const double p = std::exp(logits[v] - row.max) / row.sum;
+    const double bound = f32.rounding(want[v]) + f32.computation(logits[v], p, v == 2);
+    EXPECT_LT(bound, 0.004 * std::abs(want[v])) << v;
+    EXPECT_GT(bound, std::ldexp(1.0, -24) * std::abs(want[v])) << v;
+  }
+}
+
+TEST(Bounds, Bf16GradientMayBeRoundedOnce) {
+  const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
+  const RowTruth row = row_truth(logits, 2);
+  std::vector<double> want(4);
+  truth_gradient(row, 0.25, logits, 0, want);
+  const GradientBound bf16_bound(row, 0.25, DType::bf16, 12);
+  for (std::size_t v = 0; v < want.size(); ++v) {
+    const double rounded = round_to(DType::bf16, want[v]);
+    const double p = std::exp(logits[v] - row.max) / row.sum;
+    const double bound =
+        bf16_bound.rounding(want[v]) + bf16_bound.computation(logits[v], p, v == 2);
+    EXPECT_LE(std::abs(rounded - want[v]), bound);
+    EXPECT_GT(std::abs(round_to(DType::bf16, 1.02 * want[v]) - want[v]), bound);
+  }
+}
+
+TEST(Bounds, VanishingProbabilitiesMayUnderflow) {
+  const std::vector<double> logits{0.0, -200.0};
+  const GradientBound bound(row_truth(logits, 0), 1.0, DType::f32, 12);
+  EXPECT_GE(bound.computation(-200.0, std::exp(-200.0), false), std::exp(-200.0));
+}
+
+}  // namespace
+}  // namespace lossgrid

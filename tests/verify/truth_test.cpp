@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/truth.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "harness/loss/registry.h"
+#include "harness/verify/bounds.h"
+#include "harness/verify/expected.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Truth truth_of(const std::string& text, int threads = 1) {
+  const Problem problem = make_problem(parse_case(text));
+  return compute_truth(problem, *find_objective("nll").make({}), threads);
+}
+
+TEST(RowTruth, MatchesTheFormulaInLongDouble) {
+  const std::vector<double> logits{0.5, -1.25, 3.0, 2.999, -40.0};
+  long double sum = 0;
+  for (const double x : logits) sum += std::exp(static_cast<long double>(x));
+  for (std::int32_t y = 0; y < 5; ++y) {
+    const RowTruth row = row_truth(logits, y);
+    EXPECT_NEAR(row.logprob, static_cast<double>(logits[y] - std::log(sum)), 1e-14);
+    EXPECT_EQ(row.max, 3.0);
+    long double spread = 0;
+    for (const double x : logits) spread += std::exp(x - std::log(sum)) * std::abs(x - 3.0L);
+    EXPECT_NEAR(row.spread, static_cast<double>(spread), 1e-14);
+  }
+}
+
+TEST(RowTruth, MaskedVocabularyHasNoProbability) {
+  const RowTruth row = row_truth(std::vector<double>{-kInf, 0.0, 0.0, -kInf}, 1);
+  EXPECT_DOUBLE_EQ(row.logprob, -std::log(2.0));
+  EXPECT_EQ(row.spread, 0);
+  std::vector<double> grad(4);
+  truth_gradient(row, 1.0, std::vector<double>{-kInf, 0.0, 0.0, -kInf}, 0, grad);
+  EXPECT_EQ(grad[0], 0);
+  EXPECT_DOUBLE_EQ(grad[1], 0.5);
+  EXPECT_TRUE(std::isfinite(logprob_bound(row, 12)));
+  EXPECT_TRUE(std::isfinite(GradientBound(row, 1, DType::f32, 12).computation(-kInf, 0, false)));
+}
+
+TEST(RowTruth, CertainLabelsKeepTheirGradient) {
+  // 1 - p_y is about 4e-18: 1 - (rounded p_y) would be zero.
+  const std::vector<double> logits{40.0, 0.0};
+  std::vector<double> grad(2);
+  truth_gradient(row_truth(logits, 0), 1.0, logits, 0, grad);
+  EXPECT_NEAR(grad[0] / std::exp(-40.0), 1.0, 1e-12);
+}
+
+TEST(Truth, DoesNotDependOnThreads) {
+  const std::string text = "lens=5+0+1+9 vocab=33 mask=all";
+  const Truth one = truth_of(text, 1);
+  const Truth four = truth_of(text, 4);
+  ASSERT_EQ(one.rows.size(), four.rows.size());
+  EXPECT_EQ(one.objective.loss, four.objective.loss);
+  for (std::size_t t = 0; t < one.rows.size(); ++t) {
+    EXPECT_EQ(one.rows[t].logprob, four.rows[t].logprob);
+  }
+}
+
+TEST(Truth, LossIsTheMeanOverValidTokensOfTheGlobalBatch) {
+  const Truth truth = truth_of("lens=3+2 mask=111+01 vocab=7");
+  double sum = 0;
+  int valid = 0;
+  for (const RowTruth& row : truth.rows) {
+    if (!row.valid) continue;
+    sum += row.logprob;
+    ++valid;
+  }
+  EXPECT_EQ(valid, 3);
+  EXPECT_DOUBLE_EQ(truth.objective.loss, -sum / 3);
+  const Truth global = truth_of("lens=3+2 mask=111+01 vocab=7 global_valid_toks=12");
+  EXPECT_DOUBLE_EQ(global.objective.loss, -sum / 12);
+}
+
+TEST(Truth, NothingValidIsLossZeroAndGradientZero) {
+  const Truth truth = truth_of("lens=3+2 mask=000+00 vocab=7");
+  EXPECT_EQ(truth.objective.loss, 0);
+  for (const double g : truth.objective.grad_logprob) EXPECT_EQ(g, 0);
+}
+
+/// The gradient that all implementations are compared with, against central differences of the
+/// loss, over the whole chain logits -> log-probabilities -> objective.
+class GradientByDifferences : public ::testing::TestWithParam<const char*> {};
+
+class Perturbed final : public LogitsSource {
+ public:
+  Perturbed(std::shared_ptr<const LogitsSource> inner, std::int64_t row, std::int64_t column, double by)
+      : inner_(std::move(inner)), row_(row), column_(column), by_(by) {}
+  void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    inner_->read(token, begin, out);
+    const std::int64_t at = column_ - begin;
+    if (token == row_ && at >= 0 && at < static_cast<std::int64_t>(out.size())) out[at] += by_;
+  }
+  void read(std::int64_t, std::int64_t, std::span<float>) const override { FAIL(); }
+
+ private:
+  std::shared_ptr<const LogitsSource> inner_;
+  std::int64_t row_;
+  std::int64_t column_;
+  double by_;
+};
+
+TEST_P(GradientByDifferences, Agrees) {
+  const Problem problem = make_problem(parse_case(GetParam()));
+  const auto objective = find_objective("nll").make({});
+  const Truth truth = compute_truth(problem, *objective, 1);
+  const BundleResults results = expected_results(problem, truth);
+  const auto loss_at = [&](std::int64_t t, std::int64_t v, double by) {
+    Problem changed = problem;
+    changed.logits = std::make_shared<Perturbed>(problem.logits, t, v, by);
+    return compute_truth(changed, *objective, 1).objective.loss;
+  };
+  constexpr double kStep = 1e-4;
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    for (std::int64_t v = 0; v < problem.spec.vocab; ++v) {
+      const double difference = (loss_at(t, v, kStep) - loss_at(t, v, -kStep)) / (2 * kStep);
+      EXPECT_NEAR(results.grad_logits[t * problem.spec.vocab + v], difference, 1e-9)
+          << "row " << t << " column " << v;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Regimes, GradientByDifferences,
+                         ::testing::Values("lens=4+1+3 vocab=6 dtype=f64 mask=all",
+                                           "lens=5+2 vocab=5 dtype=f64 values=peaked",
+                                           "lens=5+2 vocab=9 dtype=f64 values=ties mask=all",
+                                           "lens=3+4 vocab=5 dtype=f64 sample_mask=01"));
+
+}  // namespace
+}  // namespace lossgrid
