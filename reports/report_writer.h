@@ -5,8 +5,9 @@
 #pragma once
 
 #include <cstdio>
-#include <memory>
 #include <string>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "reports/record.h"
 
@@ -14,15 +15,18 @@ namespace lossgrid {
 
 class ReportWriter {
  public:
-  /// Makes missing folders and opens the partial file; throws io that names the path when it cannot
-  /// be written, before any trial runs. First line of the partial file: the run without trials.
+  /// Makes missing folders, refuses a path that is a folder and opens the partial file; throws io
+  /// that names the path when it cannot be written, before any trial runs. First line of the
+  /// partial file: the run without trials.
   ReportWriter(std::string path, const RunRecord& run);
   ~ReportWriter();
-  ReportWriter(ReportWriter&&) noexcept;
+  ReportWriter(ReportWriter&& other) noexcept;
   ReportWriter& operator=(ReportWriter&&) = delete;
 
-  /// Appends one trial and flushes it to the file system.
+  /// Appends one trial or mutant, {"trial": ...} or {"mutant": ...}, and flushes it to the file
+  /// system. Throws io.
   void add(const TrialRecord& trial);
+  void add(const MutantRecord& mutant);
 
   /// Writes the report and removes the partial file. Throws io; then the partial file stays.
   void finish(const RunRecord& run);
@@ -30,9 +34,12 @@ class ReportWriter {
   const std::string& path() const { return path_; }
 
  private:
+  void append(const nlohmann::ordered_json& line);
+  void close();
+
   std::string path_;
   std::string partial_path_;
-  std::FILE* partial_ = nullptr;
+  std::FILE* partial_ = nullptr;  // null for a device or pipe, which cannot have a file beside it
 };
 
 }  // namespace lossgrid

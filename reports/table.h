@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table a person reads after a run: one row per (case, implementation), grids folded, worst
 // ratios, peak memory, collective calls and bytes; then everything that did not pass, each with the
-// line that reproduces it.
+// line that reproduces it. Plain text of about 120 columns, lines that end in '\n'.
 #pragma once
 
 #include <string>
@@ -10,9 +10,17 @@
 
 namespace lossgrid {
 
+/// Ratios, memory, calls and bytes are the worst over the grids; "worst at" is the grid with the
+/// largest ratio. Errors and timeouts count as failed. Empty when there are no trials.
 std::string format_trials_table(const RunRecord& run);
+
+/// Every mutant with what is wrong with it and what rejected it, then the controls, then the score.
 std::string format_mutants_table(const RunRecord& run);
+
 /// "120 passed, 2 failed, 5 skipped", and the non-passing trials with reason and reproduction line.
 std::string format_summary(const RunRecord& run);
+
+/// "rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125"
+std::string format_worst(const WorstElement& worst);
 
 }  // namespace lossgrid

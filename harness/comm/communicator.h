@@ -38,7 +38,8 @@ class Communicator {
   virtual void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// receive[r * count .. ] := rank r's send; any dtype.
   virtual void all_gather(const void* send, void* receive, std::size_t count, DType dtype) = 0;
-  /// receive := this rank's part (rank() * count ..) of the reduction of all sends of size() * count.
+  /// receive := this rank's part (rank() * count ..) of the reduction of all sends of size() *
+  /// count.
   virtual void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
                               ReduceOp op) = 0;
   virtual void broadcast(void* data, std::size_t count, DType dtype, int root) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks come to one opinion. Every rank calls these, in the same order, also when it has nothing
-// to say.
+// How ranks come to one opinion. Every rank calls these, in the same order, also when it has
+// nothing to say.
 #pragma once
 
 #include <string>

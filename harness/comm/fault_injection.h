@@ -19,12 +19,13 @@ enum class FaultKind {
 };
 
 struct Fault {
-  int rank = 0;                          // of the world
-  int call = 1;                          // the n-th collective that the rank enters, from 1
+  int rank = 0;  // of the world
+  int call = 1;  // the n-th collective that the rank enters, from 1;
+                 // `split` does not count
   FaultKind kind = FaultKind::throws;
 };
 
-/// Reads "rank=2,call=3,kind=throw|hang|leave|die"; call defaults to 1. Throws Error(usage).
+/// Reads "rank=2,call=3,kind=throw|hang|leave|die"; only call may be missing. Throws Error(usage).
 Fault parse_fault(std::string_view text);
 
 /// Counts the collectives of one rank over all the communicators decorated with it.
@@ -40,7 +41,7 @@ class FaultInjector {
   int calls_ = 0;
 };
 
-/// Thrown by FaultKind::leaves through the body of a rank; the rank's body catches it and returns.
+/// Thrown by FaultKind::leaves through the body of a rank; the transport takes it as a return.
 struct RankLeaves {};
 
 /// Both arguments outlive the decorator.

@@ -47,7 +47,8 @@ struct CaseSpec {
   ObjectiveSpec objective;
 
   // Lengths: explicit "5+8+1+3", or "uniform", "lognormal", "upstream" with seqs and seq_len.
-  // upstream: S/4, S/2, S/3, 3S/4 in turn.
+  // uniform: 1 .. seq_len; lognormal: median seq_len / 4, sigma 0.8, clipped to 1 .. seq_len;
+  // upstream: S/4, S/2, S/3, 3S/4 in turn. Beside explicit lengths, seqs and seq_len are refused.
   std::string lens = "upstream";
   std::int64_t seqs = 4;
   std::int64_t seq_len = 512;
@@ -59,8 +60,8 @@ struct CaseSpec {
   // explicit bits by sequence "01101+1111+0+111". A set bit on a first token is kept: it is never a
   // target whatever its mask.
   std::string mask = "ragged";
-  std::string sample_mask = "ones";  // "ones", "alternate" (1 0 1 0 ..), or bits "1011"
-  std::string targets = "random";    // or "shard_edges"
+  std::string sample_mask = "ones";    // "ones", "alternate" (1 0 1 0 ..), or bits "1011"
+  std::string targets = "random";      // or "shard_edges"
   std::int64_t global_valid_toks = 0;  // denominator of the global batch; 0: counted from the masks
   std::int64_t global_valid_seqs = 0;
 
@@ -76,7 +77,8 @@ struct CaseSpec {
 };
 
 /// One line, keys in declaration order, defaults left out ("vocab=96 lens=5+8+1+3"). An objective
-/// option is written objective.NAME=VALUE. The default case is "objective=nll".
+/// option is written objective.NAME=VALUE, VALUE in JSON (read, a bare word stands for a string).
+/// The default case is "objective=nll".
 std::string format_case(const CaseSpec& spec);
 
 /// Reads the text form; arrays are not allowed here. Throws bad_input that names the key (with the
@@ -89,7 +91,8 @@ std::vector<CaseSpec> parse_sweep(std::string_view text);
 /// Reads a JSON object of the same keys, where a value may be an array that sweeps. "name" is
 /// allowed here; swept cases get the swept values appended ("C0 dtype=bf16"). `where` names the
 /// file and entry for messages.
-std::vector<CaseSpec> cases_from_json(const nlohmann::ordered_json& object, const std::string& where);
+std::vector<CaseSpec> cases_from_json(const nlohmann::ordered_json& object,
+                                      const std::string& where);
 
 /// Every key with its value as JSON, defaults included, in declaration order (for reports).
 nlohmann::ordered_json case_to_json(const CaseSpec& spec);

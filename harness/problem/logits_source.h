@@ -21,8 +21,8 @@ class LogitsSource {
   virtual void read(std::int64_t token, std::int64_t begin, std::span<float> out) const = 0;
 };
 
-/// Values from Philox at (seed, token, vocab id), in the regime of `spec`. `targets` [T] holds the id
-/// that each row predicts, -1 for none (the peaked and masked_vocab regimes need it).
+/// Values from Philox at (seed, token, vocab id), in the regime of `spec`. `targets` [T] holds the
+/// id that each row predicts, -1 for none (the peaked and masked_vocab regimes need it).
 std::shared_ptr<const LogitsSource> make_random_logits(const CaseSpec& spec,
                                                        std::vector<std::int32_t> targets);
 

@@ -43,9 +43,9 @@ struct PackedBatch {
 
 /// Where the true tokens are: for a problem (true lengths) laid out for one grid.
 struct PackedLayout {
-  std::vector<std::int64_t> lengths;            // true lengths L_i
-  std::vector<std::int64_t> cu;                 // [S + 1] of true lengths
-  std::vector<std::int64_t> cu_padded;          // [S + 1]
+  std::vector<std::int64_t> lengths;    // true lengths L_i
+  std::vector<std::int64_t> cu;         // [S + 1] of true lengths
+  std::vector<std::int64_t> cu_padded;  // [S + 1]
   std::int64_t padded_tokens() const { return cu_padded.back(); }
 };
 

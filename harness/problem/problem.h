@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem: everything about one batch that does not depend on the grid. It comes from a case (made
-// from its seed) or from a bundle, and is laid out for a grid on demand: same tensors on every grid.
+// A problem: everything about one batch that does not depend on the grid. It comes from a case
+// (made from its seed) or from a bundle, and is laid out for a grid on demand: same tensors on
+// every grid.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/comm/process_grid.h"
 #include "harness/problem/case_spec.h"
 #include "harness/problem/logits_source.h"
 #include "harness/problem/packed_batch.h"
@@ -17,17 +19,20 @@
 namespace lossgrid {
 
 struct Problem {
-  CaseSpec spec;  // of a bundle: what the bundle says (objective, vocab, dtype, padding)
+  CaseSpec spec;       // of a bundle: what the bundle says (objective, vocab, dtype, padding)
   std::string source;  // how to make it again: --case "..." or the bundle's path
 
-  std::vector<std::int64_t> lengths;       // [S]
-  std::vector<std::int64_t> cu_seqlens;    // [S + 1]
-  std::vector<std::int32_t> input_ids;     // [T]
-  std::vector<std::uint8_t> token_mask;    // [T]
-  std::vector<std::uint8_t> sample_mask;   // [S]
+  std::vector<std::int64_t> lengths;      // [S]
+  std::vector<std::int64_t> cu_seqlens;   // [S + 1]
+  std::vector<std::int32_t> input_ids;    // [T]
+  std::vector<std::uint8_t> token_mask;   // [T]
+  std::vector<std::uint8_t> sample_mask;  // [S]
   Denominators denominators;
   std::shared_ptr<const LogitsSource> logits;  // null when the problem starts from hidden states
   std::string why_no_logits;                   // then: what it has instead
+  // Rows of true tokens that predict nothing valid are poisoned as spec.poison says; of a bundle
+  // they keep the values of the file. Padding is poisoned as spec.poison says in any case.
+  bool poison_true_rows = false;
 
   std::int64_t tokens() const { return cu_seqlens.back(); }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
@@ -38,8 +43,8 @@ struct Problem {
   std::vector<std::uint8_t> row_valid() const;
 };
 
-/// Lengths, ids, masks and logits of a case. Throws bad_input (sizes that overflow, bits that do not
-/// fit the lengths, vocab < 1, ...).
+/// Lengths, ids, masks and logits of a case. Throws bad_input (sizes that overflow, bits that do
+/// not fit the lengths, vocab < 1, ...).
 Problem make_problem(const CaseSpec& spec);
 
 /// Lengths of a case: explicit, or drawn from its distribution.
@@ -49,12 +54,14 @@ std::vector<std::int64_t> case_lengths(const CaseSpec& spec);
 /// have padded length, pads hold arbitrary valid ids (from the seed) and mask 0.
 PackedBatch pack(const Problem& problem, int cp);
 
-/// Throws bad_input when the grid cannot hold the problem (tp > vocab, ...).
+/// Throws bad_input when the grid cannot hold the problem: tp > vocab, padding to 2 cp beyond
+/// 2^31-1 tokens, a logits shard beyond 2^62 elements.
 void require_fits(const Problem& problem, const Grid& grid);
 
-/// Writes this rank's logits shard [T_c, width] in the problem's dtype, row-major: true rows from the
-/// source; rows that predict nothing or nothing valid, padding rows and padding columns are poisoned
-/// as spec.poison says (none: true values in masked rows, plausible finite values in pads).
+/// Writes this rank's logits shard [T_c, width] in the problem's dtype, row-major: true rows from
+/// the source; rows that predict nothing or nothing valid (when poison_true_rows), padding rows and
+/// padding columns are poisoned as spec.poison says (none: true values in masked rows, plausible
+/// finite values in pads). Throws bad_input when the problem has no logits.
 /// `out` has T_c * width elements.
 void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out);

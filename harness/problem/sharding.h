@@ -3,8 +3,8 @@
 // the shift that makes a row's target. The harness lays out logits with it; implementations may use
 // it or do it their own way.
 //
-// Zigzag (per sequence): P_i is cut in 2 cp chunks of h = P_i / (2 cp); cp rank r holds chunk r, then
-// chunk 2 cp - 1 - r. (NeMo-RL `_get_tokens_on_this_cp_rank`; TransformerEngine
+// Zigzag (per sequence): P_i is cut in 2 cp chunks of h = P_i / (2 cp); cp rank r holds chunk r,
+// then chunk 2 cp - 1 - r. (NeMo-RL `_get_tokens_on_this_cp_rank`; TransformerEngine
 // `thd_partition_src_index`.) cp = 1: the whole sequence.
 #pragma once
 
@@ -32,6 +32,10 @@ struct VocabShard {
 };
 
 VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
+
+/// 0, V - 1 and the first and last ids of every shard for tp = 2, 4 and 8; sorted. The ids where an
+/// off-by-one in the bounds of a shard shows.
+std::vector<std::int32_t> shard_edge_ids(std::int64_t vocab);
 
 /// What each row of the padded pack predicts, before any split.
 struct ShiftedBatch {

@@ -20,7 +20,8 @@ struct Suite {
 
 /// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
 /// "implementations": [..], "cases": [{...}]}. Throws bad_input that names the file, the line (for
-/// malformed JSON) or the entry and key.
+/// malformed JSON) or the entry and key. A case without a name is named by its text; names and
+/// grids are unique.
 Suite read_suite(const std::string& path);
 
 /// Folder with the suites: LOSSGRID_CASES_DIR, else ./cases, else a folder `cases` beside or above

@@ -21,6 +21,7 @@ std::vector<std::string> failed_checks(const TrialRecord& trial) {
   for (const DeterminismRecord& verdict : trial.determinism) {
     if (verdict.claimed && verdict.verdict == "different_bits") names.push_back(verdict.name);
   }
+  if (trial.reason.find("memory: ") != std::string::npos) names.push_back("memory");
   const auto differs = [](const CommunicationRecord& row) {
     return row.measured_calls != row.predicted_calls ||
            row.measured_payload_bytes != row.predicted_payload_bytes;

@@ -134,23 +134,6 @@ void mean_of_rank_means(const Objective& objective, const ObjectiveTokens& token
               partials, grad);
 }
 
-/// Says what it costs like cp_local, but gathers the logits.
-class UndeclaredGather final : public LossImplementation {
- public:
-  Description describe() const override { return gather_->describe(); }
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return gather_->why_unsupported(problem);
-  }
-  Cost cost(const LossProblem& problem) const override { return local_->cost(problem); }
-  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
-    return gather_->plan(problem, context);
-  }
-
- private:
-  std::unique_ptr<LossImplementation> gather_ = make_strategy("cp_gather_logits", Steps(), {});
-  std::unique_ptr<LossImplementation> local_ = make_strategy("cp_local", Steps(), {});
-};
-
 const RegisteredMutant mutants[] = {
     RegisteredMutant({"M1", "gradient_times_cp", "the adjoint of the gather adds up replicated losses",
                       "per_sequence", [](Steps& s) { s.loss_share = loss_counts_fully; }}),
@@ -183,19 +166,6 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"", "gradient_on_masked_rows", "rows that are not trained on get a gradient",
                       "fused", [](Steps& s) { s.token_terms = gradient_on_masked_rows; }}),
 };
-
-const Registered undeclared_gather{[] {
-  ImplementationEntry entry;
-  entry.name = "mutant/undeclared_gather";
-  entry.kind = ImplementationKind::mutant;
-  entry.catalogue_id = "M56";
-  entry.what = "cp_local: gathers the logits over CP anyway";
-  entry.make = [](const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {
-    require_known_options(options, {}, "mutant/undeclared_gather");
-    return std::make_unique<UndeclaredGather>();
-  };
-  return entry;
-}()};
 
 }  // namespace
 }  // namespace lossgrid

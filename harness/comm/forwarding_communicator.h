@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The common part of decorators: forwards every call to an inner communicator and tells `before` of
+// each collective first. `split` and `abort` are no collectives in this sense; a split group is
+// decorated like its parent. Does as much synchronising as the inner communicator, nothing more.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "harness/comm/communicator.h"
+
+namespace lossgrid {
+
+class ForwardingCommunicator : public Communicator {
+ public:
+  /// `inner` outlives the object.
+  explicit ForwardingCommunicator(Communicator& inner) : inner_(&inner) {}
+  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner)
+      : owned_(std::move(inner)), inner_(owned_.get()) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string_view name() const override { return inner_->name(); }
+
+  void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
+    before(Collective::all_reduce, count * size_of(dtype));
+    inner_->all_reduce(data, count, dtype, op);
+  }
+  void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
+    before(Collective::all_gather, count * size_of(dtype));
+    inner_->all_gather(send, receive, count, dtype);
+  }
+  void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
+                      ReduceOp op) override {
+    before(Collective::reduce_scatter, static_cast<std::size_t>(size()) * count * size_of(dtype));
+    inner_->reduce_scatter(send, receive, count, dtype, op);
+  }
+  void broadcast(void* data, std::size_t count, DType dtype, int root) override {
+    before(Collective::broadcast, count * size_of(dtype));
+    inner_->broadcast(data, count, dtype, root);
+  }
+  void barrier() override {
+    before(Collective::barrier, 0);
+    inner_->barrier();
+  }
+  std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+    return decorate(inner_->split(color, key, std::move(name)));
+  }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+
+ protected:
+  /// Called before `collective`, whose tensor argument has `payload_bytes`.
+  virtual void before(Collective collective, std::size_t payload_bytes) = 0;
+  /// The same decoration around a split group.
+  virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> inner) = 0;
+
+ private:
+  std::unique_ptr<Communicator> owned_;
+  Communicator* inner_;
+};
+
+}  // namespace lossgrid

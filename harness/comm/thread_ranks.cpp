@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "harness/comm/fault_injection.h"
+#include "harness/comm/thread_communicator.h"
+#include "harness/comm/thread_world.h"
+
+namespace lossgrid {
+namespace {
+
+/// What the threads of a run and the waiting caller share; a thread that is left behind keeps it.
+struct Run {
+  std::function<void(Communicator&)> body;
+  std::shared_ptr<ThreadWorld> world;
+  std::shared_ptr<ThreadGroup> group;
+  std::mutex mutex;
+  std::condition_variable progress;
+  std::vector<RankOutcome> outcomes;
+  std::size_t finished = 0;
+
+  void finish(int rank, RankOutcome outcome) {
+    // Lock order: the world's mutex is free again before this one is taken.
+    if (!outcome.ok) world->fail(rank, fmt::format("rank {} failed: {}", rank, outcome.message));
+    world->leave(rank);
+    outcome.finished = true;
+    const std::lock_guard lock(mutex);
+    outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
+    ++finished;
+    progress.notify_all();
+  }
+};
+
+RankOutcome failed(ErrorCode code, std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
+  return {false, false, code, std::move(message)};
+}
+
+RankOutcome run_body(Run& run, int rank) {
+  try {
+    const auto world = make_thread_communicator(run.group, rank, "world");
+    run.body(*world);
+  } catch (const Error& error) {
+    return failed(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorCode::not_enough_memory, "out of memory");
+  } catch (const std::exception& error) {
+    return failed(ErrorCode::rank_failed, error.what());
+  } catch (const RankLeaves&) {
+  } catch (...) {
+    return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
+  }
+  return {false, true, ErrorCode::internal, ""};
+}
+
+std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int ranks) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    try {
+      threads.emplace_back([run, rank] { run->finish(rank, run_body(*run, rank)); });
+    } catch (const std::system_error& error) {
+      run->finish(rank, failed(ErrorCode::not_enough_memory,
+                               fmt::format("cannot start its thread: {}", error.what())));
+      threads.emplace_back();  // keeps places and ranks together
+    }
+  }
+  return threads;
+}
+
+/// Blames `rank` for `message` unless it has an error of its own.
+void blame(RankOutcome& outcome, ErrorCode code, const std::string& message) {
+  if (!outcome.ok && outcome.code != ErrorCode::aborted) return;
+  outcome.ok = false;
+  outcome.code = code;
+  outcome.message = message;
+}
+
+}  // namespace
+
+bool RanksOutcome::all_ok() const {
+  return std::all_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return r.ok; });
+}
+
+bool RanksOutcome::any_hung() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return !r.finished; });
+}
+
+RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
+                              std::chrono::milliseconds deadline, std::chrono::milliseconds grace) {
+  if (ranks < 1) throw_bad_input("a run has at least one rank, not {}", ranks);
+  const auto run = std::make_shared<Run>();
+  run->body = std::move(body);
+  run->world = std::make_shared<ThreadWorld>(ranks);
+  std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  run->group = std::make_shared<ThreadGroup>(run->world, std::move(world_ranks));
+  run->outcomes.resize(static_cast<std::size_t>(ranks));
+
+  std::vector<std::thread> threads = start_threads(run, ranks);
+  const auto all_back_within = [&](std::chrono::milliseconds limit) {
+    // Far limits would overflow the clock.
+    constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+    std::unique_lock lock(run->mutex);
+    return run->progress.wait_for(lock, std::min(limit, kLongest),
+                                  [&] { return run->finished == run->outcomes.size(); });
+  };
+  std::vector<int> busy;
+  const std::string limit = fmt::format("the deadline of {} ms", deadline.count());
+  if (!all_back_within(deadline)) {
+    busy = run->world->expire(limit);
+    all_back_within(grace);
+  }
+
+  RanksOutcome result;
+  {
+    const std::lock_guard lock(run->mutex);
+    result.ranks = run->outcomes;
+  }
+  const std::optional<WorldFailure> failure = run->world->failure();
+  for (const int rank : busy) {
+    blame(result.ranks[static_cast<std::size_t>(rank)], ErrorCode::timeout,
+          fmt::format("{} passed with rank {} busy", limit, rank));
+  }
+  if (failure && failure->culprit >= 0) {
+    blame(result.ranks[static_cast<std::size_t>(failure->culprit)], ErrorCode::rank_failed,
+          failure->reason);
+    result.first_failed_rank = failure->culprit;
+  }
+  for (int rank = ranks; rank-- > 0;) {
+    RankOutcome& outcome = result.ranks[static_cast<std::size_t>(rank)];
+    std::thread& thread = threads[static_cast<std::size_t>(rank)];
+    if (outcome.finished) {
+      if (thread.joinable()) thread.join();
+      continue;
+    }
+    thread.detach();
+    outcome = {false, false, ErrorCode::timeout,
+               fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
+    result.first_failed_rank = rank;
+  }
+  return result;
+}
+
+}  // namespace lossgrid

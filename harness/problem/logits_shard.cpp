@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's logits, with poison wherever a right implementation does not look.
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/problem/normal_row.h"
+#include "harness/problem/problem.h"
+#include "harness/problem/random_streams.h"
+#include "harness/problem/sharding.h"
+
+namespace lossgrid {
+namespace {
+
+/// The row of the source that stands at each padded position; -1 for padding, and for rows that are
+/// poisoned because they predict nothing that counts.
+std::vector<std::int64_t> rows_to_read(const Problem& problem, const PackedLayout& layout) {
+  const std::vector<std::uint8_t> valid = problem.row_valid();
+  const bool read_all = !problem.poison_true_rows || problem.spec.poison == Poison::none;
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(layout.padded_tokens()), -1);
+  for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
+    for (std::int64_t offset = 0; offset < layout.lengths[i]; ++offset) {
+      const std::int64_t token = layout.cu[i] + offset;
+      if (valid[token] != 0 || read_all) {
+        rows[layout.cu_padded[i] + offset] = token;
+      }
+    }
+  }
+  return rows;
+}
+
+template <typename T>
+class Filler {
+ public:
+  Filler(const Problem& problem, const VocabShard& shard, int tp_rank)
+      : problem_(problem),
+        shard_(shard),
+        first_column_(shard.width * tp_rank),
+        buffer_(static_cast<std::size_t>(shard.width)) {}
+
+  void row(std::int64_t token, std::int64_t position, T* out) {
+    const std::int64_t read = token < 0 ? 0 : shard_.valid();
+    if (read > 0) copy_row(token, out);
+    switch (problem_.spec.poison) {
+      case Poison::nan:
+        return fill(out + read, shard_.width - read, std::numeric_limits<float>::quiet_NaN());
+      case Poison::inf:
+        return fill(out + read, shard_.width - read, std::numeric_limits<float>::infinity());
+      case Poison::none:
+        return fill_plausible(position, read, out);
+    }
+  }
+
+ private:
+  static void fill(T* out, std::int64_t count, float value) { std::fill_n(out, count, T(value)); }
+
+  void fill_plausible(std::int64_t position, std::int64_t first, T* out) {
+    const auto values = std::span<float>(buffer_).subspan(static_cast<std::size_t>(first));
+    fill_normals(problem_.spec.seed, static_cast<std::uint32_t>(Stream::pad_logits),
+                 static_cast<std::uint64_t>(position), first_column_ + first, values);
+    std::transform(values.begin(), values.end(), out + first, [](float value) { return T(value); });
+  }
+
+  void copy_row(std::int64_t token, T* out) {
+    if constexpr (std::is_same_v<T, bf16>) {
+      const auto values = std::span<float>(buffer_).first(static_cast<std::size_t>(shard_.valid()));
+      problem_.logits->read(token, shard_.begin, values);
+      std::transform(values.begin(), values.end(), out, [](float value) { return bf16(value); });
+    } else {
+      problem_.logits->read(token, shard_.begin,
+                            std::span<T>(out, static_cast<std::size_t>(shard_.valid())));
+    }
+  }
+
+  const Problem& problem_;
+  const VocabShard shard_;
+  const std::int64_t first_column_;
+  std::vector<float> buffer_;
+};
+
+}  // namespace
+
+void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                       void* out) {
+  if (problem.logits == nullptr) {
+    throw_bad_input("the problem has no logits: {}", problem.why_no_logits);
+  }
+  const CaseSpec& spec = problem.spec;
+  const PackedLayout layout =
+      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid.cp);
+  const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
+  const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
+  dispatch_floating(spec.dtype, [&](auto element) {
+    using T = decltype(element);
+    Filler<T> filler(problem, shard, tp_rank);
+    T* next = static_cast<T*>(out);
+    for (const std::int64_t position : cp_rows(layout.cu_padded, grid.cp, cp_rank)) {
+      filler.row(rows[position], position, next);
+      next += shard.width;
+    }
+  });
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/problem.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/problem/case_data.h"
+#include "harness/problem/case_keys.h"
+#include "harness/problem/random_streams.h"
+#include "harness/problem/sharding.h"
+
+namespace lossgrid {
+namespace {
+
+/// Cases come from text, where single keys are checked, or from code, where nothing is.
+void require_checked_keys(const CaseSpec& spec) {
+  CaseSpec scratch;
+  for (const CaseKey& key : case_keys()) key.set(scratch, key.get(spec));
+}
+
+std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int64_t> sums{0};
+  sums.reserve(lengths.size() + 1);
+  for (const std::int64_t length : lengths) sums.push_back(sums.back() + length);
+  return sums;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Problem::row_targets() const {
+  std::vector<std::int32_t> targets(input_ids.size(), -1);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    for (std::int64_t t = cu_seqlens[i]; t + 1 < cu_seqlens[i + 1]; ++t) {
+      targets[t] = input_ids[t + 1];
+    }
+  }
+  return targets;
+}
+
+std::vector<std::uint8_t> Problem::row_valid() const {
+  std::vector<std::uint8_t> valid(input_ids.size(), 0);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (sample_mask[i] == 0) continue;
+    for (std::int64_t t = cu_seqlens[i]; t + 1 < cu_seqlens[i + 1]; ++t) {
+      valid[t] = token_mask[t + 1] != 0 ? 1 : 0;
+    }
+  }
+  return valid;
+}
+
+Problem make_problem(const CaseSpec& spec) {
+  require_checked_keys(spec);
+  Problem problem;
+  problem.spec = spec;
+  problem.source = "--case \"" + format_case(spec) + '"';
+  problem.lengths = case_lengths(spec);
+  problem.cu_seqlens = running_sum(problem.lengths);
+  checked_product(problem.tokens(), spec.vocab, "tokens x vocab");
+  make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, 1);
+  problem.sample_mask = case_sample_mask(spec, problem.sequences());
+  problem.token_mask = case_token_mask(spec, problem.cu_seqlens, problem.sample_mask);
+  problem.input_ids = case_input_ids(spec, problem.tokens());
+  problem.denominators =
+      case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+  problem.logits = make_random_logits(spec, problem.row_targets());
+  problem.poison_true_rows = spec.poison != Poison::none;
+  return problem;
+}
+
+PackedBatch pack(const Problem& problem, int cp) {
+  const CaseSpec& spec = problem.spec;
+  const PackedLayout layout =
+      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, cp);
+  PackedBatch batch;
+  batch.cu_seqlens_padded = layout.cu_padded;
+  batch.sample_mask = problem.sample_mask;
+  batch.denominators = problem.denominators;
+  if (spec.cu == CuMode::true_lengths) {
+    batch.cu_seqlens = layout.cu;
+    batch.input_ids = problem.input_ids;
+    batch.token_mask = problem.token_mask;
+    return batch;
+  }
+  batch.cu_seqlens = layout.cu_padded;
+  const auto rows = static_cast<std::size_t>(layout.padded_tokens());
+  const RandomStream random = random_stream(spec.seed, Stream::pad_ids);
+  batch.input_ids.resize(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    batch.input_ids[row] =
+        static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.vocab), row));
+  }
+  batch.token_mask.assign(rows, 0);
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    std::copy_n(problem.input_ids.begin() + layout.cu[i], problem.lengths[i],
+                batch.input_ids.begin() + layout.cu_padded[i]);
+    std::copy_n(problem.token_mask.begin() + layout.cu[i], problem.lengths[i],
+                batch.token_mask.begin() + layout.cu_padded[i]);
+  }
+  return batch;
+}
+
+void require_fits(const Problem& problem, const Grid& grid) {
+  const CaseSpec& spec = problem.spec;
+  if (grid.tp < 1 || grid.cp < 1) throw_bad_input("grid tp = {}, cp = {}", grid.tp, grid.cp);
+  if (grid.tp > spec.vocab) {
+    throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);
+  }
+  const PackedLayout layout =
+      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid.cp);
+  checked_product(layout.padded_tokens() / grid.cp, vocab_shard(spec.vocab, grid.tp, 0).width,
+                  "rows x columns of a logits shard");
+}
+
+}  // namespace lossgrid

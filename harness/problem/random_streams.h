@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which random stream of a case's seed makes which tensor. A number is never used for two tensors
+// and never changes its meaning: cases are named by their seed.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/core/philox.h"
+
+namespace lossgrid {
+
+enum class Stream : std::uint32_t {
+  lengths = 1,
+  input_ids = 2,
+  token_mask = 3,
+  sparse_pick = 4,  // the one target that a sparse mask always has
+  logits = 5,
+  pad_ids = 6,     // ids of padding, where cu_seqlens holds padded lengths
+  pad_logits = 7,  // finite values of padding, where nothing is poisoned
+};
+
+inline RandomStream random_stream(std::uint64_t seed, Stream stream) {
+  return RandomStream(seed, static_cast<std::uint32_t>(stream));
+}
+
+}  // namespace lossgrid

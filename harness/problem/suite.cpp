@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/suite.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/file.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// The first line of a parser's message, without its own prefix.
+std::string reason_of(const Json::parse_error& error) {
+  std::string text = error.what();
+  const std::size_t start = text.find("] ");
+  if (start != std::string::npos) text.erase(0, start + 2);
+  const std::size_t detail = text.find(": ");
+  if (detail != std::string::npos) text.erase(0, detail + 2);
+  return text;
+}
+
+/// Parses, and refuses a key that an object has twice (the parser would keep one of them silently).
+Json parse_json(const std::string& text, const std::string& path) {
+  std::vector<std::set<std::string>> open_objects;
+  const auto watch_keys = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) {
+      open_objects.emplace_back();
+    } else if (event == Json::parse_event_t::object_end) {
+      open_objects.pop_back();
+    } else if (event == Json::parse_event_t::key) {
+      const auto key = parsed.get<std::string>();
+      if (!open_objects.back().insert(key).second) {
+        throw_bad_input("{}: key '{}' is given twice in one object", path, key);
+      }
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, watch_keys);
+  } catch (const Json::parse_error& error) {
+    const auto at = std::min<std::size_t>(error.byte, text.size());
+    const auto line =
+        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    throw_bad_input("{}:{}: malformed JSON: {}", path, line, reason_of(error));
+  }
+}
+
+const Json& member(const Json& object, const std::string& key, const std::string& path) {
+  if (!object.contains(key)) throw_bad_input("{}: the suite has no '{}'", path, key);
+  return object.at(key);
+}
+
+std::string text_member(const Json& object, const std::string& key, const std::string& path) {
+  const Json& value = member(object, key, path);
+  if (!value.is_string()) throw_bad_input("{}: {} is not a string", path, key);
+  return value.get<std::string>();
+}
+
+const Json& list_member(const Json& object, const std::string& key, const std::string& path) {
+  const Json& value = member(object, key, path);
+  if (!value.is_array() || value.empty()) {
+    throw_bad_input("{}: {} is not an array of at least one element", path, key);
+  }
+  return value;
+}
+
+std::vector<std::string> text_list(const Json& object, const std::string& key,
+                                   const std::string& path) {
+  std::vector<std::string> out;
+  for (const Json& element : list_member(object, key, path)) {
+    if (!element.is_string() || element.get<std::string>().empty()) {
+      throw_bad_input("{}: {}[{}] = {} is not a name", path, key, out.size(), element.dump());
+    }
+    out.push_back(element.get<std::string>());
+    if (std::count(out.begin(), out.end(), out.back()) > 1) {
+      throw_bad_input("{}: {} has '{}' twice", path, key, out.back());
+    }
+  }
+  return out;
+}
+
+void require_known_keys(const Json& object, const std::string& path) {
+  const std::vector<std::string> known{"suite",           "name", "summary", "grids",
+                                       "implementations", "cases"};
+  if (!object.is_object()) {
+    throw_bad_input("{}: a suite is a JSON object, not {}", path, object.type_name());
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      throw_bad_input("{}: {}", path, unknown_name_message("suite key", key, known));
+    }
+  }
+  const Json& version = member(object, "suite", path);
+  if (version != 1) throw_bad_input("{}: suite = {} is not version 1", path, version.dump());
+}
+
+std::vector<Grid> read_grids(const Json& object, const std::string& path) {
+  std::vector<Grid> grids;
+  for (const std::string& text : text_list(object, "grids", path)) {
+    try {
+      grids.push_back(parse_grid(text));
+    } catch (const Error& error) {
+      throw_bad_input("{}: grids[{}]: {}", path, grids.size(), error.what());
+    }
+  }
+  return grids;
+}
+
+std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path) {
+  std::vector<CaseSpec> cases;
+  std::set<std::string> names;
+  std::size_t index = 0;
+  for (const Json& entry : list_member(object, "cases", path)) {
+    std::string where = fmt::format("{}: cases[{}]", path, index++);
+    if (entry.is_object() && entry.contains("name") && entry.at("name").is_string()) {
+      where += fmt::format(" '{}'", entry.at("name").get<std::string>());
+    }
+    for (CaseSpec& spec : cases_from_json(entry, where)) {
+      if (spec.name.empty()) spec.name = format_case(spec);
+      if (!names.insert(spec.name).second) {
+        throw_bad_input("{}: the name '{}' is already that of another case", where, spec.name);
+      }
+      cases.push_back(std::move(spec));
+    }
+  }
+  return cases;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+void append_names(const fs::path& folder, const std::string& prefix,
+                  std::vector<std::string>& names) {
+  if (!is_folder(folder)) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".json") names.push_back(prefix + entry.path().stem().string());
+  }
+}
+
+}  // namespace
+
+Suite read_suite(const std::string& path) {
+  const Json object = parse_json(read_text_file(path), path);
+  require_known_keys(object, path);
+  Suite suite;
+  suite.name = text_member(object, "name", path);
+  if (object.contains("summary")) suite.summary = text_member(object, "summary", path);
+  suite.grids = read_grids(object, path);
+  suite.implementations = text_list(object, "implementations", path);
+  suite.cases = read_all_cases(object, path);
+  return suite;
+}
+
+std::string cases_directory() {
+  if (const char* folder = std::getenv("LOSSGRID_CASES_DIR"); folder != nullptr && *folder != 0) {
+    if (!is_folder(folder)) throw_bad_input("LOSSGRID_CASES_DIR = {} is not a folder", folder);
+    return folder;
+  }
+  if (is_folder("cases")) return "cases";
+  std::error_code failed;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
+  for (fs::path folder = executable.parent_path(); !failed; folder = folder.parent_path()) {
+    if (is_folder(folder / "cases")) return (folder / "cases").string();
+    if (folder == folder.parent_path()) break;
+  }
+  throw_bad_input(
+      "no folder of suites: neither LOSSGRID_CASES_DIR nor a folder 'cases' here, "
+      "beside or above the executable");
+}
+
+std::vector<std::string> suite_names() {
+  const fs::path folder = cases_directory();
+  std::vector<std::string> names;
+  append_names(folder, "", names);
+  append_names(folder / "regress", "regress/", names);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> find_suite(const std::string& name_or_path) {
+  if (name_or_path.ends_with(".json")) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(name_or_path, ignored)) {
+      throw_bad_input("there is no suite file {}", name_or_path);
+    }
+    return {name_or_path};
+  }
+  const fs::path folder = cases_directory();
+  std::vector<std::string> names = suite_names();
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const bool inside = name_or_path == "regress" && name.starts_with("regress/");
+    if (name == name_or_path || inside) found.push_back((folder / (name + ".json")).string());
+  }
+  if (!found.empty()) return found;
+  names.push_back("regress");
+  throw Error(ErrorCode::bad_input, unknown_name_message("suite", name_or_path, names));
+}
+
+}  // namespace lossgrid

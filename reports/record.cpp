@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lossgrid {
+
+std::string_view name(TrialStatus status) {
+  switch (status) {
+    case TrialStatus::passed:
+      return "passed";
+    case TrialStatus::failed:
+      return "failed";
+    case TrialStatus::skipped:
+      return "skipped";
+    case TrialStatus::error:
+      return "error";
+    case TrialStatus::timeout:
+      return "timeout";
+    case TrialStatus::not_run:
+      break;
+  }
+  return "not_run";
+}
+
+const std::vector<TrialStatus>& trial_statuses() {
+  static const std::vector<TrialStatus> statuses{TrialStatus::passed,  TrialStatus::failed,
+                                                 TrialStatus::skipped, TrialStatus::error,
+                                                 TrialStatus::timeout, TrialStatus::not_run};
+  return statuses;
+}
+
+double comparable_ratio(double ratio) {
+  return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+}
+
+double TrialRecord::max_ratio() const {
+  double most = 0;
+  for (const CheckRecord& check : checks) most = std::max(most, comparable_ratio(check.ratio));
+  return most;
+}
+
+std::int64_t TrialRecord::max_peak_bytes() const {
+  std::int64_t most = 0;
+  for (const PhaseMemoryRecord& row : memory) most = std::max(most, row.measured_peak_bytes);
+  return most;
+}
+
+std::int64_t TrialRecord::total_payload_bytes() const {
+  std::int64_t sum = 0;
+  for (const CommunicationRecord& row : communication) sum += row.measured_payload_bytes;
+  return sum;
+}
+
+std::int64_t TrialRecord::total_calls() const {
+  std::int64_t sum = 0;
+  for (const CommunicationRecord& row : communication) sum += row.measured_calls;
+  return sum;
+}
+
+std::map<std::string, std::int64_t> RunRecord::counts_by_status() const {
+  std::map<std::string, std::int64_t> counts;
+  for (const TrialStatus status : trial_statuses()) counts[std::string(name(status))] = 0;
+  for (const TrialRecord& trial : trials) ++counts[std::string(name(trial.status))];
+  return counts;
+}
+
+MutationScore RunRecord::mutation_score() const {
+  MutationScore score;
+  for (const MutantRecord& mutant : mutants) {
+    if (mutant.is_control) {
+      ++score.controls_total;
+      score.controls_accepted += mutant.trials > 0 && !mutant.rejected ? 1 : 0;
+    } else {
+      ++score.total;
+      score.rejected += mutant.rejected ? 1 : 0;
+    }
+  }
+  return score;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/report_writer.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "harness/core/error.h"
+#include "harness/core/file.h"
+#include "reports/report_json.h"
+
+namespace lossgrid {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void throw_io(const std::string& path) {
+  throw Error(ErrorCode::io,
+              fmt::format("cannot write {}: {}", path, std::generic_category().message(errno)));
+}
+
+bool is_special_file(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status about = fs::status(path, ignored);
+  return fs::exists(about) && !fs::is_regular_file(about);
+}
+
+}  // namespace
+
+ReportWriter::ReportWriter(std::string path, const RunRecord& run)
+    : path_(std::move(path)), partial_path_(path_ + ".partial.jsonl") {
+  prepare_file_path(path_);
+  if (is_special_file(path_)) return;
+  partial_ = std::fopen(partial_path_.c_str(), "we");
+  if (partial_ == nullptr) throw_io(partial_path_);
+  nlohmann::ordered_json header = run_header_to_json(run);
+  header["run"]["status"] = "partial";
+  header["run"]["exit_code"] = nullptr;
+  try {
+    append(header);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+ReportWriter::~ReportWriter() {
+  close();
+}
+
+ReportWriter::ReportWriter(ReportWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      partial_path_(std::move(other.partial_path_)),
+      partial_(std::exchange(other.partial_, nullptr)) {}
+
+void ReportWriter::close() {
+  if (partial_ != nullptr) std::fclose(std::exchange(partial_, nullptr));
+}
+
+void ReportWriter::append(const nlohmann::ordered_json& line) {
+  if (partial_ == nullptr) return;
+  const std::string text = json_text(line, -1) + '\n';
+  if (std::fwrite(text.data(), 1, text.size(), partial_) != text.size() ||
+      std::fflush(partial_) != 0) {
+    throw_io(partial_path_);
+  }
+}
+
+void ReportWriter::add(const TrialRecord& trial) {
+  append({{"trial", trial_to_json(trial)}});
+}
+
+void ReportWriter::add(const MutantRecord& mutant) {
+  append({{"mutant", mutant_to_json(mutant)}});
+}
+
+void ReportWriter::finish(const RunRecord& run) {
+  write_file_atomically(path_, json_text(run_to_json(run)) + '\n');
+  if (partial_ == nullptr) return;
+  close();
+  std::error_code ignored;  // the report is there; a leftover beside it is no failure
+  fs::remove(partial_path_, ignored);
+}
+
+}  // namespace lossgrid

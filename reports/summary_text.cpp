@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person reads when something is wrong: the counts, and each trial that did not pass.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+#include "reports/table.h"
+#include "reports/text_table.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::size_t kReasonWidth = 240;  // the report has all of it
+
+std::string counts_line(const RunRecord& run) {
+  const std::map<std::string, std::int64_t> counts = run.counts_by_status();
+  std::vector<std::string> parts;
+  for (const TrialStatus status : trial_statuses()) {
+    const std::string key(name(status));
+    const std::int64_t count = counts.at(key);
+    // How many passed is said even when none did.
+    if (count == 0 && status != TrialStatus::passed) continue;
+    parts.push_back(fmt::format("{} {}", count, status == TrialStatus::not_run ? "not run" : key));
+  }
+  return join(parts, ", ") + '\n';
+}
+
+const CheckRecord* worst_failed_check(const TrialRecord& trial) {
+  const CheckRecord* worst = nullptr;
+  for (const CheckRecord& check : trial.checks) {
+    if (check.passed) continue;
+    if (worst == nullptr || comparable_ratio(check.ratio) > comparable_ratio(worst->ratio)) {
+      worst = &check;
+    }
+  }
+  return worst;
+}
+
+std::string describe(const TrialRecord& trial) {
+  std::string out = fmt::format("\n{}: {}\n", name(trial.status), trial.id);
+  if (!trial.case_name.empty()) out += fmt::format("  case: {}\n", trial.case_name);
+  if (!trial.reason.empty()) {
+    out += fmt::format("  reason: {}\n", shortened(trial.reason, kReasonWidth));
+  }
+  if (trial.first_failed_rank >= 0) {
+    out += fmt::format("  first failed rank: {}\n", trial.first_failed_rank);
+  }
+  if (const CheckRecord* check = worst_failed_check(trial)) {
+    out += fmt::format("  worst check: {}, ratio {:.3g}, {} of {} elements beyond the bound\n",
+                       check->name, check->ratio, check->beyond_bound, check->compared);
+    if (check->worst) out += fmt::format("  worst element: {}\n", format_worst(*check->worst));
+  }
+  if (!trial.reproduce.empty()) out += fmt::format("  reproduce: {}\n", trial.reproduce);
+  return out;
+}
+
+/// One line a reason, in the order of first appearance.
+std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string_view label) {
+  struct Fold {
+    std::string reason;
+    std::int64_t count = 0;
+    std::vector<std::string> implementations;
+  };
+  std::vector<Fold> folds;
+  for (const TrialRecord& trial : run.trials) {
+    if (trial.status != status) continue;
+    auto at = std::find_if(folds.begin(), folds.end(),
+                           [&](const Fold& fold) { return fold.reason == trial.reason; });
+    if (at == folds.end()) at = folds.insert(folds.end(), {trial.reason, 0, {}});
+    ++at->count;
+    auto& names = at->implementations;
+    if (std::find(names.begin(), names.end(), trial.implementation) == names.end()) {
+      names.push_back(trial.implementation);
+    }
+  }
+  std::string out;
+  for (const Fold& fold : folds) {
+    out +=
+        fmt::format("{} {}: {} ({})\n", label, fold.count,
+                    fold.reason.empty() ? "no reason given" : shortened(fold.reason, kReasonWidth),
+                    join(fold.implementations, ", "));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string format_summary(const RunRecord& run) {
+  std::string out = counts_line(run);
+  const std::string folded = fold_by_reason(run, TrialStatus::skipped, "skipped") +
+                             fold_by_reason(run, TrialStatus::not_run, "not run");
+  if (!folded.empty()) out += '\n' + folded;
+  for (const TrialRecord& trial : run.trials) {
+    if (trial.status == TrialStatus::failed || trial.status == TrialStatus::error ||
+        trial.status == TrialStatus::timeout) {
+      out += describe(trial);
+    }
+  }
+  return out;
+}
+
+}  // namespace lossgrid

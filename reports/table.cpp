@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+#include "reports/text_table.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::size_t kWidth = 120;
+
+/// The columns of ratios, each over the checks that it takes.
+struct RatioColumn {
+  const char* header;
+  std::function<bool(const std::string&)> takes;
+};
+
+const std::vector<RatioColumn>& ratio_columns() {
+  const auto is_bias = [](const std::string& name) { return name.ends_with("_bias"); };
+  static const std::vector<RatioColumn> columns{
+      {"loss", [](const std::string& name) { return name == "loss"; }},
+      {"logprobs", [](const std::string& name) { return name == "logprobs"; }},
+      {"grad",
+       [is_bias](const std::string& name) { return name.starts_with("grad_") && !is_bias(name); }},
+      {"bias", is_bias},
+      {"metrics", [](const std::string& name) { return name.starts_with("metric."); }}};
+  return columns;
+}
+
+/// One row: the trials of a case and implementation on all grids.
+struct Group {
+  std::string case_key;
+  std::string title;
+  std::string implementation;
+  std::vector<const TrialRecord*> trials;
+};
+
+/// The text of the case stands first in the id.
+std::string case_title(const TrialRecord& trial) {
+  const std::string text = trial.id.substr(0, trial.id.find('|'));
+  if (trial.case_name.empty() || trial.case_name == text) return text;
+  return trial.case_name + ": " + text;
+}
+
+std::string case_key(const TrialRecord& trial) {
+  return trial.case_name + '\n' + trial.id.substr(0, trial.id.find('|')) + '\n' +
+         trial.case_parameters.dump();
+}
+
+/// In the order in which cases and implementations first appear; a case's rows stand together.
+std::vector<Group> groups_of(const RunRecord& run) {
+  std::vector<Group> groups;
+  std::map<std::string, std::size_t> case_order;
+  std::map<std::pair<std::string, std::string>, std::size_t> group_at;
+  for (const TrialRecord& trial : run.trials) {
+    const std::string key = case_key(trial);
+    case_order.try_emplace(key, case_order.size());
+    const auto [at, added] = group_at.try_emplace({key, trial.implementation}, groups.size());
+    if (added) groups.push_back({key, case_title(trial), trial.implementation, {}});
+    groups[at->second].trials.push_back(&trial);
+  }
+  std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
+    return case_order.at(a.case_key) < case_order.at(b.case_key);
+  });
+  return groups;
+}
+
+std::string format_ratio(double ratio) {
+  if (!std::isfinite(ratio)) return "inf";
+  if (ratio >= 1000) return fmt::format("{:.0e}", ratio);
+  return ratio >= 10 ? fmt::format("{:.0f}", ratio) : fmt::format("{:.2g}", ratio);
+}
+
+std::string format_grid_of(const TrialRecord& trial) {
+  return fmt::format("tp{}cp{}", trial.tp, trial.cp);
+}
+
+/// Largest ratio of the checks that the column takes, "-" where none of them ran.
+std::string worst_ratio(const Group& group, const RatioColumn& column) {
+  double most = -1;
+  for (const TrialRecord* trial : group.trials) {
+    for (const CheckRecord& check : trial->checks) {
+      if (column.takes(check.name)) most = std::max(most, comparable_ratio(check.ratio));
+    }
+  }
+  return most < 0 ? "-" : format_ratio(most);
+}
+
+std::string worst_grid(const Group& group) {
+  const TrialRecord* worst = nullptr;
+  for (const TrialRecord* trial : group.trials) {
+    if (trial->checks.empty()) continue;
+    if (worst == nullptr || trial->max_ratio() > worst->max_ratio()) worst = trial;
+  }
+  return worst == nullptr ? "-" : format_grid_of(*worst);
+}
+
+/// Largest value over the trials that measured one, "-" without any.
+template <typename Has, typename Value, typename Format>
+std::string worst_cost(const Group& group, Has&& has, Value&& value, Format&& format) {
+  std::int64_t most = -1;
+  for (const TrialRecord* trial : group.trials) {
+    if (has(*trial)) most = std::max(most, value(*trial));
+  }
+  return most < 0 ? "-" : format(most);
+}
+
+std::string count_of(const Group& group, std::initializer_list<TrialStatus> statuses) {
+  const auto count =
+      std::count_if(group.trials.begin(), group.trials.end(), [&](const TrialRecord* trial) {
+        return std::find(statuses.begin(), statuses.end(), trial->status) != statuses.end();
+      });
+  return std::to_string(count);
+}
+
+std::vector<std::string> row_of(const Group& group) {
+  const std::size_t grids = group.trials.size();
+  std::vector<std::string> cells{
+      group.implementation,
+      grids == 1 ? format_grid_of(*group.trials[0]) : fmt::format("{} grids", grids),
+      count_of(group, {TrialStatus::passed}),
+      count_of(group, {TrialStatus::failed, TrialStatus::error, TrialStatus::timeout}),
+      count_of(group, {TrialStatus::skipped, TrialStatus::not_run})};
+  for (const RatioColumn& column : ratio_columns()) cells.push_back(worst_ratio(group, column));
+  cells.push_back(worst_grid(group));
+  // A trial on one rank has memory but no communication: that is 0 calls, not "not measured".
+  const auto measured = [](const TrialRecord& trial) { return !trial.memory.empty(); };
+  cells.push_back(worst_cost(
+      group, measured, [](const TrialRecord& trial) { return trial.max_peak_bytes(); },
+      format_bytes));
+  cells.push_back(worst_cost(
+      group, measured, [](const TrialRecord& trial) { return trial.total_calls(); },
+      [](std::int64_t calls) { return std::to_string(calls); }));
+  cells.push_back(worst_cost(
+      group, measured, [](const TrialRecord& trial) { return trial.total_payload_bytes(); },
+      format_bytes));
+  return cells;
+}
+
+}  // namespace
+
+std::string format_trials_table(const RunRecord& run) {
+  TextTable table;
+  table.add_column("implementation", Align::left);
+  table.add_column("grids", Align::left);
+  for (const char* header : {"pass", "fail", "skip"}) table.add_column(header, Align::right);
+  for (const RatioColumn& column : ratio_columns()) table.add_column(column.header, Align::right);
+  table.add_column("worst at", Align::left);
+  for (const char* header : {"peak", "calls", "payload"}) table.add_column(header, Align::right);
+  std::string last_case;
+  bool first = true;
+  for (const Group& group : groups_of(run)) {
+    if (first || group.case_key != last_case) table.add_title(shortened(group.title, kWidth));
+    first = false;
+    last_case = group.case_key;
+    table.add_row(row_of(group));
+  }
+  if (first) return "";
+  return "Ratio = error / bound, right up to 1. Ratios, peak memory without inputs, collective "
+         "calls and payload:\nthe worst over the grids.\n" +
+         table.text();
+}
+
+std::string format_worst(const WorstElement& worst) {
+  std::string out = fmt::format("rank {}", worst.rank);
+  if (worst.sequence >= 0) out += fmt::format(", sequence {}", worst.sequence);
+  if (worst.token >= 0) out += fmt::format(", token {}", worst.token);
+  if (worst.vocab_id >= 0) out += fmt::format(", vocab id {}", worst.vocab_id);
+  return out + fmt::format(": got {:.9g}, want {:.9g}", worst.got, worst.want);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a body on thread ranks for a test. Bodies may use gtest assertions of the EXPECT kind.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "harness/comm/communicator.h"
+#include "harness/comm/thread_communicator.h"
+
+namespace lossgrid {
+
+/// Generous: it ends a test that would hang, and is never reached by one that passes.
+inline constexpr std::chrono::milliseconds kNoHurry{60000};
+
+inline void expect_ranks_ok(int ranks, const std::function<void(Communicator&)>& body) {
+  const RanksOutcome outcome = run_thread_ranks(ranks, body, kNoHurry);
+  EXPECT_EQ(outcome.first_failed_rank, -1);
+  for (std::size_t r = 0; r < outcome.ranks.size(); ++r) {
+    EXPECT_TRUE(outcome.ranks[r].finished) << "rank " << r;
+    EXPECT_TRUE(outcome.ranks[r].ok) << "rank " << r << ": " << outcome.ranks[r].message;
+  }
+}
+
+/// Measures a scope.
+class Stopwatch {
+ public:
+  std::chrono::milliseconds elapsed() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 start_);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace lossgrid

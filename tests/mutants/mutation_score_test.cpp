@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two promises of suite ci: every wrong implementation fails, no right one does.
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "bound_fit.h"
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "harness/runner/mutation.h"
+
+namespace lossgrid {
+namespace {
+
+std::vector<Suite> suite_ci() { return {read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json")}; }
+
+TEST(MutationScore, EveryMutantIsRejectedAndNoControl) {
+  ProblemCache problems;
+  std::vector<MutantRecord> records;
+  ASSERT_FALSE(run_mutants(suite_ci(), {}, RunOptions(), problems,
+                           [&](const MutantRecord& record) { records.push_back(record); }));
+  for (const MutantRecord& record : records) {
+    EXPECT_EQ(record.rejected, !record.is_control)
+        << record.name << " (" << record.what << ") " << record.reproduce;
+    EXPECT_GT(record.trials, 0) << record.name;
+  }
+  EXPECT_EQ(exit_code_of(records), ExitCode::ok);
+}
+
+TEST(MutationScore, TheCatalogueIsCovered) {
+  std::set<std::string> ids;
+  for (const auto* entry : implementations(ImplementationKind::mutant)) {
+    ids.insert(entry->catalogue_id);
+  }
+  for (const char* id : {"M1",  "M2",  "M3",  "M4",  "M5",  "M6",  "M7",  "M8",  "M9",  "M10",
+                         "M11", "M12", "M13", "M14", "M15", "M16", "M17", "M18", "M19", "M20",
+                         "M28", "M32", "M33", "M34", "M35", "M36", "M37", "M38", "M51", "M56"}) {
+    EXPECT_TRUE(ids.contains(id)) << id;
+  }
+}
+
+TEST(MutationScore, ARightImplementationWouldSurvive) {
+  // The score itself can fail: a "mutant" that is right must be reported as a survivor.
+  ImplementationEntry right;
+  right.name = "mutant/nothing_wrong";
+  right.kind = ImplementationKind::mutant;
+  right.make = [](const ImplementationOptions&) { return make_implementation("fused"); };
+  register_implementation(right);
+  Suite smoke = read_suite(LOSSGRID_SOURCE_DIR "/cases/smoke.json");
+  ProblemCache problems;
+  std::vector<MutantRecord> records;
+  run_mutants({smoke}, {"mutant/nothing_wrong"}, RunOptions(), problems,
+              [&](const MutantRecord& record) { records.push_back(record); });
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_FALSE(records[0].rejected);
+  EXPECT_EQ(exit_code_of(records), ExitCode::correctness);
+}
+
+TEST(EightSeeds, NoRightImplementationIsRejected) {
+  std::vector<Suite> suites = suite_ci();
+  for (int k = 0; k < 8; ++k) {
+    for (Suite& suite : suites) {
+      for (CaseSpec& spec : suite.cases) spec.seed += 1;
+    }
+    ProblemCache problems;
+    std::int64_t trials = 0;
+    run_suites(suites, RunOptions(), problems, [&](const TrialRecord& trial) {
+      EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason << "\n" << trial.reproduce;
+      ++trials;
+      return true;
+    });
+    EXPECT_GT(trials, 1000);
+  }
+}
+
+TEST(Bounds, HoldForEverySeedRegimeAndValidImplementation) {
+  for (const auto& [key, ratios] : fit_bounds(8)) {
+    for (const auto& [check, ratio] : ratios) {
+      EXPECT_LE(ratio, 1.0) << key.values << " " << key.implementation << " " << check;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid

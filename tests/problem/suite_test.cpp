@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/suite.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "expect_error.h"
+#include "harness/problem/problem.h"
+#include "harness/problem/sharding.h"
+
+namespace lossgrid {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kCases = fs::path(LOSSGRID_SOURCE_DIR) / "cases";
+
+class CasesFolder {
+ public:
+  explicit CasesFolder(const fs::path& folder) { setenv("LOSSGRID_CASES_DIR", folder.c_str(), 1); }
+  ~CasesFolder() { unsetenv("LOSSGRID_CASES_DIR"); }
+};
+
+class SuiteFile : public testing::Test {
+ protected:
+  SuiteFile() {
+    folder_ = fs::path(testing::TempDir()) / ("lossgrid_suite_" + std::to_string(getpid()));
+    fs::create_directories(folder_ / "regress");
+  }
+  ~SuiteFile() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& text, const std::string& name = "s.json") {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+  /// A right suite with one member replaced, "" to leave it out.
+  std::string suite(const std::string& key = "suite", const std::string& value = "1") {
+    std::vector<std::pair<std::string, std::string>> members{
+        {"suite", "1"},
+        {"name", "\"s\""},
+        {"summary", "\"for a test\""},
+        {"grids", "[\"tp1cp1\", \"tp2cp4\"]"},
+        {"implementations", "[\"reference\", \"fused:chunk_tokens=7\"]"},
+        {"cases", "[{\"name\": \"a\", \"vocab\": [8, 9]}, {\"lens\": \"5+8\"}]"}};
+    bool found = false;
+    std::string text;
+    for (auto& [known, text_of] : members) {
+      if (known == key) {
+        text_of = value;
+        found = true;
+      }
+    }
+    if (!found) members.emplace_back(key, value);
+    for (const auto& [name, json] : members) {
+      if (!json.empty()) text += (text.empty() ? "{\n\"" : ",\n\"") + name + "\": " + json;
+    }
+    return write(text + "\n}\n");
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(SuiteFile, IsRead) {
+  const Suite read = read_suite(suite());
+  EXPECT_EQ(read.name, "s");
+  EXPECT_EQ(read.summary, "for a test");
+  EXPECT_EQ(read.grids, (std::vector<Grid>{{1, 1}, {2, 4}}));
+  EXPECT_EQ(read.implementations, (std::vector<std::string>{"reference", "fused:chunk_tokens=7"}));
+  ASSERT_EQ(read.cases.size(), 3u);
+  EXPECT_EQ(read.cases[1].name, "a vocab=9");
+  EXPECT_EQ(read.cases[2].name, "lens=5+8");  // without a name: what it computes
+}
+
+TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
+  const auto expect = [&](const std::string& key, const std::string& value,
+                          std::vector<std::string> parts) {
+    const std::string path = suite(key, value);
+    parts.push_back("s.json");
+    expect_bad_input([&] { read_suite(path); }, parts);
+  };
+  expect("suite", "2", {"suite = 2", "version 1"});
+  expect("suite", "", {"no 'suite'"});
+  expect("name", "", {"no 'name'"});
+  expect("name", "3", {"name", "not a string"});
+  expect("summary", "3", {"summary", "not a string"});
+  expect("grid", "[]", {"unknown suite key 'grid'", "'grids'"});
+  expect("grids", "[]", {"grids", "at least one"});
+  expect("grids", "\"tp1cp1\"", {"grids", "array"});
+  expect("grids", "[\"tp1cp1\", \"tpx\"]", {"grids[1]", "tpx"});
+  expect("grids", "[\"tp1cp1\", \"tp1cp1\"]", {"grids", "'tp1cp1' twice"});
+  expect("implementations", "[3]", {"implementations[0]", "3"});
+  expect("implementations", "[\"\"]", {"implementations[0]"});
+  expect("cases", "[]", {"cases", "at least one"});
+  expect("cases", "[3]", {"cases[0]", "JSON object"});
+  expect("cases", "[{}, {\"name\": \"b\", \"vocb\": 8}]", {"cases[1] 'b'", "'vocb'", "'vocab'"});
+  expect("cases", "[{\"vocab\": 0}]", {"cases[0]", "vocab = 0"});
+  expect("cases", "[{\"name\": \"b\"}, {\"name\": \"b\", \"vocab\": 8}]",
+         {"cases[1] 'b'", "another case"});
+  expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"'vocab'", "twice"});
+}
+
+TEST_F(SuiteFile, MalformedJsonIsNamedWithItsLine) {
+  const std::string path = write("{\n\"suite\": 1,\n\"name\": oops\n}\n");
+  expect_bad_input([&] { read_suite(path); }, {"s.json:3:", "malformed JSON"});
+  const std::string cut = write("{\n\"suite\": 1,\n");
+  expect_bad_input([&] { read_suite(cut); }, {"s.json:", "malformed JSON", "end of input"});
+  const std::string empty = write("");
+  expect_bad_input([&] { read_suite(empty); }, {"s.json:1:", "malformed JSON"});
+  const std::string list = write("[]");
+  expect_bad_input([&] { read_suite(list); }, {"s.json", "JSON object"});
+  expect_bad_input([&] { read_suite((folder_ / "none.json").string()); }, {"none.json"});
+}
+
+TEST_F(SuiteFile, IsFoundByNameOrPath) {
+  suite();
+  fs::copy_file(folder_ / "s.json", folder_ / "regress" / "one.json");
+  fs::copy_file(folder_ / "s.json", folder_ / "regress" / "another.json");
+  write("not a suite", "notes.txt");
+  const CasesFolder use(folder_);
+  EXPECT_EQ(cases_directory(), folder_.string());
+  EXPECT_EQ(suite_names(), (std::vector<std::string>{"regress/another", "regress/one", "s"}));
+  const auto path = [&](const std::string& name) { return (folder_ / name).string(); };
+  EXPECT_EQ(find_suite("s"), std::vector<std::string>{path("s.json")});
+  EXPECT_EQ(find_suite("regress/one"), std::vector<std::string>{path("regress/one.json")});
+  EXPECT_EQ(find_suite("regress"),
+            (std::vector<std::string>{path("regress/another.json"), path("regress/one.json")}));
+  EXPECT_EQ(find_suite(path("s.json")), std::vector<std::string>{path("s.json")});
+  expect_bad_input([] { find_suite("regress/on"); }, {"unknown suite", "'regress/one'"});
+  expect_bad_input([] { find_suite("nowhere.json"); }, {"nowhere.json"});
+}
+
+TEST_F(SuiteFile, AFolderThatIsNotThereIsNamed) {
+  const CasesFolder use(folder_ / "none");
+  expect_bad_input([] { cases_directory(); }, {"LOSSGRID_CASES_DIR", "none"});
+}
+
+TEST(CasesDirectory, IsFoundAboveTheExecutable) {
+  if (!fs::read_symlink("/proc/self/exe").string().starts_with(LOSSGRID_SOURCE_DIR)) {
+    GTEST_SKIP() << "built outside the source tree";
+  }
+  const fs::path before = fs::current_path();
+  fs::current_path(testing::TempDir());
+  if (!fs::is_directory("cases")) {
+    std::error_code failed;
+    EXPECT_TRUE(fs::equivalent(cases_directory(), kCases, failed)) << cases_directory();
+  }
+  fs::current_path(before);
+}
+
+/// The suites of the repository: right, and every case of them can be made for every grid.
+TEST(Suites, OfTheRepositoryAreRight) {
+  const CasesFolder use(kCases);
+  const std::vector<std::string> names = suite_names();
+  for (const std::string wanted : {"ci", "regress/c0_bin_fill", "smoke", "upstream"}) {
+    EXPECT_THAT(names, testing::Contains(wanted));
+  }
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    const Suite suite = read_suite(find_suite(name).at(0));
+    EXPECT_EQ(suite.name, name);
+    EXPECT_FALSE(suite.summary.empty());
+    std::set<std::string> case_names;
+    std::set<std::string> case_texts;
+    for (const CaseSpec& spec : suite.cases) {
+      SCOPED_TRACE(spec.name);
+      EXPECT_TRUE(case_names.insert(spec.name).second);
+      EXPECT_TRUE(case_texts.insert(format_case(spec)).second) << "computes what another case does";
+      const Problem problem = make_problem(spec);
+      for (const Grid& grid : suite.grids) EXPECT_NO_THROW(require_fits(problem, grid));
+    }
+  }
+}
+
+TEST(Suites, CiHasTheCasesThatItNames) {
+  const Suite ci = read_suite((kCases / "ci.json").string());
+  EXPECT_GE(ci.cases.size(), 35u);
+  EXPECT_LE(ci.cases.size(), 50u);
+  for (const CaseSpec& spec : ci.cases) {
+    SCOPED_TRACE(spec.name);
+    const Problem problem = make_problem(spec);
+    EXPECT_LE(problem.tokens(), 128);
+    if (spec.name == "C8 microbatch with 10 of 16 tokens") {
+      EXPECT_EQ(problem.row_valid(),
+                (std::vector<std::uint8_t>{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0}));
+    } else if (spec.name == "C4 nothing valid on one cp rank") {
+      const PackedBatch batch = pack(problem, 2);
+      const ShiftedBatch shifted = shift_targets(batch);
+      for (const std::int64_t row : cp_rows(batch.cu_seqlens_padded, 2, 1)) {
+        EXPECT_EQ(shifted.valid[row], 0);
+      }
+    } else if (spec.name == "C3 mask only on first tokens of chunks") {
+      const auto valid = problem.row_valid();
+      for (std::int64_t i = 0; i < 2; ++i) {
+        for (std::int64_t o = 1; o < problem.lengths[i]; ++o) {
+          EXPECT_EQ(valid[problem.cu_seqlens[i] + o - 1], o % (problem.lengths[i] / 16) == 0);
+        }
+      }
+    } else if (spec.name == "one valid target") {
+      EXPECT_EQ(problem.denominators.valid_tokens, 1);
+    } else if (spec.name == "nothing valid at all") {
+      EXPECT_EQ(problem.denominators.valid_tokens, 0);
+    } else {
+      EXPECT_TRUE(problem.tokens() == 0 || problem.denominators.valid_tokens > 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid

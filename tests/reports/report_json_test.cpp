@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/report_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sample_run.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& item : object.items()) keys.push_back(item.key());
+  return keys;
+}
+
+TEST(ReportJson, ReadsBackAsItWas) {
+  const Json report = run_to_json(sample_run());
+  for (const int indent : {-1, 0, 2}) {
+    const std::string text = json_text(report, indent);
+    EXPECT_EQ(Json::parse(text), report);
+    EXPECT_EQ(json_text(Json::parse(text), indent), text);
+  }
+  EXPECT_THAT(json_text(report, -1), Not(HasSubstr("\n")));
+}
+
+TEST(ReportJson, KeyOrderIsFixed) {
+  const Json report = run_to_json(sample_run());
+  EXPECT_THAT(keys_of(report), ElementsAre("schema", "run", "environment", "summary", "trials"));
+  EXPECT_THAT(keys_of(report["run"]), ElementsAre("command", "arguments", "suite", "started_utc",
+                                                  "ended_utc", "status", "exit_code"));
+  EXPECT_THAT(keys_of(report["summary"]),
+              ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "not_run"));
+  const std::vector<std::string> trial_keys = keys_of(report["trials"][0]);
+  EXPECT_THAT(trial_keys, ElementsAre("id", "case", "grid", "implementation", "backend",
+                                      "transport", "status", "reason", "first_failed_rank", "batch",
+                                      "metrics", "checks", "invariants", "determinism", "memory",
+                                      "communication", "times", "fingerprints", "reproduce"));
+  for (const Json& trial : report["trials"]) EXPECT_EQ(keys_of(trial), trial_keys);
+  EXPECT_THAT(keys_of(report["trials"][0]["case"]["parameters"]),
+              ElementsAre("objective", "lens", "vocab", "scale"));
+}
+
+TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
+  const Json report = run_to_json(sample_mutants_run());
+  EXPECT_THAT(keys_of(report),
+              ElementsAre("schema", "run", "environment", "summary", "trials", "mutants", "score"));
+  EXPECT_EQ(report["mutants"].size(), 4u);
+  EXPECT_EQ(report["mutants"][0]["rejected_by"]["checks"][1], "grad_logits_bias");
+  EXPECT_TRUE(report["mutants"][1]["catalogue_id"].is_null());
+  EXPECT_TRUE(report["mutants"][3]["rejected_by"].is_null());
+  EXPECT_EQ(report["score"]["rejected"], 3);
+  EXPECT_EQ(report["score"]["total"], 3);
+  EXPECT_EQ(report["score"]["controls_accepted"], 1);
+}
+
+TEST(ReportJson, NumbersThatAreNotFiniteAreNull) {
+  RunRecord run = sample_run();
+  run.trials = {sample_nan()};
+  const Json trial = run_to_json(run)["trials"][0];
+  const Json& check = trial["checks"][1];
+  EXPECT_TRUE(check["ratio"].is_null());
+  EXPECT_EQ(check["passed"], false);
+  EXPECT_TRUE(check["error_abs"].is_null());
+  EXPECT_TRUE(check["worst"]["got"].is_null());
+  EXPECT_EQ(check["worst"]["want"], -6.25);
+  EXPECT_TRUE(trial["metrics"]["loss"].is_null());
+  const std::string text = json_text(run_to_json(run));
+  EXPECT_THAT(text, Not(HasSubstr("nan,")));
+  EXPECT_THAT(text, Not(HasSubstr("Infinity")));
+}
+
+TEST(ReportJson, AnInfiniteRatioNeverPasses) {
+  TrialRecord trial = sample_nan();
+  trial.checks[1].passed = true;  // a promise that the record breaks
+  EXPECT_EQ(trial_to_json(trial)["checks"][1]["passed"], false);
+}
+
+TEST(ReportJson, WhatDoesNotApplyIsNull) {
+  const Json trial = trial_to_json(sample_trial(1, 1, "fused"));
+  EXPECT_TRUE(trial["first_failed_rank"].is_null());
+  EXPECT_TRUE(trial["checks"][0]["worst"].is_null());
+  EXPECT_TRUE(trial["checks"][1]["worst"]["vocab_id"].is_null());
+  EXPECT_EQ(trial["checks"][2]["worst"]["vocab_id"], 94);
+  EXPECT_TRUE(trial["metrics"]["probs_ratio_max"].is_null());
+  TrialRecord crashed = sample_trial(1, 1, "fused");
+  crashed.first_failed_rank = 0;
+  EXPECT_EQ(trial_to_json(crashed)["first_failed_rank"], 0);
+}
+
+TEST(ReportJson, BytesAreIntegersAndDoublesAreShort) {
+  TrialRecord trial = sample_trial(1, 1, "fused");
+  trial.memory[0].measured_peak_bytes = std::int64_t{1} << 52;
+  const std::string text = json_text(trial_to_json(trial), -1);
+  EXPECT_THAT(text, HasSubstr("\"measured_peak_bytes\":4503599627370496,"));
+  EXPECT_THAT(text, HasSubstr("\"scale\":0.1}"));
+  EXPECT_THAT(text, HasSubstr("\"max_over_ranks_ns\":1234567"));
+}
+
+TEST(ReportJson, TwoRunsDifferOnlyInVolatileKeys) {
+  const RunRecord first = sample_run();
+  RunRecord second = first;
+  second.started_utc = "2027-01-02T03:04:05Z";
+  second.ended_utc = "2027-01-02T03:04:06Z";
+  second.environment["host"]["cpu_model"] = "another model";
+  for (TrialRecord& trial : second.trials) {
+    for (PhaseTimeRecord& time : trial.times) time.max_over_ranks_ns += 17;
+  }
+  const Json a = run_to_json(first);
+  const Json b = run_to_json(second);
+  EXPECT_NE(json_text(a), json_text(b));
+  EXPECT_EQ(json_text(without_volatile_keys(a)), json_text(without_volatile_keys(b)));
+
+  second.trials[0].checks[0].ratio = 0.126;
+  EXPECT_NE(json_text(without_volatile_keys(run_to_json(second))),
+            json_text(without_volatile_keys(a)));
+}
+
+TEST(ReportJson, VolatileKeysExist) {
+  const std::string text = json_text(run_to_json(sample_run()));
+  for (const std::string& key : volatile_keys()) EXPECT_THAT(text, HasSubstr('"' + key + '"'));
+}
+
+TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
+  RunRecord run = sample_run();
+  run.arguments.push_back("file-\xff\xfe");
+  const std::string text = json_text(run_to_json(run));
+  EXPECT_THAT(Json::parse(text)["run"]["arguments"][3].get<std::string>(), HasSubstr("file-"));
+}
+
+TEST(Record, WorstValuesAndCounts) {
+  const TrialRecord trial = sample_trial(2, 4, "fused");
+  EXPECT_EQ(trial.max_ratio(), 0.5);
+  EXPECT_EQ(trial.max_peak_bytes(), 4096);
+  EXPECT_EQ(trial.total_calls(), 4);
+  EXPECT_EQ(trial.total_payload_bytes(), 156 + 112);
+  EXPECT_EQ(sample_nan().max_ratio(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(TrialRecord().max_ratio(), 0);
+
+  const auto counts = sample_run().counts_by_status();
+  EXPECT_EQ(counts.size(), trial_statuses().size());
+  EXPECT_EQ(counts.at("passed"), 1);
+  EXPECT_EQ(counts.at("failed"), 2);
+  EXPECT_EQ(counts.at("skipped"), 2);
+  EXPECT_EQ(counts.at("timeout"), 0);
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs to write in tests: every field of a record filled, with a pass, a failure and a skip.
+#pragma once
+
+#include <filesystem>
+#include <limits>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "reports/record.h"
+
+namespace lossgrid {
+
+inline TrialRecord sample_trial(int tp, int cp, const std::string& implementation) {
+  TrialRecord trial;
+  trial.case_name = "C0";
+  trial.id = "vocab=96 lens=5+8|tp" + std::to_string(tp) + "cp" + std::to_string(cp) + "|" +
+             implementation + "|cpu";
+  trial.case_parameters = {{"objective", "nll"}, {"lens", "5+8"}, {"vocab", 96}, {"scale", 0.1}};
+  trial.tp = tp;
+  trial.cp = cp;
+  trial.implementation = implementation;
+  trial.status = TrialStatus::passed;
+  trial.tokens = 13;
+  trial.padded_tokens = 16;
+  trial.valid_tokens = 7;
+  trial.metrics = {{"loss", 6.4}, {"probs_ratio_max", std::nullopt}};
+  trial.checks = {
+      {"loss", true, 0.125, 1e-9, 8e-9, std::nullopt, 1, 0},
+      {"logprobs", true, 0.25, 1e-8, 4e-8, WorstElement{1, 1, 3, -1, -6.5, -6.25}, 7, 0},
+      {"grad_logits", true, 0.5, 1e-8, 2e-8, WorstElement{0, 1, 3, 94, 0.1, 0.1}, 672, 0},
+      {"grad_logits_bias", true, 0.0625, 1e-9, 1.6e-8, std::nullopt, 1, 0}};
+  trial.invariants = {{"same_bits_on_all_ranks", "passed", ""},
+                      {"shift_invariance", "not_run", "an offset would overflow"}};
+  trial.determinism = {{"run_to_run", "same_bits", true, ""},
+                       {"tp_size", "not_compared", false, ""}};
+  for (const std::string phase : {"plan", "forward", "backward"}) {
+    const std::int64_t bytes = phase == "backward" ? 2048 * tp : 1024;
+    trial.memory.push_back({0, phase, bytes, bytes, bytes + 4096, {{"logits", 4096}}});
+    trial.times.push_back({phase, 1234567});
+  }
+  trial.communication = {{0, "forward", "tp", "all_reduce", 3, 3, 156, 156},
+                         {0, "forward", "cp", "all_gather", 1, 1, 28 * cp, 28 * cp}};
+  trial.fingerprints = {{"loss", "00ff00ff00ff00ff"}};
+  trial.reproduce = "lossgrid run --impl " + implementation + " --grid tp" + std::to_string(tp) +
+                    "cp" + std::to_string(cp) + " --case \"vocab=96 lens=5+8\"";
+  return trial;
+}
+
+inline TrialRecord sample_failure() {
+  TrialRecord trial = sample_trial(2, 4, "fused");
+  trial.status = TrialStatus::failed;
+  trial.reason = "grad_logits: ratio 1.2e+04";
+  CheckRecord& loss = trial.checks[0];
+  loss.passed = false;
+  loss.ratio = 3;
+  loss.beyond_bound = 1;
+  CheckRecord& gradient = trial.checks[2];
+  gradient.passed = false;
+  gradient.ratio = 12345;
+  gradient.worst = WorstElement{2, 1, 17, 94, -0.25, -0.125};
+  gradient.beyond_bound = 3;
+  return trial;
+}
+
+inline TrialRecord sample_nan() {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  TrialRecord trial = sample_trial(1, 2, "fused");
+  trial.status = TrialStatus::failed;
+  trial.reason = "logprobs: got nan";
+  trial.metrics["loss"] = nan;
+  trial.checks[1] = {"logprobs", false, std::numeric_limits<double>::infinity(),
+                     nan,        1e-8,  WorstElement{0, 0, 2, -1, nan, -6.25},
+                     7,          1};
+  return trial;
+}
+
+inline TrialRecord sample_skip(int cp) {
+  TrialRecord trial;
+  trial.id = "vocab=96 lens=5+8|tp1cp" + std::to_string(cp) + "|cp_local|cpu";
+  trial.case_name = "C0";
+  trial.case_parameters = sample_trial(1, 1, "x").case_parameters;
+  trial.cp = cp;
+  trial.implementation = "cp_local";
+  trial.status = TrialStatus::skipped;
+  trial.reason = "cp_local needs cp > 1";
+  return trial;
+}
+
+inline RunRecord sample_run() {
+  RunRecord run;
+  run.command = "run";
+  run.arguments = {"run", "--suite", "smoke"};
+  run.suite = "smoke";
+  run.started_utc = "2026-01-02T03:04:05Z";
+  run.ended_utc = "2026-01-02T03:04:15.5Z";
+  run.exit_code = 10;
+  run.environment["tool"] = {{"version", "0.1.0"}};
+  run.environment["host"] = {{"cpu_model", "a model"}, {"cpus", 2}};
+  run.environment["variables"] = nlohmann::ordered_json::object();
+  run.trials = {sample_trial(1, 1, "fused"), sample_failure(), sample_nan(), sample_skip(1),
+                sample_skip(2)};
+  return run;
+}
+
+inline RunRecord sample_mutants_run() {
+  RunRecord run = sample_run();
+  run.command = "mutants";
+  run.trials.clear();
+  for (int i = 0; i < 3; ++i) {
+    MutantRecord mutant;
+    mutant.name = "mutant_" + std::to_string(i);
+    mutant.catalogue_id = i == 0 ? "M4" : "";
+    mutant.what = "the gradient is multiplied by cp";
+    mutant.trials = 4;
+    mutant.rejected = true;
+    mutant.rejected_by_case = "C3";
+    mutant.rejected_by_grid = "tp1cp2";
+    mutant.rejected_by_checks = {"grad_logits", "grad_logits_bias"};
+    mutant.reproduce = "lossgrid run --impl " + mutant.name;
+    run.mutants.push_back(mutant);
+  }
+  MutantRecord control;
+  control.name = "reversed_sum";
+  control.what = "sums from the end";
+  control.is_control = true;
+  control.trials = 12;
+  run.mutants.push_back(control);
+  return run;
+}
+
+/// An empty folder of the running test, removed with it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    path_ =
+        std::filesystem::temp_directory_path() / ("lossgrid-" + std::to_string(::getpid()) + "-" +
+                                                  test->test_suite_name() + "-" + test->name());
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace lossgrid

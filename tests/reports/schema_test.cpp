@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports as written are checked by an independent program: Python's jsonschema.
+#include <array>
+#include <cstdio>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "harness/core/file.h"
+#include "reports/report_json.h"
+#include "reports/report_writer.h"
+#include "sample_run.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;
+};
+
+Outcome validate(const std::string& arguments) {
+  const std::string command =
+      std::string(LOSSGRID_SOURCE_DIR) + "/scripts/validate_report " + arguments + " 2>&1";
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return {};
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
+  const int status = ::pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+TEST(ReportSchema, WrittenReportsAreValid) {
+  const TemporaryFolder folder;
+  RunRecord empty;
+  empty.command = "replay";
+  empty.environment["tool"] = {{"version", "0.1.0"}};
+  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty};
+  std::string paths;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string path = folder.file("report-" + std::to_string(i) + ".json");
+    ReportWriter(path, runs[i]).finish(runs[i]);
+    paths += path + " ";
+  }
+  const Outcome outcome = validate(paths);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+/// What `change` makes of a valid report is refused with a line that holds all parts.
+struct Broken {
+  std::string name;
+  std::function<void(Json&)> change;
+  std::vector<std::string> parts;
+};
+
+TEST(ReportSchema, BrokenReportsAreRefused) {
+  const TemporaryFolder folder;
+  const std::vector<Broken> all{
+      {"missing key", [](Json& r) { r["trials"][0].erase("checks"); }, {"/trials/0:", "'checks'"}},
+      {"missing run", [](Json& r) { r.erase("run"); }, {"/:", "'run'"}},
+      {"wrong type",
+       [](Json& r) { r["trials"][1]["grid"]["tp"] = "2"; },
+       {"/trials/1/grid/tp:", "rule 'type'"}},
+      {"a fraction of a byte",
+       [](Json& r) { r["trials"][0]["memory"][0]["measured_peak_bytes"] = 0.5; },
+       {"/trials/0/memory/0/measured_peak_bytes:"}},
+      {"another schema", [](Json& r) { r["schema"] = "lossgrid.report/2"; }, {"/schema:"}},
+      {"unknown status", [](Json& r) { r["trials"][0]["status"] = "ok"; }, {"status:", "'enum'"}},
+      {"no reason", [](Json& r) { r["trials"][1]["reason"] = ""; }, {"/trials/1/reason:"}},
+      {"infinite and passed",
+       [](Json& r) { r["trials"][2]["checks"][1]["passed"] = true; },
+       {"/trials/2/checks/1/passed:", "'const'"}},
+      {"text metric",
+       [](Json& r) { r["trials"][0]["metrics"]["loss"] = "1"; },
+       {"/trials/0/metrics/loss:"}},
+      {"mutants without a score", [](Json& r) { r["run"]["command"] = "mutants"; }, {"'score'"}},
+      {"local time", [](Json& r) { r["run"]["started_utc"] = "yesterday"; }, {"/run/started_utc:"}},
+  };
+  for (const Broken& broken : all) {
+    Json report = run_to_json(sample_run());
+    broken.change(report);
+    const std::string path = folder.file("broken.json");
+    write_file_atomically(path, json_text(report));
+    const Outcome outcome = validate(path);
+    EXPECT_EQ(outcome.exit_code, 65) << broken.name << ": " << outcome.output;
+    for (const std::string& part : broken.parts) {
+      EXPECT_THAT(outcome.output, HasSubstr(part)) << broken.name;
+    }
+  }
+}
+
+TEST(ReportSchema, TextThatIsNotJsonIsRefused) {
+  const TemporaryFolder folder;
+  std::string text = json_text(run_to_json(sample_run()));
+  const std::string ratio = "\"ratio\": 0.125";
+  ASSERT_NE(text.find(ratio), std::string::npos);
+  for (const std::string value : {"NaN", "Infinity", "-Infinity"}) {
+    std::string broken = text;
+    broken.replace(broken.find(ratio), ratio.size(), "\"ratio\": " + value);
+    write_file_atomically(folder.file("a.json"), broken);
+    const Outcome outcome = validate(folder.file("a.json"));
+    EXPECT_EQ(outcome.exit_code, 65) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(value + " is not JSON"));
+  }
+  write_file_atomically(folder.file("a.json"), text.substr(0, text.size() / 2));
+  EXPECT_EQ(validate(folder.file("a.json")).exit_code, 65);
+  write_file_atomically(folder.file("a.json"), text);
+  EXPECT_EQ(validate(folder.file("a.json") + " " + folder.file("none.json")).exit_code, 65);
+  EXPECT_EQ(validate("").exit_code, 64);
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/table.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/text_table.h"
+#include "sample_run.h"
+
+namespace lossgrid {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  std::string line;
+  while (std::getline(stream, line)) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  std::string word;
+  while (stream >> word) words.push_back(word);
+  return words;
+}
+
+std::string line_with(const std::string& text, const std::string& part) {
+  for (const std::string& line : lines_of(text)) {
+    if (line.find(part) != std::string::npos) return line;
+  }
+  ADD_FAILURE() << "no line with '" << part << "' in\n" << text;
+  return "";
+}
+
+TEST(TrialsTable, FoldsGridsAndShowsTheWorst) {
+  RunRecord run = sample_run();
+  run.trials = {sample_trial(1, 1, "fused"), sample_trial(2, 1, "per_sequence"),
+                sample_trial(2, 2, "fused"), sample_failure(), sample_skip(1)};
+  const std::string text = format_trials_table(run);
+  EXPECT_THAT(words_of(line_with(text, "  fused")),
+              testing::ElementsAre("fused", "3", "grids", "2", "1", "0", "3", "0.25", "1e+04",
+                                   "0.062", "-", "tp2cp4", "4.0", "KiB", "4", "268", "B"));
+  EXPECT_THAT(words_of(line_with(text, "per_sequence")),
+              testing::ElementsAre("per_sequence", "tp2cp1", "1", "0", "0", "0.12", "0.25", "0.5",
+                                   "0.062", "-", "tp2cp1", "4.0", "KiB", "4", "184", "B"));
+  EXPECT_THAT(words_of(line_with(text, "cp_local")),
+              testing::ElementsAre("cp_local", "tp1cp1", "0", "0", "1", "-", "-", "-", "-", "-",
+                                   "-", "-", "-", "-"));
+}
+
+TEST(TrialsTable, GroupsByCase) {
+  RunRecord run = sample_run();
+  TrialRecord other = sample_trial(1, 1, "fused");
+  other.case_name = "C1";
+  other.id = "vocab=7|tp1cp1|fused|cpu";
+  run.trials = {sample_trial(1, 1, "fused"), other, sample_trial(1, 1, "per_sequence")};
+  const std::string text = format_trials_table(run);
+  const auto at = [&](const std::string& part) { return text.find(part); };
+  EXPECT_LT(at("C0: vocab=96 lens=5+8\n"), at("per_sequence"));
+  EXPECT_LT(at("per_sequence"), at("C1: vocab=7\n"));
+}
+
+TEST(TrialsTable, NotANumberIsInfinite) {
+  RunRecord run = sample_run();
+  run.trials = {sample_nan()};
+  EXPECT_THAT(line_with(format_trials_table(run), "  fused"), HasSubstr("  inf  "));
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (const std::string& line : lines_of(text)) {
+    longest = std::max(longest, line.size());
+    EXPECT_TRUE(line.empty() || line.back() != ' ') << line;
+  }
+  return longest;
+}
+
+TEST(TrialsTable, FitsAScreen) {
+  RunRecord run = sample_run();
+  TrialRecord& wide = run.trials.emplace_back(sample_failure());
+  wide.id = "mask=" + std::string(400, '1') + "|tp2cp4|x|cpu";
+  wide.implementation = "fused:chunk=128";
+  wide.checks.push_back({"metric.loss", false, 1500, 1, 1, std::nullopt, 1, 1});
+  wide.memory[0].measured_peak_bytes = 123LL << 20;
+  wide.communication[0].measured_payload_bytes = 999LL << 20;
+  EXPECT_LE(longest_line(format_trials_table(run)), 120u) << format_trials_table(run);
+
+  wide.implementation = "linear_ce:chunk_rows=4096";
+  wide.checks.back().ratio = 1.5e300;
+  wide.memory[0].measured_peak_bytes = 1023LL << 30;
+  wide.communication[0].measured_calls = 123456;
+  wide.communication[0].measured_payload_bytes = 1023LL << 30;
+  EXPECT_LE(longest_line(format_trials_table(run)), 140u);
+}
+
+TEST(TrialsTable, NothingRan) {
+  EXPECT_EQ(format_trials_table(RunRecord()), "");
+  EXPECT_EQ(format_summary(RunRecord()), "0 passed\n");
+}
+
+TEST(Summary, ShowsWhatDidNotPass) {
+  const std::string text = format_summary(sample_run());
+  EXPECT_EQ(lines_of(text)[0], "1 passed, 2 failed, 2 skipped");
+  EXPECT_THAT(text, HasSubstr("failed: vocab=96 lens=5+8|tp2cp4|fused|cpu\n"));
+  EXPECT_THAT(text, HasSubstr("reason: grad_logits: ratio 1.2e+04\n"));
+  EXPECT_THAT(text, HasSubstr("worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements"));
+  EXPECT_THAT(text, HasSubstr("worst element: rank 2, sequence 1, token 17, vocab id 94: "
+                              "got -0.25, want -0.125\n"));
+  EXPECT_THAT(text, HasSubstr("reproduce: lossgrid run --impl fused --grid tp2cp4 --case "
+                              "\"vocab=96 lens=5+8\"\n"));
+  EXPECT_THAT(text, HasSubstr("worst element: rank 0, sequence 0, token 2: got nan, want -6.25"));
+  EXPECT_THAT(text, Not(HasSubstr("tp1cp1|fused"))) << "a passing trial is listed";
+}
+
+TEST(Summary, FoldsSkipsByReason) {
+  RunRecord run = sample_run();
+  run.trials.push_back(sample_skip(4));
+  run.trials.back().reason = "needs 2 GiB";
+  TrialRecord never = sample_skip(4);
+  never.status = TrialStatus::not_run;
+  never.reason = "";
+  run.trials.push_back(never);
+  const std::string text = format_summary(run);
+  EXPECT_THAT(text, AllOf(HasSubstr("skipped 2: cp_local needs cp > 1 (cp_local)\n"),
+                          HasSubstr("skipped 1: needs 2 GiB (cp_local)\n"),
+                          HasSubstr("not run 1: no reason given (cp_local)\n")));
+}
+
+TEST(Summary, NamesTheRankThatFailedFirst) {
+  RunRecord run;
+  run.trials = {sample_trial(2, 2, "fused")};
+  run.trials[0].status = TrialStatus::error;
+  run.trials[0].reason = "rank 3: out of luck\nsecond line";
+  run.trials[0].first_failed_rank = 3;
+  const std::string text = format_summary(run);
+  EXPECT_THAT(text, HasSubstr("error: vocab=96"));
+  EXPECT_THAT(text, HasSubstr("first failed rank: 3"));
+  EXPECT_THAT(text, HasSubstr("out of luck second line\n"));
+  EXPECT_THAT(text, Not(HasSubstr("worst check")));
+}
+
+TEST(MutantsTable, ScoresAndNames) {
+  const std::string text = format_mutants_table(sample_mutants_run());
+  EXPECT_THAT(line_with(text, "mutant_0"),
+              AllOf(HasSubstr("M4"), HasSubstr("rejected"), HasSubstr("multiplied by cp")));
+  EXPECT_THAT(text, HasSubstr("by C3, tp1cp2: grad_logits, grad_logits_bias\n"));
+  EXPECT_THAT(line_with(text, "reversed_sum"), HasSubstr("accepted"));
+  EXPECT_THAT(text, HasSubstr("\n3 of 3 mutants rejected (100 %)\n1 of 1 controls accepted\n"));
+  EXPECT_THAT(text, Not(HasSubstr("reproduce")));
+}
+
+TEST(MutantsTable, SurvivorsStandOut) {
+  RunRecord run = sample_mutants_run();
+  run.mutants[0].rejected = false;
+  run.mutants[1].rejected = false;
+  run.mutants[1].trials = 0;
+  run.mutants[3].rejected = true;
+  run.mutants[3].rejected_by_checks = {"loss"};
+  run.mutants[3].reproduce = "lossgrid run --impl reversed_sum";
+  const std::string text = format_mutants_table(run);
+  EXPECT_THAT(line_with(text, "mutant_0"), HasSubstr("SURVIVED"));
+  EXPECT_THAT(text, HasSubstr("passed 4 trials"));
+  EXPECT_THAT(line_with(text, "mutant_1"), HasSubstr("NOT RUN"));
+  EXPECT_THAT(line_with(text, "reversed_sum"), HasSubstr("WRONGLY REJECTED"));
+  EXPECT_THAT(text, HasSubstr("reproduce: lossgrid run --impl reversed_sum"));
+  EXPECT_THAT(text, HasSubstr("1 of 3 mutants rejected (33.3 %)\n0 of 1 controls accepted\n"));
+}
+
+TEST(MutantsTable, OnlyAllOfThemAreAHundredPercent) {
+  RunRecord run;
+  run.command = "mutants";
+  EXPECT_EQ(format_mutants_table(run), "0 of 0 mutants rejected (0 %)\n");
+  run.mutants.assign(2001, sample_mutants_run().mutants[0]);
+  run.mutants[7].rejected = false;
+  EXPECT_THAT(format_mutants_table(run), HasSubstr("2000 of 2001 mutants rejected (99.9 %)\n"));
+}
+
+TEST(TextTable, AlignsByColumnsNotBytes) {
+  TextTable table;
+  table.add_column("name", Align::left);
+  table.add_column("n", Align::right);
+  EXPECT_EQ(table.text(), "");
+  table.add_title("title");
+  table.add_row({"\xc3\xa9t\xc3\xa9", "10"});
+  table.add_row({"x", "5"});
+  EXPECT_EQ(table.text(), "  name   n\ntitle\n  \xc3\xa9t\xc3\xa9   10\n  x      5\n");
+}
+
+TEST(TextTable, ShortensWholeCharacters) {
+  EXPECT_EQ(shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(shortened("abcdefg", 6), "abc...");
+  EXPECT_EQ(shortened("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 6),
+            "\xc3\xa9\xc3\xa9\xc3\xa9...");
+  EXPECT_EQ(shortened("a\nb", 6), "a b");
+}
+
+}  // namespace
+}  // namespace lossgrid

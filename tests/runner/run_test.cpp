@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+
+Suite small_suite() {
+  Suite suite;
+  suite.cases = {parse_case("lens=9+7 vocab=33 mask=all")};
+  suite.grids = {{1, 1}, {1, 2}, {2, 1}, {2, 2}};
+  suite.implementations = {"cp_local"};
+  return suite;
+}
+
+std::vector<TrialRecord> run_all(const Suite& suite) {
+  ProblemCache problems;
+  std::vector<TrialRecord> trials;
+  run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
+    trials.push_back(trial);
+    return true;
+  });
+  return trials;
+}
+
+std::string verdict_of(const TrialRecord& trial, const std::string& name) {
+  for (const DeterminismRecord& verdict : trial.determinism) {
+    if (verdict.name == name) return verdict.verdict;
+  }
+  return "missing";
+}
+
+TEST(Run, ComparesBitsOverPackingsAndTpSizes) {
+  const std::vector<TrialRecord> trials = run_all(small_suite());
+  ASSERT_EQ(trials.size(), 4u);
+  for (const TrialRecord& trial : trials) {
+    EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason;
+    EXPECT_EQ(verdict_of(trial, "run_to_run"), "same_bits");
+  }
+  EXPECT_EQ(verdict_of(trials[0], "packing"), "not_compared");
+  EXPECT_EQ(verdict_of(trials[1], "packing"), "same_bits");
+  EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
+  EXPECT_EQ(verdict_of(trials[0], "tp_size"), "not_compared");
+  EXPECT_NE(verdict_of(trials[2], "tp_size"), "not_compared");
+}
+
+TEST(Run, ReferenceHasTheSameBitsForEveryTpSize) {
+  Suite suite = small_suite();
+  suite.implementations = {"reference"};
+  const std::vector<TrialRecord> trials = run_all(suite);
+  EXPECT_EQ(verdict_of(trials[2], "tp_size"), "same_bits");
+  EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
+}
+
+TEST(Run, StopsWhenTheSinkSaysSo) {
+  ProblemCache problems;
+  int seen = 0;
+  run_suites({small_suite()}, RunOptions(), problems, [&](const TrialRecord&) { return ++seen < 2; });
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(Run, ExitCodeIsTheWorstOfTheTrials) {
+  TrialRecord passed;
+  passed.status = TrialStatus::passed;
+  TrialRecord wrong;
+  wrong.status = TrialStatus::failed;
+  wrong.checks.push_back({"loss", false, 2, 1, 0.5, {}, 1, 1});
+  TrialRecord costly;
+  costly.status = TrialStatus::failed;
+  TrialRecord crashed;
+  crashed.status = TrialStatus::error;
+  TrialRecord hung;
+  hung.status = TrialStatus::timeout;
+  TrialRecord skipped;
+  skipped.status = TrialStatus::skipped;
+  using Trials = std::vector<TrialRecord>;
+  EXPECT_EQ(exit_code_of(Trials{passed, skipped}), ExitCode::ok);
+  EXPECT_EQ(exit_code_of(Trials{passed, costly}), ExitCode::cost_regression);
+  EXPECT_EQ(exit_code_of(Trials{costly, wrong, passed}), ExitCode::correctness);
+  EXPECT_EQ(exit_code_of(Trials{crashed, wrong}), ExitCode::rank_crashed);
+  EXPECT_EQ(exit_code_of(Trials{hung, wrong}), ExitCode::hang);
+  EXPECT_EQ(exit_code_of(Trials{skipped}), ExitCode::nothing_ran);
+  EXPECT_EQ(exit_code_of(Trials{}), ExitCode::nothing_ran);
+}
+
+std::string refusal(const Suite& suite, int max_ranks = 64) {
+  try {
+    require_runnable({suite}, max_ranks);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_input);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Run, RefusesBeforeAnythingRuns) {
+  EXPECT_EQ(refusal(small_suite()), "accepted");
+  Suite suite = small_suite();
+  suite.implementations = {"fusd"};
+  EXPECT_THAT(refusal(suite), HasSubstr("did you mean 'fused'?"));
+  suite = small_suite();
+  EXPECT_THAT(refusal(suite, 2), HasSubstr("grid tp2cp2 needs 4 ranks, at most 2 are allowed"));
+  suite.cases = {parse_case("vocab=3 lens=4")};
+  suite.grids = {{4, 1}};
+  EXPECT_THAT(refusal(suite), HasSubstr("tp = 4 exceeds the vocabulary of 3"));
+  suite = small_suite();
+  suite.cases[0].objective.kind = "nlll";
+  EXPECT_THAT(refusal(suite), HasSubstr("objective 'nlll'"));
+  suite = small_suite();
+  suite.implementations = {"fused:chunk_tokens=0"};
+  EXPECT_THAT(refusal(suite), HasSubstr("chunk_tokens"));
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trial from the outside: what makes it fail, skip, stop, and what its record says then.
+#include "harness/runner/trial.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "harness/runner/problem_cache.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+using std::chrono::seconds;
+
+TrialSetup setup_of(const std::string& case_text, const std::string& implementation,
+                    const Grid& grid) {
+  const PreparedProblem prepared = prepare(make_problem(parse_case(case_text)));
+  return {prepared.problem, prepared.objective,
+          prepared.truth,   implementation,
+          make_implementation(implementation), grid, std::nullopt};
+}
+
+TEST(Trial, NamesTheRowOfADoubledGradient) {
+  const TrialRecord record =
+      run_trial(setup_of("lens=5+8 vocab=24 mask=all", "mutant/gradient_times_2", {2, 2}),
+                seconds(60))
+          .record;
+  EXPECT_EQ(record.status, TrialStatus::failed);
+  EXPECT_THAT(record.reason, HasSubstr("grad_logits: ratio"));
+  for (const CheckRecord& check : record.checks) {
+    if (check.name != "grad_logits") {
+      EXPECT_TRUE(check.passed || check.name == "grad_logits_bias") << check.name;
+      continue;
+    }
+    ASSERT_TRUE(check.worst);
+    EXPECT_NEAR(check.worst->got, 2 * check.worst->want, 1e-6);
+    EXPECT_GE(check.worst->token, 0);
+    EXPECT_GE(check.worst->vocab_id, 0);
+  }
+}
+
+TEST(Trial, RecordsCostsBesideTheirPrediction) {
+  const TrialRecord record =
+      run_trial(setup_of("lens=8+16 vocab=24 mask=all", "per_sequence", {2, 2}), seconds(60)).record;
+  ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
+  ASSERT_EQ(record.memory.size(), 12u);  // 4 ranks, 3 phases
+  // T_pad = 24, T_c = 12, B = 2: 3 B TP all-reduces of 12 T_c bytes together, B CP gathers of 4 T_c
+  // bytes, B CP all-reduces of 4 T_pad bytes.
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> measured;
+  for (const CommunicationRecord& row : record.communication) {
+    measured[row.phase + " " + row.group + " " + row.operation] = {row.measured_calls,
+                                                                   row.measured_payload_bytes};
+  }
+  const decltype(measured) want{{"forward tp all_reduce", {6, 144}},
+                                {"forward cp all_gather", {2, 48}},
+                                {"backward cp all_reduce", {2, 192}}};
+  EXPECT_EQ(measured, want);
+}
+
+TEST(Trial, FusedGathersOnceWhateverTheNumberOfSequences) {
+  for (const char* lens : {"8", "8+8+8+8"}) {
+    const TrialRecord record =
+        run_trial(setup_of(std::string("vocab=24 lens=") + lens, "fused", {1, 4}), seconds(60))
+            .record;
+    for (const CommunicationRecord& row : record.communication) {
+      EXPECT_EQ(row.measured_calls, row.group == "cp" ? 1 : 3) << row.phase << row.operation;
+    }
+  }
+}
+
+TEST(Trial, CpLocalMovesScalarsOnlyOverCp) {
+  const TrialRecord record =
+      run_trial(setup_of("lens=64+64 vocab=24", "cp_local", {1, 4}), seconds(60)).record;
+  for (const CommunicationRecord& row : record.communication) {
+    if (row.group == "cp") {
+      EXPECT_EQ(row.measured_payload_bytes, 16);
+    }
+  }
+}
+
+TEST(Trial, AMutantThatAllocatesMoreThanItSaysFails) {
+  const TrialRecord record =
+      run_trial(setup_of("lens=8+16 vocab=24", "mutant/undeclared_gather", {1, 2}), seconds(60))
+          .record;
+  EXPECT_EQ(record.status, TrialStatus::failed);
+  EXPECT_THAT(record.reason, HasSubstr("memory: rank 0 plan needed"));
+  EXPECT_THAT(record.reason, HasSubstr("communication: rank 0 forward cp all_gather: 1 calls"));
+  for (const CheckRecord& check : record.checks) EXPECT_TRUE(check.passed) << check.name;
+}
+
+TEST(Trial, ATrialThatDoesNotFitIsSkippedWithNeedAndHave) {
+  // 2^40 logits: never allocated, only predicted.
+  const CaseSpec spec = parse_case("lens=1048576 vocab=1048576");
+  PreparedProblem prepared;
+  Problem problem;
+  problem.spec = spec;
+  problem.lengths = {1048576};
+  problem.cu_seqlens = {0, 1048576};
+  problem.input_ids.assign(1048576, 0);
+  problem.token_mask.assign(1048576, 1);
+  problem.sample_mask = {1};
+  problem.logits = make_random_logits(spec, problem.row_targets());
+  const TrialSetup setup{std::make_shared<const Problem>(problem),
+                         find_objective("nll").make({}),
+                         nullptr,
+                         "cp_local",
+                         make_implementation("cp_local"),
+                         {1, 1},
+                         std::nullopt};
+  const TrialRecord record = run_trial(setup, seconds(60)).record;
+  EXPECT_EQ(record.status, TrialStatus::skipped);
+  EXPECT_THAT(record.reason, HasSubstr("not enough memory: needs 8.0 TiB"));
+  EXPECT_THAT(record.reason, HasSubstr("this machine has"));
+}
+
+TEST(Trial, ARankThatThrowsFailsTheTrialAndNamesItself) {
+  TrialSetup setup = setup_of("lens=8+16 vocab=24", "fused", {2, 2});
+  setup.fault = parse_fault("rank=2,call=2,kind=throw");
+  const auto start = std::chrono::steady_clock::now();
+  const TrialOutcome outcome = run_trial(setup, seconds(60));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2));
+  EXPECT_EQ(outcome.record.status, TrialStatus::error);
+  EXPECT_EQ(outcome.record.first_failed_rank, 2);
+  EXPECT_THAT(outcome.record.reason, HasSubstr("rank 2"));
+  EXPECT_FALSE(outcome.rank_hung);
+}
+
+TEST(Trial, ARankThatLeavesFailsTheTrial) {
+  TrialSetup setup = setup_of("lens=8+16 vocab=24", "fused", {2, 2});
+  setup.fault = parse_fault("rank=1,call=3,kind=leave");
+  const TrialOutcome outcome = run_trial(setup, seconds(60));
+  EXPECT_EQ(outcome.record.status, TrialStatus::error);
+  EXPECT_EQ(outcome.record.first_failed_rank, 1);
+}
+
+// --- implementations that break one promise each -----------------------------------------------
+
+/// Runs the right plan, then does something it must not do.
+class SpoiledPlan final : public LossPlan {
+ public:
+  using Spoil = void (*)(const LossInputs&, LossOutputs*, LossGradients*);
+  SpoiledPlan(std::unique_ptr<LossPlan> right, Spoil spoil)
+      : right_(std::move(right)), spoil_(spoil) {}
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    right_->forward(inputs, outputs);
+    spoil_(inputs, &outputs, nullptr);
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    right_->backward(inputs, gradients);
+    spoil_(inputs, nullptr, &gradients);
+  }
+
+ private:
+  std::unique_ptr<LossPlan> right_;
+  Spoil spoil_;
+};
+
+class Spoiled final : public LossImplementation {
+ public:
+  Spoiled(const char* base, SpoiledPlan::Spoil spoil)
+      : right_(make_implementation(base)), spoil_(spoil) {}
+  Description describe() const override { return right_->describe(); }
+  std::string why_unsupported(const LossProblem& p) const override {
+    return right_->why_unsupported(p);
+  }
+  Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<SpoiledPlan>(right_->plan(problem, context), spoil_);
+  }
+
+ private:
+  std::unique_ptr<LossImplementation> right_;
+  SpoiledPlan::Spoil spoil_;
+};
+
+std::string failed_invariants(SpoiledPlan::Spoil spoil, const Grid& grid = {1, 2}) {
+  TrialSetup setup = setup_of("lens=8+16 vocab=24 mask=all", "cp_local", grid);
+  setup.implementation = std::make_shared<Spoiled>("cp_local", spoil);
+  const TrialRecord record = run_trial(setup, seconds(60)).record;
+  EXPECT_EQ(record.status, TrialStatus::failed);
+  std::string names;
+  for (const InvariantRecord& invariant : record.invariants) {
+    if (invariant.status == "failed") names += invariant.name + " ";
+  }
+  for (const DeterminismRecord& verdict : record.determinism) {
+    if (verdict.verdict == "different_bits") names += verdict.name + " ";
+  }
+  return names;
+}
+
+TEST(Invariants, SeeAWriteToTheInputs) {
+  EXPECT_THAT(failed_invariants([](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
+                if (gradients) const_cast<float*>(static_cast<const float*>(inputs.logits))[0] += 1;
+              }),
+              HasSubstr("inputs_unmodified"));
+}
+
+TEST(Invariants, SeeAWriteBehindTheGradient) {
+  EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                if (gradients) static_cast<float*>(gradients->logits)[12 * 24] = 0;
+              }),
+              HasSubstr("guard_bands_intact"));
+}
+
+TEST(Invariants, SeeAnElementThatWasNotWritten) {
+  EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                if (!gradients) return;
+                const std::uint16_t poison[2] = {kPoisonPattern, kPoisonPattern};
+                std::memcpy(static_cast<float*>(gradients->logits) + 3, poison, sizeof(poison));
+              }),
+              HasSubstr("every_element_written"));
+}
+
+TEST(Invariants, SeeRanksThatDisagree) {
+  static std::atomic<int> calls{0};
+  EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                if (outputs && calls++ % 2 == 0) outputs->result.loss += 1e-12;
+              }),
+              HasSubstr("same_bits_on_all_ranks"));
+}
+
+TEST(Invariants, SeeBitsThatChangeFromRunToRun) {
+  static std::atomic<int> calls{0};
+  EXPECT_THAT(failed_invariants(
+                  [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                    if (!gradients) return;
+                    float& g = static_cast<float*>(gradients->logits)[0];
+                    if (calls++ == 1) g = std::nextafter(g, 1.0f);
+                  },
+                  {1, 1}),
+              HasSubstr("run_to_run"));
+}
+
+TEST(Invariants, SeePositiveLogprobs) {
+  EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                if (outputs) outputs->logprobs[0] = 0.5f;
+              }),
+              HasSubstr("logprobs_nonpositive"));
+}
+
+}  // namespace
+}  // namespace lossgrid
