@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bundles: one unsharded packed batch in a safetensors file. See the format in README.md.
+// Bundles: one unsharded packed batch in a safetensors file, read into a Problem and back. Every
+// rule of the format is checked before anything else happens. See the format in README.md.
+// Alignment: every per-token array, in and out, is indexed by the token it is about.
 #pragma once
 
 #include <map>
@@ -15,24 +17,28 @@ namespace lossgrid {
 struct BundleResults {
   double loss = 0;
   std::vector<double> logprobs;     // [T], 0 at first tokens
-  std::vector<double> grad_logits;  // [T, V]
+  std::vector<double> grad_logits;  // [T, V]; empty when the bundle starts from hidden states
   std::map<std::string, double> metrics;
 };
 
 struct Bundle {
   Problem problem;
   std::optional<BundleResults> expected;
+  // NaN and +inf among the logits: allowed, they are the user's data, but worth a word.
+  std::int64_t nan_or_inf_logits = 0;
 };
 
-/// Reads and checks a bundle. Throws bad_input with one line that names the tensor, the index and
-/// the rule. `seed` makes pad ids where the layout needs them.
+/// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
+/// index and the rule. Tensors that only other objectives need are checked for shape and otherwise
+/// ignored; so are gradients of hidden states and weight. `expected.*` is all or nothing.
 Bundle read_bundle(const std::string& path);
 
 /// Writes `problem` (its logits in its dtype, unpoisoned) and, when given, expected results.
+/// Throws bad_input when the problem has no logits; io.
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected);
 
-/// Writes results only (`--out`).
+/// Writes results only (`--out`). Metrics that are not finite are null. Throws io.
 void write_results(const std::string& path, const BundleResults& results);
 
 }  // namespace lossgrid

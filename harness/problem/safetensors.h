@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The safetensors container: 8-byte little-endian header length, JSON header, raw data. Knows names,
-// dtypes, shapes and bytes; nothing about bundles.
+// The safetensors container: 8-byte little-endian header length, JSON header, raw data. Knows
+// names, dtypes, shapes and bytes; nothing about bundles. A file is checked whole when it is read,
+// so that everything handed out later is in bounds.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,24 +19,31 @@ namespace lossgrid {
 struct TensorView {
   std::string dtype;  // "F64", "F32", "BF16", "I64", "I32", ...
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> data;
+  std::span<const std::byte> data;  // not aligned: read it with memcpy
   std::int64_t elements() const;
+  /// Element k as `T`, whose size is that of the dtype.
+  template <typename T>
+  T at(std::int64_t k) const;
 };
 
-/// A file read into memory and checked: header length within the file, offsets inside the data and
-/// in order, bytes = elements * size. Throws bad_input that names file, tensor and rule.
+/// A file read into memory and checked: header length within the file, every tensor's bytes =
+/// elements * size, tensors side by side from the first byte of the data to the last, no name
+/// twice. Throws bad_input that names file, tensor and rule. A copy shares the memory.
 class SafetensorsFile {
  public:
   static SafetensorsFile read(const std::string& path);
 
+  const std::string& path() const { return path_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool has(std::string_view name) const;
   /// Throws bad_input when missing.
   const TensorView& tensor(std::string_view name) const;
+  /// Sorted.
   std::vector<std::string> names() const;
 
  private:
-  std::vector<std::byte> bytes_;
+  std::string path_;
+  std::shared_ptr<const std::string> bytes_;  // what the views look at
   std::map<std::string, std::string> metadata_;
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
@@ -45,8 +55,19 @@ struct TensorToWrite {
   std::vector<std::byte> data;
 };
 
-/// Writes to a temporary file beside `path`, then renames. Throws io.
+/// Writes to a temporary file beside `path`, then renames. Tensors with wide elements come first,
+/// so that all of them are aligned. Throws io; internal when data and shape do not agree.
 void write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                        const std::vector<TensorToWrite>& tensors);
+
+/// "[40, 96]"
+std::string format_shape(std::span<const std::int64_t> shape);
+
+template <typename T>
+T TensorView::at(std::int64_t k) const {
+  T value;
+  std::memcpy(&value, data.data() + static_cast<std::size_t>(k) * sizeof(T), sizeof(T));
+  return value;
+}
 
 }  // namespace lossgrid

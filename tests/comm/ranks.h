@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +15,15 @@ namespace lossgrid {
 
 /// Generous: it ends a test that would hang, and is never reached by one that passes.
 inline constexpr std::chrono::milliseconds kNoHurry{60000};
+
+/// Within which a failure is seen everywhere.
+inline constexpr std::chrono::milliseconds kAtOnce{1500};
+
+/// One collective, whichever.
+inline void add_up(Communicator& comm, std::size_t count = 4) {
+  std::vector<float> data(count, 1.0f);
+  comm.all_reduce(std::span(data), ReduceOp::sum);
+}
 
 inline void expect_ranks_ok(int ranks, const std::function<void(Communicator&)>& body) {
   const RanksOutcome outcome = run_thread_ranks(ranks, body, kNoHurry);

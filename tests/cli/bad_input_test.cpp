@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input gets one clear line that names the thing and the rule, and the right exit code.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct BadInput {
+  const char* arguments;
+  int exit_code;
+  const char* message;
+};
+
+class BadInputs : public ::testing::TestWithParam<BadInput> {};
+
+TEST_P(BadInputs, OneLineAndTheRightCode) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(scratch, GetParam().arguments);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr(GetParam().message));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(result.out, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadInputs,
+    ::testing::Values(
+        BadInput{"", 64, "subcommand"}, BadInput{"rnu", 64, "rnu"},
+        BadInput{"run", 64, "run needs either --suite or --case"},
+        BadInput{"run --suite smoke --nonsense 3", 64, "--nonsense"},
+        BadInput{"run --suite smoke --seeds 0", 64, "--seeds"},
+        BadInput{"run --suite smok", 65, "did you mean 'smoke'?"},
+        BadInput{"run --suite smoke --impl fusd", 65, "did you mean 'fused'?"},
+        BadInput{"run --suite smoke --impl fused:chunk=3", 65, "chunk_tokens"},
+        BadInput{"run --suite smoke --grid tp2xp2", 65, "tp2xp2"},
+        BadInput{"run --suite smoke --grid tp0cp2", 65, "tp"},
+        BadInput{"run --case 'lens=4 vocab=8' --grid tp16cp16", 65, "needs 256 ranks"},
+        BadInput{"run --case 'lens=4 vocab=8' --grid tp16", 65, "exceeds the vocabulary of 8"},
+        BadInput{"run --case 'lens=4 vocb=8'", 65, "did you mean 'vocab'?"},
+        BadInput{"run --case 'lens=4+-3'", 65, "lens"},
+        BadInput{"run --case 'lens=4 vocab=0'", 65, "vocab"},
+        BadInput{"run --case 'lens=4 vocab=99999999999999999999'", 65, "vocab"},
+        BadInput{"run --case 'lens=9000000000000000000+9000000000000000000'", 65, "lens"},
+        BadInput{"run --case 'lens=4 mask=012'", 65, "mask"},
+        BadInput{"run --case 'objective=nlll lens=4'", 65, "nlll"},
+        BadInput{"run --case 'lens=4' --report /proc/nowhere/report.json", 65, "/proc/nowhere"},
+        BadInput{"run --case 'lens=4' --inject rank=1,kind=explode", 64, "explode"},
+        BadInput{"list everything", 64, "everything"},
+        BadInput{"mutants --impl mutant/nothing", 65, "mutant/nothing"},
+        BadInput{"replay nowhere.safetensors", 65, "nowhere.safetensors"},
+        BadInput{"replay tests/golden/nll_basic.safetensors --tp 97", 64, "--tp"},
+        BadInput{"replay tests/golden/dpo_sum.safetensors", 65, "objective 'dpo'"},
+        BadInput{"replay tests/golden/nll_basic.safetensors --out x.safetensors", 64, "--out"},
+        BadInput{"export --case 'lens=4 vocab=8'", 64, "--out"},
+        BadInput{"export --case 'lens=4 vocab=8' --out /proc/nowhere/b.safetensors", 65,
+                 "/proc/nowhere"}));
+
+void expect_refused(const std::string& content, const std::string& message) {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.file("suite.json")) << content;
+  const ProcessResult result = run_lossgrid(scratch, "run --suite " + scratch.file("suite.json"));
+  EXPECT_EQ(result.exit_code, 65) << result.out;
+  EXPECT_THAT(result.err, HasSubstr(message));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST(BadSuites, AreRefusedWithLineOrKey) {
+  expect_refused("{\n  \"suite\": 1,\n  \"name\": ,\n}", "line 3");
+  expect_refused(R"({"suite":1,"name":"x","summary":"","grids":["tp1cp1"],
+                     "implementations":["fused"],"cases":[{"name":"a","vocb":8}]})",
+                 "did you mean 'vocab'?");
+  expect_refused(R"({"suite":1,"name":"x","summary":"","grids":["tp1cp1"],"implementations":["fusd"],
+                     "cases":[{"name":"a","lens":"4"}]})",
+                 "did you mean 'fused'?");
+  expect_refused("", "suite.json");
+}
+
+TEST(BadBundles, AreRefusedBeforeAnyWork) {
+  const ScratchFolder scratch;
+  const std::string good = read_all(LOSSGRID_SOURCE_DIR "/tests/golden/nll_basic.safetensors");
+  const std::string path = scratch.file("bad.safetensors");
+  const auto refusal = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    const ProcessResult result = run_lossgrid(scratch, "replay " + path);
+    EXPECT_EQ(result.exit_code, 65) << result.out;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(refusal(good.substr(0, good.size() - 5)), HasSubstr("bad.safetensors"));
+  EXPECT_THAT(refusal(good.substr(0, 6)), HasSubstr("bad.safetensors"));
+  std::string absurd = good;
+  absurd.replace(0, 8, "\xff\xff\xff\xff\xff\xff\xff\x7f");
+  EXPECT_THAT(refusal(absurd), HasSubstr("header"));
+}
+
+TEST(Help, IsCompleteForEverySubcommand) {
+  const ScratchFolder scratch;
+  const ProcessResult top = run_lossgrid(scratch, "--help");
+  EXPECT_EQ(top.exit_code, 0);
+  EXPECT_THAT(top.out, HasSubstr("Exit codes: 0"));
+  for (const std::string command : {"run", "mutants", "replay", "export", "list"}) {
+    EXPECT_THAT(top.out, HasSubstr(command));
+    const ProcessResult help = run_lossgrid(scratch, command + " --help");
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr(command));
+  }
+}
+
+TEST(List, ShowsWhatThereIs) {
+  const ScratchFolder scratch;
+  EXPECT_THAT(run_lossgrid(scratch, "list suites").out, HasSubstr("upstream"));
+  const std::string implementations = run_lossgrid(scratch, "list implementations").out;
+  EXPECT_THAT(implementations, HasSubstr("cp_gather_logits"));
+  EXPECT_THAT(implementations, ::testing::Not(HasSubstr("mutant")));
+  EXPECT_THAT(run_lossgrid(scratch, "list objectives").out, HasSubstr("nll"));
+  EXPECT_THAT(run_lossgrid(scratch, "list mutants").out, HasSubstr("mutant/roll_after_split"));
+  EXPECT_THAT(run_lossgrid(scratch, "list keys").out, HasSubstr("bin_multiple"));
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the executable as a user would: a real process, its exit code and what it printed.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace lossgrid {
+
+struct ProcessResult {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+/// A folder of its own for each test process, removed at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lossgrid_test_XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// `arguments` as on a command line; the working directory is the source folder.
+inline ProcessResult run_lossgrid(const ScratchFolder& scratch, const std::string& arguments) {
+  const std::string out = scratch.file("stdout");
+  const std::string err = scratch.file("stderr");
+  const std::string command = "cd '" LOSSGRID_SOURCE_DIR "' && '" LOSSGRID_EXECUTABLE "' " +
+                              arguments + " >'" + out + "' 2>'" + err + "' </dev/null";
+  const int status = std::system(command.c_str());
+  ProcessResult result;
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.out = read_all(out);
+  result.err = read_all(err);
+  return result;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "reports/report_json.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+json read_report(const std::string& path) { return json::parse(read_all(path)); }
+
+/// `value` without the keys that change from run to run.
+json stable(const json& value) {
+  if (value.is_object()) {
+    json out = json::object();
+    for (const auto& [key, inner] : value.items()) {
+      const auto& names = volatile_keys();
+      if (std::find(names.begin(), names.end(), key) == names.end()) out[key] = stable(inner);
+    }
+    return out;
+  }
+  if (!value.is_array()) return value;
+  json out = json::array();
+  for (const json& inner : value) out.push_back(stable(inner));
+  return out;
+}
+
+TEST(Run, SmokePassesAndWritesAReport) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("new/folder/report.json");
+  const ProcessResult result = run_lossgrid(scratch, "run --suite smoke --report " + report);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const json parsed = read_report(report);
+  EXPECT_EQ(parsed["schema"], "lossgrid.report/1");
+  EXPECT_EQ(parsed["run"]["exit_code"], 0);
+  EXPECT_EQ(parsed["run"]["status"], "complete");
+  ASSERT_GT(parsed["trials"].size(), 50u);
+  for (const json& trial : parsed["trials"]) {
+    EXPECT_EQ(trial["status"], "passed") << trial["reason"];
+    EXPECT_GT(trial["checks"].size(), 3u);
+    EXPECT_GT(trial["invariants"].size(), 8u);
+    EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("lossgrid run --impl"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(report + ".partial.jsonl"));
+  EXPECT_THAT(result.out, HasSubstr("cp_local"));
+  const int validated = std::system(
+      ("/usr/bin/python3 '" LOSSGRID_SOURCE_DIR "/scripts/validate_report' " + report).c_str());
+  EXPECT_EQ(validated, 0);
+}
+
+TEST(Run, TwoRunsDifferOnlyInVolatileFields) {
+  const ScratchFolder scratch;
+  const std::string arguments = "run --suite smoke --quiet --report ";
+  ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
+  const json first = read_report(scratch.file("report.json"));
+  ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
+  const json second = read_report(scratch.file("report.json"));
+  EXPECT_EQ(stable(first).dump(), stable(second).dump());
+  EXPECT_NE(first.dump(), second.dump());  // the times at least
+}
+
+TEST(Run, TheReproductionLineReproduces) {
+  const ScratchFolder scratch;
+  const ProcessResult first = run_lossgrid(
+      scratch,
+      "run --case 'lens=5+8 vocab=24' --impl mutant/gradient_times_2 --grid tp2cp2 --report " +
+          scratch.file("a.json"));
+  EXPECT_EQ(first.exit_code, 10);
+  const json a = read_report(scratch.file("a.json"))["trials"][0];
+  const std::string line = a["reproduce"];
+  ASSERT_TRUE(line.starts_with("lossgrid run"));
+  const ProcessResult again =
+      run_lossgrid(scratch, line.substr(9) + " --report " + scratch.file("b.json"));
+  EXPECT_EQ(again.exit_code, 10);
+  const json b = read_report(scratch.file("b.json"))["trials"][0];
+  EXPECT_EQ(a["fingerprints"], b["fingerprints"]);
+  EXPECT_EQ(a["checks"], b["checks"]);
+}
+
+TEST(Run, ADoubledGradientIsExitTenAndNamesTheRow) {
+  const ScratchFolder scratch;
+  const ProcessResult result =
+      run_lossgrid(scratch, "run --suite smoke --impl mutant/gradient_times_2 --quiet");
+  EXPECT_EQ(result.exit_code, 10);
+  EXPECT_THAT(result.out, HasSubstr("grad_logits"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("rank [0-9]+, sequence [0-9]+, token [0-9]+"));
+  EXPECT_THAT(result.out, HasSubstr("lossgrid run --impl mutant/gradient_times_2 --grid"));
+}
+
+TEST(Run, AnUndeclaredGatherIsExitTwelve) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --case 'lens=16 vocab=24' --impl mutant/undeclared_gather --grid tp1cp2");
+  EXPECT_EQ(result.exit_code, 12) << result.out;
+}
+
+TEST(Run, SweepsCasesAndSeeds) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --case 'lens=5+8 vocab=[24,33] dtype=[f32,bf16]' --seeds 3 --impl fused "
+               "--grid tp1cp1,tp2cp1 --report " + scratch.file("r.json"));
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  EXPECT_EQ(read_report(scratch.file("r.json"))["trials"].size(), 2u * 2 * 3 * 2);
+}
+
+// --- ranks that fail ---------------------------------------------------------------------------
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(Faults, ARankThatThrowsIsExitFourteenAndTheRunGoesOn) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 "
+               "--inject rank=2,call=2,kind=throw --report " + scratch.file("r.json"));
+  EXPECT_EQ(result.exit_code, 14);
+  const json report = read_report(scratch.file("r.json"));
+  ASSERT_EQ(report["trials"].size(), 2u);
+  EXPECT_EQ(report["trials"][1]["status"], "error");
+  EXPECT_EQ(report["trials"][1]["first_failed_rank"], 2);
+}
+
+TEST(Faults, ARankThatHangsIsExitFifteenWithAReport) {
+  const ScratchFolder scratch;
+  const auto start = std::chrono::steady_clock::now();
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 --timeout 0.5 "
+               "--inject rank=1,call=2,kind=hang --report " + scratch.file("r.json"));
+  EXPECT_EQ(result.exit_code, 15);
+  EXPECT_LT(seconds_since(start), 10);
+  const json report = read_report(scratch.file("r.json"));
+  EXPECT_EQ(report["run"]["status"], "partial");
+  ASSERT_EQ(report["trials"].size(), 1u);
+  EXPECT_EQ(report["trials"][0]["status"], "timeout");
+  EXPECT_EQ(report["trials"][0]["first_failed_rank"], 1);
+}
+
+TEST(Faults, AProcessThatDiesLeavesTheFinishedTrials) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  // The first grid has no rank 1: its trial finishes, the second one kills the process.
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --case 'lens=5+8 vocab=24' --impl fused --grid tp1cp1,tp2cp1 "
+               "--inject rank=1,call=2,kind=die --report " + report);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(report));
+  std::istringstream lines(read_all(report + ".partial.jsonl"));
+  std::string line;
+  int trials = 0;
+  while (std::getline(lines, line)) {
+    const json parsed = json::parse(line);
+    if (parsed.contains("checks")) {
+      ++trials;
+      EXPECT_EQ(parsed["status"], "passed");
+    }
+  }
+  EXPECT_EQ(trials, 1);
+}
+
+TEST(Memory, ACaseTooBigForTheMachineIsSkippedWithNeedAndHave) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --case 'lens=100000000 vocab=2000000' --impl fused");
+  EXPECT_EQ(result.exit_code, 77);
+  EXPECT_THAT(result.out, HasSubstr("not enough memory: needs"));
+  EXPECT_THAT(result.out, HasSubstr("this machine has"));
+  EXPECT_THAT(result.out, Not(HasSubstr("passed, 0")));
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The golden bundles: truth made by an independent program with automatic differentiation. Every
+// implementation passes on every grid, within the bounds around the bundle's own values; and the
+// float64 truth of this repository agrees with them far more closely.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "harness/problem/bundle.h"
+#include "harness/runner/rank_merge.h"
+#include "harness/verify/expected.h"
+#include "trial_fixture.h"
+
+namespace lossgrid {
+namespace {
+
+class Golden : public ::testing::TestWithParam<const char*> {
+ protected:
+  static Bundle bundle() {
+    return read_bundle(std::string(LOSSGRID_SOURCE_DIR "/tests/golden/") + GetParam() +
+                       ".safetensors");
+  }
+};
+
+TEST_P(Golden, TheTruthAgreesInFloat64) {
+  Bundle b = bundle();
+  ASSERT_TRUE(b.expected);
+  const PreparedProblem prepared = prepare(std::move(b.problem));
+  const BundleResults ours = expected_results(*prepared.problem, *prepared.truth);
+  // The bundles divide by the count + 1e-8.
+  EXPECT_NEAR(ours.loss / b.expected->loss, 1.0, 1e-9);
+  ASSERT_EQ(ours.grad_logits.size(), b.expected->grad_logits.size());
+  for (std::size_t i = 0; i < ours.grad_logits.size(); ++i) {
+    EXPECT_NEAR(ours.grad_logits[i], b.expected->grad_logits[i], 1e-10) << i;
+  }
+  for (std::size_t t = 0; t < ours.logprobs.size(); ++t) {
+    EXPECT_NEAR(ours.logprobs[t], b.expected->logprobs[t], 1e-12) << t;
+  }
+  EXPECT_EQ(ours.metrics.size(), b.expected->metrics.size());
+  for (const auto& [name, value] : b.expected->metrics) {
+    EXPECT_NEAR(ours.metrics.at(name), value, 1e-8) << name;
+  }
+}
+
+TEST_P(Golden, EveryImplementationPassesOnEveryGrid) {
+  Bundle b = bundle();
+  const PreparedProblem prepared = prepare(std::move(b.problem));
+  for (const std::string name :
+       {"reference", "per_sequence", "fused", "fused:chunk_tokens=3", "cp_gather_logits", "cp_local"}) {
+    for (const Grid& grid : all_grids()) {
+      TrialSetup setup = make_setup(prepared, name, grid);
+      setup.keep_outputs = true;
+      TrialOutcome trial = run_trial(setup, std::chrono::seconds(60));
+      ASSERT_TRUE(trial.outputs) << trial.record.reason;
+      add_checks(check_expected(*prepared.problem, *prepared.truth,
+                                setup.implementation->describe().serial_adds + grid.tp - 1,
+                                *b.expected, *trial.outputs),
+                 trial.record);
+      EXPECT_EQ(trial.record.status, TrialStatus::passed)
+          << trial.record.reason << "\n" << trial.record.reproduce;
+    }
+  }
+}
+
+TEST_P(Golden, MutantsFail) {
+  Bundle b = bundle();
+  const PreparedProblem prepared = prepare(std::move(b.problem));
+  for (const std::string name : {"mutant/gradient_times_1.02", "mutant/target_not_rolled"}) {
+    TrialSetup setup = make_setup(prepared, name, {2, 2});
+    setup.keep_outputs = true;
+    TrialOutcome trial = run_trial(setup, std::chrono::seconds(60));
+    ASSERT_TRUE(trial.outputs);
+    TrialRecord expected_only;
+    expected_only.status = TrialStatus::passed;
+    add_checks(check_expected(*prepared.problem, *prepared.truth, 13, *b.expected, *trial.outputs),
+               expected_only);
+    EXPECT_EQ(expected_only.status, TrialStatus::failed) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nll, Golden,
+                         ::testing::Values("nll_basic", "nll_bf16_vocab_edges",
+                                           "nll_empty_and_single", "nll_odd_vocab_offset"));
+
+}  // namespace
+}  // namespace lossgrid
