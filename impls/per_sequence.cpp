@@ -129,8 +129,11 @@ class PerSequence final : public LossImplementation {
   }
 
   Description describe() const override {
-    return {"per_sequence", "a loop over sequences, one gather over CP for each",
-            LogprobScope::pack, steps_.serial_adds};
+    Description description{"per_sequence", "a loop over sequences, one gather over CP for each",
+                            LogprobScope::pack, steps_.serial_adds};
+    // cp times g / cp, added up in float32, is not g to the last bit from cp = 8 on.
+    description.claims_packing = false;
+    return description;
   }
 
   std::string why_unsupported(const LossProblem&) const override { return ""; }

@@ -56,10 +56,8 @@ bool Buffer::guards_intact() const {
 }
 
 void Buffer::poison() {
-  const std::size_t words = bytes_ / sizeof(kPoisonPattern);
-  for (std::size_t i = 0; i < words; ++i) {
-    std::memcpy(data_ + i * sizeof(kPoisonPattern), &kPoisonPattern, sizeof(kPoisonPattern));
-  }
+  std::fill_n(reinterpret_cast<std::uint16_t*>(data_), bytes_ / sizeof(kPoisonPattern),
+              kPoisonPattern);
   if (bytes_ % 2 != 0) data_[bytes_ - 1] = std::byte{0xFB};
 }
 

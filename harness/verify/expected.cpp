@@ -21,18 +21,21 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
   Check check("expected.grad_logits");
   const std::int64_t vocab = problem.spec.vocab;
   std::vector<double> logits(static_cast<std::size_t>(vocab));
+  std::vector<double> p(logits.size());
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
     const double grad = truth.objective.grad_logprob[t];
     const GradientBound bound(row, grad, problem.spec.dtype, serial_adds);
     const std::int64_t sequence = sequence_of(problem, t);
-    if (row.valid) problem.logits->read(t, 0, std::span<double>(logits));
+    if (row.valid) {
+      problem.logits->read(t, 0, std::span<double>(logits));
+      truth_probabilities(row, logits, p);
+    }
     for (std::int64_t v = 0; v < vocab; ++v) {
       const double want = expected.grad_logits[t * vocab + v];
       double allowed = 0;  // rows that take no part are exactly zero
       if (row.valid) {
-        const double p = std::exp(logits[v] - row.max) / row.sum;
-        allowed = bound.rounding(want) + bound.computation(logits[v], p, v == row.target);
+        allowed = bound.rounding(want) + bound.computation(logits[v], p[v], v == row.target);
       }
       check.add(got.grad_logits[t * vocab + v], want, allowed,
                 {0, sequence, t - problem.cu_seqlens[sequence], v});
@@ -56,6 +59,7 @@ BundleResults expected_results(const Problem& problem, const Truth& truth) {
     results.logprobs[t + 1] = row.logprob;
     if (!row.valid) continue;
     problem.logits->read(t, 0, std::span<double>(logits));
+    truth_probabilities(row, logits, logits);
     truth_gradient(row, truth.objective.grad_logprob[t], logits, 0,
                    std::span<double>(results.grad_logits).subspan(t * vocab, vocab));
   }

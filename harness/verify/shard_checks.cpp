@@ -109,6 +109,7 @@ class GradientComparison {
         rank_(rank),
         findings_(findings),
         logits_(static_cast<std::size_t>(shard.valid())),
+        p_(logits_.size()),
         want_(logits_.size()) {}
 
   template <typename T>
@@ -130,7 +131,8 @@ class GradientComparison {
     const RowTruth& row = truth_.rows[place.row];
     const double grad = truth_.objective.grad_logprob[place.row];
     problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
-    truth_gradient(row, grad, logits_, shard_.begin, want_);
+    truth_probabilities(row, logits_, p_);
+    truth_gradient(row, grad, p_, shard_.begin, want_);
     const GradientBound bound(row, grad, problem_.spec.dtype, serial_adds_);
     double computation_times_ref = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
@@ -139,9 +141,8 @@ class GradientComparison {
       const double value = static_cast<double>(got[v]);
       const double want = want_[v];
       const bool is_target = shard_.begin + v == row.target;
-      const double p = std::exp(logits_[v] - row.max) / row.sum;
       const double rounding = bound.rounding(want);
-      const double computation = bound.computation(logits_[v], p, is_target);
+      const double computation = bound.computation(logits_[v], p_[v], is_target);
       findings_.elements.add(value, want, rounding + computation, here);
       findings_.row_sums.back() += value;
       findings_.row_sum_bounds.back() += rounding + computation;
@@ -180,6 +181,7 @@ class GradientComparison {
   std::int64_t rank_;
   GradientFindings& findings_;
   std::vector<double> logits_;
+  std::vector<double> p_;
   std::vector<double> want_;
 };
 

@@ -75,11 +75,14 @@ Truth compute_truth(const Problem& problem, const Objective& objective, int thre
   return truth;
 }
 
-void truth_gradient(const RowTruth& row, double grad_logprob, std::span<const double> logits,
+void truth_probabilities(const RowTruth& row, std::span<const double> logits,
+                         std::span<double> p) {
+  for (std::size_t k = 0; k < p.size(); ++k) p[k] = std::exp(logits[k] - row.max) / row.sum;
+}
+
+void truth_gradient(const RowTruth& row, double grad_logprob, std::span<const double> p,
                     std::int64_t begin, std::span<double> out) {
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    out[k] = -grad_logprob * (std::exp(logits[k] - row.max) / row.sum);
-  }
+  for (std::size_t k = 0; k < out.size(); ++k) out[k] = -grad_logprob * p[k];
   const std::int64_t at = row.target - begin;
   if (at < 0 || at >= static_cast<std::int64_t>(out.size())) return;
   // Written as 1 - p_y it would cancel when the label is certain.

@@ -38,8 +38,12 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target);
 /// All rows, on `threads` threads (rows are independent: the result does not depend on it).
 Truth compute_truth(const Problem& problem, const Objective& objective, int threads);
 
-/// d loss / d logits of row `row`, for vocab ids begin .. begin + out.size(): g ([v = y] - p_v).
-void truth_gradient(const RowTruth& row, double grad_logprob, std::span<const double> logits,
+/// p[k] = probability of the id with logit logits[k]. `p` may be `logits`.
+void truth_probabilities(const RowTruth& row, std::span<const double> logits, std::span<double> p);
+
+/// d loss / d logits of row `row` for vocab ids begin .. begin + p.size(): g ([v = y] - p_v). `out`
+/// may be `p`.
+void truth_gradient(const RowTruth& row, double grad_logprob, std::span<const double> p,
                     std::int64_t begin, std::span<double> out);
 
 }  // namespace lossgrid

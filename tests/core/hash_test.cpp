@@ -21,7 +21,7 @@ TEST(Hash, MixBitsKnownAnswers) {
 
 // A flipped bit in any place, also in the tail that is no whole word, gives another fingerprint.
 TEST(Hash, EveryBitCounts) {
-  for (const std::size_t size : {1u, 7u, 8u, 9u, 24u, 31u}) {
+  for (const std::size_t size : {1u, 7u, 8u, 9u, 24u, 31u, 32u, 40u, 71u}) {
     std::vector<std::byte> bytes(size, std::byte{0x5a});
     std::set<std::uint64_t> seen{fingerprint(bytes)};
     for (std::size_t bit = 0; bit < 8 * size; ++bit) {

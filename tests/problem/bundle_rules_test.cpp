@@ -249,7 +249,7 @@ TEST(BundleRules, FlippedBytesNeverCrash) {
     const std::string good = bytes_of(golden_path(name));
     const RandomStream random(7, 1);
     int refused = 0;
-    for (std::uint64_t trial = 0; trial < 1500; ++trial) {
+    for (std::uint64_t trial = 0; trial < 500; ++trial) {
       std::string bytes = good;
       // Mostly the length and the header, where most can go wrong.
       const std::uint32_t range = trial % 4 == 0 ? 3000 : 1100;
@@ -261,7 +261,7 @@ TEST(BundleRules, FlippedBytesNeverCrash) {
       }
       expect_no_crash(scratch, bytes, refused);
     }
-    EXPECT_GT(refused, 300);
+    EXPECT_GT(refused, 100);
   }
 }
 

@@ -27,7 +27,8 @@ TEST(Bounds, GradientBoundSeesFourPerMille) {
   const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
   const RowTruth row = row_truth(logits, 2);
   std::vector<double> want(4);
-  truth_gradient(row, 0.25, logits, 0, want);
+  truth_probabilities(row, logits, want);
+  truth_gradient(row, 0.25, want, 0, want);
   const GradientBound f32(row, 0.25, DType::f32, 12);
   for (std::size_t v = 0; v < want.size(); ++v) {
     const double p = std::exp(logits[v] - row.max) / row.sum;
@@ -41,7 +42,8 @@ TEST(Bounds, Bf16GradientMayBeRoundedOnce) {
   const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
   const RowTruth row = row_truth(logits, 2);
   std::vector<double> want(4);
-  truth_gradient(row, 0.25, logits, 0, want);
+  truth_probabilities(row, logits, want);
+  truth_gradient(row, 0.25, want, 0, want);
   const GradientBound bf16_bound(row, 0.25, DType::bf16, 12);
   for (std::size_t v = 0; v < want.size(); ++v) {
     const double rounded = round_to(DType::bf16, want[v]);

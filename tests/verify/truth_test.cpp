@@ -38,7 +38,8 @@ TEST(RowTruth, MaskedVocabularyHasNoProbability) {
   EXPECT_DOUBLE_EQ(row.logprob, -std::log(2.0));
   EXPECT_EQ(row.spread, 0);
   std::vector<double> grad(4);
-  truth_gradient(row, 1.0, std::vector<double>{-kInf, 0.0, 0.0, -kInf}, 0, grad);
+  truth_probabilities(row, std::vector<double>{-kInf, 0.0, 0.0, -kInf}, grad);
+  truth_gradient(row, 1.0, grad, 0, grad);
   EXPECT_EQ(grad[0], 0);
   EXPECT_DOUBLE_EQ(grad[1], 0.5);
   EXPECT_TRUE(std::isfinite(logprob_bound(row, 12)));
@@ -49,7 +50,8 @@ TEST(RowTruth, CertainLabelsKeepTheirGradient) {
   // 1 - p_y is about 4e-18: 1 - (rounded p_y) would be zero.
   const std::vector<double> logits{40.0, 0.0};
   std::vector<double> grad(2);
-  truth_gradient(row_truth(logits, 0), 1.0, logits, 0, grad);
+  truth_probabilities(row_truth(logits, 0), logits, grad);
+  truth_gradient(row_truth(logits, 0), 1.0, grad, 0, grad);
   EXPECT_NEAR(grad[0] / std::exp(-40.0), 1.0, 1e-12);
 }
 
