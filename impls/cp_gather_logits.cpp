@@ -39,11 +39,10 @@ class GatherLogitsPlan final : public LossPlan {
       context_.cp.all_gather(inputs.logits, logits_.data(), elements, problem_.dtype);
       all = logits_.data();
     }
-    const LogitsRows rows{problem_.dtype, all,
-                          problem_.rows(), shard_,
-                          received_.targets(), received_.valid()};
-    const std::int64_t owned = row_logprobs(steps_, context_.tp, rows, max_.span(), sum_.span(),
-                                            logprobs_.span());
+    const LogitsRows rows{problem_.dtype,   all, problem_.rows(), shard_, received_.targets(),
+                          received_.valid()};
+    const std::int64_t owned =
+        row_logprobs(steps_, context_.tp, rows, max_.span(), sum_.span(), logprobs_.span());
     // Every CP rank saw all rows; one of them accounts for the labels.
     outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
     for (std::int64_t k = 0; k < problem_.rows(); ++k) outputs.logprobs[order_[k]] = logprobs_[k];
@@ -137,10 +136,10 @@ class GatherLogits final : public LossImplementation {
   Steps steps_;
 };
 
-const RegisteredStrategy registered{
-    "cp_gather_logits", [](const Steps& steps, const ImplementationOptions& options) {
-      return std::make_unique<GatherLogits>(steps, options);
-    }};
+const RegisteredStrategy registered{"cp_gather_logits",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<GatherLogits>(steps, options);
+                                    }};
 
 }  // namespace
 }  // namespace lossgrid

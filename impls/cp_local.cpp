@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp_local: only the own rows. Targets and masks are shifted before the split, each rank applies the
-// objective to its rows with the denominators of the global batch, and one all-reduce of the partial
-// sums over CP gives every rank the same loss and metrics. Nothing per token crosses CP.
+// cp_local: only the own rows. Targets and masks are shifted before the split, each rank applies
+// the objective to its rows with the denominators of the global batch, and one all-reduce of the
+// partial sums over CP gives every rank the same loss and metrics. Nothing per token crosses CP.
 // (AReaL #1223, with exact global denominators.)
 #include <algorithm>
 
@@ -25,8 +25,8 @@ class CpLocalPlan final : public LossPlan {
         partials_(static_cast<std::size_t>(problem.objective.partial_sums())) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    outputs.owned_labels = row_logprobs(steps_, context_.tp, view(inputs), max_.span(), sum_.span(),
-                                        outputs.logprobs);
+    outputs.owned_labels =
+        row_logprobs(steps_, context_.tp, view(inputs), max_.span(), sum_.span(), outputs.logprobs);
     std::fill(partials_.begin(), partials_.end(), 0.0);
     steps_.token_terms(problem_.objective, local_.tokens(outputs.logprobs, 0, local_.rows()),
                        problem_.batch, problem_.grid.cp, partials_, grad_.span());
@@ -42,8 +42,7 @@ class CpLocalPlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return {problem_.dtype, inputs.logits,    local_.rows(),
-            shard_,         local_.targets(), local_.valid()};
+    return {problem_.dtype, inputs.logits, local_.rows(), shard_, local_.targets(), local_.valid()};
   }
 
   const LossProblem& problem_;
@@ -92,10 +91,10 @@ class CpLocal final : public LossImplementation {
   Steps steps_;
 };
 
-const RegisteredStrategy registered{
-    "cp_local", [](const Steps& steps, const ImplementationOptions& options) {
-      return std::make_unique<CpLocal>(steps, options);
-    }};
+const RegisteredStrategy registered{"cp_local",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<CpLocal>(steps, options);
+                                    }};
 
 }  // namespace
 }  // namespace lossgrid

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused: one pass over the whole pack. TP statistics of all rows in three all-reduces, ONE gather of
-// log-probabilities over CP for the whole pack, the objective on full sequences on every CP rank, and
-// the gradient of the own rows only (the loss is replicated, so the adjoint of the gather is a
-// selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
+// fused: one pass over the whole pack. TP statistics of all rows in three all-reduces, ONE gather
+// of log-probabilities over CP for the whole pack, the objective on full sequences on every CP
+// rank, and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather
+// is a selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
 //
 // Option chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass.
 #include "harness/core/error.h"
@@ -84,8 +84,7 @@ class FusedPlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return {problem_.dtype, inputs.logits,    local_.rows(),
-            shard_,         local_.targets(), local_.valid()};
+    return {problem_.dtype, inputs.logits, local_.rows(), shard_, local_.targets(), local_.valid()};
   }
 
   const LossProblem& problem_;
@@ -136,7 +135,8 @@ class Fused final : public LossImplementation {
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     cost.forward.tp.add(Collective::all_reduce, 3 * chunks, 3 * kFloatBytes * local);
     if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * local);
-    if (chunk_ > 0) cost.backward.tp.add(Collective::all_reduce, 2 * chunks, 2 * kFloatBytes * local);
+    if (chunk_ > 0)
+      cost.backward.tp.add(Collective::all_reduce, 2 * chunks, 2 * kFloatBytes * local);
     return cost;
   }
 
@@ -149,10 +149,10 @@ class Fused final : public LossImplementation {
   std::int64_t chunk_ = 0;  // 0: all rows at once
 };
 
-const RegisteredStrategy registered{
-    "fused", [](const Steps& steps, const ImplementationOptions& options) {
-      return std::make_unique<Fused>(steps, options);
-    }};
+const RegisteredStrategy registered{"fused",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<Fused>(steps, options);
+                                    }};
 
 }  // namespace
 }  // namespace lossgrid

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // per_sequence: the baseline. A loop over the sequences of the pack: slice, three TP all-reduces, a
 // CP gather of the sequence's log-probabilities, the objective, accumulate. Every CP rank computes
-// the whole loss and counts it for 1 / cp, so that the adjoint of the gather is an all-reduce of the
-// sequence's gradient. (NeMo-RL `SequencePackingLossWrapper`, `AllGatherCPTensor`.)
+// the whole loss and counts it for 1 / cp, so that the adjoint of the gather is an all-reduce of
+// the sequence's gradient. (NeMo-RL `SequencePackingLossWrapper`, `AllGatherCPTensor`.)
 #include <algorithm>
 
 #include "impls/strategy.h"
@@ -12,7 +12,8 @@ namespace {
 
 std::int64_t longest(const PackedBatch& batch) {
   std::int64_t rows = 0;
-  for (std::int64_t i = 0; i < batch.sequences(); ++i) rows = std::max(rows, batch.padded_length(i));
+  for (std::int64_t i = 0; i < batch.sequences(); ++i)
+    rows = std::max(rows, batch.padded_length(i));
   return rows;
 }
 
@@ -42,9 +43,9 @@ class PerSequencePlan final : public LossPlan {
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       const RowRange own = local_range(i);
       const std::span<float> logprobs = local_logprobs_.span(0, own.count);
-      outputs.owned_labels += row_logprobs(
-          steps_, context_.tp, rows.slice(own.begin, own.count), max_.span(own.begin, own.count),
-          sum_.span(own.begin, own.count), logprobs);
+      outputs.owned_labels +=
+          row_logprobs(steps_, context_.tp, rows.slice(own.begin, own.count),
+                       max_.span(own.begin, own.count), sum_.span(own.begin, own.count), logprobs);
       gather_sequence(own, logprobs, outputs.logprobs);
 
       const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
@@ -80,8 +81,7 @@ class PerSequencePlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return {problem_.dtype, inputs.logits,    local_.rows(),
-            shard_,         local_.targets(), local_.valid()};
+    return {problem_.dtype, inputs.logits, local_.rows(), shard_, local_.targets(), local_.valid()};
   }
 
   /// The rows of sequence `i` among this rank's.
@@ -99,11 +99,11 @@ class PerSequencePlan final : public LossPlan {
     }
     for (int rank = 0; rank < cp_; ++rank) {
       for (std::int64_t k = 0; k < own.count; ++k) {
-        pack[order_[rank * problem_.local_rows() + own.begin + k]] = ranks_rows[rank * own.count + k];
+        pack[order_[rank * problem_.local_rows() + own.begin + k]] =
+            ranks_rows[rank * own.count + k];
       }
     }
   }
-
 
   const LossProblem& problem_;
   RankContext context_;
@@ -144,10 +144,10 @@ class PerSequence final : public LossImplementation {
     const std::int64_t sequences = problem.batch.sequences();
     const std::int64_t longest_rows = longest(problem.batch);
     Cost cost;
-    cost.plan.workspace_bytes = RowTable::bytes(local) + RowTable::bytes(rows) +
-                                kPositionBytes * rows + 2 * kFloatBytes * local +
-                                kFloatBytes * (longest_rows + 2 * (longest_rows / problem.grid.cp)) +
-                                kFloatBytes * rows;
+    cost.plan.workspace_bytes =
+        RowTable::bytes(local) + RowTable::bytes(rows) + kPositionBytes * rows +
+        2 * kFloatBytes * local +
+        kFloatBytes * (longest_rows + 2 * (longest_rows / problem.grid.cp)) + kFloatBytes * rows;
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     cost.forward.tp.add(Collective::all_reduce, 3 * sequences, 3 * kFloatBytes * local);
     if (problem.grid.cp > 1) {
@@ -165,10 +165,10 @@ class PerSequence final : public LossImplementation {
   Steps steps_;
 };
 
-const RegisteredStrategy registered{
-    "per_sequence", [](const Steps& steps, const ImplementationOptions& options) {
-      return std::make_unique<PerSequence>(steps, options);
-    }};
+const RegisteredStrategy registered{"per_sequence",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<PerSequence>(steps, options);
+                                    }};
 
 }  // namespace
 }  // namespace lossgrid

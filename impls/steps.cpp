@@ -47,7 +47,9 @@ std::vector<std::int64_t> rows_rank_by_rank(const PackedBatch& batch, const Step
   return order;
 }
 
-float one_of_cp(int cp) { return 1.0f / static_cast<float>(cp); }
+float one_of_cp(int cp) {
+  return 1.0f / static_cast<float>(cp);
+}
 
 void apply_objective(const Objective& objective, const ObjectiveTokens& tokens,
                      const PackedBatch& batch, int /*cp*/, std::span<double> partials,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps that the sharded strategies are made of. Each is a plain function behind a pointer, so
-// that a mutant is a strategy with exactly one step replaced and no copy of the rest. A step handles
-// a whole array: the pointer costs nothing beside the work.
+// that a mutant is a strategy with exactly one step replaced and no copy of the rest. A step
+// handles a whole array: the pointer costs nothing beside the work.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ struct Steps {
   void (*add_gathered_gradients)(Communicator& cp, std::span<float>);
 
   // --- objective --------------------------------------------------------------------------------
-  void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&,
-                      int cp, std::span<double> partials, std::span<float> grad);
+  void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&, int cp,
+                      std::span<double> partials, std::span<float> grad);
 
   // --- gradient of local rows -------------------------------------------------------------------
   void (*gradient)(const LogitsRows&, const float* max, const float* sum, const float* grad,
@@ -58,8 +58,8 @@ struct Steps {
   Steps();
 };
 
-/// Statistics of `rows`, reduced over TP with three all-reduces, and lp = x_y - max - log(sum); 0 for
-/// rows that predict nothing. Returns the valid targets that this rank's shard owns.
+/// Statistics of `rows`, reduced over TP with three all-reduces, and lp = x_y - max - log(sum); 0
+/// for rows that predict nothing. Returns the valid targets that this rank's shard owns.
 std::int64_t row_logprobs(const Steps& steps, Communicator& tp, const LogitsRows& rows,
                           std::span<float> max, std::span<float> sum, std::span<float> logprobs);
 

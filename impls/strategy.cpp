@@ -48,9 +48,8 @@ ObjectiveTokens RowTable::tokens(std::span<const float> logprobs, std::int64_t b
                                  std::int64_t count) const {
   const auto from = static_cast<std::size_t>(begin);
   const auto size = static_cast<std::size_t>(count);
-  return {logprobs.subspan(from, size),
-          {valid_.data() + from, size},
-          {sequence_.data() + from, size}};
+  return {
+      logprobs.subspan(from, size), {valid_.data() + from, size}, {sequence_.data() + from, size}};
 }
 
 DeviceArray<std::int32_t> copy_positions(Device& device,

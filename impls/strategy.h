@@ -12,8 +12,8 @@
 
 namespace lossgrid {
 
-using StrategyFactory = std::function<std::unique_ptr<LossImplementation>(
-    const Steps&, const ImplementationOptions&)>;
+using StrategyFactory =
+    std::function<std::unique_ptr<LossImplementation>(const Steps&, const ImplementationOptions&)>;
 
 /// Registers the strategy with the right steps as a real implementation, and keeps the factory for
 /// make_strategy.
@@ -62,7 +62,8 @@ class FloatArray {
 };
 
 /// Positions as 32-bit integers in a buffer of the rank.
-DeviceArray<std::int32_t> copy_positions(Device& device, const std::vector<std::int64_t>& positions);
+DeviceArray<std::int32_t> copy_positions(Device& device,
+                                         const std::vector<std::int64_t>& positions);
 
 inline constexpr std::int64_t kFloatBytes = 4;
 inline constexpr std::int64_t kPositionBytes = 4;

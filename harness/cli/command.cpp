@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -29,15 +30,26 @@ std::string utc_now() {
 }
 
 constexpr const char* kDescription =
-    "lossgrid verifies and measures distributed LLM losses: is it right, what does it cost, did that "
+    "lossgrid verifies and measures distributed LLM losses: is it right, what does it cost, did "
+    "that "
     "change.\n"
-    "Implementations run on generated packed batches over TP x CP grids and are checked, forward and "
+    "Implementations run on generated packed batches over TP x CP grids and are checked, forward "
+    "and "
     "backward,\nagainst a float64 truth. Ranks are threads of this process.";
 
 constexpr const char* kFooter =
     "Exit codes: 0 all as it should be, 10 correctness, 12 memory or communication, 14 a rank "
     "crashed, 15 hang,\n64 usage, 65 bad input, 77 nothing ran. The worst of a run wins.\n"
     "Try: lossgrid run --suite smoke";
+
+/// The parser would only say that a subcommand is missing.
+void require_known_command(const CLI::App& app) {
+  if (command_line().empty() || command_line()[0].starts_with('-')) return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), command_line()[0]) != known.end()) return;
+  throw Error(ErrorCode::usage, unknown_name_message("command", command_line()[0], known));
+}
 
 int print_error(const std::string& message, ExitCode code) {
   std::fprintf(stderr, "lossgrid: %s\n", message.c_str());
@@ -46,7 +58,9 @@ int print_error(const std::string& message, ExitCode code) {
 
 }  // namespace
 
-const std::vector<std::string>& command_line() { return stored_command_line(); }
+const std::vector<std::string>& command_line() {
+  return stored_command_line();
+}
 
 RunRecord begin_run(const std::string& command, const std::string& suite) {
   RunRecord run;
@@ -92,9 +106,12 @@ int run_command_line(int argc, char** argv) {
   add_export_command(app, action);
   add_list_command(app, action);
   try {
+    require_known_command(app);
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
+  } catch (const Error& error) {
+    return print_error(error.what(), exit_code(error.code()));
   } catch (const CLI::ParseError& error) {
     return print_error(std::string(error.what()) + " (see lossgrid --help)", ExitCode::usage);
   }

@@ -21,7 +21,7 @@ struct ExportFlags {
 
 ExitCode run(const ExportFlags& flags) {
   const CaseSpec spec = parse_case(flags.text);
-  const std::string too_big = why_too_big(batch_memory_bytes(spec));
+  const std::string too_big = why_too_big(case_memory_bytes(spec));
   if (!too_big.empty()) throw Error(ErrorCode::not_enough_memory, too_big);
   const PreparedProblem prepared = prepare(make_problem(spec));
   std::optional<BundleResults> expected;

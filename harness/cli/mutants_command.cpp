@@ -31,8 +31,10 @@ ExitCode run(const MutantFlags& flags) {
   if (!flags.report.empty()) writer.emplace(flags.report, record);
   ProblemCache problems;
   const bool rank_hung =
-      run_mutants(suites, names, RunOptions(), problems,
-                  [&](const MutantRecord& mutant) { record.mutants.push_back(mutant); });
+      run_mutants(suites, names, RunOptions(), problems, [&](const MutantRecord& mutant) {
+        if (writer) writer->add(mutant);
+        record.mutants.push_back(mutant);
+      });
   const ExitCode code = exit_code_of(record.mutants);
   end_run(record, code, !rank_hung);
   if (writer) writer->finish(record);
@@ -49,8 +51,9 @@ void add_mutants_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "mutants", "run the wrong implementations on a suite and print the mutation score");
   command->add_option("--suite", flags->suite, "suite that must reject them (default ci)");
-  command->add_option("--impl", flags->names,
-                      "only these mutants and controls, comma separated (see lossgrid list mutants)");
+  command->add_option(
+      "--impl", flags->names,
+      "only these mutants and controls, comma separated (see lossgrid list mutants)");
   command->add_option("--report", flags->report, "write the JSON report here");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

@@ -41,15 +41,24 @@ ExitCode run(const ReplayFlags& flags) {
   suite.cases = {bundle.problem.spec};
   require_runnable({suite}, 64);
 
+  if (bundle.nan_or_inf_logits > 0) {
+    fmt::print(stderr, "lossgrid: {}: {} logits are NaN or infinite\n", flags.bundle,
+               bundle.nan_or_inf_logits);
+  }
+
   RunRecord record = begin_run("replay", flags.bundle);
   std::optional<ReportWriter> writer;
   if (!flags.report.empty()) writer.emplace(flags.report, record);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   bool rank_hung = false;
   for (const std::string& name : names) {
-    TrialSetup setup{prepared.problem,          prepared.objective, prepared.truth,
-                     name,                      make_implementation(name),
-                     Grid{flags.tp, flags.cp},  std::nullopt,
+    TrialSetup setup{prepared.problem,
+                     prepared.objective,
+                     prepared.truth,
+                     name,
+                     make_implementation(name),
+                     Grid{flags.tp, flags.cp},
+                     std::nullopt,
                      !flags.out.empty() || bundle.expected.has_value()};
     TrialOutcome trial = run_trial(setup, RunOptions().deadline);
     trial.record.case_name = flags.bundle;
@@ -82,8 +91,10 @@ void add_replay_command(CLI::App& app, Action& action) {
   command->add_option("bundle", flags->bundle, "the bundle file")->required();
   command->add_option("--impl", flags->implementations,
                       "implementations, comma separated (default: all five)");
-  command->add_option("--tp", flags->tp, "ranks that share the vocabulary")->check(CLI::Range(1, 64));
-  command->add_option("--cp", flags->cp, "ranks that share the sequences")->check(CLI::Range(1, 64));
+  command->add_option("--tp", flags->tp, "ranks that share the vocabulary")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--cp", flags->cp, "ranks that share the sequences")
+      ->check(CLI::Range(1, 64));
   command->add_option("--out", flags->out,
                       "write loss, logprobs, grad_logits (F64, unsharded) and metrics here");
   command->add_option("--report", flags->report, "write the JSON report here");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid run: the trials of a suite or of cases given on the command line.
-#include <unistd.h>
-
 #include <cstdio>
 #include <memory>
 #include <optional>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "harness/cli/command.h"
 #include "harness/runner/run.h"
@@ -65,7 +64,8 @@ std::vector<Suite> requested_suites(const RunFlags& flags) {
     if (!flags.implementations.empty()) suite.implementations = parse_list(flags.implementations);
     if (!flags.grids.empty()) {
       suite.grids.clear();
-      for (const std::string& text : parse_list(flags.grids)) suite.grids.push_back(parse_grid(text));
+      for (const std::string& text : parse_list(flags.grids))
+        suite.grids.push_back(parse_grid(text));
     }
     suite.cases = with_seeds(suite.cases, flags.seeds);
     for (CaseSpec& spec : suite.cases) {
@@ -152,11 +152,13 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option("--report", flags->report,
                       "write the JSON report here; finished trials go to FILE.partial.jsonl while "
                       "the run goes on");
-  command->add_option("--seeds", flags->seeds, "run every case with this many seeds from its own on")
+  command
+      ->add_option("--seeds", flags->seeds, "run every case with this many seeds from its own on")
       ->check(CLI::Range(1, 10000));
   command->add_option("--max-ranks", flags->max_ranks, "refuse grids with more ranks (default 64)")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--timeout", flags->timeout_s, "deadline of one trial in seconds (default 300)")
+  command
+      ->add_option("--timeout", flags->timeout_s, "deadline of one trial in seconds (default 300)")
       ->check(CLI::Range(0.001, 1e6));
   command->add_option("--inject", flags->inject,
                       "make a rank misbehave, to see what the harness does: "

@@ -20,13 +20,19 @@ constexpr std::array<Traits, 6> kTraits{{{DType::f64, "f64", 8},
                                          {DType::i32, "i32", 4},
                                          {DType::u8, "u8", 1}}};
 
-const Traits& traits(DType dtype) { return kTraits[static_cast<std::size_t>(dtype)]; }
+const Traits& traits(DType dtype) {
+  return kTraits[static_cast<std::size_t>(dtype)];
+}
 
 }  // namespace
 
-std::size_t size_of(DType dtype) { return traits(dtype).size; }
+std::size_t size_of(DType dtype) {
+  return traits(dtype).size;
+}
 
-std::string_view name(DType dtype) { return traits(dtype).name; }
+std::string_view name(DType dtype) {
+  return traits(dtype).name;
+}
 
 std::optional<DType> parse_dtype(std::string_view text) {
   for (const Traits& entry : kTraits) {

@@ -51,7 +51,9 @@ int severity(ExitCode code) {
 
 }  // namespace
 
-ExitCode worst(ExitCode a, ExitCode b) { return severity(a) >= severity(b) ? a : b; }
+ExitCode worst(ExitCode a, ExitCode b) {
+  return severity(a) >= severity(b) ? a : b;
+}
 
 ExitCode exit_code(ErrorCode code) {
   switch (code) {

@@ -97,7 +97,8 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 std::string unknown_name_message(std::string_view what, std::string_view name,
                                  std::span<const std::string> candidates) {
   const std::string nearest = nearest_name(name, candidates);
-  if (!nearest.empty()) return fmt::format("unknown {} '{}'; did you mean '{}'?", what, name, nearest);
+  if (!nearest.empty())
+    return fmt::format("unknown {} '{}'; did you mean '{}'?", what, name, nearest);
   return fmt::format("unknown {} '{}'; known: {}", what, name, join(candidates, ", "));
 }
 

@@ -26,7 +26,9 @@ Buffer::Buffer(Device& device, std::size_t bytes, std::string tag)
   poison();
 }
 
-Buffer::~Buffer() { release(); }
+Buffer::~Buffer() {
+  release();
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : device_(std::exchange(other.device_, nullptr)),

@@ -24,7 +24,9 @@ class Device {
   virtual std::string_view name() const = 0;
 
   /// `bytes` of poisoned memory, accounted under `tag`. Throws not_enough_memory.
-  Buffer allocate(std::size_t bytes, std::string tag) { return Buffer(*this, bytes, std::move(tag)); }
+  Buffer allocate(std::size_t bytes, std::string tag) {
+    return Buffer(*this, bytes, std::move(tag));
+  }
 
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }

@@ -14,9 +14,9 @@ namespace lossgrid {
 
 struct PhaseMemory {
   std::string phase;
-  std::int64_t peak_bytes = 0;                        // everything live, inputs included
-  std::map<std::string, std::int64_t> by_tag_bytes;   // what was live at that peak
-  std::int64_t end_bytes = 0;                         // live when the phase ended
+  std::int64_t peak_bytes = 0;                       // everything live, inputs included
+  std::map<std::string, std::int64_t> by_tag_bytes;  // what was live at that peak
+  std::int64_t end_bytes = 0;                        // live when the phase ended
 };
 
 class MemoryTracker {

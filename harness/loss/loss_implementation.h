@@ -28,9 +28,9 @@ struct LossProblem {
   Grid grid;
   const Objective& objective;
 
-  std::int64_t rows() const { return batch.padded_tokens(); }                 // T_pad
-  std::int64_t local_rows() const { return rows() / grid.cp; }                // T_c
-  std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }      // V_t
+  std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
+  std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
+  std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
   std::int64_t shard_bytes() const {
     return local_rows() * width() * static_cast<std::int64_t>(size_of(dtype));
   }
@@ -74,7 +74,8 @@ struct LossInputs {
 };
 
 struct LossOutputs {
-  std::span<float> logprobs;  // [T_c] or [T_pad] by Description::logprobs; 0 where nothing predicted
+  std::span<float>
+      logprobs;  // [T_c] or [T_pad] by Description::logprobs; 0 where nothing predicted
   ObjectiveResult result;
   // Valid targets that this rank accounts for; over all ranks they add up to the valid targets.
   std::int64_t owned_labels = 0;

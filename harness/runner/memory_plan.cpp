@@ -42,24 +42,29 @@ std::int64_t cgroup_left() {
 
 }  // namespace
 
-std::int64_t available_memory_bytes() { return std::min(meminfo_available(), cgroup_left()); }
+std::int64_t available_memory_bytes() {
+  return std::min(meminfo_available(), cgroup_left());
+}
 
 std::int64_t trial_memory_bytes(const LossProblem& problem,
                                 const LossImplementation& implementation) {
   const Cost cost = implementation.cost(problem);
-  const std::int64_t workspace =
-      std::max({cost.plan.workspace_bytes, cost.forward.workspace_bytes,
-                cost.backward.workspace_bytes});
+  const std::int64_t workspace = std::max(
+      {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
   const std::int64_t rank = 2 * problem.shard_bytes() + workspace + 64 * problem.rows() +
                             16 * problem.vocab;  // places, log-probabilities; rows of the truth
   return checked_product(rank, problem.grid.ranks(), "bytes of a trial");
 }
 
-std::int64_t batch_memory_bytes(const CaseSpec& spec) {
+std::int64_t case_memory_bytes(const CaseSpec& spec) {
   const std::vector<std::int64_t> lengths = case_lengths(spec);
   const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  constexpr std::int64_t kBytesPerToken = 128;  // ids, masks, targets, RowTruth, gradients
-  return checked_product(tokens, kBytesPerToken, "bytes of a batch");
+  constexpr double kHostBytesPerToken = 128;  // ids, masks, targets, truth of the row, gradients
+  const double logits_bytes_per_token =
+      2.0 * static_cast<double>(spec.vocab) * static_cast<double>(size_of(spec.dtype));
+  // In floating point: the product may be far beyond 64 bits.
+  const double bytes = static_cast<double>(tokens) * (kHostBytesPerToken + logits_bytes_per_token);
+  return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
 std::string why_too_big(std::int64_t need_bytes) {

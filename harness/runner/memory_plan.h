@@ -17,10 +17,12 @@ std::int64_t available_memory_bytes();
 
 /// Bytes of a trial on all its ranks: logits, their gradient, workspaces, log-probabilities and the
 /// harness's own rows.
-std::int64_t trial_memory_bytes(const LossProblem& problem, const LossImplementation& implementation);
+std::int64_t trial_memory_bytes(const LossProblem& problem,
+                                const LossImplementation& implementation);
 
-/// Bytes of the host arrays of a case's batch and truth, from its lengths alone.
-std::int64_t batch_memory_bytes(const CaseSpec& spec);
+/// Bytes that a case needs whatever the implementation and the grid, from its lengths alone: the
+/// logits, their gradient, and the host arrays of batch and truth. At most 2^62.
+std::int64_t case_memory_bytes(const CaseSpec& spec);
 
 /// "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB", or empty when `need` fits.
 std::string why_too_big(std::int64_t need_bytes);

@@ -26,7 +26,7 @@ const PreparedProblem& ProblemCache::get(const CaseSpec& spec) {
   const auto [entry, is_new] = entries_.try_emplace(format_case(spec));
   PreparedProblem& prepared = entry->second;
   if (is_new) {
-    prepared.why_too_big = why_too_big(batch_memory_bytes(spec));
+    prepared.why_too_big = why_too_big(case_memory_bytes(spec));
     if (prepared.why_too_big.empty()) prepared = prepare(make_problem(spec));
   }
   return prepared;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems with their truths, by case: one truth serves every grid and implementation. Keeps what it
-// made; a case's entry is O(T), logits are never kept.
+// Problems with their truths, by case: one truth serves every grid and implementation. Keeps what
+// it made; a case's entry is O(T), logits are never kept.
 #pragma once
 
 #include <map>

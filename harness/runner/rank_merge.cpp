@@ -27,8 +27,8 @@ CheckRecord to_record(const Check& check) {
   record.beyond_bound = check.beyond_bound();
   if (check.has_worst()) {
     const ElementPlace& at = check.place();
-    record.worst = WorstElement{at.rank,     at.sequence, at.token, at.vocab_id,
-                                check.got(), check.want()};
+    record.worst =
+        WorstElement{at.rank, at.sequence, at.token, at.vocab_id, check.got(), check.want()};
   }
   return record;
 }
@@ -102,9 +102,9 @@ void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& rank
         bound += found.row_sum_bounds[k];
       }
       if (std::abs(sum) <= bound) continue;
-      add_invariant(record, "gradient_rows_sum_to_zero", false,
-                    fmt::format("cp rank {}, row {}: sum {:.3g}, bound {:.3g}", cp_rank, k, sum,
-                                bound));
+      add_invariant(
+          record, "gradient_rows_sum_to_zero", false,
+          fmt::format("cp rank {}, row {}: sum {:.3g}, bound {:.3g}", cp_rank, k, sum, bound));
       return;
     }
   }
@@ -120,7 +120,8 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
       detail = fmt::format("rank {} returned another loss or metric than rank 0 ({:.17g}, {:.17g})",
                            r, ranks[r].result.loss, ranks[0].result.loss);
     }
-    const int same = whole_pack ? 0 : setup.grid.rank_of(0, setup.grid.cp_rank(static_cast<int>(r)));
+    const int same =
+        whole_pack ? 0 : setup.grid.rank_of(0, setup.grid.cp_rank(static_cast<int>(r)));
     if (detail.empty() && ranks[r].logprob_bits != ranks[same].logprob_bits) {
       detail = fmt::format("rank {} holds other log-probabilities than rank {}", r, same);
     }
@@ -180,8 +181,9 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
       const double predicted = static_cast<double>(predicted_workspaces[p]);
       const double workspace = static_cast<double>(row.measured_peak_bytes - outputs);
       if (mismatch.empty() && std::abs(workspace - predicted) > kMemoryTolerance * predicted) {
-        mismatch = fmt::format("memory: rank {} {} needed {:.0f} bytes of workspace, predicted {:.0f}",
-                               r, phases()[p], workspace, predicted);
+        mismatch =
+            fmt::format("memory: rank {} {} needed {:.0f} bytes of workspace, predicted {:.0f}", r,
+                        phases()[p], workspace, predicted);
       }
     }
   }
@@ -207,9 +209,8 @@ std::string merge_communication(const std::vector<RankResult>& ranks, TrialRecor
       const CollectiveCount measured = (ranks[shown].counts.at(phase).*measured_group)[operation];
       if (predicted == CollectiveCount{} && measured == CollectiveCount{}) continue;
       record.communication.push_back({static_cast<std::int64_t>(shown), phase, group,
-                                      std::string(name(operation)), predicted.calls,
-                                      measured.calls, predicted.payload_bytes,
-                                      measured.payload_bytes});
+                                      std::string(name(operation)), predicted.calls, measured.calls,
+                                      predicted.payload_bytes, measured.payload_bytes});
       if (mismatch.empty() && !(predicted == measured)) {
         mismatch = fmt::format(
             "communication: rank {} {} {} {}: {} calls and {} bytes, predicted {} and {}", shown,

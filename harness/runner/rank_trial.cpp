@@ -48,10 +48,7 @@ class RankTrial {
         tp_(count_calls(*groups_.tp, counts_.tp)),
         cp_(count_calls(*groups_.cp, counts_.cp)),
         batch_(pack(problem_, setup.grid.cp)),
-        loss_problem_{batch_,
-                      problem_.spec.vocab,
-                      problem_.spec.dtype,
-                      setup.grid,
+        loss_problem_{batch_, problem_.spec.vocab, problem_.spec.dtype, setup.grid,
                       *setup.objective},
         description_(setup.implementation->describe()),
         shard_(vocab_shard(problem_.spec.vocab, setup.grid.tp, groups_.tp_rank())),
@@ -98,8 +95,7 @@ class RankTrial {
     result_.owned_labels = outputs_.owned_labels;
     check_outputs();
     check_guards();
-    add_invariant("inputs_unmodified",
-                  fingerprint({logits_.data(), logits_.bytes()}) == input_bits,
+    add_invariant("inputs_unmodified", fingerprint({logits_.data(), logits_.bytes()}) == input_bits,
                   "the implementation wrote to its logits");
     if (setup_.keep_outputs) keep_outputs();
     run_again();
@@ -110,7 +106,8 @@ class RankTrial {
  private:
   template <typename F>
   void in_phase(const std::string& phase, F&& body) {
-    result_.output_bytes[phase] = device_->tracker().live_bytes() - result_.input_bytes - plan_bytes_;
+    result_.output_bytes[phase] =
+        device_->tracker().live_bytes() - result_.input_bytes - plan_bytes_;
     const std::int64_t live = device_->tracker().live_bytes();
     device_->tracker().begin_phase(phase);
     counts_ = {};
@@ -142,8 +139,8 @@ class RankTrial {
     result_.checks.push_back(check_logprobs(problem_, truth, logprob_places_,
                                             {logprobs_.data(), logprobs_.size()}, serial_adds(),
                                             rank_));
-    result_.gradient = check_gradient(problem_, truth, own_places_, shard_, grad_.data(),
-                                      serial_adds(), rank_);
+    result_.gradient =
+        check_gradient(problem_, truth, own_places_, shard_, grad_.data(), serial_adds(), rank_);
     check_nonpositive();
     const GradientFindings& found = result_.gradient;
     const ElementPlace& at = found.first_misplaced;
@@ -195,9 +192,8 @@ class RankTrial {
       if (own_places_[k].row < 0) continue;
       const auto place = static_cast<std::uint64_t>(own_places_[k].row) * 4096 +
                          static_cast<std::uint64_t>(groups_.tp_rank());
-      result.gradient_bits +=
-          fingerprint({grad_.data() + k * stride, static_cast<std::size_t>(shard_.valid()) * element},
-                      place);
+      result.gradient_bits += fingerprint(
+          {grad_.data() + k * stride, static_cast<std::size_t>(shard_.valid()) * element}, place);
     }
   }
 
@@ -253,15 +249,15 @@ class RankTrial {
       RowTruth shifted = row;
       shifted.max += kShift;
       shifted.target_logit += kShift;
-      const double rounded_inputs = u * (std::abs(shifted.max) + row.spread +
-                                         std::abs(shifted.target_logit));
+      const double rounded_inputs =
+          u * (std::abs(shifted.max) + row.spread + std::abs(shifted.target_logit));
       const double bound = logprob_bound(shifted, serial_adds()) + rounded_inputs;
       if (std::abs(logprobs_[k] - row.logprob) <= bound) continue;
       invariant.status = Invariant::Status::failed;
-      invariant.detail = fmt::format("rank {}, sequence {}, token {}: {} after adding {} to all "
-                                     "logits, want {}",
-                                     rank_, place.sequence, place.offset, logprobs_[k], kShift,
-                                     row.logprob);
+      invariant.detail = fmt::format(
+          "rank {}, sequence {}, token {}: {} after adding {} to all "
+          "logits, want {}",
+          rank_, place.sequence, place.offset, logprobs_[k], kShift, row.logprob);
       return;
     }
   }

@@ -42,10 +42,10 @@ struct RankResult {
   std::map<std::string, RankCounts> counts;          // by phase
   std::map<std::string, std::int64_t> time_ns;       // by phase
 
-  std::uint64_t result_bits = 0;         // of loss and metrics
-  std::uint64_t logprob_bits = 0;        // of all log-probabilities that have a truth
-  std::uint64_t own_logprob_bits = 0;    // of those of the own rows; they add up over CP
-  std::uint64_t gradient_bits = 0;       // of the own rows; they add up over all ranks
+  std::uint64_t result_bits = 0;       // of loss and metrics
+  std::uint64_t logprob_bits = 0;      // of all log-probabilities that have a truth
+  std::uint64_t own_logprob_bits = 0;  // of those of the own rows; they add up over CP
+  std::uint64_t gradient_bits = 0;     // of the own rows; they add up over all ranks
   bool same_bits_again = false;
 
   // Kept for --out only.

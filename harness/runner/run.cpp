@@ -52,10 +52,9 @@ bool only_costs_differ(const TrialRecord& trial) {
                      [](const CheckRecord& c) { return c.passed; }) &&
          std::none_of(trial.invariants.begin(), trial.invariants.end(),
                       [](const InvariantRecord& i) { return i.status == "failed"; }) &&
-         std::none_of(trial.determinism.begin(), trial.determinism.end(),
-                      [](const DeterminismRecord& d) {
-                        return d.claimed && d.verdict == "different_bits";
-                      });
+         std::none_of(
+             trial.determinism.begin(), trial.determinism.end(),
+             [](const DeterminismRecord& d) { return d.claimed && d.verdict == "different_bits"; });
 }
 
 ExitCode exit_code_of(const TrialRecord& trial) {
@@ -84,8 +83,9 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
         for (const Grid& grid : suite.grids) {
           TrialOutcome trial;
           if (prepared.why_too_big.empty()) {
-            TrialSetup setup{prepared.problem, prepared.objective, prepared.truth, text,
-                             implementation,   grid,               options.fault};
+            TrialSetup setup{
+                prepared.problem, prepared.objective, prepared.truth, text, implementation, grid,
+                options.fault};
             trial = run_trial(setup, options.deadline);
             trial.record.case_name = spec.name;
             bits.judge(trial.record);

@@ -65,8 +65,7 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
       if (setup.truth->rows[places[k].row].target >= 0) {
         out.logprobs[places[k].row + 1] = ranks[r].logprobs[k];
       }
-      const double* from =
-          ranks[r].grad_logits.data() + static_cast<std::int64_t>(k) * shard.width;
+      const double* from = ranks[r].grad_logits.data() + static_cast<std::int64_t>(k) * shard.width;
       std::copy(from, from + shard.valid(),
                 out.grad_logits.begin() + places[k].row * vocab + shard.begin);
     }
@@ -90,11 +89,10 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.implementation = implementation;
   record.tokens = problem.tokens();
   for (const std::uint8_t valid : problem.row_valid()) record.valid_tokens += valid;
-  record.reproduce =
-      from_case ? fmt::format("lossgrid run --impl {} --grid {} {}", implementation, grid_text,
-                              problem.source)
-                : fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}", problem.source,
-                              implementation, grid.tp, grid.cp);
+  record.reproduce = from_case ? fmt::format("lossgrid run --impl {} --grid {} {}", implementation,
+                                             grid_text, problem.source)
+                               : fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}",
+                                             problem.source, implementation, grid.tp, grid.cp);
   return record;
 }
 

@@ -14,7 +14,7 @@ namespace lossgrid {
 
 struct TrialOutcome {
   TrialRecord record;
-  bool rank_hung = false;               // the process must report and end with std::_Exit
+  bool rank_hung = false;                // the process must report and end with std::_Exit
   std::optional<BundleResults> outputs;  // in the unsharded layout, with setup.keep_outputs
 };
 

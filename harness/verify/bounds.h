@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a right implementation may be from the truth, element by element (Blanchard, Higham and
 // Higham, "Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41,
-// 2021, for the shape of the terms; the constants are fitted by tests/verify/fit_bounds.cpp).
+// 2021, for the shape of the terms; the constants are fitted by tests/mutants/fit_bounds.cpp).
 //
 // With m = max, s = sum exp(x - m), p the probabilities, y the target, g = d loss / d logprob,
 // lse = m + ln s, u32 = 2^-24, and d the longest serial float32 add chain that is declared:
 //   |lp - truth| <= u32 (4 (B + |lse|) + d),  B = 8 + sum p |x - m| + |ln s| + |x_y - m| + |truth|
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
-//                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i = y]|)
+//                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i =
+//                       y]|)
 // both not below the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
 #pragma once
 
@@ -26,8 +27,7 @@ inline double logprob_bound(const RowTruth& row, int serial_adds) {
   const double b = 8 + row.spread + std::abs(log_sum) + std::abs(row.target_logit - row.max) +
                    std::abs(row.logprob);
   const double lse = std::abs(row.max + log_sum);
-  return std::max(kSmallestNormalF32,
-                  unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds));
+  return std::max(kSmallestNormalF32, unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds));
 }
 
 /// The parts of the gradient's bound that are the same for all columns of a row.
@@ -37,8 +37,7 @@ class GradientBound {
       : u_out_(1.01 * unit_roundoff(out)),
         scale_(unit_roundoff(DType::f32) * std::abs(grad_logprob)),
         max_(row.max),
-        row_term_(4 * (8 + std::abs(std::log(row.sum)) +
-                       std::abs(row.max + std::log(row.sum))) +
+        row_term_(4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
                   serial_adds),
         floor_(kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob))) {}
 

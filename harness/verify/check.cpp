@@ -9,8 +9,7 @@ namespace lossgrid {
 void Check::note(double got, double want, double error, double bound, const ElementPlace& place) {
   const bool within = error <= bound;  // false for a NaN
   if (!within) ++beyond_bound_;
-  const double ratio =
-      std::isnan(error) ? std::numeric_limits<double>::infinity() : error / bound;
+  const double ratio = std::isnan(error) ? std::numeric_limits<double>::infinity() : error / bound;
   if (has_worst_ && !(ratio > ratio_)) return;
   has_worst_ = true;
   ratio_ = ratio;

@@ -155,8 +155,8 @@ class GradientComparison {
   }
 
   template <typename T>
-  void count_unless_zero(const RowPlace& place, const T* got, std::int64_t begin,
-                         std::int64_t end, std::int64_t& counter) {
+  void count_unless_zero(const RowPlace& place, const T* got, std::int64_t begin, std::int64_t end,
+                         std::int64_t& counter) {
     for (std::int64_t v = begin; v < end; ++v) {
       const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
       if (is_poison(got[v])) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what one rank made with the truth: its log-probabilities, its loss and metrics, and every
-// element of its gradient shard. Also counts what must never be there: elements that were not
+// Compares what one rank made with the truth: its log-probabilities, its loss and metrics, and
+// every element of its gradient shard. Also counts what must never be there: elements that were not
 // written, and anything but zero in masked rows and padding columns.
 #pragma once
 
@@ -44,12 +44,12 @@ Check check_bias(const BiasSums& sums);
 struct GradientFindings {
   Check elements{"grad_logits"};
   BiasSums bias;
-  std::int64_t not_written = 0;           // still the poison pattern
-  std::int64_t nonzero_masked = 0;        // in rows that take no part in the loss
-  std::int64_t nonzero_padding = 0;       // in padding columns
-  ElementPlace first_misplaced;           // of the first element counted in one of the three
-  std::vector<double> row_sums;           // [rows] over this shard's columns
-  std::vector<double> row_sum_bounds;     // [rows]
+  std::int64_t not_written = 0;        // still the poison pattern
+  std::int64_t nonzero_masked = 0;     // in rows that take no part in the loss
+  std::int64_t nonzero_padding = 0;    // in padding columns
+  ElementPlace first_misplaced;        // of the first element counted in one of the three
+  std::vector<double> row_sums;        // [rows] over this shard's columns
+  std::vector<double> row_sum_bounds;  // [rows]
 };
 
 /// `gradient` [places.size(), shard width] in the problem's dtype.

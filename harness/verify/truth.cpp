@@ -75,8 +75,7 @@ Truth compute_truth(const Problem& problem, const Objective& objective, int thre
   return truth;
 }
 
-void truth_probabilities(const RowTruth& row, std::span<const double> logits,
-                         std::span<double> p) {
+void truth_probabilities(const RowTruth& row, std::span<const double> logits, std::span<double> p) {
   for (std::size_t k = 0; k < p.size(); ++k) p[k] = std::exp(logits[k] - row.max) / row.sum;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The float64 truth of a problem, from its logits as rounded to their dtype: a few numbers per row,
-// streamed row by row (O(V) memory), and the objective's truth on top. It depends on no grid, so one
-// truth serves all trials of a case.
+// streamed row by row (O(V) memory), and the objective's truth on top. It depends on no grid, so
+// one truth serves all trials of a case.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace lossgrid {
 /// Row t predicts token t + 1 of its sequence; rows that predict nothing keep the defaults.
 struct RowTruth {
   std::int32_t target = -1;
-  bool valid = false;        // its target is trained on
-  double max = 0;            // m
-  double sum = 1;            // s = sum exp(x - m)
-  double others = 0;         // the same without the target's term: 1 - p_y = others / s
-  double target_logit = 0;   // x_y
-  double logprob = 0;        // x_y - m - ln s
-  double spread = 0;         // sum p |x - m|
+  bool valid = false;       // its target is trained on
+  double max = 0;           // m
+  double sum = 1;           // s = sum exp(x - m)
+  double others = 0;        // the same without the target's term: 1 - p_y = others / s
+  double target_logit = 0;  // x_y
+  double logprob = 0;       // x_y - m - ln s
+  double spread = 0;        // sum p |x - m|
 };
 
 struct Truth {

@@ -30,7 +30,8 @@ void sum_rows(const LogitsRows& rows, const float* max, float* out, Sum&& sum) {
 }
 
 float pairwise(std::span<const float> terms) {
-  if (terms.size() <= 2) return terms.empty() ? 0 : terms.front() + (terms.size() == 2 ? terms[1] : 0);
+  if (terms.size() <= 2)
+    return terms.empty() ? 0 : terms.front() + (terms.size() == 2 ? terms[1] : 0);
   const std::size_t half = terms.size() / 2;
   return pairwise(terms.first(half)) + pairwise(terms.subspan(half));
 }

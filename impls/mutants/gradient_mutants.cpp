@@ -10,7 +10,9 @@
 namespace lossgrid {
 namespace {
 
-float loss_counts_fully(int /*cp*/) { return 1.0f; }
+float loss_counts_fully(int /*cp*/) {
+  return 1.0f;
+}
 
 void select_only(Communicator& cp, std::span<float> grad) {
   std::vector<float> copy(grad.begin(), grad.end());
@@ -129,26 +131,28 @@ void mean_of_rank_means(const Objective& objective, const ObjectiveTokens& token
   objective.token_terms(tokens, batch, partials, grad);
   const std::int64_t local = count_valid(tokens);
   if (local == 0) return;
-  scale_terms(static_cast<double>(batch.denominators.valid_tokens) /
-                  static_cast<double>(local * cp),
-              partials, grad);
+  scale_terms(
+      static_cast<double>(batch.denominators.valid_tokens) / static_cast<double>(local * cp),
+      partials, grad);
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M1", "gradient_times_cp", "the adjoint of the gather adds up replicated losses",
-                      "per_sequence", [](Steps& s) { s.loss_share = loss_counts_fully; }}),
+    RegisteredMutant({"M1", "gradient_times_cp",
+                      "the adjoint of the gather adds up replicated losses", "per_sequence",
+                      [](Steps& s) { s.loss_share = loss_counts_fully; }}),
     RegisteredMutant({"M2", "gradient_over_cp", "divided by cp, and the adjoint only selects",
                       "per_sequence", [](Steps& s) { s.add_gathered_gradients = select_only; }}),
-    RegisteredMutant({"M3", "gather_detached", "no gradient flows through the gather", "per_sequence",
-                      [](Steps& s) { s.add_gathered_gradients = detached; }}),
+    RegisteredMutant({"M3", "gather_detached", "no gradient flows through the gather",
+                      "per_sequence", [](Steps& s) { s.add_gathered_gradients = detached; }}),
     RegisteredMutant({"M20", "mean_of_rank_means", "the loss is the average of the ranks' means",
                       "cp_local", [](Steps& s) { s.token_terms = mean_of_rank_means; }}),
     RegisteredMutant({"M28", "local_denominator", "divides by the tokens of its microbatch or rank",
                       "cp_local", [](Steps& s) { s.token_terms = local_denominator; }}),
     RegisteredMutant({"M28", "microbatch_denominator", "divides by the tokens of its microbatch",
                       "fused", [](Steps& s) { s.token_terms = local_denominator; }}),
-    RegisteredMutant({"M37", "onehot_on_every_rank", "ranks that do not own the label subtract it too",
-                      "fused", [](Steps& s) { s.gradient = onehot_on_every_rank; }}),
+    RegisteredMutant({"M37", "onehot_on_every_rank",
+                      "ranks that do not own the label subtract it too", "fused",
+                      [](Steps& s) { s.gradient = onehot_on_every_rank; }}),
     RegisteredMutant({"M51", "mask_multiplies", "masked terms are multiplied by zero, not selected",
                       "fused", [](Steps& s) { s.token_terms = mask_multiplies; }}),
     RegisteredMutant({"", "zero_gradient", "the gradient is zero", "fused",
@@ -161,8 +165,8 @@ const RegisteredMutant mutants[] = {
                       [](Steps& s) { s.gradient = scaled_gradient<1020>; }}),
     RegisteredMutant({"", "gradient_times_1.004", "the gradient is 0.4 % too large", "cp_local",
                       [](Steps& s) { s.gradient = scaled_gradient<1004>; }}),
-    RegisteredMutant({"", "probability_rounded_first", "bf16(p) - 1 instead of bf16(p - 1)", "fused",
-                      [](Steps& s) { s.gradient = probability_rounded_first; }}),
+    RegisteredMutant({"", "probability_rounded_first", "bf16(p) - 1 instead of bf16(p - 1)",
+                      "fused", [](Steps& s) { s.gradient = probability_rounded_first; }}),
     RegisteredMutant({"", "gradient_on_masked_rows", "rows that are not trained on get a gradient",
                       "fused", [](Steps& s) { s.token_terms = gradient_on_masked_rows; }}),
 };

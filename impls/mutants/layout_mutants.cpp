@@ -53,7 +53,8 @@ ShiftedBatch roll_local_rows(const PackedBatch& batch, int cp, int cp_rank, Roll
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     const std::int64_t start = batch.cu_seqlens_padded[i] / cp;
     const std::int64_t step = batch.padded_length(i) / cp / (cp > 1 ? parts : 1);
-    for (std::int64_t at = start; step > 0 && at < batch.cu_seqlens_padded[i + 1] / cp; at += step) {
+    for (std::int64_t at = start; step > 0 && at < batch.cu_seqlens_padded[i + 1] / cp;
+         at += step) {
       roll_range(own, at, at + step, what, rows);
     }
   }
@@ -94,9 +95,13 @@ ShiftedBatch mask_at_offset(const PackedBatch& batch, std::int64_t offset) {
   return rows;
 }
 
-ShiftedBatch mask_rolled_twice(const PackedBatch& batch) { return mask_at_offset(batch, 2); }
+ShiftedBatch mask_rolled_twice(const PackedBatch& batch) {
+  return mask_at_offset(batch, 2);
+}
 
-ShiftedBatch mask_not_rolled(const PackedBatch& batch) { return mask_at_offset(batch, 0); }
+ShiftedBatch mask_not_rolled(const PackedBatch& batch) {
+  return mask_at_offset(batch, 0);
+}
 
 ShiftedBatch row_wraps(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
@@ -190,7 +195,8 @@ ShiftedBatch local_starts_unpadded(const PackedBatch& batch, const Steps& steps,
       [](const PackedBatch& b, std::int64_t i, int ranks) { return b.cu_seqlens[i] / ranks; });
 }
 
-/// Rows of one sequence split as if it were `padded` long: what the rank's slot k holds, -1 for none.
+/// Rows of one sequence split as if it were `padded` long: what the rank's slot k holds, -1 for
+/// none.
 std::int64_t zigzag_offset(std::int64_t padded, int cp, int cp_rank, std::int64_t k) {
   const std::int64_t h = cp > 1 ? padded / (2 * cp) : padded;
   if (k < h) return cp_rank * h + k;
@@ -244,28 +250,29 @@ const RegisteredMutant mutants[] = {
                       [](Steps& s) { s.shift = target_not_rolled; }}),
     RegisteredMutant({"M7", "mask_rolled_twice", "the mask is rolled in the engine and in the loss",
                       "fused", [](Steps& s) { s.shift = mask_rolled_twice; }}),
-    RegisteredMutant({"M8", "mask_not_rolled", "the mask is used at the predicting position", "fused",
-                      [](Steps& s) { s.shift = mask_not_rolled; }}),
+    RegisteredMutant({"M8", "mask_not_rolled", "the mask is used at the predicting position",
+                      "fused", [](Steps& s) { s.shift = mask_not_rolled; }}),
     RegisteredMutant({"M9", "mask_rolled_after_split", "the mask bit of the next chunk is lost",
                       "cp_local", [](Steps& s) { s.local_targets = roll_mask_after_split; }}),
     RegisteredMutant({"M10", "row_wraps", "the last row predicts the first token of its sequence",
                       "per_sequence", [](Steps& s) { s.shift = row_wraps; }}),
-    RegisteredMutant({"M11", "zigzag_of_whole_pack", "the pack is split as one sequence", "cp_local",
-                      [](Steps& s) { s.local_rows = zigzag_of_whole_pack; }}),
+    RegisteredMutant({"M11", "zigzag_of_whole_pack", "the pack is split as one sequence",
+                      "cp_local", [](Steps& s) { s.local_rows = zigzag_of_whole_pack; }}),
     RegisteredMutant({"M12", "contiguous_split", "rank r gets T / cp contiguous rows", "cp_local",
                       [](Steps& s) { s.local_rows = contiguous_rows; }}),
     RegisteredMutant({"M13", "chunks_swapped", "chunk 2 cp - 1 - r before chunk r", "cp_local",
                       [](Steps& s) { s.local_rows = chunks_swapped; }}),
-    RegisteredMutant({"M14", "gather_without_unsplit", "gathered rows are left rank by rank", "fused",
-                      [](Steps& s) { s.gather_order = gather_without_unsplit; }}),
+    RegisteredMutant({"M14", "gather_without_unsplit", "gathered rows are left rank by rank",
+                      "fused", [](Steps& s) { s.gather_order = gather_without_unsplit; }}),
     RegisteredMutant({"M15", "gather_halves_pack", "the gather halves the whole pack", "fused",
                       [](Steps& s) { s.gather_order = gather_halves_pack; }}),
-    RegisteredMutant({"M16", "local_starts_unpadded", "local starts from unpadded lengths", "cp_local",
-                      [](Steps& s) { s.local_targets = local_starts_unpadded; }}),
+    RegisteredMutant({"M16", "local_starts_unpadded", "local starts from unpadded lengths",
+                      "cp_local", [](Steps& s) { s.local_targets = local_starts_unpadded; }}),
     RegisteredMutant({"M17", "bin_fill_ignored", "the last sequence is split without its bin fill",
                       "fused", [](Steps& s) { s.local_targets = bin_fill_ignored; }}),
-    RegisteredMutant({"M18", "tail_of_second_chunk", "a second chunk behind the tokens is not empty",
-                      "cp_local", [](Steps& s) { s.local_targets = tail_of_second_chunk; }}),
+    RegisteredMutant({"M18", "tail_of_second_chunk",
+                      "a second chunk behind the tokens is not empty", "cp_local",
+                      [](Steps& s) { s.local_targets = tail_of_second_chunk; }}),
     RegisteredMutant({"M19", "pads_counted", "positions behind the true length are trained on",
                       "fused", [](Steps& s) { s.shift = pads_counted; }}),
 };

@@ -69,7 +69,9 @@ VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
   return shard;
 }
 
-void max_not_subtracted(const LogitsRows& rows, float* max) { std::fill_n(max, rows.rows, 0.0f); }
+void max_not_subtracted(const LogitsRows& rows, float* max) {
+  std::fill_n(max, rows.rows, 0.0f);
+}
 
 void max_starts_at_zero(const LogitsRows& rows, float* max) {
   rows_max(rows, max);
@@ -94,7 +96,8 @@ void sum_in_sequence(const LogitsRows& rows, const float* max, float* sum) {
 
 std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) {
   std::vector<RowRange> ranges;
-  for (std::int64_t begin = 0; begin + chunk <= rows; begin += chunk) ranges.push_back({begin, chunk});
+  for (std::int64_t begin = 0; begin + chunk <= rows; begin += chunk)
+    ranges.push_back({begin, chunk});
   return ranges;
 }
 
@@ -105,20 +108,24 @@ const RegisteredMutant mutants[] = {
                       "cp_local", [](Steps& s) { s.reduce_max = max_not_reduced; }}),
     RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "fused",
                       [](Steps& s) { s.target = range_includes_end; }}),
-    RegisteredMutant({"", "edge_on_wrong_rank", "the first id of a shard is owned by the rank before",
-                      "cp_local", [](Steps& s) { s.target = edge_on_wrong_rank; }}),
-    RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator", "fused",
-                      [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),
+    RegisteredMutant({"", "edge_on_wrong_rank",
+                      "the first id of a shard is owned by the rank before", "cp_local",
+                      [](Steps& s) { s.target = edge_on_wrong_rank; }}),
+    RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator",
+                      "fused", [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),
     RegisteredMutant({"M36", "max_not_subtracted", "exp of the logits themselves", "fused",
                       [](Steps& s) { s.max = max_not_subtracted; }}),
     RegisteredMutant({"", "max_starts_at_zero", "the running maximum starts at 0", "fused",
                       [](Steps& s) { s.max = max_starts_at_zero; }}),
-    RegisteredMutant({"", "sum_without_last_tile", "the last vocab tile is not in the sum", "cp_local",
-                      [](Steps& s) { s.sum_exp = sum_without_last_tile; }}),
+    RegisteredMutant({"", "sum_without_last_tile", "the last vocab tile is not in the sum",
+                      "cp_local", [](Steps& s) { s.sum_exp = sum_without_last_tile; }}),
     RegisteredMutant({"", "sum_in_sequence", "float32 sum over the vocab, one after the other",
                       "fused", [](Steps& s) { s.sum_exp = sum_in_sequence; }}),
-    RegisteredMutant({"M38", "tail_chunk_dropped", "rows after the last whole chunk are left out",
-                      "fused", [](Steps& s) { s.chunks = tail_chunk_dropped; },
+    RegisteredMutant({"M38",
+                      "tail_chunk_dropped",
+                      "rows after the last whole chunk are left out",
+                      "fused",
+                      [](Steps& s) { s.chunks = tail_chunk_dropped; },
                       {{"chunk_tokens", "7"}}}),
 };
 

@@ -46,8 +46,7 @@ class UndeclaredGather final : public LossImplementation {
   }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
-    return std::make_unique<UndeclaredGatherPlan>(problem, context,
-                                                  right_->plan(problem, context));
+    return std::make_unique<UndeclaredGatherPlan>(problem, context, right_->plan(problem, context));
   }
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Negative log-likelihood, token level (SFT): L = - sum_t M_t lp_t / G, with M_t = token mask of the
-// predicted token x sample mask and G the number of valid tokens of the global batch. G = 0 gives
-// loss 0 and gradient 0. (NeMo-RL `NLLLossFn`; its 1e-8 in the denominator is not reproduced.)
+// Negative log-likelihood, token level (SFT): L = - sum_t M_t lp_t / G, with M_t = token mask of
+// the predicted token x sample mask and G the number of valid tokens of the global batch. G = 0
+// gives loss 0 and gradient 0. (NeMo-RL `NLLLossFn`; its 1e-8 in the denominator is not
+// reproduced.)
 #include "harness/loss/registry.h"
 
 namespace lossgrid {
@@ -39,8 +40,7 @@ class NllObjective final : public Objective {
             {{"loss", loss}, {"num_unmasked_tokens", partials[1]}, {"num_valid_samples", samples}}};
   }
 
-  ObjectiveTruth truth(const PackedBatch& batch,
-                       std::span<const double> logprobs) const override {
+  ObjectiveTruth truth(const PackedBatch& batch, std::span<const double> logprobs) const override {
     ObjectiveTruth truth;
     truth.grad_logprob.assign(logprobs.size(), 0.0);
     const double tokens = static_cast<double>(batch.denominators.valid_tokens);
@@ -65,12 +65,12 @@ class NllObjective final : public Objective {
   }
 };
 
-const Registered registered{ObjectiveEntry{
-    "nll", "negative log-likelihood over the valid tokens of the global batch (SFT)",
-    [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
-      require_known_options(options, {}, "nll");
-      return std::make_unique<NllObjective>();
-    }}};
+const Registered registered{
+    ObjectiveEntry{"nll", "negative log-likelihood over the valid tokens of the global batch (SFT)",
+                   [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
+                     require_known_options(options, {}, "nll");
+                     return std::make_unique<NllObjective>();
+                   }}};
 
 }  // namespace
 }  // namespace lossgrid

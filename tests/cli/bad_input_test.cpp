@@ -32,7 +32,8 @@ TEST_P(BadInputs, OneLineAndTheRightCode) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadInputs,
     ::testing::Values(
-        BadInput{"", 64, "subcommand"}, BadInput{"rnu", 64, "rnu"},
+        BadInput{"", 64, "subcommand"},
+        BadInput{"rnu", 64, "unknown command 'rnu'; did you mean 'run'?"},
         BadInput{"run", 64, "run needs either --suite or --case"},
         BadInput{"run --suite smoke --nonsense 3", 64, "--nonsense"},
         BadInput{"run --suite smoke --seeds 0", 64, "--seeds"},
@@ -72,13 +73,14 @@ void expect_refused(const std::string& content, const std::string& message) {
 }
 
 TEST(BadSuites, AreRefusedWithLineOrKey) {
-  expect_refused("{\n  \"suite\": 1,\n  \"name\": ,\n}", "line 3");
+  expect_refused("{\n  \"suite\": 1,\n  \"name\": ,\n}", "suite.json:3: malformed JSON");
   expect_refused(R"({"suite":1,"name":"x","summary":"","grids":["tp1cp1"],
                      "implementations":["fused"],"cases":[{"name":"a","vocb":8}]})",
                  "did you mean 'vocab'?");
-  expect_refused(R"({"suite":1,"name":"x","summary":"","grids":["tp1cp1"],"implementations":["fusd"],
+  expect_refused(
+      R"({"suite":1,"name":"x","summary":"","grids":["tp1cp1"],"implementations":["fusd"],
                      "cases":[{"name":"a","lens":"4"}]})",
-                 "did you mean 'fused'?");
+      "did you mean 'fused'?");
   expect_refused("", "suite.json");
 }
 

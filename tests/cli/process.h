@@ -2,13 +2,13 @@
 // Runs the executable as a user would: a real process, its exit code and what it printed.
 #pragma once
 
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include <sys/wait.h>
 
 namespace lossgrid {
 

@@ -16,15 +16,17 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-json trials_of(const std::string& report) { return json::parse(read_all(report))["trials"]; }
+json trials_of(const std::string& report) {
+  return json::parse(read_all(report))["trials"];
+}
 
 TEST(Replay, GoldenBundlesPassForEveryImplementation) {
   const ScratchFolder scratch;
-  for (const std::string bundle : {"nll_basic", "nll_bf16_vocab_edges", "nll_empty_and_single",
-                                   "nll_odd_vocab_offset"}) {
-    const ProcessResult result = run_lossgrid(
-        scratch, "replay tests/golden/" + bundle + ".safetensors --tp 2 --cp 2 --report " +
-                     scratch.file("r.json"));
+  for (const std::string bundle :
+       {"nll_basic", "nll_bf16_vocab_edges", "nll_empty_and_single", "nll_odd_vocab_offset"}) {
+    const ProcessResult result =
+        run_lossgrid(scratch, "replay tests/golden/" + bundle +
+                                  ".safetensors --tp 2 --cp 2 --report " + scratch.file("r.json"));
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
     const json trials = trials_of(scratch.file("r.json"));
     ASSERT_EQ(trials.size(), 5u);
@@ -56,8 +58,8 @@ TEST(Replay, WritesResultsInTheUnshardedLayout) {
   const ScratchFolder scratch;
   const std::string out = scratch.file("out.safetensors");
   const std::string bundle = LOSSGRID_SOURCE_DIR "/tests/golden/nll_odd_vocab_offset.safetensors";
-  const ProcessResult result = run_lossgrid(
-      scratch, "replay " + bundle + " --impl cp_local --tp 4 --cp 2 --out " + out);
+  const ProcessResult result =
+      run_lossgrid(scratch, "replay " + bundle + " --impl cp_local --tp 4 --cp 2 --out " + out);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   const SafetensorsFile got = SafetensorsFile::read(out);
   const SafetensorsFile want = SafetensorsFile::read(bundle);
@@ -83,9 +85,11 @@ TEST(Export, ReplaysToTheSameBits) {
   const ScratchFolder scratch;
   const std::string bundle = scratch.file("b.safetensors");
   for (const std::string dtype : {"f32", "bf16", "f64"}) {
-    const std::string text = "'lens=5+8+1+3 vocab=40 mask=ragged sample_mask=1011 dtype=" + dtype + "'";
-    ASSERT_EQ(run_lossgrid(scratch, "export --case " + text + " --expected --out " + bundle).exit_code,
-              0);
+    const std::string text =
+        "'lens=5+8+1+3 vocab=40 mask=ragged sample_mask=1011 dtype=" + dtype + "'";
+    ASSERT_EQ(
+        run_lossgrid(scratch, "export --case " + text + " --expected --out " + bundle).exit_code,
+        0);
     ASSERT_EQ(run_lossgrid(scratch, "run --grid tp2cp2 --case " + text + " --report " +
                                         scratch.file("run.json"))
                   .exit_code,

@@ -45,8 +45,8 @@ TEST_P(Golden, TheTruthAgreesInFloat64) {
 TEST_P(Golden, EveryImplementationPassesOnEveryGrid) {
   Bundle b = bundle();
   const PreparedProblem prepared = prepare(std::move(b.problem));
-  for (const std::string name :
-       {"reference", "per_sequence", "fused", "fused:chunk_tokens=3", "cp_gather_logits", "cp_local"}) {
+  for (const std::string name : {"reference", "per_sequence", "fused", "fused:chunk_tokens=3",
+                                 "cp_gather_logits", "cp_local"}) {
     for (const Grid& grid : all_grids()) {
       TrialSetup setup = make_setup(prepared, name, grid);
       setup.keep_outputs = true;
@@ -56,8 +56,8 @@ TEST_P(Golden, EveryImplementationPassesOnEveryGrid) {
                                 setup.implementation->describe().serial_adds + grid.tp - 1,
                                 *b.expected, *trial.outputs),
                  trial.record);
-      EXPECT_EQ(trial.record.status, TrialStatus::passed)
-          << trial.record.reason << "\n" << trial.record.reproduce;
+      EXPECT_EQ(trial.record.status, TrialStatus::passed) << trial.record.reason << "\n"
+                                                          << trial.record.reproduce;
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every real implementation on every grid up to eight ranks, over the cases that tell layouts apart.
+// Every real implementation on every grid up to eight ranks, over the cases that tell layouts
+// apart.
 #include <gtest/gtest.h>
 
 #include "trial_fixture.h"
@@ -25,8 +26,7 @@ TEST_P(Grids, AgreeWithTheTruth) {
     for (const Grid& grid : all_grids()) {
       const TrialRecord record =
           run_trial(make_setup(prepared, GetParam(), grid), std::chrono::seconds(60)).record;
-      EXPECT_EQ(record.status, TrialStatus::passed)
-          << record.reason << "\n" << record.reproduce;
+      EXPECT_EQ(record.status, TrialStatus::passed) << record.reason << "\n" << record.reproduce;
     }
   }
 }

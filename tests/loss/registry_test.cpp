@@ -65,7 +65,8 @@ TEST(Registry, PassesOptions) {
 }
 
 TEST(Registry, NamesWhatIsWrong) {
-  EXPECT_THAT(message_of("aple"), HasSubstr("unknown implementation 'aple'; did you mean 'apple'?"));
+  EXPECT_THAT(message_of("aple"),
+              HasSubstr("unknown implementation 'aple'; did you mean 'apple'?"));
   EXPECT_THAT(message_of("mutant/aple_wrong"), HasSubstr("did you mean 'mutant/apple_wrong'?"));
   EXPECT_THAT(message_of("qqqqqqqqqqq"), HasSubstr("known: apple, zebra"));
   EXPECT_THAT(message_of("qqqqqqqqqqq"), Not(HasSubstr("mutant")));

@@ -18,8 +18,8 @@ std::map<FitKey, std::map<std::string, double>> fit_bounds(int seeds) {
     }
   }
   std::map<FitKey, std::map<std::string, double>> worst;
-  for (const char* values : {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties",
-                             "masked_vocab", "edge_mass"}) {
+  for (const char* values : {"normal", "flat", "peaked", "all_negative", "offset", "overflow",
+                             "ties", "masked_vocab", "edge_mass"}) {
     for (const char* dtype : {"f32", "bf16", "f64"}) {
       for (int seed = 1; seed <= seeds; ++seed) {
         CaseSpec spec = parse_case(fmt::format(

@@ -12,7 +12,9 @@
 namespace lossgrid {
 namespace {
 
-std::vector<Suite> suite_ci() { return {read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json")}; }
+std::vector<Suite> suite_ci() {
+  return {read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json")};
+}
 
 TEST(MutationScore, EveryMutantIsRejectedAndNoControl) {
   ProblemCache problems;

@@ -61,7 +61,8 @@ TEST(Run, ReferenceHasTheSameBitsForEveryTpSize) {
 TEST(Run, StopsWhenTheSinkSaysSo) {
   ProblemCache problems;
   int seen = 0;
-  run_suites({small_suite()}, RunOptions(), problems, [&](const TrialRecord&) { return ++seen < 2; });
+  run_suites({small_suite()}, RunOptions(), problems,
+             [&](const TrialRecord&) { return ++seen < 2; });
   EXPECT_EQ(seen, 2);
 }
 

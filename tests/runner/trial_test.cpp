@@ -16,15 +16,19 @@
 namespace lossgrid {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 TrialSetup setup_of(const std::string& case_text, const std::string& implementation,
                     const Grid& grid) {
   const PreparedProblem prepared = prepare(make_problem(parse_case(case_text)));
-  return {prepared.problem, prepared.objective,
-          prepared.truth,   implementation,
-          make_implementation(implementation), grid, std::nullopt};
+  return {prepared.problem,
+          prepared.objective,
+          prepared.truth,
+          implementation,
+          make_implementation(implementation),
+          grid,
+          std::nullopt};
 }
 
 TEST(Trial, NamesTheRowOfADoubledGradient) {
@@ -48,7 +52,8 @@ TEST(Trial, NamesTheRowOfADoubledGradient) {
 
 TEST(Trial, RecordsCostsBesideTheirPrediction) {
   const TrialRecord record =
-      run_trial(setup_of("lens=8+16 vocab=24 mask=all", "per_sequence", {2, 2}), seconds(60)).record;
+      run_trial(setup_of("lens=8+16 vocab=24 mask=all", "per_sequence", {2, 2}), seconds(60))
+          .record;
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
   ASSERT_EQ(record.memory.size(), 12u);  // 4 ranks, 3 phases
   // T_pad = 24, T_c = 12, B = 2: 3 B TP all-reduces of 12 T_c bytes together, B CP gathers of 4 T_c
@@ -196,10 +201,11 @@ std::string failed_invariants(SpoiledPlan::Spoil spoil, const Grid& grid = {1, 2
 }
 
 TEST(Invariants, SeeAWriteToTheInputs) {
-  EXPECT_THAT(failed_invariants([](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
-                if (gradients) const_cast<float*>(static_cast<const float*>(inputs.logits))[0] += 1;
-              }),
-              HasSubstr("inputs_unmodified"));
+  EXPECT_THAT(
+      failed_invariants([](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
+        if (gradients) const_cast<float*>(static_cast<const float*>(inputs.logits))[0] += 1;
+      }),
+      HasSubstr("inputs_unmodified"));
 }
 
 TEST(Invariants, SeeAWriteBehindTheGradient) {

@@ -93,7 +93,8 @@ class GradientByDifferences : public ::testing::TestWithParam<const char*> {};
 
 class Perturbed final : public LogitsSource {
  public:
-  Perturbed(std::shared_ptr<const LogitsSource> inner, std::int64_t row, std::int64_t column, double by)
+  Perturbed(std::shared_ptr<const LogitsSource> inner, std::int64_t row, std::int64_t column,
+            double by)
       : inner_(std::move(inner)), row_(row), column_(column), by_(by) {}
   void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
     inner_->read(token, begin, out);

@@ -54,7 +54,7 @@ float block_sum_exp(const T* x, float max) {
 
 LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   const auto offset = static_cast<std::size_t>(begin * shard.width) * size_of(dtype);
-  return {dtype, static_cast<const std::byte*>(data) + offset, count, shard, targets + begin,
+  return {dtype,        static_cast<const std::byte*>(data) + offset, count, shard, targets + begin,
           valid + begin};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels over rows of a vocab shard: the pieces of a sharded log-softmax (Megatron-LM
 // `_VocabParallelCrossEntropy`): m = max, s = sum exp(x - m), x_y - m, and
-// dz_v = g ([v = y] - exp(x_v - m) / s). One call handles a block of rows; rows without a target are
-// not read. float32 statistics whatever the dtype of the logits.
+// dz_v = g ([v = y] - exp(x_v - m) / s). One call handles a block of rows; rows without a target
+// are not read. float32 statistics whatever the dtype of the logits.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ void rows_max(const LogitsRows& rows, float* max);
 /// sum[r] = sum over valid columns of exp(x - max[r]); 1 for rows that predict nothing.
 void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum);
 
-/// out[r] = x_y - max[r] where the shard owns the target, else 0. Returns how many valid targets the
-/// shard owns.
+/// out[r] = x_y - max[r] where the shard owns the target, else 0. Returns how many valid targets
+/// the shard owns.
 std::int64_t rows_target(const LogitsRows& rows, const float* max, float* out);
 
 /// out [rows, width] in the dtype of the logits := grad[r] ([v = y] - exp(x - max[r]) / sum[r]);
