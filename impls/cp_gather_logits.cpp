@@ -110,8 +110,6 @@ class GatherLogits final : public LossImplementation {
             LogprobScope::pack, steps_.serial_adds};
   }
 
-  std::string why_unsupported(const LossProblem&) const override { return ""; }
-
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t rows = problem.rows();
     const std::int64_t local = problem.local_rows();

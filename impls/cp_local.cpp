@@ -42,7 +42,7 @@ class CpLocalPlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return {problem_.dtype, inputs.logits, local_.rows(), shard_, local_.targets(), local_.valid()};
+    return logits_rows(problem_, shard_, inputs, local_);
   }
 
   const LossProblem& problem_;
@@ -66,8 +66,6 @@ class CpLocal final : public LossImplementation {
     return {"cp_local", "own rows only; scalars cross CP, nothing per token", LogprobScope::shard,
             steps_.serial_adds};
   }
-
-  std::string why_unsupported(const LossProblem&) const override { return ""; }
 
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t local = problem.local_rows();

@@ -84,7 +84,7 @@ class FusedPlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return {problem_.dtype, inputs.logits, local_.rows(), shard_, local_.targets(), local_.valid()};
+    return logits_rows(problem_, shard_, inputs, local_);
   }
 
   const LossProblem& problem_;
@@ -119,8 +119,6 @@ class Fused final : public LossImplementation {
     return {"fused", "one pass over the pack, one gather of log-probabilities over CP",
             LogprobScope::pack, steps_.serial_adds};
   }
-
-  std::string why_unsupported(const LossProblem&) const override { return ""; }
 
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t rows = problem.rows();

@@ -81,7 +81,7 @@ class PerSequencePlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return {problem_.dtype, inputs.logits, local_.rows(), shard_, local_.targets(), local_.valid()};
+    return logits_rows(problem_, shard_, inputs, local_);
   }
 
   /// The rows of sequence `i` among this rank's.
@@ -135,8 +135,6 @@ class PerSequence final : public LossImplementation {
     description.claims_packing = false;
     return description;
   }
-
-  std::string why_unsupported(const LossProblem&) const override { return ""; }
 
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t rows = problem.rows();

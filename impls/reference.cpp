@@ -160,8 +160,6 @@ class Reference final : public LossImplementation {
             LogprobScope::pack, 0};
   }
 
-  std::string why_unsupported(const LossProblem&) const override { return ""; }
-
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     const std::int64_t over_tp = problem.shard_bytes() * problem.grid.tp;

@@ -52,6 +52,11 @@ ObjectiveTokens RowTable::tokens(std::span<const float> logprobs, std::int64_t b
       logprobs.subspan(from, size), {valid_.data() + from, size}, {sequence_.data() + from, size}};
 }
 
+LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
+                       const LossInputs& inputs, const RowTable& rows) {
+  return {problem.dtype, inputs.logits, rows.rows(), shard, rows.targets(), rows.valid()};
+}
+
 DeviceArray<std::int32_t> copy_positions(Device& device,
                                          const std::vector<std::int64_t>& positions) {
   DeviceArray<std::int32_t> array(device, positions.size(), "row_table");

@@ -44,6 +44,10 @@ class RowTable {
   DeviceArray<std::int32_t> sequence_;
 };
 
+/// This rank's logits with what their rows predict.
+LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
+                       const LossInputs& inputs, const RowTable& rows);
+
 /// A buffer of floats and its span.
 class FloatArray {
  public:

@@ -53,15 +53,21 @@ std::string case_key(const TrialRecord& trial) {
          trial.case_parameters.dump();
 }
 
+std::string format_grid_of(const TrialRecord& trial) {
+  return fmt::format("tp{}cp{}", trial.tp, trial.cp);
+}
+
 /// In the order in which cases and implementations first appear; a case's rows stand together.
-std::vector<Group> groups_of(const RunRecord& run) {
+std::vector<Group> groups_of(const RunRecord& run, TableRows rows) {
   std::vector<Group> groups;
   std::map<std::string, std::size_t> case_order;
   std::map<std::pair<std::string, std::string>, std::size_t> group_at;
   for (const TrialRecord& trial : run.trials) {
     const std::string key = case_key(trial);
     case_order.try_emplace(key, case_order.size());
-    const auto [at, added] = group_at.try_emplace({key, trial.implementation}, groups.size());
+    std::string row = trial.implementation;
+    if (rows == TableRows::one_per_grid) row += ' ' + format_grid_of(trial);
+    const auto [at, added] = group_at.try_emplace({key, row}, groups.size());
     if (added) groups.push_back({key, case_title(trial), trial.implementation, {}});
     groups[at->second].trials.push_back(&trial);
   }
@@ -77,8 +83,14 @@ std::string format_ratio(double ratio) {
   return ratio >= 10 ? fmt::format("{:.0f}", ratio) : fmt::format("{:.2g}", ratio);
 }
 
-std::string format_grid_of(const TrialRecord& trial) {
-  return fmt::format("tp{}cp{}", trial.tp, trial.cp);
+/// "tp1cp1 tp2cp1", in the order of the run.
+std::string grids_of(const RunRecord& run) {
+  std::vector<std::string> grids;
+  for (const TrialRecord& trial : run.trials) {
+    const std::string grid = format_grid_of(trial);
+    if (std::find(grids.begin(), grids.end(), grid) == grids.end()) grids.push_back(grid);
+  }
+  return join(grids, " ");
 }
 
 /// Largest ratio of the checks that the column takes, "-" where none of them ran.
@@ -145,7 +157,7 @@ std::vector<std::string> row_of(const Group& group) {
 
 }  // namespace
 
-std::string format_trials_table(const RunRecord& run) {
+std::string format_trials_table(const RunRecord& run, TableRows rows) {
   TextTable table;
   table.add_column("implementation", Align::left);
   table.add_column("grids", Align::left);
@@ -155,7 +167,7 @@ std::string format_trials_table(const RunRecord& run) {
   for (const char* header : {"peak", "calls", "payload"}) table.add_column(header, Align::right);
   std::string last_case;
   bool first = true;
-  for (const Group& group : groups_of(run)) {
+  for (const Group& group : groups_of(run, rows)) {
     if (first || group.case_key != last_case) table.add_title(shortened(group.title, kWidth));
     first = false;
     last_case = group.case_key;
@@ -163,8 +175,8 @@ std::string format_trials_table(const RunRecord& run) {
   }
   if (first) return "";
   return "Ratio = error / bound, right up to 1. Ratios, peak memory without inputs, collective "
-         "calls and payload:\nthe worst over the grids.\n" +
-         table.text();
+         "calls and payload:\nthe worst over the grids " +
+         grids_of(run) + ".\n" + table.text();
 }
 
 std::string format_worst(const WorstElement& worst) {

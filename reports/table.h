@@ -10,9 +10,11 @@
 
 namespace lossgrid {
 
+enum class TableRows { grids_folded, one_per_grid };
+
 /// Ratios, memory, calls and bytes are the worst over the grids; "worst at" is the grid with the
 /// largest ratio. Errors and timeouts count as failed. Empty when there are no trials.
-std::string format_trials_table(const RunRecord& run);
+std::string format_trials_table(const RunRecord& run, TableRows rows = TableRows::grids_folded);
 
 /// Every mutant with what is wrong with it and what rejected it, then the controls, then the score.
 std::string format_mutants_table(const RunRecord& run);

@@ -7,7 +7,7 @@
 #include "harness/cli/command.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/case_spec.h"
+#include "harness/problem/case_keys.h"
 
 namespace lossgrid {
 namespace {
@@ -43,9 +43,10 @@ void list_objectives() {
 }
 
 void list_keys() {
-  const nlohmann::ordered_json keys = case_to_json(CaseSpec());
-  for (const auto& [key, value] : keys.items()) {
-    fmt::print("{:<18} default {}\n", key, value.dump());
+  fmt::print("{:<18} {:<10} {}\n", "objective", "nll",
+             "see lossgrid list objectives; options as objective.NAME=VALUE");
+  for (const CaseKey& key : case_keys()) {
+    fmt::print("{:<18} {:<10} {}\n", key.name, key.get(CaseSpec()), key.help);
   }
 }
 

@@ -25,6 +25,7 @@ struct RunFlags {
   int seeds = 1;
   int max_ranks = 64;
   double timeout_s = 300;
+  bool by_grid = false;
   bool quiet = false;
 };
 
@@ -126,7 +127,8 @@ ExitCode run(const RunFlags& flags) {
   const ExitCode code = exit_code_of(record.trials);
   end_run(record, code, !rank_hung);
   if (writer) writer->finish(record);
-  if (!flags.quiet) fmt::print("{}", format_trials_table(record));
+  const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
+  if (!flags.quiet) fmt::print("{}", format_trials_table(record, rows));
   fmt::print("{}", format_summary(record));
   if (writer) fmt::print("report: {}\n", writer->path());
   if (rank_hung) leave_hung_process(code);
@@ -163,6 +165,7 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option("--inject", flags->inject,
                       "make a rank misbehave, to see what the harness does: "
                       "rank=2,call=3,kind=throw|hang|leave|die");
+  command->add_flag("--by-grid", flags->by_grid, "one table row for every grid");
   command->add_flag("--quiet", flags->quiet, "print only the summary and what did not pass");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

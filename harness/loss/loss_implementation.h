@@ -97,8 +97,8 @@ class LossImplementation {
  public:
   virtual ~LossImplementation() = default;
   virtual Description describe() const = 0;
-  /// Empty when it can take the problem, else the reason.
-  virtual std::string why_unsupported(const LossProblem& problem) const = 0;
+  /// Empty when it can take the problem (so it is unless overridden), else the reason.
+  virtual std::string why_unsupported(const LossProblem& problem) const;
   virtual Cost cost(const LossProblem& problem) const = 0;
   /// Allocates all workspaces. The problem outlives the plan.
   virtual std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const = 0;

@@ -126,37 +126,52 @@ CaseKey seed_key() {
 std::vector<CaseKey> make_keys() {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::vector<CaseKey> keys;
-  keys.push_back(text_key("lens", &CaseSpec::lens, check_lens));
-  keys.push_back(integer_key("seqs", &CaseSpec::seqs, 0, kMaxSequences));
-  keys.push_back(integer_key("seq_len", &CaseSpec::seq_len, 0, kMaxSequenceLength));
-  keys.push_back(integer_key("pad_multiple", &CaseSpec::pad_multiple, 1, kMaxMultiple));
-  keys.push_back(integer_key("bin_multiple", &CaseSpec::bin_multiple, 1, kMaxMultiple));
-  keys.push_back(enum_key<CuMode>(
-      "cu", &CaseSpec::cu, {{CuMode::true_lengths, "true"}, {CuMode::padded_lengths, "padded"}}));
-  keys.push_back(text_key("mask", &CaseSpec::mask, check_mask));
-  keys.push_back(text_key("sample_mask", &CaseSpec::sample_mask, check_sample_mask));
-  keys.push_back(text_key("targets", &CaseSpec::targets, check_targets));
-  keys.push_back(integer_key("global_valid_toks", &CaseSpec::global_valid_toks, 0, most));
-  keys.push_back(integer_key("global_valid_seqs", &CaseSpec::global_valid_seqs, 0, most));
-  keys.push_back(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab));
-  keys.push_back(
-      enum_key<DType>("dtype", &CaseSpec::dtype,
-                      {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}}));
-  keys.push_back(enum_key<Values>("values", &CaseSpec::values,
-                                  {{Values::normal, "normal"},
-                                   {Values::flat, "flat"},
-                                   {Values::peaked, "peaked"},
-                                   {Values::all_negative, "all_negative"},
-                                   {Values::offset, "offset"},
-                                   {Values::overflow, "overflow"},
-                                   {Values::ties, "ties"},
-                                   {Values::masked_vocab, "masked_vocab"},
-                                   {Values::edge_mass, "edge_mass"}}));
-  keys.push_back(scale_key());
-  keys.push_back(
-      enum_key<Poison>("poison", &CaseSpec::poison,
-                       {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}));
-  keys.push_back(seed_key());
+  const auto add = [&keys](CaseKey key, const char* help) {
+    key.help = help;
+    keys.push_back(std::move(key));
+  };
+  add(text_key("lens", &CaseSpec::lens, check_lens),
+      "lengths 5+8+1+3, or uniform, lognormal, upstream (S/4, S/2, S/3, 3S/4) of seqs and seq_len");
+  add(integer_key("seqs", &CaseSpec::seqs, 0, kMaxSequences), "sequences of a distribution");
+  add(integer_key("seq_len", &CaseSpec::seq_len, 0, kMaxSequenceLength),
+      "longest sequence S of a distribution");
+  add(integer_key("pad_multiple", &CaseSpec::pad_multiple, 1, kMaxMultiple),
+      "sequences are padded to it, beside the 2 cp that the grid needs");
+  add(integer_key("bin_multiple", &CaseSpec::bin_multiple, 1, kMaxMultiple),
+      "the pack is filled up to it by stretching the last sequence");
+  add(enum_key<CuMode>("cu", &CaseSpec::cu,
+                       {{CuMode::true_lengths, "true"}, {CuMode::padded_lengths, "padded"}}),
+      "cu_seqlens with true lengths, or with padded ones and the mask alone removes pads");
+  add(text_key("mask", &CaseSpec::mask, check_mask),
+      "all, ragged (70 %), response (a suffix), sparse (5 %), or bits by sequence 0110+111");
+  add(text_key("sample_mask", &CaseSpec::sample_mask, check_sample_mask),
+      "ones, alternate, or bits 1011");
+  add(text_key("targets", &CaseSpec::targets, check_targets),
+      "random ids, or shard_edges: first and last ids of the shards of tp = 2, 4, 8");
+  add(integer_key("global_valid_toks", &CaseSpec::global_valid_toks, 0, most),
+      "valid tokens of the global batch; 0: those of this one");
+  add(integer_key("global_valid_seqs", &CaseSpec::global_valid_seqs, 0, most),
+      "valid sequences of the global batch; 0: those of this one");
+  add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any");
+  add(enum_key<DType>("dtype", &CaseSpec::dtype,
+                      {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}}),
+      "of logits and their gradient: f32, bf16, f64");
+  add(enum_key<Values>("values", &CaseSpec::values,
+                       {{Values::normal, "normal"},
+                        {Values::flat, "flat"},
+                        {Values::peaked, "peaked"},
+                        {Values::all_negative, "all_negative"},
+                        {Values::offset, "offset"},
+                        {Values::overflow, "overflow"},
+                        {Values::ties, "ties"},
+                        {Values::masked_vocab, "masked_vocab"},
+                        {Values::edge_mass, "edge_mass"}}),
+      "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass");
+  add(scale_key(), "standard deviation of the logits where the regime has one");
+  add(enum_key<Poison>("poison", &CaseSpec::poison,
+                       {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}),
+      "what stands in logits that must not be read: nan, inf, none");
+  add(seed_key(), "of all random numbers");
   return keys;
 }
 

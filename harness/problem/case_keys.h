@@ -21,6 +21,7 @@ struct CaseKey {
   std::function<std::string(const CaseSpec&)> get;
   /// Checks and stores a value. Throws bad_input that names the key and the rule.
   std::function<void(CaseSpec&, std::string_view)> set;
+  std::string help = {};  // one line for `lossgrid list keys`
 };
 
 /// In declaration order.

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "reports/table.h"
 
 namespace lossgrid {
 namespace {
@@ -35,13 +36,7 @@ CheckRecord to_record(const Check& check) {
 
 std::string describe_worst(const CheckRecord& check) {
   if (!check.worst) return check.name;
-  const WorstElement& w = *check.worst;
-  std::string where = fmt::format("rank {}", w.rank);
-  if (w.sequence >= 0) where += fmt::format(", sequence {}", w.sequence);
-  if (w.token >= 0) where += fmt::format(", token {}", w.token);
-  if (w.vocab_id >= 0) where += fmt::format(", vocab id {}", w.vocab_id);
-  return fmt::format("{}: ratio {:.3g} at {}: got {:.9g}, want {:.9g}", check.name, check.ratio,
-                     where, w.got, w.want);
+  return fmt::format("{}: ratio {:.3g} at {}", check.name, check.ratio, format_worst(*check.worst));
 }
 
 void merge_checks(std::vector<RankResult>& ranks, TrialRecord& record) {

@@ -41,9 +41,6 @@ class UndeclaredGatherPlan final : public LossPlan {
 class UndeclaredGather final : public LossImplementation {
  public:
   Description describe() const override { return right_->describe(); }
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return right_->why_unsupported(problem);
-  }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<UndeclaredGatherPlan>(problem, context, right_->plan(problem, context));

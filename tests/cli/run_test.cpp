@@ -106,6 +106,17 @@ TEST(Run, AnUndeclaredGatherIsExitTwelve) {
   EXPECT_EQ(result.exit_code, 12) << result.out;
 }
 
+TEST(Run, ShowsEveryGridWhenAsked) {
+  const ScratchFolder scratch;
+  const std::string arguments = "run --case 'lens=5+8 vocab=24' --impl fused --grid tp1cp2,tp2cp1";
+  const ProcessResult folded = run_lossgrid(scratch, arguments);
+  EXPECT_THAT(folded.out, HasSubstr("the worst over the grids tp1cp2 tp2cp1"));
+  EXPECT_THAT(folded.out, HasSubstr("2 grids"));
+  const ProcessResult by_grid = run_lossgrid(scratch, arguments + " --by-grid");
+  EXPECT_THAT(by_grid.out, Not(HasSubstr("2 grids")));
+  EXPECT_THAT(by_grid.out, ::testing::ContainsRegex("fused +tp1cp2 .*\n +fused +tp2cp1 "));
+}
+
 TEST(Run, SweepsCasesAndSeeds) {
   const ScratchFolder scratch;
   const ProcessResult result =

@@ -172,9 +172,6 @@ class Spoiled final : public LossImplementation {
   Spoiled(const char* base, SpoiledPlan::Spoil spoil)
       : right_(make_implementation(base)), spoil_(spoil) {}
   Description describe() const override { return right_->describe(); }
-  std::string why_unsupported(const LossProblem& p) const override {
-    return right_->why_unsupported(p);
-  }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<SpoiledPlan>(right_->plan(problem, context), spoil_);
