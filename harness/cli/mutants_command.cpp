@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid mutants: does the suite reject every wrong implementation, and no right one?
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/core/text.h"
+#include "harness/loss/registry.h"
 #include "harness/runner/mutation.h"
 #include "reports/report_writer.h"
 #include "reports/table.h"
@@ -19,12 +22,24 @@ struct MutantFlags {
   std::string report;
 };
 
+/// Real implementations are no mutants: they would count as survivors.
+void require_mutants(const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const auto kind : {ImplementationKind::mutant, ImplementationKind::control}) {
+    for (const ImplementationEntry* entry : implementations(kind)) known.push_back(entry->name);
+  }
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw Error(ErrorCode::bad_input, unknown_name_message("mutant", name, known));
+    }
+  }
+}
+
 ExitCode run(const MutantFlags& flags) {
   const std::vector<Suite> suites = load_suites(flags.suite);
   const std::vector<std::string> names = parse_list(flags.names);
-  std::vector<Suite> checked = suites;
-  for (Suite& suite : checked) suite.implementations = names;
-  require_runnable(checked, 64);
+  require_mutants(names);
+  require_runnable(suites, 64);
 
   RunRecord record = begin_run("mutants", flags.suite);
   std::optional<ReportWriter> writer;

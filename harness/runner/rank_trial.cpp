@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/comm/consensus.h"
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
 #include "harness/core/text.h"
@@ -53,6 +54,11 @@ class RankTrial {
         description_(setup.implementation->describe()),
         shard_(vocab_shard(problem_.spec.vocab, setup.grid.tp, groups_.tp_rank())),
         rank_(world.rank()) {
+    // Ranks that do not run the same trial would meet in each other's collectives.
+    require_same_text(world,
+                      fmt::format("{} {} {}", format_case(problem_.spec), format_grid(setup.grid),
+                                  setup.implementation_text),
+                      "trial");
     if (setup.fault) {
       injector_.emplace(*setup.fault, rank_);
       tp_with_faults_ = inject_faults(*tp_, *injector_);

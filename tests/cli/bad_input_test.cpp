@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad input gets one clear line that names the thing and the rule, and the right exit code.
 #include <algorithm>
+#include <ostream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +18,11 @@ struct BadInput {
   int exit_code;
   const char* message;
 };
+
+/// For the names of failing tests.
+void PrintTo(const BadInput& input, std::ostream* out) {
+  *out << input.arguments;
+}
 
 class BadInputs : public ::testing::TestWithParam<BadInput> {};
 
@@ -54,7 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"run --case 'lens=4' --report /proc/nowhere/report.json", 65, "/proc/nowhere"},
         BadInput{"run --case 'lens=4' --inject rank=1,kind=explode", 64, "explode"},
         BadInput{"list everything", 64, "everything"},
-        BadInput{"mutants --impl mutant/nothing", 65, "mutant/nothing"},
+        BadInput{"mutants --impl mutant/nothing", 65, "unknown mutant 'mutant/nothing'"},
+        BadInput{"mutants --impl fused", 65, "unknown mutant 'fused'"},
+        BadInput{"mutants --suite smoke --impl mutant/nothin_wrong", 65, "unknown mutant"},
         BadInput{"replay nowhere.safetensors", 65, "nowhere.safetensors"},
         BadInput{"replay tests/golden/nll_basic.safetensors --tp 97", 64, "--tp"},
         BadInput{"replay tests/golden/dpo_sum.safetensors", 65, "objective 'dpo'"},
