@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
+#include "harness/loss/registry.h"
 
 namespace lossgrid {
 namespace {
@@ -56,6 +57,40 @@ TEST(Run, ReferenceHasTheSameBitsForEveryTpSize) {
   const std::vector<TrialRecord> trials = run_all(suite);
   EXPECT_EQ(verdict_of(trials[2], "tp_size"), "same_bits");
   EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
+}
+
+/// per_sequence adds up cp times g / cp: not the same bits for cp = 8 as for cp = 1.
+class ClaimsTooMuch final : public LossImplementation {
+ public:
+  Description describe() const override {
+    Description description = right_->describe();
+    description.claims_packing = true;
+    return description;
+  }
+  Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return right_->plan(problem, context);
+  }
+
+ private:
+  std::unique_ptr<LossImplementation> right_ = make_implementation("per_sequence");
+};
+
+TEST(Run, AClaimOfTheSameBitsThatIsNotKeptFails) {
+  ImplementationEntry entry;
+  entry.name = "mutant/claims_too_much";
+  entry.kind = ImplementationKind::mutant;
+  entry.make = [](const ImplementationOptions&) { return std::make_unique<ClaimsTooMuch>(); };
+  register_implementation(entry);
+  Suite suite;
+  suite.cases = {parse_case("lens=16+32+16 mask=all vocab=48")};
+  suite.grids = {{1, 1}, {1, 8}};
+  suite.implementations = {"mutant/claims_too_much"};
+  const std::vector<TrialRecord> trials = run_all(suite);
+  EXPECT_EQ(trials[0].status, TrialStatus::passed);
+  EXPECT_EQ(trials[1].status, TrialStatus::failed);
+  EXPECT_THAT(trials[1].reason, HasSubstr("determinism: packing gave different bits"));
+  EXPECT_EQ(exit_code_of(trials), ExitCode::correctness);
 }
 
 TEST(Run, StopsWhenTheSinkSaysSo) {

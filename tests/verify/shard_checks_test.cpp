@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/shard_checks.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "harness/loss/registry.h"
+#include "harness/verify/bounds.h"
+
+namespace lossgrid {
+namespace {
+
+struct Case {
+  Problem problem;
+  Truth truth;
+  std::vector<RowPlace> places;
+  VocabShard shard;
+};
+
+Case make_case(const std::string& text) {
+  Case c{make_problem(parse_case(text)), {}, {}, {}};
+  c.truth = compute_truth(c.problem, *find_objective("nll").make({}), 1);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t t = 0; t < c.problem.tokens(); ++t) rows.push_back(t);
+  c.places = place_rows(c.problem, c.problem.cu_seqlens, rows);
+  c.shard = vocab_shard(c.problem.spec.vocab, 1, 0);
+  return c;
+}
+
+/// The true gradient times `factor`, rounded to T.
+template <typename T>
+std::vector<T> gradient_of(const Case& c, double factor) {
+  const auto vocab = static_cast<std::size_t>(c.problem.spec.vocab);
+  std::vector<T> out;
+  std::vector<double> row(vocab);
+  for (std::int64_t t = 0; t < c.problem.tokens(); ++t) {
+    std::fill(row.begin(), row.end(), 0.0);
+    if (c.truth.rows[t].valid) {
+      c.problem.logits->read(t, 0, std::span<double>(row));
+      truth_probabilities(c.truth.rows[t], row, row);
+      truth_gradient(c.truth.rows[t], c.truth.objective.grad_logprob[t], row, 0, row);
+    }
+    for (const double x : row) out.push_back(T(static_cast<float>(factor * x)));
+  }
+  return out;
+}
+
+template <typename T>
+GradientFindings findings_of(const Case& c, const std::vector<T>& gradient) {
+  return check_gradient(c.problem, c.truth, c.places, c.shard, gradient.data(), 12, 0);
+}
+
+TEST(Gradient, TheRoundedTruthPasses) {
+  for (const char* values : {"normal", "peaked", "masked_vocab", "overflow"}) {
+    const Case c = make_case(std::string("lens=9+12 vocab=200 dtype=bf16 values=") + values);
+    const GradientFindings found = findings_of(c, gradient_of<bf16>(c, 1.0));
+    EXPECT_TRUE(found.elements.passed()) << values << " " << found.elements.ratio();
+    EXPECT_TRUE(check_bias(found.bias).passed()) << values;
+    EXPECT_EQ(found.not_written + found.nonzero_masked + found.nonzero_padding, 0);
+  }
+}
+
+TEST(Gradient, FourPerMilleTooLargeIsABias) {
+  // In bf16 a single element may be that far off; all of them together may not.
+  const Case c = make_case("lens=9+12 vocab=200 dtype=bf16 mask=all");
+  EXPECT_FALSE(check_bias(findings_of(c, gradient_of<bf16>(c, 1.004)).bias).passed());
+  const Case exact = make_case("lens=9+12 vocab=200 mask=all");
+  EXPECT_FALSE(check_bias(findings_of(exact, gradient_of<float>(exact, 1.0001)).bias).passed());
+}
+
+TEST(Gradient, CountsWhatMustNotBeThere) {
+  const Case c = make_case("lens=6 mask=011011 vocab=5");
+  std::vector<float> gradient = gradient_of<float>(c, 1.0);
+  gradient[2 * 5 + 3] = 1e-30f;  // row 2 predicts token 3, which is masked
+  const GradientFindings found = findings_of(c, gradient);
+  EXPECT_EQ(found.nonzero_masked, 1);
+  EXPECT_EQ(found.first_misplaced.token, 2);
+  EXPECT_EQ(found.first_misplaced.vocab_id, 3);
+}
+
+TEST(Gradient, PaddingColumnsMustBeZero) {
+  Case c = make_case("lens=3 mask=all vocab=5");
+  c.shard.width = 6;
+  std::vector<float> padded;
+  const std::vector<float> right = gradient_of<float>(c, 1.0);
+  for (int row = 0; row < 3; ++row) {
+    padded.insert(padded.end(), right.begin() + 5 * row, right.begin() + 5 * row + 5);
+    padded.push_back(row == 1 ? 0.5f : 0.0f);
+  }
+  const GradientFindings found = findings_of(c, padded);
+  EXPECT_TRUE(found.elements.passed());
+  EXPECT_EQ(found.nonzero_padding, 1);
+}
+
+bool passes(const Case& c, const ObjectiveResult& result) {
+  bool all = true;
+  for (const Check& check : check_result(c.truth, result, 12, 0)) all = all && check.passed();
+  return all;
+}
+
+TEST(Result, MetricsMustBeThoseOfTheTruth) {
+  const Case c = make_case("lens=6+4 vocab=9 mask=all");
+  ObjectiveResult right{c.truth.objective.loss, {}};
+  for (const auto& [name, metric] : c.truth.objective.metrics) right.metrics[name] = metric.value;
+  EXPECT_TRUE(passes(c, right));
+
+  ObjectiveResult wrong = right;
+  wrong.loss *= 1 + 1e-5;  // the epsilon in a denominator
+  EXPECT_FALSE(passes(c, wrong));
+  wrong = right;
+  wrong.metrics["num_unmasked_tokens"] = 7;  // 8 are valid; counts are exact
+  EXPECT_FALSE(passes(c, wrong));
+  wrong = right;
+  wrong.metrics.erase("loss");
+  EXPECT_FALSE(passes(c, wrong));
+  wrong = right;
+  wrong.metrics["loss"] = std::nullopt;
+  EXPECT_FALSE(passes(c, wrong));
+  wrong = right;
+  wrong.metrics["perplexity"] = 1.0;
+  EXPECT_FALSE(passes(c, wrong));
+}
+
+}  // namespace
+}  // namespace lossgrid
