@@ -31,7 +31,6 @@ class MemoryTracker {
   std::int64_t live_bytes() const { return live_bytes_; }
   const std::map<std::string, std::int64_t>& live_by_tag() const { return live_; }
   const std::vector<PhaseMemory>& phases() const { return phases_; }
-  void clear_phases() { phases_.clear(); }
 
  private:
   std::map<std::string, std::int64_t> live_;
