@@ -126,15 +126,19 @@ class RankTrial {
   }
 
   void forward() {
-    logprobs_.buffer().poison();
     outputs_ = LossOutputs{{logprobs_.data(), logprobs_.size()}, {}, 0};
     plan_->forward({logits_.data()}, outputs_);
   }
 
   void backward() {
-    grad_.poison();
     LossGradients gradients{grad_.data()};
     plan_->backward({logits_.data()}, gradients);
+  }
+
+  /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
+  void poison_outputs() {
+    logprobs_.buffer().poison();
+    grad_.poison();
   }
 
   int serial_adds() const { return description_.serial_adds + setup_.grid.tp - 1; }
@@ -212,6 +216,7 @@ class RankTrial {
   }
 
   void run_again() {
+    poison_outputs();
     forward();
     backward();
     RankResult again;
@@ -231,6 +236,7 @@ class RankTrial {
       invariant.detail = "more than 2^20 logits";
     } else {
       shift_logits();
+      poison_outputs();
       forward();
       check_shifted(invariant);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of each bound the valid implementations use: the largest ratio (error / bound) of every
 // check over value regimes and seeds. The constants of harness/verify/bounds.h and of the bias
-// check come from this table; the program fit_bounds prints it, and a test holds it at or below 1.
+// check are judged by this table: fit_bounds prints it, and a test holds it at or below 1.
 #pragma once
 
 #include <map>
