@@ -116,6 +116,8 @@ struct TrialRecord {
   std::vector<PhaseTimeRecord> times;
   std::map<std::string, std::string> fingerprints;  // hex, of outputs
   std::string reproduce;                            // a command line
+  // "memory", "communication": what differs from its prediction.
+  std::vector<std::string> cost_mismatches;
 
   /// The largest ratio of the checks, 0 when there is none.
   double max_ratio() const;

@@ -21,14 +21,7 @@ std::vector<std::string> failed_checks(const TrialRecord& trial) {
   for (const DeterminismRecord& verdict : trial.determinism) {
     if (verdict.claimed && verdict.verdict == "different_bits") names.push_back(verdict.name);
   }
-  if (trial.reason.find("memory: ") != std::string::npos) names.push_back("memory");
-  const auto differs = [](const CommunicationRecord& row) {
-    return row.measured_calls != row.predicted_calls ||
-           row.measured_payload_bytes != row.predicted_payload_bytes;
-  };
-  if (std::any_of(trial.communication.begin(), trial.communication.end(), differs)) {
-    names.push_back("communication");
-  }
+  names.insert(names.end(), trial.cost_mismatches.begin(), trial.cost_mismatches.end());
   if (names.empty()) names.push_back(std::string(name(trial.status)) + ": " + trial.reason);
   return names;
 }

@@ -268,8 +268,14 @@ void merge_ranks(const TrialSetup& setup, std::vector<RankResult>& ranks, TrialR
       reasons.push_back(fmt::format("determinism: {} gave different bits", verdict.name));
     }
   }
-  if (!memory.empty()) reasons.push_back(memory);
-  if (!communication.empty()) reasons.push_back(communication);
+  if (!memory.empty()) {
+    reasons.push_back(memory);
+    record.cost_mismatches.push_back("memory");
+  }
+  if (!communication.empty()) {
+    reasons.push_back(communication);
+    record.cost_mismatches.push_back("communication");
+  }
   record.status = reasons.empty() ? TrialStatus::passed : TrialStatus::failed;
   record.reason = join(reasons, "; ");
 }
