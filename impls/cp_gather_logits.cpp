@@ -3,6 +3,7 @@
 // rank. What CP-local strategies replaced; kept to measure what it costs.
 #include <algorithm>
 
+#include "impls/objective_pass.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -20,12 +21,11 @@ class GatherLogitsPlan final : public LossPlan {
         received_(context.device, rank_by_rank(problem, steps)),
         pack_(context.device, steps.shift(problem.batch)),
         logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered")),
-        max_(context.device, problem.rows(), "statistics"),
-        sum_(context.device, problem.rows(), "statistics"),
-        logprobs_(context.device, problem.rows(), "logprobs_received"),
+        sums_(context.device, problem, problem.rows()),
+        outputs_(context.device, problem.token_columns() * problem.rows(), "outputs_received"),
         pack_grad_(context.device, problem.rows(), "grad_logprobs"),
         local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
-        partials_(static_cast<std::size_t>(problem.objective.partial_sums())) {}
+        objective_(context.device, problem, steps) {}
 
   static std::size_t gathered_bytes(const LossProblem& problem) {
     return problem.grid.cp > 1 ? static_cast<std::size_t>(problem.shard_bytes() * problem.grid.cp)
@@ -41,16 +41,19 @@ class GatherLogitsPlan final : public LossPlan {
     }
     const LogitsRows rows{problem_.dtype,   all, problem_.rows(), shard_, received_.targets(),
                           received_.valid()};
+    const TokenOutputs gathered = columns_in(outputs_.span(), problem_, problem_.rows());
     const std::int64_t owned =
-        row_logprobs(steps_, context_.tp, rows, max_.span(), sum_.span(), logprobs_.span());
+        row_statistics(steps_, context_.tp, rows, sums_.of(0, problem_.rows()), gathered);
     // Every CP rank saw all rows; one of them accounts for the labels.
     outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
-    for (std::int64_t k = 0; k < problem_.rows(); ++k) outputs.logprobs[order_[k]] = logprobs_[k];
+    scatter_columns(gathered, {order_.data(), order_.size()}, outputs.tokens);
 
-    std::fill(partials_.begin(), partials_.end(), 0.0);
-    steps_.token_terms(problem_.objective, pack_.tokens(outputs.logprobs, 0, problem_.rows()),
-                       problem_.batch, problem_.grid.cp, partials_, pack_grad_.span());
-    outputs.result = problem_.objective.finish(problem_.batch, partials_);
+    const ObjectiveTokens tokens = pack_.tokens(outputs.tokens, 0, problem_.rows());
+    objective_.begin();
+    objective_.add_sequences(tokens);
+    objective_.make_coefficients();
+    objective_.add_tokens(tokens, pack_grad_.span());
+    outputs.result = objective_.result();
     for (std::int64_t k = 0; k < problem_.local_rows(); ++k) {
       local_grad_[k] = pack_grad_[order_[first_own_row() + k]];
     }
@@ -64,8 +67,9 @@ class GatherLogitsPlan final : public LossPlan {
                          shard_,
                          received_.targets() + first,
                          received_.valid() + first};
-    steps_.gradient(own, max_.data() + first, sum_.data() + first, local_grad_.data(),
-                    gradients.logits);
+    const std::int64_t all = problem_.rows();
+    steps_.gradient(own, sums_.max(0, all).data() + first, sums_.sum(0, all).data() + first,
+                    local_grad_.data(), gradients.logits);
   }
 
  private:
@@ -73,10 +77,7 @@ class GatherLogitsPlan final : public LossPlan {
   static ShiftedBatch rank_by_rank(const LossProblem& problem, const Steps& steps) {
     ShiftedBatch all;
     for (int rank = 0; rank < problem.grid.cp; ++rank) {
-      const ShiftedBatch rows = steps.local_targets(problem.batch, steps, problem.grid.cp, rank);
-      all.targets.insert(all.targets.end(), rows.targets.begin(), rows.targets.end());
-      all.valid.insert(all.valid.end(), rows.valid.begin(), rows.valid.end());
-      all.sequence.insert(all.sequence.end(), rows.sequence.begin(), rows.sequence.end());
+      all.append(steps.local_targets(problem.batch, steps, problem.grid.cp, rank));
     }
     return all;
   }
@@ -91,12 +92,11 @@ class GatherLogitsPlan final : public LossPlan {
   RowTable received_;
   RowTable pack_;
   Buffer logits_;
-  FloatArray max_;
-  FloatArray sum_;
-  FloatArray logprobs_;
+  SumsOfRows sums_;
+  FloatArray outputs_;
   FloatArray pack_grad_;
   FloatArray local_grad_;
-  std::vector<double> partials_;
+  ObjectivePass objective_;
 };
 
 class GatherLogits final : public LossImplementation {
@@ -114,12 +114,14 @@ class GatherLogits final : public LossImplementation {
     const std::int64_t rows = problem.rows();
     const std::int64_t local = problem.local_rows();
     Cost cost;
+    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     cost.plan.workspace_bytes =
         static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem)) +
-        2 * RowTable::bytes(rows) + kPositionBytes * rows + 4 * kFloatBytes * rows +
-        kFloatBytes * local;
+        2 * RowTable::bytes(problem, rows) + kPositionBytes * rows +
+        SumsOfRows::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
+        kFloatBytes * (rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3, 3 * kFloatBytes * rows);
+    cost.forward.tp.add(Collective::all_reduce, 3, (2 * sums + 1) * kFloatBytes * rows);
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, 1, problem.shard_bytes());
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp_local: only the own rows. Targets and masks are shifted before the split, each rank applies
-// the objective to its rows with the denominators of the global batch, and one all-reduce of the
-// partial sums over CP gives every rank the same loss and metrics. Nothing per token crosses CP.
+// cp_local: only the own rows. Targets, masks and what the objective reads are shifted before the
+// split, and each rank applies the objective to its rows with the denominators of the global batch.
+// One all-reduce of [S, K] sums over CP completes the sequences for objectives that need them, one
+// of the totals gives every rank the same loss and metrics (and one more where there are maxima).
+// Nothing per token crosses CP.
 // (AReaL #1223, with exact global denominators.)
 #include <algorithm>
 
+#include "impls/objective_pass.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -19,25 +22,28 @@ class CpLocalPlan final : public LossPlan {
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
-        max_(context.device, problem.local_rows(), "statistics"),
-        sum_(context.device, problem.local_rows(), "statistics"),
+        sums_(context.device, problem, problem.local_rows()),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
-        partials_(static_cast<std::size_t>(problem.objective.partial_sums())) {}
+        objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    const std::int64_t count = local_.rows();
     outputs.owned_labels =
-        row_logprobs(steps_, context_.tp, view(inputs), max_.span(), sum_.span(), outputs.logprobs);
-    std::fill(partials_.begin(), partials_.end(), 0.0);
-    steps_.token_terms(problem_.objective, local_.tokens(outputs.logprobs, 0, local_.rows()),
-                       problem_.batch, problem_.grid.cp, partials_, grad_.span());
-    if (problem_.grid.cp > 1) {
-      context_.cp.all_reduce(std::span<double>(partials_), ReduceOp::sum);
-    }
-    outputs.result = problem_.objective.finish(problem_.batch, partials_);
+        row_statistics(steps_, context_.tp, view(inputs), sums_.of(0, count), outputs.tokens);
+    const ObjectiveTokens tokens = local_.tokens(outputs.tokens, 0, count);
+    objective_.begin();
+    objective_.add_sequences(tokens);
+    if (problem_.grid.cp > 1) objective_.reduce_sequences(context_.cp);
+    objective_.make_coefficients();
+    objective_.add_tokens(tokens, grad_.span());
+    if (problem_.grid.cp > 1) objective_.reduce_totals(context_.cp);
+    outputs.result = objective_.result();
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    steps_.gradient(view(inputs), max_.data(), sum_.data(), grad_.data(), gradients.logits);
+    const std::int64_t count = local_.rows();
+    steps_.gradient(view(inputs), sums_.max(0, count).data(), sums_.sum(0, count).data(),
+                    grad_.data(), gradients.logits);
   }
 
  private:
@@ -50,10 +56,9 @@ class CpLocalPlan final : public LossPlan {
   const Steps steps_;
   VocabShard shard_;
   RowTable local_;
-  FloatArray max_;
-  FloatArray sum_;
+  SumsOfRows sums_;
   FloatArray grad_;
-  std::vector<double> partials_;
+  ObjectivePass objective_;
 };
 
 class CpLocal final : public LossImplementation {
@@ -63,21 +68,22 @@ class CpLocal final : public LossImplementation {
   }
 
   Description describe() const override {
-    return {"cp_local", "own rows only; scalars cross CP, nothing per token", LogprobScope::shard,
-            steps_.serial_adds};
+    Description description{"cp_local", "own rows only; sums cross CP, nothing per token",
+                            LogprobScope::shard, steps_.serial_adds};
+    description.claims_packing_of_sequence_sums = false;
+    return description;
   }
 
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t local = problem.local_rows();
+    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     Cost cost;
-    cost.plan.workspace_bytes = RowTable::bytes(local) + 3 * kFloatBytes * local;
+    cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
+                                SumsOfRows::bytes(problem, local) + kFloatBytes * local +
+                                ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3, 3 * kFloatBytes * local);
-    if (problem.grid.cp > 1) {
-      const std::int64_t sums = problem.objective.partial_sums();
-      cost.forward.cp.add(Collective::all_reduce, 1,
-                          sums * static_cast<std::int64_t>(sizeof(double)));
-    }
+    cost.forward.tp.add(Collective::all_reduce, 3, (2 * sums + 1) * kFloatBytes * local);
+    if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     return cost;
   }
 

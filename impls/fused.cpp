@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // fused: one pass over the whole pack. TP statistics of all rows in three all-reduces, ONE gather
-// of log-probabilities over CP for the whole pack, the objective on full sequences on every CP
+// of what is known by token over CP for the whole pack, the objective on full sequences on every CP
 // rank, and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather
 // is a selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
 //
 // Option chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass.
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "impls/objective_pass.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -27,13 +28,15 @@ class FusedPlan final : public LossPlan {
         pack_(context.device, steps.shift(problem.batch)),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
-        max_(context.device, statistics_rows(problem, chunk), "statistics"),
-        sum_(context.device, statistics_rows(problem, chunk), "statistics"),
-        local_logprobs_(context.device, problem.local_rows(), "logprobs_local"),
-        received_(context.device, problem.grid.cp > 1 ? problem.rows() : 0, "logprobs_received"),
+        sums_(context.device, problem, statistics_rows(problem, chunk)),
+        local_outputs_(context.device, problem.token_columns() * problem.local_rows(),
+                       "outputs_local"),
+        received_(context.device,
+                  problem.grid.cp > 1 ? problem.token_columns() * problem.rows() : 0,
+                  "outputs_received"),
         pack_grad_(context.device, problem.rows(), "grad_logprobs"),
         local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
-        partials_(static_cast<std::size_t>(problem.objective.partial_sums())) {}
+        objective_(context.device, problem, steps) {}
 
   static std::int64_t statistics_rows(const LossProblem& problem, std::int64_t chunk) {
     return chunk > 0 ? std::min(chunk, problem.local_rows()) : problem.local_rows();
@@ -41,28 +44,24 @@ class FusedPlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     const LogitsRows rows = view(inputs);
+    const TokenOutputs local = columns_in(local_outputs_.span(), problem_, problem_.local_rows());
     outputs.owned_labels = 0;
     for (const RowRange& chunk : chunks_) {
-      outputs.owned_labels += row_logprobs(
-          steps_, context_.tp, rows.slice(chunk.begin, chunk.count), max_.span(0, chunk.count),
-          sum_.span(0, chunk.count), local_logprobs_.span(chunk.begin, chunk.count));
+      outputs.owned_labels +=
+          row_statistics(steps_, context_.tp, rows.slice(chunk.begin, chunk.count),
+                         sums_.of(0, chunk.count), local.part(chunk.begin, chunk.count));
     }
-    std::span<const float> ranks_rows = local_logprobs_.span();
-    if (problem_.grid.cp > 1) {
-      context_.cp.all_gather(ranks_rows, received_.span());
-      ranks_rows = received_.span();
-    }
-    for (std::size_t k = 0; k < ranks_rows.size(); ++k) outputs.logprobs[order_[k]] = ranks_rows[k];
+    gather(outputs.tokens);
 
-    std::fill(partials_.begin(), partials_.end(), 0.0);
-    steps_.token_terms(problem_.objective, pack_.tokens(outputs.logprobs, 0, problem_.rows()),
-                       problem_.batch, problem_.grid.cp, partials_, pack_grad_.span());
-    outputs.result = problem_.objective.finish(problem_.batch, partials_);
+    const ObjectiveTokens tokens = pack_.tokens(outputs.tokens, 0, problem_.rows());
+    objective_.begin();
+    objective_.add_sequences(tokens);
+    objective_.make_coefficients();
+    objective_.add_tokens(tokens, pack_grad_.span());
+    outputs.result = objective_.result();
 
-    const std::int64_t own = context_.cp.rank() * problem_.local_rows();
-    for (std::int64_t k = 0; k < problem_.local_rows(); ++k) {
-      local_grad_[k] = pack_grad_[order_[own + k]];
-    }
+    const std::span<const std::int32_t> own = rows_of(context_.cp.rank());
+    for (std::size_t k = 0; k < own.size(); ++k) local_grad_[k] = pack_grad_[own[k]];
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
@@ -71,13 +70,10 @@ class FusedPlan final : public LossPlan {
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
     for (const RowRange& range : chunks_) {
       const LogitsRows chunk = rows.slice(range.begin, range.count);
-      if (chunked_) {
-        steps_.max(chunk, max_.data());
-        steps_.reduce_max(context_.tp, max_.span(0, range.count));
-        steps_.sum_exp(chunk, max_.data(), sum_.data());
-        steps_.reduce_sum(context_.tp, sum_.span(0, range.count));
-      }
-      steps_.gradient(chunk, max_.data(), sum_.data(), local_grad_.data() + range.begin,
+      const std::span<float> max = sums_.max(0, range.count);
+      const std::span<float> sum = sums_.sum(0, range.count);
+      if (chunked_) row_sums(steps_, context_.tp, chunk, max, sum);
+      steps_.gradient(chunk, max.data(), sum.data(), local_grad_.data() + range.begin,
                       static_cast<std::byte*>(gradients.logits) + range.begin * row_bytes);
     }
   }
@@ -85,6 +81,27 @@ class FusedPlan final : public LossPlan {
  private:
   LogitsRows view(const LossInputs& inputs) const {
     return logits_rows(problem_, shard_, inputs, local_);
+  }
+
+  /// Where the rows of a CP rank stand in the pack.
+  std::span<const std::int32_t> rows_of(int cp_rank) const {
+    const auto local = static_cast<std::size_t>(problem_.local_rows());
+    return {order_.data() + static_cast<std::size_t>(cp_rank) * local, local};
+  }
+
+  /// All CP ranks' rows, in the order of the pack.
+  void gather(const TokenOutputs& pack) {
+    std::span<float> blocks = local_outputs_.span();
+    if (problem_.grid.cp > 1) {
+      context_.cp.all_gather(std::span<const float>(blocks), received_.span());
+      blocks = received_.span();
+    }
+    const std::size_t block = local_outputs_.span().size();
+    for (int rank = 0; rank < problem_.grid.cp; ++rank) {
+      const std::span<float> of_rank =
+          blocks.subspan(static_cast<std::size_t>(rank) * block, block);
+      scatter_columns(columns_in(of_rank, problem_, problem_.local_rows()), rows_of(rank), pack);
+    }
   }
 
   const LossProblem& problem_;
@@ -96,13 +113,12 @@ class FusedPlan final : public LossPlan {
   RowTable local_;
   RowTable pack_;
   DeviceArray<std::int32_t> order_;
-  FloatArray max_;
-  FloatArray sum_;
-  FloatArray local_logprobs_;
+  SumsOfRows sums_;
+  FloatArray local_outputs_;
   FloatArray received_;
   FloatArray pack_grad_;
   FloatArray local_grad_;
-  std::vector<double> partials_;
+  ObjectivePass objective_;
 };
 
 class Fused final : public LossImplementation {
@@ -126,13 +142,16 @@ class Fused final : public LossImplementation {
     const bool gathers = problem.grid.cp > 1;
     const std::int64_t chunks = chunk_ > 0 ? (local + chunk_ - 1) / chunk_ : (local > 0 ? 1 : 0);
     Cost cost;
+    const std::int64_t columns = problem.token_columns();
+    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     cost.plan.workspace_bytes =
-        RowTable::bytes(local) + RowTable::bytes(rows) + kPositionBytes * rows +
-        2 * kFloatBytes * FusedPlan::statistics_rows(problem, chunk_) + kFloatBytes * local +
-        (gathers ? kFloatBytes * rows : 0) + kFloatBytes * rows + kFloatBytes * local;
+        RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
+        SumsOfRows::bytes(problem, FusedPlan::statistics_rows(problem, chunk_)) +
+        kFloatBytes * columns * (local + (gathers ? rows : 0)) + kFloatBytes * (rows + local) +
+        ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3 * chunks, 3 * kFloatBytes * local);
-    if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * local);
+    cost.forward.tp.add(Collective::all_reduce, 3 * chunks, (2 * sums + 1) * kFloatBytes * local);
+    if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * columns * local);
     if (chunk_ > 0)
       cost.backward.tp.add(Collective::all_reduce, 2 * chunks, 2 * kFloatBytes * local);
     return cost;

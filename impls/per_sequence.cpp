@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // per_sequence: the baseline. A loop over the sequences of the pack: slice, three TP all-reduces, a
-// CP gather of the sequence's log-probabilities, the objective, accumulate. Every CP rank computes
-// the whole loss and counts it for 1 / cp, so that the adjoint of the gather is an all-reduce of
-// the sequence's gradient. (NeMo-RL `SequencePackingLossWrapper`, `AllGatherCPTensor`.)
+// CP gather of what is known about the sequence's tokens, the objective sequence by sequence. Every
+// CP rank computes the whole loss and counts it for 1 / cp, so that the adjoint of the gather is an
+// all-reduce of the sequence's gradient. (NeMo-RL `SequencePackingLossWrapper`,
+// `AllGatherCPTensor`.)
 #include <algorithm>
 
+#include "impls/objective_pass.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -28,32 +30,36 @@ class PerSequencePlan final : public LossPlan {
         local_(context.device, steps.local_targets(problem.batch, steps, cp_, context.cp.rank())),
         pack_(context.device, steps.shift(problem.batch)),
         order_(copy_positions(context.device, steps.gather_order(problem.batch, steps, cp_))),
-        max_(context.device, problem.local_rows(), "statistics"),
-        sum_(context.device, problem.local_rows(), "statistics"),
-        local_logprobs_(context.device, longest(problem.batch) / cp_, "logprobs_local"),
-        sequence_rows_(context.device, longest(problem.batch), "sequence_rows"),
+        sums_(context.device, problem, problem.local_rows()),
+        local_outputs_(context.device, problem.token_columns() * (longest(problem.batch) / cp_),
+                       "outputs_local"),
+        received_(context.device, problem.token_columns() * longest(problem.batch),
+                  "outputs_received"),
+        sequence_grad_(context.device, longest(problem.batch), "grad_logprobs"),
         pack_grad_(context.device, problem.rows(), "grad_logprobs"),
         local_grad_(context.device, longest(problem.batch) / cp_, "grad_logprobs"),
-        partials_(static_cast<std::size_t>(problem.objective.partial_sums())) {}
+        objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    std::fill(partials_.begin(), partials_.end(), 0.0);
     outputs.owned_labels = 0;
+    objective_.begin();
     const LogitsRows rows = view(inputs);
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       const RowRange own = local_range(i);
-      const std::span<float> logprobs = local_logprobs_.span(0, own.count);
-      outputs.owned_labels +=
-          row_logprobs(steps_, context_.tp, rows.slice(own.begin, own.count),
-                       max_.span(own.begin, own.count), sum_.span(own.begin, own.count), logprobs);
-      gather_sequence(own, logprobs, outputs.logprobs);
-
-      const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
-      const std::int64_t count = problem_.batch.padded_length(i);
-      steps_.token_terms(problem_.objective, pack_.tokens(outputs.logprobs, begin, count),
-                         problem_.batch, cp_, partials_, pack_grad_.span(begin, count));
+      const std::int64_t block = problem_.token_columns() * own.count;
+      outputs.owned_labels += row_statistics(
+          steps_, context_.tp, rows.slice(own.begin, own.count), sums_.of(own.begin, own.count),
+          columns_in(local_outputs_.span(0, block), problem_, own.count));
+      gather_sequence(own, outputs.tokens);
+      objective_.add_sequences(tokens_of(i, outputs.tokens));
     }
-    outputs.result = problem_.objective.finish(problem_.batch, partials_);
+    objective_.make_coefficients();
+    for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
+      objective_.add_tokens(
+          tokens_of(i, outputs.tokens),
+          pack_grad_.span(problem_.batch.cu_seqlens_padded[i], problem_.batch.padded_length(i)));
+    }
+    outputs.result = objective_.result();
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
@@ -64,7 +70,7 @@ class PerSequencePlan final : public LossPlan {
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
       const std::int64_t count = problem_.batch.padded_length(i);
-      const std::span<float> grad = sequence_rows_.span(0, count);
+      const std::span<float> grad = sequence_grad_.span(0, count);
       for (std::int64_t t = 0; t < count; ++t) grad[t] = share * pack_grad_[begin + t];
       if (cp_ > 1) steps_.add_gathered_gradients(context_.cp, grad);
 
@@ -73,8 +79,8 @@ class PerSequencePlan final : public LossPlan {
       for (std::int64_t k = 0; k < own.count; ++k) {
         local_grad_[k] = grad[order_[first + k] - begin];
       }
-      steps_.gradient(rows.slice(own.begin, own.count), max_.data() + own.begin,
-                      sum_.data() + own.begin, local_grad_.data(),
+      steps_.gradient(rows.slice(own.begin, own.count), sums_.max(own.begin, own.count).data(),
+                      sums_.sum(own.begin, own.count).data(), local_grad_.data(),
                       static_cast<std::byte*>(gradients.logits) + own.begin * row_bytes);
     }
   }
@@ -89,19 +95,25 @@ class PerSequencePlan final : public LossPlan {
     return {problem_.batch.cu_seqlens_padded[i] / cp_, problem_.batch.padded_length(i) / cp_};
   }
 
-  void gather_sequence(const RowRange& own, std::span<const float> logprobs,
-                       std::span<float> pack) {
-    std::span<const float> ranks_rows = logprobs;
+  ObjectiveTokens tokens_of(std::int64_t i, const TokenOutputs& outputs) const {
+    return pack_.tokens(outputs, problem_.batch.cu_seqlens_padded[i],
+                        problem_.batch.padded_length(i));
+  }
+
+  void gather_sequence(const RowRange& own, const TokenOutputs& pack) {
+    const std::int64_t block = problem_.token_columns() * own.count;
+    std::span<float> blocks = local_outputs_.span(0, block);
     if (cp_ > 1) {
-      const std::span<float> received = sequence_rows_.span(0, own.count * cp_);
-      context_.cp.all_gather(logprobs, received);
-      ranks_rows = received;
+      const std::span<float> received = received_.span(0, block * cp_);
+      context_.cp.all_gather(std::span<const float>(blocks), received);
+      blocks = received;
     }
     for (int rank = 0; rank < cp_; ++rank) {
-      for (std::int64_t k = 0; k < own.count; ++k) {
-        pack[order_[rank * problem_.local_rows() + own.begin + k]] =
-            ranks_rows[rank * own.count + k];
-      }
+      const std::span<float> of_rank =
+          blocks.subspan(static_cast<std::size_t>(rank * block), static_cast<std::size_t>(block));
+      const std::int32_t* positions = order_.data() + rank * problem_.local_rows() + own.begin;
+      scatter_columns(columns_in(of_rank, problem_, own.count),
+                      {positions, static_cast<std::size_t>(own.count)}, pack);
     }
   }
 
@@ -113,13 +125,13 @@ class PerSequencePlan final : public LossPlan {
   RowTable local_;
   RowTable pack_;
   DeviceArray<std::int32_t> order_;
-  FloatArray max_;
-  FloatArray sum_;
-  FloatArray local_logprobs_;
-  FloatArray sequence_rows_;
+  SumsOfRows sums_;
+  FloatArray local_outputs_;
+  FloatArray received_;
+  FloatArray sequence_grad_;
   FloatArray pack_grad_;
   FloatArray local_grad_;
-  std::vector<double> partials_;
+  ObjectivePass objective_;
 };
 
 class PerSequence final : public LossImplementation {
@@ -142,14 +154,19 @@ class PerSequence final : public LossImplementation {
     const std::int64_t sequences = problem.batch.sequences();
     const std::int64_t longest_rows = longest(problem.batch);
     Cost cost;
+    const std::int64_t columns = problem.token_columns();
+    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
+    const std::int64_t longest_local = longest_rows / problem.grid.cp;
     cost.plan.workspace_bytes =
-        RowTable::bytes(local) + RowTable::bytes(rows) + kPositionBytes * rows +
-        2 * kFloatBytes * local +
-        kFloatBytes * (longest_rows + 2 * (longest_rows / problem.grid.cp)) + kFloatBytes * rows;
+        RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
+        SumsOfRows::bytes(problem, local) +
+        kFloatBytes * (columns * (longest_rows + longest_local) + longest_rows + longest_local) +
+        kFloatBytes * rows + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3 * sequences, 3 * kFloatBytes * local);
+    cost.forward.tp.add(Collective::all_reduce, 3 * sequences,
+                        (2 * sums + 1) * kFloatBytes * local);
     if (problem.grid.cp > 1) {
-      cost.forward.cp.add(Collective::all_gather, sequences, kFloatBytes * local);
+      cost.forward.cp.add(Collective::all_gather, sequences, kFloatBytes * columns * local);
       cost.backward.cp.add(Collective::all_reduce, sequences, kFloatBytes * rows);
     }
     return cost;

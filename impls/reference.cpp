@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reference: the truth as an implementation. Gathers all logits over TP and CP, then computes in
 // float64, one sequence and one row at a time, straight from the formulas:
-//   lp_t = x_y - log sum_v exp(x_v),   d L / d x_v = (d L / d lp_t) ([v = y] - p_v).
+//   lp_t = x_y - log sum_v exp(x_v),   H_t = log sum_v exp(x_v) - sum_v p_v x_v,
+//   d L / d x_v = (d L / d lp_t) ([v = y] - p_v).
 // The plainest code here: it shares no step with the other strategies and finds its rows by the
 // inverse formula of the zigzag split (position -> rank and slot).
 #include <algorithm>
@@ -23,7 +24,7 @@ class ReferencePlan final : public LossPlan {
                                          "logits_gathered")),
         over_cp_(context.device.allocate(problem.grid.cp > 1 ? all_bytes(problem) : 0,
                                          "logits_gathered")),
-        logprobs_(context.device, static_cast<std::size_t>(problem.rows()), "logprobs"),
+        rows_(context.device, static_cast<std::size_t>(problem.rows()), "rows"),
         row_(context.device, static_cast<std::size_t>(problem.vocab), "row") {}
 
   static std::size_t tp_bytes(const LossProblem& problem) {
@@ -36,24 +37,25 @@ class ReferencePlan final : public LossPlan {
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     gather(inputs);
     const PackedBatch& batch = problem_.batch;
-    std::fill(logprobs_.begin(), logprobs_.end(), 0.0);
+    std::fill(rows_.begin(), rows_.end(), TokenTruth());
     outputs.owned_labels = 0;
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
-        const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
         read_row(i, t);
-        logprobs_[batch.cu_seqlens_padded[i] + t] = row_[target] - log_sum_exp();
+        rows_[batch.cu_seqlens_padded[i] + t] =
+            about_row(batch.input_ids[batch.cu_seqlens[i] + t + 1]);
         outputs.owned_labels += is_trained_on(i, t + 1) ? 1 : 0;
       }
     }
     // Every rank saw everything; the first one accounts for the labels.
     if (context_.tp.rank() != 0 || context_.cp.rank() != 0) outputs.owned_labels = 0;
-    truth_ = problem_.objective.truth(batch, {logprobs_.data(), logprobs_.size()});
-    outputs.result.loss = truth_.loss;
+    truth_ = problem_.objective.truth(batch, {rows_.data(), rows_.size()});
+    outputs.result.loss = truth_.loss.value;
     outputs.result.metrics.clear();
-    for (const auto& [name, metric] : truth_.metrics) outputs.result.metrics[name] = metric.value;
-    std::transform(logprobs_.begin(), logprobs_.end(), outputs.logprobs.begin(),
-                   [](double lp) { return static_cast<float>(lp); });
+    for (const auto& [name, metric] : truth_.metrics) {
+      outputs.result.metrics[name] = {metric.reduction, metric.amount.value, metric.count};
+    }
+    write_outputs(outputs.tokens);
   }
 
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
@@ -112,6 +114,29 @@ class ReferencePlan final : public LossPlan {
     });
   }
 
+  /// Of the row in row_, exact numbers.
+  TokenTruth about_row(std::int32_t target) const {
+    const double lse = log_sum_exp();
+    double mean = 0;
+    double smallest = std::numeric_limits<double>::infinity();
+    for (const double x : row_) {
+      const double p = std::exp(x - lse);
+      if (p > 0) mean += p * x;
+      if (!std::isinf(x)) smallest = std::min(smallest, x);
+    }
+    return {row_[target] - lse, lse - mean, smallest, *std::max_element(row_.begin(), row_.end())};
+  }
+
+  void write_outputs(const TokenOutputs& out) const {
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      out.logprobs[k] = static_cast<float>(rows_[k].logprob.value);
+      if (!problem_.row_statistics()) continue;
+      out.entropy[k] = static_cast<float>(rows_[k].entropy.value);
+      out.vocab_min[k] = static_cast<float>(rows_[k].vocab_min.value);
+      out.vocab_max[k] = static_cast<float>(rows_[k].vocab_max.value);
+    }
+  }
+
   double log_sum_exp() const {
     const double max = *std::max_element(row_.begin(), row_.end());
     double sum = 0;
@@ -131,7 +156,7 @@ class ReferencePlan final : public LossPlan {
         const Place place = place_of(i, t);
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
-        const double grad = truth_.grad_logprob[batch.cu_seqlens_padded[i] + t];
+        const double grad = truth_.grad_logprob[batch.cu_seqlens_padded[i] + t].value;
         read_row(i, t);
         const double lse = log_sum_exp();
         for (std::int64_t v = begin; v < end; ++v) {
@@ -147,7 +172,7 @@ class ReferencePlan final : public LossPlan {
   RankContext context_;
   Buffer over_tp_;
   Buffer over_cp_;
-  DeviceArray<double> logprobs_;
+  DeviceArray<TokenTruth> rows_;
   DeviceArray<double> row_;
   const void* all_ = nullptr;  // [cp][tp][T_c][V_t]
   ObjectiveTruth truth_;
@@ -165,7 +190,8 @@ class Reference final : public LossImplementation {
     const std::int64_t over_tp = problem.shard_bytes() * problem.grid.tp;
     cost.plan.workspace_bytes = (problem.grid.tp > 1 ? over_tp : 0) +
                                 (problem.grid.cp > 1 ? over_tp * problem.grid.cp : 0) +
-                                8 * (problem.rows() + problem.vocab);
+                                static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() +
+                                8 * problem.vocab;
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     if (problem.grid.tp > 1) {
       cost.forward.tp.add(Collective::all_gather, 1, problem.shard_bytes());

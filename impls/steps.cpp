@@ -12,14 +12,7 @@ std::vector<std::int64_t> zigzag_rows(const PackedBatch& batch, int cp, int cp_r
 }
 
 ShiftedBatch shift_then_split(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank) {
-  const ShiftedBatch pack = steps.shift(batch);
-  ShiftedBatch local;
-  for (const std::int64_t position : steps.local_rows(batch, cp, cp_rank)) {
-    local.targets.push_back(pack.targets[position]);
-    local.valid.push_back(pack.valid[position]);
-    local.sequence.push_back(pack.sequence[position]);
-  }
-  return local;
+  return steps.shift(batch).pick(steps.local_rows(batch, cp, cp_rank));
 }
 
 std::vector<RowRange> all_chunks(std::int64_t rows, std::int64_t chunk) {
@@ -52,9 +45,30 @@ float one_of_cp(int cp) {
 }
 
 void apply_objective(const Objective& objective, const ObjectiveTokens& tokens,
-                     const PackedBatch& batch, int /*cp*/, std::span<double> partials,
-                     std::span<float> grad) {
-  objective.token_terms(tokens, batch, partials, grad);
+                     const PackedBatch& batch, int /*cp*/, SequenceTable<const double> coefficients,
+                     ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+}
+
+void all_reduce_table(Communicator& cp, SequenceTable<double> sums) {
+  const auto size = static_cast<std::size_t>(sums.sequences * sums.columns);
+  if (size > 0) cp.all_reduce(std::span<double>(sums.data, size), ReduceOp::sum);
+}
+
+void all_reduce_totals(Communicator& cp, ObjectiveTotals<double> totals) {
+  if (!totals.sums.empty()) cp.all_reduce(totals.sums, ReduceOp::sum);
+  if (!totals.maxima.empty()) cp.all_reduce(totals.maxima, ReduceOp::max);
+}
+
+ObjectiveResult finish_objective(const Objective& objective, const PackedBatch& batch, int /*cp*/,
+                                 SequenceTable<const double> sums,
+                                 SequenceTable<const double> coefficients,
+                                 ObjectiveTotals<const double> totals) {
+  return objective.finish(batch, sums, coefficients, totals);
+}
+
+std::span<float> part(std::span<float> values, std::int64_t begin, std::int64_t count) {
+  return values.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
 }
 
 }  // namespace
@@ -69,20 +83,44 @@ Steps::Steps()
       gather_order(rows_rank_by_rank),
       loss_share(one_of_cp),
       add_gathered_gradients(all_reduce_sum),
-      token_terms(apply_objective) {}
+      token_terms(apply_objective),
+      reduce_sequence_sums(all_reduce_table),
+      reduce_totals(all_reduce_totals),
+      finish(finish_objective) {}
 
-std::int64_t row_logprobs(const Steps& steps, Communicator& tp, const LogitsRows& rows,
-                          std::span<float> max, std::span<float> sum, std::span<float> logprobs) {
-  steps.max(rows, max.data());
-  steps.reduce_max(tp, max);
-  steps.sum_exp(rows, max.data(), sum.data());
-  steps.reduce_sum(tp, sum);
-  const std::int64_t owned = steps.target(rows, max.data(), logprobs.data());
-  steps.reduce_target(tp, logprobs);
+std::int64_t row_statistics(const Steps& steps, Communicator& tp, const LogitsRows& rows,
+                            const RowSums& sums, const TokenOutputs& out) {
+  const bool all = !out.entropy.empty();
+  const std::span<float> max = part(sums.range, 0, rows.rows);
+  const std::span<float> min = part(sums.range, all ? rows.rows : 0, all ? rows.rows : 0);
+  const std::span<float> sum = part(sums.sums, 0, rows.rows);
+  const std::span<float> weighted = part(sums.sums, all ? rows.rows : 0, all ? rows.rows : 0);
+
+  steps.max(rows, max.data(), all ? min.data() : nullptr);
+  for (float& m : min) m = -m;
+  steps.reduce_max(tp, part(sums.range, 0, (all ? 2 : 1) * rows.rows));
+  steps.sum_exp(rows, max.data(), sum.data(), all ? weighted.data() : nullptr);
+  steps.reduce_sum(tp, part(sums.sums, 0, (all ? 2 : 1) * rows.rows));
+  const std::int64_t owned = steps.target(rows, max.data(), out.logprobs.data());
+  steps.reduce_target(tp, out.logprobs);
+  if (all) steps.entropy(sum, weighted, out.entropy);
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    logprobs[r] = rows.targets[r] < 0 ? 0.0f : logprobs[r] - std::log(sum[r]);
+    const bool predicts = rows.targets[r] >= 0;
+    out.logprobs[r] = predicts ? out.logprobs[r] - std::log(sum[r]) : 0.0f;
+    if (!all) continue;
+    out.entropy[r] = predicts ? out.entropy[r] : 0.0f;
+    out.vocab_min[r] = predicts ? -min[r] : 0.0f;
+    out.vocab_max[r] = predicts ? max[r] : 0.0f;
   }
   return owned;
+}
+
+void row_sums(const Steps& steps, Communicator& tp, const LogitsRows& rows, std::span<float> max,
+              std::span<float> sum) {
+  steps.max(rows, max.data(), nullptr);
+  steps.reduce_max(tp, max);
+  steps.sum_exp(rows, max.data(), sum.data(), nullptr);
+  steps.reduce_sum(tp, sum);
 }
 
 }  // namespace lossgrid

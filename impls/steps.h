@@ -18,6 +18,13 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
+/// What `row_statistics` needs beside its outputs, for the rows of one call: [rows], or [2 rows]
+/// with row statistics: maxima, then negated minima; sums of exponentials, then weighted sums.
+struct RowSums {
+  std::span<float> range;
+  std::span<float> sums;
+};
+
 struct Steps {
   // --- layout, while planning -------------------------------------------------------------------
   /// What every row of the padded pack predicts.
@@ -31,13 +38,16 @@ struct Steps {
   std::vector<RowRange> (*chunks)(std::int64_t rows, std::int64_t chunk);
 
   // --- statistics of rows, reduced over TP ------------------------------------------------------
-  void (*max)(const LogitsRows&, float*) = rows_max;
+  void (*max)(const LogitsRows&, float* max, float* min) = rows_max;
+  /// Of maxima and negated minima.
   void (*reduce_max)(Communicator& tp, std::span<float>);
-  void (*sum_exp)(const LogitsRows&, const float*, float*) = rows_sum_exp;
+  void (*sum_exp)(const LogitsRows&, const float* max, float* sum, float* weighted) = rows_sum_exp;
   int serial_adds = kSumExpSerialAdds;  // longest serial float32 add chain of sum_exp
   void (*reduce_sum)(Communicator& tp, std::span<float>);
   std::int64_t (*target)(const LogitsRows&, const float*, float*) = rows_target;
   void (*reduce_target)(Communicator& tp, std::span<float>);
+  void (*entropy)(std::span<const float> sum, std::span<const float> weighted,
+                  std::span<float> entropy) = rows_entropy;
 
   // --- from local rows to a pack, over CP -------------------------------------------------------
   /// [T_pad] padded position of row k of the ranks' rows, one rank after the other.
@@ -49,7 +59,16 @@ struct Steps {
 
   // --- objective --------------------------------------------------------------------------------
   void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&, int cp,
-                      std::span<double> partials, std::span<float> grad);
+                      SequenceTable<const double> coefficients, ObjectiveTotals<double>,
+                      std::span<float> grad);
+  /// Of a rank that holds some rows only: [S, K] sums of sequences, then the totals, over CP.
+  void (*reduce_sequence_sums)(Communicator& cp, SequenceTable<double>);
+  void (*reduce_totals)(Communicator& cp, ObjectiveTotals<double>);
+  /// Loss and metrics from what is whole now.
+  ObjectiveResult (*finish)(const Objective&, const PackedBatch&, int cp,
+                            SequenceTable<const double> sums,
+                            SequenceTable<const double> coefficients,
+                            ObjectiveTotals<const double>);
 
   // --- gradient of local rows -------------------------------------------------------------------
   void (*gradient)(const LogitsRows&, const float* max, const float* sum, const float* grad,
@@ -58,9 +77,15 @@ struct Steps {
   Steps();
 };
 
-/// Statistics of `rows`, reduced over TP with three all-reduces, and lp = x_y - max - log(sum); 0
-/// for rows that predict nothing. Returns the valid targets that this rank's shard owns.
-std::int64_t row_logprobs(const Steps& steps, Communicator& tp, const LogitsRows& rows,
-                          std::span<float> max, std::span<float> sum, std::span<float> logprobs);
+/// Statistics of `rows`, reduced over TP with three all-reduces: lp = x_y - max - log(sum), and
+/// with row statistics entropy and vocab extrema from the same pass; 0 for rows that predict
+/// nothing. The first [rows] of `sums.range` and `sums.sums` are max and sum for the gradient.
+/// Returns the valid targets that this rank's shard owns.
+std::int64_t row_statistics(const Steps& steps, Communicator& tp, const LogitsRows& rows,
+                            const RowSums& sums, const TokenOutputs& out);
+
+/// Maxima and sums alone, with two all-reduces, for a backward pass that recomputes.
+void row_sums(const Steps& steps, Communicator& tp, const LogitsRows& rows, std::span<float> max,
+              std::span<float> sum);
 
 }  // namespace lossgrid

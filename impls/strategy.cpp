@@ -36,20 +36,67 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
 }
 
 RowTable::RowTable(Device& device, const ShiftedBatch& rows)
-    : targets_(device, rows.targets.size(), "row_table"),
-      valid_(device, rows.valid.size(), "row_table"),
-      sequence_(device, rows.sequence.size(), "row_table") {
+    : targets_(device, rows.rows(), "row_table"),
+      valid_(device, rows.rows(), "row_table"),
+      real_(device, rows.rows(), "row_table"),
+      sequence_(device, rows.rows(), "row_table") {
   std::copy(rows.targets.begin(), rows.targets.end(), targets_.begin());
   std::copy(rows.valid.begin(), rows.valid.end(), valid_.begin());
+  std::copy(rows.real.begin(), rows.real.end(), real_.begin());
   std::copy(rows.sequence.begin(), rows.sequence.end(), sequence_.begin());
+  for (int k = 0; k < kTokenInputs; ++k) {
+    inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
+    std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
+  }
 }
 
-ObjectiveTokens RowTable::tokens(std::span<const float> logprobs, std::int64_t begin,
+std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
+  std::int64_t row = 4 + 1 + 1 + 4;
+  for (const std::vector<float>& input : problem.batch.inputs) row += input.empty() ? 0 : 4;
+  return rows * row;
+}
+
+ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin,
                                  std::int64_t count) const {
   const auto from = static_cast<std::size_t>(begin);
   const auto size = static_cast<std::size_t>(count);
-  return {
-      logprobs.subspan(from, size), {valid_.data() + from, size}, {sequence_.data() + from, size}};
+  const TokenOutputs part = outputs.part(begin, count);
+  ObjectiveTokens tokens{part.logprobs,
+                         part.entropy,
+                         part.vocab_min,
+                         part.vocab_max,
+                         {valid_.data() + from, size},
+                         {real_.data() + from, size},
+                         {sequence_.data() + from, size},
+                         {}};
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
+  }
+  return tokens;
+}
+
+TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
+  const auto size = static_cast<std::size_t>(rows);
+  TokenOutputs columns{block.first(size), {}, {}, {}};
+  if (problem.row_statistics()) {
+    columns.entropy = block.subspan(size, size);
+    columns.vocab_min = block.subspan(2 * size, size);
+    columns.vocab_max = block.subspan(3 * size, size);
+  }
+  return columns;
+}
+
+void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
+                     const TokenOutputs& to) {
+  const auto sources = from.columns();
+  const auto targets = to.columns();
+  for (std::size_t c = 0; c < sources.size(); ++c) {
+    for (std::size_t k = 0; k < sources[c].size(); ++k) targets[c][positions[k]] = sources[c][k];
+  }
+}
+
+std::int64_t SumsOfRows::bytes(const LossProblem& problem, std::int64_t rows) {
+  return (problem.row_statistics() ? 4 : 2) * kFloatBytes * rows;
 }
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,

@@ -3,6 +3,7 @@
 // parameter so that mutants can be made of the same code, and the row tables of a plan.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,23 +26,24 @@ struct RegisteredStrategy {
 std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const Steps& steps,
                                                   const ImplementationOptions& options);
 
-/// What rows predict, in buffers of the rank.
+/// What rows predict, and what the objective reads about them, in buffers of the rank.
 class RowTable {
  public:
   RowTable(Device& device, const ShiftedBatch& rows);
-  static std::int64_t bytes(std::int64_t rows) { return rows * (4 + 1 + 4); }
+  static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
   const std::int32_t* targets() const { return targets_.data(); }
   const std::uint8_t* valid() const { return valid_.data(); }
-  /// The tokens of rows [begin, begin + count) with their log-probabilities.
-  ObjectiveTokens tokens(std::span<const float> logprobs, std::int64_t begin,
-                         std::int64_t count) const;
+  /// The tokens of rows [begin, begin + count) of this table and of `outputs`.
+  ObjectiveTokens tokens(const TokenOutputs& outputs, std::int64_t begin, std::int64_t count) const;
 
  private:
   DeviceArray<std::int32_t> targets_;
   DeviceArray<std::uint8_t> valid_;
+  DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
+  std::array<DeviceArray<float>, kTokenInputs> inputs_;
 };
 
 /// This rank's logits with what their rows predict.
@@ -63,6 +65,40 @@ class FloatArray {
 
  private:
   DeviceArray<float> array_;
+};
+
+/// Columns of `rows` elements one after the other in `block`, as many as the problem asks for.
+TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows);
+
+/// to[positions[k]] := from[k] in every column.
+void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
+                     const TokenOutputs& to);
+
+/// Maxima and sums of rows, kept from the forward pass for the gradient.
+class SumsOfRows {
+ public:
+  SumsOfRows(Device& device, const LossProblem& problem, std::int64_t rows)
+      : width_(problem.row_statistics() ? 2 : 1),
+        range_(device, width_ * rows, "statistics"),
+        sums_(device, width_ * rows, "statistics") {}
+  static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
+
+  /// Of `count` rows from `begin` on; the same two numbers must be given again for max and sum.
+  RowSums of(std::int64_t begin, std::int64_t count) {
+    return {range_.span(width_ * begin, width_ * count),
+            sums_.span(width_ * begin, width_ * count)};
+  }
+  std::span<float> max(std::int64_t begin, std::int64_t count) {
+    return range_.span(width_ * begin, count);
+  }
+  std::span<float> sum(std::int64_t begin, std::int64_t count) {
+    return sums_.span(width_ * begin, count);
+  }
+
+ private:
+  std::int64_t width_;
+  FloatArray range_;
+  FloatArray sums_;
 };
 
 /// Positions as 32-bit integers in a buffer of the rank.

@@ -42,7 +42,9 @@ struct WorstElement {
 
 /// One compared tensor. ratio = error / bound of the worst element; passed when it is <= 1.
 struct CheckRecord {
-  std::string name;  // "loss", "logprobs", "grad_logits", "grad_logits_bias", "metric.NAME"
+  // "loss", "logprobs", "entropy", "vocab_min", "vocab_max", "grad_logits", "grad_logits_bias",
+  // "metric.NAME"
+  std::string name;
   bool passed = false;
   double ratio = 0;  // infinite when the element is not a number
   double error_abs = 0;
@@ -76,8 +78,10 @@ struct PhaseMemoryRecord {
 
 struct CommunicationRecord {
   std::int64_t rank = 0;  // rank 0, or the first one that differs from the prediction
+  // "plan", "forward", "backward"; "batch": for the whole global batch, denominators before and
+  // loss and metrics after.
   std::string phase;
-  std::string group;      // "tp", "cp"
+  std::string group;      // "tp", "cp", "dp"
   std::string operation;  // "all_reduce", ...
   std::int64_t predicted_calls = 0;
   std::int64_t measured_calls = 0;
@@ -96,6 +100,7 @@ struct TrialRecord {
   nlohmann::ordered_json case_parameters;
   int tp = 1;
   int cp = 1;
+  int dp = 1;
   std::string implementation;
   std::string backend = "cpu";
   std::string transport = "thread";
@@ -106,7 +111,13 @@ struct TrialRecord {
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t valid_tokens = 0;
+  int microbatches = 1;                                  // of each dp rank
   std::map<std::string, std::optional<double>> metrics;  // as the implementation returned them
+  // By metric: how parts of a batch join: "count", "sum", "mean", "min", "max", "global".
+  std::map<std::string, std::string> metric_reductions;
+  // By branch of the objective's formula: share in [0, 1] of the valid tokens or sequences that
+  // took it. Empty when the formula has none.
+  std::map<std::string, double> branch_shares;
 
   std::vector<CheckRecord> checks;
   std::vector<InvariantRecord> invariants;

@@ -120,6 +120,12 @@ Json metrics_to_json(const std::map<std::string, std::optional<double>>& metrics
   return out;
 }
 
+Json shares_to_json(const std::map<std::string, double>& shares) {
+  Json out = Json::object();
+  for (const auto& [key, share] : shares) out[key] = number(share);
+  return out;
+}
+
 Json summary_to_json(const RunRecord& run) {
   const std::map<std::string, std::int64_t> counts = run.counts_by_status();
   Json out;
@@ -158,6 +164,7 @@ Json trial_to_json(const TrialRecord& trial) {
   out["case"]["parameters"] = object_of(trial.case_parameters);
   out["grid"]["tp"] = trial.tp;
   out["grid"]["cp"] = trial.cp;
+  out["grid"]["dp"] = trial.dp;
   out["implementation"] = trial.implementation;
   out["backend"] = trial.backend;
   out["transport"] = trial.transport;
@@ -167,7 +174,10 @@ Json trial_to_json(const TrialRecord& trial) {
   out["batch"]["tokens"] = trial.tokens;
   out["batch"]["padded_tokens"] = trial.padded_tokens;
   out["batch"]["valid_tokens"] = trial.valid_tokens;
+  out["batch"]["microbatches"] = trial.microbatches;
   out["metrics"] = metrics_to_json(trial.metrics);
+  out["metric_reductions"] = object_from(trial.metric_reductions);
+  out["branches"] = shares_to_json(trial.branch_shares);
   out["checks"] = array_of(trial.checks, check_to_json);
   out["invariants"] = array_of(trial.invariants, invariant_to_json);
   out["determinism"] = array_of(trial.determinism, determinism_to_json);

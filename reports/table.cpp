@@ -13,7 +13,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::size_t kWidth = 120;
+constexpr std::size_t kWidth = 130;
 
 /// The columns of ratios, each over the checks that it takes.
 struct RatioColumn {
@@ -22,14 +22,18 @@ struct RatioColumn {
 };
 
 const std::vector<RatioColumn>& ratio_columns() {
+  const auto is_gradient = [](const std::string& name) { return name.starts_with("grad_"); };
   const auto is_bias = [](const std::string& name) { return name.ends_with("_bias"); };
   static const std::vector<RatioColumn> columns{
       {"loss", [](const std::string& name) { return name == "loss"; }},
       {"logprobs", [](const std::string& name) { return name == "logprobs"; }},
-      {"grad",
-       [is_bias](const std::string& name) { return name.starts_with("grad_") && !is_bias(name); }},
-      {"bias", is_bias},
-      {"metrics", [](const std::string& name) { return name.starts_with("metric."); }}};
+      {"entropy", [](const std::string& name) { return name == "entropy"; }},
+      {"grad", [=](const std::string& name) { return is_gradient(name) && !is_bias(name); }},
+      {"bias", [=](const std::string& name) { return is_gradient(name) && is_bias(name); }},
+      // Row extremes serve metrics only, so they need no column of their own.
+      {"metrics", [](const std::string& name) {
+         return name.starts_with("metric.") || name == "vocab_min" || name == "vocab_max";
+       }}};
   return columns;
 }
 
@@ -54,7 +58,8 @@ std::string case_key(const TrialRecord& trial) {
 }
 
 std::string format_grid_of(const TrialRecord& trial) {
-  return fmt::format("tp{}cp{}", trial.tp, trial.cp);
+  const std::string text = fmt::format("tp{}cp{}", trial.tp, trial.cp);
+  return trial.dp > 1 ? fmt::format("{}dp{}", text, trial.dp) : text;
 }
 
 /// In the order in which cases and implementations first appear; a case's rows stand together.
@@ -175,8 +180,8 @@ std::string format_trials_table(const RunRecord& run, TableRows rows) {
   }
   if (first) return "";
   return "Ratio = error / bound, right up to 1. Ratios, peak memory without inputs, collective "
-         "calls and payload:\nthe worst over the grids " +
-         grids_of(run) + ".\n" + table.text();
+         "calls and payload:\n" +
+         wrapped("the worst over the grids " + grids_of(run) + ".", kWidth) + table.text();
 }
 
 std::string format_worst(const WorstElement& worst) {

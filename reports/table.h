@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table a person reads after a run: one row per (case, implementation), grids folded, worst
 // ratios, peak memory, collective calls and bytes; then everything that did not pass, each with the
-// line that reproduces it. Plain text of about 120 columns, lines that end in '\n'.
+// line that reproduces it. Plain text of about 130 columns, lines that end in '\n'.
 #pragma once
 
 #include <string>

@@ -2,6 +2,7 @@
 #include "reports/text_table.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "harness/core/error.h"
 
@@ -88,6 +89,27 @@ std::string shortened(std::string_view text, std::size_t width) {
     if (++columns > width - kEllipsis.size()) break;
   }
   return out.substr(0, bytes) + std::string(kEllipsis);
+}
+
+std::string wrapped(std::string_view text, std::size_t width) {
+  std::istringstream words{std::string(text)};
+  std::string out;
+  std::size_t columns = 0;
+  for (std::string word; words >> word;) {
+    const std::size_t word_columns = display_width(word);
+    if (columns > 0 && columns + 1 + word_columns > width) {
+      out += '\n';
+      columns = 0;
+    }
+    if (columns > 0) {
+      out += ' ';
+      ++columns;
+    }
+    out += word;
+    columns += word_columns;
+  }
+  if (!out.empty()) out += '\n';
+  return out;
 }
 
 }  // namespace lossgrid

@@ -38,4 +38,8 @@ class TextTable {
 /// read as blanks.
 std::string shortened(std::string_view text, std::size_t width);
 
+/// `text` broken at blanks into lines of at most `width` columns (a longer word has a line of its
+/// own), each ended by '\n'. Empty for a text without words.
+std::string wrapped(std::string_view text, std::size_t width);
+
 }  // namespace lossgrid

@@ -25,7 +25,10 @@ ExitCode run(const ExportFlags& flags) {
   if (!too_big.empty()) throw Error(ErrorCode::not_enough_memory, too_big);
   const PreparedProblem prepared = prepare(make_problem(spec));
   std::optional<BundleResults> expected;
-  if (flags.expected) expected = expected_results(*prepared.problem, *prepared.truth);
+  if (flags.expected) {
+    expected = expected_results(
+        *prepared.problem, make_truth(*prepared.problem, prepared.rows, *prepared.objective, 0));
+  }
   write_bundle(flags.out, *prepared.problem, expected);
   fmt::print("{}: {} sequences, {} tokens, vocabulary {}, {}\n", flags.out,
              prepared.problem->sequences(), prepared.problem->tokens(), spec.vocab,

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
-#include "harness/loss/registry.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/rank_merge.h"
@@ -25,6 +24,8 @@ struct ReplayFlags {
   std::string implementations = "reference,per_sequence,fused,cp_gather_logits,cp_local";
   int tp = 1;
   int cp = 1;
+  int dp = 1;
+  int microbatches = 1;
   std::string out;
   std::string report;
 };
@@ -36,7 +37,9 @@ ExitCode run(const ReplayFlags& flags) {
     throw Error(ErrorCode::usage, "--out holds the results of one implementation; give one --impl");
   }
   Suite suite;
-  suite.grids = {Grid{flags.tp, flags.cp}};
+  bundle.problem.spec.microbatches = flags.microbatches;
+  const Grid grid{flags.tp, flags.cp, flags.dp};
+  suite.grids = {grid};
   suite.implementations = names;
   suite.cases = {bundle.problem.spec};
   require_runnable({suite}, 64);
@@ -52,14 +55,8 @@ ExitCode run(const ReplayFlags& flags) {
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   bool rank_hung = false;
   for (const std::string& name : names) {
-    TrialSetup setup{prepared.problem,
-                     prepared.objective,
-                     prepared.truth,
-                     name,
-                     make_implementation(name),
-                     Grid{flags.tp, flags.cp},
-                     std::nullopt,
-                     !flags.out.empty() || bundle.expected.has_value()};
+    TrialSetup setup = make_trial(prepared, name, grid);
+    setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
     TrialOutcome trial = run_trial(setup, RunOptions().deadline);
     trial.record.case_name = flags.bundle;
     if (trial.outputs && bundle.expected) {
@@ -95,8 +92,13 @@ void add_replay_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 64));
   command->add_option("--cp", flags->cp, "ranks that share the sequences")
       ->check(CLI::Range(1, 64));
+  command->add_option("--dp", flags->dp, "ranks that share the batch by whole sequences")
+      ->check(CLI::Range(1, 64));
+  command
+      ->add_option("--microbatches", flags->microbatches, "packs that every dp rank goes through")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--out", flags->out,
-                      "write loss, logprobs, grad_logits (F64, unsharded) and metrics here");
+                      "write loss, logprobs, gradients (F64, unsharded) and metrics here");
   command->add_option("--report", flags->report, "write the JSON report here");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

@@ -2,6 +2,7 @@
 #include "harness/comm/process_grid.h"
 
 #include <algorithm>
+#include <array>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -10,6 +11,7 @@ namespace lossgrid {
 namespace {
 
 constexpr std::int64_t kMaxAxis = 4096;
+constexpr std::int64_t kMaxRanks = 2'147'483'647;  // a rank is an int
 
 /// Cuts the longest prefix of `text` whose characters satisfy `belongs`.
 template <typename Predicate>
@@ -27,26 +29,38 @@ bool is_digit(char c) {
 }  // namespace
 
 std::string format_grid(const Grid& grid) {
-  return fmt::format("tp{}cp{}", grid.tp, grid.cp);
+  std::string text = fmt::format("tp{}cp{}", grid.tp, grid.cp);
+  if (grid.dp > 1) text += fmt::format("dp{}", grid.dp);
+  return text;
 }
 
 Grid parse_grid(std::string_view text) {
+  struct Axis {
+    std::string_view name;
+    int Grid::*extent;
+    bool seen = false;
+  };
+  std::array<Axis, 3> axes{{{"tp", &Grid::tp}, {"cp", &Grid::cp}, {"dp", &Grid::dp}}};
   Grid grid;
-  bool has_tp = false;
-  bool has_cp = false;
+  std::int64_t ranks = 1;
   std::string_view rest = text;
   do {
-    const std::string_view axis = take_while(rest, [](char c) { return !is_digit(c); });
-    const std::string_view extent = take_while(rest, is_digit);
-    if (axis != "tp" && axis != "cp") {
-      throw_bad_input("grid '{}' is not of the form tp2cp4: unknown axis '{}'", text, axis);
+    const std::string_view name = take_while(rest, [](char c) { return !is_digit(c); });
+    const std::string_view digits = take_while(rest, is_digit);
+    const auto axis = std::find_if(axes.begin(), axes.end(),
+                                   [name](const Axis& known) { return known.name == name; });
+    if (axis == axes.end()) {
+      throw_bad_input("grid '{}' is not of the form tp2cp4dp2: unknown axis '{}'", text, name);
     }
-    bool& seen = axis == "tp" ? has_tp : has_cp;
-    if (seen) throw_bad_input("grid '{}' has axis '{}' twice", text, axis);
-    seen = true;
-    (axis == "tp" ? grid.tp : grid.cp) = static_cast<int>(
-        parse_integer(extent, fmt::format("{} of grid '{}'", axis, text), 1, kMaxAxis));
+    if (axis->seen) throw_bad_input("grid '{}' has axis '{}' twice", text, name);
+    axis->seen = true;
+    const std::int64_t extent =
+        parse_integer(digits, fmt::format("{} of grid '{}'", name, text), 1, kMaxAxis);
+    grid.*(axis->extent) = static_cast<int>(extent);
+    ranks *= extent;
   } while (!rest.empty());
+  if (ranks > kMaxRanks)
+    throw_bad_input("grid '{}' has {} ranks, more than {}", text, ranks, kMaxRanks);
   return grid;
 }
 
@@ -55,11 +69,15 @@ ProcessGrid make_process_grid(Communicator& world, const Grid& grid) {
     throw_bad_input("grid {} needs {} ranks, '{}' has {}", format_grid(grid), grid.ranks(),
                     world.name(), world.size());
   }
-  const int tp_rank = grid.tp_rank(world.rank());
-  const int cp_rank = grid.cp_rank(world.rank());
-  ProcessGrid out{grid, &world, nullptr, nullptr};
-  out.tp = world.split(cp_rank, tp_rank, "tp");
-  out.cp = world.split(tp_rank, cp_rank, "cp");
+  const int rank = world.rank();
+  const int tp_rank = grid.tp_rank(rank);
+  const int cp_rank = grid.cp_rank(rank);
+  const int dp_rank = grid.dp_rank(rank);
+  // The rank on the axis itself is 0 in a colour: the same for all that share the other two.
+  ProcessGrid out{grid, &world, nullptr, nullptr, nullptr};
+  out.tp = world.split(grid.rank_of(0, cp_rank, dp_rank), tp_rank, "tp");
+  out.cp = world.split(grid.rank_of(tp_rank, 0, dp_rank), cp_rank, "cp");
+  out.dp = world.split(grid.rank_of(tp_rank, cp_rank, 0), dp_rank, "dp");
   return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank holds which shard: rank = cp_rank * tp + tp_rank, and the communicators of a rank's
-// row and column of the grid.
+// Which rank holds which shard: rank = (dp_rank * cp + cp_rank) * tp + tp_rank, and the
+// communicators of a rank along each axis of the grid.
 #pragma once
 
 #include <memory>
@@ -14,29 +14,37 @@ namespace lossgrid {
 struct Grid {
   int tp = 1;  // ranks that share the vocabulary
   int cp = 1;  // ranks that share the sequences
+  int dp = 1;  // groups of tp * cp ranks with different sequences
 
-  int ranks() const { return tp * cp; }
-  int rank_of(int tp_rank, int cp_rank) const { return cp_rank * tp + tp_rank; }
+  int ranks() const { return tp * cp * dp; }
+  int rank_of(int tp_rank, int cp_rank, int dp_rank = 0) const {
+    return (dp_rank * cp + cp_rank) * tp + tp_rank;
+  }
   int tp_rank(int rank) const { return rank % tp; }
-  int cp_rank(int rank) const { return rank / tp; }
+  int cp_rank(int rank) const { return rank / tp % cp; }
+  int dp_rank(int rank) const { return rank / (tp * cp); }
   friend bool operator==(const Grid&, const Grid&) = default;
 };
 
-/// "tp2cp4"
+/// "tp2cp4", and "tp2cp4dp2" when dp > 1.
 std::string format_grid(const Grid& grid);
 
-/// Reads "tp2cp4" (either axis may be missing, any order). Throws bad_input; axes are in [1, 4096].
+/// Reads "tp2cp4dp2" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096] and
+/// the grid has fewer than 2^31 ranks.
 Grid parse_grid(std::string_view text);
 
 /// The communicators of one rank. `world` has exactly grid.ranks() ranks and outlives the object.
 struct ProcessGrid {
   Grid grid;
   Communicator* world = nullptr;
-  std::unique_ptr<Communicator> tp;  // the ranks with this cp_rank, ordered by tp_rank
-  std::unique_ptr<Communicator> cp;  // the ranks with this tp_rank, ordered by cp_rank
+  // The ranks that differ from this one in a single axis, ordered by their rank on it.
+  std::unique_ptr<Communicator> tp;
+  std::unique_ptr<Communicator> cp;
+  std::unique_ptr<Communicator> dp;
 
   int tp_rank() const { return grid.tp_rank(world->rank()); }
   int cp_rank() const { return grid.cp_rank(world->rank()); }
+  int dp_rank() const { return grid.dp_rank(world->rank()); }
 };
 
 /// Collective over `world`.

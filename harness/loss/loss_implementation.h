@@ -8,6 +8,7 @@
 // same metrics; every rank enters every collective, also with nothing valid to contribute.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,9 +26,14 @@ struct LossProblem {
   const PackedBatch& batch;
   std::int64_t vocab;
   DType dtype;  // of logits and of their gradient
-  Grid grid;
+  Grid grid;    // strategies see one dp rank of it
   const Objective& objective;
+  const ObjectiveSpec& objective_spec;  // what `objective` was made of
 
+  bool row_statistics() const { return objective.needs().row_statistics; }
+  /// Arrays by token that a plan returns: log-probabilities, and with row statistics entropy,
+  /// vocab_min and vocab_max.
+  std::int64_t token_columns() const { return row_statistics() ? 4 : 1; }
   std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
   std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
   std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
@@ -42,7 +48,7 @@ struct RankContext {
   Communicator& cp;
 };
 
-/// Where a plan's log-probabilities stand: its own rows [T_c], or the whole padded pack [T_pad].
+/// Where a plan's outputs by token stand: its own rows [T_c], or the whole padded pack [T_pad].
 enum class LogprobScope { shard, pack };
 
 struct Description {
@@ -54,6 +60,9 @@ struct Description {
   // Bits that it promises: the same on every run; the same per token for every packing and CP size.
   bool claims_run_to_run = true;
   bool claims_packing = true;
+  // The same with an objective that adds up over sequences before its gradient is known: sums of
+  // ranks may round differently from sums over the whole pack.
+  bool claims_packing_of_sequence_sums = true;
 };
 
 /// What one phase needs beside its inputs and outputs, per rank.
@@ -73,10 +82,24 @@ struct LossInputs {
   const void* logits;  // [T_c, V_t] row-major, LossProblem::dtype
 };
 
+/// By token, [T_c] or [T_pad] by Description::logprobs; 0 where nothing is predicted. All but
+/// logprobs are empty unless the problem asks for row statistics.
+struct TokenOutputs {
+  std::span<float> logprobs;
+  std::span<float> entropy;    // of the policy, in nats
+  std::span<float> vocab_min;  // smallest logit that is not -inf
+  std::span<float> vocab_max;
+
+  /// All columns that are asked for, in this order.
+  std::array<std::span<float>, 4> columns() const {
+    return {logprobs, entropy, vocab_min, vocab_max};
+  }
+  TokenOutputs part(std::int64_t begin, std::int64_t count) const;
+};
+
 struct LossOutputs {
-  std::span<float>
-      logprobs;  // [T_c] or [T_pad] by Description::logprobs; 0 where nothing predicted
-  ObjectiveResult result;
+  TokenOutputs tokens;
+  ObjectiveResult result;  // of this pack; metrics of several packs join (metric.h)
   // Valid targets that this rank accounts for; over all ranks they add up to the valid targets.
   std::int64_t owned_labels = 0;
 };

@@ -3,8 +3,15 @@
 // d loss / d logprob. It runs where the data is, on the rows that a rank holds or on a whole pack,
 // and never knows how its log-probabilities were sharded. One call handles an array of tokens.
 //
-// Beside the objective stands its truth: the same formula in plain float64 on the whole batch,
-// written independently, from which checks and bounds are taken.
+// Three steps, with a sum over CP ranks after the first and the last:
+//   1. per token -> per-sequence sums [S, K]       (sequence_sums)
+//   2. per sequence -> coefficients [S, C]         (coefficients)
+//   3. per token -> loss terms, d loss / d logprob (token_terms), then loss and metrics (finish)
+// A token-level objective has K = C = 0. Sums and terms add up over any partition of a pack, so a
+// rank that holds some rows of a sequence needs one all-reduce of [S, K] and no per-token tensor.
+//
+// Beside the steps stands the truth: the forward formula on a tape, in float64 on the whole batch,
+// written independently; its gradient comes from automatic differentiation.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +24,87 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/loss/enclosure.h"
+#include "harness/loss/metric.h"
+#include "harness/problem/objective_inputs.h"
 #include "harness/problem/packed_batch.h"
 
 namespace lossgrid {
 
-/// Rows of a pack as arrays of the same length, in any order and any part of the pack.
+/// Rows of a pack as arrays of the same length, in any order and any part of the pack. What is said
+/// of a row that is not valid may be anything, NaN included: it is selected away, never multiplied.
 struct ObjectiveTokens {
   std::span<const float> logprobs;
-  std::span<const std::uint8_t> valid;     // 1: trained on; other log-probabilities may be anything
-  std::span<const std::int32_t> sequence;  // of the pack
+  std::span<const float> entropy;    // empty unless needs().row_statistics, as the next two
+  std::span<const float> vocab_min;  // smallest logit of the row that is not -inf
+  std::span<const float> vocab_max;
+  std::span<const std::uint8_t> valid;                      // 1: trained on
+  std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
+  std::span<const std::int32_t> sequence;                   // of the pack
+  std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
+
+  std::span<const float> input(TokenInput which) const {
+    return inputs[static_cast<std::size_t>(which)];
+  }
 };
 
-using Metrics = std::map<std::string, std::optional<double>>;  // nullopt: of an empty set
+/// [S, columns] numbers by sequence, a part of the columns of a row-major table.
+template <typename T>
+struct SequenceTable {
+  T* data = nullptr;
+  std::int64_t sequences = 0;
+  int columns = 0;
+  int stride = 0;
+
+  T& at(std::int64_t sequence, int column) const { return data[sequence * stride + column]; }
+  SequenceTable part(int first, int count) const {
+    return {data + first, sequences, count, stride};
+  }
+  operator SequenceTable<const T>() const { return {data, sequences, columns, stride}; }
+};
+
+struct ObjectiveSizes {
+  int sequence_sums = 0;  // K
+  int coefficients = 0;   // C
+  int sums = 0;           // scalars that add up over tokens
+  int maxima = 0;         // scalars of which the largest counts (a minimum as its negative)
+};
+
+/// What step 3 adds up. Maxima start at -infinity.
+template <typename T>
+struct ObjectiveTotals {
+  std::span<T> sums;
+  std::span<T> maxima;
+};
 
 struct ObjectiveResult {
   double loss = 0;
   Metrics metrics;
 };
 
-/// The float64 truth of one metric and how it moves with each row's log-probability.
+/// What is known of a row's token for the truth.
+struct TokenTruth {
+  Enclosure logprob;
+  Enclosure entropy;
+  Enclosure vocab_min;
+  Enclosure vocab_max;
+};
+
 struct MetricTruth {
-  std::optional<double> value;
-  std::vector<double> d_logprob;  // [T_pad] by row; empty for what does not depend on them (exact)
+  Reduction reduction = Reduction::sum;
+  Enclosure amount;
+  double count = 1;
+
+  /// As Metric::value.
+  std::optional<Enclosure> value() const;
 };
 
 struct ObjectiveTruth {
-  double loss = 0;
-  std::vector<double> grad_logprob;  // [T_pad] by row
+  Enclosure loss;
+  std::vector<Enclosure> grad_logprob;  // [T_pad] by row
   std::map<std::string, MetricTruth> metrics;
+  // Valid tokens (or sequences, by the name) that took each branch of the formula.
+  std::map<std::string, std::int64_t> branches;
 };
 
 class Objective {
@@ -52,33 +112,47 @@ class Objective {
   virtual ~Objective() = default;
 
   virtual std::string_view kind() const = 0;
+  virtual ObjectiveNeeds needs() const { return {}; }
+  virtual ObjectiveSizes sizes() const = 0;
 
-  /// How many scalar sums `token_terms` adds to.
-  virtual int partial_sums() const = 0;
+  /// Throws bad_input when the whole batch breaks a rule of the objective.
+  virtual void require(const PackedBatch& /*batch*/) const {}
 
-  /// Adds the terms of `tokens` to `partials` [partial_sums()] and writes
-  /// grad_logprobs[t] := d loss / d logprob (0 where not valid; invalid entries are selected away,
-  /// never multiplied). Adding up over any partition of the pack gives the whole.
+  /// Step 1: adds the terms of `tokens` to `sums` [S, K].
+  virtual void sequence_sums(const ObjectiveTokens& /*tokens*/, const PackedBatch& /*batch*/,
+                             SequenceTable<double> /*sums*/) const {}
+
+  /// Step 2: from the sums of whole sequences, writes `coefficients` [S, C].
+  virtual void coefficients(const PackedBatch& /*batch*/, SequenceTable<const double> /*sums*/,
+                            SequenceTable<double> /*coefficients*/) const {}
+
+  /// Step 3: adds the terms of `tokens` to `totals` and d loss / d logprob[t] to grad_logprobs[t].
   virtual void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                           std::span<double> partials, std::span<float> grad_logprobs) const = 0;
+                           SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                           std::span<float> grad_logprobs) const = 0;
 
-  /// Loss and metrics from the partial sums of the whole pack.
-  virtual ObjectiveResult finish(const PackedBatch& batch,
-                                 std::span<const double> partials) const = 0;
+  /// Loss and metrics from the sums, coefficients and totals of the whole pack.
+  virtual ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
+                                 SequenceTable<const double> coefficients,
+                                 ObjectiveTotals<const double> totals) const = 0;
 
-  /// The same in plain float64, from the formula and not from the code above. `logprobs` [T_pad] by
-  /// row of the padded pack: log p of the token that the row predicts; rows that predict nothing
-  /// are not read.
+  /// The same from the forward formula in float64 and not from the code above. `rows` [T_pad] by
+  /// row of the padded pack: about the token that the row predicts; rows that are not valid are not
+  /// read.
   virtual ObjectiveTruth truth(const PackedBatch& batch,
-                               std::span<const double> logprobs) const = 0;
+                               std::span<const TokenTruth> rows) const = 0;
 };
+
+/// The objective together with the statistics of a step (step_statistics.cpp): their metrics are
+/// added to its own, loss and gradient stay.
+std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective);
 
 using ObjectiveOptions = std::map<std::string, std::string>;  // values as JSON text
 
 struct ObjectiveEntry {
   std::string kind;
   std::string summary;
-  /// Throws bad_input for an unknown option or a bad value.
+  /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
   std::function<std::unique_ptr<Objective>(const ObjectiveOptions&)> make;
 };
 

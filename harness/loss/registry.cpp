@@ -86,6 +86,11 @@ const ObjectiveEntry& find_objective(std::string_view kind) {
   return entry->second;
 }
 
+std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics) {
+  std::unique_ptr<Objective> objective = find_objective(spec.kind).make(spec.options);
+  return statistics ? with_statistics(std::move(objective)) : std::move(objective);
+}
+
 void require_known_options(const std::map<std::string, std::string>& options,
                            const std::vector<std::string>& known, std::string_view owner) {
   for (const auto& [option, value] : options) {

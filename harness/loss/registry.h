@@ -46,6 +46,10 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
 /// Throws bad_input with the known kinds.
 const ObjectiveEntry& find_objective(std::string_view kind);
 
+/// The objective of a case, with the statistics of a step beside it where asked for. Throws
+/// bad_input.
+std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics);
+
 /// Registers at static initialisation: `const Registered registered{ImplementationEntry{...}};`
 struct Registered {
   explicit Registered(ImplementationEntry entry) { register_implementation(std::move(entry)); }

@@ -17,7 +17,9 @@ namespace lossgrid {
 struct BundleResults {
   double loss = 0;
   std::vector<double> logprobs;     // [T], 0 at first tokens
-  std::vector<double> grad_logits;  // [T, V]; empty when the bundle starts from hidden states
+  std::vector<double> grad_logits;  // [T, V]; of a bundle with hidden states it may be left out
+  std::vector<double> grad_hidden;  // [T, H] and
+  std::vector<double> grad_weight;  // [V, H], empty unless the bundle has hidden states
   std::map<std::string, double> metrics;
 };
 
@@ -29,16 +31,20 @@ struct Bundle {
 };
 
 /// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
-/// index and the rule. Tensors that only other objectives need are checked for shape and otherwise
-/// ignored; so are gradients of hidden states and weight. `expected.*` is all or nothing.
+/// index and the rule. Inputs of objectives are kept whether this one needs them or not (see
+/// require_objective_inputs). Hidden states and weight become float32 logits and a projection.
+/// `expected.*` is all or nothing.
 Bundle read_bundle(const std::string& path);
 
-/// Writes `problem` (its logits in its dtype, unpoisoned) and, when given, expected results.
-/// Throws bad_input when the problem has no logits; io.
+/// Writes `problem` and, when given, expected results: its logits in its dtype, unpoisoned, or the
+/// hidden states and weight that they come from, then with the gradients of these. What is not
+/// finite in inputs that nothing trains on (poison) is written as 0. Throws io; internal when a
+/// gradient does not have the size of its tensor.
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected);
 
-/// Writes results only (`--out`). Metrics that are not finite are null. Throws io.
+/// Writes results only (`--out`). Metrics that are not finite are null; gradients that are empty
+/// are left out, and of a batch without tokens all are. Throws io.
 void write_results(const std::string& path, const BundleResults& results);
 
 }  // namespace lossgrid

@@ -103,6 +103,12 @@ std::vector<std::uint8_t> BundleTensors::bits(std::string_view name, std::int64_
   return out;
 }
 
+std::vector<float> BundleTensors::floats(std::string_view name,
+                                         const std::vector<std::int64_t>& shape,
+                                         std::string_view meaning) const {
+  return elements_as_float(require(name, {"F32"}, shape, meaning));
+}
+
 std::vector<double> BundleTensors::doubles(std::string_view name,
                                            const std::vector<std::int64_t>& shape,
                                            std::string_view meaning,
@@ -150,14 +156,28 @@ std::string_view tensor_dtype(DType dtype) {
   }
 }
 
+std::vector<float> elements_as_float(const TensorView& view) {
+  std::vector<float> out(static_cast<std::size_t>(view.elements()));
+  dispatch_floating(dtype_of_tensor(view.dtype), [&](auto element) {
+    using T = decltype(element);
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      out[k] = static_cast<float>(view.at<T>(static_cast<std::int64_t>(k)));
+    }
+  });
+  return out;
+}
+
+bool is_nan_or_inf(double value) {
+  return std::isnan(value) || value == std::numeric_limits<double>::infinity();
+}
+
 std::int64_t count_nan_or_inf(const TensorView& view) {
   return dispatch_floating(dtype_of_tensor(view.dtype), [&](auto element) {
     using T = decltype(element);
     std::int64_t count = 0;
     const std::int64_t elements = view.elements();
     for (std::int64_t k = 0; k < elements; ++k) {
-      const auto value = static_cast<double>(view.at<T>(k));
-      count += std::isnan(value) || value == std::numeric_limits<double>::infinity() ? 1 : 0;
+      count += is_nan_or_inf(static_cast<double>(view.at<T>(k))) ? 1 : 0;
     }
     return count;
   });

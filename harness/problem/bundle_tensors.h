@@ -38,6 +38,9 @@ class BundleTensors {
   /// F32 zeros and ones.
   std::vector<std::uint8_t> bits(std::string_view name, std::int64_t size,
                                  std::string_view meaning) const;
+  /// F32, any values.
+  std::vector<float> floats(std::string_view name, const std::vector<std::int64_t>& shape,
+                            std::string_view meaning) const;
   /// F64, no NaN and no +inf; -inf where `allow_minus_infinity`.
   std::vector<double> doubles(std::string_view name, const std::vector<std::int64_t>& shape,
                               std::string_view meaning, bool allow_minus_infinity) const;
@@ -53,6 +56,12 @@ std::shared_ptr<const LogitsSource> make_bundle_logits(const SafetensorsFile& fi
 /// The dtype of "F64", "F32", "BF16", and back.
 DType dtype_of_tensor(std::string_view dtype);
 std::string_view tensor_dtype(DType dtype);
+
+/// Elements of an F32 or BF16 tensor, exact.
+std::vector<float> elements_as_float(const TensorView& view);
+
+/// NaN or +inf: no value for a logit, where -inf is one.
+bool is_nan_or_inf(double value);
 
 /// NaN and +inf of a floating tensor.
 std::int64_t count_nan_or_inf(const TensorView& view);

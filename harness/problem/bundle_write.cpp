@@ -61,19 +61,74 @@ Json metrics_json(const BundleResults& results) {
   return json;
 }
 
+TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int64_t columns,
+                            const std::vector<double>& values) {
+  if (static_cast<std::int64_t>(values.size()) != rows * columns) {
+    throw Error(ErrorCode::internal, fmt::format("{} of {} elements, must be [{}, {}]", name,
+                                                 values.size(), rows, columns));
+  }
+  return tensor_of<double>(name, {rows, columns}, values);
+}
+
+/// Loss and log-probabilities.
 void add_results(const std::string& prefix, const BundleResults& results,
                  std::vector<TensorToWrite>& tensors) {
   const auto tokens = static_cast<std::int64_t>(results.logprobs.size());
-  const auto elements = static_cast<std::int64_t>(results.grad_logits.size());
   tensors.push_back(tensor_of<double>(prefix + "loss", {1}, std::vector<double>{results.loss}));
   tensors.push_back(tensor_of<double>(prefix + "logprobs", {tokens}, results.logprobs));
-  if (elements == 0) return;
-  if (tokens == 0 || elements % tokens != 0) {
-    throw Error(ErrorCode::internal,
-                fmt::format("a gradient of {} elements for {} tokens", elements, tokens));
+}
+
+void add_expected(const Problem& problem, const BundleResults& expected,
+                  std::vector<TensorToWrite>& tensors) {
+  const std::int64_t tokens = problem.tokens();
+  const std::int64_t vocab = problem.spec.vocab;
+  add_results("expected.", expected, tensors);
+  if (problem.projection == nullptr) {
+    tensors.push_back(matrix_tensor("expected.grad_logits", tokens, vocab, expected.grad_logits));
+    return;
   }
-  tensors.push_back(
-      tensor_of<double>(prefix + "grad_logits", {tokens, elements / tokens}, results.grad_logits));
+  const std::int64_t size = problem.projection->size;
+  tensors.push_back(matrix_tensor("expected.grad_hidden", tokens, size, expected.grad_hidden));
+  tensors.push_back(matrix_tensor("expected.grad_weight", vocab, size, expected.grad_weight));
+}
+
+/// A factor of the logits in the dtype that it was read in, which holds its values exactly.
+TensorToWrite factor_tensor(const char* name, std::int64_t rows, std::int64_t size, DType dtype,
+                            const std::vector<float>& values) {
+  if (dtype == DType::bf16) return tensor_of<bf16>(name, {rows, size}, values);
+  return tensor_of<float>(name, {rows, size}, values);
+}
+
+void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
+  if (problem.projection == nullptr) {
+    tensors.push_back(logits_tensor(problem));
+    return;
+  }
+  const Projection& p = *problem.projection;
+  tensors.push_back(factor_tensor("hidden", p.tokens, p.size, p.hidden_dtype, p.hidden));
+  tensors.push_back(factor_tensor("weight", p.vocab, p.size, p.weight_dtype, p.weight));
+}
+
+void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
+  const auto without_poison = [](float value, bool trained) {
+    return trained || std::isfinite(value) ? value : 0.0f;
+  };
+  const std::vector<std::uint8_t> valid = problem.row_valid();
+  for (int k = 0; k < kTokenInputs; ++k) {
+    std::vector<float> values = problem.inputs[k];
+    if (values.empty()) continue;
+    for (std::size_t t = 0; t < values.size(); ++t) {
+      values[t] = without_poison(values[t], t > 0 && valid[t - 1] != 0);
+    }
+    tensors.push_back(tensor_of<float>(std::string(name(static_cast<TokenInput>(k))),
+                                       {problem.tokens()}, values));
+  }
+  std::vector<float> rewards = problem.rewards;
+  if (rewards.empty()) return;
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    rewards[i] = without_poison(rewards[i], problem.sample_mask[i] != 0);
+  }
+  tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
 }
 
 Json objective_json(const ObjectiveSpec& objective) {
@@ -87,9 +142,6 @@ Json objective_json(const ObjectiveSpec& objective) {
 
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected) {
-  if (problem.logits == nullptr) {
-    throw_bad_input("{}: a bundle is written from logits: {}", path, problem.why_no_logits);
-  }
   const CaseSpec& spec = problem.spec;
   std::map<std::string, std::string> metadata{{"format", "lossgrid.bundle/1"},
                                               {"objective", objective_json(spec.objective).dump()}};
@@ -103,16 +155,13 @@ void write_bundle(const std::string& path, const Problem& problem,
   tensors.push_back(
       tensor_of<std::int32_t>("cu_seqlens", {problem.sequences() + 1}, problem.cu_seqlens));
   tensors.push_back(tensor_of<std::int32_t>("input_ids", {problem.tokens()}, problem.input_ids));
-  tensors.push_back(logits_tensor(problem));
+  add_logits(problem, tensors);
   tensors.push_back(tensor_of<float>("token_mask", {problem.tokens()}, problem.token_mask));
   tensors.push_back(tensor_of<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
+  add_inputs(problem, tensors);
   if (expected) {
     metadata["expected_metrics"] = metrics_json(*expected).dump();
-    add_results("expected.", *expected, tensors);
-    if (expected->grad_logits.empty()) {  // no tokens: the bundle still says [0, V]
-      tensors.push_back(tensor_of<double>("expected.grad_logits", {problem.tokens(), spec.vocab},
-                                          expected->grad_logits));
-    }
+    add_expected(problem, *expected, tensors);
   }
   write_safetensors(path, metadata, tensors);
 }
@@ -120,6 +169,20 @@ void write_bundle(const std::string& path, const Problem& problem,
 void write_results(const std::string& path, const BundleResults& results) {
   std::vector<TensorToWrite> tensors;
   add_results("", results, tensors);
+  // Only the elements are known here, and T: the sizes of the other axes follow.
+  const auto add = [&](const char* name, std::int64_t rows, const std::vector<double>& values) {
+    const auto elements = static_cast<std::int64_t>(values.size());
+    if (rows == 0 || elements == 0) return std::int64_t{0};
+    tensors.push_back(matrix_tensor(name, rows, elements / rows, values));
+    return elements / rows;
+  };
+  const auto tokens = static_cast<std::int64_t>(results.logprobs.size());
+  add("grad_logits", tokens, results.grad_logits);
+  const std::int64_t size = add("grad_hidden", tokens, results.grad_hidden);
+  if (size != 0) {
+    add("grad_weight", static_cast<std::int64_t>(results.grad_weight.size()) / size,
+        results.grad_weight);
+  }
   write_safetensors(
       path, {{"format", "lossgrid.results/1"}, {"metrics", metrics_json(results).dump()}}, tensors);
 }

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kMaxMultiple = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxSequenceLength = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxVocab = 2'147'483'647;
+constexpr std::int64_t kMaxMicrobatches = 1024;
 // Leaves room for 100 * scale * N(0, 1) in float32 and bf16.
 constexpr double kMaxScale = 1e30;
 
@@ -25,16 +26,28 @@ bool is_bits(std::string_view text) {
 
 CaseKey integer_key(std::string name, std::int64_t CaseSpec::*member, std::int64_t low,
                     std::int64_t high) {
-  return {name, true, [member](const CaseSpec& spec) { return std::to_string(spec.*member); },
+  return {name, JsonType::number,
+          [member](const CaseSpec& spec) { return std::to_string(spec.*member); },
           [name, member, low, high](CaseSpec& spec, std::string_view text) {
             spec.*member = parse_integer(text, name, low, high);
+          }};
+}
+
+CaseKey boolean_key(std::string name, bool CaseSpec::*member) {
+  return {name, JsonType::boolean,
+          [member](const CaseSpec& spec) { return spec.*member ? "true" : "false"; },
+          [name, member](CaseSpec& spec, std::string_view text) {
+            if (text != "true" && text != "false") {
+              throw_bad_input("{} = '{}' is neither true nor false", name, text);
+            }
+            spec.*member = text == "true";
           }};
 }
 
 /// `check` throws when a value breaks the key's rule.
 CaseKey text_key(std::string name, std::string CaseSpec::*member,
                  std::function<void(std::string_view)> check) {
-  return {name, false, [member](const CaseSpec& spec) { return spec.*member; },
+  return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.*member; },
           [member, check](CaseSpec& spec, std::string_view text) {
             check(text);
             spec.*member = std::string(text);
@@ -61,7 +74,7 @@ CaseKey enum_key(std::string name, Enum CaseSpec::*member,
     }
     throw_bad_input("{} = '{}' is not one of {}", name, text, join(names, ", "));
   };
-  return {name, false, get, set};
+  return {name, JsonType::text, get, set};
 }
 
 void check_lens(std::string_view text) {
@@ -100,7 +113,7 @@ void check_targets(std::string_view text) {
 }
 
 CaseKey scale_key() {
-  return {"scale", true, [](const CaseSpec& spec) { return format_number(spec.scale); },
+  return {"scale", JsonType::number, [](const CaseSpec& spec) { return format_number(spec.scale); },
           [](CaseSpec& spec, std::string_view text) {
             const double value = parse_number(text, "scale");
             if (value < 0 || value > kMaxScale) {
@@ -111,7 +124,7 @@ CaseKey scale_key() {
 }
 
 CaseKey seed_key() {
-  return {"seed", true, [](const CaseSpec& spec) { return std::to_string(spec.seed); },
+  return {"seed", JsonType::number, [](const CaseSpec& spec) { return std::to_string(spec.seed); },
           [](CaseSpec& spec, std::string_view text) {
             std::uint64_t value = 0;
             const char* last = text.data() + text.size();
@@ -168,9 +181,16 @@ std::vector<CaseKey> make_keys() {
                         {Values::edge_mass, "edge_mass"}}),
       "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass");
   add(scale_key(), "standard deviation of the logits where the regime has one");
+  add(enum_key<Drift>("drift", &CaseSpec::drift,
+                      {{Drift::near, "near"}, {Drift::far, "far"}, {Drift::equal, "equal"}}),
+      "how far other policies are from the current one: near, far (beyond clamps), equal");
   add(enum_key<Poison>("poison", &CaseSpec::poison,
                        {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}),
-      "what stands in logits that must not be read: nan, inf, none");
+      "what stands in logits and inputs that must not be read: nan, inf, none");
+  add(integer_key("microbatches", &CaseSpec::microbatches, 1, kMaxMicrobatches),
+      "packs that every dp rank goes through, with sequences dealt at random");
+  add(boolean_key("statistics", &CaseSpec::statistics),
+      "entropy and the statistics of a step beside loss and metrics: true, false");
   add(seed_key(), "of all random numbers");
   return keys;
 }

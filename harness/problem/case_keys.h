@@ -14,9 +14,11 @@
 
 namespace lossgrid {
 
+enum class JsonType { text, number, boolean };
+
 struct CaseKey {
   std::string name;
-  bool number = false;  // JSON type: a number, else a string
+  JsonType type = JsonType::text;
   /// The value as it stands behind the '=' of the text form.
   std::function<std::string(const CaseSpec&)> get;
   /// Checks and stores a value. Throws bad_input that names the key and the rule.

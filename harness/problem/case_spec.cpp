@@ -107,10 +107,10 @@ nlohmann::ordered_json case_to_json(const CaseSpec& spec) {
   }
   for (const CaseKey& key : case_keys()) {
     const std::string value = key.get(spec);
-    if (key.number) {
-      out[key.name] = nlohmann::ordered_json::parse(value);
-    } else {
+    if (key.type == JsonType::text) {
       out[key.name] = value;
+    } else {
+      out[key.name] = nlohmann::ordered_json::parse(value);
     }
   }
   return out;

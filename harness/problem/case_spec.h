@@ -42,6 +42,9 @@ enum class CuMode {
 
 enum class Poison { nan, inf, none };
 
+/// How far previous, generation and reference log-probabilities are from the current ones.
+enum class Drift { near, far, equal };
+
 struct CaseSpec {
   std::string name;  // a label; not part of what is computed, not in the text form
   ObjectiveSpec objective;
@@ -69,7 +72,10 @@ struct CaseSpec {
   DType dtype = DType::f32;
   Values values = Values::normal;
   double scale = 1.0;
-  Poison poison = Poison::nan;  // what stands in logits that must not be read
+  Drift drift = Drift::near;
+  Poison poison = Poison::nan;    // what stands in logits that must not be read
+  std::int64_t microbatches = 1;  // packs that every dp rank goes through
+  bool statistics = true;         // entropy and the statistics of a step beside loss and metrics
   std::uint64_t seed = 42;
 
   /// Equality of what is computed: all but `name`.

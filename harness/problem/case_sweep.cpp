@@ -76,11 +76,17 @@ std::vector<CaseSpec> make_cases(const std::vector<Axis>& axes, const std::strin
 std::string scalar_text(const std::string& key, const Json& value) {
   if (value.is_structured()) throw_bad_input("{} = {} is not a plain value", key, value.dump());
   const CaseKey* known = find_case_key(key);
-  if (known != nullptr && known->number && !value.is_number()) {
-    throw_bad_input("{} = {} is not a number", key, value.dump());
-  }
-  if ((key == "objective" || (known != nullptr && !known->number)) && !value.is_string()) {
-    throw_bad_input("{} = {} is not a string", key, value.dump());
+  if (known != nullptr || key == "objective") {
+    const JsonType type = known != nullptr ? known->type : JsonType::text;
+    if (type == JsonType::number && !value.is_number()) {
+      throw_bad_input("{} = {} is not a number", key, value.dump());
+    }
+    if (type == JsonType::boolean && !value.is_boolean()) {
+      throw_bad_input("{} = {} is not true or false", key, value.dump());
+    }
+    if (type == JsonType::text && !value.is_string()) {
+      throw_bad_input("{} = {} is not a string", key, value.dump());
+    }
   }
   const bool option = key.find('.') != std::string::npos;
   return value.is_string() && !option ? value.get<std::string>() : value.dump();

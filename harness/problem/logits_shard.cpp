@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's logits, with poison wherever a right implementation does not look.
 #include <algorithm>
-#include <limits>
 #include <span>
 #include <type_traits>
 #include <vector>
 
-#include "harness/core/error.h"
 #include "harness/problem/normal_row.h"
+#include "harness/problem/poison.h"
 #include "harness/problem/problem.h"
 #include "harness/problem/random_streams.h"
 #include "harness/problem/sharding.h"
@@ -44,19 +43,14 @@ class Filler {
   void row(std::int64_t token, std::int64_t position, T* out) {
     const std::int64_t read = token < 0 ? 0 : shard_.valid();
     if (read > 0) copy_row(token, out);
-    switch (problem_.spec.poison) {
-      case Poison::nan:
-        return fill(out + read, shard_.width - read, std::numeric_limits<float>::quiet_NaN());
-      case Poison::inf:
-        return fill(out + read, shard_.width - read, std::numeric_limits<float>::infinity());
-      case Poison::none:
-        return fill_plausible(position, read, out);
+    if (problem_.spec.poison == Poison::none) {
+      fill_plausible(position, read, out);
+    } else {
+      std::fill_n(out + read, shard_.width - read, T(poison_or(problem_.spec.poison, 0.0f)));
     }
   }
 
  private:
-  static void fill(T* out, std::int64_t count, float value) { std::fill_n(out, count, T(value)); }
-
   void fill_plausible(std::int64_t position, std::int64_t first, T* out) {
     const auto values = std::span<float>(buffer_).subspan(static_cast<std::size_t>(first));
     fill_normals(problem_.spec.seed, static_cast<std::uint32_t>(Stream::pad_logits),
@@ -85,9 +79,6 @@ class Filler {
 
 void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out) {
-  if (problem.logits == nullptr) {
-    throw_bad_input("the problem has no logits: {}", problem.why_no_logits);
-  }
   const CaseSpec& spec = problem.spec;
   const PackedLayout layout =
       make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid.cp);

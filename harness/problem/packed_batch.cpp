@@ -29,6 +29,19 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 
 }  // namespace
 
+std::string_view name(TokenInput input) {
+  switch (input) {
+    case TokenInput::advantages:
+      return "advantages";
+    case TokenInput::prev_logprobs:
+      return "prev_logprobs";
+    case TokenInput::generation_logprobs:
+      return "generation_logprobs";
+    default:
+      return "reference_policy_logprobs";
+  }
+}
+
 PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t pad_multiple,
                          std::int64_t bin_multiple, int cp) {
   if (cp < 1) throw_bad_input("cp = {} is not positive", cp);

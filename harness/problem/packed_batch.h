@@ -6,7 +6,9 @@
 // predicts token t + 1 of the same sequence (loss-semantics of NeMo-RL, `prepare_loss_input`).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "harness/problem/case_spec.h"
@@ -17,7 +19,30 @@ namespace lossgrid {
 struct Denominators {
   std::int64_t valid_tokens = 0;     // targets with token mask and sample mask
   std::int64_t valid_sequences = 0;  // sum of the sample mask
+  std::int64_t positive_tokens = 0;  // valid tokens of sequences with a reward above 0
   friend bool operator==(const Denominators&, const Denominators&) = default;
+};
+
+/// What objectives read about a token beside its log-probability; float32.
+enum class TokenInput {
+  advantages,
+  prev_logprobs,              // of the policy that the ratio is taken to
+  generation_logprobs,        // of the policy that sampled
+  reference_policy_logprobs,  // of the policy that the KL penalty or DPO compares with
+};
+inline constexpr int kTokenInputs = 4;
+
+/// "advantages", ...: the name in bundles and messages.
+std::string_view name(TokenInput input);
+
+/// One array for each TokenInput, all of the same length or empty where nothing needs it.
+using TokenInputs = std::array<std::vector<float>, kTokenInputs>;
+
+/// Where a pack stands among those that make up the global batch.
+struct MicrobatchPlace {
+  int count = 1;       // packs that one dp rank goes through, the same on all of them
+  int dp = 1;          // dp ranks
+  bool dummy = false;  // nothing in it counts: it keeps the ranks' schedules equal
 };
 
 struct PackedBatch {
@@ -31,6 +56,12 @@ struct PackedBatch {
   std::vector<std::uint8_t> token_mask;   // [cu_seqlens.back()], 1: a target to train on
   std::vector<std::uint8_t> sample_mask;  // [S]
   Denominators denominators;
+
+  TokenInputs inputs;          // about each token: [cu_seqlens.back()], or empty when not needed
+  std::vector<float> rewards;  // [S], or empty when not needed
+  // [S] true lengths: what a trainer knows of its data even where cu_seqlens holds padded lengths.
+  std::vector<std::int64_t> input_lengths;
+  MicrobatchPlace microbatch;
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(cu_seqlens.size()) - 1; }
   std::int64_t tokens() const { return cu_seqlens.back(); }

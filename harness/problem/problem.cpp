@@ -7,6 +7,7 @@
 #include "harness/core/text.h"
 #include "harness/problem/case_data.h"
 #include "harness/problem/case_keys.h"
+#include "harness/problem/poison.h"
 #include "harness/problem/random_streams.h"
 #include "harness/problem/sharding.h"
 
@@ -24,6 +25,15 @@ std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) 
   sums.reserve(lengths.size() + 1);
   for (const std::int64_t length : lengths) sums.push_back(sums.back() + length);
   return sums;
+}
+
+/// Values of true tokens to their places among pads.
+template <typename T>
+void copy_tokens(const PackedLayout& layout, const std::vector<T>& tokens, std::vector<T>& padded) {
+  for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
+    std::copy_n(tokens.begin() + layout.cu[i], layout.lengths[i],
+                padded.begin() + layout.cu_padded[i]);
+  }
 }
 
 }  // namespace
@@ -76,10 +86,14 @@ PackedBatch pack(const Problem& problem, int cp) {
   batch.cu_seqlens_padded = layout.cu_padded;
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
+  batch.rewards = problem.rewards;
+  batch.input_lengths = problem.lengths;
+  batch.microbatch = problem.microbatch;
   if (spec.cu == CuMode::true_lengths) {
     batch.cu_seqlens = layout.cu;
     batch.input_ids = problem.input_ids;
     batch.token_mask = problem.token_mask;
+    batch.inputs = problem.inputs;
     return batch;
   }
   batch.cu_seqlens = layout.cu_padded;
@@ -90,19 +104,22 @@ PackedBatch pack(const Problem& problem, int cp) {
     batch.input_ids[row] =
         static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.vocab), row));
   }
+  copy_tokens(layout, problem.input_ids, batch.input_ids);
   batch.token_mask.assign(rows, 0);
-  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
-    std::copy_n(problem.input_ids.begin() + layout.cu[i], problem.lengths[i],
-                batch.input_ids.begin() + layout.cu_padded[i]);
-    std::copy_n(problem.token_mask.begin() + layout.cu[i], problem.lengths[i],
-                batch.token_mask.begin() + layout.cu_padded[i]);
+  copy_tokens(layout, problem.token_mask, batch.token_mask);
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (problem.inputs[k].empty()) continue;
+    batch.inputs[k].assign(rows, poison_or(spec.poison, 0.0f));
+    copy_tokens(layout, problem.inputs[k], batch.inputs[k]);
   }
   return batch;
 }
 
 void require_fits(const Problem& problem, const Grid& grid) {
   const CaseSpec& spec = problem.spec;
-  if (grid.tp < 1 || grid.cp < 1) throw_bad_input("grid tp = {}, cp = {}", grid.tp, grid.cp);
+  if (grid.tp < 1 || grid.cp < 1 || grid.dp < 1) {
+    throw_bad_input("grid tp = {}, cp = {}, dp = {}", grid.tp, grid.cp, grid.dp);
+  }
   if (grid.tp > spec.vocab) {
     throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);
   }

@@ -15,6 +15,7 @@
 #include "harness/problem/case_spec.h"
 #include "harness/problem/logits_source.h"
 #include "harness/problem/packed_batch.h"
+#include "harness/problem/projection.h"
 
 namespace lossgrid {
 
@@ -28,13 +29,27 @@ struct Problem {
   std::vector<std::uint8_t> token_mask;   // [T]
   std::vector<std::uint8_t> sample_mask;  // [S]
   Denominators denominators;
-  std::shared_ptr<const LogitsSource> logits;  // null when the problem starts from hidden states
-  std::string why_no_logits;                   // then: what it has instead
+  TokenInputs inputs;          // [T] about each token, or empty; see objective_inputs.h
+  std::vector<float> rewards;  // [S], or empty
+  std::shared_ptr<const LogitsSource> logits;
+  // Of a bundle that starts from hidden states: what `logits` are made of, else null. Null in parts
+  // as well: the gradients of hidden states and weight are those of the whole batch.
+  std::shared_ptr<const Projection> projection;
   // Rows of true tokens that predict nothing valid are poisoned as spec.poison says; of a bundle
   // they keep the values of the file. Padding is poisoned as spec.poison says in any case.
   bool poison_true_rows = false;
 
+  // Of a part of a batch (partition.h): where its sequences and rows stand in the whole; empty: it
+  // is the whole.
+  std::vector<std::int64_t> origin_sequence;  // [S]
+  std::vector<std::int64_t> origin_row;       // [T]
+  MicrobatchPlace microbatch;
+
   std::int64_t tokens() const { return cu_seqlens.back(); }
+  std::int64_t whole_sequence(std::int64_t i) const {
+    return origin_sequence.empty() ? i : origin_sequence[i];
+  }
+  std::int64_t whole_row(std::int64_t t) const { return origin_row.empty() ? t : origin_row[t]; }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
 
   /// [T] the id that row t predicts (the next token of its sequence), -1 at last tokens.
@@ -43,26 +58,27 @@ struct Problem {
   std::vector<std::uint8_t> row_valid() const;
 };
 
-/// Lengths, ids, masks and logits of a case. Throws bad_input (sizes that overflow, bits that do
-/// not fit the lengths, vocab < 1, ...).
+/// Lengths, ids, masks and logits of a case, without inputs of the objective: those are drawn once
+/// the log-probabilities are known (objective_inputs.h). Throws bad_input (sizes that overflow,
+/// bits that do not fit the lengths, vocab < 1, ...).
 Problem make_problem(const CaseSpec& spec);
 
 /// Lengths of a case: explicit, or drawn from its distribution.
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec);
 
 /// The batch as an implementation on this grid is given it. In CuMode::padded_lengths token arrays
-/// have padded length, pads hold arbitrary valid ids (from the seed) and mask 0.
+/// have padded length; pads hold arbitrary valid ids (from the seed), mask 0 and poisoned inputs (0
+/// where nothing is poisoned).
 PackedBatch pack(const Problem& problem, int cp);
 
 /// Throws bad_input when the grid cannot hold the problem: tp > vocab, padding to 2 cp beyond
-/// 2^31-1 tokens, a logits shard beyond 2^62 elements.
+/// 2^31-1 tokens, a logits shard beyond 2^62 elements. A part of a problem that fits, fits.
 void require_fits(const Problem& problem, const Grid& grid);
 
 /// Writes this rank's logits shard [T_c, width] in the problem's dtype, row-major: true rows from
 /// the source; rows that predict nothing or nothing valid (when poison_true_rows), padding rows and
 /// padding columns are poisoned as spec.poison says (none: true values in masked rows, plausible
-/// finite values in pads). Throws bad_input when the problem has no logits.
-/// `out` has T_c * width elements.
+/// finite values in pads). `out` has T_c * width elements.
 void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out);
 

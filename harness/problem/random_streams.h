@@ -17,6 +17,14 @@ enum class Stream : std::uint32_t {
   logits = 5,
   pad_ids = 6,     // ids of padding, where cu_seqlens holds padded lengths
   pad_logits = 7,  // finite values of padding, where nothing is poisoned
+  advantages = 8,
+  prev_logprobs = 9,
+  sequence_drift = 10,  // what all previous log-probabilities of a sequence share
+  generation_logprobs = 11,
+  reference_policy_logprobs = 12,
+  rewards = 13,
+  far_tokens = 14,  // which tokens drift far, and where to
+  partition = 15,   // the microbatch of a sequence
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

@@ -52,20 +52,58 @@ std::vector<std::int32_t> shard_edge_ids(std::int64_t vocab) {
   return ids;
 }
 
+ShiftedBatch ShiftedBatch::pick(std::span<const std::int64_t> positions) const {
+  ShiftedBatch rows;
+  const auto select = [&](const auto& from, auto& to) {
+    if (from.empty()) return;
+    to.reserve(positions.size());
+    for (const std::int64_t position : positions) to.push_back(from[position]);
+  };
+  select(targets, rows.targets);
+  select(valid, rows.valid);
+  select(real, rows.real);
+  select(sequence, rows.sequence);
+  for (int k = 0; k < kTokenInputs; ++k) select(inputs[k], rows.inputs[k]);
+  return rows;
+}
+
+void ShiftedBatch::append(const ShiftedBatch& other) {
+  const auto extend = [](const auto& from, auto& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  extend(other.targets, targets);
+  extend(other.valid, valid);
+  extend(other.real, real);
+  extend(other.sequence, sequence);
+  for (int k = 0; k < kTokenInputs; ++k) extend(other.inputs[k], inputs[k]);
+}
+
 ShiftedBatch shift_targets(const PackedBatch& batch) {
   const auto padded_tokens = static_cast<std::size_t>(batch.padded_tokens());
   ShiftedBatch shifted;
   shifted.targets.assign(padded_tokens, -1);
   shifted.valid.assign(padded_tokens, 0);
+  shifted.real.assign(padded_tokens, 0);
   shifted.sequence.assign(padded_tokens, 0);
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (!batch.inputs[k].empty()) shifted.inputs[k].assign(padded_tokens, 0.0f);
+  }
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     const std::int64_t tokens = batch.cu_seqlens[i];
     const std::int64_t rows = batch.cu_seqlens_padded[i];
     std::fill_n(shifted.sequence.begin() + rows, batch.padded_length(i),
                 static_cast<std::int32_t>(i));
+    if (!batch.microbatch.dummy) {
+      std::fill_n(shifted.real.begin() + rows, batch.input_lengths[i], std::uint8_t{1});
+    }
     for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
       shifted.targets[rows + t] = batch.input_ids[tokens + t + 1];
       shifted.valid[rows + t] = batch.token_mask[tokens + t + 1] != 0 && batch.sample_mask[i] != 0;
+      for (int k = 0; k < kTokenInputs; ++k) {
+        if (!batch.inputs[k].empty()) {
+          shifted.inputs[k][rows + t] = batch.inputs[k][tokens + t + 1];
+        }
+      }
     }
   }
   return shifted;

@@ -37,15 +37,24 @@ VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
 /// off-by-one in the bounds of a shard shows.
 std::vector<std::int32_t> shard_edge_ids(std::int64_t vocab);
 
-/// What each row of the padded pack predicts, before any split.
+/// What rows of the padded pack predict and what is known about the token that they predict.
 struct ShiftedBatch {
-  std::vector<std::int32_t> targets;   // [T_pad] id of the next token of the sequence, -1 for none
-  std::vector<std::uint8_t> valid;     // [T_pad] token mask of that token and sample mask
-  std::vector<std::int32_t> sequence;  // [T_pad]
+  std::vector<std::int32_t> targets;   // [rows] id of the next token of the sequence, -1 for none
+  std::vector<std::uint8_t> valid;     // [rows] token mask of that token and sample mask
+  std::vector<std::uint8_t> real;      // [rows] 1: the row holds a true token, 0: a pad
+  std::vector<std::int32_t> sequence;  // [rows]
+  TokenInputs inputs;                  // [rows] about the predicted token; 0 where there is none
+
+  std::size_t rows() const { return targets.size(); }
+  /// The rows at `positions`, in their order.
+  ShiftedBatch pick(std::span<const std::int64_t> positions) const;
+  /// Rows of `other` behind these.
+  void append(const ShiftedBatch& other);
 };
 
 /// Row t of sequence i predicts token t + 1 while t + 1 < L_i (L_i of batch.cu_seqlens); rows after
-/// that predict nothing (-1, not valid).
+/// that predict nothing (-1, not valid). Row t is real while t < input_lengths[i]; of a
+/// dummy no row is.
 ShiftedBatch shift_targets(const PackedBatch& batch);
 
 }  // namespace lossgrid

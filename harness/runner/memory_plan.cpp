@@ -51,15 +51,16 @@ std::int64_t trial_memory_bytes(const LossProblem& problem,
   const Cost cost = implementation.cost(problem);
   const std::int64_t workspace = std::max(
       {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
-  const std::int64_t rank = 2 * problem.shard_bytes() + workspace + 64 * problem.rows() +
+  const std::int64_t rank = 2 * problem.shard_bytes() + workspace + 80 * problem.rows() +
                             16 * problem.vocab;  // places, log-probabilities; rows of the truth
-  return checked_product(rank, problem.grid.ranks(), "bytes of a trial");
+  return checked_product(rank, std::int64_t{problem.grid.tp} * problem.grid.cp, "bytes of a trial");
 }
 
 std::int64_t case_memory_bytes(const CaseSpec& spec) {
   const std::vector<std::int64_t> lengths = case_lengths(spec);
   const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  constexpr double kHostBytesPerToken = 128;  // ids, masks, targets, truth of the row, gradients
+  // Ids, masks, inputs, truth of the row; and the tape of an objective, some sixty nodes a token.
+  constexpr double kHostBytesPerToken = 8192;
   const double logits_bytes_per_token =
       2.0 * static_cast<double>(spec.vocab) * static_cast<double>(size_of(spec.dtype));
   // In floating point: the product may be far beyond 64 bits.

@@ -10,15 +10,21 @@
 namespace lossgrid {
 
 PreparedProblem prepare(Problem problem) {
+  const CaseSpec& spec = problem.spec;
   PreparedProblem prepared;
-  prepared.objective =
-      find_objective(problem.spec.objective.kind).make(problem.spec.objective.options);
-  prepared.problem = std::make_shared<const Problem>(std::move(problem));
-  if (prepared.problem->logits) {
-    const int threads = std::max(1u, std::thread::hardware_concurrency());
-    prepared.truth = std::make_shared<const Truth>(
-        compute_truth(*prepared.problem, *prepared.objective, threads));
+  prepared.objective = make_objective(spec.objective, spec.statistics);
+  prepared.rows =
+      compute_rows(problem, static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  const ObjectiveNeeds needs = prepared.objective->needs();
+  if (problem.source.starts_with("--case")) {
+    std::vector<double> logprobs;
+    for (const RowTruth& row : prepared.rows) logprobs.push_back(row.logprob);
+    draw_objective_inputs(problem, needs, logprobs);
+  } else {
+    require_objective_inputs(problem, needs);
   }
+  prepared.objective->require(unpadded_batch(problem));
+  prepared.problem = std::make_shared<const Problem>(std::move(problem));
   return prepared;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems with their truths, by case: one truth serves every grid and implementation. Keeps what
-// it made; a case's entry is O(T), logits are never kept.
+// Problems with the truth of their rows, by case: it serves every grid and implementation. Keeps
+// what it made; a case's entry is O(T), logits are never kept.
 #pragma once
 
 #include <map>
@@ -14,11 +14,12 @@ namespace lossgrid {
 struct PreparedProblem {
   std::shared_ptr<const Problem> problem;
   std::shared_ptr<const Objective> objective;
-  std::shared_ptr<const Truth> truth;  // null when the problem has no logits or is too big
-  std::string why_too_big;             // then, and else empty: why it cannot be prepared here
+  std::vector<RowTruth> rows;  // [T]
+  std::string why_too_big;     // why it cannot be prepared here; then all else is empty
 };
 
-/// Objective and truth of a problem (on all cores).
+/// Objective and rows of a problem (on all cores). What the objective reads is drawn for a case and
+/// required of a bundle. Throws bad_input when the problem breaks a rule of its objective.
 PreparedProblem prepare(Problem problem);
 
 class ProblemCache {

@@ -15,6 +15,7 @@ void add_checks(const std::vector<Check>& checks, TrialRecord& record);
 
 /// Fills checks, invariants, determinism, memory, communication, times, fingerprints, status and
 /// reason of `record`.
-void merge_ranks(const TrialSetup& setup, std::vector<RankResult>& ranks, TrialRecord& record);
+void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                 TrialRecord& record);
 
 }  // namespace lossgrid

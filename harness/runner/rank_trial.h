@@ -1,56 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in a trial: make its shard, plan, forward, backward, check everything it made,
-// then run again to see whether the bits stay. Only the implementation's own collectives are
-// counted. A rank that cannot go on throws; the transport then fails the others.
+// What one rank does in a trial: agree with the others on what runs, count the denominators, take
+// its microbatches one after the other, and join loss and metrics over them and over dp ranks.
 #pragma once
 
-#include <array>
-#include <map>
-#include <string>
 #include <vector>
 
-#include "harness/comm/counting_communicator.h"
-#include "harness/device/memory_tracker.h"
-#include "harness/runner/trial_setup.h"
-#include "harness/verify/shard_checks.h"
+#include "harness/runner/pack_trial.h"
 
 namespace lossgrid {
 
-struct RankCounts {
-  CollectiveCounts tp;
-  CollectiveCounts cp;
-};
-
-struct Invariant {
-  std::string name;
-  enum class Status { passed, failed, not_run } status = Status::passed;
-  std::string detail;
-};
-
 struct RankResult {
-  ObjectiveResult result;
-  std::int64_t owned_labels = 0;
-  Cost predicted;
-
-  std::vector<Check> checks;  // the same names in the same order on all ranks
-  GradientFindings gradient;
-  std::vector<Invariant> invariants;
-
-  std::int64_t input_bytes = 0;
-  std::map<std::string, std::int64_t> output_bytes;  // of the harness, by phase
-  std::vector<PhaseMemory> memory;                   // plan, forward, backward
-  std::map<std::string, RankCounts> counts;          // by phase
-  std::map<std::string, std::int64_t> time_ns;       // by phase
-
-  std::uint64_t result_bits = 0;       // of loss and metrics
-  std::uint64_t logprob_bits = 0;      // of all log-probabilities that have a truth
-  std::uint64_t own_logprob_bits = 0;  // of those of the own rows; they add up over CP
-  std::uint64_t gradient_bits = 0;     // of the own rows; they add up over all ranks
-  bool same_bits_again = false;
-
-  // Kept for --out only.
-  std::vector<double> logprobs;  // of the own rows
-  std::vector<double> grad_logits;
+  ObjectiveResult result;     // of the global batch
+  std::vector<Check> checks;  // of loss and metrics
+  std::uint64_t result_bits = 0;
+  std::vector<PackFindings> packs;  // one for each microbatch
+  CollectiveCounts batch_dp;        // before the first and after the last microbatch
+  CollectiveCounts predicted_batch_dp;
 };
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world);

@@ -31,7 +31,7 @@ class BitComparison {
     const auto verdict = std::find_if(record.determinism.begin(), record.determinism.end(),
                                       [&](const DeterminismRecord& d) { return d.name == name; });
     verdict->verdict = "same_bits";
-    verdict->detail = fmt::format("compared with tp{}cp{}", other.tp, other.cp);
+    verdict->detail = fmt::format("compared with {}", format_grid({other.tp, other.cp, other.dp}));
     for (const std::string& output : outputs) {
       if (record.fingerprints.at(output) == other.fingerprints.at(output)) continue;
       verdict->verdict = "different_bits";
@@ -78,14 +78,12 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
     for (const CaseSpec& spec : suite.cases) {
       const PreparedProblem& prepared = problems.get(spec);
       for (const std::string& text : suite.implementations) {
-        const std::shared_ptr<const LossImplementation> implementation = make_implementation(text);
         BitComparison bits;
         for (const Grid& grid : suite.grids) {
           TrialOutcome trial;
           if (prepared.why_too_big.empty()) {
-            TrialSetup setup{
-                prepared.problem, prepared.objective, prepared.truth, text, implementation, grid,
-                options.fault};
+            TrialSetup setup = make_trial(prepared, text, grid);
+            setup.fault = options.fault;
             trial = run_trial(setup, options.deadline);
             trial.record.case_name = spec.name;
             bits.judge(trial.record);
@@ -117,7 +115,7 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks) {
       }
     }
     for (const CaseSpec& spec : suite.cases) {
-      find_objective(spec.objective.kind).make(spec.objective.options);
+      make_objective(spec.objective, spec.statistics);
       for (const Grid& grid : suite.grids) {
         if (grid.tp > spec.vocab) {
           throw_bad_input("grid {}: tp = {} exceeds the vocabulary of {} (case \"{}\")",

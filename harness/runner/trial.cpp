@@ -2,26 +2,45 @@
 #include "harness/runner/trial.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/comm/thread_communicator.h"
 #include "harness/core/text.h"
+#include "harness/loss/registry.h"
+#include "harness/problem/partition.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/rank_merge.h"
 #include "harness/runner/rank_trial.h"
+#include "harness/verify/expected.h"
 
 namespace lossgrid {
 namespace {
 
-/// Why the trial cannot run here; empty when it can.
+/// Calls f(dp rank, loss problem) for all microbatches of the trial.
+template <typename F>
+void for_each_part(const TrialSetup& setup, F&& f) {
+  for (std::size_t d = 0; d < setup.parts.size(); ++d) {
+    for (const TrialPart& part : setup.parts[d]) {
+      const PackedBatch batch = pack(*part.problem, setup.grid.cp);
+      const LossProblem loss_problem{
+          batch,      part.problem->spec.vocab, part.problem->spec.dtype,
+          setup.grid, *setup.objective,         part.problem->spec.objective};
+      f(d, loss_problem);
+    }
+  }
+}
+
+/// Why the trial cannot run here; empty when it can. A dp rank holds one microbatch at a time.
 std::string why_skipped(const TrialSetup& setup) {
-  const Problem& problem = *setup.problem;
-  if (!problem.logits) return problem.why_no_logits;
-  const PackedBatch batch = pack(problem, setup.grid.cp);
-  const LossProblem loss_problem{batch, problem.spec.vocab, problem.spec.dtype, setup.grid,
-                                 *setup.objective};
-  const std::string unsupported = setup.implementation->why_unsupported(loss_problem);
+  std::string unsupported;
+  std::vector<std::int64_t> bytes(setup.parts.size(), 0);
+  for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
+    if (unsupported.empty()) unsupported = setup.implementation->why_unsupported(loss_problem);
+    if (!unsupported.empty()) return;
+    bytes[d] = std::max(bytes[d], trial_memory_bytes(loss_problem, *setup.implementation));
+  });
   if (!unsupported.empty()) return unsupported;
-  return why_too_big(trial_memory_bytes(loss_problem, *setup.implementation));
+  return why_too_big(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}));
 }
 
 TrialStatus status_of(ErrorCode code) {
@@ -43,34 +62,62 @@ void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
   record.reason = fmt::format("rank {}: {}", first, failed.message);
 }
 
+/// Copies what a rank made of a microbatch to where it belongs in the whole batch.
+void place_outputs(const TrialSetup& setup, int rank, const TrialPart& part,
+                   const PackFindings& pack_findings, BundleResults& out) {
+  const Problem& problem = *part.problem;
+  if (problem.microbatch.dummy) return;
+  const std::int64_t vocab = problem.spec.vocab;
+  const std::vector<std::int64_t> cu_padded = pack(problem, setup.grid.cp).cu_seqlens_padded;
+  const std::vector<std::int64_t> rows =
+      cp_rows(cu_padded, setup.grid.cp, setup.grid.cp_rank(rank));
+  const std::vector<RowPlace> places = place_rows(problem, cu_padded, rows);
+  const VocabShard shard = vocab_shard(vocab, setup.grid.tp, setup.grid.tp_rank(rank));
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (places[k].row < 0) continue;
+    const std::int64_t row = problem.whole_row(places[k].row);
+    // A log-probability stands at the token it is about, one behind the row that predicts it.
+    if (part.truth->rows[places[k].row].target >= 0) {
+      out.logprobs[row + 1] = pack_findings.logprobs[k];
+    }
+    const double* from =
+        pack_findings.grad_logits.data() + static_cast<std::int64_t>(k) * shard.width;
+    std::copy(from, from + shard.valid(), out.grad_logits.begin() + row * vocab + shard.begin);
+  }
+}
+
 BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks) {
   const Problem& problem = *setup.problem;
-  const std::int64_t vocab = problem.spec.vocab;
   BundleResults out;
   out.loss = ranks[0].result.loss;
-  for (const auto& [name, value] : ranks[0].result.metrics) {
-    if (value) out.metrics[name] = *value;
+  for (const auto& [name, metric] : ranks[0].result.metrics) {
+    if (const auto value = metric.value()) out.metrics[name] = *value;
   }
   out.logprobs.assign(static_cast<std::size_t>(problem.tokens()), 0.0);
-  out.grad_logits.assign(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
-  const PackedBatch batch = pack(problem, setup.grid.cp);
+  out.grad_logits.assign(static_cast<std::size_t>(problem.tokens() * problem.spec.vocab), 0.0);
   for (int r = 0; r < setup.grid.ranks(); ++r) {
-    const std::vector<std::int64_t> rows =
-        cp_rows(batch.cu_seqlens_padded, setup.grid.cp, setup.grid.cp_rank(r));
-    const std::vector<RowPlace> places = place_rows(problem, batch.cu_seqlens_padded, rows);
-    const VocabShard shard = vocab_shard(vocab, setup.grid.tp, setup.grid.tp_rank(r));
-    for (std::size_t k = 0; k < places.size(); ++k) {
-      if (places[k].row < 0) continue;
-      // A log-probability stands at the token it is about, one behind the row that predicts it.
-      if (setup.truth->rows[places[k].row].target >= 0) {
-        out.logprobs[places[k].row + 1] = ranks[r].logprobs[k];
-      }
-      const double* from = ranks[r].grad_logits.data() + static_cast<std::int64_t>(k) * shard.width;
-      std::copy(from, from + shard.valid(),
-                out.grad_logits.begin() + places[k].row * vocab + shard.begin);
+    const std::vector<TrialPart>& parts = setup.parts[setup.grid.dp_rank(r)];
+    for (std::size_t m = 0; m < parts.size(); ++m) {
+      place_outputs(setup, r, parts[m], ranks[r].packs[m], out);
     }
   }
+  project_gradient(problem, out);
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+std::string reproduce_replay(const Problem& problem, const std::string& implementation,
+                             const Grid& grid) {
+  std::string line = fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}", problem.source,
+                                 implementation, grid.tp, grid.cp);
+  if (grid.dp > 1) line += fmt::format(" --dp {}", grid.dp);
+  if (problem.spec.microbatches > 1) {
+    line += fmt::format(" --microbatches {}", problem.spec.microbatches);
+  }
+  return line;
 }
 
 }  // namespace
@@ -86,21 +133,59 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.case_parameters = case_to_json(problem.spec);
   record.tp = grid.tp;
   record.cp = grid.cp;
+  record.dp = grid.dp;
+  record.microbatches = static_cast<int>(problem.spec.microbatches);
   record.implementation = implementation;
   record.tokens = problem.tokens();
   for (const std::uint8_t valid : problem.row_valid()) record.valid_tokens += valid;
   record.reproduce = from_case ? fmt::format("lossgrid run --impl {} --grid {} {}", implementation,
                                              grid_text, problem.source)
-                               : fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}",
-                                             problem.source, implementation, grid.tp, grid.cp);
+                               : reproduce_replay(problem, implementation, grid);
   return record;
+}
+
+TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
+                      const Grid& grid) {
+  require_fits(*prepared.problem, grid);
+  TrialSetup setup;
+  setup.problem = prepared.problem;
+  setup.objective = prepared.objective;
+  setup.implementation_text = implementation;
+  setup.implementation = make_implementation(implementation);
+  setup.grid = grid;
+  const int serial_adds = setup.implementation->describe().serial_adds + grid.tp - 1;
+  setup.truth = std::make_shared<const Truth>(
+      make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds));
+  const auto plans =
+      partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
+  const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
+  const bool whole = grid.dp == 1 && microbatches == 1;
+  for (const std::vector<MicrobatchPlan>& of_rank : plans) {
+    std::vector<TrialPart>& parts = setup.parts.emplace_back();
+    for (const MicrobatchPlan& plan : of_rank) {
+      if (whole) {
+        parts.push_back({setup.problem, setup.truth});
+        continue;
+      }
+      auto part = std::make_shared<const Problem>(
+          take_part(*prepared.problem, plan, microbatches, grid.dp));
+      auto truth = std::make_shared<const Truth>(take_part(*setup.truth, *part));
+      parts.push_back({std::move(part), std::move(truth)});
+    }
+  }
+  return setup;
 }
 
 TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline) {
   TrialOutcome trial;
   trial.record = describe_trial(*setup.problem, setup.implementation_text, setup.grid);
-  require_fits(*setup.problem, setup.grid);
-  trial.record.padded_tokens = pack(*setup.problem, setup.grid.cp).padded_tokens();
+  for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
+    trial.record.padded_tokens += loss_problem.rows();
+  });
+  const double valid = static_cast<double>(std::max<std::int64_t>(1, trial.record.valid_tokens));
+  for (const auto& [branch, count] : setup.truth->objective.branches) {
+    trial.record.branch_shares[branch] = static_cast<double>(count) / valid;
+  }
   trial.record.reason = why_skipped(setup);
   if (!trial.record.reason.empty()) {
     trial.record.status = TrialStatus::skipped;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "harness/problem/bundle.h"
+#include "harness/runner/problem_cache.h"
 #include "harness/runner/trial_setup.h"
 #include "reports/record.h"
 
@@ -17,6 +18,12 @@ struct TrialOutcome {
   bool rank_hung = false;                // the process must report and end with std::_Exit
   std::optional<BundleResults> outputs;  // in the unsharded layout, with setup.keep_outputs
 };
+
+/// The trial of an implementation on a grid: its truth, and its parts for dp ranks and
+/// microbatches. Throws bad_input for an unknown implementation or a grid that the problem does not
+/// fit.
+TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
+                      const Grid& grid);
 
 /// A trial that does not fit, or that the implementation cannot take, is skipped with the reason.
 TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/comm/fault_injection.h"
 #include "harness/comm/process_grid.h"
@@ -14,13 +15,20 @@
 
 namespace lossgrid {
 
-struct TrialSetup {
+/// What one microbatch of one dp rank is made of, and its truth.
+struct TrialPart {
   std::shared_ptr<const Problem> problem;
+  std::shared_ptr<const Truth> truth;
+};
+
+struct TrialSetup {
+  std::shared_ptr<const Problem> problem;  // the global batch
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Truth> truth;
   std::string implementation_text;  // "fused:chunk_tokens=7"
   std::shared_ptr<const LossImplementation> implementation;
   Grid grid;
+  std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
   std::optional<Fault> fault;
   bool keep_outputs = false;  // of every rank, for --out
 };

@@ -7,10 +7,14 @@
 // With m = max, s = sum exp(x - m), p the probabilities, y the target, g = d loss / d logprob,
 // lse = m + ln s, u32 = 2^-24, and d the longest serial float32 add chain that is declared:
 //   |lp - truth| <= u32 (4 (B + |lse|) + d),  B = 8 + sum p |x - m| + |ln s| + |x_y - m| + |truth|
+//   |H - truth| <= u32 (4 (8 + S2 + (1 + S1) (S1 + |ln s| + |lse|) + |truth|) + (1 + S1) d),
+//     S1 = sum p |x - m|, S2 = sum p (x - m)^2: H = ln s - (sum exp(x - m) (x - m)) / s
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
 //                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i =
 //                       y]|)
-// both not below the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
+//                       + radius(g) |p_i - [i = y]|
+// where g lies within radius(g) of its truth (enclosure.h). None is below the smallest normal
+// float32 times max(1, |g|): vanishing probabilities underflow.
 #pragma once
 
 #include <algorithm>
@@ -31,16 +35,26 @@ inline double logprob_bound(const RowTruth& row, int serial_adds) {
   return std::max(kSmallestNormalF32, unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds));
 }
 
+inline double entropy_bound(const RowTruth& row, int serial_adds) {
+  const double log_sum = std::abs(std::log(row.sum));
+  const double lse = std::abs(row.max + std::log(row.sum));
+  const double b = 8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum + lse) +
+                   std::abs(row.entropy());
+  return std::max(kSmallestNormalF32,
+                  unit_roundoff(DType::f32) * (4 * b + (1 + row.spread) * serial_adds));
+}
+
 /// The parts of the gradient's bound that are the same for all columns of a row.
 class GradientBound {
  public:
-  GradientBound(const RowTruth& row, double grad_logprob, DType out, int serial_adds)
+  GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
       : u_out_(1.01 * unit_roundoff(out)),
-        scale_(unit_roundoff(DType::f32) * std::abs(grad_logprob)),
+        scale_(unit_roundoff(DType::f32) * std::abs(grad_logprob.value)),
+        radius_(grad_logprob.radius()),
         max_(row.max),
         row_term_(4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
                   serial_adds),
-        floor_(kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob))) {}
+        floor_(kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))) {}
 
   /// What rounding of the result may add.
   double rounding(double truth) const { return u_out_ * std::abs(truth); }
@@ -52,9 +66,15 @@ class GradientBound {
                                       4 * std::abs(p - (is_target ? 1.0 : 0.0))));
   }
 
+  /// What the interval of d loss / d logprob may add: the same way in all columns of the row.
+  double objective(double p, bool is_target) const {
+    return radius_ * std::abs(p - (is_target ? 1.0 : 0.0));
+  }
+
  private:
   double u_out_;
   double scale_;
+  double radius_;
   double max_;
   double row_term_;
   double floor_;

@@ -23,6 +23,7 @@ class Check {
   /// Inlined: it is called for every element of a shard.
   void add(double got, double want, double bound, const ElementPlace& place) {
     ++compared_;
+    if (got == want) return;  // infinities too
     const double error = got > want ? got - want : want - got;
     if (error <= (ratio_ < 1 ? ratio_ : 1) * bound) return;  // neither beyond nor the worst
     note(got, want, error, bound, place);

@@ -11,11 +11,12 @@ std::vector<RowPlace> place_rows(const Problem& problem, std::span<const std::in
   places.reserve(positions.size());
   for (const std::int64_t position : positions) {
     const auto after = std::upper_bound(cu_padded.begin(), cu_padded.end(), position);
+    const std::int64_t sequence = after - cu_padded.begin() - 1;
     RowPlace place;
-    place.sequence = after - cu_padded.begin() - 1;
-    place.offset = position - cu_padded[place.sequence];
-    if (place.offset < problem.lengths[place.sequence]) {
-      place.row = problem.cu_seqlens[place.sequence] + place.offset;
+    place.sequence = problem.whole_sequence(sequence);
+    place.offset = position - cu_padded[sequence];
+    if (place.offset < problem.lengths[sequence]) {
+      place.row = problem.cu_seqlens[sequence] + place.offset;
     }
     places.push_back(place);
   }

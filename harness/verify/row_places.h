@@ -11,9 +11,9 @@
 namespace lossgrid {
 
 struct RowPlace {
-  std::int64_t sequence = -1;
-  std::int64_t offset = -1;  // in its padded sequence
-  std::int64_t row = -1;     // true token row of the problem, -1 for a pad
+  std::int64_t sequence = -1;  // of the whole batch
+  std::int64_t offset = -1;    // in its padded sequence
+  std::int64_t row = -1;       // true token row of the problem (a part or the whole), -1 for a pad
 };
 
 /// For each padded position (cp_rows of a rank, or 0 .. T_pad for the pack).

@@ -14,56 +14,67 @@ bool has_logprob(const Problem& problem, const RowTruth& row) {
   return row.target >= 0 && (row.valid || !problem.poison_true_rows);
 }
 
-Check check_logprobs(const Problem& problem, const Truth& truth, std::span<const RowPlace> places,
-                     std::span<const float> got, int serial_adds, std::int64_t rank) {
-  Check check("logprobs");
+std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
+                                std::span<const RowPlace> places, const TokenOutputs& got,
+                                int serial_adds, std::int64_t rank) {
+  std::vector<Check> checks{Check("logprobs")};
+  const bool statistics = !got.entropy.empty();
+  if (statistics) {
+    for (const char* name : {"entropy", "vocab_min", "vocab_max"}) checks.emplace_back(name);
+  }
+  const double u_range = problem.spec.dtype == DType::f64 ? unit_roundoff(DType::f32) : 0.0;
   for (std::size_t k = 0; k < places.size(); ++k) {
     if (places[k].row < 0) continue;
     const RowTruth& row = truth.rows[places[k].row];
     if (!has_logprob(problem, row)) continue;
-    check.add(got[k], row.logprob, logprob_bound(row, serial_adds),
-              {rank, places[k].sequence, places[k].offset, row.target});
+    const ElementPlace at{rank, places[k].sequence, places[k].offset, row.target};
+    checks[0].add(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
+    if (!statistics) continue;
+    checks[1].add(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
+    checks[2].add(got.vocab_min[k], row.smallest, u_range * std::abs(row.smallest), at);
+    checks[3].add(got.vocab_max[k], row.max, u_range * std::abs(row.max), at);
   }
-  return check;
+  return checks;
 }
 
-std::vector<Check> check_result(const Truth& truth, const ObjectiveResult& got, int serial_adds,
-                                std::int64_t rank) {
-  const double u32 = unit_roundoff(DType::f32);
-  const auto bound_of = [&](double value, const std::vector<double>& d_logprob) {
-    if (d_logprob.empty()) return 0.0;  // counts are exact
-    double bound = u32 * std::abs(value);
-    for (std::size_t t = 0; t < d_logprob.size(); ++t) {
-      if (d_logprob[t] != 0) {
-        bound += std::abs(d_logprob[t]) * logprob_bound(truth.rows[t], serial_adds);
-      }
-    }
-    return bound;
-  };
+namespace {
 
-  std::vector<Check> checks;
-  Check loss("loss");
-  loss.add(got.loss, truth.objective.loss,
-           bound_of(truth.objective.loss, truth.objective.grad_logprob), {rank});
-  checks.push_back(loss);
-
+void check_metric(const MetricTruth& want, const Metric& got, std::int64_t rank, Check& check) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const auto& [name, want] : truth.objective.metrics) {
-    Check check("metric." + name);
-    const auto entry = got.metrics.find(name);
-    const bool missing = entry == got.metrics.end();
-    if (missing || entry->second.has_value() != want.value.has_value()) {
-      check.add(missing ? nan : entry->second.value_or(nan), want.value.value_or(nan), 0, {rank});
-    } else if (want.value) {
-      check.add(*entry->second, *want.value, bound_of(*want.value, want.d_logprob), {rank});
-    }
-    checks.push_back(check);
+  const std::optional<Enclosure> truth = want.value();
+  const std::optional<double> value = got.value();
+  if (got.reduction != want.reduction || truth.has_value() != value.has_value()) {
+    check.add(nan, truth ? truth->value : nan, 0, {rank});
+    return;
   }
-  for (const auto& [name, value] : got.metrics) {
-    if (truth.objective.metrics.contains(name)) continue;
-    Check unknown("metric." + name);
-    unknown.add(nan, nan, 0, {rank});
-    checks.push_back(unknown);
+  if (!truth) return;
+  const bool exact = want.reduction == Reduction::count || want.reduction == Reduction::global;
+  const double rounding = unit_roundoff(DType::f32) * std::abs(truth->value);
+  check.add(*value, truth->value, exact ? 0.0 : truth->radius() + rounding, {rank});
+}
+
+}  // namespace
+
+std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
+                                std::int64_t rank) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Check> checks{Check("loss")};
+  checks[0].add(got.loss, truth.loss.value,
+                truth.loss.radius() + unit_roundoff(DType::f32) * std::abs(truth.loss.value),
+                {rank});
+  for (const auto& [name, want] : truth.metrics) {
+    checks.emplace_back("metric." + name);
+    const auto entry = got.metrics.find(name);
+    if (entry == got.metrics.end()) {
+      checks.back().add(nan, want.amount.value, 0, {rank});
+    } else {
+      check_metric(want, entry->second, rank, checks.back());
+    }
+  }
+  for (const auto& [name, metric] : got.metrics) {
+    if (truth.metrics.contains(name)) continue;
+    checks.emplace_back("metric." + name);
+    checks.back().add(nan, nan, 0, {rank});
   }
   return checks;
 }
@@ -73,15 +84,15 @@ void BiasSums::add(const BiasSums& other) {
   ref_ref += other.ref_ref;
   rounding_squared += other.rounding_squared;
   computation_squared += other.computation_squared;
+  objective += other.objective;
 }
 
 Check check_bias(const BiasSums& sums) {
   Check check("grad_logits_bias");
   if (sums.ref_ref == 0) return check;
   constexpr double kDeviations = 3;
-  const double bound = kDeviations *
-                       (std::sqrt(sums.rounding_squared) + std::sqrt(sums.computation_squared)) /
-                       sums.ref_ref;
+  const double deviation = std::sqrt(sums.rounding_squared) + std::sqrt(sums.computation_squared);
+  const double bound = (kDeviations * deviation + sums.objective) / sums.ref_ref;
   check.add(sums.out_ref / sums.ref_ref, 1.0, bound, {});
   return check;
 }
@@ -129,10 +140,10 @@ class GradientComparison {
   template <typename T>
   void compare_trained_row(const RowPlace& place, const T* got) {
     const RowTruth& row = truth_.rows[place.row];
-    const double grad = truth_.objective.grad_logprob[place.row];
+    const Enclosure& grad = truth_.objective.grad_logprob[place.row];
     problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
     truth_probabilities(row, logits_, p_);
-    truth_gradient(row, grad, p_, shard_.begin, want_);
+    truth_gradient(row, grad.value, p_, shard_.begin, want_);
     const GradientBound bound(row, grad, problem_.spec.dtype, serial_adds_);
     double computation_times_ref = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
@@ -143,9 +154,11 @@ class GradientComparison {
       const bool is_target = shard_.begin + v == row.target;
       const double rounding = bound.rounding(want);
       const double computation = bound.computation(logits_[v], p_[v], is_target);
-      findings_.elements.add(value, want, rounding + computation, here);
+      const double objective = bound.objective(p_[v], is_target);
+      findings_.elements.add(value, want, rounding + computation + objective, here);
       findings_.row_sums.back() += value;
       findings_.row_sum_bounds.back() += rounding + computation;
+      findings_.bias.objective += objective * std::abs(want);
       findings_.bias.out_ref += value * want;
       findings_.bias.ref_ref += want * want;
       findings_.bias.rounding_squared += rounding * want * (rounding * want);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/loss/loss_implementation.h"
 #include "harness/problem/sharding.h"
 #include "harness/verify/check.h"
 #include "harness/verify/row_places.h"
@@ -19,12 +20,16 @@ namespace lossgrid {
 /// not poisoned.
 bool has_logprob(const Problem& problem, const RowTruth& row);
 
-Check check_logprobs(const Problem& problem, const Truth& truth, std::span<const RowPlace> places,
-                     std::span<const float> got, int serial_adds, std::int64_t rank);
+/// "logprobs" and, where there are row statistics, "entropy", "vocab_min" and "vocab_max": what an
+/// implementation returned for the rows at `places`.
+std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
+                                std::span<const RowPlace> places, const TokenOutputs& got,
+                                int serial_adds, std::int64_t rank);
 
-/// "loss" and "metric.NAME" for every metric of the truth; a metric that is missing or that nobody
-/// asked for fails. Bounds: the terms' bounds added up, and one rounding of the result to float32.
-std::vector<Check> check_result(const Truth& truth, const ObjectiveResult& got, int serial_adds,
+/// "loss" and "metric.NAME" for every metric of the truth; a metric that is missing, that nobody
+/// asked for or that joins by another rule fails. Within the truth's interval and one rounding of
+/// the result to float32; counts and numbers of the global batch are exact.
+std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
                                 std::int64_t rank);
 
 /// Sums for the bias check |<out, ref> / <ref, ref> - 1|: they add up over ranks.
@@ -33,12 +38,14 @@ struct BiasSums {
   double ref_ref = 0;
   double rounding_squared = 0;     // sum over elements of (rounding bound x |ref|)^2
   double computation_squared = 0;  // sum over rows of (sum of computation bounds x |ref|)^2
+  double objective = 0;            // sum over elements of objective bound x |ref|
   void add(const BiasSums& other);
 };
 
 /// Elements' errors are independent where they come from rounding the result, and shared by a row
 /// where they come from its statistics: the bound on the bias is three times the root of the summed
-/// squares, over <ref, ref>. Nothing is compared when the gradient is zero.
+/// squares, and what comes from the objective adds up (a sequence's rows share it), over <ref,
+/// ref>. Nothing is compared when the gradient is zero.
 Check check_bias(const BiasSums& sums);
 
 struct GradientFindings {

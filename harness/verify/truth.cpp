@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include "harness/verify/bounds.h"
+
 namespace lossgrid {
 
 PackedBatch unpadded_batch(const Problem& problem) {
@@ -19,7 +21,15 @@ PackedBatch unpadded_batch(const Problem& problem) {
   batch.token_mask = problem.token_mask;
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
+  batch.inputs = problem.inputs;
+  batch.rewards = problem.rewards;
+  batch.input_lengths = problem.lengths;
+  batch.microbatch = problem.microbatch;
   return batch;
+}
+
+double RowTruth::entropy() const {
+  return std::log(sum) + spread;
 }
 
 RowTruth row_truth(std::span<const double> logits, std::int32_t target) {
@@ -27,21 +37,28 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target) {
   row.target = target;
   row.max = *std::max_element(logits.begin(), logits.end());
   double weighted = 0;
+  double squared = 0;
+  row.smallest = std::numeric_limits<double>::infinity();
   for (std::size_t v = 0; v < logits.size(); ++v) {
-    const double e = std::exp(logits[v] - row.max);
+    const double distance = row.max - logits[v];
+    const double e = std::exp(-distance);
     if (static_cast<std::int32_t>(v) != target) row.others += e;
-    if (e > 0) weighted += e * (row.max - logits[v]);  // exp(-inf) * inf would be NaN
+    if (e > 0) {  // exp(-inf) * inf would be NaN
+      weighted += e * distance;
+      squared += e * distance * distance;
+    }
+    if (!std::isinf(logits[v])) row.smallest = std::min(row.smallest, logits[v]);
   }
   row.sum = row.others + std::exp(logits[target] - row.max);
   row.spread = weighted / row.sum;
+  row.spread_squared = squared / row.sum;
   row.target_logit = logits[target];
   row.logprob = row.target_logit - row.max - std::log(row.sum);
   return row;
 }
 
-Truth compute_truth(const Problem& problem, const Objective& objective, int threads) {
-  Truth truth;
-  truth.rows.resize(static_cast<std::size_t>(problem.tokens()));
+std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
+  std::vector<RowTruth> rows(static_cast<std::size_t>(problem.tokens()));
   const std::vector<std::int32_t> targets = problem.row_targets();
   const std::vector<std::uint8_t> valid = problem.row_valid();
 
@@ -54,8 +71,8 @@ Truth compute_truth(const Problem& problem, const Objective& objective, int thre
       for (std::int64_t t = next++; t < problem.tokens(); t = next++) {
         if (targets[t] < 0) continue;
         problem.logits->read(t, 0, std::span<double>(logits));
-        truth.rows[t] = row_truth(logits, targets[t]);
-        truth.rows[t].valid = valid[t] != 0;
+        rows[t] = row_truth(logits, targets[t]);
+        rows[t].valid = valid[t] != 0;
       }
     } catch (...) {
       const std::lock_guard lock(failure_mutex);
@@ -68,10 +85,35 @@ Truth compute_truth(const Problem& problem, const Objective& objective, int thre
   for (std::thread& thread : others) thread.join();
   if (failure) std::rethrow_exception(failure);
 
-  std::vector<double> logprobs(truth.rows.size());
-  std::transform(truth.rows.begin(), truth.rows.end(), logprobs.begin(),
-                 [](const RowTruth& row) { return row.logprob; });
-  truth.objective = objective.truth(unpadded_batch(problem), logprobs);
+  return rows;
+}
+
+Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
+                 int serial_adds) {
+  std::vector<TokenTruth> tokens(rows.size());
+  const bool rounds = problem.spec.dtype == DType::f64;  // float32 holds the other dtypes exactly
+  const auto as_float32 = [rounds](double x) {
+    return Enclosure::around(x, rounds ? std::abs(x) * unit_roundoff(DType::f32) : 0.0);
+  };
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    const RowTruth& row = rows[t];
+    if (!row.valid) continue;
+    tokens[t] = {Enclosure::around(row.logprob, logprob_bound(row, serial_adds)),
+                 Enclosure::around(row.entropy(), entropy_bound(row, serial_adds)),
+                 as_float32(row.smallest), as_float32(row.max)};
+  }
+  return {std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
+}
+
+Truth take_part(const Truth& whole, const Problem& part) {
+  Truth truth;
+  const std::vector<std::uint8_t> valid = part.row_valid();
+  for (std::int64_t t = 0; t < part.tokens(); ++t) {
+    truth.rows.push_back(whole.rows[part.whole_row(t)]);
+    truth.rows.back().valid = valid[t] != 0;
+    truth.objective.grad_logprob.push_back(
+        valid[t] != 0 ? whole.objective.grad_logprob[part.whole_row(t)] : Enclosure());
+  }
   return truth;
 }
 

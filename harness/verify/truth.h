@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The float64 truth of a problem, from its logits as rounded to their dtype: a few numbers per row,
-// streamed row by row (O(V) memory), and the objective's truth on top. It depends on no grid, so
-// one truth serves all trials of a case.
+// streamed row by row (O(V) memory), which depend on no grid and serve all trials of a case; and
+// the objective's truth on top, with the intervals that the rounding of a trial allows.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,18 @@ namespace lossgrid {
 /// Row t predicts token t + 1 of its sequence; rows that predict nothing keep the defaults.
 struct RowTruth {
   std::int32_t target = -1;
-  bool valid = false;       // its target is trained on
-  double max = 0;           // m
-  double sum = 1;           // s = sum exp(x - m)
-  double others = 0;        // the same without the target's term: 1 - p_y = others / s
-  double target_logit = 0;  // x_y
-  double logprob = 0;       // x_y - m - ln s
-  double spread = 0;        // sum p |x - m|
+  bool valid = false;         // its target is trained on
+  double max = 0;             // m
+  double sum = 1;             // s = sum exp(x - m)
+  double others = 0;          // the same without the target's term: 1 - p_y = others / s
+  double target_logit = 0;    // x_y
+  double logprob = 0;         // x_y - m - ln s
+  double spread = 0;          // sum p |x - m|
+  double spread_squared = 0;  // sum p (x - m)^2
+  double smallest = 0;        // logit that is not -inf
+
+  /// - sum p ln p
+  double entropy() const;
 };
 
 struct Truth {
@@ -36,7 +41,15 @@ PackedBatch unpadded_batch(const Problem& problem);
 RowTruth row_truth(std::span<const double> logits, std::int32_t target);
 
 /// All rows, on `threads` threads (rows are independent: the result does not depend on it).
-Truth compute_truth(const Problem& problem, const Objective& objective, int threads);
+std::vector<RowTruth> compute_rows(const Problem& problem, int threads);
+
+/// The objective on rows that a float32 implementation knows up to their bounds (bounds.h), with
+/// the given longest serial add chain over the vocabulary.
+Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
+                 int serial_adds);
+
+/// The truth of a part of the problem that `whole` is the truth of.
+Truth take_part(const Truth& whole, const Problem& part);
 
 /// p[k] = probability of the id with logit logits[k]. `p` may be `logits`.
 void truth_probabilities(const RowTruth& row, std::span<const double> logits, std::span<double> p);

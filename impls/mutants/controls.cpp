@@ -51,7 +51,8 @@ float backwards_in_double(std::span<const float> terms) {
 
 /// Blocks of 512 with a maximum of their own, rescaled as the running maximum grows (Milakov and
 /// Gimelshein, "Online normalizer calculation for softmax", 2018).
-void online_blocks(const LogitsRows& rows, const float* max, float* out) {
+void online_blocks(const LogitsRows& rows, const float* max, float* out, float* weighted) {
+  rows_sum_exp(rows, max, out, weighted);
   constexpr std::int64_t kBlock = 512;
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
@@ -81,7 +82,8 @@ void online_blocks(const LogitsRows& rows, const float* max, float* out) {
 }
 
 /// exp2(fma(x, log2 e, -m log2 e)): the shift is rounded once more, in proportion to |m|.
-void exp2_fma(const LogitsRows& rows, const float* max, float* out) {
+void exp2_fma(const LogitsRows& rows, const float* max, float* out, float* weighted) {
+  rows_sum_exp(rows, max, out, weighted);
   constexpr float kLog2e = 1.44269504f;
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
@@ -111,21 +113,27 @@ void saved_lse(const LogitsRows& rows, const float* max, const float* sum, const
 const RegisteredControl controls[] = {
     RegisteredControl({"", "pairwise_sum", "pairwise float32 sum", "fused",
                        [](Steps& s) {
-                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out) {
+                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out,
+                                        float* weighted) {
+                           rows_sum_exp(rows, max, out, weighted);
                            sum_rows(rows, max, out, pairwise);
                          };
                          s.serial_adds = 20;
                        }}),
     RegisteredControl({"", "lanes_256_sum", "256 float32 lanes, then a tree", "cp_local",
                        [](Steps& s) {
-                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out) {
+                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out,
+                                        float* weighted) {
+                           rows_sum_exp(rows, max, out, weighted);
                            sum_rows(rows, max, out, lanes_256);
                          };
                          s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
                        }}),
     RegisteredControl({"", "double_sum", "float64 sum, last term first", "fused",
                        [](Steps& s) {
-                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out) {
+                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out,
+                                        float* weighted) {
+                           rows_sum_exp(rows, max, out, weighted);
                            sum_rows(rows, max, out, backwards_in_double);
                          };
                        }}),

@@ -86,9 +86,10 @@ void probability_rounded_first(const LogitsRows& rows, const float* max, const f
 }
 
 void gradient_on_masked_rows(const Objective& objective, const ObjectiveTokens& tokens,
-                             const PackedBatch& batch, int, std::span<double> partials,
-                             std::span<float> grad) {
-  objective.token_terms(tokens, batch, partials, grad);
+                             const PackedBatch& batch, int,
+                             SequenceTable<const double> coefficients,
+                             ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto count = static_cast<float>(std::max<std::int64_t>(1, batch.denominators.valid_tokens));
   for (std::size_t t = 0; t < grad.size(); ++t) {
     if (tokens.valid[t] == 0) grad[t] = -1.0f / count;
@@ -96,17 +97,18 @@ void gradient_on_masked_rows(const Objective& objective, const ObjectiveTokens& 
 }
 
 void mask_multiplies(const Objective& objective, const ObjectiveTokens& tokens,
-                     const PackedBatch& batch, int, std::span<double> partials,
-                     std::span<float> grad) {
-  objective.token_terms(tokens, batch, partials, grad);
+                     const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                     ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
   for (std::size_t t = 0; t < tokens.logprobs.size(); ++t) {
-    if (tokens.valid[t] == 0) partials[0] -= tokens.logprobs[t] * 0.0f;  // inf * 0 is NaN
+    if (tokens.valid[t] != 0 || totals.sums.empty()) continue;
+    totals.sums[0] -= tokens.logprobs[t] * 0.0f;  // inf * 0 is NaN
   }
 }
 
-/// Scales the first partial sum (the loss) and the gradient by `factor`.
-void scale_terms(double factor, std::span<double> partials, std::span<float> grad) {
-  partials[0] *= factor;
+/// Scales loss and gradient by `factor`: what a wrong denominator does.
+void scale_terms(double factor, ObjectiveTotals<double> totals, std::span<float> grad) {
+  if (!totals.sums.empty()) totals.sums[0] *= factor;
   for (float& g : grad) g = static_cast<float>(g * factor);
 }
 
@@ -116,24 +118,54 @@ std::int64_t count_valid(const ObjectiveTokens& tokens) {
 
 /// Divides by the valid tokens that this call sees instead of those of the global batch.
 void local_denominator(const Objective& objective, const ObjectiveTokens& tokens,
-                       const PackedBatch& batch, int, std::span<double> partials,
-                       std::span<float> grad) {
-  objective.token_terms(tokens, batch, partials, grad);
+                       const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                       ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
   const std::int64_t local = count_valid(tokens);
   if (local == 0) return;
   scale_terms(static_cast<double>(batch.denominators.valid_tokens) / static_cast<double>(local),
-              partials, grad);
+              totals, grad);
 }
 
 void mean_of_rank_means(const Objective& objective, const ObjectiveTokens& tokens,
-                        const PackedBatch& batch, int cp, std::span<double> partials,
-                        std::span<float> grad) {
-  objective.token_terms(tokens, batch, partials, grad);
+                        const PackedBatch& batch, int cp, SequenceTable<const double> coefficients,
+                        ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
   const std::int64_t local = count_valid(tokens);
   if (local == 0) return;
   scale_terms(
       static_cast<double>(batch.denominators.valid_tokens) / static_cast<double>(local * cp),
-      partials, grad);
+      totals, grad);
+}
+
+void mean_of_microbatch_means(const Objective& objective, const ObjectiveTokens& tokens,
+                              const PackedBatch& batch, int,
+                              SequenceTable<const double> coefficients,
+                              ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  const std::int64_t local = count_valid(tokens);
+  if (local == 0) return;
+  const int microbatches = batch.microbatch.count * batch.microbatch.dp;
+  scale_terms(static_cast<double>(batch.denominators.valid_tokens) /
+                  static_cast<double>(local * microbatches),
+              totals, grad);
+}
+
+void divided_by_microbatches(const Objective& objective, const ObjectiveTokens& tokens,
+                             const PackedBatch& batch, int,
+                             SequenceTable<const double> coefficients,
+                             ObjectiveTotals<double> totals, std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  scale_terms(1.0 / batch.microbatch.count, totals, grad);
+}
+
+void epsilon_in_denominator(const Objective& objective, const ObjectiveTokens& tokens,
+                            const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                            ObjectiveTotals<double> totals, std::span<float> grad) {
+  constexpr double kEpsilon = 1e-5;
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  const auto count = static_cast<double>(batch.denominators.valid_tokens);
+  scale_terms(count / (count + kEpsilon), totals, grad);
 }
 
 const RegisteredMutant mutants[] = {
@@ -150,6 +182,13 @@ const RegisteredMutant mutants[] = {
                       "cp_local", [](Steps& s) { s.token_terms = local_denominator; }}),
     RegisteredMutant({"M28", "microbatch_denominator", "divides by the tokens of its microbatch",
                       "fused", [](Steps& s) { s.token_terms = local_denominator; }}),
+    RegisteredMutant({"M27", "epsilon_in_denominator", "divides by the count + 1e-5", "fused",
+                      [](Steps& s) { s.token_terms = epsilon_in_denominator; }}),
+    RegisteredMutant({"M53", "divided_by_microbatches",
+                      "the schedule's division by the microbatches is not undone", "fused",
+                      [](Steps& s) { s.token_terms = divided_by_microbatches; }}),
+    RegisteredMutant({"", "mean_of_microbatch_means", "the average of the microbatches' means",
+                      "fused", [](Steps& s) { s.token_terms = mean_of_microbatch_means; }}),
     RegisteredMutant({"M37", "onehot_on_every_rank",
                       "ranks that do not own the label subtract it too", "fused",
                       [](Steps& s) { s.gradient = onehot_on_every_rank; }}),

@@ -6,17 +6,97 @@
 namespace lossgrid {
 namespace {
 
+/// A problem with another batch or another objective.
+class AlteredProblem {
+ public:
+  AlteredProblem(const MutantOf& mutant, const LossProblem& original)
+      : batch_(original.batch), objective_(altered_objective(mutant, original)) {
+    if (mutant.batch != nullptr) mutant.batch(batch_);
+    const Objective& objective = objective_ ? *objective_ : original.objective;
+    problem_ = std::make_unique<LossProblem>(LossProblem{
+        batch_, original.vocab, original.dtype, original.grid, objective, original.objective_spec});
+  }
+  AlteredProblem(const AlteredProblem&) = delete;
+  AlteredProblem& operator=(const AlteredProblem&) = delete;
+
+  const LossProblem& problem() const { return *problem_; }
+
+  /// Null when the objective stays or the mutant has nothing to change in it.
+  static std::unique_ptr<Objective> altered_objective(const MutantOf& mutant,
+                                                      const LossProblem& original) {
+    if (mutant.objective == nullptr) return nullptr;
+    std::unique_ptr<Objective> objective = mutant.objective(original.objective_spec);
+    const bool statistics = objective != nullptr && original.row_statistics();
+    return statistics ? with_statistics(std::move(objective)) : std::move(objective);
+  }
+
+ private:
+  PackedBatch batch_;
+  std::unique_ptr<Objective> objective_;
+  std::unique_ptr<LossProblem> problem_;
+};
+
+class AlteredPlan final : public LossPlan {
+ public:
+  AlteredPlan(std::unique_ptr<AlteredProblem> altered, const LossImplementation& inner,
+              RankContext context)
+      : altered_(std::move(altered)), inner_(inner.plan(altered_->problem(), context)) {}
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    inner_->forward(inputs, outputs);
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    inner_->backward(inputs, gradients);
+  }
+
+ private:
+  std::unique_ptr<AlteredProblem> altered_;
+  std::unique_ptr<LossPlan> inner_;
+};
+
+/// A strategy that is given another batch or objective than the harness checks it with.
+class Altered final : public LossImplementation {
+ public:
+  Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
+      : mutant_(mutant), inner_(std::move(inner)) {}
+
+  Description describe() const override { return inner_->describe(); }
+
+  std::string why_unsupported(const LossProblem& problem) const override {
+    const bool nothing_to_change = mutant_.objective != nullptr &&
+                                   AlteredProblem::altered_objective(mutant_, problem) == nullptr;
+    if (nothing_to_change) return fmt::format("nothing to change in {}", problem.objective.kind());
+    return inner_->why_unsupported(problem);
+  }
+
+  Cost cost(const LossProblem& problem) const override {
+    return inner_->cost(AlteredProblem(mutant_, problem).problem());
+  }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<AlteredPlan>(std::make_unique<AlteredProblem>(mutant_, problem),
+                                         *inner_, context);
+  }
+
+ private:
+  const MutantOf mutant_;
+  std::unique_ptr<LossImplementation> inner_;
+};
+
 void register_changed(const MutantOf& changed, ImplementationKind kind, const char* prefix) {
   ImplementationEntry entry;
   entry.name = std::string(prefix) + changed.name;
   entry.kind = kind;
   entry.catalogue_id = changed.catalogue_id;
   entry.what = fmt::format("{}: {}", changed.strategy, changed.what);
-  entry.make = [changed, name = entry.name](const ImplementationOptions& options) {
+  entry.make = [changed, name = entry.name](
+                   const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {
     require_known_options(options, {}, name);
     Steps steps;
     changed.change(steps);
-    return make_strategy(changed.strategy, steps, changed.options);
+    auto strategy = make_strategy(changed.strategy, steps, changed.options);
+    if (changed.batch == nullptr && changed.objective == nullptr) return strategy;
+    return std::make_unique<Altered>(changed, std::move(strategy));
   };
   register_implementation(std::move(entry));
 }

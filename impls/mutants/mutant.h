@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mutant is a right strategy with one step replaced by a wrong one; a control is a right strategy
-// with one step replaced by another right one. They are registered beside the real implementations
-// under "mutant/..." and "control/...", never among them.
+// A mutant is a right strategy with one step, the batch that it is given or its objective replaced
+// by a wrong one; a control is a right strategy with one of them replaced by another right one.
+// They are registered beside the real implementations under "mutant/..." and "control/...", never
+// among them.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "impls/strategy.h"
@@ -17,8 +19,13 @@ struct MutantOf {
   const char* name;
   const char* what;
   const char* strategy;
-  void (*change)(Steps&);
+  void (*change)(Steps&) = [](Steps&) {};
   ImplementationOptions options = {};
+  /// Changes what the strategy makes of its batch.
+  void (*batch)(PackedBatch&) = nullptr;
+  /// Another objective in place of the one of `spec`; null when it has nothing to change there:
+  /// then the mutant does not run.
+  std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;
 };
 
 struct RegisteredMutant {

@@ -69,24 +69,26 @@ VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
   return shard;
 }
 
-void max_not_subtracted(const LogitsRows& rows, float* max) {
+void max_not_subtracted(const LogitsRows& rows, float* max, float* min) {
+  rows_max(rows, max, min);
   std::fill_n(max, rows.rows, 0.0f);
 }
 
-void max_starts_at_zero(const LogitsRows& rows, float* max) {
-  rows_max(rows, max);
+void max_starts_at_zero(const LogitsRows& rows, float* max, float* min) {
+  rows_max(rows, max, min);
   for (std::int64_t r = 0; r < rows.rows; ++r) max[r] = std::max(max[r], 0.0f);
 }
 
-void sum_without_last_tile(const LogitsRows& rows, const float* max, float* sum) {
+void sum_without_last_tile(const LogitsRows& rows, const float* max, float* sum, float* weighted) {
   constexpr std::int64_t kTile = 16;
   LogitsRows shorter = rows;
   // The stride stays: only the number of valid columns shrinks.
   shorter.shard.end = std::max(rows.shard.begin, rows.shard.end - kTile);
-  rows_sum_exp(shorter, max, sum);
+  rows_sum_exp(shorter, max, sum, weighted);
 }
 
-void sum_in_sequence(const LogitsRows& rows, const float* max, float* sum) {
+void sum_in_sequence(const LogitsRows& rows, const float* max, float* sum, float* weighted) {
+  rows_sum_exp(rows, max, sum, weighted);
   for_each_target(rows, [&](std::int64_t r, const auto& logit) {
     sum[r] = rows.targets[r] < 0 ? 1.0f : 0.0f;
     if (rows.targets[r] < 0) return;

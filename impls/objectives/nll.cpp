@@ -1,75 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
-// Negative log-likelihood, token level (SFT): L = - sum_t M_t lp_t / G, with M_t = token mask of
-// the predicted token x sample mask and G the number of valid tokens of the global batch. G = 0
-// gives loss 0 and gradient 0. (NeMo-RL `NLLLossFn`; its 1e-8 in the denominator is not
-// reproduced.)
+// Negative log-likelihood (SFT; NeMo-RL `NLLLossFn`). With M_t = token mask of the predicted token
+// x sample mask, n_i the number of valid tokens of sequence i and G of the global batch:
+//   token_level_loss: L = - sum_t M_t lp_t / G_tok
+//   else:             L = - sum_i [ sum_t M_t lp_t / n_i ] / G_seq, where n_i = 0 contributes 0
+// G = 0 gives loss 0 and gradient 0. (Upstream's 1e-8 in denominators is not reproduced.)
 #include "harness/loss/registry.h"
+#include "harness/loss/tape.h"
+#include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
 namespace {
 
-double inverse_or_zero(std::int64_t count) {
-  return count > 0 ? 1.0 / static_cast<double>(count) : 0.0;
+double inverse_or_zero(double number) {
+  return number > 0 ? 1 / number : 0.0;
 }
 
 class NllObjective final : public Objective {
  public:
+  explicit NllObjective(bool token_level) : token_level_(token_level) {}
+
   std::string_view kind() const override { return "nll"; }
 
-  int partial_sums() const override { return 2; }  // - sum of log-probabilities, valid tokens
+  ObjectiveSizes sizes() const override {
+    ObjectiveSizes sizes;
+    sizes.sequence_sums = token_level_ ? 0 : 1;  // valid tokens
+    sizes.coefficients = token_level_ ? 0 : 1;   // weight of a token
+    sizes.sums = 2;                              // loss, valid tokens
+    return sizes;
+  }
+
+  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
+                     SequenceTable<double> sums) const override {
+    if (token_level_) return;
+    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+      if (tokens.valid[t] != 0) sums.at(tokens.sequence[t], 0) += 1;
+    }
+  }
+
+  void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
+                    SequenceTable<double> coefficients) const override {
+    if (token_level_) return;
+    const double weight = inverse_or_zero(global_number(batch));
+    for (std::int64_t i = 0; i < sums.sequences; ++i) {
+      coefficients.at(i, 0) = weight * inverse_or_zero(sums.at(i, 0));
+    }
+  }
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   std::span<double> partials, std::span<float> grad_logprobs) const override {
-    const auto gradient = static_cast<float>(-inverse_or_zero(batch.denominators.valid_tokens));
-    for (std::size_t t = 0; t < tokens.logprobs.size(); ++t) {
-      const bool valid = tokens.valid[t] != 0;
-      if (valid) {
-        partials[0] -= tokens.logprobs[t];
-        partials[1] += 1;
-      }
-      grad_logprobs[t] = valid ? gradient : 0.0f;
+                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                   std::span<float> grad_logprobs) const override {
+    const double token_weight = inverse_or_zero(global_number(batch));
+    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+      if (tokens.valid[t] == 0) continue;
+      const double weight = token_level_ ? token_weight : coefficients.at(tokens.sequence[t], 0);
+      totals.sums[0] -= weight * tokens.logprobs[t];
+      totals.sums[1] += 1;
+      grad_logprobs[t] -= static_cast<float>(weight);
     }
   }
 
-  ObjectiveResult finish(const PackedBatch& batch,
-                         std::span<const double> partials) const override {
-    double samples = 0;
-    for (const std::uint8_t mask : batch.sample_mask) samples += mask;
-    const double loss = partials[0] * inverse_or_zero(batch.denominators.valid_tokens);
+  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
+                         SequenceTable<const double> /*coefficients*/,
+                         ObjectiveTotals<const double> totals) const override {
+    const double loss = totals.sums[0];
     return {loss,
-            {{"loss", loss}, {"num_unmasked_tokens", partials[1]}, {"num_valid_samples", samples}}};
+            {{"loss", {Reduction::sum, loss, 1}},
+             {"num_unmasked_tokens", {Reduction::count, totals.sums[1], 1}},
+             {"num_valid_samples", {Reduction::count, valid_samples(batch), 1}}}};
   }
 
-  ObjectiveTruth truth(const PackedBatch& batch, std::span<const double> logprobs) const override {
-    ObjectiveTruth truth;
-    truth.grad_logprob.assign(logprobs.size(), 0.0);
-    const double tokens = static_cast<double>(batch.denominators.valid_tokens);
-    double sum = 0;
-    double count = 0;
-    double samples = 0;
+  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
+    Tape tape;
+    std::vector<Var> logprobs;
+    std::vector<std::int64_t> row_of;
+    std::vector<Var> terms;
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      samples += batch.sample_mask[i];
+      std::vector<Var> of_sequence;
       for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
         if (batch.token_mask[batch.cu_seqlens[i] + t] == 0 || batch.sample_mask[i] == 0) continue;
-        const std::int64_t row = batch.cu_seqlens_padded[i] + t - 1;
-        sum += logprobs[row];
-        count += 1;
-        truth.grad_logprob[row] = -1.0 / tokens;
+        row_of.push_back(batch.cu_seqlens_padded[i] + t - 1);
+        logprobs.push_back(tape.variable(rows[row_of.back()].logprob));
+        of_sequence.push_back(-logprobs.back());
+      }
+      if (token_level_) {
+        terms.insert(terms.end(), of_sequence.begin(), of_sequence.end());
+      } else if (!of_sequence.empty()) {
+        terms.push_back(sum(of_sequence) / static_cast<double>(of_sequence.size()));
       }
     }
-    truth.loss = count == 0 ? 0.0 : -sum / tokens;
-    truth.metrics["loss"] = {truth.loss, truth.grad_logprob};
-    truth.metrics["num_unmasked_tokens"] = {count, {}};
-    truth.metrics["num_valid_samples"] = {samples, {}};
+    const double number = global_number(batch);
+    const Var loss = number > 0 ? sum(terms) / number : Var(0.0);
+
+    ObjectiveTruth truth;
+    truth.loss = loss.enclosure();
+    truth.grad_logprob.assign(rows.size(), 0.0);
+    const std::vector<Enclosure> gradient = tape.gradient(loss, logprobs);
+    for (std::size_t k = 0; k < gradient.size(); ++k) truth.grad_logprob[row_of[k]] = gradient[k];
+    truth.metrics["loss"] = {Reduction::sum, truth.loss, 1};
+    truth.metrics["num_unmasked_tokens"] = {Reduction::count, static_cast<double>(logprobs.size()),
+                                            1};
+    truth.metrics["num_valid_samples"] = {Reduction::count, valid_samples(batch), 1};
     return truth;
   }
+
+ private:
+  double global_number(const PackedBatch& batch) const {
+    return static_cast<double>(token_level_ ? batch.denominators.valid_tokens
+                                            : batch.denominators.valid_sequences);
+  }
+
+  static double valid_samples(const PackedBatch& batch) {
+    double samples = 0;
+    for (const std::uint8_t mask : batch.sample_mask) samples += mask;
+    return samples;
+  }
+
+  const bool token_level_;
 };
 
 const Registered registered{
-    ObjectiveEntry{"nll", "negative log-likelihood over the valid tokens of the global batch (SFT)",
+    ObjectiveEntry{"nll", "negative log-likelihood of the valid tokens (SFT)",
                    [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
-                     require_known_options(options, {}, "nll");
-                     return std::make_unique<NllObjective>();
+                     const OptionReader reader(options, "nll");
+                     const bool token_level = reader.flag("token_level_loss", true);
+                     reader.require_all_known();
+                     return std::make_unique<NllObjective>(token_level);
                    }}};
 
 }  // namespace

@@ -39,14 +39,30 @@ template <typename T>
 void statistics(benchmark::State& state) {
   Rows<T> rows(state.range(0));
   for (auto _ : state) {
-    rows_max(rows.view, rows.max.data());
-    rows_sum_exp(rows.view, rows.max.data(), rows.sum.data());
+    rows_max(rows.view, rows.max.data(), nullptr);
+    rows_sum_exp(rows.view, rows.max.data(), rows.sum.data(), nullptr);
     benchmark::DoNotOptimize(rows.sum.data());
   }
   state.SetBytesProcessed(state.iterations() * 8 * state.range(0) * sizeof(T));
 }
 BENCHMARK_TEMPLATE(statistics, float)->Arg(512)->Arg(151936);
 BENCHMARK_TEMPLATE(statistics, bf16)->Arg(512)->Arg(151936);
+
+/// With the entropy and the smallest logit from the same pass.
+template <typename T>
+void all_statistics(benchmark::State& state) {
+  Rows<T> rows(state.range(0));
+  std::vector<float> min(8);
+  std::vector<float> weighted(8);
+  for (auto _ : state) {
+    rows_max(rows.view, rows.max.data(), min.data());
+    rows_sum_exp(rows.view, rows.max.data(), rows.sum.data(), weighted.data());
+    benchmark::DoNotOptimize(weighted.data());
+  }
+  state.SetBytesProcessed(state.iterations() * 8 * state.range(0) * sizeof(T));
+}
+BENCHMARK_TEMPLATE(all_statistics, float)->Arg(512)->Arg(151936);
+BENCHMARK_TEMPLATE(all_statistics, bf16)->Arg(512)->Arg(151936);
 
 template <typename T>
 void gradient(benchmark::State& state) {

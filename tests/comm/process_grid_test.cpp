@@ -2,6 +2,7 @@
 #include "harness/comm/process_grid.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -11,32 +12,41 @@
 namespace lossgrid {
 namespace {
 
-TEST(ProcessGrid, TpRunsFastest) {
-  const Grid grid{3, 2};
-  EXPECT_EQ(grid.ranks(), 6);
-  EXPECT_EQ(grid.rank_of(2, 1), 5);
+TEST(ProcessGrid, TpRunsFastestAndDpSlowest) {
+  const Grid grid{3, 2, 4};
+  EXPECT_EQ(grid.ranks(), 24);
   EXPECT_EQ(grid.rank_of(1, 0), 1);
-  for (int rank = 0; rank < 6; ++rank) {
-    EXPECT_EQ(grid.rank_of(grid.tp_rank(rank), grid.cp_rank(rank)), rank);
+  EXPECT_EQ(grid.rank_of(2, 1), 5);
+  EXPECT_EQ(grid.rank_of(0, 0, 1), 6);
+  EXPECT_EQ(grid.rank_of(2, 1, 3), 23);
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    EXPECT_EQ(grid.rank_of(grid.tp_rank(rank), grid.cp_rank(rank), grid.dp_rank(rank)), rank);
   }
-  EXPECT_EQ(grid.tp_rank(4), 1);
-  EXPECT_EQ(grid.cp_rank(4), 1);
+  EXPECT_EQ(grid.tp_rank(16), 1);  // 16 = (2 * 2 + 1) * 3 + 1
+  EXPECT_EQ(grid.cp_rank(16), 1);
+  EXPECT_EQ(grid.dp_rank(16), 2);
 }
 
 TEST(ProcessGrid, TextForm) {
   EXPECT_EQ(format_grid({2, 4}), "tp2cp4");
   EXPECT_EQ(format_grid({}), "tp1cp1");
+  EXPECT_EQ(format_grid({2, 4, 3}), "tp2cp4dp3");
+  EXPECT_EQ(format_grid({1, 1, 2}), "tp1cp1dp2");
   EXPECT_EQ(parse_grid("tp2cp4"), (Grid{2, 4}));
   EXPECT_EQ(parse_grid("cp4tp2"), (Grid{2, 4}));
   EXPECT_EQ(parse_grid("tp8"), (Grid{8, 1}));
   EXPECT_EQ(parse_grid("cp12"), (Grid{1, 12}));
   EXPECT_EQ(parse_grid("tp4096cp4096"), (Grid{4096, 4096}));
+  EXPECT_EQ(parse_grid("tp2cp4dp1"), (Grid{2, 4, 1}));
+  EXPECT_EQ(parse_grid("tp2cp4dp3"), (Grid{2, 4, 3}));
+  EXPECT_EQ(parse_grid("dp3cp4tp2"), (Grid{2, 4, 3}));
+  EXPECT_EQ(parse_grid("dp2"), (Grid{1, 1, 2}));
 }
 
 TEST(ProcessGrid, RefusesOtherTexts) {
-  for (const std::string text :
-       {"", "tp", "2", "tp0", "tp4097", "tp-1", "tp2cp", "tp2tp2", "dp2", "tp2cp4x", "tp2 cp4",
-        "TP2", "tp2,cp4", "tp99999999999999999999"}) {
+  for (const std::string text : {"", "tp", "2", "tp0", "tp4097", "tp-1", "tp2cp", "tp2tp2", "pp2",
+                                 "tp2cp4x", "tp2 cp4", "TP2", "tp2,cp4", "tp99999999999999999999",
+                                 "dp0", "dp4097", "tp2dp2dp2", "tp2cp4dp", "tp4096cp4096dp4096"}) {
     try {
       parse_grid(text);
       ADD_FAILURE() << "'" << text << "' was accepted";
@@ -47,29 +57,40 @@ TEST(ProcessGrid, RefusesOtherTexts) {
   }
 }
 
-TEST(ProcessGrid, GroupsHoldTheRowAndTheColumn) {
-  for (const Grid grid : {Grid{1, 1}, Grid{2, 1}, Grid{1, 3}, Grid{3, 2}, Grid{2, 4}}) {
+/// World ranks of the members of a communicator, in its order.
+std::vector<int> members(Communicator& group, Communicator& world) {
+  const int own = world.rank();
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  group.all_gather(std::span<const int>(&own, 1), std::span(ranks));
+  return ranks;
+}
+
+TEST(ProcessGrid, GroupsDifferInOneAxis) {
+  for (const Grid grid : {Grid{1, 1}, Grid{2, 1}, Grid{1, 3}, Grid{3, 2}, Grid{2, 4}, Grid{1, 1, 3},
+                          Grid{2, 1, 2}, Grid{2, 3, 2}}) {
+    SCOPED_TRACE(format_grid(grid));
     expect_ranks_ok(grid.ranks(), [&](Communicator& world) {
       const ProcessGrid mine = make_process_grid(world, grid);
       EXPECT_EQ(mine.world, &world);
       EXPECT_EQ(mine.grid, grid);
       EXPECT_EQ(mine.tp->name(), "tp");
       EXPECT_EQ(mine.cp->name(), "cp");
-      EXPECT_EQ(mine.tp->size(), grid.tp);
-      EXPECT_EQ(mine.cp->size(), grid.cp);
-      EXPECT_EQ(mine.tp->rank(), mine.tp_rank());
-      EXPECT_EQ(mine.cp->rank(), mine.cp_rank());
-      const int own = world.rank();
-      std::vector<int> row(static_cast<std::size_t>(grid.tp));
-      std::vector<int> column(static_cast<std::size_t>(grid.cp));
-      mine.tp->all_gather(std::span<const int>(&own, 1), std::span(row));
-      mine.cp->all_gather(std::span<const int>(&own, 1), std::span(column));
-      for (int i = 0; i < grid.tp; ++i) {
-        EXPECT_EQ(row[static_cast<std::size_t>(i)], grid.rank_of(i, mine.cp_rank()));
-      }
-      for (int i = 0; i < grid.cp; ++i) {
-        EXPECT_EQ(column[static_cast<std::size_t>(i)], grid.rank_of(mine.tp_rank(), i));
-      }
+      EXPECT_EQ(mine.dp->name(), "dp");
+      const int tp_rank = mine.tp_rank();
+      const int cp_rank = mine.cp_rank();
+      const int dp_rank = mine.dp_rank();
+      EXPECT_EQ(mine.tp->rank(), tp_rank);
+      EXPECT_EQ(mine.cp->rank(), cp_rank);
+      EXPECT_EQ(mine.dp->rank(), dp_rank);
+      std::vector<int> along_tp;
+      std::vector<int> along_cp;
+      std::vector<int> along_dp;
+      for (int i = 0; i < grid.tp; ++i) along_tp.push_back(grid.rank_of(i, cp_rank, dp_rank));
+      for (int i = 0; i < grid.cp; ++i) along_cp.push_back(grid.rank_of(tp_rank, i, dp_rank));
+      for (int i = 0; i < grid.dp; ++i) along_dp.push_back(grid.rank_of(tp_rank, cp_rank, i));
+      EXPECT_EQ(members(*mine.tp, world), along_tp);
+      EXPECT_EQ(members(*mine.cp, world), along_cp);
+      EXPECT_EQ(members(*mine.dp, world), along_dp);
     });
   }
 }

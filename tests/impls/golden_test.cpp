@@ -26,7 +26,8 @@ TEST_P(Golden, TheTruthAgreesInFloat64) {
   Bundle b = bundle();
   ASSERT_TRUE(b.expected);
   const PreparedProblem prepared = prepare(std::move(b.problem));
-  const BundleResults ours = expected_results(*prepared.problem, *prepared.truth);
+  const BundleResults ours = expected_results(
+      *prepared.problem, make_truth(*prepared.problem, prepared.rows, *prepared.objective, 0));
   // The bundles divide by the count + 1e-8.
   EXPECT_NEAR(ours.loss / b.expected->loss, 1.0, 1e-9);
   ASSERT_EQ(ours.grad_logits.size(), b.expected->grad_logits.size());
@@ -52,7 +53,7 @@ TEST_P(Golden, EveryImplementationPassesOnEveryGrid) {
       setup.keep_outputs = true;
       TrialOutcome trial = run_trial(setup, std::chrono::seconds(60));
       ASSERT_TRUE(trial.outputs) << trial.record.reason;
-      add_checks(check_expected(*prepared.problem, *prepared.truth,
+      add_checks(check_expected(*prepared.problem, *setup.truth,
                                 setup.implementation->describe().serial_adds + grid.tp - 1,
                                 *b.expected, *trial.outputs),
                  trial.record);
@@ -72,7 +73,7 @@ TEST_P(Golden, MutantsFail) {
     ASSERT_TRUE(trial.outputs);
     TrialRecord expected_only;
     expected_only.status = TrialStatus::passed;
-    add_checks(check_expected(*prepared.problem, *prepared.truth, 13, *b.expected, *trial.outputs),
+    add_checks(check_expected(*prepared.problem, *setup.truth, 13, *b.expected, *trial.outputs),
                expected_only);
     EXPECT_EQ(expected_only.status, TrialStatus::failed) << name;
   }

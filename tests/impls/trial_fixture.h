@@ -13,13 +13,7 @@ namespace lossgrid {
 
 inline TrialSetup make_setup(const PreparedProblem& prepared, const std::string& implementation,
                              const Grid& grid) {
-  return {prepared.problem,
-          prepared.objective,
-          prepared.truth,
-          implementation,
-          make_implementation(implementation),
-          grid,
-          std::nullopt};
+  return make_trial(prepared, implementation, grid);
 }
 
 inline TrialRecord run_case(const std::string& case_text, const std::string& implementation,

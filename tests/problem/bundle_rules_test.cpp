@@ -102,6 +102,19 @@ TEST(BundleRules, MissingTensors) {
        {"logits as well as hidden"}},
       on_basic(
           [](EditableBundle& b) {
+            b.remove("logits");
+            b.add("weight", "F32", {96, 0}, "");
+          },
+          {"\"hidden\"", "missing"}),
+      on_basic(
+          [](EditableBundle& b) {
+            b.remove("logits");
+            b.add("hidden", "F32", {40, 0}, "");
+            b.add("weight", "F32", {96, 0}, "");
+          },
+          {"\"hidden\"", "a hidden size of 0"}),
+      on_basic(
+          [](EditableBundle& b) {
             b.remove("sample_mask");
             b.add("sample_masks", "F32", {4}, std::string(16, '\0'));
           },
@@ -134,8 +147,12 @@ TEST(BundleRules, DtypesAndShapes) {
       dtype("nll_linear", "weight", "I32"),
       dtype("grpo_default", "advantages", "I32"),
       dtype("grpo_default", "rewards", "I32"),
+      dtype("grpo_default", "prev_logprobs", "I32"),
+      dtype("grpo_default", "generation_logprobs", "I32"),
+      dtype("grpo_default", "reference_policy_logprobs", "I32"),
       dtype("nll_basic", "expected.loss", "I64"),
       dtype("nll_basic", "expected.grad_logits", "I64"),
+      dtype("nll_linear", "expected.grad_hidden", "I64"),
       dtype("nll_linear", "expected.grad_weight", "I64"),
       shape("nll_basic", "cu_seqlens", {5, 1}, "must have 1 dimension"),
       shape("nll_basic", "input_ids", {4, 10}, "must have 1 dimension"),
@@ -211,6 +228,12 @@ TEST(BundleRules, Values) {
                {"\"expected.logprobs\"", "-1 at index 0", "first token"}),
       on_basic([](EditableBundle& b) { b.set("expected.grad_logits", 97, -kInfinity); },
                {"\"expected.grad_logits\"", "-inf at index [1, 1], must be finite"}),
+      {"nll_linear",
+       [](EditableBundle& b) { b.set("expected.grad_hidden", 25, double{kNan}); },
+       {"\"expected.grad_hidden\"", "nan at index [1, 1], must be finite"}},
+      {"nll_linear",
+       [](EditableBundle& b) { b.set("expected.grad_weight", 24, kInfinity); },
+       {"\"expected.grad_weight\"", "inf at index [1, 0], must be finite"}},
   });
 }
 

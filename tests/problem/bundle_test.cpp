@@ -33,6 +33,8 @@ void expect_same_problem(const Problem& a, const Problem& b) {
   EXPECT_EQ(a.spec.objective, b.spec.objective);
   EXPECT_EQ(a.spec.vocab, b.spec.vocab);
   EXPECT_EQ(a.spec.dtype, b.spec.dtype);
+  EXPECT_EQ(a.inputs, b.inputs);
+  EXPECT_EQ(a.rewards, b.rewards);
   for (std::int64_t t = 0; t < a.tokens(); ++t) {
     const std::vector<double> x = row_of<double>(a, t);
     const std::vector<double> y = row_of<double>(b, t);
@@ -58,11 +60,12 @@ TEST(Bundle, ReadsEveryGoldenFile) {
     EXPECT_THAT(bundle.expected->logprobs, SizeIs(tokens));
     EXPECT_GT(bundle.expected->metrics.count("loss"), 0u);
     const bool linear = name == "nll_linear" || name == "dpo_sft_linear";
-    EXPECT_EQ(problem.logits == nullptr, linear);
-    EXPECT_EQ(problem.why_no_logits,
-              linear ? "the bundle holds hidden states and a weight" : std::string());
-    EXPECT_THAT(bundle.expected->grad_logits,
-                SizeIs(linear ? 0 : tokens * static_cast<std::size_t>(problem.spec.vocab)));
+    const auto vocab = static_cast<std::size_t>(problem.spec.vocab);
+    EXPECT_EQ(problem.projection != nullptr, linear);
+    const std::size_t size = linear ? static_cast<std::size_t>(problem.projection->size) : 0;
+    EXPECT_THAT(bundle.expected->grad_logits, SizeIs(linear ? 0 : tokens * vocab));
+    EXPECT_THAT(bundle.expected->grad_hidden, SizeIs(tokens * size));
+    EXPECT_THAT(bundle.expected->grad_weight, SizeIs(vocab * size));
     EXPECT_EQ(parse_case(format_case(problem.spec)), problem.spec);
   }
 }
@@ -129,11 +132,6 @@ TEST(Bundle, GoldenFilesSurviveWritingBitForBit) {
   for (const std::string& name : golden_names()) {
     SCOPED_TRACE(name);
     const Bundle first = read_bundle(golden_path(name));
-    if (first.problem.logits == nullptr) {
-      expect_bad_input([&] { write_bundle(scratch.path(), first.problem, first.expected); },
-                       {scratch.path(), "hidden states and a weight"});
-      continue;
-    }
     write_bundle(scratch.path(), first.problem, first.expected);
     const Bundle second = read_bundle(scratch.path());
     expect_same_problem(first.problem, second.problem);
@@ -141,6 +139,8 @@ TEST(Bundle, GoldenFilesSurviveWritingBitForBit) {
     EXPECT_EQ(second.expected->loss, first.expected->loss);
     EXPECT_EQ(second.expected->logprobs, first.expected->logprobs);
     EXPECT_EQ(second.expected->grad_logits, first.expected->grad_logits);
+    EXPECT_EQ(second.expected->grad_hidden, first.expected->grad_hidden);
+    EXPECT_EQ(second.expected->grad_weight, first.expected->grad_weight);
     EXPECT_EQ(second.expected->metrics, first.expected->metrics);
   }
 }
@@ -226,6 +226,21 @@ TEST(Bundle, ResultsHaveBareNames) {
   EXPECT_THAT(file.tensor("grad_logits").shape, ElementsAre(2, 3));
   EXPECT_EQ(file.tensor("grad_logits").at<double>(1), -0.5);
   EXPECT_EQ(file.metadata().at("metrics"), R"({"bad":null,"loss":1.5})");
+}
+
+TEST(Bundle, ResultsMayHoldGradientsOfHiddenStatesAndWeight) {
+  const ScratchFile scratch;
+  BundleResults results;
+  results.logprobs = {0, -1.25};
+  results.grad_hidden = {1, 2, 3, 4, 5, 6};                    // [2, 3]
+  results.grad_weight = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8};  // [4, 3]
+  write_results(scratch.path(), results);
+  const SafetensorsFile file = SafetensorsFile::read(scratch.path());
+  EXPECT_THAT(file.names(), ElementsAre("grad_hidden", "grad_weight", "logprobs", "loss"));
+  EXPECT_THAT(file.tensor("grad_hidden").shape, ElementsAre(2, 3));
+  EXPECT_THAT(file.tensor("grad_weight").shape, ElementsAre(4, 3));
+  EXPECT_EQ(file.tensor("grad_hidden").at<double>(5), 6);
+  EXPECT_EQ(file.tensor("grad_weight").at<double>(11), 8);
 }
 
 }  // namespace

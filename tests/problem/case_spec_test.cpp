@@ -42,7 +42,10 @@ class RandomSpecs {
     spec.dtype = pick<DType>({DType::f64, DType::f32, DType::bf16});
     spec.values = static_cast<Values>(below(9));
     spec.scale = pick<double>({1.0, 0.0, 0.1, 1e-300, 1.0 / 3, 1e30});
+    spec.drift = static_cast<Drift>(below(3));
     spec.poison = static_cast<Poison>(below(3));
+    spec.microbatches = 1 + below(1024);
+    spec.statistics = below(2) == 0;
     spec.seed = std::uniform_int_distribution<std::uint64_t>()(random_);
     return spec;
   }
@@ -112,6 +115,23 @@ TEST(CaseSpec, JsonHoldsEveryKeyInOrder) {
   EXPECT_EQ(json["objective"], "nll");
   EXPECT_EQ(json["cu"], "true");
   EXPECT_EQ(json["seed"], 42);
+  EXPECT_EQ(json["drift"], "near");
+  EXPECT_EQ(json["microbatches"], 1);
+  EXPECT_EQ(json["statistics"], true);
+}
+
+TEST(CaseSpec, BooleansAreWordsInTextAndBooleansInJson) {
+  EXPECT_EQ(format_case(parse_case("statistics=false")), "statistics=false");
+  EXPECT_EQ(parse_case("statistics=true"), CaseSpec{});
+  EXPECT_EQ(case_to_json(parse_case("statistics=false"))["statistics"], false);
+}
+
+TEST(CaseSpec, DriftAndMicrobatchesAreParsed) {
+  EXPECT_EQ(parse_case("drift=far").drift, Drift::far);
+  EXPECT_EQ(parse_case("drift=equal").drift, Drift::equal);
+  EXPECT_EQ(parse_case("microbatches=1024").microbatches, 1024);
+  EXPECT_EQ(format_case(parse_case("microbatches=3 drift=far statistics=false seed=7")),
+            "drift=far microbatches=3 statistics=false seed=7");
 }
 
 TEST(CaseSpec, ABareWordIsAStringOption) {
@@ -154,8 +174,12 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"dtype=bf61", {"dtype", "bf61", "f64, f32, bf16"}}, Bad{"dtype=i64", {"dtype", "i64"}},
         Bad{"values=peakd", {"values", "'peakd'", "peaked"}}, Bad{"scale=inf", {"scale", "finite"}},
         Bad{"scale=-1", {"scale", "[0, 1e30]"}}, Bad{"scale=1e31", {"scale", "[0, 1e30]"}},
-        Bad{"poison=nil", {"poison", "nil"}}, Bad{"seed=-1", {"seed", "2^64"}},
-        Bad{"seed=18446744073709551616", {"seed", "2^64"}},
+        Bad{"drift=nearby", {"drift", "'nearby'", "near, far, equal"}},
+        Bad{"microbatches=0", {"microbatches", "[1, 1024]"}},
+        Bad{"microbatches=1025", {"microbatches", "[1, 1024]"}},
+        Bad{"statistics=yes", {"statistics", "'yes'", "true nor false"}},
+        Bad{"statistics=1", {"statistics", "true nor false"}}, Bad{"poison=nil", {"poison", "nil"}},
+        Bad{"seed=-1", {"seed", "2^64"}}, Bad{"seed=18446744073709551616", {"seed", "2^64"}},
         Bad{"objective=a+b", {"objective", "a+b"}},
         Bad{"objective.=1", {"objective.", "option name"}},
         Bad{"objective.kind=\"x\"", {"objective.kind", "objective=KIND"}},

@@ -75,6 +75,13 @@ TEST(CasesFromJson, ArraysSweepAndNamesSayWhich) {
   EXPECT_EQ(cases[3].seed, 2u);
 }
 
+TEST(CasesFromJson, BooleansSweep) {
+  const auto cases = from_json(R"({"name": "n", "statistics": [true, false]})");
+  EXPECT_EQ(names(cases), (std::vector<std::string>{"n statistics=true", "n statistics=false"}));
+  EXPECT_TRUE(cases[0].statistics);
+  EXPECT_FALSE(cases[1].statistics);
+}
+
 TEST(CasesFromJson, TheObjectiveIsAKindOrAnObjectOrAnArrayOfThese) {
   EXPECT_EQ(from_json(R"({"objective": "dpo"})")[0].objective.kind, "dpo");
   const auto one = from_json(R"({"objective": {"kind": "dpo", "beta": 0.1, "t": "x", "f": null}})");
@@ -100,6 +107,11 @@ TEST(CasesFromJson, MessagesNameTheEntryAndTheKey) {
   expect_bad_input([] { from_json(R"({"vocab": true})"); }, {where, "vocab", "not a number"});
   expect_bad_input([] { from_json(R"({"vocab": 3.5})"); }, {where, "vocab", "whole number"});
   expect_bad_input([] { from_json(R"({"vocab": null})"); }, {where, "vocab", "null"});
+  expect_bad_input([] { from_json(R"({"statistics": "true"})"); },
+                   {where, "statistics", "not true or false"});
+  expect_bad_input([] { from_json(R"({"statistics": 1})"); },
+                   {where, "statistics", "not true or false"});
+  expect_bad_input([] { from_json(R"({"drift": true})"); }, {where, "drift", "not a string"});
   expect_bad_input([] { from_json(R"({"lens": 5})"); }, {where, "lens", "not a string"});
   expect_bad_input([] { from_json(R"({"lens": [[5, 8]]})"); }, {where, "lens", "plain value"});
   expect_bad_input([] { from_json(R"({"lens": {}})"); }, {where, "lens", "plain value"});

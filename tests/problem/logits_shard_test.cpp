@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "expect_error.h"
+#include "harness/problem/partition.h"
 #include "harness/problem/problem.h"
 #include "harness/problem/sharding.h"
 
@@ -189,16 +189,46 @@ TEST(LogitsShard, AnEmptyVocabularyShardIsAllPadding) {
   for (const float value : shard) EXPECT_TRUE(std::isnan(value));
 }
 
-TEST(LogitsShard, AProblemWithoutLogitsSaysSo) {
-  Problem problem = make("lens=4");
-  problem.logits = nullptr;
-  problem.why_no_logits = "it starts from hidden states";
-  float out = 0;
-  expect_bad_input(
-      [&] {
-        fill_logits_shard(problem, Grid{1, 1}, 0, 0, &out);
-      },
-      {"no logits", "hidden states"});
+TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
+  const auto is_nan = [](double value) { return std::isnan(value); };
+  const Problem problem = make("lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=37");
+  const Problem plain = make("lens=5+8+1 bin_multiple=20 vocab=37 poison=none");
+  for (const auto& [tp, cp] : kGrids) {
+    const Grid grid{tp, cp};
+    for (const bool dummy : {false, true}) {
+      expect_poison<float>(take_part(problem, {{0, 2, 3, 4}, dummy}, 2, 1), grid, is_nan, true,
+                           true);
+      expect_poison<float>(take_part(plain, {{1, 2}, dummy}, 2, 1), grid, is_nan, false, false);
+    }
+  }
+  // Nothing of a dummy is valid, so all of it is poison; of a bundle its rows stay as they are.
+  const Problem dummy = take_part(problem, {{0, 1}, true}, 2, 1);
+  for (const auto& row : gather<float>(dummy, Grid{2, 2})) {
+    for (const float value : row) EXPECT_TRUE(std::isnan(value));
+  }
+  Problem bundled = problem;
+  bundled.poison_true_rows = false;
+  expect_same_bits(true_part<float>(take_part(bundled, {{1}, true}, 2, 1), Grid{2, 2}),
+                   true_part<float>(take_part(bundled, {{1}, false}, 2, 1), Grid{1, 1}));
+}
+
+TEST(LogitsShard, OfAPartHoldsItsRowsOfTheWhole) {
+  const Problem whole = make("lens=5+8+0+3 bin_multiple=20 vocab=37 poison=none values=peaked");
+  const auto rows = true_part<float>(whole, Grid{1, 1});
+  const Problem part = take_part(whole, {{1, 3}, false}, 1, 1);
+  const std::vector<std::vector<float>> wanted(rows.begin() + 5, rows.end());
+  for (const auto& [tp, cp] : kGrids) {
+    expect_same_bits(true_part<float>(part, Grid{tp, cp}), wanted);
+  }
+}
+
+TEST(LogitsShard, PadsDependOnSeedAndPlaceAlone) {
+  const auto whole =
+      gather<float>(make("lens=3+5 pad_multiple=8 vocab=37 poison=none"), Grid{2, 1});
+  const auto other = gather<float>(
+      make("lens=1+2 pad_multiple=8 vocab=37 poison=none mask=all values=ties"), Grid{2, 1});
+  for (const std::size_t row : {5, 6, 7, 13, 15}) EXPECT_EQ(whole[row], other[row]);
+  EXPECT_EQ(whole[2][37], other[2][37]);  // the padding column of a true row
 }
 
 TEST(LogitsShard, APackWithoutTokensIsEmpty) {

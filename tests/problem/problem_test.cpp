@@ -172,55 +172,6 @@ TEST(Rows, PredictTheNextTokenOfTheirSequence) {
   EXPECT_EQ(problem.row_valid(), (Bits{1, 1, 0, 0, 0, 0}));
 }
 
-TEST(Pack, OfTrueLengthsHoldsTheTokens) {
-  const Problem problem = make("lens=5+8+1+3 bin_multiple=32");
-  const PackedBatch batch = pack(problem, 2);
-  EXPECT_EQ(batch.cu_seqlens, (Ints{0, 5, 13, 14, 17}));
-  EXPECT_EQ(batch.cu_seqlens_padded, (Ints{0, 8, 16, 20, 32}));
-  EXPECT_EQ(batch.input_ids, problem.input_ids);
-  EXPECT_EQ(batch.token_mask, problem.token_mask);
-  EXPECT_EQ(batch.denominators, problem.denominators);
-}
-
-TEST(Pack, OfPaddedLengthsHoldsPadsWithoutMask) {
-  const Problem problem = make("lens=5+8+1+3 mask=all cu=padded vocab=1000");
-  const PackedBatch batch = pack(problem, 2);
-  EXPECT_EQ(batch.cu_seqlens, batch.cu_seqlens_padded);
-  ASSERT_EQ(batch.input_ids.size(), 24u);
-  ASSERT_EQ(batch.token_mask.size(), 24u);
-  std::set<std::int32_t> pad_ids;
-  for (std::int64_t i = 0; i < 4; ++i) {
-    for (std::int64_t o = 0; o < batch.padded_length(i); ++o) {
-      const std::int64_t at = batch.cu_seqlens_padded[i] + o;
-      EXPECT_EQ(batch.token_mask[at], o < problem.lengths[i]);
-      if (o < problem.lengths[i]) {
-        EXPECT_EQ(batch.input_ids[at], problem.input_ids[problem.cu_seqlens[i] + o]);
-      } else {
-        pad_ids.insert(batch.input_ids[at]);
-      }
-    }
-  }
-  EXPECT_GT(pad_ids.size(), 4u);  // no single pad id to special-case
-  EXPECT_GE(*pad_ids.begin(), 0);
-  EXPECT_LT(*pad_ids.rbegin(), 1000);
-  EXPECT_EQ(batch.denominators, problem.denominators);
-}
-
-TEST(Pack, BothModesHaveTheSameValidTargets) {
-  for (const int cp : {1, 2, 4}) {
-    const std::string text = "lens=5+8+0+1+7 sample_mask=alternate bin_multiple=24 cu=";
-    const ShiftedBatch exact = shift_targets(pack(make(text + "true"), cp));
-    const ShiftedBatch padded = shift_targets(pack(make(text + "padded"), cp));
-    EXPECT_EQ(exact.valid, padded.valid);
-    EXPECT_EQ(exact.sequence, padded.sequence);
-    for (std::size_t row = 0; row < exact.valid.size(); ++row) {
-      if (exact.valid[row] != 0) {
-        EXPECT_EQ(exact.targets[row], padded.targets[row]);
-      }
-    }
-  }
-}
-
 TEST(RequireFits, NamesWhatDoesNot) {
   const Problem problem = make("lens=5+8 vocab=10");
   EXPECT_NO_THROW(require_fits(problem, Grid{10, 8}));
@@ -230,6 +181,7 @@ TEST(RequireFits, NamesWhatDoesNot) {
       },
       {"tp = 16 exceeds the vocabulary of 10"});
   expect_bad_input([&] { require_fits(problem, Grid{0, 1}); }, {"tp = 0"});
+  expect_bad_input([&] { require_fits(problem, Grid{1, 1, 0}); }, {"dp = 0"});
   const Problem wide = make("lens=5 pad_multiple=1073741823");
   EXPECT_NO_THROW(require_fits(wide, Grid{1, 1}));
   expect_bad_input([&] { require_fits(wide, Grid{1, 2}); }, {"tokens padded", "4294967292"});

@@ -25,6 +25,8 @@ PackedBatch worked_example(std::int64_t bin_multiple) {
   }
   batch.token_mask.assign(17, 1);
   batch.sample_mask.assign(4, 1);
+  batch.input_lengths = layout.lengths;
+  batch.inputs[0].assign(batch.input_ids.begin(), batch.input_ids.end());
   return batch;
 }
 
@@ -149,10 +151,72 @@ TEST(ShiftTargets, MasksBelongToTheTargetAndTheSample) {
   batch.input_ids = {7, 8, 9, 5, 6};
   batch.token_mask = {1, 0, 1, 1, 1};
   batch.sample_mask = {1, 1, 0};
+  batch.input_lengths = {3, 0, 2};
+  batch.inputs[2] = {1, 2, 3, 4, 5};
   const ShiftedBatch shifted = shift_targets(batch);
   EXPECT_EQ(shifted.targets, (std::vector<std::int32_t>{8, 9, -1, -1, 6, -1, -1, -1}));
   EXPECT_EQ(shifted.valid, (std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(shifted.sequence, (std::vector<std::int32_t>{0, 0, 0, 0, 2, 2, 2, 2}));
+  EXPECT_EQ(shifted.real, (std::vector<std::uint8_t>{1, 1, 1, 0, 1, 1, 0, 0}));
+  // About the predicted token, whatever its mask; 0 where nothing is predicted.
+  EXPECT_EQ(shifted.inputs[2], (std::vector<float>{2, 3, 0, 0, 5, 0, 0, 0}));
+  EXPECT_TRUE(shifted.inputs[0].empty());
+}
+
+TEST(ShiftTargets, InputsOfTheWorkedExampleGoWithTheTokensThatTheyAreAbout) {
+  const PackedBatch batch = worked_example(1);
+  const ShiftedBatch shifted = shift_targets(batch);
+  for (const int cp_rank : {0, 1}) {
+    const ShiftedBatch mine = shifted.pick(cp_rows(batch.cu_seqlens_padded, 2, cp_rank));
+    // Tokens are named by their ids, and so is the input about them.
+    std::vector<float> wanted;
+    for (const std::int32_t target : split_targets(batch, cp_rank)) {
+      wanted.push_back(target < 0 ? 0.0f : static_cast<float>(target));
+    }
+    EXPECT_EQ(mine.inputs[0], wanted);
+    EXPECT_EQ(mine.rows(), 12u);
+  }
+  const ShiftedBatch first = shifted.pick(cp_rows(batch.cu_seqlens_padded, 2, 0));
+  EXPECT_EQ(first.inputs[0], (std::vector<float>{1, 2, 0, 0, 11, 12, 17, 0, 0, 0, 31, 0}));
+  EXPECT_EQ(first.real, (std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0}));
+  EXPECT_EQ(first.sequence, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3}));
+}
+
+TEST(ShiftTargets, PaddedLengthsKeepTheTrueRowsReal) {
+  PackedBatch batch;
+  batch.cu_seqlens = {0, 4, 8};
+  batch.cu_seqlens_padded = {0, 4, 8};
+  batch.input_ids = {1, 2, 3, 4, 5, 6, 7, 8};
+  batch.token_mask = {1, 1, 1, 0, 1, 0, 0, 0};
+  batch.sample_mask = {1, 1};
+  batch.input_lengths = {3, 1};
+  const ShiftedBatch shifted = shift_targets(batch);
+  EXPECT_EQ(shifted.real, (std::vector<std::uint8_t>{1, 1, 1, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(shifted.valid, (std::vector<std::uint8_t>{1, 1, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(ShiftTargets, ADummyHasNoRealRows) {
+  PackedBatch batch = worked_example(1);
+  batch.microbatch.dummy = true;
+  const ShiftedBatch shifted = shift_targets(batch);
+  EXPECT_EQ(shifted.real, std::vector<std::uint8_t>(24, 0));
+  EXPECT_EQ(shifted.targets, shift_targets(worked_example(1)).targets);
+}
+
+TEST(ShiftTargets, RowsAppendInOrder) {
+  const ShiftedBatch shifted = shift_targets(worked_example(1));
+  const std::vector<std::int64_t> front{0, 1, 2};
+  const std::vector<std::int64_t> back{8, 23};
+  ShiftedBatch rows = shifted.pick(front);
+  rows.append(shifted.pick(back));
+  const std::vector<std::int64_t> both{0, 1, 2, 8, 23};
+  const ShiftedBatch wanted = shifted.pick(both);
+  EXPECT_EQ(rows.targets, wanted.targets);
+  EXPECT_EQ(rows.valid, wanted.valid);
+  EXPECT_EQ(rows.real, wanted.real);
+  EXPECT_EQ(rows.sequence, wanted.sequence);
+  EXPECT_EQ(rows.inputs, wanted.inputs);
+  EXPECT_EQ(rows.targets, (std::vector<std::int32_t>{1, 2, 3, 11, -1}));
 }
 
 }  // namespace

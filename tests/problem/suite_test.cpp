@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/problem/suite.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -159,7 +160,8 @@ TEST(CasesDirectory, IsFoundAboveTheExecutable) {
 TEST(Suites, OfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
-  for (const std::string wanted : {"ci", "regress/c0_bin_fill", "smoke", "upstream"}) {
+  for (const std::string wanted :
+       {"ci", "dpo", "grpo", "gspo", "regress/c0_bin_fill", "smoke", "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }
   for (const std::string& name : names) {
@@ -210,6 +212,36 @@ TEST(Suites, CiHasTheCasesThatItNames) {
     } else {
       EXPECT_TRUE(problem.tokens() == 0 || problem.denominators.valid_tokens > 0);
     }
+  }
+}
+
+/// What the suites of objectives are about: groups and pairs whose lengths differ, prompts that are
+/// masked, splits over microbatches and dp ranks.
+TEST(Suites, OfObjectivesHaveRaggedBatchesWithMaskedPrompts) {
+  for (const std::string name : {"grpo", "gspo", "dpo"}) {
+    const Suite suite = read_suite((kCases / (name + ".json")).string());
+    EXPECT_TRUE(std::any_of(suite.grids.begin(), suite.grids.end(),
+                            [](const Grid& grid) { return grid.dp > 1; }));
+    bool bf16 = false;
+    bool microbatches = false;
+    for (const CaseSpec& spec : suite.cases) {
+      SCOPED_TRACE(name + ": " + spec.name);
+      EXPECT_EQ(spec.objective.kind, name == "dpo" ? "dpo" : "clipped_pg");
+      bf16 = bf16 || spec.dtype == DType::bf16;
+      microbatches = microbatches || spec.microbatches > 1;
+      const Problem problem = make_problem(spec);
+      EXPECT_EQ(problem.sequences(), 8);
+      EXPECT_LE(problem.tokens(), 512);
+      EXPECT_GT(problem.denominators.valid_tokens, problem.tokens() / 4);
+      EXPECT_LT(problem.denominators.valid_tokens, problem.tokens() * 3 / 4);
+      EXPECT_GE(std::set<std::int64_t>(problem.lengths.begin(), problem.lengths.end()).size(), 5u);
+      for (std::size_t pair = 0; name == "dpo" && pair < 8; pair += 2) {
+        EXPECT_NE(problem.lengths[pair], problem.lengths[pair + 1]);
+        EXPECT_EQ(problem.sample_mask[pair], problem.sample_mask[pair + 1]);
+      }
+    }
+    EXPECT_TRUE(bf16) << name;
+    EXPECT_TRUE(microbatches) << name;
   }
 }
 

@@ -38,13 +38,17 @@ TEST(ReportJson, KeyOrderIsFixed) {
   EXPECT_THAT(keys_of(report["summary"]),
               ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "not_run"));
   const std::vector<std::string> trial_keys = keys_of(report["trials"][0]);
-  EXPECT_THAT(trial_keys, ElementsAre("id", "case", "grid", "implementation", "backend",
-                                      "transport", "status", "reason", "first_failed_rank", "batch",
-                                      "metrics", "checks", "invariants", "determinism", "memory",
-                                      "communication", "times", "fingerprints", "reproduce"));
+  EXPECT_THAT(trial_keys,
+              ElementsAre("id", "case", "grid", "implementation", "backend", "transport", "status",
+                          "reason", "first_failed_rank", "batch", "metrics", "metric_reductions",
+                          "branches", "checks", "invariants", "determinism", "memory",
+                          "communication", "times", "fingerprints", "reproduce"));
   for (const Json& trial : report["trials"]) EXPECT_EQ(keys_of(trial), trial_keys);
   EXPECT_THAT(keys_of(report["trials"][0]["case"]["parameters"]),
               ElementsAre("objective", "lens", "vocab", "scale"));
+  EXPECT_THAT(keys_of(report["trials"][0]["grid"]), ElementsAre("tp", "cp", "dp"));
+  EXPECT_THAT(keys_of(report["trials"][0]["batch"]),
+              ElementsAre("tokens", "padded_tokens", "valid_tokens", "microbatches"));
 }
 
 TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
@@ -58,6 +62,38 @@ TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
   EXPECT_EQ(report["score"]["rejected"], 3);
   EXPECT_EQ(report["score"]["total"], 3);
   EXPECT_EQ(report["score"]["controls_accepted"], 1);
+}
+
+TEST(ReportJson, GridAndBatchSayHowTheBatchWasSplit) {
+  const Json trial = trial_to_json(sample_trial(2, 4, "fused", 3));
+  EXPECT_EQ(trial["grid"], Json::parse(R"({"tp": 2, "cp": 4, "dp": 3})"));
+  EXPECT_EQ(trial["batch"]["microbatches"], 3);
+  const Json& batch_phase = trial["communication"].back();
+  EXPECT_EQ(batch_phase["phase"], "batch");
+  EXPECT_EQ(batch_phase["group"], "dp");
+
+  const Json whole = trial_to_json(TrialRecord());
+  EXPECT_EQ(whole["grid"], Json::parse(R"({"tp": 1, "cp": 1, "dp": 1})"));
+  EXPECT_EQ(whole["batch"]["microbatches"], 1);
+}
+
+TEST(ReportJson, MetricsSayHowTheyJoin) {
+  const Json trial = trial_to_json(sample_trial(1, 1, "fused"));
+  EXPECT_EQ(trial["metric_reductions"],
+            Json::parse(R"({"loss": "sum", "probs_ratio_max": "max"})"));
+  EXPECT_THAT(keys_of(trial["metrics"]), keys_of(trial["metric_reductions"]));
+}
+
+TEST(ReportJson, BranchesAreAnObjectEvenWithoutAny) {
+  TrialRecord trial = sample_trial(1, 1, "fused");
+  EXPECT_EQ(trial_to_json(trial)["branches"],
+            Json::parse(R"({"clipped_high": 0.125, "unclipped": 0.875})"));
+  trial.branch_shares["unclipped"] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(trial_to_json(trial)["branches"]["unclipped"].is_null());
+  trial.branch_shares.clear();
+  trial.metric_reductions.clear();
+  EXPECT_EQ(trial_to_json(trial)["branches"], Json::object());
+  EXPECT_EQ(trial_to_json(trial)["metric_reductions"], Json::object());
 }
 
 TEST(ReportJson, NumbersThatAreNotFiniteAreNull) {

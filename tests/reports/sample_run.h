@@ -13,20 +13,25 @@
 
 namespace lossgrid {
 
-inline TrialRecord sample_trial(int tp, int cp, const std::string& implementation) {
+inline TrialRecord sample_trial(int tp, int cp, const std::string& implementation, int dp = 1) {
+  std::string grid = "tp" + std::to_string(tp) + "cp" + std::to_string(cp);
+  if (dp > 1) grid += "dp" + std::to_string(dp);
   TrialRecord trial;
   trial.case_name = "C0";
-  trial.id = "vocab=96 lens=5+8|tp" + std::to_string(tp) + "cp" + std::to_string(cp) + "|" +
-             implementation + "|cpu";
+  trial.id = "vocab=96 lens=5+8|" + grid + "|" + implementation + "|cpu";
   trial.case_parameters = {{"objective", "nll"}, {"lens", "5+8"}, {"vocab", 96}, {"scale", 0.1}};
   trial.tp = tp;
   trial.cp = cp;
+  trial.dp = dp;
   trial.implementation = implementation;
   trial.status = TrialStatus::passed;
   trial.tokens = 13;
   trial.padded_tokens = 16;
   trial.valid_tokens = 7;
+  trial.microbatches = 3;
   trial.metrics = {{"loss", 6.4}, {"probs_ratio_max", std::nullopt}};
+  trial.metric_reductions = {{"loss", "sum"}, {"probs_ratio_max", "max"}};
+  trial.branch_shares = {{"clipped_high", 0.125}, {"unclipped", 0.875}};
   trial.checks = {
       {"loss", true, 0.125, 1e-9, 8e-9, std::nullopt, 1, 0},
       {"logprobs", true, 0.25, 1e-8, 4e-8, WorstElement{1, 1, 3, -1, -6.5, -6.25}, 7, 0},
@@ -43,9 +48,10 @@ inline TrialRecord sample_trial(int tp, int cp, const std::string& implementatio
   }
   trial.communication = {{0, "forward", "tp", "all_reduce", 3, 3, 156, 156},
                          {0, "forward", "cp", "all_gather", 1, 1, 28 * cp, 28 * cp}};
+  if (dp > 1) trial.communication.push_back({0, "batch", "dp", "all_reduce", 2, 2, 24, 24});
   trial.fingerprints = {{"loss", "00ff00ff00ff00ff"}};
-  trial.reproduce = "lossgrid run --impl " + implementation + " --grid tp" + std::to_string(tp) +
-                    "cp" + std::to_string(cp) + " --case \"vocab=96 lens=5+8\"";
+  trial.reproduce =
+      "lossgrid run --impl " + implementation + " --grid " + grid + " --case \"vocab=96 lens=5+8\"";
   return trial;
 }
 

@@ -42,7 +42,15 @@ TEST(ReportSchema, WrittenReportsAreValid) {
   RunRecord empty;
   empty.command = "replay";
   empty.environment["tool"] = {{"version", "0.1.0"}};
-  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty};
+  RunRecord split = sample_run();
+  split.trials = {sample_trial(2, 4, "fused", 2)};
+  for (const std::string reduction : {"count", "sum", "mean", "min", "max", "global"}) {
+    split.trials[0].metrics[reduction + "_metric"] = 1;
+    split.trials[0].metric_reductions[reduction + "_metric"] = reduction;
+  }
+  split.trials[0].branch_shares = {{"always", 1}, {"never", 0}};
+  split.trials[0].times.push_back({"batch", 1234});
+  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split};
   std::string paths;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string path = folder.file("report-" + std::to_string(i) + ".json");
@@ -80,6 +88,39 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
       {"text metric",
        [](Json& r) { r["trials"][0]["metrics"]["loss"] = "1"; },
        {"/trials/0/metrics/loss:"}},
+      {"no dp", [](Json& r) { r["trials"][0]["grid"].erase("dp"); }, {"/trials/0/grid:", "'dp'"}},
+      {"no dp rank", [](Json& r) { r["trials"][0]["grid"]["dp"] = 0; }, {"/trials/0/grid/dp:"}},
+      {"no microbatch count",
+       [](Json& r) { r["trials"][0]["batch"].erase("microbatches"); },
+       {"/trials/0/batch:", "'microbatches'"}},
+      {"no microbatches",
+       [](Json& r) { r["trials"][0]["batch"]["microbatches"] = 0; },
+       {"/trials/0/batch/microbatches:", "'minimum'"}},
+      {"no branches", [](Json& r) { r["trials"][0].erase("branches"); }, {"'branches'"}},
+      {"a share above one",
+       [](Json& r) { r["trials"][0]["branches"]["unclipped"] = 1.5; },
+       {"/trials/0/branches/unclipped:", "'maximum'"}},
+      {"a negative share",
+       [](Json& r) { r["trials"][0]["branches"]["unclipped"] = -0.5; },
+       {"/trials/0/branches/unclipped:", "'minimum'"}},
+      {"a share that is not a number",
+       [](Json& r) { r["trials"][0]["branches"]["unclipped"] = nullptr; },
+       {"/trials/0/branches/unclipped:", "'type'"}},
+      {"no reductions",
+       [](Json& r) { r["trials"][0].erase("metric_reductions"); },
+       {"'metric_reductions'"}},
+      {"unknown reduction",
+       [](Json& r) { r["trials"][0]["metric_reductions"]["loss"] = "median"; },
+       {"/trials/0/metric_reductions/loss:", "'enum'"}},
+      {"unknown group",
+       [](Json& r) { r["trials"][0]["communication"][0]["group"] = "world"; },
+       {"/trials/0/communication/0/group:", "'enum'"}},
+      {"unknown phase of a collective",
+       [](Json& r) { r["trials"][0]["communication"][0]["phase"] = "setup"; },
+       {"/trials/0/communication/0/phase:", "'enum'"}},
+      {"memory of the whole batch",
+       [](Json& r) { r["trials"][0]["memory"][0]["phase"] = "batch"; },
+       {"/trials/0/memory/0/phase:", "'enum'"}},
       {"mutants without a score", [](Json& r) { r["run"]["command"] = "mutants"; }, {"'score'"}},
       {"local time", [](Json& r) { r["run"]["started_utc"] = "yesterday"; }, {"/run/started_utc:"}},
   };

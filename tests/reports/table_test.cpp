@@ -47,14 +47,51 @@ TEST(TrialsTable, FoldsGridsAndShowsTheWorst) {
                 sample_trial(2, 2, "fused"), sample_failure(), sample_skip(1)};
   const std::string text = format_trials_table(run);
   EXPECT_THAT(words_of(line_with(text, "  fused")),
-              testing::ElementsAre("fused", "3", "grids", "2", "1", "0", "3", "0.25", "1e+04",
+              testing::ElementsAre("fused", "3", "grids", "2", "1", "0", "3", "0.25", "-", "1e+04",
                                    "0.062", "-", "tp2cp4", "4.0", "KiB", "4", "268", "B"));
   EXPECT_THAT(words_of(line_with(text, "per_sequence")),
-              testing::ElementsAre("per_sequence", "tp2cp1", "1", "0", "0", "0.12", "0.25", "0.5",
-                                   "0.062", "-", "tp2cp1", "4.0", "KiB", "4", "184", "B"));
+              testing::ElementsAre("per_sequence", "tp2cp1", "1", "0", "0", "0.12", "0.25", "-",
+                                   "0.5", "0.062", "-", "tp2cp1", "4.0", "KiB", "4", "184", "B"));
   EXPECT_THAT(words_of(line_with(text, "cp_local")),
               testing::ElementsAre("cp_local", "tp1cp1", "0", "0", "1", "-", "-", "-", "-", "-",
-                                   "-", "-", "-", "-"));
+                                   "-", "-", "-", "-", "-"));
+}
+
+TEST(TrialsTable, GridsOfOneDpRankLeaveItOut) {
+  RunRecord run = sample_run();
+  run.trials = {sample_trial(2, 2, "fused"), sample_trial(2, 2, "fused", 2),
+                sample_trial(1, 1, "per_sequence", 4)};
+  run.trials[1].checks[2].ratio = 0.75;
+  const std::string folded = format_trials_table(run);
+  EXPECT_THAT(folded, HasSubstr("the worst over the grids tp2cp2 tp2cp2dp2 tp1cp1dp4.\n"));
+  EXPECT_THAT(line_with(folded, "  fused"), AllOf(HasSubstr("2 grids"), HasSubstr(" tp2cp2dp2 ")));
+  EXPECT_EQ(words_of(line_with(folded, "per_sequence"))[1], "tp1cp1dp4");
+
+  const std::string rows = format_trials_table(run, TableRows::one_per_grid);
+  EXPECT_THAT(words_of(line_with(rows, " tp2cp2  ")), testing::Contains("0.5"));
+  EXPECT_THAT(words_of(line_with(rows, " tp2cp2dp2  ")), testing::Contains("0.75"));
+}
+
+TEST(TrialsTable, RowStatisticsShowWithTheirColumns) {
+  RunRecord run = sample_run();
+  run.trials = {sample_trial(1, 1, "fused"), sample_trial(1, 1, "per_sequence")};
+  std::vector<CheckRecord>& checks = run.trials[0].checks;
+  checks = {{"entropy", true, 0.375, 1, 1, std::nullopt, 1, 0},
+            {"metric.entropy", true, 0.5, 1, 1, std::nullopt, 1, 0},
+            {"metric.ratio_bias", true, 0.625, 1, 1, std::nullopt, 1, 0},
+            {"vocab_min", true, 0.75, 1, 1, std::nullopt, 1, 0},
+            {"vocab_max", true, 0.125, 1, 1, std::nullopt, 1, 0}};
+  const auto ratios = [&] {
+    const std::vector<std::string> words = words_of(line_with(format_trials_table(run), "  fused"));
+    return std::vector<std::string>(words.begin() + 5, words.begin() + 11);
+  };
+  EXPECT_THAT(ratios(), testing::ElementsAre("-", "-", "0.38", "-", "-", "0.75"));
+  checks[4].ratio = 0.875;
+  EXPECT_THAT(ratios(), testing::ElementsAre("-", "-", "0.38", "-", "-", "0.88"));
+  checks.resize(3);
+  EXPECT_THAT(ratios(), testing::ElementsAre("-", "-", "0.38", "-", "-", "0.62"));
+  EXPECT_THAT(line_with(format_trials_table(run), "implementation"),
+              testing::ContainsRegex("loss +logprobs +entropy +grad +bias +metrics +worst at"));
 }
 
 TEST(TrialsTable, GroupsByCase) {
@@ -87,19 +124,34 @@ std::size_t longest_line(const std::string& text) {
 TEST(TrialsTable, FitsAScreen) {
   RunRecord run = sample_run();
   TrialRecord& wide = run.trials.emplace_back(sample_failure());
-  wide.id = "mask=" + std::string(400, '1') + "|tp2cp4|x|cpu";
+  wide.id = "mask=" + std::string(400, '1') + "|tp2cp4dp2|x|cpu";
+  wide.dp = 2;
   wide.implementation = "fused:chunk=128";
+  wide.checks.push_back({"entropy", false, 1500, 1, 1, std::nullopt, 1, 1});
   wide.checks.push_back({"metric.loss", false, 1500, 1, 1, std::nullopt, 1, 1});
   wide.memory[0].measured_peak_bytes = 123LL << 20;
   wide.communication[0].measured_payload_bytes = 999LL << 20;
-  EXPECT_LE(longest_line(format_trials_table(run)), 122u) << format_trials_table(run);
+  EXPECT_LE(longest_line(format_trials_table(run)), 134u) << format_trials_table(run);
 
   wide.implementation = "linear_ce:chunk_rows=4096";
   wide.checks.back().ratio = 1.5e300;
   wide.memory[0].measured_peak_bytes = 1023LL << 30;
   wide.communication[0].measured_calls = 123456;
   wide.communication[0].measured_payload_bytes = 1023LL << 30;
-  EXPECT_LE(longest_line(format_trials_table(run)), 140u);
+  EXPECT_LE(longest_line(format_trials_table(run)), 150u);
+}
+
+TEST(TrialsTable, ManyGridsTakeSeveralLines) {
+  RunRecord run;
+  for (int tp = 1; tp <= 8; tp *= 2) {
+    for (int cp = 1; cp <= 8; cp *= 2) {
+      for (int dp = 1; dp <= 4; dp *= 2) run.trials.push_back(sample_trial(tp, cp, "fused", dp));
+    }
+  }
+  const std::string text = format_trials_table(run);
+  EXPECT_LE(longest_line(text), 130u) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("\nthe worst over the grids tp1cp1 tp1cp1dp2 tp1cp1dp4 "),
+                          HasSubstr(" tp8cp8 tp8cp8dp2 tp8cp8dp4.\n  implementation")));
 }
 
 TEST(TrialsTable, NothingRan) {
@@ -201,6 +253,14 @@ TEST(TextTable, ShortensWholeCharacters) {
   EXPECT_EQ(shortened("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 6),
             "\xc3\xa9\xc3\xa9\xc3\xa9...");
   EXPECT_EQ(shortened("a\nb", 6), "a b");
+}
+
+TEST(TextTable, WrapsBetweenWords) {
+  EXPECT_EQ(wrapped("ab cd ef", 5), "ab cd\nef\n");
+  EXPECT_EQ(wrapped("ab cd ef", 4), "ab\ncd\nef\n");
+  EXPECT_EQ(wrapped("abcdefg h", 4), "abcdefg\nh\n");
+  EXPECT_EQ(wrapped("\xc3\xa9\xc3\xa9 \xc3\xa9\xc3\xa9", 5), "\xc3\xa9\xc3\xa9 \xc3\xa9\xc3\xa9\n");
+  EXPECT_EQ(wrapped("", 5), "");
 }
 
 }  // namespace

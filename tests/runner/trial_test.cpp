@@ -22,13 +22,7 @@ using ::testing::HasSubstr;
 TrialSetup setup_of(const std::string& case_text, const std::string& implementation,
                     const Grid& grid) {
   const PreparedProblem prepared = prepare(make_problem(parse_case(case_text)));
-  return {prepared.problem,
-          prepared.objective,
-          prepared.truth,
-          implementation,
-          make_implementation(implementation),
-          grid,
-          std::nullopt};
+  return make_trial(prepared, implementation, grid);
 }
 
 TEST(Trial, NamesTheRowOfADoubledGradient) {

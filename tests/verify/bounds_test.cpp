@@ -23,6 +23,22 @@ TEST(Bounds, LogprobBoundGrowsWithACommonOffset) {
   EXPECT_LT(at_zero, 1e-5);  // far below what a wrong label or mask would do
 }
 
+TEST(Bounds, EntropyBoundIsTheFormulaAndSeesAWrongSign) {
+  const RowTruth row = row_truth(std::vector<double>{1.0, 2.0, 4.0}, 1);
+  const double log_sum = std::log(row.sum);
+  const double b =
+      8 + row.spread_squared + (1 + row.spread) * (row.spread + 2 * log_sum + 4) + row.entropy();
+  EXPECT_DOUBLE_EQ(entropy_bound(row, 10), std::ldexp(1.0, -24) * (4 * b + (1 + row.spread) * 10));
+  EXPECT_LT(entropy_bound(row, 10), 1e-4 * row.entropy());
+}
+
+TEST(Bounds, WhatTheObjectiveMayAddGoesWithTheColumn) {
+  const RowTruth row = row_truth(std::vector<double>{0.0, 0.0}, 0);
+  const GradientBound bound(row, Enclosure::around(0.25, 0.125), DType::f32, 12);
+  EXPECT_DOUBLE_EQ(bound.objective(0.5, true), 0.0625);
+  EXPECT_DOUBLE_EQ(bound.objective(0.25, false), 0.03125);
+}
+
 TEST(Bounds, GradientBoundSeesFourPerMille) {
   const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
   const RowTruth row = row_truth(logits, 2);

@@ -21,7 +21,7 @@ struct Case {
 
 Case make_case(const std::string& text) {
   Case c{make_problem(parse_case(text)), {}, {}, {}};
-  c.truth = compute_truth(c.problem, *find_objective("nll").make({}), 1);
+  c.truth = make_truth(c.problem, compute_rows(c.problem, 1), *make_objective({}, false), 12);
   std::vector<std::int64_t> rows;
   for (std::int64_t t = 0; t < c.problem.tokens(); ++t) rows.push_back(t);
   c.places = place_rows(c.problem, c.problem.cu_seqlens, rows);
@@ -40,7 +40,7 @@ std::vector<T> gradient_of(const Case& c, double factor) {
     if (c.truth.rows[t].valid) {
       c.problem.logits->read(t, 0, std::span<double>(row));
       truth_probabilities(c.truth.rows[t], row, row);
-      truth_gradient(c.truth.rows[t], c.truth.objective.grad_logprob[t], row, 0, row);
+      truth_gradient(c.truth.rows[t], c.truth.objective.grad_logprob[t].value, row, 0, row);
     }
     for (const double x : row) out.push_back(T(static_cast<float>(factor * x)));
   }
@@ -96,30 +96,35 @@ TEST(Gradient, PaddingColumnsMustBeZero) {
 
 bool passes(const Case& c, const ObjectiveResult& result) {
   bool all = true;
-  for (const Check& check : check_result(c.truth, result, 12, 0)) all = all && check.passed();
+  for (const Check& check : check_result(c.truth.objective, result, 0)) all = all && check.passed();
   return all;
 }
 
 TEST(Result, MetricsMustBeThoseOfTheTruth) {
   const Case c = make_case("lens=6+4 vocab=9 mask=all");
-  ObjectiveResult right{c.truth.objective.loss, {}};
-  for (const auto& [name, metric] : c.truth.objective.metrics) right.metrics[name] = metric.value;
+  ObjectiveResult right{c.truth.objective.loss.value, {}};
+  for (const auto& [name, metric] : c.truth.objective.metrics) {
+    right.metrics[name] = {metric.reduction, metric.amount.value, metric.count};
+  }
   EXPECT_TRUE(passes(c, right));
 
   ObjectiveResult wrong = right;
   wrong.loss *= 1 + 1e-5;  // the epsilon in a denominator
   EXPECT_FALSE(passes(c, wrong));
   wrong = right;
-  wrong.metrics["num_unmasked_tokens"] = 7;  // 8 are valid; counts are exact
+  wrong.metrics["num_unmasked_tokens"].amount = 7;  // 8 are valid; counts are exact
   EXPECT_FALSE(passes(c, wrong));
   wrong = right;
   wrong.metrics.erase("loss");
   EXPECT_FALSE(passes(c, wrong));
   wrong = right;
-  wrong.metrics["loss"] = std::nullopt;
+  wrong.metrics["loss"].count = 0;
   EXPECT_FALSE(passes(c, wrong));
   wrong = right;
-  wrong.metrics["perplexity"] = 1.0;
+  wrong.metrics["loss"].reduction = Reduction::mean;
+  EXPECT_FALSE(passes(c, wrong));
+  wrong = right;
+  wrong.metrics["perplexity"] = {Reduction::mean, 1.0, 1};
   EXPECT_FALSE(passes(c, wrong));
 }
 

@@ -16,7 +16,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Truth truth_of(const std::string& text, int threads = 1) {
   const Problem problem = make_problem(parse_case(text));
-  return compute_truth(problem, *find_objective("nll").make({}), threads);
+  return make_truth(problem, compute_rows(problem, threads), *make_objective({}, true), 12);
 }
 
 TEST(RowTruth, MatchesTheFormulaInLongDouble) {
@@ -30,6 +30,12 @@ TEST(RowTruth, MatchesTheFormulaInLongDouble) {
     long double spread = 0;
     for (const double x : logits) spread += std::exp(x - std::log(sum)) * std::abs(x - 3.0L);
     EXPECT_NEAR(row.spread, static_cast<double>(spread), 1e-14);
+    long double entropy = 0;
+    for (const double x : logits) {
+      entropy -= std::exp(x - std::log(sum)) * (x - std::log(sum));
+    }
+    EXPECT_NEAR(row.entropy(), static_cast<double>(entropy), 1e-14);
+    EXPECT_EQ(row.smallest, -40.0);
   }
 }
 
@@ -37,13 +43,16 @@ TEST(RowTruth, MaskedVocabularyHasNoProbability) {
   const RowTruth row = row_truth(std::vector<double>{-kInf, 0.0, 0.0, -kInf}, 1);
   EXPECT_DOUBLE_EQ(row.logprob, -std::log(2.0));
   EXPECT_EQ(row.spread, 0);
+  EXPECT_EQ(row.smallest, 0);
+  EXPECT_DOUBLE_EQ(row.entropy(), std::log(2.0));
+  EXPECT_TRUE(std::isfinite(entropy_bound(row, 12)));
   std::vector<double> grad(4);
   truth_probabilities(row, std::vector<double>{-kInf, 0.0, 0.0, -kInf}, grad);
   truth_gradient(row, 1.0, grad, 0, grad);
   EXPECT_EQ(grad[0], 0);
   EXPECT_DOUBLE_EQ(grad[1], 0.5);
   EXPECT_TRUE(std::isfinite(logprob_bound(row, 12)));
-  EXPECT_TRUE(std::isfinite(GradientBound(row, 1, DType::f32, 12).computation(-kInf, 0, false)));
+  EXPECT_TRUE(std::isfinite(GradientBound(row, 1.0, DType::f32, 12).computation(-kInf, 0, false)));
 }
 
 TEST(RowTruth, CertainLabelsKeepTheirGradient) {
@@ -60,7 +69,7 @@ TEST(Truth, DoesNotDependOnThreads) {
   const Truth one = truth_of(text, 1);
   const Truth four = truth_of(text, 4);
   ASSERT_EQ(one.rows.size(), four.rows.size());
-  EXPECT_EQ(one.objective.loss, four.objective.loss);
+  EXPECT_EQ(one.objective.loss.value, four.objective.loss.value);
   for (std::size_t t = 0; t < one.rows.size(); ++t) {
     EXPECT_EQ(one.rows[t].logprob, four.rows[t].logprob);
   }
@@ -76,15 +85,15 @@ TEST(Truth, LossIsTheMeanOverValidTokensOfTheGlobalBatch) {
     ++valid;
   }
   EXPECT_EQ(valid, 3);
-  EXPECT_DOUBLE_EQ(truth.objective.loss, -sum / 3);
+  EXPECT_DOUBLE_EQ(truth.objective.loss.value, -sum / 3);
   const Truth global = truth_of("lens=3+2 mask=111+01 vocab=7 global_valid_toks=12");
-  EXPECT_DOUBLE_EQ(global.objective.loss, -sum / 12);
+  EXPECT_DOUBLE_EQ(global.objective.loss.value, -sum / 12);
 }
 
 TEST(Truth, NothingValidIsLossZeroAndGradientZero) {
   const Truth truth = truth_of("lens=3+2 mask=000+00 vocab=7");
-  EXPECT_EQ(truth.objective.loss, 0);
-  for (const double g : truth.objective.grad_logprob) EXPECT_EQ(g, 0);
+  EXPECT_EQ(truth.objective.loss.value, 0);
+  for (const Enclosure& g : truth.objective.grad_logprob) EXPECT_TRUE(g.is_exact() && g.value == 0);
 }
 
 /// The gradient that all implementations are compared with, against central differences of the
@@ -112,13 +121,13 @@ class Perturbed final : public LogitsSource {
 
 TEST_P(GradientByDifferences, Agrees) {
   const Problem problem = make_problem(parse_case(GetParam()));
-  const auto objective = find_objective("nll").make({});
-  const Truth truth = compute_truth(problem, *objective, 1);
+  const auto objective = make_objective({}, false);
+  const Truth truth = make_truth(problem, compute_rows(problem, 1), *objective, 12);
   const BundleResults results = expected_results(problem, truth);
   const auto loss_at = [&](std::int64_t t, std::int64_t v, double by) {
     Problem changed = problem;
     changed.logits = std::make_shared<Perturbed>(problem.logits, t, v, by);
-    return compute_truth(changed, *objective, 1).objective.loss;
+    return make_truth(changed, compute_rows(changed, 1), *objective, 12).objective.loss.value;
   };
   constexpr double kStep = 1e-4;
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {

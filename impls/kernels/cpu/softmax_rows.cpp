@@ -38,16 +38,42 @@ constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kBlock = 128;  // 8 adds a lane, then a tree of 4; blocks add up in double
 static_assert(kBlock / kLanes + 4 == kSumExpSerialAdds);
 
+float tree_sum(std::array<float, kLanes>& lanes) {
+  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::int64_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+  }
+  return lanes[0];
+}
+
 template <typename T>
 float block_sum_exp(const T* x, float max) {
   std::array<float, kLanes> lanes{};
   for (std::int64_t i = 0; i < kBlock; i += kLanes) {
     for (std::int64_t k = 0; k < kLanes; ++k) lanes[k] += exp_shifted(x[i + k], max);
   }
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::int64_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+  return tree_sum(lanes);
+}
+
+/// exp(d) and exp(d) d for d = x - max; 0 and 0 where exp underflows, also for -inf.
+template <typename T>
+std::array<float, 2> exp_and_weighted(T x, float max) {
+  const auto d = static_cast<float>(load(x) - max);
+  const float e = std::exp(d);
+  return {e, e > 0 ? e * d : 0.0f};
+}
+
+template <typename T>
+std::array<float, 2> block_weighted(const T* x, float max) {
+  std::array<float, kLanes> sums{};
+  std::array<float, kLanes> weighted{};
+  for (std::int64_t i = 0; i < kBlock; i += kLanes) {
+    for (std::int64_t k = 0; k < kLanes; ++k) {
+      const auto [e, w] = exp_and_weighted(x[i + k], max);
+      sums[k] += e;
+      weighted[k] += w;
+    }
   }
-  return lanes[0];
+  return {tree_sum(sums), tree_sum(weighted)};
 }
 
 }  // namespace
@@ -58,32 +84,55 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
           valid + begin};
 }
 
-void rows_max(const LogitsRows& rows, float* max) {
+void rows_max(const LogitsRows& rows, float* max, float* min) {
   const std::int64_t columns = rows.shard.valid();
   for_each_row(rows, [&](std::int64_t r, const auto* x) {
-    if (rows.targets[r] < 0) {
-      max[r] = 0;
-      return;
-    }
-    auto largest = -std::numeric_limits<decltype(load(*x))>::infinity();
+    max[r] = 0;
+    if (min != nullptr) min[r] = 0;
+    if (rows.targets[r] < 0) return;
+    constexpr auto kInfinity = std::numeric_limits<decltype(load(*x))>::infinity();
+    auto largest = -kInfinity;
     for (std::int64_t v = 0; v < columns; ++v) largest = std::max(largest, load(x[v]));
     max[r] = static_cast<float>(largest);
+    if (min == nullptr) return;
+    auto smallest = kInfinity;
+    for (std::int64_t v = 0; v < columns; ++v) {
+      if (load(x[v]) > -kInfinity) smallest = std::min(smallest, load(x[v]));
+    }
+    min[r] = static_cast<float>(smallest);
   });
 }
 
-void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum) {
+void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum, float* weighted) {
   const std::int64_t columns = rows.shard.valid();
   for_each_row(rows, [&](std::int64_t r, const auto* x) {
-    if (rows.targets[r] < 0) {
-      sum[r] = 1;
-      return;
-    }
+    sum[r] = 1;
+    if (weighted != nullptr) weighted[r] = 0;
+    if (rows.targets[r] < 0) return;
     double total = 0;
+    double total_weighted = 0;
     std::int64_t v = 0;
-    for (; v + kBlock <= columns; v += kBlock) total += block_sum_exp(x + v, max[r]);
-    for (; v < columns; ++v) total += exp_shifted(x[v], max[r]);
+    if (weighted == nullptr) {
+      for (; v + kBlock <= columns; v += kBlock) total += block_sum_exp(x + v, max[r]);
+      for (; v < columns; ++v) total += exp_shifted(x[v], max[r]);
+    } else {
+      const auto add = [&](const std::array<float, 2>& terms) {
+        total += terms[0];
+        total_weighted += terms[1];
+      };
+      for (; v + kBlock <= columns; v += kBlock) add(block_weighted(x + v, max[r]));
+      for (; v < columns; ++v) add(exp_and_weighted(x[v], max[r]));
+      weighted[r] = static_cast<float>(total_weighted);
+    }
     sum[r] = static_cast<float>(total);
   });
+}
+
+void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
+                  std::span<float> entropy) {
+  for (std::size_t r = 0; r < sum.size(); ++r) {
+    entropy[r] = std::log(sum[r]) - weighted[r] / sum[r];
+  }
 }
 
 std::int64_t rows_target(const LogitsRows& rows, const float* max, float* out) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "harness/core/dtype.h"
 #include "harness/problem/sharding.h"
@@ -29,11 +30,18 @@ struct LogitsRows {
 /// Longest serial float32 add chain of `rows_sum_exp`.
 inline constexpr int kSumExpSerialAdds = 12;
 
-/// max[r] over the valid columns; -inf for an empty shard, 0 for rows that predict nothing.
-void rows_max(const LogitsRows& rows, float* max);
+/// max[r] over the valid columns and, unless `min` is null, min[r] over those that are not -inf;
+/// -inf and +inf for an empty shard, 0 for rows that predict nothing.
+void rows_max(const LogitsRows& rows, float* max, float* min);
 
-/// sum[r] = sum over valid columns of exp(x - max[r]); 1 for rows that predict nothing.
-void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum);
+/// sum[r] = sum over valid columns of exp(x - max[r]) and, unless `weighted` is null, weighted[r] =
+/// sum of exp(x - max[r]) (x - max[r]), of which the entropy is made; 1 and 0 for rows that predict
+/// nothing.
+void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum, float* weighted);
+
+/// entropy[r] = - sum p ln p = ln(sum[r]) - weighted[r] / sum[r], from sums over the vocabulary.
+void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
+                  std::span<float> entropy);
 
 /// out[r] = x_y - max[r] where the shard owns the target, else 0. Returns how many valid targets
 /// the shard owns.

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A number with an interval around it: `value` is computed in float64, and [low, high] holds every
+// result that a right float32 computation of the same formula may give, when its inputs lie in
+// their own intervals. Every operation that rounds widens the interval by one float32 roundoff
+// (exp, log and log_sigmoid by two, as the functions of a float32 library have). Intervals follow
+// R. E. Moore, "Interval Analysis", 1966.
+//
+// Clamps, maxima and steps at which an interval straddles the switch hold both sides, so that a
+// check never depends on which side a rounding error fell.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lossgrid {
+
+/// A NaN value has NaN ends, and a NaN argument always gives a NaN. A rounded result under the
+/// smallest normal float32 may also be flushed to 0, one over the largest may be infinite.
+struct Enclosure {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+
+  Enclosure() = default;
+  /// Exact.
+  Enclosure(double exact) : value(exact), low(exact), high(exact) {}  // NOLINT: numbers convert
+  /// value +- radius.
+  static Enclosure around(double value, double radius);
+
+  /// The largest distance of an end from the value.
+  double radius() const;
+  bool contains(double x) const { return low <= x && x <= high; }
+  bool is_exact() const { return low == high; }
+};
+
+Enclosure operator-(const Enclosure& a);
+Enclosure operator+(const Enclosure& a, const Enclosure& b);
+Enclosure operator-(const Enclosure& a, const Enclosure& b);
+Enclosure operator*(const Enclosure& a, const Enclosure& b);
+/// An interval of b that holds 0 gives an unbounded result.
+Enclosure operator/(const Enclosure& a, const Enclosure& b);
+Enclosure& operator+=(Enclosure& a, const Enclosure& b);
+
+/// Float32 roundoffs of sum |terms| that a sum over tokens may be off: sums are to be accumulated
+/// in float64, pairwise or compensated, not one after the other in float32.
+inline constexpr double kSumRoundoffs = 4;
+
+/// A sum with one widening for all terms, and none while at most one term is not exactly 0.
+class EnclosureSum {
+ public:
+  void add(const Enclosure& term);
+  /// No term so far, or only such that are exactly 0.
+  bool is_zero() const { return terms_ == 0; }
+  Enclosure result() const;
+
+ private:
+  Enclosure ends_;
+  double magnitude_ = 0;    // sum of the terms' larger ends
+  std::int64_t terms_ = 0;  // those that are not exactly 0
+};
+
+/// EnclosureSum of all terms; 0 for none.
+Enclosure sum(std::span<const Enclosure> terms);
+
+Enclosure exp(const Enclosure& a);
+Enclosure log(const Enclosure& a);
+Enclosure abs(const Enclosure& a);
+/// log(1 / (1 + exp(-a))), without overflow.
+Enclosure log_sigmoid(const Enclosure& a);
+Enclosure max(const Enclosure& a, const Enclosure& b);
+Enclosure min(const Enclosure& a, const Enclosure& b);
+Enclosure clamp(const Enclosure& a, double low, double high);
+/// 1 where a > 0, else 0; [0, 1] where the interval holds both.
+Enclosure is_positive(const Enclosure& a);
+/// The smallest interval that holds both, with a's value.
+Enclosure hull(const Enclosure& a, const Enclosure& b);
+/// Widened by `roundoffs` float32 roundoffs of its larger end.
+Enclosure rounded(const Enclosure& a, double roundoffs);
+
+}  // namespace lossgrid

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A metric and how it adds up: the same rule joins microbatches, CP ranks and DP ranks, so that no
+// partition of a batch changes a metric. What has no elements has no value (null in reports), never
+// a sentinel.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lossgrid {
+
+enum class Reduction {
+  count,  // a whole number, adds up exactly; always has a value
+  sum,    // terms over the denominators of the global batch
+  mean,   // amount and count both add up; value = amount / count
+  min,    // of count elements
+  max,
+  global,  // of the global batch: every part says the same, exactly
+};
+
+std::string_view name(Reduction reduction);
+
+struct Metric {
+  Reduction reduction = Reduction::sum;
+  double amount = 0;
+  double count = 1;  // elements behind it; 0: none, then there is no value
+
+  std::optional<double> value() const;
+  friend bool operator==(const Metric&, const Metric&) = default;
+};
+
+using Metrics = std::map<std::string, Metric>;
+
+/// Of both parts together. Parts that disagree on a global number or on the reduction give NaN.
+Metric joined(const Metric& a, const Metric& b);
+
+/// Joins by name; a name that only one of them has is taken over.
+void join_metrics(Metrics& into, const Metrics& other);
+
+}  // namespace lossgrid

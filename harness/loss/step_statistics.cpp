@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The statistics of a training step, after those of AReaL's SFT engine (`lm_engine.py`,
+// `stats_tracker.py`): how many sequences and tokens, and average and extrema of per-token loss,
+// entropy and vocabulary extrema and of per-sequence perplexity. Unlike upstream, vocabulary
+// extrema are those of the whole vocabulary and not of a shard of it, they count valid tokens only,
+// and the extrema of an empty set have no value.
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "harness/loss/objective.h"
+
+namespace lossgrid {
+namespace {
+
+// Per valid token, in the order of token_values.
+constexpr const char* kTokenValues[] = {"loss", "entropy", "vocab_min_logits", "vocab_max_logits"};
+constexpr int kCount = static_cast<int>(std::size(kTokenValues));
+
+/// Raises `maximum` to `value`; a NaN stays.
+void raise(double& maximum, double value) {
+  if (value > maximum || std::isnan(value)) maximum = value;
+}
+
+/// NAME_avg, NAME_min and NAME_max of `count` elements; `least` and `largest` are not read of none.
+void add_spread(const std::string& name, double sum, double least, double largest, double count,
+                Metrics& metrics) {
+  metrics[name + "_avg"] = {Reduction::mean, sum, count};
+  metrics[name + "_min"] = {Reduction::min, count > 0 ? least : 0, count};
+  metrics[name + "_max"] = {Reduction::max, count > 0 ? largest : 0, count};
+}
+
+void add_spread(const std::string& name, std::span<const Enclosure> values,
+                std::map<std::string, MetricTruth>& metrics) {
+  const auto count = static_cast<double>(values.size());
+  Enclosure least;
+  Enclosure largest;
+  if (!values.empty()) least = largest = values[0];
+  for (const Enclosure& value : values) {
+    least = min(least, value);
+    largest = max(largest, value);
+  }
+  metrics[name + "_avg"] = {Reduction::mean, sum(values), count};
+  metrics[name + "_min"] = {Reduction::min, least, count};
+  metrics[name + "_max"] = {Reduction::max, largest, count};
+}
+
+/// Perplexity of sequence i = exp(-(sum of its log-probabilities) / n_i) over the n_i > 0 valid
+/// tokens of the sequence; its average is over sequences.
+class StepStatistics final : public Objective {
+ public:
+  std::string_view kind() const override { return "step_statistics"; }
+
+  ObjectiveNeeds needs() const override {
+    ObjectiveNeeds needs;
+    needs.row_statistics = true;
+    return needs;
+  }
+
+  ObjectiveSizes sizes() const override {
+    ObjectiveSizes sizes;
+    sizes.sequence_sums = 2;    // -log-probabilities, valid tokens
+    sizes.sums = 2 + kCount;    // true tokens, valid tokens, each value
+    sizes.maxima = 2 * kCount;  // of each value its negative, itself
+    return sizes;
+  }
+
+  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
+                     SequenceTable<double> sums) const override {
+    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+      if (tokens.valid[t] == 0) continue;
+      sums.at(tokens.sequence[t], 0) -= tokens.logprobs[t];
+      sums.at(tokens.sequence[t], 1) += 1;
+    }
+  }
+
+  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
+                   SequenceTable<const double> /*coefficients*/, ObjectiveTotals<double> totals,
+                   std::span<float> /*grad_logprobs*/) const override {
+    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+      totals.sums[0] += tokens.real[t];
+      if (tokens.valid[t] == 0) continue;
+      totals.sums[1] += 1;
+      const double values[kCount] = {-tokens.logprobs[t], tokens.entropy[t], tokens.vocab_min[t],
+                                     tokens.vocab_max[t]};
+      for (int k = 0; k < kCount; ++k) {
+        totals.sums[2 + k] += values[k];
+        raise(totals.maxima[2 * k], -values[k]);
+        raise(totals.maxima[2 * k + 1], values[k]);
+      }
+    }
+  }
+
+  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
+                         SequenceTable<const double> /*coefficients*/,
+                         ObjectiveTotals<const double> totals) const override {
+    Metrics metrics = counts(batch, totals.sums[0], totals.sums[1]);
+    for (int k = 0; k < kCount; ++k) {
+      add_spread(kTokenValues[k], totals.sums[2 + k], -totals.maxima[2 * k],
+                 totals.maxima[2 * k + 1], totals.sums[1], metrics);
+    }
+    double sequences = 0;
+    double ppl_sum = 0;
+    double ppl_max = -std::numeric_limits<double>::infinity();
+    double ppl_max_negative = ppl_max;
+    for (std::int64_t i = 0; i < sums.sequences; ++i) {
+      if (sums.at(i, 1) == 0) continue;
+      const double ppl = std::exp(sums.at(i, 0) / sums.at(i, 1));
+      sequences += 1;
+      ppl_sum += ppl;
+      raise(ppl_max_negative, -ppl);
+      raise(ppl_max, ppl);
+    }
+    add_spread("ppl", ppl_sum, -ppl_max_negative, ppl_max, sequences, metrics);
+    metrics["n_seqs"] = {Reduction::count, sequences, 1};
+    return {0.0, std::move(metrics)};
+  }
+
+  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
+    std::vector<Enclosure> values[kCount];
+    std::vector<Enclosure> ppl;
+    double tokens = 0;
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      if (!batch.microbatch.dummy) tokens += static_cast<double>(batch.input_lengths[i]);
+      std::vector<Enclosure> losses;
+      for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
+        if (batch.token_mask[batch.cu_seqlens[i] + t] == 0 || batch.sample_mask[i] == 0) continue;
+        const TokenTruth& row = rows[batch.cu_seqlens_padded[i] + t - 1];
+        losses.push_back(-row.logprob);
+        values[1].push_back(row.entropy);
+        values[2].push_back(row.vocab_min);
+        values[3].push_back(row.vocab_max);
+      }
+      if (losses.empty()) continue;
+      values[0].insert(values[0].end(), losses.begin(), losses.end());
+      ppl.push_back(exp(sum(losses) / static_cast<double>(losses.size())));
+    }
+
+    ObjectiveTruth truth;
+    truth.grad_logprob.assign(rows.size(), 0.0);
+    for (int k = 0; k < kCount; ++k) add_spread(kTokenValues[k], values[k], truth.metrics);
+    add_spread("ppl", ppl, truth.metrics);
+    Metrics exact = counts(batch, tokens, static_cast<double>(values[0].size()));
+    exact["n_seqs"] = {Reduction::count, static_cast<double>(ppl.size()), 1};
+    for (const auto& [name, metric] : exact) {
+      truth.metrics[name] = {metric.reduction, metric.amount, metric.count};
+    }
+    return truth;
+  }
+
+ private:
+  static Metrics counts(const PackedBatch& batch, double tokens, double valid_tokens) {
+    const auto global = [](std::int64_t number) {
+      return Metric{Reduction::global, static_cast<double>(number), 1};
+    };
+    return {{"n_tokens", {Reduction::count, tokens, 1}},
+            {"n_valid_tokens", {Reduction::count, valid_tokens, 1}},
+            {"prompt_tokens", {Reduction::count, tokens - valid_tokens, 1}},
+            {"global_valid_toks", global(batch.denominators.valid_tokens)},
+            {"global_valid_seqs", global(batch.denominators.valid_sequences)}};
+  }
+};
+
+/// Columns and totals of the objective, those of the statistics behind them.
+class WithStatistics final : public Objective {
+ public:
+  explicit WithStatistics(std::unique_ptr<Objective> objective)
+      : objective_(std::move(objective)), own_(objective_->sizes()), added_(statistics_.sizes()) {}
+
+  std::string_view kind() const override { return objective_->kind(); }
+
+  ObjectiveNeeds needs() const override {
+    ObjectiveNeeds needs = objective_->needs();
+    needs.row_statistics = true;
+    return needs;
+  }
+
+  ObjectiveSizes sizes() const override {
+    return {own_.sequence_sums + added_.sequence_sums, own_.coefficients + added_.coefficients,
+            own_.sums + added_.sums, own_.maxima + added_.maxima};
+  }
+
+  void require(const PackedBatch& batch) const override { objective_->require(batch); }
+
+  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
+                     SequenceTable<double> sums) const override {
+    objective_->sequence_sums(tokens, batch, sums.part(0, own_.sequence_sums));
+    statistics_.sequence_sums(tokens, batch, sums.part(own_.sequence_sums, added_.sequence_sums));
+  }
+
+  void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
+                    SequenceTable<double> coefficients) const override {
+    objective_->coefficients(batch, sums.part(0, own_.sequence_sums), coefficients);
+  }
+
+  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
+                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                   std::span<float> grad_logprobs) const override {
+    objective_->token_terms(tokens, batch, coefficients, own_part(totals), grad_logprobs);
+    statistics_.token_terms(tokens, batch, {}, added_part(totals), grad_logprobs);
+  }
+
+  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
+                         SequenceTable<const double> coefficients,
+                         ObjectiveTotals<const double> totals) const override {
+    ObjectiveResult result =
+        objective_->finish(batch, sums.part(0, own_.sequence_sums), coefficients, own_part(totals));
+    ObjectiveResult added = statistics_.finish(
+        batch, sums.part(own_.sequence_sums, added_.sequence_sums), {}, added_part(totals));
+    result.metrics.merge(added.metrics);
+    return result;
+  }
+
+  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
+    ObjectiveTruth truth = objective_->truth(batch, rows);
+    truth.metrics.merge(statistics_.truth(batch, rows).metrics);
+    return truth;
+  }
+
+ private:
+  template <typename T>
+  ObjectiveTotals<T> own_part(const ObjectiveTotals<T>& totals) const {
+    return {totals.sums.first(own_.sums), totals.maxima.first(own_.maxima)};
+  }
+  template <typename T>
+  ObjectiveTotals<T> added_part(const ObjectiveTotals<T>& totals) const {
+    return {totals.sums.last(added_.sums), totals.maxima.last(added_.maxima)};
+  }
+
+  std::unique_ptr<Objective> objective_;
+  StepStatistics statistics_;
+  ObjectiveSizes own_;
+  ObjectiveSizes added_;
+};
+
+}  // namespace
+
+std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective) {
+  return std::make_unique<WithStatistics>(std::move(objective));
+}
+
+}  // namespace lossgrid

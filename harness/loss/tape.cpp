@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/loss/tape.h"
+
+#include <cmath>
+#include <utility>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+namespace {
+
+Enclosure switched(double value) {
+  Enclosure both_sides = Enclosure::around(0.5, 0.5);
+  both_sides.value = value;
+  return both_sides;
+}
+
+// The derivatives of max(a, b) by a and b.
+std::pair<Enclosure, Enclosure> choose_larger(const Enclosure& a, const Enclosure& b) {
+  if (a.low > b.high) return {1.0, 0.0};
+  if (b.low > a.high) return {0.0, 1.0};
+  // One number in both places, as in a clipped objective inside its clip range: float32 sees equal
+  // arguments as well.
+  if (a.value == b.value && a.low == b.low && a.high == b.high) return {0.5, 0.5};
+  const double to_a = a.value > b.value ? 1 : a.value < b.value ? 0 : 0.5;
+  return {switched(to_a), switched(1 - to_a)};
+}
+
+// sigmoid(-a), the derivative of log_sigmoid, which falls with a. Four roundoffs: an exponential, a
+// sum and a quotient.
+Enclosure falling_sigmoid(const Enclosure& a) {
+  const auto f = [](double x) { return 1 / (1 + std::exp(x)); };
+  Enclosure ends(f(a.value));
+  ends.low = f(a.high);
+  ends.high = f(a.low);
+  return clamp(rounded(ends, 4), 0, 1);
+}
+
+}  // namespace
+
+Tape* Tape::common_tape(Tape* tape, const Var& a) {
+  if (a.tape_ == nullptr) return tape;
+  if (tape != nullptr && tape != a.tape_) {
+    throw Error(ErrorCode::internal, "an operation mixes variables of two tapes");
+  }
+  return a.tape_;
+}
+
+Var Tape::push_node(const Enclosure& result) {
+  Var var(result);
+  var.tape_ = this;
+  var.node_ = nodes();
+  nodes_.push_back({static_cast<std::int64_t>(arguments_.size())});
+  return var;
+}
+
+void Tape::push_argument(const Var& a, const Enclosure& derivative) {
+  const bool is_zero = derivative.low == 0 && derivative.high == 0;
+  if (a.tape_ != nullptr && !is_zero) arguments_.push_back({a.node_, derivative});
+}
+
+Var Tape::variable(const Enclosure& value) {
+  return push_node(value);
+}
+
+Var Tape::record(const Enclosure& result, const Var& a, const Enclosure& da) {
+  return record(result, a, da, Var(), 0.0);
+}
+
+Var Tape::record(const Enclosure& result, const Var& a, const Enclosure& da, const Var& b,
+                 const Enclosure& db) {
+  Tape* tape = common_tape(common_tape(nullptr, a), b);
+  if (tape == nullptr) return result;
+  const Var var = tape->push_node(result);
+  tape->push_argument(a, da);
+  tape->push_argument(b, db);
+  return var;
+}
+
+std::vector<Enclosure> Tape::gradient(const Var& output, std::span<const Var> inputs) const {
+  const auto check_tape = [&](const Var& var) {
+    if (var.tape_ != nullptr && var.tape_ != this) {
+      throw Error(ErrorCode::internal, "a gradient is asked for on a tape that lacks the variable");
+    }
+  };
+  check_tape(output);
+  for (const Var& input : inputs) check_tape(input);
+
+  // Arguments come before their node on the tape, so an adjoint is complete when it is reached.
+  std::vector<EnclosureSum> adjoints(output.node_ + 1);
+  if (output.node_ >= 0) adjoints[output.node_].add(1.0);
+  for (std::int64_t node = output.node_; node >= 0; --node) {
+    if (adjoints[node].is_zero()) continue;
+    const std::int64_t end = node + 1 < nodes() ? nodes_[node + 1].first_argument
+                                                : static_cast<std::int64_t>(arguments_.size());
+    const Enclosure adjoint = adjoints[node].result();
+    for (std::int64_t i = nodes_[node].first_argument; i < end; ++i) {
+      adjoints[arguments_[i].node].add(adjoint * arguments_[i].derivative);
+    }
+  }
+
+  std::vector<Enclosure> result;
+  result.reserve(inputs.size());
+  for (const Var& input : inputs) {
+    const bool reached = input.node_ >= 0 && input.node_ <= output.node_;
+    result.push_back(reached ? adjoints[input.node_].result() : 0.0);
+  }
+  return result;
+}
+
+Var operator-(const Var& a) {
+  return Tape::record(-a.enclosure(), a, -1.0);
+}
+
+Var operator+(const Var& a, const Var& b) {
+  return Tape::record(a.enclosure() + b.enclosure(), a, 1.0, b, 1.0);
+}
+
+Var operator-(const Var& a, const Var& b) {
+  return Tape::record(a.enclosure() - b.enclosure(), a, 1.0, b, -1.0);
+}
+
+Var operator*(const Var& a, const Var& b) {
+  return Tape::record(a.enclosure() * b.enclosure(), a, b.enclosure(), b, a.enclosure());
+}
+
+Var operator/(const Var& a, const Var& b) {
+  const Enclosure quotient = a.enclosure() / b.enclosure();
+  return Tape::record(quotient, a, 1.0 / b.enclosure(), b, -(quotient / b.enclosure()));
+}
+
+Var& operator+=(Var& a, const Var& b) {
+  return a = a + b;
+}
+
+Var sum(std::span<const Var> terms) {
+  Tape* tape = nullptr;
+  EnclosureSum total;
+  for (const Var& term : terms) {
+    tape = Tape::common_tape(tape, term);
+    total.add(term.enclosure());
+  }
+  if (tape == nullptr) return total.result();
+  const Var var = tape->push_node(total.result());
+  for (const Var& term : terms) tape->push_argument(term, 1.0);
+  return var;
+}
+
+Var exp(const Var& a) {
+  const Enclosure result = exp(a.enclosure());
+  return Tape::record(result, a, result);
+}
+
+Var log(const Var& a) {
+  return Tape::record(log(a.enclosure()), a, 1.0 / a.enclosure());
+}
+
+Var log_sigmoid(const Var& a) {
+  return Tape::record(log_sigmoid(a.enclosure()), a, falling_sigmoid(a.enclosure()));
+}
+
+Var max(const Var& a, const Var& b) {
+  const auto [da, db] = choose_larger(a.enclosure(), b.enclosure());
+  return Tape::record(max(a.enclosure(), b.enclosure()), a, da, b, db);
+}
+
+Var min(const Var& a, const Var& b) {
+  const auto [da, db] = choose_larger(-a.enclosure(), -b.enclosure());
+  return Tape::record(min(a.enclosure(), b.enclosure()), a, da, b, db);
+}
+
+Var clamp(const Var& a, double low, double high) {
+  const Enclosure& x = a.enclosure();
+  if (low <= x.low && x.high <= high) return a;
+  if (x.high < low || x.low > high) return Var(clamp(x, low, high));
+  return Tape::record(clamp(x, low, high), a, switched(low <= x.value && x.value <= high ? 1 : 0));
+}
+
+Var detach(const Var& a) {
+  return Var(a.enclosure());
+}
+
+Var score(const Var& a) {
+  return Tape::record(1.0, a, 1.0);
+}
+
+}  // namespace lossgrid

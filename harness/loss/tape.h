@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reverse-mode automatic differentiation over Enclosures: a tape records every operation with its
+// partial derivatives, and one sweep back gives the derivative of a result by every input, with the
+// interval that a right float32 computation may give (A. Griewank and A. Walther, "Evaluating
+// Derivatives", 2nd ed., 2008, chapter 3). The truth of an objective is its forward formula written
+// on a tape, so that no gradient of the truth is derived by hand.
+//
+// At switches it follows automatic differentiation as frameworks do it: a clamp passes the gradient
+// on its closed interval, max and min of equal arguments give half to each. Where an interval
+// straddles the switch the derivative's interval holds both sides.
+//
+// One thread; a Var is valid as long as its tape.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "harness/loss/enclosure.h"
+
+namespace lossgrid {
+
+class Tape;
+
+/// A number on a tape, or a constant (no tape).
+class Var {
+ public:
+  Var() = default;
+  Var(double constant) : enclosure_(constant) {}            // NOLINT: numbers convert
+  Var(const Enclosure& constant) : enclosure_(constant) {}  // NOLINT: numbers convert
+
+  const Enclosure& enclosure() const { return enclosure_; }
+  double value() const { return enclosure_.value; }
+
+ private:
+  friend class Tape;
+  Enclosure enclosure_;
+  Tape* tape_ = nullptr;
+  std::int64_t node_ = -1;
+};
+
+class Tape {
+ public:
+  Tape() = default;
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  Var variable(const Enclosure& value);
+
+  /// d output / d input for each input; 0 where output does not depend on it. A branch that is not
+  /// taken (derivative or adjoint exactly 0) passes nothing on, not even 0 * infinity. A Var of
+  /// another tape, here or as an argument of an operation, throws ErrorCode::internal.
+  std::vector<Enclosure> gradient(const Var& output, std::span<const Var> inputs) const;
+
+  std::int64_t nodes() const { return static_cast<std::int64_t>(nodes_.size()); }
+
+  /// A node with the value `result` and one or two arguments (constants take no part).
+  static Var record(const Enclosure& result, const Var& a, const Enclosure& da);
+  static Var record(const Enclosure& result, const Var& a, const Enclosure& da, const Var& b,
+                    const Enclosure& db);
+
+ private:
+  friend Var sum(std::span<const Var> terms);
+  struct Argument {
+    std::int64_t node;
+    Enclosure derivative;
+  };
+  struct Node {
+    std::int64_t first_argument;  // of arguments_, up to the next node's
+  };
+  /// The tape of `a` and of everything before (`tape`, null for constants only).
+  static Tape* common_tape(Tape* tape, const Var& a);
+  Var push_node(const Enclosure& result);
+  /// Of the last node. An argument that is a constant or has derivative 0 is not kept.
+  void push_argument(const Var& a, const Enclosure& derivative);
+
+  std::vector<Node> nodes_;
+  std::vector<Argument> arguments_;
+};
+
+Var operator-(const Var& a);
+Var operator+(const Var& a, const Var& b);
+Var operator-(const Var& a, const Var& b);
+Var operator*(const Var& a, const Var& b);
+Var operator/(const Var& a, const Var& b);
+Var& operator+=(Var& a, const Var& b);
+/// As sum(Enclosures); O(terms), each with derivative 1.
+Var sum(std::span<const Var> terms);
+Var exp(const Var& a);
+Var log(const Var& a);
+Var log_sigmoid(const Var& a);
+Var max(const Var& a, const Var& b);
+Var min(const Var& a, const Var& b);
+Var clamp(const Var& a, double low, double high);
+
+/// The same number with no gradient.
+Var detach(const Var& a);
+/// exp(a - detach(a)): exactly 1, with gradient 1 (the score function).
+Var score(const Var& a);
+
+}  // namespace lossgrid

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory, communication and times of all ranks and packs, each beside its prediction.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/runner/rank_trial.h"
+#include "reports/record.h"
+
+namespace lossgrid {
+
+/// Peaks by rank and phase, of the microbatch with the largest. Returns what differs from its
+/// prediction by more than 5 %, in one line, or nothing.
+std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& record);
+
+/// Calls and payload by phase, group and operation, added up over microbatches; of rank 0 or the
+/// first rank that differs from its prediction. Returns the first difference or nothing.
+std::string merge_communication(const std::vector<RankResult>& ranks, TrialRecord& record);
+
+/// Of the slowest rank by phase, added up over its microbatches.
+void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record);
+
+}  // namespace lossgrid

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank does with one pack of a trial: make its shard, plan, forward, backward, check
+// everything it made, then run again to see whether the bits stay. Only the implementation's own
+// collectives are counted. A rank that cannot go on throws; the transport then fails the others.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/comm/counting_communicator.h"
+#include "harness/device/memory_tracker.h"
+#include "harness/runner/trial_setup.h"
+#include "harness/verify/shard_checks.h"
+
+namespace lossgrid {
+
+struct RankCounts {
+  CollectiveCounts tp;
+  CollectiveCounts cp;
+};
+
+/// The rank that runs packs, and what its communicators count into.
+struct PackRank {
+  std::int64_t rank;  // of the world
+  int tp_rank;
+  int cp_rank;
+  Communicator& tp;
+  Communicator& cp;
+  RankCounts& counts;
+};
+
+struct Invariant {
+  std::string name;
+  enum class Status { passed, failed, not_run } status = Status::passed;
+  std::string detail;
+};
+
+struct PackFindings {
+  ObjectiveResult result;
+  std::int64_t owned_labels = 0;
+  Cost predicted;
+
+  std::vector<Check> checks;  // of what stands by token
+  GradientFindings gradient;
+  std::vector<Invariant> invariants;  // the same names in the same order for all packs and ranks
+
+  std::int64_t input_bytes = 0;
+  std::map<std::string, std::int64_t> output_bytes;  // of the harness, by phase
+  std::vector<PhaseMemory> memory;                   // plan, forward, backward
+  std::map<std::string, RankCounts> counts;          // by phase
+  std::map<std::string, std::int64_t> time_ns;       // by phase
+
+  std::uint64_t output_bits = 0;       // of everything by token that has a truth
+  std::uint64_t own_logprob_bits = 0;  // of the own rows' log-probabilities; add up over CP
+  std::uint64_t gradient_bits = 0;     // of the own rows; add up over all ranks
+  bool same_bits_again = false;
+
+  // Kept for --out only.
+  std::vector<double> logprobs;  // of the own rows
+  std::vector<double> grad_logits;
+};
+
+/// Bits of loss and metrics, in the order of their names.
+std::uint64_t fingerprint_result(const ObjectiveResult& result);
+
+PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
+                      const Denominators& denominators, const PackRank& rank);
+
+}  // namespace lossgrid

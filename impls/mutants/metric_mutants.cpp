@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong metrics and statistics: of a slice instead of the whole, counted too often or too rarely,
+// extrema that are not reduced, sentinels that leak.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "impls/mutants/mutant.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void reduce_all(Communicator& cp, ObjectiveTotals<double> totals) {
+  if (!totals.sums.empty()) cp.all_reduce(totals.sums, ReduceOp::sum);
+  if (!totals.maxima.empty()) cp.all_reduce(totals.maxima, ReduceOp::max);
+}
+
+/// The loss is reduced, everything else is what rank 0 saw.
+void metrics_of_first_rank(Communicator& cp, ObjectiveTotals<double> totals) {
+  if (cp.rank() != 0) {
+    for (double& sum : totals.sums.subspan(std::min<std::size_t>(1, totals.sums.size()))) sum = 0;
+    for (double& maximum : totals.maxima) maximum = -kInfinity;
+  }
+  reduce_all(cp, totals);
+}
+
+void maxima_not_reduced(Communicator& cp, ObjectiveTotals<double> totals) {
+  const std::vector<double> own(totals.maxima.begin(), totals.maxima.end());
+  reduce_all(cp, totals);
+  std::copy(own.begin(), own.end(), totals.maxima.begin());
+}
+
+/// The last two sums of a sequence are those of the statistics: -logprob and tokens.
+void statistics_sums_of_slice(Communicator& cp, SequenceTable<double> sums) {
+  const auto size = static_cast<std::size_t>(sums.sequences * sums.columns);
+  const std::vector<double> own(sums.data, sums.data + size);
+  if (size > 0) cp.all_reduce(std::span<double>(sums.data, size), ReduceOp::sum);
+  for (std::int64_t i = 0; i < sums.sequences; ++i) {
+    for (int k = std::max(0, sums.columns - 2); k < sums.columns; ++k) {
+      sums.at(i, k) = own[static_cast<std::size_t>(i * sums.columns + k)];
+    }
+  }
+}
+
+/// The right result with every metric put through `change`.
+template <void (*change)(Metric&, int cp)>
+ObjectiveResult changed_metrics(const Objective& objective, const PackedBatch& batch, int cp,
+                                SequenceTable<const double> sums,
+                                SequenceTable<const double> coefficients,
+                                ObjectiveTotals<const double> totals) {
+  ObjectiveResult result = objective.finish(batch, sums, coefficients, totals);
+  for (auto& [name, metric] : result.metrics) change(metric, cp);
+  return result;
+}
+
+void counted_once_a_rank(Metric& metric, int cp) {
+  if (metric.reduction == Reduction::count) metric.amount /= cp;
+}
+
+void summed_over_replicas(Metric& metric, int cp) {
+  const bool adds_up = metric.reduction == Reduction::count || metric.reduction == Reduction::sum;
+  if (adds_up) metric.amount *= cp;
+}
+
+bool is_extremum(const Metric& metric) {
+  return metric.reduction == Reduction::min || metric.reduction == Reduction::max;
+}
+
+void zero_for_empty(Metric& metric, int) {
+  if (!is_extremum(metric) || metric.count != 0) return;
+  metric.amount = 0;
+  metric.count = 1;
+}
+
+void infinity_for_empty(Metric& metric, int) {
+  if (!is_extremum(metric) || metric.count != 0) return;
+  metric.amount = metric.reduction == Reduction::min ? kInfinity : -kInfinity;
+  metric.count = 1;
+}
+
+void range_not_reduced(Communicator& tp, std::span<float> values) {
+  const std::span<float> minima = values.subspan(values.size() / 2);
+  const std::vector<float> own(minima.begin(), minima.end());
+  tp.all_reduce(values, ReduceOp::max);
+  std::copy(own.begin(), own.end(), minima.begin());
+}
+
+void entropy_sign(std::span<const float> sum, std::span<const float> weighted,
+                  std::span<float> entropy) {
+  rows_entropy(sum, weighted, entropy);
+  for (float& h : entropy) h = -h;
+}
+
+/// Temperature applied to the logits once more, T = 1 / 0.9.
+void entropy_at_other_temperature(std::span<const float> sum, std::span<const float> weighted,
+                                  std::span<float> entropy) {
+  rows_entropy(sum, weighted, entropy);
+  for (std::size_t r = 0; r < sum.size(); ++r) entropy[r] += 0.1f * weighted[r] / sum[r];
+}
+
+const RegisteredMutant mutants[] = {
+    RegisteredMutant({"M21", "metrics_of_first_rank", "metrics from the slice of CP rank 0",
+                      "cp_local", [](Steps& s) { s.reduce_totals = metrics_of_first_rank; }}),
+    RegisteredMutant({"M22", "counts_over_cp", "local counts are not added up over CP", "cp_local",
+                      [](Steps& s) { s.finish = changed_metrics<counted_once_a_rank>; }}),
+    RegisteredMutant({"M23", "metrics_summed_over_cp", "replicated metrics are added up over CP",
+                      "fused", [](Steps& s) { s.finish = changed_metrics<summed_over_replicas>; }}),
+    RegisteredMutant({"M24", "perplexity_of_slice", "perplexity from a rank's slice of a sequence",
+                      "cp_local",
+                      [](Steps& s) { s.reduce_sequence_sums = statistics_sums_of_slice; }}),
+    RegisteredMutant({"M25", "extrema_not_reduced", "extrema stay local to a CP rank", "cp_local",
+                      [](Steps& s) { s.reduce_totals = maxima_not_reduced; }}),
+    RegisteredMutant({"M25", "extrema_start_at_zero", "extrema of nothing are 0", "fused",
+                      [](Steps& s) { s.finish = changed_metrics<zero_for_empty>; }}),
+    RegisteredMutant({"M26", "infinity_leaks", "extrema of nothing are infinite", "fused",
+                      [](Steps& s) { s.finish = changed_metrics<infinity_for_empty>; }}),
+    RegisteredMutant({"M58", "vocab_range_not_reduced", "the smallest logit of the TP shard",
+                      "fused", [](Steps& s) { s.reduce_max = range_not_reduced; }}),
+    RegisteredMutant({"M59", "entropy_sign", "sum p log p instead of its negative", "fused",
+                      [](Steps& s) { s.entropy = entropy_sign; }}),
+    RegisteredMutant({"M59", "entropy_temperature", "entropy at another temperature", "cp_local",
+                      [](Steps& s) { s.entropy = entropy_at_other_temperature; }}),
+};
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong objectives: a formula, an option or a pair that is not what was asked for; and one control,
+// the right formulas in float32.
+#include <algorithm>
+#include <numeric>
+
+#include "impls/mutants/mutant.h"
+#include "impls/objectives/clipped_pg.h"
+#include "impls/objectives/dpo.h"
+
+namespace lossgrid {
+namespace {
+
+void nothing(Steps&) {}
+
+/// clipped_pg with other formulas, where `applies` to its options.
+template <class Formulas, typename Real = double>
+std::unique_ptr<Objective> with_formulas(const ObjectiveSpec& spec,
+                                         bool (*applies)(const ClippedPgOptions&)) {
+  if (spec.kind != "clipped_pg") return nullptr;
+  const ClippedPgOptions options = ClippedPgOptions::from(spec.options);
+  if (!applies(options)) return nullptr;
+  return std::make_unique<ClippedPgObjective<Formulas, Real>>(options);
+}
+
+/// clipped_pg with other options; null when `change` says that there is nothing to change.
+std::unique_ptr<Objective> with_options(const ObjectiveSpec& spec,
+                                        bool (*change)(ClippedPgOptions&)) {
+  if (spec.kind != "clipped_pg") return nullptr;
+  ClippedPgOptions options = ClippedPgOptions::from(spec.options);
+  if (!change(options)) return nullptr;
+  return std::make_unique<ClippedPgObjective<>>(options);
+}
+
+bool always(const ClippedPgOptions&) {
+  return true;
+}
+
+struct TiesDouble : ClippedPgFormulas {
+  template <typename Real>
+  static Real larger_share(Real a, Real b) {
+    return a >= b ? Real(1) : Real(0);
+  }
+};
+
+struct TiesVanish : ClippedPgFormulas {
+  template <typename Real>
+  static Real larger_share(Real a, Real b) {
+    return a > b ? Real(1) : Real(0);
+  }
+};
+
+struct NoScoreGradient : ClippedPgFormulas {
+  template <typename Real>
+  static Slope<Real> kl_weight(Real x, Real q, const ClippedPgOptions& options) {
+    return {ClippedPgFormulas::kl_weight(x, q, options).value, Real(0)};
+  }
+};
+
+struct DualClipEverywhere : ClippedPgFormulas {
+  template <typename Real>
+  static bool dual_clip_applies(Real) {
+    return true;
+  }
+};
+
+/// [S, 1] weights against a mask of [S]: every weight is counted for every sequence.
+struct BroadcastWeights : ClippedPgFormulas {
+  static double mean_sequence_weight(std::span<const double> weights,
+                                     std::span<const std::uint8_t> mask,
+                                     std::int64_t valid_sequences) {
+    const double masked = std::accumulate(mask.begin(), mask.end(), 0.0);
+    return std::accumulate(weights.begin(), weights.end(), 0.0) * masked /
+           static_cast<double>(valid_sequences);
+  }
+};
+
+bool means_over_tokens(ClippedPgOptions& options) {
+  if (options.token_level_loss || options.sequence_level_importance_ratios) return false;
+  options.token_level_loss = true;
+  return true;
+}
+
+bool ratio_by_token(ClippedPgOptions& options) {
+  const bool by_sequence = options.sequence_level_importance_ratios;
+  options.sequence_level_importance_ratios = false;
+  return by_sequence;
+}
+
+bool no_importance_weights(ClippedPgOptions& options) {
+  const bool corrects = options.use_importance_sampling_correction;
+  options.use_importance_sampling_correction = false;
+  return corrects;
+}
+
+bool clip_bounds_swapped(ClippedPgOptions& options) {
+  std::swap(options.ratio_clip_min, options.ratio_clip_max);
+  return options.clips() && options.ratio_clip_min != options.ratio_clip_max;
+}
+
+/// nll over tokens where a mean over sequences is asked for.
+std::unique_ptr<Objective> nll_over_tokens(const ObjectiveSpec& spec) {
+  const auto option = spec.options.find("token_level_loss");
+  if (spec.kind != "nll" || option == spec.options.end()) return nullptr;
+  return make_objective(ObjectiveSpec{}, false);
+}
+
+/// Pairs as they stand when the pack has been sorted by length: neighbours in that order.
+struct PairsOfSorted : DpoFormulas {
+  static std::int64_t partner(const PackedBatch& batch, std::int64_t i) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(batch.sequences()));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return batch.length(a) > batch.length(b);
+    });
+    // The chosen keep their order and the rejected keep theirs.
+    std::vector<std::int64_t> chosen;
+    std::vector<std::int64_t> rejected;
+    for (const std::int64_t k : order) (is_chosen(k) ? chosen : rejected).push_back(k);
+    const std::vector<std::int64_t>& own = is_chosen(i) ? chosen : rejected;
+    const std::vector<std::int64_t>& other = is_chosen(i) ? rejected : chosen;
+    return other[static_cast<std::size_t>(std::find(own.begin(), own.end(), i) - own.begin())];
+  }
+};
+
+const RegisteredMutant mutants[] = {
+    RegisteredMutant(
+        {"M31",
+         "mean_over_tokens",
+         "one mean over tokens, not over sequences",
+         "fused",
+         nothing,
+         {},
+         nullptr,
+         [](const ObjectiveSpec& spec) { return with_options(spec, means_over_tokens); }}),
+    RegisteredMutant({"M31",
+                      "nll_mean_over_tokens",
+                      "nll: one mean over tokens, not sequences",
+                      "cp_local",
+                      nothing,
+                      {},
+                      nullptr,
+                      nll_over_tokens}),
+    RegisteredMutant(
+        {"M31",
+         "ratio_by_token",
+         "a ratio for each token, not one for the sequence",
+         "cp_local",
+         nothing,
+         {},
+         nullptr,
+         [](const ObjectiveSpec& spec) { return with_options(spec, ratio_by_token); }}),
+    RegisteredMutant(
+        {"M44",
+         "ties_double",
+         "both sides of a tie get the whole gradient",
+         "fused",
+         nothing,
+         {},
+         nullptr,
+         [](const ObjectiveSpec& spec) { return with_formulas<TiesDouble>(spec, always); }}),
+    RegisteredMutant(
+        {"M44",
+         "ties_vanish",
+         "no side of a tie gets a gradient",
+         "cp_local",
+         nothing,
+         {},
+         nullptr,
+         [](const ObjectiveSpec& spec) { return with_formulas<TiesVanish>(spec, always); }}),
+    RegisteredMutant({"M45",
+                      "kl_without_score",
+                      "the KL term lacks its score gradient",
+                      "fused",
+                      nothing,
+                      {},
+                      nullptr,
+                      [](const ObjectiveSpec& spec) {
+                        return with_formulas<NoScoreGradient>(
+                            spec, [](const ClippedPgOptions& o) { return o.kl_penalty() != 0; });
+                      }}),
+    RegisteredMutant(
+        {"",
+         "importance_ratio_ignored",
+         "importance weights are left out",
+         "fused",
+         nothing,
+         {},
+         nullptr,
+         [](const ObjectiveSpec& spec) { return with_options(spec, no_importance_weights); }}),
+    RegisteredMutant({"",
+                      "dual_clip_everywhere",
+                      "the dual clip bounds positive advantages too",
+                      "fused",
+                      nothing,
+                      {},
+                      nullptr,
+                      [](const ObjectiveSpec& spec) {
+                        return with_formulas<DualClipEverywhere>(
+                            spec,
+                            [](const ClippedPgOptions& o) { return o.ratio_clip_c.has_value(); });
+                      }}),
+    RegisteredMutant({"",
+                      "weights_broadcast",
+                      "[S, 1] weights against an [S] mask in a metric",
+                      "fused",
+                      nothing,
+                      {},
+                      nullptr,
+                      [](const ObjectiveSpec& spec) {
+                        return with_formulas<BroadcastWeights>(spec, [](const ClippedPgOptions& o) {
+                          return o.sequence_level_importance_ratios;
+                        });
+                      }}),
+    RegisteredMutant(
+        {"",
+         "clip_bounds_swapped",
+         "ratio_clip_min and ratio_clip_max swapped",
+         "cp_local",
+         nothing,
+         {},
+         nullptr,
+         [](const ObjectiveSpec& spec) { return with_options(spec, clip_bounds_swapped); }}),
+    RegisteredMutant({"",
+                      "pairs_crossed",
+                      "pairs of the pack sorted by length",
+                      "fused",
+                      nothing,
+                      {},
+                      nullptr,
+                      [](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
+                        if (spec.kind != "dpo") return nullptr;
+                        return std::make_unique<DpoObjective<PairsOfSorted>>(
+                            read_dpo_options(spec.options));
+                      }}),
+};
+
+const RegisteredControl control{{"",
+                                 "float32_objective",
+                                 "per-token arithmetic of clipped_pg in float32",
+                                 "fused",
+                                 nothing,
+                                 {},
+                                 nullptr,
+                                 [](const ObjectiveSpec& spec) {
+                                   return with_formulas<ClippedPgFormulas, float>(spec, always);
+                                 }}};
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objective_pass.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace lossgrid {
+namespace {
+
+std::int64_t numbers_of(const LossProblem& problem) {
+  const ObjectiveSizes sizes = problem.objective.sizes();
+  return problem.batch.sequences() * (sizes.sequence_sums + sizes.coefficients) + sizes.sums +
+         sizes.maxima;
+}
+
+}  // namespace
+
+ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const Steps& steps)
+    : problem_(problem),
+      steps_(steps),
+      numbers_(device, static_cast<std::size_t>(numbers_of(problem)), "objective_sums") {
+  const ObjectiveSizes sizes = problem.objective.sizes();
+  const std::int64_t sequences = problem.batch.sequences();
+  double* next = numbers_.data();
+  sums_ = {next, sequences, sizes.sequence_sums, sizes.sequence_sums};
+  next += sequences * sizes.sequence_sums;
+  coefficients_ = {next, sequences, sizes.coefficients, sizes.coefficients};
+  next += sequences * sizes.coefficients;
+  totals_.sums = {next, static_cast<std::size_t>(sizes.sums)};
+  next += sizes.sums;
+  totals_.maxima = {next, static_cast<std::size_t>(sizes.maxima)};
+}
+
+std::int64_t ObjectivePass::bytes(const LossProblem& problem) {
+  return numbers_of(problem) * static_cast<std::int64_t>(sizeof(double));
+}
+
+void ObjectivePass::begin() {
+  std::fill(numbers_.begin(), numbers_.end(), 0.0);
+  std::fill(totals_.maxima.begin(), totals_.maxima.end(), -std::numeric_limits<double>::infinity());
+}
+
+void ObjectivePass::add_sequences(const ObjectiveTokens& tokens) {
+  if (sums_.columns > 0) problem_.objective.sequence_sums(tokens, problem_.batch, sums_);
+}
+
+void ObjectivePass::reduce_sequences(Communicator& cp) {
+  steps_.reduce_sequence_sums(cp, sums_);
+}
+
+void ObjectivePass::make_coefficients() {
+  problem_.objective.coefficients(problem_.batch, sums_, coefficients_);
+}
+
+void ObjectivePass::add_tokens(const ObjectiveTokens& tokens, std::span<float> grad_logprobs) {
+  std::fill(grad_logprobs.begin(), grad_logprobs.end(), 0.0f);
+  steps_.token_terms(problem_.objective, tokens, problem_.batch, problem_.grid.cp, coefficients_,
+                     totals_, grad_logprobs);
+}
+
+void ObjectivePass::reduce_totals(Communicator& cp) {
+  steps_.reduce_totals(cp, totals_);
+}
+
+ObjectiveResult ObjectivePass::result() const {
+  return steps_.finish(problem_.objective, problem_.batch, problem_.grid.cp, sums_, coefficients_,
+                       {totals_.sums, totals_.maxima});
+}
+
+void ObjectivePass::add_reductions(const LossProblem& problem, CollectiveCounts& cp) {
+  const ObjectiveSizes sizes = problem.objective.sizes();
+  for (const std::int64_t numbers : {problem.batch.sequences() * sizes.sequence_sums,
+                                     std::int64_t{sizes.sums}, std::int64_t{sizes.maxima}}) {
+    if (numbers == 0) continue;
+    cp.add(Collective::all_reduce, 1, numbers * static_cast<std::int64_t>(sizeof(double)));
+  }
+}
+
+}  // namespace lossgrid

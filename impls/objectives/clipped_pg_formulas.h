@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formulas of `clipped_pg` for one token, with derivatives by hand, on any real type: first the
+// pieces (ClippedPgFormulas), then what is made of them. A wrong objective is a struct that derives
+// from ClippedPgFormulas and hides one piece.
+//
+// Sources: NeMo-RL `ClippedPGLossFn` and `calculate_kl`; PPO (Schulman et al., 2017), dual clip (Ye
+// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), KL estimators (Schulman, 2020).
+// Switches follow automatic differentiation: a clamp passes the gradient on its closed interval,
+// the larger of two equal numbers takes half of its gradient from each.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <span>
+
+#include "impls/objectives/clipped_pg_options.h"
+
+namespace lossgrid {
+
+/// A number and its derivative.
+template <typename Real>
+struct Slope {
+  Real value = 0;
+  Real slope = 0;
+};
+
+struct ClippedPgFormulas {
+  /// rho within the clip bounds; slope by rho.
+  template <typename Real>
+  static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {
+    const auto low = static_cast<Real>(1 - options.ratio_clip_min);
+    const auto high = static_cast<Real>(1 + options.ratio_clip_max);
+    return {std::clamp(rho, low, high), low <= rho && rho <= high ? Real(1) : Real(0)};
+  }
+
+  /// d max(a, b) / d a. Of min(a, b) it is larger_share(b, a).
+  template <typename Real>
+  static Real larger_share(Real a, Real b) {
+    return a > b ? Real(1) : a < b ? Real(0) : Real(0.5);
+  }
+
+  /// Whether the dual clip bounds the loss of a token with this advantage.
+  template <typename Real>
+  static bool dual_clip_applies(Real advantage) {
+    return advantage < 0;
+  }
+
+  /// KL by r = reference - current; slope by r.
+  template <typename Real>
+  static Slope<Real> kl(KlType type, Real r) {
+    if (type == KlType::k1) return {-r, Real(-1)};
+    if (type == KlType::k2) return {r * r / 2, r};
+    const Real growth = std::expm1(r);
+    return {growth - r, growth};
+  }
+
+  /// exp(x), or 0 where that is not a finite float32.
+  template <typename Real>
+  static Real finite_exp(Real x) {
+    const Real result = std::exp(x);
+    return result <= static_cast<Real>(std::numeric_limits<float>::max()) ? result : Real(0);
+  }
+
+  /// Weight of a token's KL, slope by x: exp(x - x without gradient), whose slope makes the
+  /// gradient that of the expectation over tokens drawn from the policy (score function), or the
+  /// importance weight exp(x - q) of tokens that another policy has drawn.
+  template <typename Real>
+  static Slope<Real> kl_weight(Real x, Real q, const ClippedPgOptions& options) {
+    if (!options.use_on_policy_kl_approximation) return {Real(1), Real(1)};
+    const Real weight = finite_exp(x - q);
+    return {weight, weight};
+  }
+
+  /// Whether an importance weight, or the mean one of a sequence, lies outside of its bounds.
+  template <typename Real>
+  static bool out_of_bounds(Real weight, const ClippedPgOptions& options) {
+    const auto& low = options.truncated_importance_sampling_ratio_min;
+    return weight > static_cast<Real>(*options.truncated_importance_sampling_ratio) ||
+           (low && weight < static_cast<Real>(*low));
+  }
+
+  /// The importance weight w as tis and icepop leave it.
+  template <typename Real>
+  static Real truncated(Real weight, const ClippedPgOptions& options) {
+    switch (options.truncated_importance_sampling_type) {
+      case Truncation::tis:
+        return std::clamp(
+            weight, static_cast<Real>(options.truncated_importance_sampling_ratio_min.value_or(0)),
+            static_cast<Real>(*options.truncated_importance_sampling_ratio));
+      case Truncation::icepop:
+        return out_of_bounds(weight, options) ? Real(0) : weight;
+      default:
+        return weight;
+    }
+  }
+
+  /// Mean importance weight over the sequences that count: `weights` and `mask` [S].
+  static double mean_sequence_weight(std::span<const double> weights,
+                                     std::span<const std::uint8_t> mask,
+                                     std::int64_t valid_sequences) {
+    double sum = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (mask[i] != 0) sum += weights[i];
+    }
+    return sum / static_cast<double>(valid_sequences);
+  }
+};
+
+/// l = max(-A rho, -A rho_c), for a dual clip with A < 0 at most -A c; slope by rho. `clipped` is
+/// rho_c with its slope.
+template <class Formulas, typename Real>
+Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
+                      const ClippedPgOptions& options) {
+  const Real free = -advantage * rho;
+  const Real bound = -advantage * clipped.value;
+  Slope<Real> loss{std::max(free, bound),
+                   -advantage * (Formulas::larger_share(free, bound) +
+                                 Formulas::larger_share(bound, free) * clipped.slope)};
+  if (options.ratio_clip_c && Formulas::dual_clip_applies(advantage)) {
+    const Real largest = -advantage * static_cast<Real>(*options.ratio_clip_c);
+    loss.slope *= Formulas::larger_share(largest, loss.value);
+    loss.value = std::min(loss.value, largest);
+  }
+  return loss;
+}
+
+/// The KL penalty of a token without its factor, for current x, generation q and reference f; slope
+/// by x.
+template <class Formulas, typename Real>
+Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOptions& options) {
+  Real r = f - x;
+  Real r_slope = -1;  // by x
+  Slope<Real> weight = Formulas::kl_weight(x, q, options);
+  if (options.kl_input_clamp_value) {
+    const auto bound = static_cast<Real>(*options.kl_input_clamp_value);
+    if (std::abs(r) > bound) {
+      r = std::copysign(bound, r);
+      r_slope = 0;
+      weight.slope = 0;
+    }
+  }
+  const Slope<Real> kl = Formulas::kl(options.reference_policy_kl_type, r);
+  Slope<Real> penalty{weight.value * kl.value,
+                      weight.slope * kl.value + weight.value * kl.slope * r_slope};
+  if (options.kl_output_clamp_value) {
+    const auto bound = static_cast<Real>(*options.kl_output_clamp_value);
+    if (std::abs(penalty.value) > bound) penalty = {std::copysign(bound, penalty.value), Real(0)};
+  }
+  return penalty;
+}
+
+/// Jensen-Shannon divergence of previous p and generation q, by the k3 estimator against their
+/// mixture u = log((e^p + e^q) / 2): p - u = ln 2 + log sigmoid(p - q).
+template <typename Real>
+Real js_divergence(Real p, Real q) {
+  const auto from_mixture = [](Real difference) {
+    const Real log_sigmoid =
+        std::min(difference, Real(0)) - std::log1p(std::exp(-std::abs(difference)));
+    const Real d = std::numbers::ln2_v<Real> + log_sigmoid;
+    return std::expm1(d) - d;
+  };
+  return (from_mixture(p - q) + from_mixture(q - p)) / 2;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `clipped_pg`, under the names and with the defaults of NeMo-RL's
+// `ClippedPGLossConfig`, and what follows from their combination. Combinations that have no
+// meaning are refused, those that NeMo-RL refuses among them.
+#pragma once
+
+#include <optional>
+
+#include "harness/loss/objective.h"
+
+namespace lossgrid {
+
+/// Estimators of KL(x || ref) from r = ref - x (J. Schulman, "Approximating KL Divergence", 2020).
+enum class KlType {
+  k1,  // -r
+  k2,  // r^2 / 2
+  k3,  // e^r - 1 - r
+};
+
+/// What is done with importance weights w outside of [ratio_min, ratio].
+enum class Truncation {
+  none,
+  tis,           // clamped
+  icepop,        // 0
+  seq_mask_tis,  // 0 for all tokens of a sequence whose mean is outside
+};
+
+struct ClippedPgOptions {
+  bool token_level_loss = true;  // false: mean over sequences of their token means
+  double ratio_clip_min = 0.2;
+  double ratio_clip_max = 0.2;
+  std::optional<double> ratio_clip_c;             // dual clip
+  bool disable_ppo_ratio = false;                 // REINFORCE
+  bool force_on_policy_ratio = false;             // previous := current log-probabilities
+  bool use_cispo = false;                         // a clipped ratio that weighs, without gradient
+  bool sequence_level_importance_ratios = false;  // GSPO
+  double reference_policy_kl_penalty = 0.01;
+  KlType reference_policy_kl_type = KlType::k3;
+  std::optional<double> kl_input_clamp_value = 20.0;
+  std::optional<double> kl_output_clamp_value = 10.0;
+  bool use_kl_in_reward = false;  // then the loss has no KL term
+  bool use_on_policy_kl_approximation = false;
+  bool use_importance_sampling_correction = false;
+  Truncation truncated_importance_sampling_type = Truncation::none;
+  std::optional<double> truncated_importance_sampling_ratio;
+  std::optional<double> truncated_importance_sampling_ratio_min;
+  double positive_example_nll_weight = 0;
+
+  /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
+  static ClippedPgOptions from(const ObjectiveOptions& options);
+
+  /// Weight of the KL term in the loss.
+  double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }
+  /// Whether all tokens of a sequence share one ratio.
+  bool sequence_ratio() const {
+    return sequence_level_importance_ratios && !force_on_policy_ratio && !disable_ppo_ratio;
+  }
+  /// Whether the ratio is one of probabilities, with clip bounds.
+  bool clips() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
+  bool truncates() const { return truncated_importance_sampling_type != Truncation::none; }
+  bool masks_sequences() const {
+    return truncated_importance_sampling_type == Truncation::seq_mask_tis;
+  }
+
+  ObjectiveNeeds needs() const;
+};
+
+}  // namespace lossgrid

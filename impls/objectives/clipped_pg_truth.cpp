@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// The truth of `clipped_pg`: its forward formula, written on a tape as NeMo-RL's `ClippedPGLossFn`
+// states it and apart from clipped_pg_formulas.h. Names: x current, p previous, q generation, f
+// reference log-probability, A advantage, rho ratio, w importance weight.
+#include <cmath>
+#include <string>
+
+#include "harness/loss/tape.h"
+#include "impls/objectives/clipped_pg.h"
+#include "impls/objectives/clipped_pg_truth_weights.h"
+
+namespace lossgrid {
+namespace {
+
+struct TrueToken {
+  std::int64_t row = 0;
+  Var x;
+  Var p;
+  double q = 0;
+  double f = 0;
+  double advantage = 0;
+};
+
+Var limited(const Var& a, double low, double high) {
+  const Var inside = clamp(a, low, high);
+  return Tape::record(limited(a.enclosure(), low, high), inside, 1.0);
+}
+
+/// KL by r = reference - current.
+template <typename Number>
+Number kl_estimate(KlType type, const Number& r) {
+  switch (type) {
+    case KlType::k1:
+      return -r;
+    case KlType::k2:
+      return Number(0.5) * r * r;
+    default:
+      return exp(r) - Number(1.0) - r;
+  }
+}
+
+/// (KL(p || u) + KL(q || u)) / 2 with u = log((e^p + e^q) / 2), taken from the larger of both.
+Enclosure js_estimate(const Enclosure& p, const Enclosure& q) {
+  const Enclosure u = max(p, q) + log(0.5 + 0.5 * exp(-abs(p - q)));
+  return 0.5 * (kl_estimate(KlType::k3, p - u) + kl_estimate(KlType::k3, q - u));
+}
+
+class ClippedPgTruth {
+ public:
+  ClippedPgTruth(const ClippedPgOptions& options, const PackedBatch& batch,
+                 std::span<const TokenTruth> rows)
+      : options_(options), batch_(batch) {
+    truth_.grad_logprob.assign(rows.size(), 0.0);
+    read_tokens(rows);
+  }
+
+  ObjectiveTruth take() {
+    const ByToken<Var> ratios = this->ratios();
+    const ByToken<Var> clipped = clipped_ratios(ratios);
+    const ByToken<Enclosure> log_weights =
+        each<Enclosure>([](const TrueToken& token) { return token.p.enclosure() - token.q; });
+    const TrueWeights weights =
+        true_weights(options_, batch_.sample_mask, log_weights, truth_.branches);
+    const Var actor = in_loss(actor_terms(ratios, clipped, weights));
+    const Var kl = options_.kl_penalty() == 0 ? Var() : in_loss(kl_terms());
+    const Var nll = positive_nll();
+    const Var loss = actor + constant(options_.kl_penalty()) * kl +
+                     constant(options_.positive_example_nll_weight) * nll;
+    truth_.loss = loss.enclosure();
+    set_gradient(loss);
+
+    const std::int64_t elements =
+        options_.token_level_loss ? counts().valid_tokens : counts().valid_sequences;
+    truth_.metrics["loss"] = {Reduction::sum, truth_.loss, 1};
+    truth_.metrics["kl_penalty"] = {Reduction::sum, kl.enclosure(), elements > 0 ? 1.0 : 0.0};
+    add_ratio_metrics("probs_ratio", ratios);
+    add_ratio_metrics("probs_ratio_clamped", clipped);
+    add_weight_metrics(weights);
+    add_policy_metrics();
+    return std::move(truth_);
+  }
+
+ private:
+  const Denominators& counts() const { return batch_.denominators; }
+
+  void read_tokens(std::span<const TokenTruth> rows) {
+    tokens_.resize(static_cast<std::size_t>(batch_.sequences()));
+    for (std::int64_t i = 0; i < batch_.sequences(); ++i) {
+      for (std::int64_t t = 1; t < batch_.length(i); ++t) {
+        const std::int64_t slot = batch_.cu_seqlens[i] + t;
+        if (batch_.token_mask[slot] == 0 || batch_.sample_mask[i] == 0) continue;
+        const auto input = [&](TokenInput which) {
+          const std::vector<float>& values = batch_.inputs[static_cast<std::size_t>(which)];
+          return values.empty() ? 0.0 : values[slot];
+        };
+        TrueToken token;
+        token.row = batch_.cu_seqlens_padded[i] + t - 1;
+        token.x = tape_.variable(rows[token.row].logprob);
+        token.p = options_.force_on_policy_ratio ? detach(token.x)
+                                                 : Var(input(TokenInput::prev_logprobs));
+        token.q = input(TokenInput::generation_logprobs);
+        token.f = input(TokenInput::reference_policy_logprobs);
+        token.advantage = input(TokenInput::advantages);
+        tokens_[i].push_back(token);
+      }
+    }
+  }
+
+  /// f(token) of every valid token.
+  template <typename T, typename F>
+  ByToken<T> each(F&& f) const {
+    ByToken<T> results(tokens_.size());
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      for (const TrueToken& token : tokens_[i]) results[i].push_back(f(token));
+    }
+    return results;
+  }
+
+  static Var over(const Var& total, std::int64_t count) {
+    return count == 0 ? Var() : total / Var(static_cast<double>(count));
+  }
+
+  static Var mean(const std::vector<Var>& terms) {
+    return over(sum(terms), static_cast<std::int64_t>(terms.size()));
+  }
+
+  /// The sum over tokens / G_tok, or the sum over sequences of token means / G_seq.
+  Var in_loss(const ByToken<Var>& terms) const {
+    if (options_.token_level_loss) return over(sum(flat(terms)), counts().valid_tokens);
+    std::vector<Var> means;
+    for (const std::vector<Var>& of_sequence : terms) means.push_back(mean(of_sequence));
+    return over(sum(means), counts().valid_sequences);
+  }
+
+  ByToken<Var> ratios() const {
+    if (options_.force_on_policy_ratio) {
+      return each<Var>([](const TrueToken& token) { return score(token.x); });
+    }
+    if (options_.disable_ppo_ratio) {
+      return each<Var>([](const TrueToken& token) { return token.x; });
+    }
+    ByToken<Var> logs = each<Var>([](const TrueToken& token) { return token.x - token.p; });
+    for (std::vector<Var>& of_sequence : logs) {
+      if (options_.sequence_level_importance_ratios) {
+        of_sequence.assign(of_sequence.size(), mean(of_sequence));
+      }
+      for (Var& log : of_sequence) log = exp(log);
+    }
+    return logs;
+  }
+
+  ByToken<Var> clipped_ratios(const ByToken<Var>& ratios) const {
+    ByToken<Var> clipped = ratios;
+    if (!options_.clips()) return clipped;
+    for (std::vector<Var>& of_sequence : clipped) {
+      for (Var& rho : of_sequence) rho = limited(rho, lowest_ratio(), highest_ratio());
+    }
+    return clipped;
+  }
+
+  double lowest_ratio() const { return 1 - options_.ratio_clip_min; }
+  double highest_ratio() const { return 1 + options_.ratio_clip_max; }
+
+  ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
+                           const TrueWeights& weights) {
+    ByToken<Var> terms(tokens_.size());
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
+        const TrueToken& token = tokens_[i][k];
+        const Var loss = options_.use_cispo
+                             ? -token.advantage * detach(clipped[i][k]) * token.x
+                             : surrogate(token.advantage, ratios[i][k], clipped[i][k]);
+        count_actor_branch(token.advantage, ratios[i][k].value());
+        terms[i].push_back(
+            options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss);
+      }
+    }
+    return terms;
+  }
+
+  Var surrogate(double advantage, const Var& rho, const Var& clipped) const {
+    const Var loss = max(-advantage * rho, -advantage * clipped);
+    if (!options_.ratio_clip_c || advantage >= 0) return loss;
+    return min(loss, -advantage * Var(constant(*options_.ratio_clip_c)));
+  }
+
+  void count_actor_branch(double advantage, double rho) {
+    ++truth_.branches["tokens"];
+    truth_.branches["advantage_zero"] += advantage == 0 ? 1 : 0;
+    if (!options_.clips()) return;
+    const bool below = rho < lowest_ratio();
+    const bool above = rho > highest_ratio();
+    truth_.branches["ratio_inside_clip"] += !below && !above ? 1 : 0;
+    const auto count_side = [&](const std::string& name, bool is_taken, bool is_clipped) {
+      truth_.branches[name] += is_taken ? 1 : 0;
+      if (options_.use_cispo) return;  // uses the clipped ratio on either side
+      truth_.branches[name + "_clipped_active"] += is_taken && is_clipped ? 1 : 0;
+    };
+    count_side("ratio_below_clip", below, advantage < 0);
+    count_side("ratio_above_clip", above, advantage > 0);
+    if (!options_.ratio_clip_c) return;
+    const bool is_dual = advantage < 0 && std::max(rho, lowest_ratio()) > *options_.ratio_clip_c;
+    truth_.branches["dual_clip_active"] += is_dual ? 1 : 0;
+  }
+
+  ByToken<Var> kl_terms() {
+    return each<Var>([&](const TrueToken& token) {
+      const std::optional<double>& input_bound = options_.kl_input_clamp_value;
+      const std::optional<double>& output_bound = options_.kl_output_clamp_value;
+      Var r = token.f - token.x;
+      Var weight = kl_weight(token);
+      Enclosure is_clamped = 0.0;
+      if (input_bound) {
+        is_clamped = is_positive(abs(r.enclosure()) - constant(*input_bound));
+        r = limited(r, -*input_bound, *input_bound);
+        // The weight keeps its value and loses its gradient.
+        weight = Tape::record(weight.enclosure(), weight, 1.0 - is_clamped);
+      }
+      const Var kl = weight * kl_estimate(options_.reference_policy_kl_type, r);
+      const bool is_limited = output_bound && std::abs(kl.value()) > *output_bound;
+      count_kl_branch(is_clamped.value > 0, is_limited);
+      return output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
+    });
+  }
+
+  Var kl_weight(const TrueToken& token) {
+    if (!options_.use_on_policy_kl_approximation) return score(token.x);
+    const Var weight = exp(token.x - token.q);
+    const bool is_finite = is_finite_float(weight.value());
+    truth_.branches["kl_weight_not_finite"] += is_finite ? 0 : 1;
+    return is_finite ? weight : Var();
+  }
+
+  void count_kl_branch(bool input_clamped, bool output_clamped) {
+    truth_.branches["kl_live"] += !input_clamped && !output_clamped ? 1 : 0;
+    if (options_.kl_input_clamp_value) {
+      truth_.branches["kl_input_clamped"] += input_clamped ? 1 : 0;
+    }
+    if (options_.kl_output_clamp_value) {
+      truth_.branches["kl_output_clamped"] += !input_clamped && output_clamped ? 1 : 0;
+    }
+  }
+
+  /// - sum of x over tokens of sequences with a reward above 0 / their number in the global batch.
+  Var positive_nll() {
+    MetricTruth& metric = truth_.metrics["positive_nll_loss"];
+    if (options_.positive_example_nll_weight == 0) return Var();
+    metric.count = counts().positive_tokens > 0 ? 1 : 0;
+    std::vector<Var> terms;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!(batch_.rewards[i] > 0)) continue;
+      for (const TrueToken& token : tokens_[i]) terms.push_back(-token.x);
+    }
+    truth_.branches["positive_sequence_tokens"] = static_cast<std::int64_t>(terms.size());
+    const Var nll = over(sum(terms), counts().positive_tokens);
+    metric.amount = nll.enclosure();
+    return nll;
+  }
+
+  void set_gradient(const Var& loss) {
+    const std::vector<TrueToken> tokens = flat(tokens_);
+    std::vector<Var> inputs;
+    for (const TrueToken& token : tokens) inputs.push_back(token.x);
+    const std::vector<Enclosure> gradient = tape_.gradient(loss, inputs);
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      truth_.grad_logprob[tokens[k].row] = gradient[k];
+    }
+  }
+
+  /// Sum of the terms / denominator.
+  void add_metric(const std::string& name, const std::vector<Enclosure>& terms,
+                  std::int64_t denominator) {
+    MetricTruth& metric = truth_.metrics[name];
+    metric.count = denominator > 0 ? 1 : 0;
+    if (denominator > 0) metric.amount = sum(terms) / static_cast<double>(denominator);
+  }
+
+  void add_ratio_metrics(const std::string& name, const ByToken<Var>& ratios) {
+    std::vector<Enclosure> values;
+    for (const Var& rho : flat(ratios)) values.push_back(rho.enclosure());
+    add_metric(name, values, counts().valid_tokens);
+    const auto count = static_cast<double>(values.size());
+    MetricTruth least{Reduction::min, values.empty() ? 0.0 : values[0], count};
+    MetricTruth largest{Reduction::max, least.amount, count};
+    for (const Enclosure& value : values) {
+      least.amount = min(least.amount, value);
+      largest.amount = max(largest.amount, value);
+    }
+    truth_.metrics[name + "_min"] = least;
+    truth_.metrics[name + "_max"] = largest;
+  }
+
+  void add_weight_metrics(const TrueWeights& weights) {
+    const bool by_sequence = options_.sequence_level_importance_ratios;
+    const std::int64_t tokens = counts().valid_tokens;
+    const std::int64_t sequences = counts().valid_sequences;
+    add_metric("sampling_importance_ratio", by_sequence ? weights.sequences : flat(weights.tokens),
+               by_sequence ? sequences : tokens);
+    if (!options_.truncates()) return;
+    add_metric("is_oob_ratio", weights.out_of_bounds,
+               by_sequence || options_.masks_sequences() ? sequences : tokens);
+  }
+
+  /// How far the policies are from each other.
+  void add_policy_metrics() {
+    const KlType type = options_.reference_policy_kl_type;
+    const auto add = [&](const char* name, auto&& f) {
+      const auto term = [&](const TrueToken& token) {
+        return f(token.x.enclosure(), token.p.enclosure(), Enclosure(token.q));
+      };
+      add_metric(name, flat(each<Enclosure>(term)), counts().valid_tokens);
+    };
+    using E = const Enclosure&;
+    add("token_mult_prob_error", [](E, E p, E q) { return exp(abs(q - p)); });
+    add("gen_kl_error", [&](E, E p, E q) { return kl_estimate(type, p - q); });
+    add("policy_kl_error", [&](E, E p, E q) { return kl_estimate(type, q - p); });
+    add("js_divergence_error", [](E, E p, E q) { return js_estimate(p, q); });
+    add("approx_entropy", [](E x, E, E q) { return -(exp(x - q) * x); });
+    double samples = 0;
+    for (const std::uint8_t mask : batch_.sample_mask) samples += mask;
+    truth_.metrics["num_valid_samples"] = {Reduction::count, samples, 1};
+  }
+
+  const ClippedPgOptions& options_;
+  const PackedBatch& batch_;
+  Tape tape_;
+  ByToken<TrueToken> tokens_;
+  ObjectiveTruth truth_;
+};
+
+}  // namespace
+
+ObjectiveTruth clipped_pg_truth(const ClippedPgOptions& options, const PackedBatch& batch,
+                                std::span<const TokenTruth> rows) {
+  return ClippedPgTruth(options, batch, rows).take();
+}
+
+}  // namespace lossgrid

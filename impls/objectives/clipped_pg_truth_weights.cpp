@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objectives/clipped_pg_truth_weights.h"
+
+#include <limits>
+#include <optional>
+
+namespace lossgrid {
+namespace {
+
+/// `a` where `out` is 0, else 0.
+Enclosure zero_if(const Enclosure& out, const Enclosure& a) {
+  if (out.is_exact()) return out.value == 0 ? a : 0.0;
+  return out.value == 0 ? hull(a, 0.0) : hull(0.0, a);
+}
+
+Enclosure mean_weight(const std::vector<Enclosure>& logs) {
+  return logs.empty() ? 1.0 : exp(sum(logs) / static_cast<double>(logs.size()));
+}
+
+class WeightTruth {
+ public:
+  WeightTruth(const ClippedPgOptions& options, std::map<std::string, std::int64_t>& branches)
+      : options_(options), branches_(branches) {}
+
+  /// Tokens have weights of their own, with bounds on each.
+  void add_tokens(const std::vector<Enclosure>& logs) {
+    std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
+    for (const Enclosure& log : logs) {
+      const Enclosure weight = finite("is_weight", exp(log));
+      weights_.out_of_bounds.push_back(is_outside(weight));
+      of_tokens.push_back(truncated(weight, weights_.out_of_bounds.back()));
+    }
+  }
+
+  /// Tokens have weights of their own, with bounds on their geometric mean.
+  void add_masked_sequence(const std::vector<Enclosure>& logs, bool counts) {
+    const Enclosure out = is_outside(mean_weight(logs));
+    std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
+    for (const Enclosure& log : logs) {
+      of_tokens.push_back(zero_if(out, finite("is_weight", exp(log))));
+    }
+    if (!counts) return;
+    weights_.out_of_bounds.push_back(out);
+    count("sequence_masked", out.value > 0);
+    count("sequence_kept", out.value <= 0);
+  }
+
+  /// All tokens have the weight of the sequence.
+  void add_sequence(const std::vector<Enclosure>& logs, bool counts) {
+    if (!counts) {  // nor has it valid tokens
+      weights_.tokens.emplace_back();
+      return;
+    }
+    const Enclosure weight = finite("sequence_is_weight", exp(sum(logs)));
+    weights_.out_of_bounds.push_back(is_outside(weight));
+    weights_.sequences.push_back(truncated(weight, weights_.out_of_bounds.back()));
+    weights_.tokens.emplace_back(logs.size(), weights_.sequences.back());
+  }
+
+  TrueWeights take() { return std::move(weights_); }
+
+ private:
+  void count(const std::string& branch, bool is_taken) { branches_[branch] += is_taken ? 1 : 0; }
+
+  /// The weight, or 0 when it is not finite in float32; counts on which side of the bounds it is.
+  Enclosure finite(const std::string& name, const Enclosure& weight) {
+    const bool is_finite = is_finite_float(weight.value);
+    const bool has_bounds = options_.truncates() && !options_.masks_sequences();
+    const auto& low = options_.truncated_importance_sampling_ratio_min;
+    const bool above =
+        is_finite && has_bounds && weight.value > *options_.truncated_importance_sampling_ratio;
+    const bool below = is_finite && has_bounds && low && weight.value < *low;
+    count(name + "_not_finite", !is_finite);
+    count(name + "_inside", is_finite && !above && !below);
+    if (has_bounds) count(name + "_above", above);
+    if (has_bounds && low) count(name + "_below", below);
+    return is_finite ? weight : 0.0;
+  }
+
+  Enclosure is_outside(const Enclosure& weight) const {
+    if (!options_.truncates()) return 0.0;
+    const Enclosure above =
+        is_positive(weight - constant(*options_.truncated_importance_sampling_ratio));
+    const auto& low = options_.truncated_importance_sampling_ratio_min;
+    return low ? max(above, is_positive(constant(*low) - weight)) : above;
+  }
+
+  Enclosure truncated(const Enclosure& weight, const Enclosure& out) const {
+    switch (options_.truncated_importance_sampling_type) {
+      case Truncation::tis:
+        return limited(weight, options_.truncated_importance_sampling_ratio_min.value_or(0),
+                       *options_.truncated_importance_sampling_ratio);
+      case Truncation::icepop:
+        return zero_if(out, weight);
+      default:
+        return weight;
+    }
+  }
+
+  const ClippedPgOptions& options_;
+  std::map<std::string, std::int64_t>& branches_;
+  TrueWeights weights_;
+};
+
+}  // namespace
+
+TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
+                         const ByToken<Enclosure>& log_weights,
+                         std::map<std::string, std::int64_t>& branches) {
+  WeightTruth weights(options, branches);
+  for (std::size_t i = 0; i < log_weights.size(); ++i) {
+    const bool counts = sample_mask[i] != 0;
+    if (options.sequence_level_importance_ratios) {
+      weights.add_sequence(log_weights[i], counts);
+    } else if (options.masks_sequences()) {
+      weights.add_masked_sequence(log_weights[i], counts);
+    } else {
+      weights.add_tokens(log_weights[i]);
+    }
+  }
+  return weights.take();
+}
+
+Enclosure constant(double value) {
+  return rounded(value, 1);
+}
+
+Enclosure limited(const Enclosure& a, double low, double high) {
+  return low <= a.low && a.high <= high ? a : rounded(clamp(a, low, high), 2);
+}
+
+bool is_finite_float(double value) {
+  return value <= static_cast<double>(std::numeric_limits<float>::max());
+}
+
+}  // namespace lossgrid

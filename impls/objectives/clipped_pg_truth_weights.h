@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Internal to the truth of `clipped_pg`: its importance weights w = exp(p - q) of previous over
+// generation, which have no gradient and so stand beside the tape.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/loss/enclosure.h"
+#include "impls/objectives/clipped_pg_options.h"
+
+namespace lossgrid {
+
+/// Numbers of the valid tokens of every sequence.
+template <typename T>
+using ByToken = std::vector<std::vector<T>>;
+
+template <typename T>
+std::vector<T> flat(const ByToken<T>& by_token) {
+  std::vector<T> all;
+  for (const std::vector<T>& terms : by_token) all.insert(all.end(), terms.begin(), terms.end());
+  return all;
+}
+
+/// The weights of tokens, under sequence-level ratios also those of the sequences that count, and
+/// of either, by what the bounds are on, 1 where it is outside of them, else 0.
+struct TrueWeights {
+  ByToken<Enclosure> tokens;
+  std::vector<Enclosure> sequences;
+  std::vector<Enclosure> out_of_bounds;
+};
+
+/// `log_weights`: p - q of valid tokens. Adds the branches taken to `branches`: is_weight_... of
+/// tokens, sequence_... of sequences that count.
+TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
+                         const ByToken<Enclosure>& log_weights,
+                         std::map<std::string, std::int64_t>& branches);
+
+/// A number from the options, which float32 rounds.
+Enclosure constant(double value);
+
+/// a in [low, high]; the ends are numbers from the options, two roundoffs for a sum with one.
+Enclosure limited(const Enclosure& a, double low, double high);
+
+bool is_finite_float(double value);
+
+}  // namespace lossgrid

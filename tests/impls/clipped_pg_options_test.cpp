@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objectives/clipped_pg_options.h"
+
+#include <gtest/gtest.h>
+
+#include "impls/objectives/objective_options.h"
+#include "../problem/expect_error.h"
+
+namespace lossgrid {
+namespace {
+
+using Options = ObjectiveOptions;
+
+TEST(ObjectiveOptions, ValuesAreTyped) {
+  const Options options{{"a", "true"}, {"b", "0.25"},  {"c", "null"},
+                        {"d", "3"},    {"e", "\"y\""}, {"f", "null"}};
+  const OptionReader reader(options, "kind");
+  EXPECT_TRUE(reader.flag("a", false));
+  EXPECT_EQ(reader.number("b", 1), 0.25);
+  EXPECT_EQ(reader.optional_number("c", 1), std::nullopt);
+  EXPECT_EQ(reader.optional_number("d", std::nullopt), 3);
+  EXPECT_EQ(reader.one_of("e", {"x", "y"}, "x"), "y");
+  EXPECT_EQ(reader.optional_one_of("f", {"x", "y"}), std::nullopt);
+  reader.require_all_known();
+}
+
+TEST(ObjectiveOptions, WhatIsNotGivenHasItsDefault) {
+  const Options options;
+  const OptionReader reader(options, "kind");
+  EXPECT_TRUE(reader.flag("a", true));
+  EXPECT_FALSE(reader.flag("a", false));
+  EXPECT_EQ(reader.number("b", 7), 7);
+  EXPECT_EQ(reader.optional_number("c", 7), 7);
+  EXPECT_EQ(reader.optional_number("c", std::nullopt), std::nullopt);
+  EXPECT_EQ(reader.one_of("d", {"x", "y"}, "x"), "x");
+  EXPECT_EQ(reader.optional_one_of("d", {"x", "y"}), std::nullopt);
+}
+
+TEST(ObjectiveOptions, OtherTypesAreRefused) {
+  const auto read = [](const char* value, auto&& how) {
+    const Options options{{"a", value}};
+    const OptionReader reader(options, "kind");
+    how(reader);
+  };
+  for (const char* value : {"1", "null", "\"true\"", "True", ""}) {
+    expect_bad_input([&] { read(value, [](auto& r) { r.flag("a", true); }); },
+                     {"kind: a = ", "is not true or false"});
+  }
+  for (const char* value : {"true", "null", "\"1\"", "1e999", "[1]", "nan"}) {
+    expect_bad_input([&] { read(value, [](auto& r) { r.number("a", 1); }); },
+                     {"kind: a = ", "is not a number"});
+  }
+  expect_bad_input([&] { read("\"1\"", [](auto& r) { r.optional_number("a", 1); }); },
+                   {"kind: a = \"1\" is not a number or null"});
+  for (const char* value : {"\"z\"", "null", "1"}) {
+    expect_bad_input([&] { read(value, [](auto& r) {
+                             r.one_of("a", {"x", "y"}, "x");
+                           }); },
+                     {"kind: a = ", "is not one of x, y"});
+  }
+  expect_bad_input([&] { read("\"z\"", [](auto& r) {
+                           r.optional_one_of("a", {"x", "y"});
+                         }); },
+                   {"kind: a = \"z\" is not one of x, y or null"});
+}
+
+TEST(ObjectiveOptions, MessagesStayOneLineWhateverTheValueHolds) {
+  const Options options{{"a", "x\ny"}, {"b", '"' + std::string(1000, 'x') + '"'}};
+  const OptionReader reader(options, "kind");
+  expect_bad_input([&] { reader.flag("a", true); }, {"a = \"x\\ny\" is not"});
+  try {
+    reader.flag("b", true);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_LT(std::string(error.what()).size(), 120u);
+  }
+}
+
+TEST(ObjectiveOptions, WhatNothingReadIsUnknown) {
+  const Options options{{"first", "1"}, {"secnd", "2"}};
+  const OptionReader reader(options, "kind");
+  reader.number("first", 0);
+  reader.number("second", 0);
+  expect_bad_input([&] { reader.require_all_known(); }, {"'kind'", "'secnd'", "'second'"});
+}
+
+TEST(ClippedPgOptions, Defaults) {
+  const ClippedPgOptions o = ClippedPgOptions::from({});
+  EXPECT_TRUE(o.token_level_loss);
+  EXPECT_EQ(o.ratio_clip_min, 0.2);
+  EXPECT_EQ(o.ratio_clip_max, 0.2);
+  EXPECT_EQ(o.ratio_clip_c, std::nullopt);
+  EXPECT_FALSE(o.disable_ppo_ratio || o.force_on_policy_ratio || o.use_cispo);
+  EXPECT_FALSE(o.sequence_level_importance_ratios);
+  EXPECT_EQ(o.reference_policy_kl_penalty, 0.01);
+  EXPECT_EQ(o.reference_policy_kl_type, KlType::k3);
+  EXPECT_EQ(o.kl_input_clamp_value, 20);
+  EXPECT_EQ(o.kl_output_clamp_value, 10);
+  EXPECT_FALSE(o.use_kl_in_reward || o.use_on_policy_kl_approximation);
+  EXPECT_FALSE(o.use_importance_sampling_correction);
+  EXPECT_EQ(o.truncated_importance_sampling_type, Truncation::none);
+  EXPECT_EQ(o.truncated_importance_sampling_ratio, std::nullopt);
+  EXPECT_EQ(o.truncated_importance_sampling_ratio_min, std::nullopt);
+  EXPECT_EQ(o.positive_example_nll_weight, 0);
+}
+
+TEST(ClippedPgOptions, EveryOptionIsRead) {
+  const ClippedPgOptions o =
+      ClippedPgOptions::from({{"token_level_loss", "false"},
+                              {"ratio_clip_min", "0.1"},
+                              {"ratio_clip_max", "0.3"},
+                              {"ratio_clip_c", "3"},
+                              {"disable_ppo_ratio", "true"},
+                              {"force_on_policy_ratio", "true"},
+                              {"use_cispo", "false"},
+                              {"sequence_level_importance_ratios", "true"},
+                              {"reference_policy_kl_penalty", "0.5"},
+                              {"reference_policy_kl_type", "\"k2\""},
+                              {"kl_input_clamp_value", "null"},
+                              {"kl_output_clamp_value", "5"},
+                              {"use_kl_in_reward", "true"},
+                              {"use_on_policy_kl_approximation", "true"},
+                              {"use_importance_sampling_correction", "true"},
+                              {"truncated_importance_sampling_type", "\"icepop\""},
+                              {"truncated_importance_sampling_ratio", "2"},
+                              {"truncated_importance_sampling_ratio_min", "0.5"},
+                              {"positive_example_nll_weight", "0.125"}});
+  EXPECT_FALSE(o.token_level_loss);
+  EXPECT_EQ(o.ratio_clip_min, 0.1);
+  EXPECT_EQ(o.ratio_clip_max, 0.3);
+  EXPECT_EQ(o.ratio_clip_c, 3);
+  EXPECT_TRUE(o.disable_ppo_ratio && o.force_on_policy_ratio);
+  EXPECT_TRUE(o.sequence_level_importance_ratios);
+  EXPECT_EQ(o.reference_policy_kl_penalty, 0.5);
+  EXPECT_EQ(o.reference_policy_kl_type, KlType::k2);
+  EXPECT_EQ(o.kl_input_clamp_value, std::nullopt);
+  EXPECT_EQ(o.kl_output_clamp_value, 5);
+  EXPECT_TRUE(o.use_kl_in_reward && o.use_on_policy_kl_approximation);
+  EXPECT_TRUE(o.use_importance_sampling_correction);
+  EXPECT_EQ(o.truncated_importance_sampling_type, Truncation::icepop);
+  EXPECT_EQ(o.truncated_importance_sampling_ratio, 2);
+  EXPECT_EQ(o.truncated_importance_sampling_ratio_min, 0.5);
+  EXPECT_EQ(o.positive_example_nll_weight, 0.125);
+  EXPECT_TRUE(ClippedPgOptions::from({{"use_cispo", "true"}}).use_cispo);
+  EXPECT_EQ(
+      ClippedPgOptions::from({{"reference_policy_kl_type", "\"k1\""}}).reference_policy_kl_type,
+      KlType::k1);
+}
+
+TEST(ClippedPgOptions, NeedsFollowTheOptions) {
+  const auto needs = [](const Options& options) { return ClippedPgOptions::from(options).needs(); };
+  const ObjectiveNeeds all = needs({});
+  EXPECT_TRUE(all.needs(TokenInput::advantages));
+  EXPECT_TRUE(all.needs(TokenInput::prev_logprobs));
+  EXPECT_TRUE(all.needs(TokenInput::generation_logprobs));
+  EXPECT_TRUE(all.needs(TokenInput::reference_policy_logprobs));
+  EXPECT_FALSE(all.rewards);
+  EXPECT_FALSE(all.row_statistics);
+  EXPECT_EQ(all.sequences_per_unit, 1);
+  EXPECT_FALSE(needs({{"force_on_policy_ratio", "true"}}).needs(TokenInput::prev_logprobs));
+  EXPECT_TRUE(needs({{"disable_ppo_ratio", "true"}}).needs(TokenInput::prev_logprobs));
+  for (const Options& no_kl :
+       {Options{{"reference_policy_kl_penalty", "0"}}, Options{{"use_kl_in_reward", "true"}}}) {
+    EXPECT_FALSE(needs(no_kl).needs(TokenInput::reference_policy_logprobs));
+  }
+  EXPECT_TRUE(needs({{"positive_example_nll_weight", "0.1"}}).rewards);
+}
+
+TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
+  const auto refused = [](const char* option, const char* value) {
+    expect_bad_input([&] { ClippedPgOptions::from({{option, value}}); }, {"clipped_pg: ", option});
+  };
+  refused("ratio_clip_min", "-0.1");
+  refused("ratio_clip_min", "1.5");
+  refused("ratio_clip_max", "-0.1");
+  refused("ratio_clip_c", "1");
+  refused("kl_input_clamp_value", "0");
+  refused("kl_output_clamp_value", "-1");
+  refused("positive_example_nll_weight", "-0.1");
+  refused("reference_policy_kl_type", "\"k4\"");
+  refused("truncated_importance_sampling_type", "\"clip\"");
+  refused("token_level_loss", "1");
+  expect_bad_input(
+      [] {
+        ClippedPgOptions::from({{"ratio_clip_maxx", "1"}});
+      },
+      {"'clipped_pg'", "'ratio_clip_maxx'", "'ratio_clip_max'"});
+}
+
+TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
+  const auto refused = [](const Options& options, const std::vector<std::string>& parts) {
+    expect_bad_input([&] { ClippedPgOptions::from(options); }, parts);
+  };
+  const std::pair<std::string, std::string> gspo{"sequence_level_importance_ratios", "true"};
+  const std::pair<std::string, std::string> by_sequence{"token_level_loss", "false"};
+  const std::pair<std::string, std::string> cispo{"use_cispo", "true"};
+  refused({gspo}, {"sequence_level_importance_ratios", "token_level_loss = false"});
+  refused({cispo, {"disable_ppo_ratio", "true"}}, {"use_cispo", "disable_ppo_ratio"});
+  refused({cispo, {"force_on_policy_ratio", "true"}}, {"use_cispo", "force_on_policy_ratio"});
+  refused({cispo, gspo, by_sequence}, {"use_cispo", "sequence_level_importance_ratios"});
+  refused({cispo, {"ratio_clip_c", "3"}}, {"use_cispo", "ratio_clip_c"});
+  refused({cispo, by_sequence}, {"use_cispo", "token_level_loss"});
+
+  const std::string type = "truncated_importance_sampling_type";
+  const std::string ratio = "truncated_importance_sampling_ratio";
+  const std::string ratio_min = "truncated_importance_sampling_ratio_min";
+  const std::string corrects = "use_importance_sampling_correction";
+  const std::pair<std::string, std::string> corrected{corrects, "true"};
+  refused({{ratio, "2"}}, {ratio, type});
+  refused({{ratio_min, "0.5"}}, {ratio_min, type});
+  refused({{type, "\"tis\""}, {ratio, "2"}}, {type, corrects});
+  refused({corrected, {type, "\"tis\""}}, {type, ratio});
+  refused({corrected, {type, "\"tis\""}, {ratio, "0"}}, {type, ratio});
+  refused({corrected, {type, "\"tis\""}, {ratio, "1"}, {ratio_min, "2"}}, {ratio_min, ratio});
+  refused({corrected, {type, "\"icepop\""}, {ratio, "2"}}, {"icepop", ratio_min});
+  refused({corrected, {type, "\"seq-mask-tis\""}, {ratio, "2"}}, {"seq-mask-tis", ratio_min});
+  refused(
+      {corrected, gspo, by_sequence, {type, "\"seq-mask-tis\""}, {ratio, "2"}, {ratio_min, "1"}},
+      {"seq-mask-tis", "sequence_level_importance_ratios"});
+}
+
+}  // namespace
+}  // namespace lossgrid

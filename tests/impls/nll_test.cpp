@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "objective_batch.h"
+
+namespace lossgrid {
+namespace {
+
+std::unique_ptr<Objective> nll(bool token_level) {
+  return find_objective("nll").make({{"token_level_loss", token_level ? "true" : "false"}});
+}
+
+/// Three sequences of which the last is masked as a whole; the pack is a part of a batch of 6 valid
+/// tokens in 4 valid sequences. Valid rows 0, 2 and 4 have log-probabilities -1, -2 and -4.
+ObjectiveBatch small_batch() {
+  ObjectiveBatchShape shape;
+  shape.lengths = {4, 2, 3};
+  shape.sample_mask = {1, 1, 0};
+  ObjectiveBatch data = make_objective_batch(shape);
+  data.batch.token_mask = {1, 1, 0, 1, 0, 1, 1, 1, 1};
+  data.batch.denominators = {6, 4, 0};
+  data.logprobs.assign(9, kPoison);
+  data.logprobs[0] = -1;
+  data.logprobs[2] = -2;
+  data.logprobs[4] = -4;
+  return data;
+}
+
+std::vector<ObjectiveBatchShape> random_shapes() {
+  std::vector<ObjectiveBatchShape> shapes;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ObjectiveBatchShape shape;
+    shape.seed = seed;
+    shape.part_of_more = seed % 2 == 0;
+    if (seed % 3 == 0) shape.sample_mask = {1, 1, 0, 1, 1, 0};
+    if (seed % 5 == 0) shape.masked_share = 0;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+TEST(Nll, TokenLevelWorkedOutByHand) {
+  const ObjectiveRun run = run_objective(*nll(true), small_batch());
+  EXPECT_DOUBLE_EQ(run.loss, 7.0 / 6);
+  EXPECT_EQ(run.metrics.at("loss"), (Metric{Reduction::sum, run.loss, 1}));
+  EXPECT_EQ(run.metrics.at("num_unmasked_tokens"), (Metric{Reduction::count, 3, 1}));
+  EXPECT_EQ(run.metrics.at("num_valid_samples"), (Metric{Reduction::count, 2, 1}));
+  const float g = -1.0f / 6;
+  EXPECT_EQ(run.gradient, (std::vector<float>{g, 0, g, 0, g, 0, 0, 0, 0}));
+}
+
+TEST(Nll, SequenceMeanWorkedOutByHand) {
+  const ObjectiveRun run = run_objective(*nll(false), small_batch());
+  EXPECT_DOUBLE_EQ(run.loss, (3.0 / 2 + 4) / 4);
+  EXPECT_EQ(run.metrics.at("num_unmasked_tokens").value(), 3);
+  EXPECT_EQ(run.metrics.at("num_valid_samples").value(), 2);
+  EXPECT_EQ(run.gradient, (std::vector<float>{-0.125f, 0, -0.125f, 0, -0.25f, 0, 0, 0, 0}));
+}
+
+TEST(Nll, IsTokenLevelUnlessAskedOtherwise) {
+  const auto by_default = find_objective("nll").make({});
+  EXPECT_EQ(run_objective(*by_default, small_batch()).loss,
+            run_objective(*nll(true), small_batch()).loss);
+  EXPECT_EQ(by_default->sizes().sequence_sums, 0);
+  EXPECT_EQ(by_default->sizes().coefficients, 0);
+}
+
+TEST(Nll, StepsMatchTheTruth) {
+  for (const ObjectiveBatchShape& shape : random_shapes()) {
+    const ObjectiveBatch data = make_objective_batch(shape);
+    for (const bool token_level : {true, false}) {
+      SCOPED_TRACE(fmt::format("token_level {}, seed {}", token_level, shape.seed));
+      expect_steps_match_truth(*nll(token_level), data);
+      expect_steps_match_truth(*with_statistics(nll(token_level)), data);
+    }
+  }
+}
+
+TEST(Nll, TokenAndSequenceLevelAreNotTheSame) {
+  for (const ObjectiveBatchShape& shape : random_shapes()) {
+    const ObjectiveBatch data = make_objective_batch(shape);
+    for (const bool token_level : {true, false}) {
+      EXPECT_NE(differences(run_objective(*nll(!token_level), data),
+                            objective_truth(*nll(token_level), data), 1e-6),
+                "");
+    }
+  }
+}
+
+TEST(Nll, TheGradientOfTheTruthIsThatOfFiniteDifferences) {
+  ObjectiveBatchShape shape;
+  shape.sample_mask = {1, 1, 0, 1, 1, 1};
+  const ObjectiveBatch data = make_objective_batch(shape);
+  for (const bool token_level : {true, false}) {
+    const auto objective = nll(token_level);
+    const std::vector<Enclosure> gradient = objective_truth(*objective, data).grad_logprob;
+    int valid = 0;
+    for (std::int64_t row = 0; row < data.rows(); ++row) {
+      const auto loss_at = [&](double step) {
+        std::vector<TokenTruth> rows = token_truths(data);
+        rows[row].logprob = rows[row].logprob.value + step;
+        return objective->truth(data.batch, rows).loss.value;
+      };
+      const double expected = (loss_at(0.25) - loss_at(-0.25)) / 0.5;  // the loss is linear
+      EXPECT_NEAR(gradient[row].value, expected, 1e-13) << row;
+      valid += expected != 0;
+    }
+    EXPECT_GT(valid, 5);
+  }
+}
+
+TEST(Nll, NoSplitOverRanksChangesIt) {
+  const ObjectiveBatch data = make_objective_batch(random_shapes()[1]);
+  for (const bool token_level : {true, false}) {
+    const auto objective = nll(token_level);
+    const ObjectiveRun all = run_objective(*objective, data);
+    for (const int ranks : {2, 3, 8}) {
+      const ObjectiveRun split = run_objective(*objective, data, dealt(data, ranks, 4));
+      EXPECT_NEAR(split.loss, all.loss, 1e-14 * all.loss);
+      EXPECT_EQ(split.gradient, all.gradient);
+      EXPECT_EQ(split.metrics.at("num_unmasked_tokens"), all.metrics.at("num_unmasked_tokens"));
+      EXPECT_EQ(split.metrics.at("num_valid_samples"), all.metrics.at("num_valid_samples"));
+    }
+  }
+}
+
+TEST(Nll, OfNothingValidIsZero) {
+  ObjectiveBatchShape shape;
+  shape.part_of_more = false;
+  shape.sample_mask = {0, 0, 0, 0, 0, 0};
+  ObjectiveBatchShape masked_tokens = shape;
+  masked_tokens.sample_mask = {};
+  masked_tokens.masked_share = 1;
+  ObjectiveBatchShape empty = shape;
+  empty.lengths = {0, 0};
+  empty.sample_mask = {1, 1};
+  for (const ObjectiveBatchShape& nothing : {shape, masked_tokens, empty}) {
+    const ObjectiveBatch data = make_objective_batch(nothing);
+    for (const bool token_level : {true, false}) {
+      const ObjectiveRun run = run_objective(*nll(token_level), data);
+      EXPECT_EQ(run.loss, 0);
+      EXPECT_EQ(run.metrics.at("loss").value(), 0);
+      EXPECT_EQ(run.metrics.at("num_unmasked_tokens").value(), 0);
+      EXPECT_THAT(run.gradient, ::testing::Each(0.0f));
+      expect_steps_match_truth(*nll(token_level), data);
+    }
+  }
+}
+
+TEST(Nll, WithoutDenominatorsIsZero) {
+  ObjectiveBatch data = small_batch();
+  data.batch.denominators = {0, 0, 0};
+  for (const bool token_level : {true, false}) {
+    const ObjectiveRun run = run_objective(*nll(token_level), data);
+    EXPECT_EQ(run.loss, 0);
+    EXPECT_THAT(run.gradient, ::testing::Each(0.0f));
+    expect_steps_match_truth(*nll(token_level), data);
+  }
+}
+
+TEST(Nll, RefusesWhatIsNotAnOption) {
+  const auto message_of = [](const ObjectiveOptions& options) -> std::string {
+    try {
+      find_objective("nll").make(options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_input);
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message_of({{"token_level_loss", "1"}}),
+            "nll: token_level_loss = 1 is not true or false");
+  EXPECT_THAT(message_of({{"token_level_los", "true"}}), ::testing::HasSubstr("token_level_los"));
+}
+
+}  // namespace
+}  // namespace lossgrid

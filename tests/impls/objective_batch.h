@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of objectives: a random batch with everything that an objective may read, the three
+// steps run on it over any partition of its rows, the truth of the same batch, and a comparison of
+// both. The pack has no padding, so row t is about token t + 1. Rows and slots that are not valid
+// hold NaN, inputs that an objective does not ask for are left out, and the denominators are those
+// of a batch of which this pack is a part.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/philox.h"
+#include "harness/loss/objective.h"
+#include "harness/problem/sharding.h"
+
+namespace lossgrid {
+
+struct ObjectiveBatch {
+  PackedBatch batch;
+  std::vector<float> logprobs;  // [rows], as the next three
+  std::vector<float> entropy;
+  std::vector<float> vocab_min;
+  std::vector<float> vocab_max;
+
+  std::int64_t rows() const { return batch.padded_tokens(); }
+};
+
+struct ObjectiveBatchShape {
+  std::vector<std::int64_t> lengths = {9, 1, 6, 0, 12, 2};
+  std::vector<std::uint8_t> sample_mask = {};  // empty: ones
+  double masked_share = 0.3;                   // of the tokens
+  Drift drift = Drift::near;                   // as draw_objective_inputs has it
+  std::uint64_t seed = 1;
+  bool part_of_more = true;  // false: the pack is the global batch
+};
+
+inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+
+/// Counts denominators from masks and rewards.
+inline Denominators count_denominators(const PackedBatch& batch, bool part_of_more) {
+  Denominators counts;
+  for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    if (batch.sample_mask[i] == 0) continue;
+    counts.valid_sequences += 1;
+    for (std::int64_t t = 1; t < batch.length(i); ++t) {
+      const std::int64_t valid = batch.token_mask[batch.cu_seqlens[i] + t] != 0 ? 1 : 0;
+      counts.valid_tokens += valid;
+      counts.positive_tokens += batch.rewards[i] > 0 ? valid : 0;
+    }
+  }
+  if (!part_of_more) return counts;
+  return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2};
+}
+
+/// What policies say about a token whose log-probability is `x`, with mass on every branch.
+inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift drift, float x,
+                        TokenInputs& inputs) {
+  const auto normal = [&](std::uint32_t column) { return random.normal(token, column); };
+  const auto set = [&](TokenInput which, float value) {
+    inputs[static_cast<std::size_t>(which)][token] = value;
+  };
+  const float pick = static_cast<float>(random.uniform(token, 40));
+  float prev = x - normal(8) * (pick < 0.4f ? 0.08f : pick < 0.8f ? 0.5f : 1.3f);
+  float generation = prev + normal(9) * (pick < 0.5f ? 0.1f : 0.6f);
+  float reference = x + normal(10) * (pick < 0.7f ? 0.5f : 1.8f);
+  if (drift == Drift::equal) prev = generation = reference = x;
+  if (drift == Drift::far) {
+    const int kind = static_cast<int>(random.below(8, token, 41));
+    if (kind == 0) generation = prev - 95;
+    if (kind == 1) reference = x - 25;
+    if (kind == 2) reference = x + 3.5f;
+    if (kind == 3) reference = x + 24;
+    if (kind == 4) generation = x - 95;
+  }
+  set(TokenInput::prev_logprobs, prev);
+  set(TokenInput::generation_logprobs, generation);
+  set(TokenInput::reference_policy_logprobs, reference);
+  set(TokenInput::advantages, token % 9 == 4 ? 0.0f : normal(11));
+}
+
+inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
+  ObjectiveBatch made;
+  PackedBatch& batch = made.batch;
+  const RandomStream random(shape.seed, 900);
+  batch.cu_seqlens = {0};
+  for (const std::int64_t length : shape.lengths) {
+    batch.cu_seqlens.push_back(batch.cu_seqlens.back() + length);
+  }
+  batch.cu_seqlens_padded = batch.cu_seqlens;
+  batch.input_lengths = shape.lengths;
+  const auto tokens = static_cast<std::size_t>(batch.tokens());
+  const auto sequences = shape.lengths.size();
+  batch.input_ids.assign(tokens, 1);
+  batch.sample_mask = shape.sample_mask;
+  if (batch.sample_mask.empty()) batch.sample_mask.assign(sequences, 1);
+  for (std::size_t i = 0; i < sequences; ++i) {
+    const bool masked = batch.sample_mask[i] == 0;
+    batch.rewards.push_back(masked ? kPoison : random.normal(i, 20));
+  }
+  for (auto* of_rows : {&made.logprobs, &made.entropy, &made.vocab_min, &made.vocab_max}) {
+    of_rows->assign(tokens, kPoison);
+  }
+  for (std::vector<float>& input : batch.inputs) input.assign(tokens, kPoison);
+  batch.token_mask.resize(tokens);
+  for (std::size_t t = 0; t < tokens; ++t) {
+    batch.token_mask[t] = random.uniform(t, 0) >= shape.masked_share ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < sequences; ++i) {
+    for (std::int64_t t = batch.cu_seqlens[i] + 1; t < batch.cu_seqlens[i + 1]; ++t) {
+      if (batch.token_mask[t] == 0 || batch.sample_mask[i] == 0) continue;
+      made.logprobs[t - 1] = static_cast<float>(-0.1 - 3 * random.uniform(t, 1));
+      made.entropy[t - 1] = static_cast<float>(3 * random.uniform(t, 2));
+      made.vocab_min[t - 1] = -3 + random.normal(t, 12);
+      made.vocab_max[t - 1] = 3 + random.normal(t, 13);
+      draw_inputs(random, t, shape.drift, made.logprobs[t - 1], batch.inputs);
+    }
+  }
+  batch.denominators = count_denominators(batch, shape.part_of_more);
+  return made;
+}
+
+/// The batch as an objective with these needs is given it.
+inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& needs) {
+  PackedBatch needed = batch;
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (!needs.inputs[k]) needed.inputs[k].clear();
+  }
+  if (!needs.rewards) needed.rewards.clear();
+  return needed;
+}
+
+struct ObjectiveRun {
+  double loss = 0;
+  Metrics metrics;
+  std::vector<float> gradient;  // [rows]
+};
+
+using Parts = std::vector<std::vector<std::int64_t>>;  // the rows that each rank holds
+
+inline Parts whole(const ObjectiveBatch& data) {
+  Parts parts(1, std::vector<std::int64_t>(static_cast<std::size_t>(data.rows())));
+  std::iota(parts[0].begin(), parts[0].end(), 0);
+  return parts;
+}
+
+/// Rows dealt to `ranks` ranks by chance, in mixed order; a rank may get none of a sequence.
+inline Parts dealt(const ObjectiveBatch& data, int ranks, std::uint64_t seed) {
+  const RandomStream random(seed, 901);
+  Parts parts(static_cast<std::size_t>(ranks));
+  for (std::int64_t row = data.rows(); row-- > 0;) {
+    parts[random.below(static_cast<std::uint32_t>(ranks), row)].push_back(row);
+  }
+  return parts;
+}
+
+/// A rank's rows with their arrays; `tokens` points into this.
+struct HeldRows {
+  HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const ObjectiveNeeds& needs,
+           const std::vector<std::int64_t>& positions)
+      : rows(pack.pick(positions)) {
+    const std::vector<float>* sources[] = {&data.logprobs, &data.entropy, &data.vocab_min,
+                                           &data.vocab_max};
+    for (int k = 0; k < 4; ++k) {
+      for (const std::int64_t row : positions) numbers[k].push_back((*sources[k])[row]);
+    }
+    tokens.logprobs = numbers[0];
+    if (needs.row_statistics) {
+      tokens.entropy = numbers[1];
+      tokens.vocab_min = numbers[2];
+      tokens.vocab_max = numbers[3];
+    }
+    tokens.valid = rows.valid;
+    tokens.real = rows.real;
+    tokens.sequence = rows.sequence;
+    for (int k = 0; k < kTokenInputs; ++k) tokens.inputs[k] = rows.inputs[k];
+  }
+  HeldRows(const HeldRows&) = delete;
+
+  ShiftedBatch rows;
+  std::vector<float> numbers[4];
+  ObjectiveTokens tokens;
+};
+
+/// The three steps as CP ranks run them, with sums over ranks after the first and the last.
+inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBatch& data,
+                                  const Parts& parts) {
+  const PackedBatch batch = with_needed(data.batch, objective.needs());
+  const ShiftedBatch pack = shift_targets(batch);
+  const ObjectiveSizes sizes = objective.sizes();
+  const auto table = [&](std::vector<double>& numbers, int columns) {
+    // A stride beyond the columns, as when two objectives share a table.
+    numbers.assign(static_cast<std::size_t>(batch.sequences()) * (columns + 1), 0.0);
+    return SequenceTable<double>{numbers.data(), batch.sequences(), columns, columns + 1};
+  };
+  std::vector<double> sum_numbers;
+  std::vector<double> part_numbers;
+  std::vector<double> coefficient_numbers;
+  const SequenceTable<double> sums = table(sum_numbers, sizes.sequence_sums);
+  for (const auto& part : parts) {
+    const HeldRows held(data, pack, objective.needs(), part);
+    objective.sequence_sums(held.tokens, batch, table(part_numbers, sizes.sequence_sums));
+    for (std::size_t k = 0; k < sum_numbers.size(); ++k) sum_numbers[k] += part_numbers[k];
+  }
+  const SequenceTable<double> coefficients = table(coefficient_numbers, sizes.coefficients);
+  std::fill(coefficient_numbers.begin(), coefficient_numbers.end(), kPoison);
+  objective.coefficients(batch, sums, coefficients);
+
+  std::vector<double> total_sums(sizes.sums, 0.0);
+  std::vector<double> total_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
+  ObjectiveRun run;
+  run.gradient.assign(static_cast<std::size_t>(data.rows()), kPoison);
+  for (const auto& part : parts) {
+    const HeldRows held(data, pack, objective.needs(), part);
+    std::vector<double> of_sums(sizes.sums, 0.0);
+    std::vector<double> of_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
+    std::vector<float> gradient(part.size(), kPoison);
+    objective.token_terms(held.tokens, batch, coefficients, {of_sums, of_maxima}, gradient);
+    for (int k = 0; k < sizes.sums; ++k) total_sums[k] += of_sums[k];
+    for (int k = 0; k < sizes.maxima; ++k) {
+      total_maxima[k] = std::max(total_maxima[k], of_maxima[k]);
+    }
+    for (std::size_t k = 0; k < part.size(); ++k) run.gradient[part[k]] = gradient[k];
+  }
+  ObjectiveResult result = objective.finish(batch, sums, coefficients, {total_sums, total_maxima});
+  run.loss = result.loss;
+  run.metrics = std::move(result.metrics);
+  return run;
+}
+
+inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBatch& data) {
+  return run_objective(objective, data, whole(data));
+}
+
+/// What is known of each row: exact, or within `roundoffs` float32 roundoffs.
+inline std::vector<TokenTruth> token_truths(const ObjectiveBatch& data, double roundoffs = 0) {
+  std::vector<TokenTruth> rows;
+  for (std::int64_t row = 0; row < data.rows(); ++row) {
+    const auto known = [&](const std::vector<float>& numbers) {
+      const Enclosure exact(numbers[row]);
+      return roundoffs == 0 ? exact : rounded(exact, roundoffs);
+    };
+    rows.push_back(
+        {known(data.logprobs), known(data.entropy), known(data.vocab_min), known(data.vocab_max)});
+  }
+  return rows;
+}
+
+inline ObjectiveTruth objective_truth(const Objective& objective, const ObjectiveBatch& data,
+                                      double roundoffs = 0) {
+  return objective.truth(with_needed(data.batch, objective.needs()), token_truths(data, roundoffs));
+}
+
+/// Empty where `got` lies in the interval and within `allowed` of its value, else what is wrong.
+inline std::string difference(const std::string& what, double got, const Enclosure& want,
+                              double allowed) {
+  if (want.contains(got) && (got == want.value || std::abs(got - want.value) <= allowed)) return "";
+  return fmt::format("{} = {:.17g}, truth {:.17g} in [{:.17g}, {:.17g}]\n", what, got, want.value,
+                     want.low, want.high);
+}
+
+/// Every way in which a run differs from the truth: loss, metrics and gradient must lie in their
+/// intervals and within `relative` of the value, the gradient, which is float32, with one roundoff
+/// more. Empty when nothing differs.
+inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& truth,
+                               double relative) {
+  const auto allowed = [&](const Enclosure& want) { return relative * (1 + std::abs(want.value)); };
+  std::string text = difference("loss", run.loss, truth.loss, allowed(truth.loss));
+  for (const auto& [name, want] : truth.metrics) {
+    const auto got = run.metrics.find(name);
+    if (got == run.metrics.end()) {
+      text += "no metric " + name + "\n";
+      continue;
+    }
+    if (got->second.reduction != want.reduction || got->second.count != want.count) {
+      text += "reduction or count of " + name + "\n";
+    }
+    text += difference(name, got->second.amount, want.amount, allowed(want.amount));
+  }
+  for (const auto& [name, metric] : run.metrics) {
+    if (!truth.metrics.contains(name)) text += "no truth of metric " + name + "\n";
+  }
+  if (run.gradient.size() != truth.grad_logprob.size()) return text + "size of the gradient\n";
+  for (std::size_t row = 0; row < run.gradient.size(); ++row) {
+    const Enclosure& want = truth.grad_logprob[row];
+    text += difference(fmt::format("gradient[{}]", row), run.gradient[row], want,
+                       allowed(want) + 0x1p-24 * std::abs(want.value));
+  }
+  return text;
+}
+
+inline void expect_steps_match_truth(const Objective& objective, const ObjectiveBatch& data,
+                                     double relative = 1e-12) {
+  EXPECT_EQ(differences(run_objective(objective, data), objective_truth(objective, data), relative),
+            "");
+}
+
+}  // namespace lossgrid
