@@ -59,8 +59,9 @@ Grid parse_grid(std::string_view text) {
     grid.*(axis->extent) = static_cast<int>(extent);
     ranks *= extent;
   } while (!rest.empty());
-  if (ranks > kMaxRanks)
+  if (ranks > kMaxRanks) {
     throw_bad_input("grid '{}' has {} ranks, more than {}", text, ranks, kMaxRanks);
+  }
   return grid;
 }
 
@@ -73,7 +74,7 @@ ProcessGrid make_process_grid(Communicator& world, const Grid& grid) {
   const int tp_rank = grid.tp_rank(rank);
   const int cp_rank = grid.cp_rank(rank);
   const int dp_rank = grid.dp_rank(rank);
-  // The rank on the axis itself is 0 in a colour: the same for all that share the other two.
+  // The colour of a group is the rank of its first member.
   ProcessGrid out{grid, &world, nullptr, nullptr, nullptr};
   out.tp = world.split(grid.rank_of(0, cp_rank, dp_rank), tp_rank, "tp");
   out.cp = world.split(grid.rank_of(tp_rank, 0, dp_rank), cp_rank, "cp");

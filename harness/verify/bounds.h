@@ -12,9 +12,9 @@
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
 //                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i =
 //                       y]|)
-//                       + radius(g) |p_i - [i = y]|
-// where g lies within radius(g) of its truth (enclosure.h). None is below the smallest normal
-// float32 times max(1, |g|): vanishing probabilities underflow.
+//                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
+// where g lies within radius(g) of its truth (enclosure.h) and |g| is its largest. None is below
+// the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
 #pragma once
 
 #include <algorithm>
@@ -49,15 +49,18 @@ class GradientBound {
  public:
   GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
       : u_out_(1.01 * unit_roundoff(out)),
-        scale_(unit_roundoff(DType::f32) * std::abs(grad_logprob.value)),
+        scale_(unit_roundoff(DType::f32) *
+               std::max(std::abs(grad_logprob.low), std::abs(grad_logprob.high))),
         radius_(grad_logprob.radius()),
         max_(row.max),
         row_term_(4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
                   serial_adds),
         floor_(kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))) {}
 
-  /// What rounding of the result may add.
-  double rounding(double truth) const { return u_out_ * std::abs(truth); }
+  /// What rounding of the result may add, for a column with probability p.
+  double rounding(double truth, double p, bool is_target) const {
+    return u_out_ * (std::abs(truth) + objective(p, is_target));
+  }
 
   /// What the computation before it may add, for a column with logit x and probability p.
   double computation(double x, double p, bool is_target) const {

@@ -32,7 +32,7 @@ std::vector<double> gradient_bounds(const Problem& problem, const Truth& truth, 
     truth_probabilities(row, logits, p);
     for (std::int64_t v = 0; v < vocab; ++v) {
       const bool is_target = v == row.target;
-      bounds[t * vocab + v] = bound.rounding(want[t * vocab + v]) +
+      bounds[t * vocab + v] = bound.rounding(want[t * vocab + v], p[v], is_target) +
                               bound.computation(logits[v], p[v], is_target) +
                               bound.objective(p[v], is_target);
     }

@@ -152,7 +152,7 @@ class GradientComparison {
       const double value = static_cast<double>(got[v]);
       const double want = want_[v];
       const bool is_target = shard_.begin + v == row.target;
-      const double rounding = bound.rounding(want);
+      const double rounding = bound.rounding(want, p_[v], is_target);
       const double computation = bound.computation(logits_[v], p_[v], is_target);
       const double objective = bound.objective(p_[v], is_target);
       findings_.elements.add(value, want, rounding + computation + objective, here);

@@ -21,6 +21,7 @@ struct TrueToken {
   double advantage = 0;
 };
 
+/// As of Enclosures, with the gradient of a closed clamp.
 Var limited(const Var& a, double low, double high) {
   const Var inside = clamp(a, low, high);
   return Tape::record(limited(a.enclosure(), low, high), inside, 1.0);
@@ -117,7 +118,7 @@ class ClippedPgTruth {
   }
 
   static Var over(const Var& total, std::int64_t count) {
-    return count == 0 ? Var() : total / Var(static_cast<double>(count));
+    return count == 0 ? Var() : total * Var(reciprocal(count));
   }
 
   static Var mean(const std::vector<Var>& terms) {
@@ -208,7 +209,10 @@ class ClippedPgTruth {
       const std::optional<double>& input_bound = options_.kl_input_clamp_value;
       const std::optional<double>& output_bound = options_.kl_output_clamp_value;
       Var r = token.f - token.x;
-      Var weight = kl_weight(token);
+      Var weight =
+          options_.use_on_policy_kl_approximation ? exp(token.x - token.q) : score(token.x);
+      const bool is_finite = is_finite_float(weight.value());
+      if (!is_finite) weight = Var();
       Enclosure is_clamped = 0.0;
       if (input_bound) {
         is_clamped = is_positive(abs(r.enclosure()) - constant(*input_bound));
@@ -218,26 +222,20 @@ class ClippedPgTruth {
       }
       const Var kl = weight * kl_estimate(options_.reference_policy_kl_type, r);
       const bool is_limited = output_bound && std::abs(kl.value()) > *output_bound;
-      count_kl_branch(is_clamped.value > 0, is_limited);
+      count_kl_branch(is_finite, is_clamped.value > 0, is_limited);
       return output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
     });
   }
 
-  Var kl_weight(const TrueToken& token) {
-    if (!options_.use_on_policy_kl_approximation) return score(token.x);
-    const Var weight = exp(token.x - token.q);
-    const bool is_finite = is_finite_float(weight.value());
-    truth_.branches["kl_weight_not_finite"] += is_finite ? 0 : 1;
-    return is_finite ? weight : Var();
-  }
-
-  void count_kl_branch(bool input_clamped, bool output_clamped) {
-    truth_.branches["kl_live"] += !input_clamped && !output_clamped ? 1 : 0;
-    if (options_.kl_input_clamp_value) {
-      truth_.branches["kl_input_clamped"] += input_clamped ? 1 : 0;
-    }
+  void count_kl_branch(bool is_finite, bool input_clamped, bool output_clamped) {
+    const auto count = [&](const char* name, bool is_taken) {
+      truth_.branches[name] += is_taken ? 1 : 0;
+    };
+    if (options_.use_on_policy_kl_approximation) count("kl_weight_not_finite", !is_finite);
+    count("kl_live", is_finite && !input_clamped && !output_clamped);
+    if (options_.kl_input_clamp_value) count("kl_input_clamped", is_finite && input_clamped);
     if (options_.kl_output_clamp_value) {
-      truth_.branches["kl_output_clamped"] += !input_clamped && output_clamped ? 1 : 0;
+      count("kl_output_clamped", is_finite && !input_clamped && output_clamped);
     }
   }
 
@@ -272,7 +270,7 @@ class ClippedPgTruth {
                   std::int64_t denominator) {
     MetricTruth& metric = truth_.metrics[name];
     metric.count = denominator > 0 ? 1 : 0;
-    if (denominator > 0) metric.amount = sum(terms) / static_cast<double>(denominator);
+    if (denominator > 0) metric.amount = sum(terms) * reciprocal(denominator);
   }
 
   void add_ratio_metrics(const std::string& name, const ByToken<Var>& ratios) {

@@ -14,7 +14,8 @@ Enclosure zero_if(const Enclosure& out, const Enclosure& a) {
 }
 
 Enclosure mean_weight(const std::vector<Enclosure>& logs) {
-  return logs.empty() ? 1.0 : exp(sum(logs) / static_cast<double>(logs.size()));
+  if (logs.empty()) return 1.0;
+  return exp(sum(logs) * reciprocal(static_cast<std::int64_t>(logs.size())));
 }
 
 class WeightTruth {
@@ -127,6 +128,10 @@ Enclosure constant(double value) {
 
 Enclosure limited(const Enclosure& a, double low, double high) {
   return low <= a.low && a.high <= high ? a : rounded(clamp(a, low, high), 2);
+}
+
+Enclosure reciprocal(std::int64_t count) {
+  return 1.0 / Enclosure(static_cast<double>(count));
 }
 
 bool is_finite_float(double value) {

@@ -45,6 +45,9 @@ Enclosure constant(double value);
 /// a in [low, high]; the ends are numbers from the options, two roundoffs for a sum with one.
 Enclosure limited(const Enclosure& a, double low, double high);
 
+/// 1 / count: a right computation divides by the count or multiplies by this.
+Enclosure reciprocal(std::int64_t count);
+
 bool is_finite_float(double value);
 
 }  // namespace lossgrid

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "impls/objectives/objective_options.h"
 #include "../problem/expect_error.h"
+#include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
 namespace {

@@ -48,7 +48,7 @@ TEST(Bounds, GradientBoundSeesFourPerMille) {
   const GradientBound f32(row, 0.25, DType::f32, 12);
   for (std::size_t v = 0; v < want.size(); ++v) {
     const double p = std::exp(logits[v] - row.max) / row.sum;
-    const double bound = f32.rounding(want[v]) + f32.computation(logits[v], p, v == 2);
+    const double bound = f32.rounding(want[v], p, v == 2) + f32.computation(logits[v], p, v == 2);
     EXPECT_LT(bound, 0.004 * std::abs(want[v])) << v;
     EXPECT_GT(bound, std::ldexp(1.0, -24) * std::abs(want[v])) << v;
   }
@@ -65,7 +65,7 @@ TEST(Bounds, Bf16GradientMayBeRoundedOnce) {
     const double rounded = round_to(DType::bf16, want[v]);
     const double p = std::exp(logits[v] - row.max) / row.sum;
     const double bound =
-        bf16_bound.rounding(want[v]) + bf16_bound.computation(logits[v], p, v == 2);
+        bf16_bound.rounding(want[v], p, v == 2) + bf16_bound.computation(logits[v], p, v == 2);
     EXPECT_LE(std::abs(rounded - want[v]), bound);
     EXPECT_GT(std::abs(round_to(DType::bf16, 1.02 * want[v]) - want[v]), bound);
   }

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Examples small enough to compute by hand, and the formulas at their kinks.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "clipped_pg_cases.h"
+#include "objective_batch.h"
+
+namespace lossgrid {
+namespace {
+
+/// One token: its advantage and how far policies are from the current one at log-probability -2.
+struct TinyToken {
+  double advantage;
+  double x_minus_prev = 0;
+  double prev_minus_generation = 0;
+  double reference_minus_x = 0;
+};
+
+ObjectiveBatch tiny(const std::vector<std::vector<TinyToken>>& sequences) {
+  ObjectiveBatchShape shape{.lengths = {}, .masked_share = 0, .part_of_more = false};
+  for (const auto& tokens : sequences) {
+    shape.lengths.push_back(static_cast<std::int64_t>(tokens.size()) + 1);
+  }
+  ObjectiveBatch data = make_objective_batch(shape);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    for (std::size_t t = 0; t < sequences[i].size(); ++t) {
+      const TinyToken& token = sequences[i][t];
+      const std::int64_t slot = data.batch.cu_seqlens[i] + static_cast<std::int64_t>(t) + 1;
+      const auto set = [&](TokenInput which, double value) {
+        data.batch.inputs[static_cast<std::size_t>(which)][slot] = static_cast<float>(value);
+      };
+      data.logprobs[slot - 1] = -2;
+      set(TokenInput::advantages, token.advantage);
+      set(TokenInput::prev_logprobs, -2 - token.x_minus_prev);
+      set(TokenInput::generation_logprobs, -2 - token.x_minus_prev - token.prev_minus_generation);
+      set(TokenInput::reference_policy_logprobs, -2 + token.reference_minus_x);
+    }
+  }
+  return data;
+}
+
+/// Loss and gradient of the rows with a target, in both the steps and the truth.
+void expect_by_hand(const Options& options, const ObjectiveBatch& data, double loss,
+                    const std::vector<double>& gradient,
+                    const std::map<std::string, double>& metrics = {}) {
+  const auto objective = make_clipped_pg(options);
+  const ObjectiveRun run = run_objective(*objective, data);
+  const ObjectiveTruth truth = objective_truth(*objective, data);
+  EXPECT_NEAR(run.loss, loss, 1e-6) << shown(options);
+  EXPECT_NEAR(truth.loss.value, loss, 1e-6) << shown(options);
+  std::size_t next = 0;
+  for (std::size_t row = 0; row < run.gradient.size(); ++row) {
+    if (std::isnan(data.logprobs[row])) continue;
+    EXPECT_NEAR(run.gradient[row], gradient.at(next), 1e-6) << shown(options) << "row " << row;
+    EXPECT_NEAR(truth.grad_logprob[row].value, gradient.at(next), 1e-6) << shown(options);
+    ++next;
+  }
+  for (const auto& [name, value] : metrics) {
+    EXPECT_NEAR(run.metrics.at(name).value().value(), value, 1e-6) << name;
+    EXPECT_NEAR(truth.metrics.at(name).value().value().value, value, 1e-6) << name;
+  }
+}
+
+TEST(ClippedPg, RatiosByHand) {
+  const double up = std::log(1.5);
+  const double down = std::log(0.5);
+  const ObjectiveBatch data = tiny({{{1, up}, {-2, down}, {-1, up}, {2, down}, {3, 0}}});
+  // -A rho or -A clipped: -1.2, 1.6, 1.5, -1, -3.
+  expect_by_hand(kNoKl, data, -2.1 / 5, {0, 0, 1.5 / 5, -1.0 / 5, -3.0 / 5},
+                 {{"loss", -2.1 / 5},
+                  {"kl_penalty", 0},
+                  {"positive_nll_loss", 0},
+                  {"num_valid_samples", 1},
+                  {"probs_ratio", 5.0 / 5},
+                  {"probs_ratio_clamped", 5.0 / 5},
+                  {"probs_ratio_min", 0.5},
+                  {"probs_ratio_max", 1.5},
+                  {"probs_ratio_clamped_min", 0.8},
+                  {"probs_ratio_clamped_max", 1.2}});
+  // The third token's loss is at most 1.3.
+  expect_by_hand(both(kNoKl, kDual), data, -2.3 / 5, {0, 0, 0, -1.0 / 5, -3.0 / 5});
+  // -A clipped x with x = -2: 2.4, -3.2, -2.4, 3.2, 6.
+  expect_by_hand(both(kNoKl, kCispo), data, 6.0 / 5,
+                 {-1.2 / 5, 1.6 / 5, 1.2 / 5, -1.6 / 5, -3.0 / 5});
+  // -A x.
+  expect_by_hand(both(kNoKl, kReinforce), data, 2.0 * 3 / 5,
+                 {-1.0 / 5, 2.0 / 5, 1.0 / 5, -2.0 / 5, -3.0 / 5}, {{"probs_ratio", -2}});
+  expect_by_hand(both(kNoKl, kOnPolicy), data, -3.0 / 5,
+                 {-1.0 / 5, 2.0 / 5, 1.0 / 5, -2.0 / 5, -3.0 / 5}, {{"probs_ratio", 1}});
+}
+
+TEST(ClippedPg, SequencesByHand) {
+  // Ratios: sqrt(1.1 * 1.0) stays, 1.5 is clipped for the positive advantage.
+  const double a = std::log(1.1);
+  const ObjectiveBatch data = tiny({{{1, a}, {2, 0}}, {{1, std::log(1.5)}, {-1, std::log(1.5)}}});
+  const double rho = std::sqrt(1.1);
+  // Mean losses: -1.5 rho; (-1.2 + 1.5) / 2. Slopes by the ratios: -1.5; 0.5.
+  expect_by_hand(both(kNoKl, kGspo), data, (-1.5 * rho + 0.15) / 2,
+                 {-1.5 * rho / 4, -1.5 * rho / 4, 0.5 * 1.5 / 4, 0.5 * 1.5 / 4},
+                 {{"probs_ratio", (2 * rho + 3) / 4}, {"sampling_importance_ratio", 1}});
+  // Token ratios, means of sequences of unequal length.
+  const ObjectiveBatch unequal = tiny({{{1, a}, {2, 0}, {3, 0}}, {{4, 0}}});
+  expect_by_hand(both(kNoKl, kSequenceMean), unequal, (-(1.1 + 2 + 3) / 3 - 4) / 2,
+                 {-1.1 / 6, -2.0 / 6, -3.0 / 6, -4.0 / 2});
+}
+
+TEST(ClippedPg, ImportanceWeightsByHand) {
+  const auto token = [](double advantage, double weight) {
+    return TinyToken{advantage, 0, std::log(weight)};
+  };
+  const ObjectiveBatch data =
+      tiny({{token(1, 0.5), token(1, 1), token(-1, 3)}, {token(1, 1.1), token(1, 1.0)}});
+  const Options corrected{{"use_importance_sampling_correction", "true"}};
+  expect_by_hand(both(kNoKl, corrected), data, (-0.5 - 1 + 3 - 1.1 - 1) / 5,
+                 {-0.1, -0.2, 0.6, -0.22, -0.2}, {{"sampling_importance_ratio", 6.6 / 5}});
+  expect_by_hand(both(kNoKl, truncation("\"tis\"")), data, (-0.9 - 1 + 1.2 - 1.1 - 1) / 5,
+                 {-0.18, -0.2, 0.24, -0.22, -0.2},
+                 {{"sampling_importance_ratio", 5.2 / 5}, {"is_oob_ratio", 2.0 / 5}});
+  expect_by_hand(both(kNoKl, truncation("\"icepop\"")), data, (-1 - 1.1 - 1) / 5,
+                 {0, -0.2, 0, -0.22, -0.2},
+                 {{"sampling_importance_ratio", 3.1 / 5}, {"is_oob_ratio", 2.0 / 5}});
+  // Geometric means: 1.5 ^ (1/3) = 1.145 is inside, 1.1 ^ (1/2) as well; of the next 4 ^ (1/2).
+  const ObjectiveBatch masked = tiny({{token(1, 0.5), token(1, 3)}, {token(1, 4), token(1, 1)}});
+  const Options mask =
+      both(truncation("\"seq-mask-tis\""), {{"truncated_importance_sampling_ratio", "1.3"}});
+  expect_by_hand(both({{"truncated_importance_sampling_ratio", "1.3"}},
+                      both(kNoKl, truncation("\"seq-mask-tis\""))),
+                 masked, -3.5 / 4, {-0.5 / 4, -3.0 / 4, 0, 0},
+                 {{"sampling_importance_ratio", 3.5 / 4}, {"is_oob_ratio", 0.5}});
+  // Under GSPO the weights of whole sequences, 1.5 and 1.1, count: mean losses 1/3 and -1.
+  expect_by_hand(both(kNoKl, both(kGspo, corrected)), data, (-1.5 / 3 - 1.1) / 2,
+                 {-1.5 / 18, -1.5 / 18, -1.5 / 18, -1.1 / 4, -1.1 / 4},
+                 {{"sampling_importance_ratio", 2.6 / 2}});
+  expect_by_hand(both(kNoKl, both(kGspo, truncation("\"icepop\""))), data, -1.1 / 2,
+                 {0, 0, 0, -1.1 / 4, -1.1 / 4},
+                 {{"sampling_importance_ratio", 1.1 / 2}, {"is_oob_ratio", 0.5}});
+}
+
+TEST(ClippedPg, PenaltiesByHand) {
+  const ObjectiveBatch data = tiny({{{0, 0, 0, 0.5}, {0, 0, 0, -1}}});
+  const auto options = [](const char* type) {
+    return Options{{"reference_policy_kl_penalty", "2"}, {"reference_policy_kl_type", type}};
+  };
+  expect_by_hand(options("\"k1\""), data, 0.5, {1 - 0.5, 1 + 1}, {{"kl_penalty", 0.25}});
+  expect_by_hand(options("\"k2\""), data, 0.125 + 0.5, {0.125 - 0.5, 0.5 + 1},
+                 {{"kl_penalty", 0.3125}});
+  const double k3 = std::exp(0.5) - 1.5 + std::exp(-1.0);
+  expect_by_hand(options("\"k3\""), data, k3, {-0.5, 1}, {{"kl_penalty", k3 / 2}});
+  // Clamped inputs give a constant, clamped outputs as well.
+  expect_by_hand(both({{"kl_input_clamp_value", "0.75"}}, options("\"k1\"")), data, 0.25, {0.5, 0});
+  expect_by_hand(both({{"kl_output_clamp_value", "0.25"}}, options("\"k2\"")), data, 0.125 + 0.25,
+                 {0.125 - 0.5, 0});
+
+  ObjectiveBatch rewarded = tiny({{{0}, {0}}, {{0}}, {{0}}});
+  rewarded.batch.rewards = {1, 0, 0.5};
+  rewarded.batch.denominators = count_denominators(rewarded.batch, false);
+  expect_by_hand(both(kNoKl, kNll), rewarded, 0.6, {-0.1, -0.1, 0, -0.1},
+                 {{"positive_nll_loss", 2}});
+}
+
+TEST(ClippedPg, PoliciesApartByHand) {
+  const ObjectiveBatch data = tiny({{{1, 0, 0.5}, {1, 0, -1}}});
+  const double u[] = {0.5 * (std::exp(-2) + std::exp(-2.5)), 0.5 * (std::exp(-2) + std::exp(-1))};
+  const double ratios[] = {std::exp(-2) / u[0], std::exp(-2.5) / u[0], std::exp(-2) / u[1],
+                           std::exp(-1) / u[1]};
+  double js = 0;
+  for (const double ratio : ratios) js += (ratio - 1 - std::log(ratio)) / 2;
+  expect_by_hand(kNoKl, data, -1, {-0.5, -0.5},
+                 {{"token_mult_prob_error", (std::exp(0.5) + std::exp(1)) / 2},
+                  {"gen_kl_error", (std::exp(0.5) - 1.5 + std::exp(-1)) / 2},
+                  {"policy_kl_error", (std::exp(-0.5) - 0.5 + std::exp(1) - 2) / 2},
+                  {"js_divergence_error", js / 2},
+                  {"approx_entropy", (2 * std::exp(0.5) + 2 * std::exp(-1)) / 2}});
+}
+
+ClippedPgOptions quarter_clip(const Options& more = {}) {
+  return ClippedPgOptions::from(
+      both(more, {{"ratio_clip_min", "0.25"}, {"ratio_clip_max", "0.25"}}));
+}
+
+TEST(ClippedPgFormulas, ClampsAreClosed) {
+  const ClippedPgOptions options = quarter_clip();
+  const auto clipped = [&](double rho) { return ClippedPgFormulas::clipped(rho, options); };
+  for (const double inside : {0.75, 1.0, 1.25}) {
+    EXPECT_EQ(clipped(inside).value, inside);
+    EXPECT_EQ(clipped(inside).slope, 1);
+  }
+  EXPECT_EQ(clipped(std::nextafter(0.75, 0)).value, 0.75);
+  EXPECT_EQ(clipped(std::nextafter(0.75, 0)).slope, 0);
+  EXPECT_EQ(clipped(std::nextafter(1.25, 2)).value, 1.25);
+  EXPECT_EQ(clipped(std::nextafter(1.25, 2)).slope, 0);
+
+  const ClippedPgOptions bounded = ClippedPgOptions::from(
+      both(kl("\"k2\""), {{"kl_input_clamp_value", "2"}, {"kl_output_clamp_value", "1.125"}}));
+  const auto penalty = [&](double r) {
+    return kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0 + r, bounded);
+  };
+  EXPECT_EQ(penalty(-1.5).value, 1.125);  // on the output bound
+  EXPECT_EQ(penalty(-1.5).slope, 1.125 + 1.5);
+  EXPECT_EQ(penalty(-1.75).value, 1.125);
+  EXPECT_EQ(penalty(-1.75).slope, 0);
+  const ClippedPgOptions only_input = ClippedPgOptions::from(
+      both(kl("\"k2\""), {{"kl_input_clamp_value", "2"}, {"kl_output_clamp_value", "null"}}));
+  const auto on_input = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -2.0, only_input);
+  EXPECT_EQ(on_input.value, 2);
+  EXPECT_EQ(on_input.slope, 2 - 2);
+  const auto at_minus = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -6.0, only_input);
+  EXPECT_EQ(at_minus.slope, 2 + 2);
+  const auto beyond = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -6.5, only_input);
+  EXPECT_EQ(beyond.value, 2);
+  EXPECT_EQ(beyond.slope, 0);
+}
+
+TEST(ClippedPgFormulas, TiesTakeHalfFromEach) {
+  using F = ClippedPgFormulas;
+  EXPECT_EQ(F::larger_share(1.0, 1.0), 0.5);
+  const auto slope = [](double advantage, double rho, const ClippedPgOptions& options) {
+    return surrogate<F>(advantage, rho, F::clipped(rho, options), options).slope;
+  };
+  for (const double rho : {0.75, 1.0, 1.25}) {
+    EXPECT_EQ(slope(3, rho, quarter_clip()), -3);
+    EXPECT_EQ(slope(-3, rho, quarter_clip()), 3);
+  }
+  const ClippedPgOptions dual = quarter_clip({{"ratio_clip_c", "2"}});
+  EXPECT_EQ(slope(-3, std::nextafter(2.0, 0), dual), 3);
+  EXPECT_EQ(slope(-3, 2, dual), 1.5);
+  EXPECT_EQ(slope(-3, std::nextafter(2.0, 3), dual), 0);
+  EXPECT_EQ(slope(3, 0.25, dual), -3);  // positive advantages have no such bound
+}
+
+TEST(ClippedPgFormulas, WeightsThatFloat32CannotHoldAre0) {
+  using F = ClippedPgFormulas;
+  EXPECT_EQ(F::finite_exp(0.0), 1);
+  EXPECT_GT(F::finite_exp(88.7), 3e38);
+  EXPECT_EQ(F::finite_exp(88.8), 0);
+  EXPECT_EQ(F::finite_exp(1e4), 0);
+  EXPECT_EQ(F::finite_exp(100.0f), 0);
+  EXPECT_EQ(F::finite_exp(std::nan("")), 0);
+  const auto options = ClippedPgOptions::from(kKlOfGeneration);
+  EXPECT_EQ(F::kl_weight(-1.0, -91.0, options).value, 0);
+  EXPECT_EQ(F::kl_weight(-1.0, -91.0, options).slope, 0);
+}
+
+TEST(ClippedPgFormulas, BoundsOfWeightsAreClosed) {
+  using F = ClippedPgFormulas;
+  for (const char* type : {"\"tis\"", "\"icepop\"", "\"seq-mask-tis\""}) {
+    const auto options =
+        ClippedPgOptions::from(both({{"truncated_importance_sampling_ratio", "2"},
+                                     {"truncated_importance_sampling_ratio_min", "0.5"}},
+                                    truncation(type)));
+    for (const double weight : {0.5, 2.0}) {
+      EXPECT_FALSE(F::out_of_bounds(weight, options));
+      EXPECT_EQ(F::truncated(weight, options), weight);
+    }
+    EXPECT_TRUE(F::out_of_bounds(std::nextafter(0.5, 0), options));
+    EXPECT_TRUE(F::out_of_bounds(std::nextafter(2.0, 3), options));
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid

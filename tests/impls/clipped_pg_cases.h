@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of `clipped_pg` that tests put together, and a batch that reaches its branches.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "impls/objectives/clipped_pg.h"
+#include "objective_batch.h"
+
+namespace lossgrid {
+
+using Options = ObjectiveOptions;
+
+/// Where both say something, `a` counts.
+inline Options both(Options a, const Options& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+inline const Options kDual{{"ratio_clip_c", "1.3"}};
+inline const Options kReinforce{{"disable_ppo_ratio", "true"}};
+inline const Options kOnPolicy{{"force_on_policy_ratio", "true"}};
+inline const Options kCispo{{"use_cispo", "true"}};
+inline const Options kSequenceMean{{"token_level_loss", "false"}};
+inline const Options kGspo{{"token_level_loss", "false"},
+                           {"sequence_level_importance_ratios", "true"}};
+inline const Options kNoKl{{"reference_policy_kl_penalty", "0"}};
+inline const Options kNll{{"positive_example_nll_weight", "0.3"}};
+
+inline Options kl(const char* type) {
+  return {{"reference_policy_kl_penalty", "0.5"}, {"reference_policy_kl_type", type}};
+}
+
+inline const Options kKlOfGeneration =
+    both(kl("\"k3\""), {{"use_on_policy_kl_approximation", "true"}});
+
+inline Options truncation(const char* type) {
+  return {{"use_importance_sampling_correction", "true"},
+          {"truncated_importance_sampling_type", type},
+          {"truncated_importance_sampling_ratio", "1.2"},
+          {"truncated_importance_sampling_ratio_min", "0.9"}};
+}
+
+inline std::string shown(const Options& options) {
+  std::string text;
+  for (const auto& [option, value] : options) text += option + '=' + value + ' ';
+  return text;
+}
+
+/// Every legal combination of how the ratio, the KL penalty, importance weights and the NLL term
+/// are made.
+inline std::vector<Options> all_options() {
+  const std::vector<Options> ratios = {{},
+                                       kDual,
+                                       kReinforce,
+                                       kOnPolicy,
+                                       kCispo,
+                                       {{"ratio_clip_max", "0.4"}},
+                                       kSequenceMean,
+                                       kGspo,
+                                       both(kGspo, kDual),
+                                       both(kGspo, kReinforce),
+                                       both(kGspo, kOnPolicy)};
+  const std::vector<Options> penalties = {
+      {},
+      kNoKl,
+      {{"use_kl_in_reward", "true"}},
+      kl("\"k1\""),
+      kl("\"k2\""),
+      kKlOfGeneration,
+      both(kl("\"k3\""), {{"kl_input_clamp_value", "0.4"}, {"kl_output_clamp_value", "null"}}),
+      both(kKlOfGeneration, {{"kl_input_clamp_value", "null"}, {"kl_output_clamp_value", "0.1"}})};
+  const std::vector<Options> weights = {{},
+                                        {{"use_importance_sampling_correction", "true"}},
+                                        truncation("\"tis\""),
+                                        {{"use_importance_sampling_correction", "true"},
+                                         {"truncated_importance_sampling_type", "\"tis\""},
+                                         {"truncated_importance_sampling_ratio", "1.1"}},
+                                        truncation("\"icepop\""),
+                                        truncation("\"seq-mask-tis\"")};
+  std::vector<Options> all;
+  for (const Options& ratio : ratios) {
+    for (const Options& penalty : penalties) {
+      for (const Options& weight : weights) {
+        for (const Options& nll : {Options{}, kNll}) {
+          const Options options = both(both(ratio, penalty), both(weight, nll));
+          const bool is_refused =
+              options.contains("sequence_level_importance_ratios") && weight == weights.back();
+          if (!is_refused) all.push_back(options);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// With a sequence that is masked, an empty one, one without targets and ragged masks.
+inline ObjectiveBatch batch_of(std::uint64_t seed, Drift drift = Drift::near) {
+  return make_objective_batch({.lengths = {9, 1, 6, 0, 5, 12, 2},
+                               .sample_mask = {1, 1, 1, 1, 0, 1, 1},
+                               .drift = drift,
+                               .seed = seed});
+}
+
+}  // namespace lossgrid

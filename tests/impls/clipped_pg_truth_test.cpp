@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The truth of `clipped_pg` against finite differences, against itself under options that must
+// agree, and its branches and intervals.
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "clipped_pg_cases.h"
+#include "objective_batch.h"
+
+namespace lossgrid {
+namespace {
+
+/// d loss / d row by central differences of the truth's loss; NaN near a kink.
+std::vector<double> numeric_gradient(const Objective& objective, const ObjectiveBatch& data) {
+  const PackedBatch batch = with_needed(data.batch, objective.needs());
+  const auto loss = [&](std::int64_t row, double step) {
+    std::vector<TokenTruth> rows = token_truths(data);
+    rows[row].logprob = Enclosure(rows[row].logprob.value + step);
+    return objective.truth(batch, rows).loss.value;
+  };
+  constexpr double kStep = 1e-5;
+  std::vector<double> gradient;
+  for (std::int64_t row = 0; row < data.rows(); ++row) {
+    const double above = (loss(row, kStep) - loss(row, 0)) / kStep;
+    const double below = (loss(row, 0) - loss(row, -kStep)) / kStep;
+    gradient.push_back(std::abs(above - below) < 1e-4 ? (above + below) / 2 : kPoison);
+  }
+  return gradient;
+}
+
+TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
+  const Options kWide{{"truncated_importance_sampling_ratio", "5"},
+                      {"truncated_importance_sampling_ratio_min", "0.1"}};
+  // Without terms whose gradient is not the derivative of their value: a detached factor.
+  const std::vector<Options> differentiable = {
+      kNoKl,
+      both(kNoKl, kDual),
+      both(kNoKl, kReinforce),
+      both(kNoKl, kSequenceMean),
+      both(kNoKl, kGspo),
+      both(both(kNoKl, kGspo), kDual),
+      both(kNoKl, kNll),
+      both(kNoKl, truncation("\"tis\"")),
+      both(kWide, both(kNoKl, both(kGspo, truncation("\"icepop\"")))),
+      both(kWide, both(kNoKl, truncation("\"seq-mask-tis\""))),
+      kKlOfGeneration,
+      both(kKlOfGeneration, {{"reference_policy_kl_type", "\"k1\""}}),
+      both(kKlOfGeneration, {{"kl_output_clamp_value", "0.1"}}),
+      both(kKlOfGeneration, kSequenceMean)};
+  std::uint64_t seed = 300;
+  for (Options options : differentiable) {
+    const ObjectiveBatch data = batch_of(++seed);
+    const auto objective = make_clipped_pg(options);
+    const ObjectiveTruth truth = objective_truth(*objective, data);
+    const std::vector<double> numeric = numeric_gradient(*objective, data);
+    int checked = 0;
+    for (std::size_t row = 0; row < numeric.size(); ++row) {
+      if (std::isnan(numeric[row])) continue;
+      ASSERT_NEAR(truth.grad_logprob[row].value, numeric[row], 1e-8) << shown(options) << row;
+      checked += truth.grad_logprob[row].value != 0 ? 1 : 0;
+    }
+    EXPECT_GT(checked, 5) << shown(options);
+  }
+}
+
+// Where generation and current policy agree, the score function and the importance weight of the
+// KL have the same value and gradient.
+TEST(ClippedPgTruth, ScoreFunctionIsTheImportanceWeightOfEqualPolicies) {
+  ObjectiveBatch data = batch_of(400);
+  std::vector<float>& generation =
+      data.batch.inputs[static_cast<int>(TokenInput::generation_logprobs)];
+  for (std::int64_t row = 0; row + 1 < data.rows(); ++row) generation[row + 1] = data.logprobs[row];
+  for (const char* type : {"\"k1\"", "\"k2\"", "\"k3\""}) {
+    const auto by_score = make_clipped_pg(kl(type));
+    const auto by_weight =
+        make_clipped_pg(both(kl(type), {{"use_on_policy_kl_approximation", "true"}}));
+    EXPECT_EQ(differences(run_objective(*by_score, data), objective_truth(*by_weight, data), 1e-12),
+              "");
+  }
+}
+
+TEST(ClippedPgTruth, ForcedOnPolicyIsPpoWithPreviousEqualToCurrent) {
+  ObjectiveBatch data = batch_of(401);
+  std::vector<float>& previous = data.batch.inputs[static_cast<int>(TokenInput::prev_logprobs)];
+  for (std::int64_t row = 0; row + 1 < data.rows(); ++row) previous[row + 1] = data.logprobs[row];
+  for (const Options& options : {Options{}, kDual, kSequenceMean, truncation("\"tis\"")}) {
+    const auto forced = make_clipped_pg(both(options, kOnPolicy));
+    const auto ppo = make_clipped_pg(options);
+    EXPECT_EQ(differences(run_objective(*forced, data), objective_truth(*ppo, data), 1e-12), "")
+        << shown(options);
+  }
+}
+
+TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
+  std::map<std::string, std::int64_t> seen;
+  std::uint64_t seed = 500;
+  for (const Options& options : all_options()) {
+    const Drift drift = ++seed % 2 == 0 ? Drift::far : Drift::near;
+    const ObjectiveTruth truth = objective_truth(*make_clipped_pg(options), batch_of(seed, drift));
+    const auto of = [&](const std::string& name) {
+      const auto found = truth.branches.find(name);
+      return found == truth.branches.end() ? std::int64_t{0} : found->second;
+    };
+    const auto total = [&](std::initializer_list<const char*> names) {
+      std::int64_t sum = 0;
+      for (const char* name : names) sum += of(name);
+      return sum;
+    };
+    const std::int64_t tokens = of("tokens");
+    ASSERT_GT(tokens, 0);
+    const ClippedPgOptions parsed = ClippedPgOptions::from(options);
+    ASSERT_EQ(total({"ratio_below_clip", "ratio_inside_clip", "ratio_above_clip"}),
+              parsed.clips() ? tokens : 0);
+    ASSERT_LE(of("ratio_below_clip_clipped_active"), of("ratio_below_clip"));
+    ASSERT_LE(of("ratio_above_clip_clipped_active"), of("ratio_above_clip"));
+    ASSERT_EQ(total({"kl_live", "kl_input_clamped", "kl_output_clamped", "kl_weight_not_finite"}),
+              parsed.kl_penalty() == 0 ? 0 : tokens);
+    const bool by_sequence = parsed.sequence_level_importance_ratios;
+    ASSERT_EQ(
+        total({"is_weight_inside", "is_weight_below", "is_weight_above", "is_weight_not_finite"}),
+        by_sequence ? 0 : tokens);
+    ASSERT_EQ(total({"sequence_is_weight_inside", "sequence_is_weight_below",
+                     "sequence_is_weight_above", "sequence_is_weight_not_finite"}),
+              by_sequence ? 6 : 0);
+    ASSERT_EQ(total({"sequence_masked", "sequence_kept"}), parsed.masks_sequences() ? 6 : 0);
+    for (const auto& [name, count] : truth.branches) seen[name] += count;
+  }
+  // The batches reach every branch that the options have.
+  EXPECT_EQ(seen.size(), 23u);
+  for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
+}
+
+// The intervals are narrow enough that agreement means something.
+TEST(ClippedPgTruth, IntervalsAreNarrow) {
+  for (const Options& options : {Options{}, kDual, kCispo, kSequenceMean, truncation("\"tis\"")}) {
+    const ObjectiveTruth truth = objective_truth(*make_clipped_pg(options), batch_of(600), 8);
+    EXPECT_LT(truth.loss.radius(), 5e-6) << shown(options);
+    for (const Enclosure& gradient : truth.grad_logprob) EXPECT_LT(gradient.radius(), 1e-6);
+    for (const auto& [name, metric] : truth.metrics) {
+      EXPECT_LT(metric.amount.radius(), 1e-5 * (1 + std::abs(metric.amount.value))) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid

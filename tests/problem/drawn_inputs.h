@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases with drawn inputs of objectives, and statistics of what was drawn.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "harness/problem/objective_inputs.h"
+
+namespace lossgrid {
+
+inline constexpr ObjectiveNeeds kEverything{{true, true, true, true}, true, 1, false};
+
+inline Problem make(const std::string& text) {
+  return make_problem(parse_case(text));
+}
+
+inline Problem drawn(const std::string& text, const std::vector<double>& logprobs,
+                     const ObjectiveNeeds& needs = kEverything) {
+  Problem problem = make(text);
+  draw_objective_inputs(problem, needs, logprobs);
+  return problem;
+}
+
+/// Every token with the same log-probability.
+inline Problem drawn(const std::string& text, double logprob) {
+  return drawn(text, std::vector<double>(static_cast<std::size_t>(make(text).tokens()), logprob));
+}
+
+inline const std::vector<float>& input(const Problem& problem, TokenInput which) {
+  return problem.inputs[static_cast<std::size_t>(which)];
+}
+
+/// f(token) of all tokens but the first of each sequence.
+template <typename F>
+std::vector<double> of_targets(const Problem& problem, F&& f) {
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    for (std::int64_t t = problem.cu_seqlens[i] + 1; t < problem.cu_seqlens[i + 1]; ++t) {
+      out.push_back(f(static_cast<std::size_t>(t)));
+    }
+  }
+  return out;
+}
+
+inline double share(const std::vector<double>& values, double low, double high) {
+  return static_cast<double>(std::count_if(values.begin(), values.end(),
+                                           [=](double x) { return x >= low && x <= high; })) /
+         static_cast<double>(values.size());
+}
+
+inline double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+inline double deviation(const std::vector<double>& values) {
+  const double center = mean(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - center) * (value - center);
+  return std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+}  // namespace lossgrid
