@@ -65,7 +65,11 @@ ExitCode run(const ReplayFlags& flags) {
                                 *trial.outputs),
                  trial.record);
     }
-    if (trial.outputs && !flags.out.empty()) write_results(flags.out, *trial.outputs);
+    if (trial.outputs && !flags.out.empty()) {
+      // Of hidden states the file holds their gradients and those of the weight instead.
+      if (!trial.outputs->grad_hidden.empty()) trial.outputs->grad_logits.clear();
+      write_results(flags.out, *trial.outputs);
+    }
     if (writer) writer->add(trial.record);
     record.trials.push_back(trial.record);
     rank_hung = trial.rank_hung;

@@ -9,4 +9,24 @@ std::optional<Enclosure> MetricTruth::value() const {
   return reduction == Reduction::mean ? amount / Enclosure(count) : amount;
 }
 
+std::map<std::string, double> ObjectiveTruth::branch_shares(const PackedBatch& batch) const {
+  double tokens = 0;
+  double sequences = 0;
+  for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    if (batch.sample_mask[i] == 0) continue;
+    ++sequences;
+    for (std::int64_t t = 1; t < batch.length(i); ++t) {
+      tokens += batch.token_mask[batch.cu_seqlens[i] + t];
+    }
+  }
+  std::map<std::string, double> shares;
+  for (const auto& [branch, count] : branches) {
+    const double all = branch.starts_with("sequence_") ? sequences
+                       : branch.starts_with("pairs_")  ? sequences / 2
+                                                       : tokens;
+    if (all > 0) shares[branch] = static_cast<double>(count) / all;
+  }
+  return shares;
+}
+
 }  // namespace lossgrid

@@ -103,8 +103,12 @@ struct ObjectiveTruth {
   Enclosure loss;
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
   std::map<std::string, MetricTruth> metrics;
-  // Valid tokens (or sequences, by the name) that took each branch of the formula.
+  // How many valid tokens took each branch of the formula; valid sequences where the name starts
+  // with "sequence_", pairs of them where it starts with "pairs_".
   std::map<std::string, std::int64_t> branches;
+
+  /// Counts over all valid tokens, sequences or pairs of `batch`; empty sets have no shares.
+  std::map<std::string, double> branch_shares(const PackedBatch& batch) const;
 };
 
 class Objective {

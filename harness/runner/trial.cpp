@@ -182,10 +182,8 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
   for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
     trial.record.padded_tokens += loss_problem.rows();
   });
-  const double valid = static_cast<double>(std::max<std::int64_t>(1, trial.record.valid_tokens));
-  for (const auto& [branch, count] : setup.truth->objective.branches) {
-    trial.record.branch_shares[branch] = static_cast<double>(count) / valid;
-  }
+  trial.record.branch_shares =
+      setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
   trial.record.reason = why_skipped(setup);
   if (!trial.record.reason.empty()) {
     trial.record.status = TrialStatus::skipped;

@@ -80,20 +80,19 @@ std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResu
 }
 
 void BiasSums::add(const BiasSums& other) {
-  out_ref += other.out_ref;
-  ref_ref += other.ref_ref;
-  rounding_squared += other.rounding_squared;
+  out_truth += other.out_truth;
+  rounded_truth += other.rounded_truth;
   computation_squared += other.computation_squared;
-  objective += other.objective;
+  shared += other.shared;
 }
 
 Check check_bias(const BiasSums& sums) {
   Check check("grad_logits_bias");
-  if (sums.ref_ref == 0) return check;
+  if (sums.rounded_truth == 0) return check;
   constexpr double kDeviations = 3;
-  const double deviation = std::sqrt(sums.rounding_squared) + std::sqrt(sums.computation_squared);
-  const double bound = (kDeviations * deviation + sums.objective) / sums.ref_ref;
-  check.add(sums.out_ref / sums.ref_ref, 1.0, bound, {});
+  const double bound =
+      (kDeviations * std::sqrt(sums.computation_squared) + sums.shared) / sums.rounded_truth;
+  check.add(sums.out_truth / sums.rounded_truth, 1.0, bound, {});
   return check;
 }
 
@@ -145,7 +144,7 @@ class GradientComparison {
     truth_probabilities(row, logits_, p_);
     truth_gradient(row, grad.value, p_, shard_.begin, want_);
     const GradientBound bound(row, grad, problem_.spec.dtype, serial_adds_);
-    double computation_times_ref = 0;
+    double computation_times_truth = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
       const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
       if (is_poison(got[v])) misplaced(findings_.not_written, here);
@@ -158,13 +157,21 @@ class GradientComparison {
       findings_.elements.add(value, want, rounding + computation + objective, here);
       findings_.row_sums.back() += value;
       findings_.row_sum_bounds.back() += rounding + computation;
-      findings_.bias.objective += objective * std::abs(want);
-      findings_.bias.out_ref += value * want;
-      findings_.bias.ref_ref += want * want;
-      findings_.bias.rounding_squared += rounding * want * (rounding * want);
-      computation_times_ref += computation * std::abs(want);
+      add_bias(value, want, computation, objective);
+      computation_times_truth += computation * std::abs(want);
     }
-    findings_.bias.computation_squared += computation_times_ref * computation_times_ref;
+    findings_.bias.computation_squared += computation_times_truth * computation_times_truth;
+  }
+
+  void add_bias(double value, double want, double computation, double objective) {
+    const DType dtype = problem_.spec.dtype;
+    const double rounded = round_to(dtype, want);
+    const double slack = computation + objective;
+    const double step = std::max(std::abs(round_to(dtype, want + slack) - rounded),
+                                 std::abs(round_to(dtype, want - slack) - rounded));
+    findings_.bias.out_truth += value * want;
+    findings_.bias.rounded_truth += rounded * want;
+    findings_.bias.shared += (objective + std::max(0.0, step - slack)) * std::abs(want);
   }
 
   template <typename T>

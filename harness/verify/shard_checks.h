@@ -32,20 +32,22 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
                                 std::int64_t rank);
 
-/// Sums for the bias check |<out, ref> / <ref, ref> - 1|: they add up over ranks.
+/// Sums for the bias check |<out, truth> / <rounded truth, truth> - 1|: they add up over ranks.
 struct BiasSums {
-  double out_ref = 0;
-  double ref_ref = 0;
-  double rounding_squared = 0;     // sum over elements of (rounding bound x |ref|)^2
-  double computation_squared = 0;  // sum over rows of (sum of computation bounds x |ref|)^2
-  double objective = 0;            // sum over elements of objective bound x |ref|
+  double out_truth = 0;
+  double rounded_truth = 0;
+  double computation_squared = 0;  // sum over rows of (sum of computation bounds x |truth|)^2
+  double shared = 0;               // sum over elements of what many of them may share x |truth|
   void add(const BiasSums& other);
 };
 
-/// Elements' errors are independent where they come from rounding the result, and shared by a row
-/// where they come from its statistics: the bound on the bias is three times the root of the summed
-/// squares, and what comes from the objective adds up (a sequence's rows share it), over <ref,
-/// ref>. Nothing is compared when the gradient is zero.
+/// A scale error that no single element shows. The truth is rounded to the dtype of the gradient
+/// first: rows with nearly the same gradient have the same rounding error, and an error of rounding
+/// to nearest is no bias of the implementation. What is left are errors of the computation, shared
+/// by a row and independent between rows (three times the root of their summed squares), and what
+/// rows may share and so adds up: the interval of the objective, and the step to the next number of
+/// the dtype where an element is that close to the middle. Nothing is compared when the gradient is
+/// zero.
 Check check_bias(const BiasSums& sums);
 
 struct GradientFindings {

@@ -151,7 +151,6 @@ class ClippedPgObjective final : public Objective {
     Real share = inverse(batch.denominators.valid_tokens);
     ClippedPgTotals sums;
     for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      grad_logprobs[t] = 0;
       if (tokens.valid[t] == 0) continue;
       const Token token = read(tokens, t);
       const auto of_sequence = [&](int column) {
@@ -174,7 +173,7 @@ class ClippedPgObjective final : public Objective {
         sums.sums[ClippedPgTotals::kPositiveNll] -= nll_share * token.x;
         gradient -= nll_weight * nll_share;
       }
-      grad_logprobs[t] = static_cast<float>(gradient);
+      grad_logprobs[t] += static_cast<float>(gradient);
       add_metrics(token, ratio, weight, sums);
     }
     sums.add_to(totals);

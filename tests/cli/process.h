@@ -43,6 +43,10 @@ inline std::string read_all(const std::string& path) {
   return text.str();
 }
 
+inline void write_all(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
 /// `arguments` as on a command line; the working directory is the source folder.
 inline ProcessResult run_lossgrid(const ScratchFolder& scratch, const std::string& arguments) {
   const std::string out = scratch.file("stdout");

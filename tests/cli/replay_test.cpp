@@ -47,11 +47,68 @@ TEST(Replay, AMutantFailsOnAGoldenBundle) {
   EXPECT_THAT(result.out, HasSubstr("expected.grad_logits"));
 }
 
-TEST(Replay, HiddenStatesAreSkippedWithTheReason) {
+TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
   const ScratchFolder scratch;
-  const ProcessResult result = run_lossgrid(scratch, "replay tests/golden/nll_linear.safetensors");
-  EXPECT_EQ(result.exit_code, 77);
-  EXPECT_THAT(result.out, HasSubstr("hidden states"));
+  for (const std::string bundle : {"grpo_default", "grpo_dual_clip_k2", "grpo_tis", "cispo", "gspo",
+                                   "dpo_sum", "dpo_sft_linear", "nll_linear"}) {
+    const ProcessResult result =
+        run_lossgrid(scratch, "replay tests/golden/" + bundle +
+                                  ".safetensors --tp 2 --cp 2 --dp 2 --microbatches 2 --report " +
+                                  scratch.file("r.json"));
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    for (const json& trial : trials_of(scratch.file("r.json"))) {
+      EXPECT_EQ(trial["grid"]["dp"], 2);
+      EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("--dp 2 --microbatches 2"));
+      const bool linear = bundle.find("linear") != std::string::npos;
+      EXPECT_THAT(trial["checks"].dump(),
+                  HasSubstr(linear ? "expected.grad_weight" : "expected.grad_logits"));
+    }
+  }
+}
+
+TEST(Replay, SequenceRatiosGatherNothingPerTokenOverCp) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(
+      scratch, "replay tests/golden/gspo.safetensors --impl cp_local --tp 2 --cp 4 --report " +
+                   scratch.file("r.json"));
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  std::int64_t calls = 0;
+  for (const json& row : trials_of(scratch.file("r.json"))[0]["communication"]) {
+    if (row["group"] != "cp") continue;
+    EXPECT_EQ(row["operation"], "all_reduce");
+    calls += row["measured_calls"].get<std::int64_t>();
+  }
+  EXPECT_EQ(calls, 3);  // sums of sequences, totals, extrema
+}
+
+TEST(Replay, NamesTheInputThatABundleLacks) {
+  const ScratchFolder scratch;
+  const std::string bundle = scratch.file("b.safetensors");
+  ASSERT_EQ(run_lossgrid(scratch, "export --case 'lens=5+8 vocab=40' --out " + bundle).exit_code,
+            0);
+  // The same batch for an objective that reads what the file does not hold.
+  std::string text = read_all(bundle);
+  const std::string from = "{\\\"kind\\\":\\\"nll\\\"}";
+  const std::size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, from.size(), "{\\\"kind\\\":\\\"dpo\\\"}");
+  write_all(bundle, text);
+  const ProcessResult result = run_lossgrid(scratch, "replay " + bundle);
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err, HasSubstr("reference_policy_logprobs"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
+}
+
+TEST(Replay, ResultsOfHiddenStatesAreTheirGradients) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.file("out.safetensors");
+  const ProcessResult result = run_lossgrid(
+      scratch, "replay tests/golden/nll_linear.safetensors --impl fused --cp 2 --out " + out);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const SafetensorsFile got = SafetensorsFile::read(out);
+  EXPECT_EQ(got.tensor("grad_hidden").shape, (std::vector<std::int64_t>{37, 24}));
+  EXPECT_EQ(got.tensor("grad_weight").shape, (std::vector<std::int64_t>{80, 24}));
+  EXPECT_FALSE(got.has("grad_logits"));
 }
 
 TEST(Replay, WritesResultsInTheUnshardedLayout) {
@@ -84,9 +141,10 @@ TEST(Replay, WritesResultsInTheUnshardedLayout) {
 TEST(Export, ReplaysToTheSameBits) {
   const ScratchFolder scratch;
   const std::string bundle = scratch.file("b.safetensors");
-  for (const std::string dtype : {"f32", "bf16", "f64"}) {
-    const std::string text =
-        "'lens=5+8+1+3 vocab=40 mask=ragged sample_mask=1011 dtype=" + dtype + "'";
+  for (const std::string more :
+       {"dtype=f32", "dtype=bf16", "dtype=f64", "objective=clipped_pg", "objective=dpo"}) {
+    const std::string mask = more == "objective=dpo" ? "1100 " : "1011 ";
+    const std::string text = "'lens=5+8+1+3 vocab=40 mask=ragged sample_mask=" + mask + more + "'";
     ASSERT_EQ(
         run_lossgrid(scratch, "export --case " + text + " --expected --out " + bundle).exit_code,
         0);

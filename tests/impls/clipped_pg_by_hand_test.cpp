@@ -121,15 +121,13 @@ TEST(ClippedPg, ImportanceWeightsByHand) {
   expect_by_hand(both(kNoKl, truncation("\"icepop\"")), data, (-1 - 1.1 - 1) / 5,
                  {0, -0.2, 0, -0.22, -0.2},
                  {{"sampling_importance_ratio", 3.1 / 5}, {"is_oob_ratio", 2.0 / 5}});
-  // Geometric means: 1.5 ^ (1/3) = 1.145 is inside, 1.1 ^ (1/2) as well; of the next 4 ^ (1/2).
+  // Geometric means: 1.5 ^ (1/2) = 1.22 is inside, 4 ^ (1/2) is not.
   const ObjectiveBatch masked = tiny({{token(1, 0.5), token(1, 3)}, {token(1, 4), token(1, 1)}});
-  const Options mask =
-      both(truncation("\"seq-mask-tis\""), {{"truncated_importance_sampling_ratio", "1.3"}});
   expect_by_hand(both({{"truncated_importance_sampling_ratio", "1.3"}},
                       both(kNoKl, truncation("\"seq-mask-tis\""))),
                  masked, -3.5 / 4, {-0.5 / 4, -3.0 / 4, 0, 0},
                  {{"sampling_importance_ratio", 3.5 / 4}, {"is_oob_ratio", 0.5}});
-  // Under GSPO the weights of whole sequences, 1.5 and 1.1, count: mean losses 1/3 and -1.
+  // Under GSPO the weights of whole sequences, 1.5 and 1.1, count: mean losses -1/3 and -1.
   expect_by_hand(both(kNoKl, both(kGspo, corrected)), data, (-1.5 / 3 - 1.1) / 2,
                  {-1.5 / 18, -1.5 / 18, -1.5 / 18, -1.1 / 4, -1.1 / 4},
                  {{"sampling_importance_ratio", 2.6 / 2}});

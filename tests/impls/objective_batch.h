@@ -221,7 +221,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
     const HeldRows held(data, pack, objective.needs(), part);
     std::vector<double> of_sums(sizes.sums, 0.0);
     std::vector<double> of_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
-    std::vector<float> gradient(part.size(), kPoison);
+    std::vector<float> gradient(part.size(), 0.0f);
     objective.token_terms(held.tokens, batch, coefficients, {of_sums, of_maxima}, gradient);
     for (int k = 0; k < sizes.sums; ++k) total_sums[k] += of_sums[k];
     for (int k = 0; k < sizes.maxima; ++k) {

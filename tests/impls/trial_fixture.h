@@ -22,9 +22,19 @@ inline TrialRecord run_case(const std::string& case_text, const std::string& imp
   return run_trial(make_setup(prepared, implementation, grid), std::chrono::seconds(60)).record;
 }
 
+/// Powers of two on every axis, up to eight ranks.
 inline const std::vector<Grid>& all_grids() {
-  static const std::vector<Grid> grids{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2},
-                                       {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8}};
+  static const std::vector<Grid> grids = [] {
+    std::vector<Grid> all;
+    for (const int dp : {1, 2, 4, 8}) {
+      for (const int cp : {1, 2, 4, 8}) {
+        for (const int tp : {1, 2, 4, 8}) {
+          if (tp * cp * dp <= 8) all.push_back({tp, cp, dp});
+        }
+      }
+    }
+    return all;
+  }();
   return grids;
 }
 

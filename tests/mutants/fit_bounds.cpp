@@ -10,9 +10,9 @@
 int main(int argc, char** argv) {
   const int seeds = argc > 1 ? std::atoi(argv[1]) : 8;
   const auto worst = lossgrid::fit_bounds(seeds);
-  const char* const checks[] = {"loss", "logprobs", "grad_logits", "grad_logits_bias"};
-  fmt::print("{:<20} {:<28} {:>8} {:>8} {:>8} {:>8}\n", "values", "implementation", "loss",
-             "logprobs", "grad", "bias");
+  const char* const checks[] = {"loss", "logprobs", "entropy", "grad_logits", "grad_logits_bias"};
+  fmt::print("{:<20} {:<28} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "values", "implementation", "loss",
+             "logprobs", "entropy", "grad", "bias");
   std::map<std::string, double> largest;
   for (const auto& [key, ratios] : worst) {
     fmt::print("{:<20} {:<28}", key.values, key.implementation);

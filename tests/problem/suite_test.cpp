@@ -160,8 +160,8 @@ TEST(CasesDirectory, IsFoundAboveTheExecutable) {
 TEST(Suites, OfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
-  for (const std::string wanted :
-       {"ci", "dpo", "grpo", "gspo", "regress/c0_bin_fill", "smoke", "upstream"}) {
+  for (const std::string wanted : {"ci", "dpo", "grpo", "gspo", "regress/bf16_gradient_bias",
+                                   "regress/c0_bin_fill", "smoke", "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }
   for (const std::string& name : names) {
@@ -184,7 +184,7 @@ TEST(Suites, OfTheRepositoryAreRight) {
 TEST(Suites, CiHasTheCasesThatItNames) {
   const Suite ci = read_suite((kCases / "ci.json").string());
   EXPECT_GE(ci.cases.size(), 35u);
-  EXPECT_LE(ci.cases.size(), 50u);
+  EXPECT_LE(ci.cases.size(), 150u);
   for (const CaseSpec& spec : ci.cases) {
     SCOPED_TRACE(spec.name);
     const Problem problem = make_problem(spec);
@@ -207,7 +207,7 @@ TEST(Suites, CiHasTheCasesThatItNames) {
       }
     } else if (spec.name == "one valid target") {
       EXPECT_EQ(problem.denominators.valid_tokens, 1);
-    } else if (spec.name == "nothing valid at all") {
+    } else if (spec.name.find("nothing valid") != std::string::npos) {
       EXPECT_EQ(problem.denominators.valid_tokens, 0);
     } else {
       EXPECT_TRUE(problem.tokens() == 0 || problem.denominators.valid_tokens > 0);

@@ -44,23 +44,51 @@ TEST(Trial, NamesTheRowOfADoubledGradient) {
   }
 }
 
-TEST(Trial, RecordsCostsBesideTheirPrediction) {
+using Calls = std::map<std::string, std::pair<std::int64_t, std::int64_t>>;
+
+/// Calls and payload by "phase group operation".
+Calls calls_of(const std::string& case_text, const std::string& implementation, const Grid& grid) {
   const TrialRecord record =
-      run_trial(setup_of("lens=8+16 vocab=24 mask=all", "per_sequence", {2, 2}), seconds(60))
-          .record;
-  ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
-  ASSERT_EQ(record.memory.size(), 12u);  // 4 ranks, 3 phases
+      run_trial(setup_of(case_text, implementation, grid), seconds(60)).record;
+  EXPECT_EQ(record.status, TrialStatus::passed) << record.reason;
+  Calls calls;
+  for (const CommunicationRecord& row : record.communication) {
+    calls[row.phase + " " + row.group + " " + row.operation] = {row.measured_calls,
+                                                                row.measured_payload_bytes};
+  }
+  return calls;
+}
+
+TEST(Trial, RecordsCostsBesideTheirPrediction) {
   // T_pad = 24, T_c = 12, B = 2: 3 B TP all-reduces of 12 T_c bytes together, B CP gathers of 4 T_c
   // bytes together, B CP all-reduces of 4 T_pad bytes together.
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> measured;
-  for (const CommunicationRecord& row : record.communication) {
-    measured[row.phase + " " + row.group + " " + row.operation] = {row.measured_calls,
-                                                                   row.measured_payload_bytes};
-  }
-  const decltype(measured) want{{"forward tp all_reduce", {6, 144}},
-                                {"forward cp all_gather", {2, 48}},
-                                {"backward cp all_reduce", {2, 96}}};
-  EXPECT_EQ(measured, want);
+  const Calls plain =
+      calls_of("lens=8+16 vocab=24 mask=all statistics=false", "per_sequence", {2, 2});
+  EXPECT_EQ(plain, (Calls{{"forward tp all_reduce", {6, 144}},
+                          {"forward cp all_gather", {2, 48}},
+                          {"backward cp all_reduce", {2, 96}}}));
+  // With statistics the same calls carry 20 T_c and 16 T_c bytes.
+  const Calls statistics = calls_of("lens=8+16 vocab=24 mask=all", "per_sequence", {2, 2});
+  EXPECT_EQ(statistics, (Calls{{"forward tp all_reduce", {6, 240}},
+                               {"forward cp all_gather", {2, 192}},
+                               {"backward cp all_reduce", {2, 96}}}));
+}
+
+TEST(Trial, RecordsMemoryOfEveryRankAndPhase) {
+  const TrialRecord record =
+      run_trial(setup_of("lens=8+16 vocab=24 microbatches=2", "fused", {2, 2, 2}), seconds(60))
+          .record;
+  ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
+  EXPECT_EQ(record.memory.size(), 24u);  // 8 ranks, 3 phases
+  EXPECT_EQ(record.dp, 2);
+  EXPECT_EQ(record.microbatches, 2);
+}
+
+TEST(Trial, DpRanksExchangeTwoCountsAndOneResult) {
+  const Calls calls = calls_of("lens=8+16+4 vocab=24 statistics=false", "cp_local", {1, 1, 2});
+  // Two counts; the loss with sum and count of three metrics; two maxima for each of them.
+  EXPECT_EQ(calls.at("batch dp all_reduce"),
+            (std::pair<std::int64_t, std::int64_t>{3, 16 + 8 * (1 + 2 * 3) + 8 * 2 * 3}));
 }
 
 TEST(Trial, FusedGathersOnceWhateverTheNumberOfSequences) {
@@ -74,14 +102,24 @@ TEST(Trial, FusedGathersOnceWhateverTheNumberOfSequences) {
   }
 }
 
-TEST(Trial, CpLocalMovesScalarsOnlyOverCp) {
-  const TrialRecord record =
-      run_trial(setup_of("lens=64+64 vocab=24", "cp_local", {1, 4}), seconds(60)).record;
-  for (const CommunicationRecord& row : record.communication) {
-    if (row.group == "cp") {
-      EXPECT_EQ(row.measured_payload_bytes, 16);
+TEST(Trial, CpLocalMovesNothingPerTokenOverCp) {
+  const std::string gspo =
+      "objective=clipped_pg objective.token_level_loss=false "
+      "objective.sequence_level_importance_ratios=true ";
+  for (const std::string& objective : {std::string(), gspo, std::string("objective=dpo ")}) {
+    const Calls few = calls_of(objective + "lens=8+8 vocab=24", "cp_local", {1, 4});
+    const Calls many = calls_of(objective + "lens=64+128 vocab=24", "cp_local", {1, 4});
+    ASSERT_TRUE(few.contains("forward cp all_reduce")) << objective;
+    EXPECT_EQ(few.at("forward cp all_reduce"), many.at("forward cp all_reduce")) << objective;
+    // Sums of sequences, totals and maxima.
+    EXPECT_EQ(few.at("forward cp all_reduce").first, 3) << objective;
+    for (const auto& [what, calls] : many) {
+      EXPECT_TRUE(what.find("cp") == std::string::npos || what == "forward cp all_reduce") << what;
     }
   }
+  // Without statistics nll has two sums and no sequences: one call of two numbers.
+  const Calls plain = calls_of("lens=64+64 vocab=24 statistics=false", "cp_local", {1, 4});
+  EXPECT_EQ(plain.at("forward cp all_reduce"), (std::pair<std::int64_t, std::int64_t>{1, 16}));
 }
 
 TEST(Trial, AMutantThatAllocatesMoreThanItSaysFails) {
@@ -97,7 +135,6 @@ TEST(Trial, AMutantThatAllocatesMoreThanItSaysFails) {
 TEST(Trial, ATrialThatDoesNotFitIsSkippedWithNeedAndHave) {
   // 2^40 logits: never allocated, only predicted.
   const CaseSpec spec = parse_case("lens=1048576 vocab=1048576");
-  PreparedProblem prepared;
   Problem problem;
   problem.spec = spec;
   problem.lengths = {1048576};
@@ -106,13 +143,13 @@ TEST(Trial, ATrialThatDoesNotFitIsSkippedWithNeedAndHave) {
   problem.token_mask.assign(1048576, 1);
   problem.sample_mask = {1};
   problem.logits = make_random_logits(spec, problem.row_targets());
-  const TrialSetup setup{std::make_shared<const Problem>(problem),
-                         find_objective("nll").make({}),
-                         nullptr,
-                         "cp_local",
-                         make_implementation("cp_local"),
-                         {1, 1},
-                         std::nullopt};
+  TrialSetup setup;
+  setup.problem = std::make_shared<const Problem>(problem);
+  setup.objective = make_objective({}, false);
+  setup.truth = std::make_shared<const Truth>();
+  setup.implementation_text = "cp_local";
+  setup.implementation = make_implementation("cp_local");
+  setup.parts = {{{setup.problem, setup.truth}}};
   const TrialRecord record = run_trial(setup, seconds(60)).record;
   EXPECT_EQ(record.status, TrialStatus::skipped);
   EXPECT_THAT(record.reason, HasSubstr("not enough memory: needs 8.0 TiB"));
@@ -237,9 +274,20 @@ TEST(Invariants, SeeBitsThatChangeFromRunToRun) {
 
 TEST(Invariants, SeePositiveLogprobs) {
   EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
-                if (outputs) outputs->logprobs[0] = 0.5f;
+                if (outputs) outputs->tokens.logprobs[0] = 0.5f;
               }),
               HasSubstr("logprobs_nonpositive"));
+}
+
+TEST(Invariants, SeeAnEntropyOutOfRange) {
+  EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                if (outputs) outputs->tokens.entropy[0] = -0.5f;
+              }),
+              HasSubstr("entropy_in_range"));
+  EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                if (outputs) outputs->tokens.entropy[0] = 3.5f;  // ln 24 is 3.18
+              }),
+              HasSubstr("entropy_in_range"));
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loss, gradient and every metric are those of the whole batch for any partition of it over
+// microbatches and dp ranks: with unequal counts, empty microbatches and dummies.
+#include <gtest/gtest.h>
+
+#include "harness/core/philox.h"
+#include "harness/problem/partition.h"
+#include "trial_fixture.h"
+
+namespace lossgrid {
+namespace {
+
+const char* const kObjectives[] = {
+    "",
+    "objective.token_level_loss=false ",
+    "objective=clipped_pg objective.positive_example_nll_weight=0.1 ",
+    "objective=clipped_pg objective.token_level_loss=false "
+    "objective.sequence_level_importance_ratios=true "
+    "objective.use_importance_sampling_correction=true "
+    "objective.truncated_importance_sampling_type=tis "
+    "objective.truncated_importance_sampling_ratio=1.2 ",
+    "objective=clipped_pg objective.use_importance_sampling_correction=true "
+    "objective.truncated_importance_sampling_type=seq-mask-tis "
+    "objective.truncated_importance_sampling_ratio=1.1 "
+    "objective.truncated_importance_sampling_ratio_min=0.9 ",
+    "objective=dpo objective.sft_loss_weight=0.1 objective.sft_average_log_probs=true ",
+};
+
+class AnyPartition : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AnyPartition, IsTheWholeBatch) {
+  const std::vector<Grid> grids{{1, 1, 1}, {1, 1, 3}, {2, 1, 2}, {1, 2, 2}, {1, 2, 4}};
+  const RandomStream random(11, 0);
+  for (std::uint64_t k = 0; k < 12; ++k) {
+    const std::string text =
+        fmt::format("{}lens=5+8+1+3+0+9+6+2 sample_mask=11110011 vocab=24 seed={}", GetParam(), k);
+    const auto microbatches = static_cast<int>(1 + random.below(5, k));
+    const Grid& grid = grids[random.below(static_cast<std::uint32_t>(grids.size()), 100 + k)];
+    for (const std::string implementation : {"fused", "cp_local", "per_sequence"}) {
+      const TrialRecord whole = run_case(text, implementation, {1, 1});
+      const TrialRecord parts =
+          run_case(fmt::format("{} microbatches={}", text, microbatches), implementation, grid);
+      ASSERT_EQ(whole.status, TrialStatus::passed) << whole.reason;
+      ASSERT_EQ(parts.status, TrialStatus::passed) << parts.reason << "\n" << parts.reproduce;
+      ASSERT_EQ(parts.metrics.size(), whole.metrics.size());
+      for (const auto& [name, value] : whole.metrics) {
+        ASSERT_EQ(parts.metrics.at(name).has_value(), value.has_value()) << name;
+        if (!value) continue;
+        EXPECT_NEAR(*parts.metrics.at(name), *value, 2e-6 * std::abs(*value) + 1e-12) << name;
+        if (parts.metric_reductions.at(name) == "count") {
+          EXPECT_EQ(parts.metrics.at(name), value);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Objectives, AnyPartition, ::testing::ValuesIn(kObjectives));
+
+/// The partitions above are worth something only if they have empty parts and dummies.
+TEST(AnyPartitionOf, EightSequencesHasDummiesAndEmptyPacks) {
+  int dummies = 0;
+  int empty = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    const Problem problem = make_problem(
+        parse_case(fmt::format("lens=5+8+1+3+0+9+6+2 vocab=24 microbatches=4 seed={}", seed)));
+    for (const auto& of_rank : partition(problem, 4, 2)) {
+      for (const MicrobatchPlan& plan : of_rank) {
+        dummies += plan.dummy ? 1 : 0;
+        empty += plan.sequences.empty() ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(dummies, 10);
+  EXPECT_GT(empty, 10);
+}
+
+TEST(Dummies, ThatCountAreSeen) {
+  const TrialRecord record =
+      run_case("lens=5+8 vocab=24 microbatches=4", "mutant/dummy_counts", {1, 1});
+  EXPECT_EQ(record.status, TrialStatus::failed);
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suite ci reaches every branch of every objective, and every option of clipped_pg and dpo at a
+// value that is not its default, alone and in every pair that is allowed.
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "harness/problem/suite.h"
+#include "harness/runner/trial.h"
+
+namespace lossgrid {
+namespace {
+
+const Suite& suite_ci() {
+  static const Suite suite = read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json");
+  return suite;
+}
+
+/// The largest share that any case has of each branch.
+std::map<std::string, double> largest_shares(const Suite& suite) {
+  std::map<std::string, double> largest;
+  ProblemCache problems;
+  for (const CaseSpec& spec : suite.cases) {
+    const TrialSetup setup = make_trial(problems.get(spec), "reference", {1, 1});
+    for (const auto& [branch, share] :
+         setup.truth->objective.branch_shares(unpadded_batch(*setup.problem))) {
+      largest[branch] = std::max(largest[branch], share);
+    }
+  }
+  return largest;
+}
+
+TEST(Branches, AllAreReached) {
+  const std::map<std::string, double> largest = largest_shares(suite_ci());
+  for (const auto& [branch, share] : largest) EXPECT_GT(share, 0) << branch;
+  for (const char* branch : {"advantage_zero",
+                             "ratio_inside_clip",
+                             "ratio_below_clip",
+                             "ratio_above_clip",
+                             "ratio_below_clip_clipped_active",
+                             "ratio_above_clip_clipped_active",
+                             "dual_clip_active",
+                             "kl_live",
+                             "kl_input_clamped",
+                             "kl_output_clamped",
+                             "kl_weight_not_finite",
+                             "is_weight_inside",
+                             "is_weight_below",
+                             "is_weight_above",
+                             "is_weight_not_finite",
+                             "sequence_kept",
+                             "sequence_masked",
+                             "sequence_is_weight_inside",
+                             "sequence_is_weight_below",
+                             "sequence_is_weight_above",
+                             "positive_sequence_tokens",
+                             "pairs_chosen_preferred",
+                             "pairs_rejected_preferred"}) {
+    EXPECT_TRUE(largest.contains(branch)) << branch;
+  }
+}
+
+TEST(Branches, ASuiteWithoutThemIsSeen) {
+  Suite tame = suite_ci();
+  std::erase_if(tame.cases, [](const CaseSpec& spec) {
+    return spec.objective.kind != "clipped_pg" || spec.objective.options.contains("ratio_clip_c");
+  });
+  EXPECT_FALSE(largest_shares(tame).contains("dual_clip_active"));
+}
+
+using Setting = std::pair<std::string, std::string>;  // option, value as JSON text
+
+/// Every option at one or more values that are not its default.
+const std::vector<Setting>& settings_of(const std::string& kind) {
+  static const std::map<std::string, std::vector<Setting>> all{
+      {"clipped_pg",
+       {{"token_level_loss", "false"},
+        {"ratio_clip_min", "0.1"},
+        {"ratio_clip_max", "0.28"},
+        {"ratio_clip_c", "1.4"},
+        {"disable_ppo_ratio", "true"},
+        {"force_on_policy_ratio", "true"},
+        {"use_cispo", "true"},
+        {"sequence_level_importance_ratios", "true"},
+        {"reference_policy_kl_penalty", "0.1"},
+        {"reference_policy_kl_type", "\"k1\""},
+        {"reference_policy_kl_type", "\"k2\""},
+        {"kl_input_clamp_value", "0.4"},
+        {"kl_input_clamp_value", "null"},
+        {"kl_output_clamp_value", "0.05"},
+        {"kl_output_clamp_value", "null"},
+        {"use_kl_in_reward", "true"},
+        {"use_on_policy_kl_approximation", "true"},
+        {"use_importance_sampling_correction", "true"},
+        {"truncated_importance_sampling_type", "\"tis\""},
+        {"truncated_importance_sampling_type", "\"icepop\""},
+        {"truncated_importance_sampling_type", "\"seq-mask-tis\""},
+        {"positive_example_nll_weight", "0.1"}}},
+      {"dpo",
+       {{"reference_policy_kl_penalty", "0.2"},
+        {"preference_loss_weight", "0.5"},
+        {"sft_loss_weight", "0.1"},
+        {"preference_average_log_probs", "true"},
+        {"sft_average_log_probs", "true"}}},
+      {"nll", {{"token_level_loss", "false"}}}};
+  return all.at(kind);
+}
+
+bool has(const ObjectiveOptions& options, const Setting& setting) {
+  const auto option = options.find(setting.first);
+  return option != options.end() && option->second == setting.second;
+}
+
+bool is_covered(const std::string& kind, const Setting& a, const Setting& b) {
+  return std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), [&](const CaseSpec& spec) {
+    return spec.objective.kind == kind && has(spec.objective.options, a) &&
+           has(spec.objective.options, b);
+  });
+}
+
+/// Whether the objective takes both, with what they need beside them.
+bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
+  ObjectiveOptions options;
+  for (const Setting& setting : {a, b}) {
+    options[setting.first] = setting.second;
+    if (setting.first == "sequence_level_importance_ratios") {
+      options["token_level_loss"] = "false";
+    }
+    if (setting.first == "truncated_importance_sampling_type") {
+      options["use_importance_sampling_correction"] = "true";
+      options["truncated_importance_sampling_ratio"] = "1.2";
+      options["truncated_importance_sampling_ratio_min"] = "0.8";
+    }
+  }
+  try {
+    find_objective(kind).make(options);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(Options, EveryAllowedPairIsInACase) {
+  int allowed = 0;
+  for (const char* kind : {"clipped_pg", "dpo", "nll"}) {
+    for (const Setting& a : settings_of(kind)) {
+      EXPECT_TRUE(is_covered(kind, a, a)) << kind << " " << a.first << "=" << a.second;
+      for (const Setting& b : settings_of(kind)) {
+        if (a.first >= b.first || !is_allowed(kind, a, b)) continue;
+        ++allowed;
+        EXPECT_TRUE(is_covered(kind, a, b))
+            << kind << " " << a.first << "=" << a.second << " " << b.first << "=" << b.second;
+      }
+    }
+  }
+  EXPECT_GT(allowed, 180);
+}
+
+TEST(Options, AllAreAmongTheSettings) {
+  // An option that nobody sets is an option that nobody tests.
+  for (const CaseSpec& spec : suite_ci().cases) {
+    for (const auto& [option, value] : spec.objective.options) {
+      if (option.starts_with("truncated_importance_sampling_ratio")) continue;
+      EXPECT_TRUE(has({{option, value}}, Setting{option, value}));
+      EXPECT_TRUE(std::any_of(settings_of(spec.objective.kind).begin(),
+                              settings_of(spec.objective.kind).end(),
+                              [&](const Setting& s) { return s.first == option; }))
+          << option;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid
