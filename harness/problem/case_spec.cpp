@@ -25,13 +25,36 @@ bool is_identifier(std::string_view text) {
   });
 }
 
+/// Letters, digits, _ and -, from a letter on, and no JSON literal: "seq-mask-tis".
+bool is_bare_word(std::string_view text) {
+  std::string letters(text);
+  std::replace(letters.begin() + (letters.empty() ? 0 : 1), letters.end(), '-', '_');
+  return is_identifier(letters) && text != "true" && text != "false" && text != "null";
+}
+
 /// Option values are kept as canonical JSON text. A bare word stands for a string, so that a shell
 /// needs no quotes within quotes.
 std::string canonical_option(std::string_view key, std::string_view text) {
   const auto value = nlohmann::json::parse(text, nullptr, false);
   if (value.is_primitive() && !value.is_discarded()) return value.dump();
-  if (value.is_discarded() && is_identifier(text)) return nlohmann::json(text).dump();
+  if (value.is_discarded() && is_bare_word(text)) return nlohmann::json(text).dump();
   throw_bad_input("{} = '{}' is not a JSON number, string, true, false or null", key, text);
+}
+
+/// An option's JSON as one word: a string without quotes where it can be, else with blanks escaped
+/// (compact JSON has them only inside strings).
+std::string option_word(const std::string& value) {
+  const auto json = nlohmann::json::parse(value);
+  if (json.is_string() && is_bare_word(json.get<std::string>())) return json.get<std::string>();
+  std::string word;
+  for (const char c : value) {
+    if (c == ' ') {
+      word += "\\u0020";
+    } else {
+      word += c;
+    }
+  }
+  return word;
 }
 
 }  // namespace
@@ -66,16 +89,8 @@ std::string format_case(const CaseSpec& spec) {
     words.push_back("objective=" + spec.objective.kind);
   }
   for (const auto& [option, value] : spec.objective.options) {
-    std::string word = std::string(kOptionPrefix) + option + '=';
-    // Compact JSON has blanks only inside strings, where they can be escaped.
-    for (const char c : value) {
-      if (c == ' ') {
-        word += "\\u0020";
-      } else {
-        word += c;
-      }
-    }
-    words.push_back(std::move(word));
+    const std::string word = std::string(kOptionPrefix) + option + '=';
+    words.push_back(word + option_word(value));
   }
   for (const CaseKey& key : case_keys()) {
     const std::string value = key.get(spec);

@@ -115,7 +115,11 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks) {
       }
     }
     for (const CaseSpec& spec : suite.cases) {
-      make_objective(spec.objective, spec.statistics);
+      const auto objective = make_objective(spec.objective, spec.statistics);
+      const bool has_pairs = objective->needs().sequences_per_unit > 1;
+      if (has_pairs && why_too_big(case_memory_bytes(spec)).empty()) {
+        objective->require(unpadded_batch(make_problem(spec)));
+      }
       for (const Grid& grid : suite.grids) {
         if (grid.tp > spec.vocab) {
           throw_bad_input("grid {}: tp = {} exceeds the vocabulary of {} (case \"{}\")",

@@ -72,8 +72,9 @@ TEST(Replay, SequenceRatiosGatherNothingPerTokenOverCp) {
       scratch, "replay tests/golden/gspo.safetensors --impl cp_local --tp 2 --cp 4 --report " +
                    scratch.file("r.json"));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const json trials = trials_of(scratch.file("r.json"));
   std::int64_t calls = 0;
-  for (const json& row : trials_of(scratch.file("r.json"))[0]["communication"]) {
+  for (const json& row : trials[0]["communication"]) {
     if (row["group"] != "cp") continue;
     EXPECT_EQ(row["operation"], "all_reduce");
     calls += row["measured_calls"].get<std::int64_t>();
