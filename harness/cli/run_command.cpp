@@ -149,7 +149,7 @@ void add_run_command(CLI::App& app, Action& action) {
                       "implementations, comma separated, with options as name:option=value "
                       "(default: the suite's, or all five)");
   command->add_option("--grid", flags->grids,
-                      "process grids, comma separated: tp2cp4,tp1cp8 (default: the suite's, or "
+                      "process grids, comma separated: tp2cp4,tp1cp2dp2 (default: the suite's, or "
                       "tp1cp1)");
   command->add_option("--report", flags->report,
                       "write the JSON report here; finished trials go to FILE.partial.jsonl while "

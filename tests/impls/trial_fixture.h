@@ -22,15 +22,13 @@ inline TrialRecord run_case(const std::string& case_text, const std::string& imp
   return run_trial(make_setup(prepared, implementation, grid), std::chrono::seconds(60)).record;
 }
 
-/// Powers of two on every axis, up to eight ranks.
+/// All of them up to eight ranks, those that divide nothing evenly included.
 inline const std::vector<Grid>& all_grids() {
   static const std::vector<Grid> grids = [] {
     std::vector<Grid> all;
-    for (const int dp : {1, 2, 4, 8}) {
-      for (const int cp : {1, 2, 4, 8}) {
-        for (const int tp : {1, 2, 4, 8}) {
-          if (tp * cp * dp <= 8) all.push_back({tp, cp, dp});
-        }
+    for (int dp = 1; dp <= 8; ++dp) {
+      for (int cp = 1; cp * dp <= 8; ++cp) {
+        for (int tp = 1; tp * cp * dp <= 8; ++tp) all.push_back({tp, cp, dp});
       }
     }
     return all;

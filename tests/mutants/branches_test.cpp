@@ -55,6 +55,7 @@ TEST(Branches, AllAreReached) {
                              "sequence_is_weight_inside",
                              "sequence_is_weight_below",
                              "sequence_is_weight_above",
+                             "sequence_is_weight_not_finite",
                              "positive_sequence_tokens",
                              "pairs_chosen_preferred",
                              "pairs_rejected_preferred"}) {
