@@ -147,6 +147,13 @@ std::vector<std::uint8_t> case_token_mask(const CaseSpec& spec,
                   std::uint8_t{1});
       }
     }
+  } else if (spec.mask.starts_with(kPromptMask)) {
+    const std::int64_t prompt = parse_integer(
+        std::string_view(spec.mask).substr(kPromptMask.size()), "mask", 0, kMaxTokens);
+    for (std::size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
+      const std::int64_t first = std::min(cu_seqlens[i] + prompt, cu_seqlens[i + 1]);
+      std::fill(mask.begin() + first, mask.begin() + cu_seqlens[i + 1], std::uint8_t{1});
+    }
   } else {
     fill_bits(spec, cu_seqlens, mask);
   }

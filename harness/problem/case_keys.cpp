@@ -90,11 +90,16 @@ void check_lens(std::string_view text) {
 
 void check_mask(std::string_view text) {
   if (text == "all" || text == "ragged" || text == "response" || text == "sparse") return;
+  if (text.starts_with(kPromptMask)) {
+    parse_integer(text.substr(kPromptMask.size()), "the prompt of mask", 0, kMaxTokens);
+    return;
+  }
   for (const std::string& bits : split(text, '+')) {
     if (text.empty() || !is_bits(bits)) {
       throw_bad_input(
-          "mask = '{}' is neither one of all, ragged, response, sparse nor bits by sequence such "
-          "as 011+1111",
+          "mask = '{}' is neither one of all, ragged, response, sparse, prompt16 nor bits by "
+          "sequence "
+          "such as 011+1111",
           text);
     }
   }
@@ -156,7 +161,9 @@ std::vector<CaseKey> make_keys() {
                        {{CuMode::true_lengths, "true"}, {CuMode::padded_lengths, "padded"}}),
       "cu_seqlens with true lengths, or with padded ones and the mask alone removes pads");
   add(text_key("mask", &CaseSpec::mask, check_mask),
-      "all, ragged (70 %), response (a suffix), sparse (5 %), or bits by sequence 0110+111");
+      "all, ragged (70 %), response (60 % at the end), prompt16 (all but the first 16), sparse (5 "
+      "%), "
+      "or bits by sequence 0110+111");
   add(text_key("sample_mask", &CaseSpec::sample_mask, check_sample_mask),
       "ones, alternate, or bits 1011");
   add(text_key("targets", &CaseSpec::targets, check_targets),

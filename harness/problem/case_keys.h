@@ -41,6 +41,9 @@ bool has_explicit_lengths(const CaseSpec& spec);
 /// "5+8+1+3" -> {5, 8, 1, 3}. Throws bad_input.
 std::vector<std::int64_t> parse_lengths(std::string_view text);
 
+/// mask = prompt16: all tokens but the first 16 of each sequence.
+inline constexpr std::string_view kPromptMask = "prompt";
+
 inline constexpr std::int64_t kMaxSequences = 1'000'000;
 inline constexpr std::int64_t kMaxTokens = 2'147'483'647;
 

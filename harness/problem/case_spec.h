@@ -59,7 +59,8 @@ struct CaseSpec {
   std::int64_t bin_multiple = 1;  // the pack is filled up to it by stretching the last sequence
   CuMode cu = CuMode::true_lengths;
 
-  // "all", "ragged" (70 % of the tokens), "response" (a suffix), "sparse" (5 %, at least one), or
+  // "all", "ragged" (70 % of the tokens), "response" (a suffix), "prompt16" (all but the first 16
+  // tokens of a sequence), "sparse" (5 %, at least one), or
   // explicit bits by sequence "01101+1111+0+111". A set bit on a first token is kept: it is never a
   // target whatever its mask.
   std::string mask = "ragged";

@@ -156,8 +156,15 @@ TEST(Denominators, OfTheGlobalBatchAreTaken) {
   expect_bad_input([] { make("lens=5+7 global_valid_seqs=1"); }, {"global_valid_seqs = 1", "2"});
 }
 
+TEST(Mask, OfAPromptLeavesItOut) {
+  EXPECT_EQ(make("lens=5+2+3 mask=prompt3").token_mask, (Bits{0, 0, 0, 1, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(make("lens=3 mask=prompt0").token_mask, (Bits{1, 1, 1}));
+  expect_bad_input([] { parse_case("mask=prompt"); }, {"prompt of mask"});
+  expect_bad_input([] { parse_case("mask=promp3"); }, {"prompt16"});
+}
+
 TEST(Denominators, AgreeWithTheValidRows) {
-  for (const std::string mask : {"all", "ragged", "response", "sparse"}) {
+  for (const std::string mask : {"all", "ragged", "response", "prompt9", "sparse"}) {
     const Problem problem = make("lens=uniform seq_len=40 sample_mask=alternate mask=" + mask);
     const Bits valid = problem.row_valid();
     EXPECT_EQ(std::accumulate(valid.begin(), valid.end(), std::int64_t{0}),
