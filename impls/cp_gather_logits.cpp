@@ -48,12 +48,8 @@ class GatherLogitsPlan final : public LossPlan {
     outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
     scatter_columns(gathered, {order_.data(), order_.size()}, outputs.tokens);
 
-    const ObjectiveTokens tokens = pack_.tokens(outputs.tokens, 0, problem_.rows());
-    objective_.begin();
-    objective_.add_sequences(tokens);
-    objective_.make_coefficients();
-    objective_.add_tokens(tokens, pack_grad_.span());
-    outputs.result = objective_.result();
+    outputs.result =
+        objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.span());
     for (std::int64_t k = 0; k < problem_.local_rows(); ++k) {
       local_grad_[k] = pack_grad_[order_[first_own_row() + k]];
     }

@@ -53,12 +53,8 @@ class FusedPlan final : public LossPlan {
     }
     gather(outputs.tokens);
 
-    const ObjectiveTokens tokens = pack_.tokens(outputs.tokens, 0, problem_.rows());
-    objective_.begin();
-    objective_.add_sequences(tokens);
-    objective_.make_coefficients();
-    objective_.add_tokens(tokens, pack_grad_.span());
-    outputs.result = objective_.result();
+    outputs.result =
+        objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.span());
 
     const std::span<const std::int32_t> own = rows_of(context_.cp.rank());
     for (std::size_t k = 0; k < own.size(); ++k) local_grad_[k] = pack_grad_[own[k]];

@@ -35,6 +35,14 @@ std::int64_t ObjectivePass::bytes(const LossProblem& problem) {
   return numbers_of(problem) * static_cast<std::int64_t>(sizeof(double));
 }
 
+ObjectiveResult ObjectivePass::run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs) {
+  begin();
+  add_sequences(tokens);
+  make_coefficients();
+  add_tokens(tokens, grad_logprobs);
+  return result();
+}
+
 void ObjectivePass::begin() {
   std::fill(numbers_.begin(), numbers_.end(), 0.0);
   std::fill(totals_.maxima.begin(), totals_.maxima.end(), -std::numeric_limits<double>::infinity());

@@ -14,6 +14,9 @@ class ObjectivePass {
   ObjectivePass(Device& device, const LossProblem& problem, const Steps& steps);
   static std::int64_t bytes(const LossProblem& problem);
 
+  /// All steps on a rank that holds the whole pack.
+  ObjectiveResult run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
+
   /// Everything at its start again.
   void begin();
   /// Step 1 over some rows; nothing for an objective without sums of sequences.

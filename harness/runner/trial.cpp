@@ -105,9 +105,12 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
   return out;
 }
 
-}  // namespace
-
-namespace {
+/// The text of a case; a bundle's path and how it is cut.
+std::string identity_of(const Problem& problem) {
+  if (problem.source.starts_with("--case")) return format_case(problem.spec);
+  if (problem.spec.microbatches == 1) return problem.source;
+  return fmt::format("{} microbatches={}", problem.source, problem.spec.microbatches);
+}
 
 std::string reproduce_replay(const Problem& problem, const std::string& implementation,
                              const Grid& grid) {
@@ -127,8 +130,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   TrialRecord record;
   const bool from_case = problem.source.starts_with("--case");
   const std::string grid_text = format_grid(grid);
-  record.id = fmt::format("{}|{}|{}|cpu", from_case ? format_case(problem.spec) : problem.source,
-                          grid_text, implementation);
+  record.id = fmt::format("{}|{}|{}|cpu", identity_of(problem), grid_text, implementation);
   record.case_name = problem.spec.name;
   record.case_parameters = case_to_json(problem.spec);
   record.tp = grid.tp;
@@ -182,8 +184,7 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
   for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
     trial.record.padded_tokens += loss_problem.rows();
   });
-  trial.record.branch_shares =
-      setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
+  trial.record.branch_shares = setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
   trial.record.reason = why_skipped(setup);
   if (!trial.record.reason.empty()) {
     trial.record.status = TrialStatus::skipped;

@@ -58,6 +58,8 @@ TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
     for (const json& trial : trials_of(scratch.file("r.json"))) {
       EXPECT_EQ(trial["grid"]["dp"], 2);
+      EXPECT_THAT(trial["id"].get<std::string>(),
+                  HasSubstr(bundle + ".safetensors microbatches=2|tp2cp2dp2|"));
       EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("--dp 2 --microbatches 2"));
       const bool linear = bundle.find("linear") != std::string::npos;
       EXPECT_THAT(trial["checks"].dump(),
