@@ -33,8 +33,8 @@ class RandomSpecs {
     spec.pad_multiple = 1 + below(std::int64_t{1} << 30);
     spec.bin_multiple = 1 + below(1000);
     spec.cu = pick<CuMode>({CuMode::true_lengths, CuMode::padded_lengths});
-    spec.mask = pick<std::string>({"all", "ragged", "response", "prompt3", "sparse",
-                                    "01101+1111++111", "0"});
+    spec.mask = pick<std::string>(
+        {"all", "ragged", "response", "prompt3", "sparse", "01101+1111++111", "0"});
     spec.sample_mask = pick<std::string>({"ones", "alternate", "1011"});
     spec.targets = pick<std::string>({"random", "shard_edges"});
     spec.global_valid_toks = below(3) * below(std::int64_t{1} << 60);

@@ -168,6 +168,19 @@ TEST(Trial, ARankThatThrowsFailsTheTrialAndNamesItself) {
   EXPECT_FALSE(outcome.rank_hung);
 }
 
+TEST(Trial, ARankThatFailsInItsSecondMicrobatchFailsTheOtherDpRanks) {
+  for (const char* kind : {"throw", "leave"}) {
+    TrialSetup setup = setup_of("lens=8+16+4+6+9+3 vocab=24 microbatches=2", "cp_local", {1, 2, 2});
+    // Three TP calls and three CP calls by microbatch: the eighth is in the second one.
+    setup.fault = parse_fault(std::string("rank=3,call=8,kind=") + kind);
+    const auto start = std::chrono::steady_clock::now();
+    const TrialOutcome outcome = run_trial(setup, seconds(60));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2));
+    EXPECT_EQ(outcome.record.status, TrialStatus::error) << kind;
+    EXPECT_EQ(outcome.record.first_failed_rank, 3) << kind;
+  }
+}
+
 TEST(Trial, ARankThatLeavesFailsTheTrial) {
   TrialSetup setup = setup_of("lens=8+16 vocab=24", "fused", {2, 2});
   setup.fault = parse_fault("rank=1,call=3,kind=leave");
