@@ -233,7 +233,13 @@ TEST(Suites, OfObjectivesHaveRaggedBatchesWithMaskedPrompts) {
       EXPECT_EQ(problem.sequences(), 8);
       EXPECT_LE(problem.tokens(), 512);
       EXPECT_GT(problem.denominators.valid_tokens, problem.tokens() / 4);
-      EXPECT_LT(problem.denominators.valid_tokens, problem.tokens() * 3 / 4);
+      for (std::int64_t i = 0; i < 8; ++i) {  // a prompt, then a response
+        const auto mask = problem.token_mask.begin() + problem.cu_seqlens[i];
+        const auto end = mask + problem.lengths[i];
+        EXPECT_TRUE(std::is_sorted(mask, end));
+        EXPECT_GE(std::count(mask, end, 0), std::min<std::int64_t>(4, problem.lengths[i] * 2 / 5));
+        EXPECT_TRUE(problem.lengths[i] <= 8 || *(end - 1) == 1);
+      }
       EXPECT_GE(std::set<std::int64_t>(problem.lengths.begin(), problem.lengths.end()).size(), 5u);
       for (std::size_t pair = 0; name == "dpo" && pair < 8; pair += 2) {
         EXPECT_NE(problem.lengths[pair], problem.lengths[pair + 1]);
