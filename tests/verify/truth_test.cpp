@@ -120,9 +120,13 @@ class Perturbed final : public LogitsSource {
 };
 
 TEST_P(GradientByDifferences, Agrees) {
-  const Problem problem = make_problem(parse_case(GetParam()));
-  const auto objective = make_objective({}, false);
-  const Truth truth = make_truth(problem, compute_rows(problem, 1), *objective, 12);
+  Problem problem = make_problem(parse_case(GetParam()));
+  const auto objective = make_objective(problem.spec.objective, false);
+  const std::vector<RowTruth> rows = compute_rows(problem, 1);
+  std::vector<double> logprobs;
+  for (const RowTruth& row : rows) logprobs.push_back(row.logprob);
+  draw_objective_inputs(problem, objective->needs(), logprobs);
+  const Truth truth = make_truth(problem, rows, *objective, 12);
   const BundleResults results = expected_results(problem, truth);
   const auto loss_at = [&](std::int64_t t, std::int64_t v, double by) {
     Problem changed = problem;
@@ -144,6 +148,21 @@ INSTANTIATE_TEST_SUITE_P(Regimes, GradientByDifferences,
                                            "lens=5+2 vocab=5 dtype=f64 values=peaked",
                                            "lens=5+2 vocab=9 dtype=f64 values=ties mask=all",
                                            "lens=3+4 vocab=5 dtype=f64 sample_mask=01"));
+
+// Without terms whose gradient is not that of their value (score terms, detached ratios).
+INSTANTIATE_TEST_SUITE_P(
+    Objectives, GradientByDifferences,
+    ::testing::Values("objective=nll objective.token_level_loss=false lens=4+1+3 vocab=6 dtype=f64",
+                      "objective=clipped_pg objective.reference_policy_kl_penalty=0 "
+                      "objective.ratio_clip_c=1.4 lens=9+7 mask=all vocab=6 dtype=f64",
+                      "objective=clipped_pg objective.reference_policy_kl_penalty=0 "
+                      "objective.token_level_loss=false "
+                      "objective.sequence_level_importance_ratios=true "
+                      "objective.use_importance_sampling_correction=true "
+                      "lens=5+7+4 mask=all vocab=6 dtype=f64",
+                      "objective=dpo objective.sft_loss_weight=0.1 lens=5+7+4+3 vocab=6 dtype=f64",
+                      "objective=dpo objective.preference_average_log_probs=true "
+                      "lens=5+7+4+3 vocab=6 dtype=f64"));
 
 }  // namespace
 }  // namespace lossgrid
