@@ -116,39 +116,37 @@ std::int64_t count_valid(const ObjectiveTokens& tokens) {
   return std::count(tokens.valid.begin(), tokens.valid.end(), 1);
 }
 
-/// Divides by the valid tokens that this call sees instead of those of the global batch.
-void local_denominator(const Objective& objective, const ObjectiveTokens& tokens,
-                       const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                       ObjectiveTotals<double> totals, std::span<float> grad) {
+/// The mean over the valid tokens that this call sees, divided by `parts`, instead of the sum over
+/// those of the global batch.
+void add_local_mean(const Objective& objective, const ObjectiveTokens& tokens,
+                    const PackedBatch& batch, SequenceTable<const double> coefficients,
+                    ObjectiveTotals<double> totals, std::span<float> grad, int parts) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const std::int64_t local = count_valid(tokens);
   if (local == 0) return;
-  scale_terms(static_cast<double>(batch.denominators.valid_tokens) / static_cast<double>(local),
-              totals, grad);
+  scale_terms(
+      static_cast<double>(batch.denominators.valid_tokens) / static_cast<double>(local * parts),
+      totals, grad);
+}
+
+void local_denominator(const Objective& objective, const ObjectiveTokens& tokens,
+                       const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                       ObjectiveTotals<double> totals, std::span<float> grad) {
+  add_local_mean(objective, tokens, batch, coefficients, totals, grad, 1);
 }
 
 void mean_of_rank_means(const Objective& objective, const ObjectiveTokens& tokens,
                         const PackedBatch& batch, int cp, SequenceTable<const double> coefficients,
                         ObjectiveTotals<double> totals, std::span<float> grad) {
-  objective.token_terms(tokens, batch, coefficients, totals, grad);
-  const std::int64_t local = count_valid(tokens);
-  if (local == 0) return;
-  scale_terms(
-      static_cast<double>(batch.denominators.valid_tokens) / static_cast<double>(local * cp),
-      totals, grad);
+  add_local_mean(objective, tokens, batch, coefficients, totals, grad, cp);
 }
 
 void mean_of_microbatch_means(const Objective& objective, const ObjectiveTokens& tokens,
                               const PackedBatch& batch, int,
                               SequenceTable<const double> coefficients,
                               ObjectiveTotals<double> totals, std::span<float> grad) {
-  objective.token_terms(tokens, batch, coefficients, totals, grad);
-  const std::int64_t local = count_valid(tokens);
-  if (local == 0) return;
-  const int microbatches = batch.microbatch.count * batch.microbatch.dp;
-  scale_terms(static_cast<double>(batch.denominators.valid_tokens) /
-                  static_cast<double>(local * microbatches),
-              totals, grad);
+  add_local_mean(objective, tokens, batch, coefficients, totals, grad,
+                 batch.microbatch.count * batch.microbatch.dp);
 }
 
 void divided_by_microbatches(const Objective& objective, const ObjectiveTokens& tokens,

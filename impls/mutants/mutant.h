@@ -12,6 +12,9 @@
 
 namespace lossgrid {
 
+/// The steps of the strategy stay.
+inline void keep_steps(Steps&) {}
+
 /// What is wrong, in the words of the catalogue of known wrong implementations (README), and the
 /// strategy it is made of.
 struct MutantOf {
@@ -19,7 +22,7 @@ struct MutantOf {
   const char* name;
   const char* what;
   const char* strategy;
-  void (*change)(Steps&) = [](Steps&) {};
+  void (*change)(Steps&);
   ImplementationOptions options = {};
   /// Changes what the strategy makes of its batch.
   void (*batch)(PackedBatch&) = nullptr;

@@ -11,8 +11,6 @@
 namespace lossgrid {
 namespace {
 
-void nothing(Steps&) {}
-
 /// clipped_pg with other formulas, where `applies` to its options.
 template <class Formulas, typename Real = double>
 std::unique_ptr<Objective> with_formulas(const ObjectiveSpec& spec,
@@ -129,7 +127,7 @@ const RegisteredMutant mutants[] = {
          "mean_over_tokens",
          "one mean over tokens, not over sequences",
          "fused",
-         nothing,
+         keep_steps,
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_options(spec, means_over_tokens); }}),
@@ -137,7 +135,7 @@ const RegisteredMutant mutants[] = {
                       "nll_mean_over_tokens",
                       "nll: one mean over tokens, not sequences",
                       "cp_local",
-                      nothing,
+                      keep_steps,
                       {},
                       nullptr,
                       nll_over_tokens}),
@@ -146,7 +144,7 @@ const RegisteredMutant mutants[] = {
          "ratio_by_token",
          "a ratio for each token, not one for the sequence",
          "cp_local",
-         nothing,
+         keep_steps,
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_options(spec, ratio_by_token); }}),
@@ -155,7 +153,7 @@ const RegisteredMutant mutants[] = {
          "ties_double",
          "both sides of a tie get the whole gradient",
          "fused",
-         nothing,
+         keep_steps,
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_formulas<TiesDouble>(spec, always); }}),
@@ -164,7 +162,7 @@ const RegisteredMutant mutants[] = {
          "ties_vanish",
          "no side of a tie gets a gradient",
          "cp_local",
-         nothing,
+         keep_steps,
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_formulas<TiesVanish>(spec, always); }}),
@@ -172,7 +170,7 @@ const RegisteredMutant mutants[] = {
                       "kl_without_score",
                       "the KL term lacks its score gradient",
                       "fused",
-                      nothing,
+                      keep_steps,
                       {},
                       nullptr,
                       [](const ObjectiveSpec& spec) {
@@ -184,7 +182,7 @@ const RegisteredMutant mutants[] = {
          "importance_ratio_ignored",
          "importance weights are left out",
          "fused",
-         nothing,
+         keep_steps,
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_options(spec, no_importance_weights); }}),
@@ -192,7 +190,7 @@ const RegisteredMutant mutants[] = {
                       "dual_clip_everywhere",
                       "the dual clip bounds positive advantages too",
                       "fused",
-                      nothing,
+                      keep_steps,
                       {},
                       nullptr,
                       [](const ObjectiveSpec& spec) {
@@ -204,7 +202,7 @@ const RegisteredMutant mutants[] = {
                       "weights_broadcast",
                       "[S, 1] weights against an [S] mask in a metric",
                       "fused",
-                      nothing,
+                      keep_steps,
                       {},
                       nullptr,
                       [](const ObjectiveSpec& spec) {
@@ -217,7 +215,7 @@ const RegisteredMutant mutants[] = {
          "clip_bounds_swapped",
          "ratio_clip_min and ratio_clip_max swapped",
          "cp_local",
-         nothing,
+         keep_steps,
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_options(spec, clip_bounds_swapped); }}),
@@ -225,7 +223,7 @@ const RegisteredMutant mutants[] = {
                       "pairs_crossed",
                       "pairs of the pack sorted by length",
                       "fused",
-                      nothing,
+                      keep_steps,
                       {},
                       nullptr,
                       [](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
@@ -239,7 +237,7 @@ const RegisteredControl control{{"",
                                  "float32_objective",
                                  "per-token arithmetic of clipped_pg in float32",
                                  "fused",
-                                 nothing,
+                                 keep_steps,
                                  {},
                                  nullptr,
                                  [](const ObjectiveSpec& spec) {

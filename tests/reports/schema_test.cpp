@@ -49,7 +49,6 @@ TEST(ReportSchema, WrittenReportsAreValid) {
     split.trials[0].metric_reductions[reduction + "_metric"] = reduction;
   }
   split.trials[0].branch_shares = {{"always", 1}, {"never", 0}};
-  split.trials[0].times.push_back({"batch", 1234});
   const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split};
   std::string paths;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -121,6 +120,9 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
       {"memory of the whole batch",
        [](Json& r) { r["trials"][0]["memory"][0]["phase"] = "batch"; },
        {"/trials/0/memory/0/phase:", "'enum'"}},
+      {"time of the whole batch",
+       [](Json& r) { r["trials"][0]["times"][0]["phase"] = "batch"; },
+       {"/trials/0/times/0/phase:", "'enum'"}},
       {"mutants without a score", [](Json& r) { r["run"]["command"] = "mutants"; }, {"'score'"}},
       {"local time", [](Json& r) { r["run"]["started_utc"] = "yesterday"; }, {"/run/started_utc:"}},
   };
