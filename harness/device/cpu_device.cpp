@@ -4,6 +4,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device.h"
+#include "harness/device/gemm.h"
 
 namespace lossgrid {
 namespace {
@@ -13,6 +14,7 @@ constexpr std::align_val_t kAlignment{64};
 class CpuDevice final : public Device {
  public:
   std::string_view name() const override { return "cpu"; }
+  const KernelTable& kernels() const override { return cpu_kernels(); }
 
  private:
   std::byte* acquire(std::size_t bytes) override {

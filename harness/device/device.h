@@ -14,6 +14,8 @@
 
 namespace lossgrid {
 
+struct KernelTable;
+
 class Device {
  public:
   Device() = default;
@@ -22,6 +24,9 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   virtual std::string_view name() const = 0;
+
+  /// Whole-matrix operations on memory of this device (harness/device/gemm.h).
+  virtual const KernelTable& kernels() const = 0;
 
   /// `bytes` of poisoned memory, accounted under `tag`. Throws not_enough_memory.
   Buffer allocate(std::size_t bytes, std::string tag) {
