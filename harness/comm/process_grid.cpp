@@ -31,6 +31,7 @@ bool is_digit(char c) {
 std::string format_grid(const Grid& grid) {
   std::string text = fmt::format("tp{}cp{}", grid.tp, grid.cp);
   if (grid.dp > 1) text += fmt::format("dp{}", grid.dp);
+  if (grid.sp) text += "sp";
   return text;
 }
 
@@ -45,12 +46,18 @@ Grid parse_grid(std::string_view text) {
   std::int64_t ranks = 1;
   std::string_view rest = text;
   do {
+    if (rest.starts_with("sp")) {
+      if (grid.sp) throw_bad_input("grid '{}' has axis 'sp' twice", text);
+      grid.sp = true;
+      rest.remove_prefix(2);
+      continue;
+    }
     const std::string_view name = take_while(rest, [](char c) { return !is_digit(c); });
     const std::string_view digits = take_while(rest, is_digit);
     const auto axis = std::find_if(axes.begin(), axes.end(),
                                    [name](const Axis& known) { return known.name == name; });
     if (axis == axes.end()) {
-      throw_bad_input("grid '{}' is not of the form tp2cp4dp2: unknown axis '{}'", text, name);
+      throw_bad_input("grid '{}' is not of the form tp2cp4dp2sp: unknown axis '{}'", text, name);
     }
     if (axis->seen) throw_bad_input("grid '{}' has axis '{}' twice", text, name);
     axis->seen = true;

@@ -15,6 +15,9 @@ struct Grid {
   int tp = 1;  // ranks that share the vocabulary
   int cp = 1;  // ranks that share the sequences
   int dp = 1;  // groups of tp * cp ranks with different sequences
+  // Sequence parallelism: hidden states are split by rows over the tp ranks (Korthikanti et al.,
+  // "Reducing activation recomputation in large transformer models", 2022).
+  bool sp = false;
 
   int ranks() const { return tp * cp * dp; }
   int rank_of(int tp_rank, int cp_rank, int dp_rank = 0) const {
@@ -23,14 +26,16 @@ struct Grid {
   int tp_rank(int rank) const { return rank % tp; }
   int cp_rank(int rank) const { return rank / tp % cp; }
   int dp_rank(int rank) const { return rank / (tp * cp); }
+  /// Ranks that hidden states are split over beside cp.
+  int row_parts() const { return sp ? tp : 1; }
   friend bool operator==(const Grid&, const Grid&) = default;
 };
 
-/// "tp2cp4", and "tp2cp4dp2" when dp > 1.
+/// "tp2cp4"; "dp2" follows when dp > 1, "sp" with sequence parallelism.
 std::string format_grid(const Grid& grid);
 
-/// Reads "tp2cp4dp2" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096] and
-/// the grid has fewer than 2^31 ranks.
+/// Reads "tp2cp4dp2sp" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096]
+/// and the grid has fewer than 2^31 ranks.
 Grid parse_grid(std::string_view text);
 
 /// The communicators of one rank. `world` has exactly grid.ranks() ranks and outlives the object.

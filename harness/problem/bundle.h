@@ -26,20 +26,22 @@ struct BundleResults {
 struct Bundle {
   Problem problem;
   std::optional<BundleResults> expected;
-  // NaN and +inf among the logits: allowed, they are the user's data, but worth a word.
+  // NaN and +inf among the logits (in float32): allowed, they are the user's data, but worth a
+  // word.
   std::int64_t nan_or_inf_logits = 0;
 };
 
 /// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
 /// index and the rule. Inputs of objectives are kept whether this one needs them or not (see
-/// require_objective_inputs). Hidden states and weight become float32 logits and a projection.
-/// `expected.*` is all or nothing.
+/// require_objective_inputs). Hidden states and weight become a projection, in bf16 when both are,
+/// else in f32. `expected.*` is all or nothing.
 Bundle read_bundle(const std::string& path);
 
 /// Writes `problem` and, when given, expected results: its logits in its dtype, unpoisoned, or the
 /// hidden states and weight that they come from, then with the gradients of these. What is not
-/// finite in inputs that nothing trains on (poison) is written as 0. Throws io; internal when a
-/// gradient does not have the size of its tensor.
+/// finite in inputs that nothing trains on (poison) is written as 0. The weight is [V, H] whatever
+/// the layout of shards. Throws io; bad_input for what a bundle cannot say (a temperature other
+/// than 1, a tied embedding); internal when a gradient does not have the size of its tensor.
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected);
 

@@ -9,6 +9,7 @@
 #include "harness/problem/bundle_metadata.h"
 #include "harness/problem/bundle_tensors.h"
 #include "harness/problem/case_data.h"
+#include "harness/problem/case_keys.h"
 
 namespace lossgrid {
 namespace {
@@ -81,22 +82,36 @@ void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   const TensorView& hidden = tensors.require("hidden", {"F32", "BF16"}, 2);
   const std::int64_t size = hidden.shape[1];
   tensors.require("hidden", {hidden.dtype}, {problem.tokens(), size}, "[T, H]");
-  if (size == 0) throw_bad_input("{}: a hidden size of 0", tensors.what("hidden"));
+  if (size < 1 || size > kMaxHidden) {
+    throw_bad_input("{}: a hidden size of {}, must lie in [1, {}]", tensors.what("hidden"), size,
+                    kMaxHidden);
+  }
   const TensorView& weight = tensors.require("weight", {"F32", "BF16"}, 2);
   const std::int64_t vocab = weight.shape[0];
   tensors.require("weight", {weight.dtype}, {vocab, size}, "[V, H]");
   require_vocab(tensors, "weight", vocab);
   checked_product(problem.tokens(), vocab, tensors.file().path() + ": tokens x vocab");
   problem.spec.vocab = vocab;
-  problem.spec.dtype = DType::f32;
-  problem.projection = std::make_shared<const Projection>(Projection{
-      problem.tokens(), vocab, size, elements_as_float(hidden), elements_as_float(weight),
-      dtype_of_tensor(hidden.dtype), dtype_of_tensor(weight.dtype)});
+  problem.spec.hidden = size;
+  Projection projection;
+  projection.tokens = problem.tokens();
+  projection.vocab = vocab;
+  projection.size = size;
+  projection.hidden = elements_as_float(hidden);
+  projection.weight = elements_as_float(weight);
+  projection.hidden_dtype = dtype_of_tensor(hidden.dtype);
+  projection.weight_dtype = dtype_of_tensor(weight.dtype);
+  // Ranks hold both in one dtype; float32 holds bf16 values exactly.
+  const bool both_bf16 =
+      projection.hidden_dtype == DType::bf16 && projection.weight_dtype == DType::bf16;
+  problem.spec.dtype = both_bf16 ? DType::bf16 : DType::f32;
+  problem.projection = std::make_shared<const Projection>(std::move(projection));
   problem.logits = make_projected_logits(problem.projection);
-  std::vector<double> row(static_cast<std::size_t>(vocab));
+  std::vector<float> row(static_cast<std::size_t>(vocab));  // as implementations make them
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    problem.logits->read(t, 0, std::span<double>(row));
-    bundle.nan_or_inf_logits += std::count_if(row.begin(), row.end(), is_nan_or_inf);
+    problem.logits->read(t, 0, std::span<float>(row));
+    bundle.nan_or_inf_logits +=
+        std::count_if(row.begin(), row.end(), [](float logit) { return is_nan_or_inf(logit); });
   }
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/text.h"
 #include "harness/problem/bundle.h"
 #include "harness/problem/bundle_tensors.h"
 #include "harness/problem/safetensors.h"
@@ -131,6 +132,18 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
 }
 
+/// The product of the tensors is all that a bundle says about logits.
+void require_expressible(const std::string& path, const CaseSpec& spec) {
+  if (spec.temperature != 1) {
+    throw_bad_input("{}: a bundle has no temperature, and temperature = {} is not 1", path,
+                    format_number(spec.temperature));
+  }
+  if (spec.tied_embedding) {
+    throw_bad_input("{}: a bundle has no gradient of an embedding, and tied_embedding is true",
+                    path);
+  }
+}
+
 Json objective_json(const ObjectiveSpec& objective) {
   Json json;
   json["kind"] = objective.kind;
@@ -143,6 +156,7 @@ Json objective_json(const ObjectiveSpec& objective) {
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected) {
   const CaseSpec& spec = problem.spec;
+  require_expressible(path, spec);
   std::map<std::string, std::string> metadata{{"format", "lossgrid.bundle/1"},
                                               {"objective", objective_json(spec.objective).dump()}};
   if (spec.global_valid_toks != 0) {

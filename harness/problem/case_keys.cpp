@@ -128,6 +128,18 @@ CaseKey scale_key() {
           }};
 }
 
+CaseKey temperature_key() {
+  return {"temperature", JsonType::number,
+          [](const CaseSpec& spec) { return format_number(spec.temperature); },
+          [](CaseSpec& spec, std::string_view text) {
+            const double value = parse_number(text, "temperature");
+            if (!(value >= 1e-3 && value <= 1e3)) {
+              throw_bad_input("temperature = {} is outside [0.001, 1000]", text);
+            }
+            spec.temperature = value;
+          }};
+}
+
 CaseKey seed_key() {
   return {"seed", JsonType::number, [](const CaseSpec& spec) { return std::to_string(spec.seed); },
           [](CaseSpec& spec, std::string_view text) {
@@ -154,7 +166,7 @@ std::vector<CaseKey> make_keys() {
   add(integer_key("seq_len", &CaseSpec::seq_len, 0, kMaxSequenceLength),
       "longest sequence S of a distribution");
   add(integer_key("pad_multiple", &CaseSpec::pad_multiple, 1, kMaxMultiple),
-      "sequences are padded to it, beside the 2 cp that the grid needs");
+      "sequences are padded to it, beside the 2 cp (times tp with sp) that the grid needs");
   add(integer_key("bin_multiple", &CaseSpec::bin_multiple, 1, kMaxMultiple),
       "the pack is filled up to it by stretching the last sequence");
   add(enum_key<CuMode>("cu", &CaseSpec::cu,
@@ -173,9 +185,20 @@ std::vector<CaseKey> make_keys() {
   add(integer_key("global_valid_seqs", &CaseSpec::global_valid_seqs, 0, most),
       "valid sequences of the global batch; 0: those of this one");
   add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any");
+  add(integer_key("hidden", &CaseSpec::hidden, 0, kMaxHidden),
+      "H: start from hidden states [T, H] and the weight of the LM head; 0: from logits");
+  add(temperature_key(), "logits = hidden weight^T / temperature");
+  add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
+                             {{WeightLayout::vocab_hidden, "vocab_hidden"},
+                              {WeightLayout::hidden_vocab, "hidden_vocab"}}),
+      "of the LM head: vocab_hidden [V, H], hidden_vocab [H, V]");
+  add(boolean_key("tied_embedding", &CaseSpec::tied_embedding),
+      "the gradient of the weight is added to that of the input embedding: true, false");
   add(enum_key<DType>("dtype", &CaseSpec::dtype,
                       {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}}),
-      "of logits and their gradient: f32, bf16, f64");
+      "of logits and their gradient, or of hidden states, weight and d hidden (d weight: f32): "
+      "f32, "
+      "bf16, f64 (logits only)");
   add(enum_key<Values>("values", &CaseSpec::values,
                        {{Values::normal, "normal"},
                         {Values::flat, "flat"},

@@ -46,5 +46,6 @@ inline constexpr std::string_view kPromptMask = "prompt";
 
 inline constexpr std::int64_t kMaxSequences = 1'000'000;
 inline constexpr std::int64_t kMaxTokens = 2'147'483'647;
+inline constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 
 }  // namespace lossgrid

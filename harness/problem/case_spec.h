@@ -45,6 +45,9 @@ enum class Poison { nan, inf, none };
 /// How far previous, generation and reference log-probabilities are from the current ones.
 enum class Drift { near, far, equal };
 
+/// How a vocab shard of the LM head is stored: [V_t, H], one row for an id, or [H, V_t].
+enum class WeightLayout { vocab_hidden, hidden_vocab };
+
 struct CaseSpec {
   std::string name;  // a label; not part of what is computed, not in the text form
   ObjectiveSpec objective;
@@ -70,6 +73,13 @@ struct CaseSpec {
   std::int64_t global_valid_seqs = 0;
 
   std::int64_t vocab = 512;
+  // H > 0: the batch starts from hidden states [T, H] and the LM head's weight; 0: from logits.
+  std::int64_t hidden = 0;
+  double temperature = 1;  // logits = hidden weight^T / temperature
+  WeightLayout weight_layout = WeightLayout::vocab_hidden;
+  // The weight is that of the input embedding too: its gradient buffer holds the embedding's part
+  // already, and that of the loss is added.
+  bool tied_embedding = false;
   DType dtype = DType::f32;
   Values values = Values::normal;
   double scale = 1.0;

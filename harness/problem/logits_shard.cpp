@@ -9,27 +9,11 @@
 #include "harness/problem/poison.h"
 #include "harness/problem/problem.h"
 #include "harness/problem/random_streams.h"
+#include "harness/problem/rows_to_read.h"
 #include "harness/problem/sharding.h"
 
 namespace lossgrid {
 namespace {
-
-/// The row of the source that stands at each padded position; -1 for padding, and for rows that are
-/// poisoned because they predict nothing that counts.
-std::vector<std::int64_t> rows_to_read(const Problem& problem, const PackedLayout& layout) {
-  const std::vector<std::uint8_t> valid = problem.row_valid();
-  const bool read_all = !problem.poison_true_rows || problem.spec.poison == Poison::none;
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(layout.padded_tokens()), -1);
-  for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
-    for (std::int64_t offset = 0; offset < layout.lengths[i]; ++offset) {
-      const std::int64_t token = layout.cu[i] + offset;
-      if (valid[token] != 0 || read_all) {
-        rows[layout.cu_padded[i] + offset] = token;
-      }
-    }
-  }
-  return rows;
-}
 
 template <typename T>
 class Filler {
@@ -81,7 +65,7 @@ void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, in
                        void* out) {
   const CaseSpec& spec = problem.spec;
   const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid.cp);
+      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
   const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
   const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
   dispatch_floating(spec.dtype, [&](auto element) {

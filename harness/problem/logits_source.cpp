@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -11,41 +10,10 @@
 #include "harness/problem/normal_row.h"
 #include "harness/problem/random_streams.h"
 #include "harness/problem/sharding.h"
+#include "harness/problem/value_regime.h"
 
 namespace lossgrid {
 namespace {
-
-/// Regimes are shift + factor * N(0, 1) first, then changed at single ids.
-struct Affine {
-  double shift = 0;
-  double factor = 1;
-};
-
-Affine affine_of(const CaseSpec& spec) {
-  switch (spec.values) {
-    case Values::normal:
-      return {0, spec.scale};
-    case Values::flat:
-      return {0, 1e-3 * spec.scale};
-    case Values::all_negative:
-      return {-200, spec.scale};
-    case Values::offset:  // bf16 has a step of 2 at 256; at 1e4 every value would be the same
-      return {spec.dtype == DType::bf16 ? 256.0 : 1e4, 1};
-    case Values::overflow:
-      return {0, 100 * spec.scale};
-    default:
-      return {0, 1};
-  }
-}
-
-/// The target's logit with probability about `p` among V - 1 others from N(0, 1), whose
-/// exponentials have mean e^0.5.
-double peak_logit(std::int64_t token, std::int64_t vocab) {
-  constexpr std::array<double, 5> kOneMinusP{1e-1, 1e-2, 1e-3, 1e-5, 1e-7};
-  const double rest = kOneMinusP[static_cast<std::size_t>(token % 5)];
-  const double others = static_cast<double>(std::max<std::int64_t>(vocab - 1, 1));
-  return std::log((1 - rest) / rest) + std::log(others) + 0.5;
-}
 
 class RandomLogits final : public LogitsSource {
  public:
@@ -57,8 +25,7 @@ class RandomLogits final : public LogitsSource {
         affine_(affine_of(spec)),
         targets_(std::move(targets)) {
     if (values_ == Values::edge_mass) edges_ = shard_edge_ids(vocab_);
-    // e^bonus = V e^2, so that even a single edge holds most of the mass.
-    edge_bonus_ = std::log(static_cast<double>(vocab_)) + 2;
+    edge_bonus_ = edge_bonus(vocab_);
   }
 
   void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
@@ -194,6 +161,11 @@ class RandomLogits final : public LogitsSource {
 };
 
 }  // namespace
+
+void LogitsSource::read_errors(std::int64_t /*token*/, std::int64_t /*begin*/,
+                               std::span<double> out) const {
+  std::fill(out.begin(), out.end(), 0.0);
+}
 
 std::shared_ptr<const LogitsSource> make_random_logits(const CaseSpec& spec,
                                                        std::vector<std::int32_t> targets) {

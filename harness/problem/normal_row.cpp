@@ -55,8 +55,10 @@ inline float radius_of(std::uint32_t word) {
   const float series = 1.0f + s2 * (1.0f / 3 + s2 * (0.2f + s2 * (1.0f / 7 + s2 * (1.0f / 9))));
   const float x = -2.0f * (static_cast<float>(exponent) * 0.693147181f + 2.0f * s * series);
   // x / sqrt(x) by Newton's iteration, from the root's halved exponent: std::sqrt sets errno, and
-  // that keeps compilers from vectorising it.
-  float root = std::bit_cast<float>(0x5f3759df - (std::bit_cast<std::int32_t>(x) >> 1));
+  // that keeps compilers from vectorising it. Unsigned, as u = 1 makes x = -0 and the difference
+  // wrap.
+  const auto halved = static_cast<std::uint32_t>(std::bit_cast<std::int32_t>(x) >> 1);
+  float root = std::bit_cast<float>(0x5f3759dfu - halved);
   for (int step = 0; step < 3; ++step) root = root * (1.5f - 0.5f * x * root * root);
   return x * root;
 }

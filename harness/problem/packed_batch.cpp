@@ -43,12 +43,13 @@ std::string_view name(TokenInput input) {
 }
 
 PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t pad_multiple,
-                         std::int64_t bin_multiple, int cp) {
-  if (cp < 1) throw_bad_input("cp = {} is not positive", cp);
+                         std::int64_t bin_multiple, const Grid& grid) {
+  if (grid.cp < 1) throw_bad_input("cp = {} is not positive", grid.cp);
   if (pad_multiple < 1) throw_bad_input("pad_multiple = {} is not positive", pad_multiple);
   if (bin_multiple < 1) throw_bad_input("bin_multiple = {} is not positive", bin_multiple);
-  const std::int64_t of_grid = cp > 1 ? 2 * std::int64_t{cp} : 1;
-  const std::int64_t multiple = checked_lcm(pad_multiple, of_grid, "lcm of pad_multiple and 2 cp");
+  const std::int64_t of_grid = (grid.cp > 1 ? 2 * std::int64_t{grid.cp} : 1) * grid.row_parts();
+  const std::int64_t multiple =
+      checked_lcm(pad_multiple, of_grid, "lcm of pad_multiple and what the grid needs");
   const std::int64_t of_pack =
       checked_lcm(bin_multiple, multiple, "lcm of bin_multiple and the padding of a sequence");
 

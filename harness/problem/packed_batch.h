@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/comm/process_grid.h"
 #include "harness/problem/case_spec.h"
 
 namespace lossgrid {
@@ -80,9 +81,10 @@ struct PackedLayout {
   std::int64_t padded_tokens() const { return cu_padded.back(); }
 };
 
-/// P_i = L_i rounded up to lcm(pad_multiple, 2 cp if cp > 1); the last sequence is then stretched
-/// until the pack is a multiple of lcm(bin_multiple, that). Sums are checked for overflow.
+/// P_i = L_i rounded up to lcm(pad_multiple, (2 cp if cp > 1) x (tp with SP)); the last sequence is
+/// then stretched until the pack is a multiple of lcm(bin_multiple, that). Sums are checked for
+/// overflow.
 PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t pad_multiple,
-                         std::int64_t bin_multiple, int cp);
+                         std::int64_t bin_multiple, const Grid& grid);
 
 }  // namespace lossgrid

@@ -18,13 +18,20 @@ class PartLogits final : public LogitsSource {
       : whole_(std::move(whole)), rows_(std::move(rows)) {}
 
   void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
-    whole_->read(rows_[static_cast<std::size_t>(token)], begin, out);
+    whole_->read(row(token), begin, out);
   }
   void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
-    whole_->read(rows_[static_cast<std::size_t>(token)], begin, out);
+    whole_->read(row(token), begin, out);
+  }
+  bool given() const override { return whole_->given(); }
+  double relative_error() const override { return whole_->relative_error(); }
+  void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    whole_->read_errors(row(token), begin, out);
   }
 
  private:
+  std::int64_t row(std::int64_t token) const { return rows_[static_cast<std::size_t>(token)]; }
+
   std::shared_ptr<const LogitsSource> whole_;
   std::vector<std::int64_t> rows_;
 };
@@ -84,6 +91,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.spec = problem.spec;
   part.source = problem.source;
   part.denominators = problem.denominators;
+  part.projection = problem.projection;
   part.poison_true_rows = problem.poison_true_rows;
   part.microbatch = {of_count, dp, plan.dummy};
   part.lengths = picked(problem.lengths, plan.sequences);

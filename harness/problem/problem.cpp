@@ -20,6 +20,18 @@ void require_checked_keys(const CaseSpec& spec) {
   for (const CaseKey& key : case_keys()) key.set(scratch, key.get(spec));
 }
 
+/// Keys of the LM head mean nothing where a case starts from logits.
+void require_hidden_keys(const CaseSpec& spec) {
+  if (spec.hidden > 0) return;
+  const CaseSpec unset;
+  for (const char* name : {"temperature", "weight_layout", "tied_embedding"}) {
+    const CaseKey& key = *find_case_key(name);
+    if (key.get(spec) == key.get(unset)) continue;
+    throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
+                    key.get(spec));
+  }
+}
+
 std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> sums{0};
   sums.reserve(lengths.size() + 1);
@@ -61,27 +73,35 @@ std::vector<std::uint8_t> Problem::row_valid() const {
 
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
+  require_hidden_keys(spec);
   Problem problem;
   problem.spec = spec;
   problem.source = "--case \"" + format_case(spec) + '"';
   problem.lengths = case_lengths(spec);
   problem.cu_seqlens = running_sum(problem.lengths);
   checked_product(problem.tokens(), spec.vocab, "tokens x vocab");
-  make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, 1);
+  checked_product(problem.tokens(), spec.hidden, "tokens x hidden");
+  checked_product(spec.vocab, spec.hidden, "vocab x hidden");
+  make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, Grid{});
   problem.sample_mask = case_sample_mask(spec, problem.sequences());
   problem.token_mask = case_token_mask(spec, problem.cu_seqlens, problem.sample_mask);
   problem.input_ids = case_input_ids(spec, problem.tokens());
   problem.denominators =
       case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
-  problem.logits = make_random_logits(spec, problem.row_targets());
+  if (spec.hidden > 0) {
+    problem.projection = make_projection(spec, problem.row_targets());
+    problem.logits = make_projected_logits(problem.projection);
+  } else {
+    problem.logits = make_random_logits(spec, problem.row_targets());
+  }
   problem.poison_true_rows = spec.poison != Poison::none;
   return problem;
 }
 
-PackedBatch pack(const Problem& problem, int cp) {
+PackedBatch pack(const Problem& problem, const Grid& grid) {
   const CaseSpec& spec = problem.spec;
   const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, cp);
+      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
   PackedBatch batch;
   batch.cu_seqlens_padded = layout.cu_padded;
   batch.sample_mask = problem.sample_mask;
@@ -124,9 +144,12 @@ void require_fits(const Problem& problem, const Grid& grid) {
     throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);
   }
   const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid.cp);
-  checked_product(layout.padded_tokens() / grid.cp, vocab_shard(spec.vocab, grid.tp, 0).width,
-                  "rows x columns of a logits shard");
+      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
+  const std::int64_t rows = layout.padded_tokens() / grid.cp;
+  const std::int64_t width = vocab_shard(spec.vocab, grid.tp, 0).width;
+  checked_product(rows, width, "rows x columns of a logits shard");
+  checked_product(rows / grid.row_parts(), spec.hidden, "rows x hidden of a rank");
+  checked_product(width, spec.hidden, "ids x hidden of a weight shard");
 }
 
 }  // namespace lossgrid

@@ -32,8 +32,8 @@ struct Problem {
   TokenInputs inputs;          // [T] about each token, or empty; see objective_inputs.h
   std::vector<float> rewards;  // [S], or empty
   std::shared_ptr<const LogitsSource> logits;
-  // Of a bundle that starts from hidden states: what `logits` are made of, else null. Null in parts
-  // as well: the gradients of hidden states and weight are those of the whole batch.
+  // Of a problem that starts from hidden states: what `logits` are made of, else null. Parts share
+  // that of the whole batch: row t of a part is its row whole_row(t).
   std::shared_ptr<const Projection> projection;
   // Rows of true tokens that predict nothing valid are poisoned as spec.poison says; of a bundle
   // they keep the values of the file. Padding is poisoned as spec.poison says in any case.
@@ -58,9 +58,10 @@ struct Problem {
   std::vector<std::uint8_t> row_valid() const;
 };
 
-/// Lengths, ids, masks and logits of a case, without inputs of the objective: those are drawn once
-/// the log-probabilities are known (objective_inputs.h). Throws bad_input (sizes that overflow,
-/// bits that do not fit the lengths, vocab < 1, ...).
+/// Lengths, ids, masks and logits of a case, or hidden states and weight that they are made of,
+/// without inputs of the objective: those are drawn once the log-probabilities are known
+/// (objective_inputs.h). Throws bad_input (sizes that overflow, bits that do not fit the lengths,
+/// vocab < 1, keys of the LM head without hidden > 0, ...).
 Problem make_problem(const CaseSpec& spec);
 
 /// Lengths of a case: explicit, or drawn from its distribution.
@@ -69,10 +70,11 @@ std::vector<std::int64_t> case_lengths(const CaseSpec& spec);
 /// The batch as an implementation on this grid is given it. In CuMode::padded_lengths token arrays
 /// have padded length; pads hold arbitrary valid ids (from the seed), mask 0 and poisoned inputs (0
 /// where nothing is poisoned).
-PackedBatch pack(const Problem& problem, int cp);
+PackedBatch pack(const Problem& problem, const Grid& grid);
 
-/// Throws bad_input when the grid cannot hold the problem: tp > vocab, padding to 2 cp beyond
-/// 2^31-1 tokens, a logits shard beyond 2^62 elements. A part of a problem that fits, fits.
+/// Throws bad_input when the grid cannot hold the problem: tp > vocab, padding to what the grid
+/// needs beyond 2^31-1 tokens, a shard of logits, hidden states or weight beyond 2^62 elements. A
+/// part of a problem that fits, fits.
 void require_fits(const Problem& problem, const Grid& grid);
 
 /// Writes this rank's logits shard [T_c, width] in the problem's dtype, row-major: true rows from

@@ -1,17 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/problem/projection.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
-
-#include "harness/core/error.h"
 
 namespace lossgrid {
 namespace {
 
+/// Sum of x[k] w[k] in float64, where every product of float32 numbers is exact. Eight sums side by
+/// side: compilers vectorise them, which they may not do with one sum in order.
+template <typename X>
+double dot(const X* x, const float* w, std::int64_t size) {
+  constexpr std::int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  std::int64_t k = 0;
+  for (; k + kLanes <= size; k += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      sums[lane] += static_cast<double>(x[k + lane]) * static_cast<double>(w[k + lane]);
+    }
+  }
+  for (std::int64_t lane = 0; k < size; ++k, ++lane) {
+    sums[lane] += static_cast<double>(x[k]) * static_cast<double>(w[k]);
+  }
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+/// Euclidean norms of the rows of `matrix` [rows, size].
+std::vector<double> row_norms(const std::vector<float>& matrix, std::int64_t rows,
+                              std::int64_t size) {
+  std::vector<double> norms;
+  norms.reserve(static_cast<std::size_t>(rows));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = matrix.data() + r * size;
+    norms.push_back(std::sqrt(dot(row, row, size)));
+  }
+  return norms;
+}
+
 class ProjectedLogits final : public LogitsSource {
  public:
   explicit ProjectedLogits(std::shared_ptr<const Projection> projection)
-      : projection_(std::move(projection)) {}
+      : projection_(std::move(projection)),
+        hidden_norms_(row_norms(projection_->hidden, projection_->tokens, projection_->size)),
+        weight_norms_(row_norms(projection_->weight, projection_->vocab, projection_->size)) {}
 
   void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
     read_as(token, begin, out);
@@ -20,67 +52,42 @@ class ProjectedLogits final : public LogitsSource {
     read_as(token, begin, out);
   }
 
+  bool given() const override { return false; }
+
+  double relative_error() const override {
+    return 3 * std::sqrt(static_cast<double>(projection_->size)) * unit_roundoff(DType::f32);
+  }
+
+  void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    const double factor = 4 * unit_roundoff(DType::f32) *
+                          hidden_norms_[static_cast<std::size_t>(token)] / projection_->temperature;
+    const double* norms = weight_norms_.data() + begin;
+    std::transform(norms, norms + out.size(), out.begin(),
+                   [factor](double norm) { return factor * norm; });
+  }
+
  private:
   template <typename Out>
   void read_as(std::int64_t token, std::int64_t begin, std::span<Out> out) const {
-    const std::int64_t size = projection_->size;
-    const float* hidden = projection_->hidden.data() + token * size;
-    const float* weight = projection_->weight.data() + begin * size;
-    for (Out& logit : out) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < size; ++k) {
-        sum += static_cast<double>(hidden[k]) * static_cast<double>(weight[k]);
-      }
-      logit = static_cast<Out>(static_cast<float>(sum));
-      weight += size;
+    const Projection& p = *projection_;
+    const float* row = p.hidden_row(token);
+    const std::vector<double> hidden(row, row + p.size);  // converted once for all ids
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const float* weight = p.weight_row(begin + static_cast<std::int64_t>(k));
+      out[k] = static_cast<Out>(dot(hidden.data(), weight, p.size) / p.temperature);
     }
   }
 
   std::shared_ptr<const Projection> projection_;
+  std::vector<double> hidden_norms_;  // [T]
+  std::vector<double> weight_norms_;  // [V]
 };
-
-void require_size(const Projection& projection, std::span<const double> grad_logits) {
-  const auto elements = static_cast<std::size_t>(projection.tokens * projection.vocab);
-  if (grad_logits.size() == elements) return;
-  throw Error(ErrorCode::internal, fmt::format("a gradient of {} elements for logits of {}",
-                                               grad_logits.size(), elements));
-}
-
-void add_scaled(double factor, const float* row, std::int64_t size, double* sum) {
-  for (std::int64_t k = 0; k < size; ++k) sum[k] += factor * static_cast<double>(row[k]);
-}
 
 }  // namespace
 
 std::shared_ptr<const LogitsSource> make_projected_logits(
     std::shared_ptr<const Projection> projection) {
   return std::make_shared<ProjectedLogits>(std::move(projection));
-}
-
-std::vector<double> grad_hidden(const Projection& projection, std::span<const double> grad_logits) {
-  require_size(projection, grad_logits);
-  const std::int64_t size = projection.size;
-  std::vector<double> grad(projection.hidden.size(), 0.0);
-  for (std::int64_t t = 0; t < projection.tokens; ++t) {
-    for (std::int64_t v = 0; v < projection.vocab; ++v) {
-      add_scaled(grad_logits[t * projection.vocab + v], projection.weight.data() + v * size, size,
-                 grad.data() + t * size);
-    }
-  }
-  return grad;
-}
-
-std::vector<double> grad_weight(const Projection& projection, std::span<const double> grad_logits) {
-  require_size(projection, grad_logits);
-  const std::int64_t size = projection.size;
-  std::vector<double> grad(projection.weight.size(), 0.0);
-  for (std::int64_t t = 0; t < projection.tokens; ++t) {
-    for (std::int64_t v = 0; v < projection.vocab; ++v) {
-      add_scaled(grad_logits[t * projection.vocab + v], projection.hidden.data() + t * size, size,
-                 grad.data() + v * size);
-    }
-  }
-  return grad;
 }
 
 }  // namespace lossgrid

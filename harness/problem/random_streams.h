@@ -25,6 +25,11 @@ enum class Stream : std::uint32_t {
   rewards = 13,
   far_tokens = 14,  // which tokens drift far, and where to
   partition = 15,   // the microbatch of a sequence
+  hidden = 16,
+  weight = 17,
+  embedding_gradient = 18,
+  pad_hidden = 19,  // finite values of padding rows and ids, where nothing is poisoned
+  pad_weight = 20,
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

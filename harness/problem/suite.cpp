@@ -88,17 +88,22 @@ std::vector<std::string> text_list(const Json& object, const std::string& key,
   return out;
 }
 
-void require_known_keys(const Json& object, const std::string& path) {
-  const std::vector<std::string> known{"suite",           "name", "summary", "grids",
-                                       "implementations", "cases"};
+void require_known_keys(const Json& object, const std::vector<std::string>& known,
+                        const std::string& what, const std::string& path) {
   if (!object.is_object()) {
-    throw_bad_input("{}: a suite is a JSON object, not {}", path, object.type_name());
+    throw_bad_input("{}: a {} is a JSON object, not {}", path, what, object.type_name());
   }
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      throw_bad_input("{}: {}", path, unknown_name_message("suite key", key, known));
+      throw_bad_input("{}: {}", path, unknown_name_message(what + " key", key, known));
     }
   }
+}
+
+void require_suite(const Json& object, const std::string& path) {
+  require_known_keys(object,
+                     {"suite", "name", "summary", "grids", "implementations", "cases", "timing"},
+                     "suite", path);
   const Json& version = member(object, "suite", path);
   if (version != 1) throw_bad_input("{}: suite = {} is not version 1", path, version.dump());
 }
@@ -135,6 +140,29 @@ std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path
   return cases;
 }
 
+TimingRequest read_timing(const Json& object, const std::vector<std::string>& implementations,
+                          const std::string& path) {
+  constexpr std::int64_t kMostRounds = 1000;
+  require_known_keys(object, {"rounds", "baseline"}, "timing", path);
+  for (const char* key : {"rounds", "baseline"}) {
+    if (!object.contains(key)) throw_bad_input("{}: timing has no '{}'", path, key);
+  }
+  const Json& rounds = object.at("rounds");
+  if (!rounds.is_number_integer() || rounds < 1 || rounds > kMostRounds) {
+    throw_bad_input("{}: timing: rounds = {} is not an integer in [1, {}]", path, rounds.dump(),
+                    kMostRounds);
+  }
+  const Json& baseline = object.at("baseline");
+  if (!baseline.is_string()) throw_bad_input("{}: timing: baseline is not a string", path);
+  TimingRequest timing{rounds.get<int>(), baseline.get<std::string>()};
+  if (std::find(implementations.begin(), implementations.end(), timing.baseline) ==
+      implementations.end()) {
+    throw_bad_input("{}: timing: {}; it is one of the suite's implementations", path,
+                    unknown_name_message("baseline", timing.baseline, implementations));
+  }
+  return timing;
+}
+
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
@@ -144,6 +172,7 @@ void append_names(const fs::path& folder, const std::string& prefix,
                   std::vector<std::string>& names) {
   if (!is_folder(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() == "models.json") continue;  // sizes of models, no suite
     if (entry.path().extension() == ".json") names.push_back(prefix + entry.path().stem().string());
   }
 }
@@ -152,13 +181,16 @@ void append_names(const fs::path& folder, const std::string& prefix,
 
 Suite read_suite(const std::string& path) {
   const Json object = parse_json(read_text_file(path), path);
-  require_known_keys(object, path);
+  require_suite(object, path);
   Suite suite;
   suite.name = text_member(object, "name", path);
   if (object.contains("summary")) suite.summary = text_member(object, "summary", path);
   suite.grids = read_grids(object, path);
   suite.implementations = text_list(object, "implementations", path);
   suite.cases = read_all_cases(object, path);
+  if (object.contains("timing")) {
+    suite.timing = read_timing(object.at("timing"), suite.implementations, path);
+  }
   return suite;
 }
 

@@ -2,6 +2,7 @@
 // A suite: cases x grids x implementations, in a JSON file under cases/.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,16 +11,24 @@
 
 namespace lossgrid {
 
+/// All implementations of a case on a grid are timed in turn, this many times each.
+struct TimingRequest {
+  int rounds = 0;        // in [1, 1000]
+  std::string baseline;  // the implementation that the others are compared with
+};
+
 struct Suite {
   std::string name;
   std::string summary;
   std::vector<Grid> grids;
   std::vector<std::string> implementations;  // as on the command line: name[:option=value]
   std::vector<CaseSpec> cases;
+  std::optional<TimingRequest> timing;
 };
 
 /// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
-/// "implementations": [..], "cases": [{...}]}. Throws bad_input that names the file, the line (for
+/// "implementations": [..], "cases": [{...}]}, optional "timing": {"rounds": 11, "baseline": one of
+/// the implementations}. Throws bad_input that names the file, the line (for
 /// malformed JSON) or the entry and key. A case without a name is named by its text; names and
 /// grids are unique.
 Suite read_suite(const std::string& path);

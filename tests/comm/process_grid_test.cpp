@@ -43,10 +43,55 @@ TEST(ProcessGrid, TextForm) {
   EXPECT_EQ(parse_grid("dp2"), (Grid{1, 1, 2}));
 }
 
+TEST(ProcessGrid, TextFormWithSequenceParallelism) {
+  EXPECT_EQ(format_grid({2, 4, 1, true}), "tp2cp4sp");
+  EXPECT_EQ(format_grid({2, 2, 2, true}), "tp2cp2dp2sp");
+  EXPECT_EQ(format_grid({1, 1, 1, true}), "tp1cp1sp");
+  EXPECT_EQ(parse_grid("tp2cp4sp"), (Grid{2, 4, 1, true}));
+  EXPECT_EQ(parse_grid("tp2sp"), (Grid{2, 1, 1, true}));
+  EXPECT_EQ(parse_grid("sp"), (Grid{1, 1, 1, true}));
+  EXPECT_EQ(parse_grid("sptp2"), (Grid{2, 1, 1, true}));
+  EXPECT_EQ(parse_grid("cp2spdp3"), (Grid{1, 2, 3, true}));
+  EXPECT_FALSE(parse_grid("tp2cp4").sp);
+  EXPECT_FALSE(parse_grid("tp2cp4sp") == parse_grid("tp2cp4"));
+  for (const Grid grid : {Grid{2, 4, 1, true}, Grid{3, 1, 2, true}, Grid{1, 1, 1, true}}) {
+    EXPECT_EQ(parse_grid(format_grid(grid)), grid);
+  }
+}
+
+TEST(ProcessGrid, HiddenRowsAreSplitWithSequenceParallelismAlone) {
+  EXPECT_EQ((Grid{4, 2, 3, true}.row_parts()), 4);
+  EXPECT_EQ((Grid{4, 2, 3}.row_parts()), 1);
+  EXPECT_EQ((Grid{4, 2, 3, true}.ranks()), 24);  // SP makes no ranks
+}
+
 TEST(ProcessGrid, RefusesOtherTexts) {
-  for (const std::string text : {"", "tp", "2", "tp0", "tp4097", "tp-1", "tp2cp", "tp2tp2", "pp2",
-                                 "tp2cp4x", "tp2 cp4", "TP2", "tp2,cp4", "tp99999999999999999999",
-                                 "dp0", "dp4097", "tp2dp2dp2", "tp2cp4dp", "tp4096cp4096dp4096"}) {
+  for (const std::string text : {"",
+                                 "tp",
+                                 "2",
+                                 "tp0",
+                                 "tp4097",
+                                 "tp-1",
+                                 "tp2cp",
+                                 "tp2tp2",
+                                 "pp2",
+                                 "tp2cp4x",
+                                 "tp2 cp4",
+                                 "TP2",
+                                 "tp2,cp4",
+                                 "tp99999999999999999999",
+                                 "dp0",
+                                 "dp4097",
+                                 "tp2dp2dp2",
+                                 "tp2cp4dp",
+                                 "tp4096cp4096dp4096",
+                                 "spsp",
+                                 "tp2spcp2sp",
+                                 "sp2",
+                                 "tp2sp0",
+                                 "SP",
+                                 "s",
+                                 "tp2sptp2"}) {
     try {
       parse_grid(text);
       ADD_FAILURE() << "'" << text << "' was accepted";

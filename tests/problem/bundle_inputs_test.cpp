@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "editable_bundle.h"
+#include "expect_error.h"
 #include "harness/core/error.h"
 #include "harness/problem/bundle.h"
 #include "harness/problem/objective_inputs.h"
@@ -116,12 +117,21 @@ void expect_same_projection(const Problem& a, const Problem& b) {
   EXPECT_EQ(a.projection->weight_dtype, b.projection->weight_dtype);
 }
 
-TEST(LinearBundle, OfBf16HasFloat32Logits) {
+TEST(LinearBundle, IsBf16WhereBothFactorsAre) {
   const ScratchFile scratch;
+  const auto dtype_with = [&](std::initializer_list<std::string> tensors) {
+    return read_bundle(scratch.write(with_bf16(tensors).bytes())).problem.spec.dtype;
+  };
+  EXPECT_EQ(dtype_with({}), DType::f32);
+  EXPECT_EQ(dtype_with({"hidden"}), DType::f32);
+  EXPECT_EQ(dtype_with({"weight"}), DType::f32);
+  EXPECT_EQ(dtype_with({"hidden", "weight"}), DType::bf16);
+
   const EditableBundle edited = with_bf16({"hidden", "weight"});
   const Problem problem = read_bundle(scratch.write(edited.bytes())).problem;
-  EXPECT_EQ(problem.spec.dtype, DType::f32);
+  EXPECT_EQ(problem.spec.hidden, 24);
   EXPECT_EQ(problem.projection->hidden_dtype, DType::bf16);
+  EXPECT_EQ(problem.projection->weight_dtype, DType::bf16);
   double sum = 0;
   for (std::size_t k = 0; k < 24; ++k) {
     const auto factor = [&](const std::string& tensor, std::size_t row) {
@@ -132,7 +142,38 @@ TEST(LinearBundle, OfBf16HasFloat32Logits) {
   }
   double logit = 0;
   problem.logits->read(36, 79, std::span<double>(&logit, 1));
-  EXPECT_EQ(logit, static_cast<double>(static_cast<float>(sum)));
+  EXPECT_NEAR(logit, sum, 1e-14 * (1 + std::abs(sum)));
+}
+
+TEST(LinearBundle, OfACaseIsTheCase) {
+  const ScratchFile scratch;
+  for (const std::string text :
+       {"lens=5+8+1+3 vocab=13 hidden=6", "lens=5+8 vocab=13 hidden=6 dtype=bf16 values=peaked",
+        "lens=0 vocab=3 hidden=2", "lens=5+8 vocab=13 hidden=6 weight_layout=hidden_vocab"}) {
+    SCOPED_TRACE(text);
+    const Problem problem = make_problem(parse_case(text));
+    write_bundle(scratch.path(), problem, std::nullopt);
+    const Bundle bundle = read_bundle(scratch.path());
+    expect_same_projection(problem, bundle.problem);
+    EXPECT_EQ(bundle.problem.spec.hidden, problem.spec.hidden);
+    EXPECT_EQ(bundle.problem.spec.vocab, problem.spec.vocab);
+    EXPECT_EQ(bundle.problem.spec.dtype, problem.spec.dtype);
+    EXPECT_EQ(bundle.problem.spec.weight_layout, WeightLayout::vocab_hidden);
+    EXPECT_EQ(bundle.problem.input_ids, problem.input_ids);
+    EXPECT_EQ(bundle.nan_or_inf_logits, 0);
+  }
+}
+
+TEST(LinearBundle, HasNeitherTemperatureNorEmbedding) {
+  const ScratchFile scratch;
+  const auto written = [&](const std::string& text) {
+    write_bundle(scratch.path(), make_problem(parse_case("lens=5 vocab=7 hidden=3 " + text)),
+                 std::nullopt);
+  };
+  expect_bad_input([&] { written("temperature=0.7"); },
+                   {scratch.path(), "no temperature", "temperature = 0.7 is not 1"});
+  expect_bad_input([&] { written("tied_embedding=true"); },
+                   {scratch.path(), "no gradient of an embedding", "tied_embedding is true"});
 }
 
 TEST(LinearBundle, IsWrittenFromItsFactorsWithTheirDtypes) {
@@ -185,6 +226,16 @@ TEST(LinearBundle, CountsLogitsThatAreNoNumbers) {
   edited = EditableBundle::read(golden_path("nll_linear"));
   edited.set("weight", 24 * 5, std::nanf(""));
   EXPECT_EQ(read_bundle(scratch.write(edited.bytes())).nan_or_inf_logits, 37);  // column 5
+  edited = EditableBundle::read(golden_path("nll_linear"));
+  for (std::size_t k = 0; k < 24; ++k) {  // above float32 in column 7: all that is positive
+    edited.set("weight", 24 * 7 + k, k == 0 ? 3e38f : 0.0f);
+  }
+  std::int64_t above = 0;
+  for (std::size_t t = 0; t < 37; ++t) {
+    above += double{edited.get<float>("hidden", 24 * t)} * double{3e38f} > 3.4028235e38;
+  }
+  EXPECT_GT(above, 0);
+  EXPECT_EQ(read_bundle(scratch.write(edited.bytes())).nan_or_inf_logits, above);
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(BundleRules, MissingTensors) {
             b.add("hidden", "F32", {40, 0}, "");
             b.add("weight", "F32", {96, 0}, "");
           },
-          {"\"hidden\"", "a hidden size of 0"}),
+          {"\"hidden\"", "a hidden size of 0, must lie in [1, 16777216]"}),
       on_basic(
           [](EditableBundle& b) {
             b.remove("sample_mask");

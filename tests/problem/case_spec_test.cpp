@@ -40,6 +40,11 @@ class RandomSpecs {
     spec.global_valid_toks = below(3) * below(std::int64_t{1} << 60);
     spec.global_valid_seqs = below(3);
     spec.vocab = 1 + below(2'147'483'647);
+    spec.hidden = below((std::int64_t{1} << 24) + 1);
+    spec.temperature = pick<double>({1.0, 0.001, 0.7, 1.0 / 3, 1000.0});
+    spec.weight_layout =
+        pick<WeightLayout>({WeightLayout::vocab_hidden, WeightLayout::hidden_vocab});
+    spec.tied_embedding = below(2) == 0;
     spec.dtype = pick<DType>({DType::f64, DType::f32, DType::bf16});
     spec.values = static_cast<Values>(below(9));
     spec.scale = pick<double>({1.0, 0.0, 0.1, 1e-300, 1.0 / 3, 1e30});
@@ -135,6 +140,24 @@ TEST(CaseSpec, DriftAndMicrobatchesAreParsed) {
             "drift=far microbatches=3 statistics=false seed=7");
 }
 
+TEST(CaseSpec, KeysOfTheLmHeadAreParsed) {
+  const CaseSpec spec =
+      parse_case("hidden=64 temperature=0.7 weight_layout=hidden_vocab tied_embedding=true");
+  EXPECT_EQ(spec.hidden, 64);
+  EXPECT_EQ(spec.temperature, 0.7);
+  EXPECT_EQ(spec.weight_layout, WeightLayout::hidden_vocab);
+  EXPECT_TRUE(spec.tied_embedding);
+  EXPECT_EQ(format_case(parse_case("dtype=bf16 tied_embedding=true weight_layout=hidden_vocab "
+                                   "temperature=0.70 hidden=64 vocab=96")),
+            "vocab=96 hidden=64 temperature=0.7 weight_layout=hidden_vocab tied_embedding=true "
+            "dtype=bf16");
+  const nlohmann::ordered_json json = case_to_json(CaseSpec{});
+  EXPECT_EQ(json["hidden"], 0);
+  EXPECT_EQ(json["temperature"], 1);
+  EXPECT_EQ(json["weight_layout"], "vocab_hidden");
+  EXPECT_EQ(json["tied_embedding"], false);
+}
+
 TEST(CaseSpec, ABareWordIsAStringOption) {
   const CaseSpec spec = parse_case("objective=clipped_pg objective.kl_type=k3 objective.on=true");
   EXPECT_EQ(spec.objective.options.at("kl_type"), "\"k3\"");
@@ -172,6 +195,14 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"mask=01+12", {"mask", "bits"}}, Bad{"sample_mask=half", {"sample_mask", "alternate"}},
         Bad{"targets=edge", {"targets", "shard_edges"}},
         Bad{"global_valid_toks=-2", {"global_valid_toks", "-2"}},
+        Bad{"hidden=-1", {"hidden", "[0, 16777216]"}},
+        Bad{"hidden=16777217", {"hidden", "[0, 16777216]"}},
+        Bad{"temperature=0", {"temperature", "[0.001, 1000]"}},
+        Bad{"temperature=-1", {"temperature", "[0.001, 1000]"}},
+        Bad{"temperature=1001", {"temperature", "[0.001, 1000]"}},
+        Bad{"temperature=nan", {"temperature", "finite"}},
+        Bad{"weight_layout=transposed", {"weight_layout", "vocab_hidden, hidden_vocab"}},
+        Bad{"tied_embedding=1", {"tied_embedding", "true nor false"}},
         Bad{"dtype=bf61", {"dtype", "bf61", "f64, f32, bf16"}}, Bad{"dtype=i64", {"dtype", "i64"}},
         Bad{"values=peakd", {"values", "'peakd'", "peaked"}}, Bad{"scale=inf", {"scale", "finite"}},
         Bad{"scale=-1", {"scale", "[0, 1e30]"}}, Bad{"scale=1e31", {"scale", "[0, 1e30]"}},
@@ -191,6 +222,9 @@ TEST(CaseSpec, TheSmallestAndLargestValuesAreTaken) {
   EXPECT_EQ(parse_case("seed=18446744073709551615").seed, 18446744073709551615u);
   EXPECT_EQ(parse_case("vocab=2147483647").vocab, 2147483647);
   EXPECT_EQ(parse_case("seqs=0 seq_len=0").seqs, 0);
+  EXPECT_EQ(parse_case("hidden=16777216").hidden, 16777216);
+  EXPECT_EQ(parse_case("temperature=0.001").temperature, 0.001);
+  EXPECT_EQ(parse_case("temperature=1000").temperature, 1000);
   EXPECT_EQ(parse_case("scale=1e30").scale, 1e30);
   EXPECT_EQ(parse_case("lens=0").lens, "0");
 }

@@ -35,7 +35,8 @@ Problem make(const std::string& text) {
 }
 
 PackedLayout layout_of(const Problem& problem, int cp) {
-  return make_layout(problem.lengths, problem.spec.pad_multiple, problem.spec.bin_multiple, cp);
+  return make_layout(problem.lengths, problem.spec.pad_multiple, problem.spec.bin_multiple,
+                     Grid{1, cp});
 }
 
 double as_double(const double* value) {

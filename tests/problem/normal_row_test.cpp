@@ -56,6 +56,12 @@ TEST(NormalRow, IsThePolarFormOfPhiloxWords) {
   }
 }
 
+TEST(NormalRow, HasARadiusOfZeroWhereTheWordIsLargest) {
+  ASSERT_EQ(RandomStream(42, 5).block(191, 441)[2] >> 8, 0xffffffu);  // one word in 2^24
+  EXPECT_EQ(row(191, 1769, 1770)[0], 0);
+  EXPECT_EQ(row(191, 1785, 1786)[0], 0);
+}
+
 TEST(NormalRow, HasTheMomentsOfANormalDistribution) {
   double sums[5] = {};
   constexpr std::int64_t kCount = 2'000'000;

@@ -21,7 +21,7 @@ Problem make(const std::string& text) {
 
 TEST(Pack, OfTrueLengthsHoldsTheTokens) {
   const Problem problem = make("lens=5+8+1+3 bin_multiple=32");
-  const PackedBatch batch = pack(problem, 2);
+  const PackedBatch batch = pack(problem, Grid{1, 2});
   EXPECT_EQ(batch.cu_seqlens, (Ints{0, 5, 13, 14, 17}));
   EXPECT_EQ(batch.cu_seqlens_padded, (Ints{0, 8, 16, 20, 32}));
   EXPECT_EQ(batch.input_ids, problem.input_ids);
@@ -31,7 +31,7 @@ TEST(Pack, OfTrueLengthsHoldsTheTokens) {
 
 TEST(Pack, OfPaddedLengthsHoldsPadsWithoutMask) {
   const Problem problem = make("lens=5+8+1+3 mask=all cu=padded vocab=1000");
-  const PackedBatch batch = pack(problem, 2);
+  const PackedBatch batch = pack(problem, Grid{1, 2});
   EXPECT_EQ(batch.cu_seqlens, batch.cu_seqlens_padded);
   ASSERT_EQ(batch.input_ids.size(), 24u);
   ASSERT_EQ(batch.token_mask.size(), 24u);
@@ -56,8 +56,8 @@ TEST(Pack, OfPaddedLengthsHoldsPadsWithoutMask) {
 TEST(Pack, BothModesHaveTheSameValidTargets) {
   for (const int cp : {1, 2, 4}) {
     const std::string text = "lens=5+8+0+1+7 sample_mask=alternate bin_multiple=24 cu=";
-    const ShiftedBatch exact = shift_targets(pack(make(text + "true"), cp));
-    const ShiftedBatch padded = shift_targets(pack(make(text + "padded"), cp));
+    const ShiftedBatch exact = shift_targets(pack(make(text + "true"), Grid{1, cp}));
+    const ShiftedBatch padded = shift_targets(pack(make(text + "padded"), Grid{1, cp}));
     EXPECT_EQ(exact.valid, padded.valid);
     EXPECT_EQ(exact.sequence, padded.sequence);
     for (std::size_t row = 0; row < exact.valid.size(); ++row) {
@@ -88,7 +88,7 @@ Problem with_inputs(const std::string& text) {
 TEST(Pack, HoldsWhatIsKnownOfTheBatch) {
   for (const std::string cu : {"true", "padded"}) {
     const Problem problem = with_inputs("lens=5+8+0+3 bin_multiple=32 cu=" + cu);
-    const PackedBatch batch = pack(problem, 2);
+    const PackedBatch batch = pack(problem, Grid{1, 2});
     EXPECT_EQ(batch.input_lengths, (Ints{5, 8, 0, 3}));
     EXPECT_EQ(batch.rewards, problem.rewards);
     EXPECT_EQ(batch.denominators, problem.denominators);
@@ -102,12 +102,13 @@ TEST(Pack, HoldsWhatIsKnownOfTheBatch) {
 
 TEST(Pack, OfTrueLengthsHoldsInputsByToken) {
   const Problem problem = with_inputs("lens=5+8+0+3");
-  EXPECT_EQ(pack(problem, 2).inputs, problem.inputs);
+  EXPECT_EQ(pack(problem, Grid{1, 2}).inputs, problem.inputs);
 }
 
 TEST(Pack, OfPaddedLengthsPoisonsTheInputsOfPads) {
   for (const std::string poison : {"nan", "inf", "none"}) {
-    const PackedBatch batch = pack(with_inputs("lens=5+8+0+3 cu=padded poison=" + poison), 2);
+    const PackedBatch batch =
+        pack(with_inputs("lens=5+8+0+3 cu=padded poison=" + poison), Grid{1, 2});
     int pads = 0;
     for (const int k : {0, 2, 3}) {
       ASSERT_EQ(batch.inputs[k].size(), 20u);
@@ -133,8 +134,8 @@ TEST(Pack, OfPaddedLengthsPoisonsTheInputsOfPads) {
 TEST(Pack, OfBothModesShiftsToTheSameInputs) {
   const std::string text = "lens=5+8+0+1+7 sample_mask=alternate bin_multiple=24 cu=";
   for (const int cp : {1, 2, 4}) {
-    const ShiftedBatch exact = shift_targets(pack(with_inputs(text + "true"), cp));
-    const ShiftedBatch padded = shift_targets(pack(with_inputs(text + "padded"), cp));
+    const ShiftedBatch exact = shift_targets(pack(with_inputs(text + "true"), Grid{1, cp}));
+    const ShiftedBatch padded = shift_targets(pack(with_inputs(text + "padded"), Grid{1, cp}));
     for (std::size_t row = 0; row < exact.rows(); ++row) {
       if (exact.valid[row] == 0) continue;
       for (const int k : {0, 2, 3}) EXPECT_EQ(exact.inputs[k][row], padded.inputs[k][row]);

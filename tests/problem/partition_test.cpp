@@ -174,7 +174,7 @@ struct Prediction {
 };
 
 void collect_valid(const Problem& problem, int cp, std::map<std::int64_t, Prediction>& out) {
-  const PackedBatch batch = pack(problem, cp);
+  const PackedBatch batch = pack(problem, Grid{1, cp});
   const ShiftedBatch shifted = shift_targets(batch);
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     for (std::int64_t o = 0; o < batch.padded_length(i); ++o) {
@@ -213,7 +213,7 @@ TEST(TakePart, OfADummyCountsNothing) {
     EXPECT_TRUE(dummy.microbatch.dummy);
     EXPECT_EQ(dummy.denominators, problem.denominators);
     EXPECT_EQ(dummy.origin_sequence, (Ints{0, 2}));
-    const PackedBatch batch = pack(dummy, 2);
+    const PackedBatch batch = pack(dummy, Grid{1, 2});
     EXPECT_TRUE(batch.microbatch.dummy);
     EXPECT_EQ(batch.microbatch.count, 3);
     EXPECT_EQ(batch.sample_mask, (std::vector<std::uint8_t>{0, 0}));
@@ -242,7 +242,7 @@ TEST(TakePart, OfNothingWorksEverywhere) {
     for (const int cp : {1, 2}) {
       const Grid grid{2, cp, 3};
       EXPECT_NO_THROW(require_fits(part, grid));
-      const PackedBatch batch = pack(part, cp);
+      const PackedBatch batch = pack(part, Grid{1, cp});
       EXPECT_EQ(batch.cu_seqlens, (Ints{0}));
       EXPECT_EQ(batch.cu_seqlens_padded, (Ints{0}));
       EXPECT_TRUE(batch.input_ids.empty());

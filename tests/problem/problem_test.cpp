@@ -70,6 +70,31 @@ TEST(MakeProblem, ProductsThatOverflowAreRefused) {
   expect_bad_input([&] { make_problem(spec); }, {"mask", "some"});
 }
 
+TEST(MakeProblem, KeysOfTheLmHeadNeedHiddenStates) {
+  for (const std::string key :
+       {"temperature = 0.7", "weight_layout = hidden_vocab", "tied_embedding = true"}) {
+    std::string text = key;
+    text.erase(text.find(" = "), 3);
+    text.insert(key.find(" = "), "=");
+    expect_bad_input([&] { make("lens=5 vocab=8 " + text); }, {key, "hidden > 0"});
+    EXPECT_NO_THROW(make("lens=5 vocab=8 hidden=3 " + text));
+  }
+}
+
+TEST(MakeProblem, WithHiddenStatesHasTheSameBatch) {
+  const Problem plain = make("lens=5+8 vocab=9");
+  const Problem linear = make("lens=5+8 vocab=9 hidden=4");
+  EXPECT_EQ(plain.projection, nullptr);
+  ASSERT_NE(linear.projection, nullptr);
+  EXPECT_EQ(linear.projection->tokens, 13);
+  EXPECT_EQ(linear.projection->vocab, 9);
+  EXPECT_EQ(linear.projection->size, 4);
+  EXPECT_EQ(plain.input_ids, linear.input_ids);
+  EXPECT_EQ(plain.token_mask, linear.token_mask);
+  EXPECT_EQ(plain.denominators, linear.denominators);
+  EXPECT_EQ(linear.source, "--case \"lens=5+8 vocab=9 hidden=4\"");
+}
+
 TEST(MakeProblem, IsAPureFunctionOfTheCase) {
   const Problem a = make("lens=uniform mask=ragged");
   const Problem b = make("lens=uniform mask=ragged dtype=bf16 values=ties pad_multiple=64");
@@ -192,6 +217,14 @@ TEST(RequireFits, NamesWhatDoesNot) {
   const Problem wide = make("lens=5 pad_multiple=1073741823");
   EXPECT_NO_THROW(require_fits(wide, Grid{1, 1}));
   expect_bad_input([&] { require_fits(wide, Grid{1, 2}); }, {"tokens padded", "4294967292"});
+  // Hidden states split by tp need more padding than the grid without SP.
+  const Problem linear = make("lens=5 pad_multiple=1073741823 hidden=2 vocab=8");
+  EXPECT_NO_THROW(require_fits(linear, Grid{4, 1}));
+  expect_bad_input(
+      [&] {
+        require_fits(linear, Grid{4, 1, 1, true});
+      },
+      {"tokens padded", "4294967292"});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using Ints = std::vector<std::int64_t>;
 
 /// The worked example: sequences a, b, c, d with token k of sequence i named 10 i + k.
 PackedBatch worked_example(std::int64_t bin_multiple) {
-  const PackedLayout layout = make_layout({5, 8, 1, 3}, 1, bin_multiple, 2);
+  const PackedLayout layout = make_layout({5, 8, 1, 3}, 1, bin_multiple, Grid{1, 2});
   PackedBatch batch;
   batch.cu_seqlens = layout.cu;
   batch.cu_seqlens_padded = layout.cu_padded;
@@ -70,7 +70,8 @@ TEST(CpRows, AreABijectionWithTheKnownInverse) {
     for (int trial = 0; trial < 20; ++trial) {
       std::vector<std::int64_t> lengths(1 + random() % 6);
       for (auto& length : lengths) length = random() % 4 == 0 ? 0 : random() % 70;
-      const PackedLayout layout = make_layout(lengths, 1 + random() % 5, 1 + random() % 40, cp);
+      const PackedLayout layout =
+          make_layout(lengths, 1 + random() % 5, 1 + random() % 40, Grid{1, cp});
       std::vector<int> seen(static_cast<std::size_t>(layout.padded_tokens()), 0);
       std::vector<Ints> rows;
       for (int rank = 0; rank < cp; ++rank) {

@@ -108,6 +108,39 @@ TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
   expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"'vocab'", "twice"});
 }
 
+TEST_F(SuiteFile, MayAskForTiming) {
+  EXPECT_FALSE(read_suite(suite()).timing);
+  for (const int rounds : {1, 11, 1000}) {
+    const Suite read = read_suite(suite("timing", "{\"rounds\": " + std::to_string(rounds) +
+                                                      ", \"baseline\": \"fused:chunk_tokens=7\"}"));
+    ASSERT_TRUE(read.timing);
+    EXPECT_EQ(read.timing->rounds, rounds);
+    EXPECT_EQ(read.timing->baseline, "fused:chunk_tokens=7");
+  }
+}
+
+TEST_F(SuiteFile, TimingHasRules) {
+  const auto expect = [&](const std::string& timing, std::vector<std::string> parts) {
+    const std::string path = suite("timing", timing);
+    parts.push_back("s.json");
+    parts.push_back("timing");
+    expect_bad_input([&] { read_suite(path); }, parts);
+  };
+  expect("11", {"JSON object", "number"});
+  expect("{\"baseline\": \"reference\"}", {"no 'rounds'"});
+  expect("{\"rounds\": 11}", {"no 'baseline'"});
+  for (const char* rounds : {"0", "-1", "1001", "1.5", "\"11\"", "null", "1e30"}) {
+    expect(std::string("{\"rounds\": ") + rounds + ", \"baseline\": \"reference\"}",
+           {"rounds = ", "[1, 1000]"});
+  }
+  expect("{\"rounds\": 11, \"baseline\": 3}", {"baseline", "not a string"});
+  expect("{\"rounds\": 11, \"baseline\": \"referense\"}",
+         {"unknown baseline 'referense'", "'reference'", "implementations"});
+  expect("{\"rounds\": 11, \"baseline\": \"fused\"}", {"unknown baseline 'fused'"});
+  expect("{\"round\": 11, \"baseline\": \"reference\"}",
+         {"unknown timing key 'round'", "'rounds'"});
+}
+
 TEST_F(SuiteFile, MalformedJsonIsNamedWithItsLine) {
   const std::string path = write("{\n\"suite\": 1,\n\"name\": oops\n}\n");
   expect_bad_input([&] { read_suite(path); }, {"s.json:3:", "malformed JSON"});
@@ -193,7 +226,7 @@ TEST(Suites, CiHasTheCasesThatItNames) {
       EXPECT_EQ(problem.row_valid(),
                 (std::vector<std::uint8_t>{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0}));
     } else if (spec.name == "C4 nothing valid on one cp rank") {
-      const PackedBatch batch = pack(problem, 2);
+      const PackedBatch batch = pack(problem, Grid{1, 2});
       const ShiftedBatch shifted = shift_targets(batch);
       for (const std::int64_t row : cp_rows(batch.cu_seqlens_padded, 2, 1)) {
         EXPECT_EQ(shifted.valid[row], 0);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/value_regime.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace lossgrid {
+
+Affine affine_of(const CaseSpec& spec) {
+  switch (spec.values) {
+    case Values::normal:
+      return {0, spec.scale};
+    case Values::flat:
+      return {0, 1e-3 * spec.scale};
+    case Values::all_negative:
+      return {-200, spec.scale};
+    case Values::offset:  // bf16 has a step of 2 at 256; at 1e4 every value would be the same
+      return {spec.dtype == DType::bf16 ? 256.0 : 1e4, 1};
+    case Values::overflow:
+      return {0, 100 * spec.scale};
+    default:
+      return {0, 1};
+  }
+}
+
+double peak_logit(std::int64_t token, std::int64_t vocab) {
+  constexpr std::array<double, 5> kOneMinusP{1e-1, 1e-2, 1e-3, 1e-5, 1e-7};
+  const double rest = kOneMinusP[static_cast<std::size_t>(token % 5)];
+  const double others = static_cast<double>(std::max<std::int64_t>(vocab - 1, 1));
+  return std::log((1 - rest) / rest) + std::log(others) + 0.5;
+}
+
+double edge_bonus(std::int64_t vocab) {
+  // e^bonus = V e^2, so that even a single edge holds most of the mass.
+  return std::log(static_cast<double>(vocab)) + 2;
+}
+
+}  // namespace lossgrid
