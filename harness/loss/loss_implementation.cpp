@@ -16,4 +16,9 @@ std::string LossImplementation::why_unsupported(const LossProblem& /*problem*/) 
   return "";
 }
 
+std::map<std::string, std::string> LossImplementation::details(
+    const LossProblem& /*problem*/) const {
+  return {};
+}
+
 }  // namespace lossgrid

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,14 +22,22 @@
 
 namespace lossgrid {
 
+/// The last layer of a model, where a problem starts from hidden states instead of logits.
+struct LmHead {
+  std::int64_t hidden = 0;  // H; 0: the problem starts from logits
+  double temperature = 1;   // logits = hidden weight^T / temperature
+  WeightLayout layout = WeightLayout::vocab_hidden;
+};
+
 /// What an implementation is asked to do; the referenced objects outlive it.
 struct LossProblem {
   const PackedBatch& batch;
   std::int64_t vocab;
-  DType dtype;  // of logits and of their gradient
+  DType dtype;  // of logits, or of hidden states and weight; and of gradients but the weight's
   Grid grid;    // strategies see one dp rank of it
   const Objective& objective;
   const ObjectiveSpec& objective_spec;  // what `objective` was made of
+  LmHead head = {};
 
   bool row_statistics() const { return objective.needs().row_statistics; }
   /// Arrays by token that a plan returns: log-probabilities, and with row statistics entropy,
@@ -37,8 +46,20 @@ struct LossProblem {
   std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
   std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
   std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
-  std::int64_t shard_bytes() const {
-    return local_rows() * width() * static_cast<std::int64_t>(size_of(dtype));
+  bool from_hidden() const { return head.hidden > 0; }
+  /// Rows of hidden states on this rank: T_c, or T_c / tp with sequence parallelism.
+  std::int64_t hidden_rows() const { return local_rows() / grid.row_parts(); }
+
+  std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t logits_bytes() const { return local_rows() * width() * element_bytes(); }
+  std::int64_t hidden_bytes() const { return hidden_rows() * head.hidden * element_bytes(); }
+  std::int64_t weight_elements() const { return width() * head.hidden; }
+  /// What a rank is given, and the gradients that it returns (of a weight in float32).
+  std::int64_t input_bytes() const {
+    return from_hidden() ? hidden_bytes() + weight_elements() * element_bytes() : logits_bytes();
+  }
+  std::int64_t gradient_bytes() const {
+    return from_hidden() ? hidden_bytes() + weight_elements() * 4 : logits_bytes();
   }
 };
 
@@ -47,6 +68,9 @@ struct RankContext {
   Communicator& tp;
   Communicator& cp;
 };
+
+/// What an implementation starts from.
+enum class InputKind { logits, hidden, either };
 
 /// Where a plan's outputs by token stand: its own rows [T_c], or the whole padded pack [T_pad].
 enum class LogprobScope { shard, pack };
@@ -63,6 +87,7 @@ struct Description {
   // The same with an objective that adds up over sequences before its gradient is known: sums of
   // ranks may round differently from sums over the whole pack.
   bool claims_packing_of_sequence_sums = true;
+  InputKind inputs = InputKind::logits;
 };
 
 /// What one phase needs beside its inputs and outputs, per rank.
@@ -70,16 +95,23 @@ struct PhaseCost {
   std::int64_t workspace_bytes = 0;  // peak of the plan's own buffers during the phase
   CollectiveCounts tp;
   CollectiveCounts cp;
+  // Of matrix products, two for a multiplication and an addition.
+  std::int64_t flops = 0;
 };
 
 struct Cost {
   PhaseCost plan;
   PhaseCost forward;
   PhaseCost backward;
+  std::int64_t chunks = 0;  // of rows, whose logits exist one at a time; 0: they are given
 };
 
+/// Row-major, LossProblem::dtype: logits, or hidden and weight.
 struct LossInputs {
-  const void* logits;  // [T_c, V_t] row-major, LossProblem::dtype
+  const void* logits = nullptr;  // [T_c, V_t]
+  const void* hidden =
+      nullptr;  // [hidden_rows, H]; with SP part tp_rank of the rows of the CP rank
+  const void* weight = nullptr;  // [V_t, H] or [H, V_t], as LmHead::layout says
 };
 
 /// By token, [T_c] or [T_pad] by Description::logprobs; 0 where nothing is predicted. All but
@@ -104,8 +136,13 @@ struct LossOutputs {
   std::int64_t owned_labels = 0;
 };
 
+/// d loss / d inputs of this rank's shard, of the shapes of the inputs.
 struct LossGradients {
-  void* logits;  // [T_c, V_t] d loss / d logits of this rank's shard; every element is written
+  void* logits = nullptr;  // LossProblem::dtype; every element is written
+  void* hidden = nullptr;  // LossProblem::dtype; every element is written, the sum over TP is in it
+  // Added to what stands there, as to Megatron-LM's `main_grad`; rows of padding ids stay. The sum
+  // over CP and DP ranks is the gradient of the shard.
+  float* weight = nullptr;
 };
 
 class LossPlan {
@@ -123,6 +160,10 @@ class LossImplementation {
   /// Empty when it can take the problem (so it is unless overridden), else the reason.
   virtual std::string why_unsupported(const LossProblem& problem) const;
   virtual Cost cost(const LossProblem& problem) const = 0;
+  /// The dtype in which the gradient of logits enters the products for hidden states and weight.
+  virtual DType grad_logits_dtype(const LossProblem& problem) const { return problem.dtype; }
+  /// Choices that it made for this problem, for the report: "bf16_gemm" -> "native, ...".
+  virtual std::map<std::string, std::string> details(const LossProblem& problem) const;
   /// Allocates all workspaces. The problem outlives the plan.
   virtual std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const = 0;
 };

@@ -118,6 +118,9 @@ class Objective {
   virtual std::string_view kind() const = 0;
   virtual ObjectiveNeeds needs() const { return {}; }
   virtual ObjectiveSizes sizes() const = 0;
+  /// True when the loss is linear in the log-probabilities: d loss / d logprob is the same whatever
+  /// they are, so that a gradient can be made before the forward pass is over.
+  virtual bool linear() const { return false; }
 
   /// Throws bad_input when the whole batch breaks a rule of the objective.
   virtual void require(const PackedBatch& /*batch*/) const {}

@@ -169,6 +169,8 @@ class WithStatistics final : public Objective {
 
   std::string_view kind() const override { return objective_->kind(); }
 
+  bool linear() const override { return objective_->linear(); }
+
   ObjectiveNeeds needs() const override {
     ObjectiveNeeds needs = objective_->needs();
     needs.row_statistics = true;

@@ -6,14 +6,19 @@
 //
 // With m = max, s = sum exp(x - m), p the probabilities, y the target, g = d loss / d logprob,
 // lse = m + ln s, u32 = 2^-24, and d the longest serial float32 add chain that is declared:
-//   |lp - truth| <= u32 (4 (B + |lse|) + d),  B = 8 + sum p |x - m| + |ln s| + |x_y - m| + |truth|
-//   |H - truth| <= u32 (4 (8 + S2 + (1 + S1) (S1 + |ln s| + |lse|) + |truth|) + (1 + S1) d),
+//   |lp - truth| <= u32 (4 (B + |lse|) + d) + e_y + sum p e,
+//     B = 8 + sum p |x - m| + |ln s| + |x_y - m| + |truth|
+//   |H - truth| <= u32 (4 (8 + S2 + (1 + S1) (S1 + |ln s| + |lse|) + |truth|) + (1 + S1) d)
+//                  + sum p |ln p + H| e,
 //     S1 = sum p |x - m|, S2 = sum p (x - m)^2: H = ln s - (sum exp(x - m) (x - m)) / s
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
 //                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i =
 //                       y]|)
+//                       + |g| p_i (e_i + sum p e)
 //                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
-// where g lies within radius(g) of its truth (enclosure.h) and |g| is its largest. None is below
+// where g lies within radius(g) of its truth (enclosure.h) and |g| is its largest, and e_i is how
+// far a logit may be that implementations make themselves (LogitsSource::read_errors; 0 where they
+// are given it): the terms with e are the derivatives of lp, H and p by the logits. None is below
 // the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
 #pragma once
 
@@ -32,7 +37,8 @@ inline double logprob_bound(const RowTruth& row, int serial_adds) {
   const double b = 8 + row.spread + std::abs(log_sum) + std::abs(row.target_logit - row.max) +
                    std::abs(row.logprob);
   const double lse = std::abs(row.max + log_sum);
-  return std::max(kSmallestNormalF32, unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds));
+  return std::max(kSmallestNormalF32, unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds) +
+                                          row.target_error + row.mean_error);
 }
 
 inline double entropy_bound(const RowTruth& row, int serial_adds) {
@@ -40,8 +46,9 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
   const double lse = std::abs(row.max + std::log(row.sum));
   const double b = 8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum + lse) +
                    std::abs(row.entropy());
-  return std::max(kSmallestNormalF32,
-                  unit_roundoff(DType::f32) * (4 * b + (1 + row.spread) * serial_adds));
+  return std::max(
+      kSmallestNormalF32,
+      unit_roundoff(DType::f32) * (4 * b + (1 + row.spread) * serial_adds) + row.entropy_error);
 }
 
 /// The parts of the gradient's bound that are the same for all columns of a row.
@@ -49,8 +56,8 @@ class GradientBound {
  public:
   GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
       : u_out_(1.01 * unit_roundoff(out)),
-        scale_(unit_roundoff(DType::f32) *
-               std::max(std::abs(grad_logprob.low), std::abs(grad_logprob.high))),
+        largest_(std::max(std::abs(grad_logprob.low), std::abs(grad_logprob.high))),
+        mean_error_(row.mean_error),
         radius_(grad_logprob.radius()),
         max_(row.max),
         row_term_(4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
@@ -62,11 +69,14 @@ class GradientBound {
     return u_out_ * (std::abs(truth) + objective(p, is_target));
   }
 
-  /// What the computation before it may add, for a column with logit x and probability p.
-  double computation(double x, double p, bool is_target) const {
+  /// What the computation before it may add, for a column with logit x, probability p and, where
+  /// implementations make the logits, how far theirs may be.
+  double computation(double x, double p, bool is_target, double logit_error = 0) const {
     const double distance = p > 0 ? std::abs(x - max_) : 0.0;
-    return std::max(floor_, scale_ * (p * (row_term_ + 4 * distance) +
-                                      4 * std::abs(p - (is_target ? 1.0 : 0.0))));
+    const double roundings =
+        p * (row_term_ + 4 * distance) + 4 * std::abs(p - (is_target ? 1.0 : 0.0));
+    return std::max(floor_, largest_ * (unit_roundoff(DType::f32) * roundings +
+                                        p * (logit_error + mean_error_)));
   }
 
   /// What the interval of d loss / d logprob may add: the same way in all columns of the row.
@@ -76,7 +86,8 @@ class GradientBound {
 
  private:
   double u_out_;
-  double scale_;
+  double largest_;
+  double mean_error_;
   double radius_;
   double max_;
   double row_term_;

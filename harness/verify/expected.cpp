@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/expected.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "harness/verify/bounds.h"
+#include "harness/verify/linear_bounds.h"
+#include "harness/verify/linear_truth.h"
 #include "harness/verify/shard_checks.h"
 
 namespace lossgrid {
@@ -16,106 +20,126 @@ std::int64_t sequence_of(const Problem& problem, std::int64_t token) {
   return i;
 }
 
-/// What check_gradient allows, element by element [T, V], around `want`.
-std::vector<double> gradient_bounds(const Problem& problem, const Truth& truth, int serial_adds,
-                                    const std::vector<double>& want) {
+/// What check_gradient allows around `want`.
+Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_adds,
+                        const std::vector<double>& want, const std::vector<double>& got) {
+  Check check("expected.grad_logits");
   const std::int64_t vocab = problem.spec.vocab;
-  std::vector<double> bounds(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
   std::vector<double> logits(static_cast<std::size_t>(vocab));
   std::vector<double> p(logits.size());
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
-    if (!row.valid) continue;  // rows that take no part are exactly zero
     const GradientBound bound(row, truth.objective.grad_logprob[t], problem.spec.dtype,
                               serial_adds);
+    const std::int64_t sequence = sequence_of(problem, t);
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, p);
     for (std::int64_t v = 0; v < vocab; ++v) {
-      const bool is_target = v == row.target;
-      bounds[t * vocab + v] = bound.rounding(want[t * vocab + v], p[v], is_target) +
-                              bound.computation(logits[v], p[v], is_target) +
-                              bound.objective(p[v], is_target);
-    }
-  }
-  return bounds;
-}
-
-Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_adds,
-                        const BundleResults& expected, const BundleResults& got) {
-  Check check("expected.grad_logits");
-  const std::int64_t vocab = problem.spec.vocab;
-  const std::vector<double> bounds =
-      gradient_bounds(problem, truth, serial_adds, expected.grad_logits);
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    const std::int64_t sequence = sequence_of(problem, t);
-    for (std::int64_t v = 0; v < vocab; ++v) {
       const std::int64_t at = t * vocab + v;
-      check.add(got.grad_logits[at], expected.grad_logits[at], bounds[at],
-                {0, sequence, t - problem.cu_seqlens[sequence], v});
+      const bool is_target = v == row.target;
+      double slack = 0;  // rows that take no part are exactly zero
+      if (row.valid) {
+        slack = bound.rounding(want[at], p[v], is_target) +
+                bound.computation(logits[v], p[v], is_target) + bound.objective(p[v], is_target);
+      }
+      check.add(got[at], want[at], slack, {0, sequence, t - problem.cu_seqlens[sequence], v});
     }
   }
   return check;
 }
 
-/// The bounds of d logits carried through the products with |weight| and |hidden|.
-void check_projected_gradients(const Problem& problem, const Truth& truth, int serial_adds,
-                               const BundleResults& expected, const BundleResults& got,
-                               std::vector<Check>& checks) {
-  Projection magnitudes = *problem.projection;
-  for (float& x : magnitudes.hidden) x = std::abs(x);
-  for (float& w : magnitudes.weight) w = std::abs(w);
-  const std::vector<double> bounds = gradient_bounds(problem, truth, serial_adds, got.grad_logits);
-  const std::int64_t width = magnitudes.size;
-  const std::vector<double> hidden_bounds = grad_hidden(magnitudes, bounds);
-  checks.emplace_back("expected.grad_hidden");
-  for (std::size_t k = 0; k < hidden_bounds.size(); ++k) {
-    const std::int64_t token = static_cast<std::int64_t>(k) / width;
-    const std::int64_t sequence = sequence_of(problem, token);
-    checks.back().add(got.grad_hidden[k], expected.grad_hidden[k], hidden_bounds[k],
-                      {0, sequence, token - problem.cu_seqlens[sequence]});
+/// Rows that take no part are exactly zero.
+Check check_grad_hidden(const Problem& problem, const Truth& truth, const LinearBound& bound,
+                        const std::vector<double>& want, const std::vector<double>& got) {
+  Check check("expected.grad_hidden");
+  const LinearTruth& linear = *truth.linear;
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    const std::int64_t row = linear.hidden.find(t);
+    if (truth.rows[t].valid && row < 0) continue;
+    const std::int64_t sequence = sequence_of(problem, t);
+    for (std::int64_t h = 0; h < linear.size; ++h) {
+      const std::int64_t at = t * linear.size + h;
+      const double slack =
+          row < 0 ? 0.0
+                  : bound.element(linear.hidden, static_cast<std::size_t>(row * linear.size + h),
+                                  want[at], 0);
+      check.add(got[at], want[at], slack, {0, sequence, t - problem.cu_seqlens[sequence]});
+    }
   }
-  const std::vector<double> weight_bounds = grad_weight(magnitudes, bounds);
-  checks.emplace_back("expected.grad_weight");
-  for (std::size_t k = 0; k < weight_bounds.size(); ++k) {
-    checks.back().add(got.grad_weight[k], expected.grad_weight[k], weight_bounds[k],
-                      {0, -1, -1, static_cast<std::int64_t>(k) / width});
-  }
+  return check;
 }
 
-}  // namespace
-
-void project_gradient(const Problem& problem, BundleResults& results) {
-  if (!problem.projection) return;
-  results.grad_hidden = grad_hidden(*problem.projection, results.grad_logits);
-  results.grad_weight = grad_weight(*problem.projection, results.grad_logits);
+Check check_grad_weight(const Truth& truth, const LinearBound& bound,
+                        const std::vector<double>& want, const std::vector<double>& got) {
+  Check check("expected.grad_weight");
+  const LinearTruth& linear = *truth.linear;
+  for (std::size_t k = 0; k < linear.weight.rows.size(); ++k) {
+    const std::int64_t id = linear.weight.rows[k];
+    for (std::int64_t h = 0; h < linear.size; ++h) {
+      const std::int64_t at = id * linear.size + h;
+      check.add(
+          got[at], want[at],
+          bound.element(linear.weight, k * static_cast<std::size_t>(linear.size) + h, want[at], 0),
+          {0, -1, -1, id});
+    }
+  }
+  return check;
 }
 
-BundleResults expected_results(const Problem& problem, const Truth& truth) {
-  BundleResults results;
+std::vector<double> expected_grad_logits(const Problem& problem, const Truth& truth) {
   const std::int64_t vocab = problem.spec.vocab;
-  results.loss = truth.objective.loss.value;
-  results.logprobs.assign(static_cast<std::size_t>(problem.tokens()), 0.0);
-  results.grad_logits.assign(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
+  std::vector<double> gradient(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
   std::vector<double> logits(static_cast<std::size_t>(vocab));
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
-    if (row.target < 0) continue;
-    results.logprobs[t + 1] = row.logprob;
     if (!row.valid) continue;
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, logits);
     truth_gradient(row, truth.objective.grad_logprob[t].value, logits, 0,
-                   std::span<double>(results.grad_logits).subspan(t * vocab, vocab));
+                   std::span<double>(gradient).subspan(t * vocab, vocab));
+  }
+  return gradient;
+}
+
+void add_expected_linear(const Problem& problem, const Truth& truth, BundleResults& results) {
+  std::shared_ptr<const LinearTruth> linear = truth.linear;
+  if (linear->sampled) {
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    linear = std::make_shared<const LinearTruth>(
+        make_linear_truth(problem, truth.rows, truth.objective, 0, cores, kNoLimits));
+  }
+  const std::int64_t size = linear->size;
+  results.grad_hidden.assign(static_cast<std::size_t>(problem.tokens() * size), 0.0);
+  for (std::size_t k = 0; k < linear->hidden.rows.size(); ++k) {
+    std::copy_n(linear->hidden.want.begin() + k * size, size,
+                results.grad_hidden.begin() + linear->hidden.rows[k] * size);
+  }
+  results.grad_weight = linear->weight.want;
+}
+
+}  // namespace
+
+BundleResults expected_results(const Problem& problem, const Truth& truth) {
+  BundleResults results;
+  results.loss = truth.objective.loss.value;
+  results.logprobs.assign(static_cast<std::size_t>(problem.tokens()), 0.0);
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (truth.rows[t].target >= 0) results.logprobs[t + 1] = truth.rows[t].logprob;
   }
   for (const auto& [name, metric] : truth.objective.metrics) {
     if (const auto value = metric.value()) results.metrics[name] = value->value;
   }
-  project_gradient(problem, results);
+  if (problem.projection) {
+    add_expected_linear(problem, truth, results);
+  } else {
+    results.grad_logits = expected_grad_logits(problem, truth);
+  }
   return results;
 }
 
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
-                                  const BundleResults& expected, const BundleResults& got) {
+                                  const BundleResults& expected, const BundleResults& got,
+                                  DType grad_logits, std::int64_t adds) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double u32 = unit_roundoff(DType::f32);
   std::vector<Check> checks{Check("expected.loss")};
@@ -140,9 +164,14 @@ std::vector<Check> check_expected(const Problem& problem, const Truth& truth, in
                       {0, sequence, t - problem.cu_seqlens[sequence], truth.rows[t].target});
   }
   if (problem.projection) {
-    check_projected_gradients(problem, truth, serial_adds, expected, got, checks);
+    const LinearBound hidden(truth, problem.spec.dtype, grad_logits, 0);
+    const LinearBound weight(truth, DType::f32, grad_logits, adds);
+    checks.push_back(
+        check_grad_hidden(problem, truth, hidden, expected.grad_hidden, got.grad_hidden));
+    checks.push_back(check_grad_weight(truth, weight, expected.grad_weight, got.grad_weight));
   } else {
-    checks.push_back(check_grad_logits(problem, truth, serial_adds, expected, got));
+    checks.push_back(
+        check_grad_logits(problem, truth, serial_adds, expected.grad_logits, got.grad_logits));
   }
   return checks;
 }

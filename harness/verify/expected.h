@@ -9,17 +9,17 @@
 
 namespace lossgrid {
 
-/// The float64 truth with its full gradient [T, V], or those of hidden states and weight where the
-/// problem starts from them.
+/// The float64 truth with its gradient [T, V], or those of hidden states and weight, of all rows
+/// and ids, where the problem starts from them.
 BundleResults expected_results(const Problem& problem, const Truth& truth);
 
 /// "expected.loss", "expected.logprobs", "expected.metric.NAME" and "expected.grad_logits", or
 /// "expected.grad_hidden" and "expected.grad_weight": the same bounds as for the truth, around the
-/// bundle's own values. `got.grad_logits` is there in any case.
+/// bundle's own values; of a sampled truth, for the rows and ids that are there. Only these two
+/// read `grad_logits`, the dtype in which d logits entered the products, and `adds`
+/// (linear_checks.h).
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
-                                  const BundleResults& expected, const BundleResults& got);
-
-/// Moves a gradient of logits on to hidden states and weight where the problem starts from them.
-void project_gradient(const Problem& problem, BundleResults& results);
+                                  const BundleResults& expected, const BundleResults& got,
+                                  DType grad_logits, std::int64_t adds);
 
 }  // namespace lossgrid

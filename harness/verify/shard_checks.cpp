@@ -2,11 +2,10 @@
 #include "harness/verify/shard_checks.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "harness/device/buffer.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/unwritten.h"
 
 namespace lossgrid {
 
@@ -31,8 +30,9 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
     checks[0].add(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
     if (!statistics) continue;
     checks[1].add(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
-    checks[2].add(got.vocab_min[k], row.smallest, u_range * std::abs(row.smallest), at);
-    checks[3].add(got.vocab_max[k], row.max, u_range * std::abs(row.max), at);
+    checks[2].add(got.vocab_min[k], row.smallest,
+                  u_range * std::abs(row.smallest) + row.range_error, at);
+    checks[3].add(got.vocab_max[k], row.max, u_range * std::abs(row.max) + row.range_error, at);
   }
   return checks;
 }
@@ -86,8 +86,19 @@ void BiasSums::add(const BiasSums& other) {
   shared += other.shared;
 }
 
-Check check_bias(const BiasSums& sums) {
-  Check check("grad_logits_bias");
+void BiasSums::add_element(DType dtype, double out, double truth, double baseline,
+                           double computation, double shared_bound) {
+  const double rounded = round_to(dtype, baseline);
+  const double slack = computation + shared_bound;
+  const double step = std::max(std::abs(round_to(dtype, baseline + slack) - rounded),
+                               std::abs(round_to(dtype, baseline - slack) - rounded));
+  out_truth += out * truth;
+  rounded_truth += rounded * truth;
+  shared += (shared_bound + std::max(0.0, step - slack)) * std::abs(truth);
+}
+
+Check check_bias(const BiasSums& sums, const std::string& name) {
+  Check check(name);
   if (sums.rounded_truth == 0) return check;
   constexpr double kDeviations = 3;
   const double bound =
@@ -97,16 +108,6 @@ Check check_bias(const BiasSums& sums) {
 }
 
 namespace {
-
-template <typename T>
-bool is_poison(const T& value) {
-  std::uint16_t halves[sizeof(T) / 2];
-  std::memcpy(halves, &value, sizeof(T));
-  for (const std::uint16_t half : halves) {
-    if (half != kPoisonPattern) return false;
-  }
-  return true;
-}
 
 class GradientComparison {
  public:
@@ -147,7 +148,7 @@ class GradientComparison {
     double computation_times_truth = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
       const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
-      if (is_poison(got[v])) misplaced(findings_.not_written, here);
+      if (is_unwritten(got[v])) misplaced(findings_.not_written, here);
       const double value = static_cast<double>(got[v]);
       const double want = want_[v];
       const bool is_target = shard_.begin + v == row.target;
@@ -157,21 +158,10 @@ class GradientComparison {
       findings_.elements.add(value, want, rounding + computation + objective, here);
       findings_.row_sums.back() += value;
       findings_.row_sum_bounds.back() += rounding + computation;
-      add_bias(value, want, computation, objective);
+      findings_.bias.add_element(problem_.spec.dtype, value, want, want, computation, objective);
       computation_times_truth += computation * std::abs(want);
     }
     findings_.bias.computation_squared += computation_times_truth * computation_times_truth;
-  }
-
-  void add_bias(double value, double want, double computation, double objective) {
-    const DType dtype = problem_.spec.dtype;
-    const double rounded = round_to(dtype, want);
-    const double slack = computation + objective;
-    const double step = std::max(std::abs(round_to(dtype, want + slack) - rounded),
-                                 std::abs(round_to(dtype, want - slack) - rounded));
-    findings_.bias.out_truth += value * want;
-    findings_.bias.rounded_truth += rounded * want;
-    findings_.bias.shared += (objective + std::max(0.0, step - slack)) * std::abs(want);
   }
 
   template <typename T>
@@ -179,7 +169,7 @@ class GradientComparison {
                          std::int64_t& counter) {
     for (std::int64_t v = begin; v < end; ++v) {
       const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
-      if (is_poison(got[v])) {
+      if (is_unwritten(got[v])) {
         misplaced(findings_.not_written, here);
       } else if (!(static_cast<double>(got[v]) == 0)) {
         misplaced(counter, here);

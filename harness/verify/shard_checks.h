@@ -39,6 +39,12 @@ struct BiasSums {
   double computation_squared = 0;  // sum over rows of (sum of computation bounds x |truth|)^2
   double shared = 0;               // sum over elements of what many of them may share x |truth|
   void add(const BiasSums& other);
+
+  /// One element `out` with its truth. `baseline` is the truth after roundings that are known,
+  /// before that of the result to `dtype`; `shared_bound` is what elements may share,
+  /// `computation` what else may be added, whose square the caller adds.
+  void add_element(DType dtype, double out, double truth, double baseline, double computation,
+                   double shared_bound);
 };
 
 /// A scale error that no single element shows. The truth is rounded to the dtype of the gradient
@@ -47,8 +53,8 @@ struct BiasSums {
 /// by a row and independent between rows (three times the root of their summed squares), and what
 /// rows may share and so adds up: the interval of the objective, and the step to the next number of
 /// the dtype where an element is that close to the middle. Nothing is compared when the gradient is
-/// zero.
-Check check_bias(const BiasSums& sums);
+/// zero. `name`: of the check, "grad_logits_bias".
+Check check_bias(const BiasSums& sums, const std::string& name);
 
 struct GradientFindings {
   Check elements{"grad_logits"};

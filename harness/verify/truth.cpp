@@ -2,14 +2,13 @@
 #include "harness/verify/truth.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <thread>
 
 #include "harness/verify/bounds.h"
+#include "harness/verify/for_each_index.h"
+#include "harness/verify/linear_truth.h"
 
 namespace lossgrid {
 
@@ -32,7 +31,25 @@ double RowTruth::entropy() const {
   return std::log(sum) + spread;
 }
 
-RowTruth row_truth(std::span<const double> logits, std::int32_t target) {
+namespace {
+
+void add_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row) {
+  const double log_sum = std::log(row.sum);
+  const double entropy = row.entropy();
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    const double log_p = logits[v] - row.max - log_sum;
+    const double p = std::exp(log_p);
+    row.mean_error += p * errors[v];
+    row.range_error = std::max(row.range_error, errors[v]);
+    if (p > 0) row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
+  }
+  row.target_error = errors[row.target];
+}
+
+}  // namespace
+
+RowTruth row_truth(std::span<const double> logits, std::int32_t target,
+                   std::span<const double> errors) {
   RowTruth row;
   row.target = target;
   row.max = *std::max_element(logits.begin(), logits.end());
@@ -54,7 +71,15 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target) {
   row.spread_squared = squared / row.sum;
   row.target_logit = logits[target];
   row.logprob = row.target_logit - row.max - std::log(row.sum);
+  if (!errors.empty()) add_errors(logits, errors, row);
   return row;
+}
+
+void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int64_t begin,
+                       std::span<const double> logits, std::span<double> errors) {
+  source.read_errors(token, begin, errors);
+  const double relative = source.relative_error();
+  for (std::size_t k = 0; k < errors.size(); ++k) errors[k] += relative * std::abs(logits[k]);
 }
 
 std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
@@ -62,29 +87,15 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
   const std::vector<std::int32_t> targets = problem.row_targets();
   const std::vector<std::uint8_t> valid = problem.row_valid();
 
-  std::atomic<std::int64_t> next{0};
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
-  const auto work = [&] {
-    try {
-      std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
-      for (std::int64_t t = next++; t < problem.tokens(); t = next++) {
-        if (targets[t] < 0) continue;
-        problem.logits->read(t, 0, std::span<double>(logits));
-        rows[t] = row_truth(logits, targets[t]);
-        rows[t].valid = valid[t] != 0;
-      }
-    } catch (...) {
-      const std::lock_guard lock(failure_mutex);
-      failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-  if (failure) std::rethrow_exception(failure);
-
+  for_each_index(problem.tokens(), threads, [&](std::int64_t t) {
+    if (targets[t] < 0) return;
+    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+    std::vector<double> errors(problem.logits->given() ? 0 : logits.size());
+    problem.logits->read(t, 0, std::span<double>(logits));
+    if (!errors.empty()) read_logit_errors(*problem.logits, t, 0, logits, errors);
+    rows[t] = row_truth(logits, targets[t], errors);
+    rows[t].valid = valid[t] != 0;
+  });
   return rows;
 }
 
@@ -92,21 +103,28 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
                  int serial_adds) {
   std::vector<TokenTruth> tokens(rows.size());
   const bool rounds = problem.spec.dtype == DType::f64;  // float32 holds the other dtypes exactly
-  const auto as_float32 = [rounds](double x) {
-    return Enclosure::around(x, rounds ? std::abs(x) * unit_roundoff(DType::f32) : 0.0);
+  const auto as_float32 = [rounds](double x, double error) {
+    return Enclosure::around(x, error + (rounds ? std::abs(x) * unit_roundoff(DType::f32) : 0.0));
   };
   for (std::size_t t = 0; t < rows.size(); ++t) {
     const RowTruth& row = rows[t];
     if (!row.valid) continue;
     tokens[t] = {Enclosure::around(row.logprob, logprob_bound(row, serial_adds)),
                  Enclosure::around(row.entropy(), entropy_bound(row, serial_adds)),
-                 as_float32(row.smallest), as_float32(row.max)};
+                 as_float32(row.smallest, row.range_error), as_float32(row.max, row.range_error)};
   }
-  return {std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
+  Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
+  if (problem.projection) {
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    truth.linear = std::make_shared<const LinearTruth>(
+        make_linear_truth(problem, truth.rows, truth.objective, serial_adds, cores));
+  }
+  return truth;
 }
 
 Truth take_part(const Truth& whole, const Problem& part) {
   Truth truth;
+  truth.linear = whole.linear;
   const std::vector<std::uint8_t> valid = part.row_valid();
   for (std::int64_t t = 0; t < part.tokens(); ++t) {
     truth.rows.push_back(whole.rows[part.whole_row(t)]);

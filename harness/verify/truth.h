@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The float64 truth of a problem, from its logits as rounded to their dtype: a few numbers per row,
-// streamed row by row (O(V) memory), which depend on no grid and serve all trials of a case; and
-// the objective's truth on top, with the intervals that the rounding of a trial allows.
+// The float64 truth of a problem, from its logits as rounded to their dtype, or as the products of
+// hidden states and weight: a few numbers per row, streamed row by row (O(V) memory), which depend
+// on no grid and serve all trials of a case; and the objective's truth on top, with the intervals
+// that the rounding of a trial allows.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "harness/loss/objective.h"
@@ -24,27 +27,46 @@ struct RowTruth {
   double spread = 0;          // sum p |x - m|
   double spread_squared = 0;  // sum p (x - m)^2
   double smallest = 0;        // logit that is not -inf
+  // Of logits that implementations make themselves, each up to e_v away
+  // (LogitsSource::read_errors); 0 where they are given. What that may change, to first order:
+  double target_error = 0;   // e_y
+  double mean_error = 0;     // sum p e
+  double range_error = 0;    // largest e: of the smallest and the largest logit
+  double entropy_error = 0;  // sum p |ln p + H| e
 
   /// - sum p ln p
   double entropy() const;
 };
 
+struct LinearTruth;
+
 struct Truth {
   std::vector<RowTruth> rows;  // [T] by true token row
   ObjectiveTruth objective;    // by true token row
+  // Of a problem that starts from hidden states, else null. By rows of the whole batch: parts share
+  // it (Problem::whole_row).
+  std::shared_ptr<const LinearTruth> linear = nullptr;
 };
 
 /// The unsharded, unpadded batch of a problem.
 PackedBatch unpadded_batch(const Problem& problem);
 
-/// One row: `logits` [V] are read, `target` is in [0, V). -inf logits have no probability.
-RowTruth row_truth(std::span<const double> logits, std::int32_t target);
+/// One row: `logits` [V] are read, `target` is in [0, V). -inf logits have no probability. `errors`
+/// [V]: how far logits may be, or empty where they are given.
+RowTruth row_truth(std::span<const double> logits, std::int32_t target,
+                   std::span<const double> errors = {});
+
+/// errors[k] := how far the logit of id begin + k, logits[k], may be from its truth where
+/// implementations make it; 0 where it is given.
+void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int64_t begin,
+                       std::span<const double> logits, std::span<double> errors);
 
 /// All rows, on `threads` threads (rows are independent: the result does not depend on it).
 std::vector<RowTruth> compute_rows(const Problem& problem, int threads);
 
 /// The objective on rows that a float32 implementation knows up to their bounds (bounds.h), with
-/// the given longest serial add chain over the vocabulary.
+/// the given longest serial add chain over the vocabulary; and of a problem with a projection the
+/// truth of its gradients (linear_truth.h), on all cores.
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds);
 

@@ -39,6 +39,21 @@ TEST(Bounds, WhatTheObjectiveMayAddGoesWithTheColumn) {
   EXPECT_DOUBLE_EQ(bound.objective(0.25, false), 0.03125);
 }
 
+TEST(Bounds, ErrorsOfLogitsMoveProbabilities) {
+  const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
+  const std::vector<double> errors{1e-5, 2e-5, 3e-5, 1e-5};
+  const RowTruth row = row_truth(logits, 2, errors);
+  std::vector<double> p(4);
+  truth_probabilities(row, logits, p);
+  const GradientBound bound(row, -0.25, DType::f32, 12);
+  const GradientBound given(row_truth(logits, 2), -0.25, DType::f32, 12);
+  for (std::size_t v = 0; v < 4; ++v) {
+    EXPECT_NEAR(bound.computation(logits[v], p[v], v == 2, errors[v]) -
+                    given.computation(logits[v], p[v], v == 2),
+                0.25 * p[v] * (errors[v] + row.mean_error), 1e-18);
+  }
+}
+
 TEST(Bounds, GradientBoundSeesFourPerMille) {
   const std::vector<double> logits{0.0, 0.3, -0.7, 1.1};
   const RowTruth row = row_truth(logits, 2);

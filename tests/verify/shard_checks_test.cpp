@@ -52,12 +52,16 @@ GradientFindings findings_of(const Case& c, const std::vector<T>& gradient) {
   return check_gradient(c.problem, c.truth, c.places, c.shard, gradient.data(), 12, 0);
 }
 
+Check bias_of(const GradientFindings& found) {
+  return check_bias(found.bias, "grad_logits_bias");
+}
+
 TEST(Gradient, TheRoundedTruthPasses) {
   for (const char* values : {"normal", "peaked", "masked_vocab", "overflow"}) {
     const Case c = make_case(std::string("lens=9+12 vocab=200 dtype=bf16 values=") + values);
     const GradientFindings found = findings_of(c, gradient_of<bf16>(c, 1.0));
     EXPECT_TRUE(found.elements.passed()) << values << " " << found.elements.ratio();
-    EXPECT_TRUE(check_bias(found.bias).passed()) << values;
+    EXPECT_TRUE(bias_of(found).passed()) << values;
     EXPECT_EQ(found.not_written + found.nonzero_masked + found.nonzero_padding, 0);
   }
 }
@@ -65,9 +69,9 @@ TEST(Gradient, TheRoundedTruthPasses) {
 TEST(Gradient, FourPerMilleTooLargeIsABias) {
   // In bf16 a single element may be that far off; all of them together may not.
   const Case c = make_case("lens=9+12 vocab=200 dtype=bf16 mask=all");
-  EXPECT_FALSE(check_bias(findings_of(c, gradient_of<bf16>(c, 1.004)).bias).passed());
+  EXPECT_FALSE(bias_of(findings_of(c, gradient_of<bf16>(c, 1.004))).passed());
   const Case exact = make_case("lens=9+12 vocab=200 mask=all");
-  EXPECT_FALSE(check_bias(findings_of(exact, gradient_of<float>(exact, 1.0001)).bias).passed());
+  EXPECT_FALSE(bias_of(findings_of(exact, gradient_of<float>(exact, 1.0001))).passed());
 }
 
 TEST(Gradient, CountsWhatMustNotBeThere) {
@@ -92,6 +96,30 @@ TEST(Gradient, PaddingColumnsMustBeZero) {
   const GradientFindings found = findings_of(c, padded);
   EXPECT_TRUE(found.elements.passed());
   EXPECT_EQ(found.nonzero_padding, 1);
+}
+
+TEST(Tokens, ExtremaOfMadeLogitsMayBeAsFarOffAsTheLogits) {
+  const Case c = make_case("lens=4 mask=all vocab=9 hidden=6");
+  std::vector<float> columns[4];
+  for (auto& column : columns) column.assign(4, 0.0f);
+  const auto passed = [&](double share) {
+    for (std::size_t t = 0; t < 3; ++t) {
+      const RowTruth& row = c.truth.rows[t];
+      EXPECT_GT(row.range_error, 0);
+      columns[0][t] = static_cast<float>(row.logprob);
+      columns[1][t] = static_cast<float>(row.entropy());
+      columns[2][t] = static_cast<float>(row.smallest - share * row.range_error);
+      columns[3][t] = static_cast<float>(row.max + share * row.range_error);
+    }
+    std::vector<bool> passed;
+    const TokenOutputs got{columns[0], columns[1], columns[2], columns[3]};
+    for (const Check& check : check_tokens(c.problem, c.truth, c.places, got, 12, 0)) {
+      passed.push_back(check.passed());
+    }
+    return passed;
+  };
+  EXPECT_EQ(passed(0.8), (std::vector<bool>{true, true, true, true}));
+  EXPECT_EQ(passed(1.5), (std::vector<bool>{true, true, false, false}));
 }
 
 bool passes(const Case& c, const ObjectiveResult& result) {

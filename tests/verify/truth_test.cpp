@@ -64,6 +64,37 @@ TEST(RowTruth, CertainLabelsKeepTheirGradient) {
   EXPECT_NEAR(grad[0] / std::exp(-40.0), 1.0, 1e-12);
 }
 
+TEST(RowTruth, ErrorsOfLogitsAreDerivatives) {
+  // Logits moved by their errors in the worst direction: what is derived is reached, to first
+  // order.
+  const std::vector<double> logits{0.5, -1.25, 3.0, 2.9, -4.0};
+  const std::vector<double> errors{1e-6, 3e-6, 2e-6, 1e-7, 5e-6};
+  const RowTruth row = row_truth(logits, 1, errors);
+  EXPECT_EQ(row.range_error, 5e-6);
+  EXPECT_EQ(row.target_error, 3e-6);
+  std::vector<double> p(5);
+  truth_probabilities(row, logits, p);
+  std::vector<double> toward_target = logits;
+  std::vector<double> toward_entropy = logits;
+  std::vector<double> all_up = logits;
+  for (std::size_t v = 0; v < 5; ++v) {
+    toward_target[v] += v == 1 ? errors[v] : -errors[v];
+    all_up[v] += v == 1 ? 0 : errors[v];
+    toward_entropy[v] -= std::copysign(errors[v], std::log(p[v]) + row.entropy());
+  }
+  EXPECT_NEAR(row_truth(toward_entropy, 1).entropy() - row.entropy(), row.entropy_error,
+              1e-4 * row.entropy_error);
+  EXPECT_NEAR(row.logprob - row_truth(all_up, 1).logprob, row.mean_error - p[1] * errors[1],
+              1e-4 * row.mean_error);
+  const double change = row_truth(toward_target, 1).logprob - row.logprob;
+  EXPECT_LE(change, row.target_error + row.mean_error);
+  EXPECT_GT(change, 0.9 * (row.target_error + row.mean_error));
+  EXPECT_NEAR(logprob_bound(row, 12) - logprob_bound(row_truth(logits, 1), 12),
+              row.target_error + row.mean_error, 1e-18);
+  EXPECT_NEAR(entropy_bound(row, 12) - entropy_bound(row_truth(logits, 1), 12), row.entropy_error,
+              1e-18);
+}
+
 TEST(Truth, DoesNotDependOnThreads) {
   const std::string text = "lens=5+0+1+9 vocab=33 mask=all";
   const Truth one = truth_of(text, 1);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far an element of the gradient of hidden states or weight may be from its truth (what it is
+// made of: linear_truth.h). u32 = 2^-24, u_out and u_g the roundoffs of the gradient's dtype and of
+// the dtype in which the gradient of logits enters the products:
+//   K (u_out |want| + u_g spread)
+//     the rounding of the result, and those of its dz: independent ones combine as the root of
+//     their squares, of which K = 3 bounds the largest of many elements;
+//   + |rounded - want|, where dz enters in bf16
+//     what rounding every dz to nearest adds: equal dz (a common d loss / d logprob, near-uniform
+//     probabilities) round the same way, and those roundings add up;
+//   + u32 (4 (magnitude + |before|) + 3 (sqrt(n + adds) (spread + |want|) + sqrt(adds) |before|))
+//     n products and their sum in float32, in any order: every addition rounds by up to u32 times
+//     the sum so far, at random (Higham and Mary, "A new approach to probabilistic rounding error
+//     analysis", 2019). That sum is about sqrt(k) for products of random signs, up to |want| for
+//     products that share a sign, the largest product where one dominates: in all up to
+//     0.6 sqrt(n) u32 (spread + |want|), and the largest of many elements is within five of these
+//     deviations. A buffer that held `before` and is added to `adds` times is rounded as often.
+//   + radius
+//     what float32 logits, statistics and d loss / d logprob may change in every dz, one way.
+// Never below the smallest normal float32 times max(1, largest |d loss / d logprob|).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "harness/core/dtype.h"
+#include "harness/verify/bounds.h"
+#include "harness/verify/linear_truth.h"
+
+namespace lossgrid {
+
+class LinearBound {
+ public:
+  LinearBound(const Truth& truth, DType out, DType grad_logits, std::int64_t adds)
+      : u_out_(unit_roundoff(out)),
+        u_grad_logits_(unit_roundoff(grad_logits)),
+        adds_(static_cast<double>(adds)),
+        from_bf16_(grad_logits == DType::bf16) {
+    double largest = 1;
+    for (const Enclosure& g : truth.objective.grad_logprob) {
+      largest = std::max(largest, std::abs(g.value));
+    }
+    floor_ = kSmallestNormalF32 * largest;
+  }
+
+  /// The truth after the roundings of dz that are known.
+  double baseline(const LinearRows& rows, std::size_t at) const {
+    return from_bf16_ && !rows.rounded.empty() ? rows.rounded[at] : rows.want[at];
+  }
+
+  /// Root of the sum of squares of the roundings of dz.
+  double grad_logits(const LinearRows& rows, std::size_t at) const {
+    return u_grad_logits_ * rows.spread[at];
+  }
+
+  double products(const LinearRows& rows, std::size_t at, double before) const {
+    const double sums = std::sqrt(static_cast<double>(rows.terms) + adds_) *
+                            (rows.spread[at] + std::abs(rows.want[at])) +
+                        std::sqrt(adds_) * std::abs(before);
+    return unit_roundoff(DType::f32) * (4 * (rows.magnitude[at] + std::abs(before)) + 3 * sums);
+  }
+
+  /// The first line without K: what is independent between elements.
+  double independent(const LinearRows& rows, std::size_t at, double want) const {
+    return u_out_ * std::abs(want) + grad_logits(rows, at);
+  }
+
+  /// The other lines.
+  double common(const LinearRows& rows, std::size_t at, double before) const {
+    return std::max(floor_, std::abs(baseline(rows, at) - rows.want[at]) +
+                                products(rows, at, before) + rows.radius[at]);
+  }
+
+  /// Around `want`: the truth, or what another program found.
+  double element(const LinearRows& rows, std::size_t at, double want, double before) const {
+    constexpr double kDeviations = 3;
+    return kDeviations * independent(rows, at, want) + common(rows, at, before);
+  }
+
+ private:
+  double u_out_;
+  double u_grad_logits_;
+  double adds_;
+  bool from_bf16_;
+  double floor_;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/linear_checks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/error.h"
+#include "harness/verify/linear_bounds.h"
+#include "harness/verify/unwritten.h"
+
+namespace lossgrid {
+
+void LinearFindings::add(const LinearFindings& other) {
+  if (not_written + nonzero_masked == 0) first_misplaced = other.first_misplaced;
+  elements.merge(other.elements);
+  l2.merge(other.l2);
+  bias.add(other.bias);
+  error_squared += other.error_squared;
+  want_squared += other.want_squared;
+  not_written += other.not_written;
+  nonzero_masked += other.nonzero_masked;
+}
+
+namespace {
+
+constexpr std::int64_t kBlockRows = 64;
+
+/// Rows of one gradient, one after the other.
+class RowComparison {
+ public:
+  RowComparison(const LinearRows& rows, std::int64_t size, const LinearBound& bound, DType out,
+                LinearFindings& findings)
+      : rows_(rows), size_(size), bound_(bound), out_(out), findings_(findings) {}
+
+  /// Row `row` of `rows`; got(h) and before(h) are element h of what was made and of what stood
+  /// there.
+  template <typename Got, typename Before>
+  void compare(std::int64_t row, const ElementPlace& place, Got&& got, Before&& before) {
+    if (block_rows_ == 0) block_place_ = place;
+    for (std::int64_t h = 0; h < size_; ++h) {
+      compare_element(static_cast<std::size_t>(row * size_ + h), got(h), before(h), place);
+    }
+    if (++block_rows_ == kBlockRows) finish_block();
+  }
+
+  /// Compares the block that is open; after the last row.
+  void finish_block() {
+    if (block_rows_ == 0) return;
+    findings_.l2.add(std::sqrt(block_error_), 0,
+                     std::sqrt(block_independent_) + std::sqrt(block_common_), block_place_);
+    findings_.error_squared += block_error_;
+    block_rows_ = 0;
+    block_error_ = block_independent_ = block_common_ = 0;
+  }
+
+ private:
+  void compare_element(std::size_t at, double got, double before, const ElementPlace& place) {
+    const double want = rows_.want[at];
+    const double value = got - before;
+    findings_.elements.add(value, want, bound_.element(rows_, at, want, before), place);
+
+    const double independent = bound_.independent(rows_, at, want);
+    const double common = bound_.common(rows_, at, before);
+    block_error_ += (value - want) * (value - want);
+    block_independent_ += independent * independent;
+    block_common_ += common * common;
+    findings_.want_squared += want * want;
+
+    const double products = bound_.products(rows_, at, before);
+    const double random = (bound_.grad_logits(rows_, at) + products) * want;
+    findings_.bias.computation_squared += random * random;
+    findings_.bias.add_element(out_, value, want, bound_.baseline(rows_, at), products,
+                               rows_.radius[at]);
+  }
+
+  const LinearRows& rows_;
+  std::int64_t size_;
+  const LinearBound& bound_;
+  DType out_;
+  LinearFindings& findings_;
+  std::int64_t block_rows_ = 0;
+  ElementPlace block_place_;
+  double block_error_ = 0;  // sums of squares
+  double block_independent_ = 0;
+  double block_common_ = 0;
+};
+
+/// What must never be there: in rows that take part in the loss elements that were not written, in
+/// others also any that are not 0.
+template <typename T>
+void count_misplaced(const T* got, std::int64_t size, bool takes_part, const ElementPlace& place,
+                     LinearFindings& findings) {
+  for (std::int64_t h = 0; h < size; ++h) {
+    const bool unwritten = is_unwritten(got[h]);
+    if (!unwritten && (takes_part || static_cast<double>(got[h]) == 0)) continue;
+    if (findings.not_written + findings.nonzero_masked == 0) findings.first_misplaced = place;
+    ++(unwritten ? findings.not_written : findings.nonzero_masked);
+  }
+}
+
+void require_size(const char* what, std::span<const double> values, std::size_t size) {
+  if (values.size() == size) return;
+  throw Error(ErrorCode::internal,
+              fmt::format("{} elements of the gradient of the weight {}, not {}", values.size(),
+                          what, size));
+}
+
+}  // namespace
+
+LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
+                                 std::span<const RowPlace> places, const void* got,
+                                 DType grad_logits, std::int64_t rank) {
+  LinearFindings findings("grad_hidden");
+  const LinearTruth& linear = *truth.linear;
+  const LinearBound bound(truth, problem.spec.dtype, grad_logits, 0);
+  RowComparison comparison(linear.hidden, linear.size, bound, problem.spec.dtype, findings);
+  dispatch_floating(problem.spec.dtype, [&](auto zero) {
+    const auto* values = static_cast<const decltype(zero)*>(got);
+    for (const RowPlace& place : places) {
+      const bool takes_part = place.row >= 0 && truth.rows[place.row].valid;
+      const ElementPlace at{rank, place.sequence, place.offset};
+      count_misplaced(values, linear.size, takes_part, at, findings);
+      const std::int64_t row = takes_part ? linear.hidden.find(problem.whole_row(place.row)) : -1;
+      if (row >= 0) {
+        comparison.compare(
+            row, at, [&](std::int64_t h) { return static_cast<double>(values[h]); },
+            [](std::int64_t) { return 0.0; });
+      }
+      values += linear.size;
+    }
+  });
+  comparison.finish_block();
+  return findings;
+}
+
+LinearFindings check_grad_weight(const Problem& /*problem*/, const Truth& truth,
+                                 const VocabShard& shard, std::span<const double> got,
+                                 std::span<const double> before, DType grad_logits,
+                                 std::int64_t adds, std::int64_t rank) {
+  LinearFindings findings("grad_weight");
+  const LinearTruth& linear = *truth.linear;
+  const std::vector<std::int64_t>& ids = linear.weight.rows;
+  const std::int64_t first = std::lower_bound(ids.begin(), ids.end(), shard.begin) - ids.begin();
+  const std::int64_t last = std::lower_bound(ids.begin(), ids.end(), shard.end) - ids.begin();
+  const auto elements = static_cast<std::size_t>((last - first) * linear.size);
+  require_size("were made", got, elements);
+  require_size("stood there", before, elements);
+  const LinearBound bound(truth, DType::f32, grad_logits, adds);
+  RowComparison comparison(linear.weight, linear.size, bound, DType::f32, findings);
+  for (std::int64_t k = first; k < last; ++k) {
+    const std::int64_t begin = (k - first) * linear.size;
+    comparison.compare(
+        k, {rank, -1, -1, ids[k]}, [&](std::int64_t h) { return got[begin + h]; },
+        [&](std::int64_t h) { return before[begin + h]; });
+  }
+  comparison.finish_block();
+  return findings;
+}
+
+}  // namespace lossgrid

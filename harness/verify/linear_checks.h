@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the gradients of hidden states and weight with their truth, element by element within
+// linear_bounds.h, and all elements together:
+//   l2: blocks of up to 64 rows that follow each other, |error|_2 <= |independent|_2 + |common|_2
+//     of the bound's lines with K = 1: independent roundings are not at their largest everywhere;
+//   bias: a scale error that no element shows (check_bias). The baseline is the truth of rounded
+//     dz, where dz enters in bf16, rounded to the dtype of the gradient. Roundings of dz and
+//     products are independent between elements, `radius` is shared and adds up.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "harness/problem/sharding.h"
+#include "harness/verify/check.h"
+#include "harness/verify/linear_truth.h"
+#include "harness/verify/row_places.h"
+#include "harness/verify/shard_checks.h"
+
+namespace lossgrid {
+
+struct LinearFindings {
+  explicit LinearFindings(const std::string& name) : elements(name), l2(name + "_l2") {}
+
+  /// Adds what was found in other elements of the same gradient (other ranks or packs). Findings
+  /// about the same elements must not meet: their errors are not independent.
+  void add(const LinearFindings& other);
+
+  Check elements;  // "grad_hidden" or "grad_weight"
+  Check l2;        // "grad_hidden_l2" or "grad_weight_l2"
+  BiasSums bias;
+  double error_squared = 0;         // over all compared elements
+  double want_squared = 0;          // the same of the truth
+  std::int64_t not_written = 0;     // still the poison pattern
+  std::int64_t nonzero_masked = 0;  // in rows that take no part in the loss
+  ElementPlace first_misplaced;     // of the first element counted in one of the two
+};
+
+/// `got` [places.size(), H] in the problem's dtype: d hidden of the rows at `places`, which this
+/// rank holds. `grad_logits`: the dtype in which d logits entered the products. Rows of a sampled
+/// truth that are not there are looked at all the same for what must never be there. `problem` may
+/// be a part, with its own truth (take_part).
+LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
+                                 std::span<const RowPlace> places, const void* got,
+                                 DType grad_logits, std::int64_t rank);
+
+/// `got` [ids, H]: rows of the gradient of the weight, summed in float64 over CP and DP ranks, for
+/// the ids of truth.linear->weight.rows that are in `shard`, in their order; `before` [ids, H]: the
+/// same of what stood there. `adds`: how often a rank added to its float32 buffer (chunks x
+/// microbatches). Throws internal when a size is another.
+LinearFindings check_grad_weight(const Problem& problem, const Truth& truth,
+                                 const VocabShard& shard, std::span<const double> got,
+                                 std::span<const double> before, DType grad_logits,
+                                 std::int64_t adds, std::int64_t rank);
+
+}  // namespace lossgrid

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/linear_truth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/problem/sharding.h"
+#include "harness/verify/bounds.h"
+#include "harness/verify/for_each_index.h"
+
+namespace lossgrid {
+namespace {
+
+/// d loss / d logits of the rows that take part in the loss, piece by piece.
+class GradientReader {
+ public:
+  GradientReader(const Problem& problem, const std::vector<RowTruth>& rows,
+                 const ObjectiveTruth& objective, int serial_adds)
+      : problem_(problem), rows_(rows), objective_(objective) {
+    for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+      if (!rows[t].valid) continue;
+      tokens_.push_back(t);
+      bounds_.emplace_back(rows[t], objective.grad_logprob[t], DType::f32, serial_adds);
+    }
+  }
+
+  const std::vector<std::int64_t>& tokens() const { return tokens_; }
+
+  /// Of the k-th row that takes part: dz and tau of the ids begin .. begin + dz.size().
+  void read(std::size_t k, std::int64_t begin, std::span<double> dz, std::span<double> tau) const {
+    const std::int64_t t = tokens_[k];
+    const RowTruth& row = rows_[t];
+    std::vector<double> z(dz.size());
+    std::vector<double> p(dz.size());
+    problem_.logits->read(t, begin, std::span<double>(z));
+    read_logit_errors(*problem_.logits, t, begin, z, tau);
+    truth_probabilities(row, z, p);
+    truth_gradient(row, objective_.grad_logprob[t].value, p, begin, dz);
+    for (std::size_t v = 0; v < p.size(); ++v) {
+      const bool is_target = begin + static_cast<std::int64_t>(v) == row.target;
+      tau[v] = bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
+               bounds_[k].objective(p[v], is_target);
+    }
+  }
+
+ private:
+  const Problem& problem_;
+  const std::vector<RowTruth>& rows_;
+  const ObjectiveTruth& objective_;
+  std::vector<std::int64_t> tokens_;
+  std::vector<GradientBound> bounds_;
+};
+
+/// The inner loop of the truth, V H times for every row. Apart from the class, whose members might
+/// be what the pointers point to: this is vectorised.
+void add_products(double dz, double tau, const float* __restrict factor, std::int64_t size,
+                  double* __restrict want, double* __restrict squares, double* __restrict magnitude,
+                  double* __restrict radius) {
+  for (std::int64_t k = 0; k < size; ++k) {
+    const double x = factor[k];
+    const double product = dz * x;
+    want[k] += product;
+    squares[k] += product * product;
+    magnitude[k] += std::abs(product);
+    radius[k] += tau * std::abs(x);
+  }
+}
+
+/// One row [H] of a gradient while it is added up: in memory of its own, which stays in the cache.
+class RowSums {
+ public:
+  RowSums(std::int64_t size, bool rounds)
+      : want_(static_cast<std::size_t>(size)),
+        squares_(want_),
+        magnitude_(want_),
+        radius_(want_),
+        rounded_(rounds ? want_ : std::vector<double>()) {}
+
+  /// Adds the products with `factor` [H].
+  void add(double dz, double tau, const float* factor) {
+    add_products(dz, tau, factor, static_cast<std::int64_t>(want_.size()), want_.data(),
+                 squares_.data(), magnitude_.data(), radius_.data());
+    const double rounded = round_to(DType::bf16, dz);
+    for (std::size_t k = 0; k < rounded_.size(); ++k) rounded_[k] += rounded * factor[k];
+  }
+
+  /// Writes row `row`.
+  void write(double temperature, std::size_t row, LinearRows& rows) const {
+    const std::size_t at = row * want_.size();
+    for (std::size_t k = 0; k < want_.size(); ++k) {
+      rows.want[at + k] = want_[k] / temperature;
+      rows.spread[at + k] = std::sqrt(squares_[k]) / temperature;
+      rows.magnitude[at + k] = magnitude_[k] / temperature;
+      rows.radius[at + k] = radius_[k] / temperature;
+    }
+    for (std::size_t k = 0; k < rounded_.size(); ++k) {
+      rows.rounded[at + k] = rounded_[k] / temperature;
+    }
+  }
+
+ private:
+  std::vector<double> want_;
+  std::vector<double> squares_;
+  std::vector<double> magnitude_;
+  std::vector<double> radius_;
+  std::vector<double> rounded_;
+};
+
+/// `count` of `from` with even steps, the first and the last among them; all when there are fewer.
+std::vector<std::int64_t> evenly_spread(const std::vector<std::int64_t>& from, std::int64_t count) {
+  const auto last = static_cast<std::int64_t>(from.size()) - 1;
+  if (count > last) return from;
+  std::vector<std::int64_t> picked;
+  for (std::int64_t i = 0; i < count; ++i) {
+    picked.push_back(from[static_cast<std::size_t>(count > 1 ? i * last / (count - 1) : 0)]);
+  }
+  return picked;
+}
+
+/// Rows of H elements, each made of `factors` products an element, that are within the limits.
+std::int64_t rows_within(const LinearLimits& limits, std::int64_t size, std::int64_t factors) {
+  return std::min(limits.products / size / std::max<std::int64_t>(factors, 1),
+                  limits.elements / size);
+}
+
+std::vector<std::int64_t> weight_ids(const Problem& problem, const std::vector<RowTruth>& rows,
+                                     const std::vector<std::int64_t>& tokens, std::int64_t count) {
+  const std::int64_t vocab = problem.spec.vocab;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(vocab));
+  for (std::int64_t v = 0; v < vocab; ++v) all[static_cast<std::size_t>(v)] = v;
+  if (count >= vocab) return all;
+  std::set<std::int64_t> chosen;
+  for (const std::int32_t edge : shard_edge_ids(vocab)) chosen.insert(edge);
+  std::set<std::int64_t> targets;
+  for (const std::int64_t t : tokens) targets.insert(rows[t].target);
+  const auto fill_up = [&](const auto& candidates) {
+    std::vector<std::int64_t> others;
+    std::set_difference(candidates.begin(), candidates.end(), chosen.begin(), chosen.end(),
+                        std::back_inserter(others));
+    const auto room = count - static_cast<std::int64_t>(chosen.size());
+    for (const std::int64_t id : evenly_spread(others, std::max<std::int64_t>(room, 0))) {
+      chosen.insert(id);
+    }
+  };
+  fill_up(targets);
+  fill_up(all);
+  return {chosen.begin(), chosen.end()};
+}
+
+LinearRows empty_rows(const Problem& problem, std::vector<std::int64_t> rows, std::int64_t size) {
+  const std::size_t elements = rows.size() * static_cast<std::size_t>(size);
+  LinearRows out;
+  out.rows = std::move(rows);
+  for (std::vector<double>* column : {&out.want, &out.spread, &out.magnitude, &out.radius}) {
+    column->assign(elements, 0.0);
+  }
+  if (problem.spec.dtype == DType::bf16) out.rounded.assign(elements, 0.0);
+  return out;
+}
+
+void add_hidden(const Problem& problem, const GradientReader& gradient, int threads,
+                LinearRows& out) {
+  const Projection& projection = *problem.projection;
+  const auto vocab = static_cast<std::size_t>(projection.vocab);
+  for_each_index(static_cast<std::int64_t>(out.rows.size()), threads, [&](std::int64_t row) {
+    const std::vector<std::int64_t>& tokens = gradient.tokens();
+    const auto found = std::lower_bound(tokens.begin(), tokens.end(), out.rows[row]);
+    std::vector<double> dz(vocab);
+    std::vector<double> tau(vocab);
+    gradient.read(static_cast<std::size_t>(found - tokens.begin()), 0, dz, tau);
+    RowSums sums(projection.size, !out.rounded.empty());
+    for (std::size_t v = 0; v < vocab; ++v) {
+      sums.add(dz[v], tau[v], projection.weight_row(static_cast<std::int64_t>(v)));
+    }
+    sums.write(projection.temperature, static_cast<std::size_t>(row), out);
+  });
+}
+
+/// Ids whose gradients of logits are read together, where they are neighbours.
+constexpr std::size_t kIdsAtOnce = 16;
+
+/// [begin, end) of neighbouring ids in `ids`.
+std::vector<std::pair<std::size_t, std::size_t>> runs_of(const std::vector<std::int64_t>& ids) {
+  std::vector<std::pair<std::size_t, std::size_t>> runs;
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    const bool follows =
+        k > 0 && ids[k] == ids[k - 1] + 1 && runs.back().second - runs.back().first < kIdsAtOnce;
+    if (!follows) runs.emplace_back(k, k);
+    runs.back().second = k + 1;
+  }
+  return runs;
+}
+
+void add_weight(const Problem& problem, const GradientReader& gradient, int threads,
+                LinearRows& out) {
+  const Projection& projection = *problem.projection;
+  const std::vector<std::int64_t>& tokens = gradient.tokens();
+  const auto runs = runs_of(out.rows);
+  for_each_index(static_cast<std::int64_t>(runs.size()), threads, [&](std::int64_t run) {
+    const auto [begin, end] = runs[static_cast<std::size_t>(run)];
+    const std::size_t width = end - begin;
+    std::vector<double> dz(tokens.size() * width);
+    std::vector<double> tau(dz.size());
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      gradient.read(k, out.rows[begin], std::span(dz).subspan(k * width, width),
+                    std::span(tau).subspan(k * width, width));
+    }
+    for (std::size_t id = 0; id < width; ++id) {
+      RowSums sums(projection.size, !out.rounded.empty());
+      for (std::size_t k = 0; k < tokens.size(); ++k) {
+        sums.add(dz[k * width + id], tau[k * width + id],
+                 projection.hidden_row(problem.whole_row(tokens[k])));
+      }
+      sums.write(projection.temperature, begin + id, out);
+    }
+  });
+}
+
+}  // namespace
+
+std::int64_t LinearRows::find(std::int64_t row) const {
+  const auto at = std::lower_bound(rows.begin(), rows.end(), row);
+  return at != rows.end() && *at == row ? at - rows.begin() : -1;
+}
+
+LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
+                              const ObjectiveTruth& objective, int serial_adds, int threads,
+                              const LinearLimits& limits) {
+  const std::int64_t size = problem.projection->size;
+  const std::int64_t vocab = problem.spec.vocab;
+  const GradientReader gradient(problem, rows, objective, serial_adds);
+  const std::vector<std::int64_t>& tokens = gradient.tokens();
+  const auto taking_part = static_cast<std::int64_t>(tokens.size());
+
+  LinearTruth truth;
+  truth.size = size;
+  const std::int64_t rows_kept = std::max<std::int64_t>(rows_within(limits, size, vocab), 2);
+  const std::int64_t ids_kept = rows_within(limits, size, taking_part);
+  truth.hidden = empty_rows(problem, evenly_spread(tokens, rows_kept), size);
+  truth.weight = empty_rows(problem, weight_ids(problem, rows, tokens, ids_kept), size);
+  truth.sampled = static_cast<std::int64_t>(truth.hidden.rows.size()) < taking_part ||
+                  static_cast<std::int64_t>(truth.weight.rows.size()) < vocab;
+  truth.hidden.terms = problem.spec.vocab;
+  truth.weight.terms = static_cast<std::int64_t>(tokens.size());
+  add_hidden(problem, gradient, threads, truth.hidden);
+  add_weight(problem, gradient, threads, truth.weight);
+  return truth;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The float64 truth of the gradients of hidden states x and of the LM head's weight w, for problems
+// that start from them (projection.h), with what their bounds are made of (linear_bounds.h). With
+//   dz_tv = g_t ([v = y_t] - p_tv),  z = x w^T / temperature:
+//   d hidden[t] = sum_v dz_tv w_v / temperature,  d weight[v] = sum_t dz_tv x_t / temperature
+// over the rows t that take part in the loss. `tau_tv` is how far float32 may be from dz_tv: what
+// its computation may add (bounds.h, errors of the logits included) and the interval of g_t.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "harness/problem/problem.h"
+#include "harness/verify/truth.h"
+
+namespace lossgrid {
+
+/// Rows of a gradient, element by element [rows, H]; a product is dz w / temperature, or dz x.
+struct LinearRows {
+  std::int64_t terms = 0;          // products that an element is the sum of
+  std::vector<std::int64_t> rows;  // token rows of the whole batch, or vocab ids; ascending
+  std::vector<double> want;        // sum of products
+  std::vector<double> spread;      // root of the sum of their squares
+  std::vector<double> magnitude;   // sum of their absolute values
+  std::vector<double> radius;      // the same with tau instead of |dz|
+  // `want` of dz rounded to bf16, to nearest; empty unless the problem's dtype is bf16.
+  std::vector<double> rounded;
+
+  /// Place of a token row or vocab id among `rows`; -1 when it is not there.
+  std::int64_t find(std::int64_t row) const;
+};
+
+struct LinearTruth {
+  std::int64_t size = 0;  // H
+  LinearRows hidden;      // of rows that take part in the loss: the others have the gradient 0
+  LinearRows weight;
+  bool sampled = false;  // not all rows or ids are there
+};
+
+/// How much is made of each of the two gradients: products, and elements that are kept.
+struct LinearLimits {
+  std::int64_t products = std::int64_t{1} << 32;
+  std::int64_t elements = std::int64_t{1} << 24;
+};
+
+inline constexpr LinearLimits kNoLimits{std::numeric_limits<std::int64_t>::max(),
+                                        std::numeric_limits<std::int64_t>::max()};
+
+/// With R rows that take part, all of them are made while R V H and R H are within the limits, and
+/// all ids while R V H and V H are. Beyond that, as many as are within:
+///   of the rows evenly spread ones, the first and the last among them (two at least);
+///   of the ids the edges of shards (shard_edge_ids, whatever the limits), then targets of rows
+///   that take part, evenly spread when not all have room, then evenly spread others.
+/// `serial_adds` as in bounds.h. Does not depend on `threads`.
+LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
+                              const ObjectiveTruth& objective, int serial_adds, int threads,
+                              const LinearLimits& limits = {});
+
+}  // namespace lossgrid

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results in the unsharded layout, of problems that start from hidden states.
+#include "harness/verify/expected.h"
+
+#include <gtest/gtest.h>
+
+#include "linear_emulation.h"
+
+namespace lossgrid {
+namespace {
+
+/// What a plain implementation found, gathered.
+BundleResults results_of(const LinearCase& c, const EmulatedOutputs& got) {
+  BundleResults results;
+  results.loss = c.truth.objective.loss.value;
+  for (const auto& [name, metric] : c.truth.objective.metrics) {
+    if (const auto value = metric.value()) results.metrics[name] = value->value;
+  }
+  results.logprobs.assign(got.logprobs.size(), 0.0);
+  for (std::size_t t = 0; t + 1 < got.logprobs.size(); ++t) {
+    if (c.rows[t].target >= 0) results.logprobs[t + 1] = got.logprobs[t];
+  }
+  results.grad_hidden.assign(got.hidden.begin(), got.hidden.end());
+  results.grad_weight = got.weight;
+  return results;
+}
+
+/// Names of the checks that fail.
+std::string failures(const LinearCase& c, const BundleResults& expected, const BundleResults& got) {
+  std::string names;
+  for (const Check& check : check_expected(c.problem, c.truth, static_cast<int>(c.vocab()),
+                                           expected, got, c.problem.spec.dtype, 1)) {
+    if (!check.passed()) names += check.name() + " ";
+  }
+  return names;
+}
+
+TEST(Expected, OfHiddenStatesAreGradientsOfBothFactors) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const LinearCase c =
+        make_linear_case(std::string("lens=9+1+6 mask=ragged vocab=30 hidden=5 dtype=") + dtype);
+    const BundleResults expected = expected_results(c.problem, c.truth);
+    EXPECT_TRUE(expected.grad_logits.empty());
+    const BundleResults right = results_of(c, emulate(c));
+    EXPECT_EQ(failures(c, expected, right), "") << dtype;
+
+    BundleResults wrong = right;
+    for (double& x : wrong.grad_weight) x *= 1.05;
+    EXPECT_EQ(failures(c, expected, wrong), "expected.grad_weight ");
+    wrong = right;
+    for (double& x : wrong.grad_hidden) x *= 1.05;
+    EXPECT_EQ(failures(c, expected, wrong), "expected.grad_hidden ");
+    wrong = right;
+    wrong.grad_hidden[9 * 5] = 1e-30;  // the only row of the second sequence predicts nothing
+    EXPECT_EQ(failures(c, expected, wrong), "expected.grad_hidden ");
+  }
+}
+
+TEST(Expected, OfASampledTruthAreThoseOfAllRows) {
+  LinearCase c = make_linear_case("lens=9+1+6 mask=all vocab=200 hidden=5");
+  const BundleResults whole = expected_results(c.problem, c.truth);
+  BundleResults got = results_of(c, emulate(c));
+  c.truth.linear = std::make_shared<const LinearTruth>(make_linear_truth(
+      c.problem, c.rows, c.truth.objective, 200, 1, {std::int64_t{1} << 40, 5 * 5}));
+  ASSERT_TRUE(c.truth.linear->sampled);
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  EXPECT_EQ(expected.grad_hidden, whole.grad_hidden);
+  EXPECT_EQ(expected.grad_weight, whole.grad_weight);
+  EXPECT_EQ(failures(c, expected, got), "");
+  got.grad_weight[199 * 5] += 1;  // the last id is in every sample
+  EXPECT_EQ(failures(c, expected, got), "expected.grad_weight ");
+}
+
+}  // namespace
+}  // namespace lossgrid

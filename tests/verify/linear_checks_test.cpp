@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The criterion for gradients of hidden states and weight: it holds for plain float32 loops in
+// every value regime, and sees what is wrong.
+#include "harness/verify/linear_checks.h"
+
+#include <limits>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/problem/partition.h"
+#include "linear_emulation.h"
+
+namespace lossgrid {
+namespace {
+
+Check bias_of(const LinearFindings& found) {
+  return check_bias(found.bias, found.elements.name() + "_bias");
+}
+
+bool passes(const LinearFindings& found) {
+  return found.elements.passed() && found.l2.passed() && bias_of(found).passed() &&
+         found.not_written + found.nonzero_masked == 0;
+}
+
+std::string describe(const LinearFindings& found) {
+  return fmt::format("{} {}, {} {}, bias {}", found.elements.name(), found.elements.ratio(),
+                     found.l2.name(), found.l2.ratio(), bias_of(found).ratio());
+}
+
+struct Setting {
+  const char* values;
+  const char* dtype;
+};
+
+class LinearCriterion : public ::testing::TestWithParam<Setting> {
+ protected:
+  static LinearCase make(int seed, const std::string& shape) {
+    return make_linear_case(fmt::format("{} values={} dtype={} seed={}", shape, GetParam().values,
+                                        GetParam().dtype, seed));
+  }
+};
+
+constexpr const char* kShape = "lens=17+9+14 mask=all vocab=200 hidden=48 temperature=0.7";
+
+TEST_P(LinearCriterion, HoldsForPlainLoops) {
+  for (int seed = 1; seed <= 8; ++seed) {
+    const LinearCase c = make(seed, kShape);
+    EmulationOptions options;
+    options.chunks = 1 + seed % 4;
+    options.before = seed % 2 == 0 ? 0.0f : 1e-3f;
+    EmulatedOutputs got = emulate(c, options);
+    const LinearFindings hidden = judge_hidden(c, got.hidden);
+    const LinearFindings weight = judge_weight(c, got, options);
+    EXPECT_TRUE(passes(hidden)) << "seed " << seed << ": " << describe(hidden);
+    EXPECT_TRUE(passes(weight)) << "seed " << seed << ": " << describe(weight);
+    EXPECT_EQ(hidden.elements.compared(), (16 + 8 + 13) * c.size());
+    EXPECT_EQ(hidden.l2.compared(), 1);
+    EXPECT_EQ(weight.elements.compared(), c.vocab() * c.size());
+    const TokenOutputs tokens{got.logprobs, got.entropy, got.vocab_min, got.vocab_max};
+    for (const Check& check :
+         check_tokens(c.problem, c.truth, c.places, tokens, static_cast<int>(c.vocab()), 0)) {
+      EXPECT_TRUE(check.passed()) << "seed " << seed << ": " << check.name() << check.ratio();
+    }
+  }
+}
+
+TEST_P(LinearCriterion, SeesAShardWithoutItsGradient) {
+  const LinearCase c = make(3, kShape);
+  EmulationOptions options;
+  options.drop_begin = 100;
+  options.drop_end = 150;
+  const EmulatedOutputs got = emulate(c, options);
+  EXPECT_FALSE(judge_hidden(c, got.hidden).elements.passed());
+  EXPECT_FALSE(judge_weight(c, got).elements.passed());
+}
+
+TEST_P(LinearCriterion, SeesNeighboursSwapped) {
+  const LinearCase c = make(4, kShape);
+  EmulatedOutputs got = emulate(c);
+  std::swap_ranges(got.hidden.begin(), got.hidden.begin() + c.size(),
+                   got.hidden.begin() + c.size());
+  const std::int64_t id = c.rows[0].target;
+  const std::int64_t other = id == 0 ? 1 : id - 1;
+  std::swap_ranges(got.weight.begin() + id * c.size(), got.weight.begin() + (id + 1) * c.size(),
+                   got.weight.begin() + other * c.size());
+  EXPECT_FALSE(judge_hidden(c, got.hidden).elements.passed());
+  EXPECT_FALSE(judge_weight(c, got).elements.passed());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Regimes, LinearCriterion,
+    ::testing::Values(Setting{"normal", "f32"}, Setting{"normal", "bf16"}, Setting{"flat", "f32"},
+                      Setting{"flat", "bf16"}, Setting{"peaked", "f32"}, Setting{"peaked", "bf16"},
+                      Setting{"offset", "f32"}, Setting{"offset", "bf16"},
+                      Setting{"overflow", "f32"}, Setting{"overflow", "bf16"},
+                      Setting{"all_negative", "f32"}, Setting{"all_negative", "bf16"}),
+    [](const auto& info) { return fmt::format("{}_{}", info.param.values, info.param.dtype); });
+
+TEST(LinearChecks, HoldsWhereAllGradientsOfLogitsRoundTheSameWay) {
+  // dz near the middle of two bf16 numbers, the same in all rows, and a coordinate that is 16 in
+  // all of them: roundings add up instead of cancelling.
+  const LinearCase c = make_linear_case(
+      "lens=7840 mask=all vocab=24 hidden=8 values=all_negative scale=0.01 dtype=bf16");
+  const EmulatedOutputs got = emulate(c);
+  const LinearFindings hidden = judge_hidden(c, got.hidden);
+  const LinearFindings weight = judge_weight(c, got);
+  EXPECT_TRUE(passes(hidden)) << describe(hidden);
+  EXPECT_TRUE(passes(weight)) << describe(weight);
+}
+
+TEST(LinearChecks, HoldsWithNonlinearObjectives) {
+  for (const char* objective : {"dpo", "clipped_pg objective.token_level_loss=false"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      const LinearCase c =
+          make_linear_case(fmt::format("objective={} lens=17+9+14+12 mask=response vocab=200 "
+                                       "hidden=48 temperature=1.3 dtype={}",
+                                       objective, dtype));
+      const EmulatedOutputs got = emulate(c);
+      const LinearFindings hidden = judge_hidden(c, got.hidden);
+      const LinearFindings weight = judge_weight(c, got);
+      EXPECT_TRUE(passes(hidden)) << describe(hidden);
+      EXPECT_TRUE(passes(weight)) << describe(weight);
+    }
+  }
+}
+
+TEST(LinearChecks, FourPerMilleTooLargeIsABias) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const LinearCase c = make_linear_case(std::string(kShape) + " dtype=" + dtype);
+    EmulationOptions options;
+    options.scale = 1.004f;
+    const EmulatedOutputs got = emulate(c, options);
+    EXPECT_FALSE(bias_of(judge_hidden(c, got.hidden)).passed()) << dtype;
+    EXPECT_FALSE(bias_of(judge_weight(c, got)).passed()) << dtype;
+  }
+  // In bf16 no element of the hidden states shows it.
+  const LinearCase c = make_linear_case(std::string(kShape) + " dtype=bf16");
+  EmulationOptions options;
+  options.scale = 1.004f;
+  EXPECT_TRUE(judge_hidden(c, emulate(c, options).hidden).elements.passed());
+}
+
+TEST(LinearChecks, SeesAWeightThatIsAddedUpInBf16) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const LinearCase c =
+        make_linear_case(std::string("lens=256 mask=all vocab=64 hidden=32 dtype=") + dtype);
+    EmulationOptions options;
+    options.chunks = 64;
+    EXPECT_TRUE(passes(judge_weight(c, emulate(c, options), options))) << dtype;
+    options.weight_in_bf16 = true;
+    EXPECT_FALSE(passes(judge_weight(c, emulate(c, options), options))) << dtype;
+  }
+}
+
+TEST(LinearChecks, ABlockOfLargeRoundingsIsSeenByItsNorm) {
+  // Every element off by two roundings, with random signs: no element shows it, and no bias.
+  const LinearCase c = make_linear_case("lens=40 mask=all vocab=130 hidden=16 dtype=bf16");
+  const LinearRows& truth = c.truth.linear->weight;
+  EmulatedOutputs got;
+  double error_squared = 0;
+  double want_squared = 0;
+  for (std::size_t k = 0; k < truth.want.size(); ++k) {
+    const double error = (k % 3 == 0 || k % 7 == 0 ? 2 : -2) * 0x1p-8 * truth.spread[k];
+    got.weight.push_back(truth.want[k] + error);
+    error_squared += error * error;
+    want_squared += truth.want[k] * truth.want[k];
+  }
+  const LinearFindings found = judge_weight(c, got);
+  EXPECT_TRUE(found.elements.passed());
+  EXPECT_FALSE(found.l2.passed());
+  EXPECT_EQ(found.l2.compared(), 3);  // blocks of 64 rows
+  EXPECT_EQ(found.l2.beyond_bound(), 3);
+  EXPECT_NEAR(found.error_squared, error_squared, 1e-9 * error_squared);
+  EXPECT_NEAR(found.want_squared, want_squared, 1e-9 * want_squared);
+  EXPECT_TRUE(bias_of(found).passed()) << describe(found);
+}
+
+TEST(LinearChecks, SeeMaskedRowsAndWhatWasNotWritten) {
+  const LinearCase c = make_linear_case("lens=6 mask=011011 vocab=20 hidden=5");
+  const EmulatedOutputs right = emulate(c);
+  ASSERT_TRUE(passes(judge_hidden(c, right.hidden)));
+
+  EmulatedOutputs wrong = right;
+  wrong.hidden[2 * 5 + 4] = 1e-30f;  // row 2 predicts token 3, which is masked
+  LinearFindings found = judge_hidden(c, wrong.hidden);
+  EXPECT_EQ(found.nonzero_masked, 1);
+  EXPECT_EQ(found.first_misplaced.token, 2);
+  EXPECT_TRUE(found.elements.passed());
+
+  const float poison = std::bit_cast<float>(std::uint32_t{kPoisonPattern} * 0x10001u);
+  for (const std::size_t row : {1, 2, 5}) {  // trained on, masked, the last of its sequence
+    wrong = right;
+    wrong.hidden[row * 5] = poison;
+    found = judge_hidden(c, wrong.hidden);
+    EXPECT_EQ(found.not_written, 1);
+    EXPECT_EQ(found.nonzero_masked, 0);
+    EXPECT_EQ(found.first_misplaced.token, static_cast<std::int64_t>(row));
+  }
+
+  wrong = right;
+  wrong.hidden[0] = std::numeric_limits<float>::quiet_NaN();
+  found = judge_hidden(c, wrong.hidden);
+  EXPECT_FALSE(found.elements.passed());
+  EXPECT_FALSE(found.l2.passed());
+}
+
+TEST(LinearChecks, RowsThatASampleLeavesOutAreLookedAt) {
+  LinearCase c = make_linear_case("lens=30 mask=all vocab=20 hidden=5 dtype=bf16");
+  const EmulatedOutputs right = emulate(c);
+  c.truth.linear = std::make_shared<const LinearTruth>(make_linear_truth(
+      c.problem, c.rows, c.truth.objective, 20, 1, {std::int64_t{1} << 40, 3 * 5}));
+  const LinearFindings found = judge_hidden(c, right.hidden);
+  EXPECT_TRUE(passes(found));
+  EXPECT_EQ(found.elements.compared(), 3 * 5);
+  EmulatedOutputs wrong = right;
+  wrong.hidden[7 * 5] = static_cast<float>(std::bit_cast<bf16>(kPoisonPattern));
+  EXPECT_EQ(judge_hidden(c, wrong.hidden).not_written, 1);
+
+  const std::size_t ids = c.truth.linear->weight.rows.size();
+  ASSERT_LT(ids, 20u);
+  std::vector<double> rows;
+  for (const std::int64_t id : c.truth.linear->weight.rows) {
+    rows.insert(rows.end(), right.weight.begin() + id * 5, right.weight.begin() + (id + 1) * 5);
+  }
+  const std::vector<double> before(rows.size(), 0.0);
+  const VocabShard all = vocab_shard(20, 1, 0);
+  EXPECT_TRUE(passes(check_grad_weight(c.problem, c.truth, all, rows, before, DType::bf16, 1, 0)));
+  EXPECT_THROW(check_grad_weight(c.problem, c.truth, all, right.weight, before, DType::bf16, 1, 0),
+               Error);
+}
+
+TEST(LinearChecks, PartsAndShardsAddUpToTheWhole) {
+  const LinearCase c = make_linear_case("lens=9+6+7+4 mask=all vocab=30 hidden=5 microbatches=2");
+  const EmulatedOutputs got = emulate(c);
+  LinearFindings parts("grad_hidden");
+  for (const std::vector<MicrobatchPlan>& of_rank : partition(c.problem, 1, 1)) {
+    for (const MicrobatchPlan& plan : of_rank) {
+      LinearCase part{take_part(c.problem, plan, 2, 1), nullptr, {}, {}, {}};
+      part.truth = take_part(c.truth, part.problem);
+      std::vector<std::int64_t> positions(static_cast<std::size_t>(part.problem.tokens()));
+      std::iota(positions.begin(), positions.end(), 0);
+      part.places = place_rows(part.problem, part.problem.cu_seqlens, positions);
+      std::vector<float> hidden;
+      for (const std::int64_t t : positions) {
+        const auto row = got.hidden.begin() + part.problem.whole_row(t) * 5;
+        hidden.insert(hidden.end(), row, row + 5);
+      }
+      const LinearFindings found = judge_hidden(part, hidden);
+      EXPECT_TRUE(passes(found)) << describe(found);
+      parts.add(found);
+    }
+  }
+  const LinearFindings whole = judge_hidden(c, got.hidden);
+  EXPECT_EQ(parts.elements.compared(), whole.elements.compared());
+  EXPECT_NEAR(parts.error_squared, whole.error_squared, 1e-9 * whole.error_squared);
+  EXPECT_NEAR(parts.want_squared, whole.want_squared, 1e-9 * whole.want_squared);
+  EXPECT_NEAR(parts.bias.out_truth, whole.bias.out_truth, 1e-9 * whole.bias.out_truth);
+
+  LinearFindings shards("grad_weight");
+  for (int rank = 0; rank < 4; ++rank) {
+    const VocabShard shard = vocab_shard(30, 4, rank);
+    const std::span<const double> rows(got.weight.data() + shard.begin * 5,
+                                       static_cast<std::size_t>(shard.valid() * 5));
+    const std::vector<double> before(rows.size(), 0.0);
+    shards.add(check_grad_weight(c.problem, c.truth, shard, rows, before, DType::f32, 1, rank));
+  }
+  EXPECT_TRUE(passes(shards)) << describe(shards);
+  EXPECT_EQ(shards.elements.compared(), 30 * 5);
+}
+
+TEST(LinearChecks, WhatStoodThereIsNotTheGradient) {
+  const LinearCase c = make_linear_case("lens=9 mask=all vocab=30 hidden=5");
+  EmulationOptions options;
+  options.before = 0.5f;
+  const EmulatedOutputs got = emulate(c, options);
+  EXPECT_TRUE(passes(judge_weight(c, got, options)));
+  EXPECT_FALSE(passes(judge_weight(c, got)));  // as if nothing had stood there
+}
+
+}  // namespace
+}  // namespace lossgrid
