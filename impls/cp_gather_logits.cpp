@@ -28,7 +28,7 @@ class GatherLogitsPlan final : public LossPlan {
         objective_(context.device, problem, steps) {}
 
   static std::size_t gathered_bytes(const LossProblem& problem) {
-    return problem.grid.cp > 1 ? static_cast<std::size_t>(problem.shard_bytes() * problem.grid.cp)
+    return problem.grid.cp > 1 ? static_cast<std::size_t>(problem.logits_bytes() * problem.grid.cp)
                                : 0;
   }
 
@@ -119,7 +119,7 @@ class GatherLogits final : public LossImplementation {
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     cost.forward.tp.add(Collective::all_reduce, 3, (2 * sums + 1) * kFloatBytes * rows);
     if (problem.grid.cp > 1) {
-      cost.forward.cp.add(Collective::all_gather, 1, problem.shard_bytes());
+      cost.forward.cp.add(Collective::all_gather, 1, problem.logits_bytes());
     }
     return cost;
   }

@@ -30,14 +30,8 @@ class CpLocalPlan final : public LossPlan {
     const std::int64_t count = local_.rows();
     outputs.owned_labels =
         row_statistics(steps_, context_.tp, view(inputs), sums_.of(0, count), outputs.tokens);
-    const ObjectiveTokens tokens = local_.tokens(outputs.tokens, 0, count);
-    objective_.begin();
-    objective_.add_sequences(tokens);
-    if (problem_.grid.cp > 1) objective_.reduce_sequences(context_.cp);
-    objective_.make_coefficients();
-    objective_.add_tokens(tokens, grad_.span());
-    if (problem_.grid.cp > 1) objective_.reduce_totals(context_.cp);
-    outputs.result = objective_.result();
+    outputs.result =
+        objective_.run_local(context_.cp, local_.tokens(outputs.tokens, 0, count), grad_.span());
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {

@@ -13,6 +13,11 @@ std::int64_t numbers_of(const LossProblem& problem) {
          sizes.maxima;
 }
 
+void add_reduction(std::int64_t numbers, CollectiveCounts& cp) {
+  if (numbers == 0) return;
+  cp.add(Collective::all_reduce, 1, numbers * static_cast<std::int64_t>(sizeof(double)));
+}
+
 }  // namespace
 
 ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const Steps& steps)
@@ -41,6 +46,22 @@ ObjectiveResult ObjectivePass::run(const ObjectiveTokens& tokens, std::span<floa
   make_coefficients();
   add_tokens(tokens, grad_logprobs);
   return result();
+}
+
+ObjectiveResult ObjectivePass::run_local(Communicator& cp, const ObjectiveTokens& tokens,
+                                         std::span<float> grad_logprobs) {
+  gradient_alone(cp, tokens, grad_logprobs);
+  if (problem_.grid.cp > 1) reduce_totals(cp);
+  return result();
+}
+
+void ObjectivePass::gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
+                                   std::span<float> grad_logprobs) {
+  begin();
+  add_sequences(tokens);
+  if (problem_.grid.cp > 1) reduce_sequences(cp);
+  make_coefficients();
+  add_tokens(tokens, grad_logprobs);
 }
 
 void ObjectivePass::begin() {
@@ -75,13 +96,15 @@ ObjectiveResult ObjectivePass::result() const {
                        {totals_.sums, totals_.maxima});
 }
 
+void ObjectivePass::add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp) {
+  add_reduction(problem.batch.sequences() * problem.objective.sizes().sequence_sums, cp);
+}
+
 void ObjectivePass::add_reductions(const LossProblem& problem, CollectiveCounts& cp) {
   const ObjectiveSizes sizes = problem.objective.sizes();
-  for (const std::int64_t numbers : {problem.batch.sequences() * sizes.sequence_sums,
-                                     std::int64_t{sizes.sums}, std::int64_t{sizes.maxima}}) {
-    if (numbers == 0) continue;
-    cp.add(Collective::all_reduce, 1, numbers * static_cast<std::int64_t>(sizeof(double)));
-  }
+  add_sequence_reduction(problem, cp);
+  add_reduction(sizes.sums, cp);
+  add_reduction(sizes.maxima, cp);
 }
 
 }  // namespace lossgrid

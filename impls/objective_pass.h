@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three steps of an objective over the rows of one pack, with the buffers that they add up in.
-// A rank with whole sequences calls begin, add_sequences, add_tokens, result; a rank with some rows
-// of them also reduces over CP after each of the first two. Every rank takes the same branches.
+// The three steps of an objective over the rows of one pack, with the buffers that they add up in:
+// all at once for a rank with the whole pack (run) or with some rows of it (run_local), or one by
+// one. Every rank takes the same branches.
 #pragma once
 
 #include "harness/loss/loss_implementation.h"
@@ -17,6 +17,13 @@ class ObjectivePass {
   /// All steps on a rank that holds the whole pack.
   ObjectiveResult run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
 
+  /// All steps on a rank that holds some rows of it, its own; sums cross CP. Collective.
+  ObjectiveResult run_local(Communicator& cp, const ObjectiveTokens& tokens,
+                            std::span<float> grad_logprobs);
+  /// d loss / d logprob alone, the same way. Collective where there are sums of sequences.
+  void gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
+                      std::span<float> grad_logprobs);
+
   /// Everything at its start again.
   void begin();
   /// Step 1 over some rows; nothing for an objective without sums of sequences.
@@ -31,6 +38,8 @@ class ObjectivePass {
 
   /// What reduce_sequences and reduce_totals cost.
   static void add_reductions(const LossProblem& problem, CollectiveCounts& cp);
+  /// What reduce_sequences costs.
+  static void add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp);
 
  private:
   const LossProblem& problem_;

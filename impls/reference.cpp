@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reference: the truth as an implementation. Gathers all logits over TP and CP, then computes in
-// float64, one sequence and one row at a time, straight from the formulas:
+// reference: the truth as an implementation. Gathers all logits, or hidden states and weight, over
+// TP and CP, then computes in float64, one sequence and one row at a time, straight from the
+// formulas:
 //   lp_t = x_y - log sum_v exp(x_v),   H_t = log sum_v exp(x_v) - sum_v p_v x_v,
 //   d L / d x_v = (d L / d lp_t) ([v = y] - p_v).
 // The plainest code here: it shares no step with the other strategies and finds its rows by the
@@ -11,6 +12,7 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "impls/reference_inputs.h"
 
 namespace lossgrid {
 namespace {
@@ -20,22 +22,12 @@ class ReferencePlan final : public LossPlan {
   ReferencePlan(const LossProblem& problem, RankContext context)
       : problem_(problem),
         context_(context),
-        over_tp_(context.device.allocate(problem.grid.tp > 1 ? tp_bytes(problem) : 0,
-                                         "logits_gathered")),
-        over_cp_(context.device.allocate(problem.grid.cp > 1 ? all_bytes(problem) : 0,
-                                         "logits_gathered")),
+        inputs_(make_reference_inputs(problem, context)),
         rows_(context.device, static_cast<std::size_t>(problem.rows()), "rows"),
         row_(context.device, static_cast<std::size_t>(problem.vocab), "row") {}
 
-  static std::size_t tp_bytes(const LossProblem& problem) {
-    return static_cast<std::size_t>(problem.shard_bytes() * problem.grid.tp);
-  }
-  static std::size_t all_bytes(const LossProblem& problem) {
-    return tp_bytes(problem) * static_cast<std::size_t>(problem.grid.cp);
-  }
-
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    gather(inputs);
+    inputs_->gather(inputs);
     const PackedBatch& batch = problem_.batch;
     std::fill(rows_.begin(), rows_.end(), TokenTruth());
     outputs.owned_labels = 0;
@@ -59,26 +51,26 @@ class ReferencePlan final : public LossPlan {
   }
 
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
-    dispatch_floating(problem_.dtype, [&](auto zero) {
-      write_gradient(static_cast<decltype(zero)*>(gradients.logits));
-    });
+    const PackedBatch& batch = problem_.batch;
+    inputs_->begin_gradient(gradients);
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
+        const Place place = place_of(i, t);
+        if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
+        const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
+        const double grad = truth_.grad_logprob[batch.cu_seqlens_padded[i] + t].value;
+        read_row(i, t);
+        const double lse = log_sum_exp();
+        for (std::int64_t v = 0; v < problem_.vocab; ++v) {
+          row_[v] = grad * ((v == target ? 1.0 : 0.0) - std::exp(row_[v] - lse));
+        }
+        inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
+      }
+    }
+    inputs_->end_gradient();
   }
 
  private:
-  void gather(const LossInputs& inputs) {
-    all_ = inputs.logits;
-    auto elements = static_cast<std::size_t>(problem_.local_rows() * problem_.width());
-    if (problem_.grid.tp > 1) {
-      context_.tp.all_gather(all_, over_tp_.data(), elements, problem_.dtype);
-      all_ = over_tp_.data();
-      elements *= static_cast<std::size_t>(problem_.grid.tp);
-    }
-    if (problem_.grid.cp > 1) {
-      context_.cp.all_gather(all_, over_cp_.data(), elements, problem_.dtype);
-      all_ = over_cp_.data();
-    }
-  }
-
   bool is_trained_on(std::int64_t i, std::int64_t t) const {
     return problem_.batch.token_mask[problem_.batch.cu_seqlens[i] + t] != 0 &&
            problem_.batch.sample_mask[i] != 0;
@@ -103,15 +95,7 @@ class ReferencePlan final : public LossPlan {
   /// row_ := all V logits of row t of sequence i.
   void read_row(std::int64_t i, std::int64_t t) {
     const Place place = place_of(i, t);
-    const std::int64_t width = problem_.width();
-    dispatch_floating(problem_.dtype, [&](auto zero) {
-      const auto* logits = static_cast<const decltype(zero)*>(all_);
-      for (std::int64_t v = 0; v < problem_.vocab; ++v) {
-        const std::int64_t shard = place.cp_rank * problem_.grid.tp + v / width;
-        row_[v] = static_cast<double>(
-            logits[(shard * problem_.local_rows() + place.slot) * width + v % width]);
-      }
-    });
+    inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
   }
 
   /// Of the row in row_, exact numbers.
@@ -144,61 +128,34 @@ class ReferencePlan final : public LossPlan {
     return max + std::log(sum);
   }
 
-  template <typename T>
-  void write_gradient(T* out) {
-    const PackedBatch& batch = problem_.batch;
-    const std::int64_t width = problem_.width();
-    std::fill_n(out, problem_.local_rows() * width, T(0));
-    const std::int64_t begin = context_.tp.rank() * width;
-    const std::int64_t end = std::min(problem_.vocab, begin + width);
-    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
-        const Place place = place_of(i, t);
-        if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
-        const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
-        const double grad = truth_.grad_logprob[batch.cu_seqlens_padded[i] + t].value;
-        read_row(i, t);
-        const double lse = log_sum_exp();
-        for (std::int64_t v = begin; v < end; ++v) {
-          const double p = std::exp(row_[v] - lse);
-          const double value = grad * ((v == target ? 1.0 : 0.0) - p);
-          out[place.slot * width + v - begin] = static_cast<T>(value);
-        }
-      }
-    }
-  }
-
   const LossProblem& problem_;
   RankContext context_;
-  Buffer over_tp_;
-  Buffer over_cp_;
+  std::unique_ptr<ReferenceInputs> inputs_;
   DeviceArray<TokenTruth> rows_;
   DeviceArray<double> row_;
-  const void* all_ = nullptr;  // [cp][tp][T_c][V_t]
   ObjectiveTruth truth_;
 };
 
 class Reference final : public LossImplementation {
  public:
   Description describe() const override {
-    return {"reference", "float64, unsharded, one sequence at a time: gathers everything",
-            LogprobScope::pack, 0};
+    Description description{"reference",
+                            "float64, unsharded, one sequence at a time: gathers everything",
+                            LogprobScope::pack, 0};
+    description.inputs = InputKind::either;
+    return description;
   }
 
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
-    const std::int64_t over_tp = problem.shard_bytes() * problem.grid.tp;
-    cost.plan.workspace_bytes = (problem.grid.tp > 1 ? over_tp : 0) +
-                                (problem.grid.cp > 1 ? over_tp * problem.grid.cp : 0) +
-                                static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() +
-                                8 * problem.vocab;
+    cost.plan.workspace_bytes =
+        static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() + 8 * problem.vocab;
+    add_reference_inputs(problem, cost);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    if (problem.grid.tp > 1) {
-      cost.forward.tp.add(Collective::all_gather, 1, problem.shard_bytes());
-    }
-    if (problem.grid.cp > 1) cost.forward.cp.add(Collective::all_gather, 1, over_tp);
     return cost;
   }
+
+  DType grad_logits_dtype(const LossProblem& /*problem*/) const override { return DType::f64; }
 
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<ReferencePlan>(problem, context);

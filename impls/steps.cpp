@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace lossgrid {
 namespace {
@@ -67,6 +68,23 @@ ObjectiveResult finish_objective(const Objective& objective, const PackedBatch& 
   return objective.finish(batch, sums, coefficients, totals);
 }
 
+void rows_of_chunk(const LossProblem& /*problem*/, const RowRange& chunk, int /*tp_rank*/,
+                   std::span<std::int32_t> source) {
+  std::iota(source.begin(), source.end(), static_cast<std::int32_t>(chunk.begin));
+}
+
+void sum_over_tp(Communicator& tp, bool sp, std::span<float> partial, std::span<float> own) {
+  if (sp) {
+    tp.reduce_scatter(std::span<const float>(partial), own, ReduceOp::sum);
+  } else {
+    tp.all_reduce(partial, ReduceOp::sum);
+  }
+}
+
+void run_product(Device& device, const Gemm& product, std::span<float> workspace) {
+  device.kernels().gemm(product, workspace);
+}
+
 std::span<float> part(std::span<float> values, std::int64_t begin, std::int64_t count) {
   return values.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
 }
@@ -86,7 +104,10 @@ Steps::Steps()
       token_terms(apply_objective),
       reduce_sequence_sums(all_reduce_table),
       reduce_totals(all_reduce_totals),
-      finish(finish_objective) {}
+      finish(finish_objective),
+      chunk_source(rows_of_chunk),
+      reduce_grad_hidden(sum_over_tp),
+      add_grad_weight(run_product) {}
 
 std::int64_t row_statistics(const Steps& steps, Communicator& tp, const LogitsRows& rows,
                             const RowSums& sums, const TokenOutputs& out) {

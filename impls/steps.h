@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/device/gemm.h"
 #include "harness/loss/loss_implementation.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 
@@ -73,6 +74,17 @@ struct Steps {
   // --- gradient of local rows -------------------------------------------------------------------
   void (*gradient)(const LogitsRows&, const float* max, const float* sum, const float* grad,
                    void* out) = rows_gradient;
+
+  // --- from hidden states -----------------------------------------------------------------------
+  /// source[k] := the row, among those of the whole CP rank, that row k of the chunk is read from.
+  void (*chunk_source)(const LossProblem&, const RowRange& chunk, int tp_rank,
+                       std::span<std::int32_t> source);
+  /// Without SP: sums `partial` [T_c, H] over TP in place. With SP: writes the sum of the own rows
+  /// to `own` [T_c / tp, H].
+  void (*reduce_grad_hidden)(Communicator& tp, bool sp, std::span<float> partial,
+                             std::span<float> own);
+  /// Adds the product to the gradient of the weight.
+  void (*add_grad_weight)(Device& device, const Gemm& product, std::span<float> workspace);
 
   Steps();
 };

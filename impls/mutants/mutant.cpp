@@ -13,8 +13,9 @@ class AlteredProblem {
       : batch_(original.batch), objective_(altered_objective(mutant, original)) {
     if (mutant.batch != nullptr) mutant.batch(batch_);
     const Objective& objective = objective_ ? *objective_ : original.objective;
-    problem_ = std::make_unique<LossProblem>(LossProblem{
-        batch_, original.vocab, original.dtype, original.grid, objective, original.objective_spec});
+    problem_ = std::make_unique<LossProblem>(LossProblem{batch_, original.vocab, original.dtype,
+                                                         original.grid, objective,
+                                                         original.objective_spec, original.head});
   }
   AlteredProblem(const AlteredProblem&) = delete;
   AlteredProblem& operator=(const AlteredProblem&) = delete;
@@ -61,6 +62,10 @@ class Altered final : public LossImplementation {
       : mutant_(mutant), inner_(std::move(inner)) {}
 
   Description describe() const override { return inner_->describe(); }
+
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    return inner_->grad_logits_dtype(problem);
+  }
 
   std::string why_unsupported(const LossProblem& problem) const override {
     const bool nothing_to_change = mutant_.objective != nullptr &&

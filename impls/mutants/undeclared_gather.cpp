@@ -14,7 +14,7 @@ class UndeclaredGatherPlan final : public LossPlan {
       : problem_(problem), context_(context), right_(std::move(right)) {
     if (problem.grid.cp > 1) {
       logits_ = context.device.allocate(
-          static_cast<std::size_t>(problem.shard_bytes() * problem.grid.cp), "logits_gathered");
+          static_cast<std::size_t>(problem.logits_bytes() * problem.grid.cp), "logits_gathered");
     }
   }
 

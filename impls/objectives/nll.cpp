@@ -20,6 +20,7 @@ class NllObjective final : public Objective {
   explicit NllObjective(bool token_level) : token_level_(token_level) {}
 
   std::string_view kind() const override { return "nll"; }
+  bool linear() const override { return true; }
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;

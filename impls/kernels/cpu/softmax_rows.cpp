@@ -157,14 +157,13 @@ void rows_gradient(const LogitsRows& rows, const float* max, const float* sum, c
       return;
     }
     const float scale = 1.0f / sum[r];
+    const std::int32_t target = rows.targets[r];
+    const std::int64_t at = rows.shard.owns(target) ? target - rows.shard.begin : -1;
+    const float target_probability = at < 0 ? 0.0f : exp_shifted(x[at], max[r]) * scale;
     for (std::int64_t v = 0; v < columns; ++v) {
       row[v] = static_cast<T>(-grad[r] * (exp_shifted(x[v], max[r]) * scale));
     }
-    const std::int32_t target = rows.targets[r];
-    if (rows.shard.owns(target)) {
-      const std::int64_t v = target - rows.shard.begin;
-      row[v] = static_cast<T>(grad[r] * (1.0f - exp_shifted(x[v], max[r]) * scale));
-    }
+    if (at >= 0) row[at] = static_cast<T>(grad[r] * (1.0f - target_probability));
     std::fill(row + columns, row + rows.shard.width, T(0));
   });
 }

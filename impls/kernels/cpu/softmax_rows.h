@@ -48,7 +48,7 @@ void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
 std::int64_t rows_target(const LogitsRows& rows, const float* max, float* out);
 
 /// out [rows, width] in the dtype of the logits := grad[r] ([v = y] - exp(x - max[r]) / sum[r]);
-/// rows with grad 0 and padding columns become 0 without being read.
+/// rows with grad 0 and padding columns become 0 without being read. `out` may be the logits.
 void rows_gradient(const LogitsRows& rows, const float* max, const float* sum, const float* grad,
                    void* out);
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_ce: from hidden states and the LM head's weight, chunk by chunk of rows; logits of a chunk
+// live inside the loop only, and the backward pass makes them again (8 N H V FLOPs). Targets and
+// masks are shifted before the split, and only sums cross CP, as in cp_local: any packing, any CP,
+// any objective. TP: two all-reduces of statistics for all rows, one reduction of d hidden; with SP
+// one gather of hidden states. The gradient of the weight is added up in float32.
+//
+// Options: chunk_tokens=c (256), bf16_gemm=native|converted.
+#include "impls/linear_pass.h"
+#include "impls/linear_statistics.h"
+#include "impls/objective_pass.h"
+
+namespace lossgrid {
+namespace {
+
+class LinearCePlan final : public LossPlan {
+ public:
+  LinearCePlan(const LossProblem& problem, RankContext context, const Steps& steps,
+               const LinearOptions& options)
+      : problem_(problem),
+        context_(context),
+        steps_(steps),
+        shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
+        local_(context.device,
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
+        pass_(problem, context, steps, local_, options, false),
+        statistics_(context.device, problem, problem.local_rows()),
+        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        objective_(context.device, problem, steps) {}
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    pass_.gather(inputs);
+    statistics_.begin(local_.rows());
+    outputs.owned_labels = 0;
+    for (const RowRange& chunk : pass_.chunks()) {
+      const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
+      outputs.owned_labels += statistics_.add(steps_, logits, chunk.begin);
+    }
+    statistics_.reduce(steps_, context_.tp, shard_, local_.targets(), outputs.tokens);
+    outputs.result = objective_.run_local(
+        context_.cp, local_.tokens(outputs.tokens, 0, local_.rows()), grad_.span());
+  }
+
+  void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
+    for (const RowRange& chunk : pass_.chunks()) {
+      const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
+      steps_.gradient(logits, statistics_.max() + chunk.begin, statistics_.sum() + chunk.begin,
+                      grad_.data() + chunk.begin, pass_.logits_data());
+      pass_.add_gradients(chunk, gradients.weight, gradients.hidden);
+    }
+    pass_.write_hidden(gradients.hidden);
+  }
+
+ private:
+  const LossProblem& problem_;
+  RankContext context_;
+  const Steps steps_;
+  VocabShard shard_;
+  RowTable local_;
+  LinearPass pass_;
+  LinearStatistics statistics_;
+  FloatArray grad_;
+  ObjectivePass objective_;
+};
+
+class LinearCe final : public LossImplementation {
+ public:
+  LinearCe(const Steps& steps, const ImplementationOptions& options)
+      : steps_(steps), options_(read_linear_options(options, 256, "linear_ce")) {}
+
+  Description describe() const override {
+    Description description{"linear_ce", "from hidden states, chunk by chunk; backward recomputes",
+                            LogprobScope::shard, steps_.serial_adds};
+    description.claims_packing = false;  // products may add up in another order
+    description.inputs = InputKind::hidden;
+    return description;
+  }
+
+  std::string why_unsupported(const LossProblem& problem) const override {
+    return options_.why_unsupported(problem);
+  }
+
+  Cost cost(const LossProblem& problem) const override {
+    const std::int64_t local = problem.local_rows();
+    Cost cost;
+    cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
+                                LinearPass::bytes(problem, options_, false) +
+                                LinearStatistics::bytes(problem, local) + kFloatBytes * local +
+                                ObjectivePass::bytes(problem);
+    cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
+    LinearPass::add_gather(problem, cost.forward.tp);
+    LinearStatistics::add_reductions(problem, local, 1, cost.forward.tp);
+    if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
+    LinearPass::add_reduction(problem, cost.backward.tp);
+    cost.forward.flops = LinearPass::product_flops(problem);
+    cost.backward.flops = 3 * LinearPass::product_flops(problem);
+    cost.chunks = options_.chunks(problem);
+    return cost;
+  }
+
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    return options_.factor_dtype(problem);
+  }
+
+  std::map<std::string, std::string> details(const LossProblem& problem) const override {
+    return options_.details(problem);
+  }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<LinearCePlan>(problem, context, steps_, options_);
+  }
+
+ private:
+  Steps steps_;
+  LinearOptions options_;
+};
+
+const RegisteredStrategy registered{"linear_ce",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<LinearCe>(steps, options);
+                                    }};
+
+}  // namespace
+}  // namespace lossgrid

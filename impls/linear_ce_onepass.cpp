@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_ce_onepass: d loss / d logits is made while a chunk's logits are there, in the forward
+// pass: three products a chunk (6 N H V FLOPs) instead of four. d loss / d logprob must be known
+// before: it is where the objective is linear in the log-probabilities. Where it is not, a first
+// sweep makes the log-probabilities (8 N H V, as linear_ce). The gradients wait in buffers of this
+// rank for the backward pass, as those of an automatic differentiation do. Statistics of a chunk
+// must be whole before its gradient: two all-reduces over TP a chunk.
+//
+// Options: chunk_tokens=c (256), bf16_gemm=native|converted.
+#include <algorithm>
+
+#include "impls/linear_pass.h"
+#include "impls/linear_statistics.h"
+#include "impls/objective_pass.h"
+
+namespace lossgrid {
+namespace {
+
+class OnepassPlan final : public LossPlan {
+ public:
+  OnepassPlan(const LossProblem& problem, RankContext context, const Steps& steps,
+              const LinearOptions& options)
+      : problem_(problem),
+        context_(context),
+        steps_(steps),
+        shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
+        local_(context.device,
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
+        pass_(problem, context, steps, local_, options, true),
+        statistics_(context.device, problem, statistics_rows(problem, options)),
+        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        grad_weight_(context.device, problem.weight_elements(), "grad_weight_kept"),
+        objective_(context.device, problem, steps) {}
+
+  static std::int64_t statistics_rows(const LossProblem& problem, const LinearOptions& options) {
+    return problem.objective.linear() ? options.chunk_rows(problem) : problem.local_rows();
+  }
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    const std::span<float> weight = grad_weight_.span();
+    std::fill(weight.begin(), weight.end(), 0.0f);
+    pass_.gather(inputs);
+    outputs.owned_labels = 0;
+    if (problem_.objective.linear()) {
+      forward_linear(outputs);
+    } else {
+      forward_in_two_sweeps(outputs);
+    }
+  }
+
+  void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
+    const std::span<const float> weight = grad_weight_.span();
+    for (std::size_t k = 0; k < weight.size(); ++k) gradients.weight[k] += weight[k];
+    pass_.write_hidden(gradients.hidden);
+  }
+
+ private:
+  ObjectiveTokens tokens(const LossOutputs& outputs) const {
+    return local_.tokens(outputs.tokens, 0, local_.rows());
+  }
+
+  void forward_linear(LossOutputs& outputs) {
+    // What the gradient does not depend on may have any value.
+    for (const std::span<float> column : outputs.tokens.columns()) {
+      std::fill(column.begin(), column.end(), 0.0f);
+    }
+    objective_.gradient_alone(context_.cp, tokens(outputs), grad_.span());
+    for (const RowRange& chunk : pass_.chunks()) {
+      const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
+      statistics_.begin(chunk.count);
+      outputs.owned_labels += statistics_.add(steps_, logits, 0);
+      statistics_.reduce(steps_, context_.tp, shard_, logits.targets,
+                         outputs.tokens.part(chunk.begin, chunk.count));
+      add_gradients(chunk, logits, 0);
+    }
+    outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
+  }
+
+  void forward_in_two_sweeps(LossOutputs& outputs) {
+    statistics_.begin(local_.rows());
+    for (const RowRange& chunk : pass_.chunks()) {
+      const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
+      outputs.owned_labels += statistics_.add(steps_, logits, chunk.begin);
+    }
+    statistics_.reduce(steps_, context_.tp, shard_, local_.targets(), outputs.tokens);
+    outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
+    for (const RowRange& chunk : pass_.chunks()) {
+      add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid), chunk.begin);
+    }
+  }
+
+  /// The chunk's rows stand at `at` in the statistics.
+  void add_gradients(const RowRange& chunk, const LogitsRows& logits, std::int64_t at) {
+    steps_.gradient(logits, statistics_.max() + at, statistics_.sum() + at,
+                    grad_.data() + chunk.begin, pass_.logits_data());
+    pass_.add_gradients(chunk, grad_weight_.data(), nullptr);
+  }
+
+  const LossProblem& problem_;
+  RankContext context_;
+  const Steps steps_;
+  VocabShard shard_;
+  RowTable local_;
+  LinearPass pass_;
+  LinearStatistics statistics_;
+  FloatArray grad_;
+  FloatArray grad_weight_;
+  ObjectivePass objective_;
+};
+
+class LinearCeOnepass final : public LossImplementation {
+ public:
+  LinearCeOnepass(const Steps& steps, const ImplementationOptions& options)
+      : steps_(steps), options_(read_linear_options(options, 256, "linear_ce_onepass")) {}
+
+  Description describe() const override {
+    Description description{"linear_ce_onepass",
+                            "from hidden states; gradients made in the forward pass",
+                            LogprobScope::shard, steps_.serial_adds};
+    description.claims_packing = false;
+    description.inputs = InputKind::hidden;
+    return description;
+  }
+
+  std::string why_unsupported(const LossProblem& problem) const override {
+    return options_.why_unsupported(problem);
+  }
+
+  Cost cost(const LossProblem& problem) const override {
+    const std::int64_t local = problem.local_rows();
+    const std::int64_t chunks = options_.chunks(problem);
+    const bool linear = problem.objective.linear();
+    Cost cost;
+    cost.plan.workspace_bytes =
+        RowTable::bytes(problem, local) + LinearPass::bytes(problem, options_, true) +
+        LinearStatistics::bytes(problem, OnepassPlan::statistics_rows(problem, options_)) +
+        kFloatBytes * (local + problem.weight_elements()) + ObjectivePass::bytes(problem);
+    cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
+    LinearPass::add_gather(problem, cost.forward.tp);
+    LinearStatistics::add_reductions(problem, local, linear ? chunks : 1, cost.forward.tp);
+    if (problem.grid.cp > 1) {
+      ObjectivePass::add_reductions(problem, cost.forward.cp);
+      if (linear) ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
+    }
+    LinearPass::add_reduction(problem, cost.backward.tp);
+    cost.forward.flops = (linear ? 3 : 4) * LinearPass::product_flops(problem);
+    cost.chunks = chunks;
+    return cost;
+  }
+
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    return options_.factor_dtype(problem);
+  }
+
+  std::map<std::string, std::string> details(const LossProblem& problem) const override {
+    auto details = options_.details(problem);
+    details["sweeps"] = problem.objective.linear()
+                            ? "one: the objective is linear in the log-probabilities"
+                            : "two: d loss / d logprob needs all log-probabilities first";
+    return details;
+  }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<OnepassPlan>(problem, context, steps_, options_);
+  }
+
+ private:
+  Steps steps_;
+  LinearOptions options_;
+};
+
+const RegisteredStrategy registered{"linear_ce_onepass",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<LinearCeOnepass>(steps, options);
+                                    }};
+
+}  // namespace
+}  // namespace lossgrid

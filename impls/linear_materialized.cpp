@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_materialized: projects all rows to full local logits (float32), then calls `fused` on
+// them, gradient in place: what linear_ce's memory and time are compared with. 6 N H V FLOPs.
+//
+// Option: bf16_gemm=native|converted.
+#include "impls/linear_pass.h"
+
+namespace lossgrid {
+namespace {
+
+/// The same problem from where the logits are there.
+LossProblem from_logits(const LossProblem& problem) {
+  return {problem.batch, problem.vocab,     DType::f32,
+          problem.grid,  problem.objective, problem.objective_spec};
+}
+
+class MaterializedPlan final : public LossPlan {
+ public:
+  MaterializedPlan(const LossProblem& problem, RankContext context, const Steps& steps,
+                   const LinearOptions& options, const LossImplementation& fused)
+      : logits_problem_(from_logits(problem)),
+        all_{0, problem.local_rows()},
+        local_(context.device,
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
+        pass_(problem, context, steps, local_, options, false),
+        fused_(fused.plan(logits_problem_, context)) {}
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    pass_.gather(inputs);
+    pass_.logits(all_, LinearPass::Read::predicting);
+    LossInputs logits;
+    logits.logits = pass_.logits_data();
+    fused_->forward(logits, outputs);
+  }
+
+  void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
+    LossInputs logits;
+    logits.logits = pass_.logits_data();
+    LossGradients in_place;
+    in_place.logits = pass_.logits_data();
+    fused_->backward(logits, in_place);
+    pass_.add_gradients(all_, gradients.weight, gradients.hidden);
+    pass_.write_hidden(gradients.hidden);
+  }
+
+ private:
+  const LossProblem logits_problem_;
+  const RowRange all_;
+  RowTable local_;
+  LinearPass pass_;
+  std::unique_ptr<LossPlan> fused_;
+};
+
+class LinearMaterialized final : public LossImplementation {
+ public:
+  LinearMaterialized(const Steps& steps, const ImplementationOptions& options)
+      : steps_(steps),
+        options_(read_linear_options(options, 0, "linear_materialized")),
+        fused_(make_strategy("fused", steps, {})) {}
+
+  Description describe() const override {
+    Description description = fused_->describe();
+    description.name = "linear_materialized";
+    description.summary = "projects to full local logits, then fused: the baseline of linear_ce";
+    description.claims_packing = false;
+    description.inputs = InputKind::hidden;
+    return description;
+  }
+
+  std::string why_unsupported(const LossProblem& problem) const override {
+    return options_.why_unsupported(problem);
+  }
+
+  Cost cost(const LossProblem& problem) const override {
+    Cost cost = fused_->cost(from_logits(problem));
+    const std::int64_t own = RowTable::bytes(problem, problem.local_rows()) +
+                             LinearPass::bytes(problem, options_, false);
+    for (PhaseCost* phase : {&cost.plan, &cost.forward, &cost.backward}) {
+      phase->workspace_bytes += own;
+    }
+    LinearPass::add_gather(problem, cost.forward.tp);
+    LinearPass::add_reduction(problem, cost.backward.tp);
+    cost.forward.flops = LinearPass::product_flops(problem);
+    cost.backward.flops = 2 * LinearPass::product_flops(problem);
+    cost.chunks = options_.chunks(problem);
+    return cost;
+  }
+
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    return options_.factor_dtype(problem);
+  }
+
+  std::map<std::string, std::string> details(const LossProblem& problem) const override {
+    return options_.details(problem);
+  }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<MaterializedPlan>(problem, context, steps_, options_, *fused_);
+  }
+
+ private:
+  Steps steps_;
+  LinearOptions options_;
+  std::unique_ptr<LossImplementation> fused_;
+};
+
+const RegisteredStrategy registered{"linear_materialized",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<LinearMaterialized>(steps, options);
+                                    }};
+
+}  // namespace
+}  // namespace lossgrid

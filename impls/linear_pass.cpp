@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/linear_pass.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
+  const KernelTable& kernels = cpu_kernels();
+  const std::int64_t width = problem.width();
+  const std::int64_t size = problem.head.hidden;
+  return std::max(kernels.gemm_workspace_floats(factor, problem.dtype, width, size),
+                  kernels.gemm_workspace_floats(factor, problem.dtype, size, width));
+}
+
+std::string rate(double flops) {
+  return fmt::format("{:.0f} GFLOP/s", flops * 1e-9);
+}
+
+/// to[k] := from[k] in another dtype.
+void copy_row(DType from_dtype, const std::byte* from, DType to_dtype, std::byte* to,
+              std::int64_t count) {
+  if (from_dtype == to_dtype) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * size_of(to_dtype));
+    return;
+  }
+  const auto* narrow = reinterpret_cast<const bf16*>(from);
+  auto* wide = reinterpret_cast<float*>(to);
+  for (std::int64_t k = 0; k < count; ++k) wide[k] = static_cast<float>(narrow[k]);
+}
+
+}  // namespace
+
+std::int64_t LinearOptions::chunk_rows(const LossProblem& problem) const {
+  const std::int64_t rows = problem.local_rows();
+  return chunk_tokens > 0 ? std::min(chunk_tokens, rows) : rows;
+}
+
+std::int64_t LinearOptions::chunks(const LossProblem& problem) const {
+  const std::int64_t rows = chunk_rows(problem);
+  return rows > 0 ? (problem.local_rows() + rows - 1) / rows : 0;
+}
+
+DType LinearOptions::factor_dtype(const LossProblem& problem) const {
+  if (problem.dtype != DType::bf16) return DType::f32;
+  const Bf16Gemm way = bf16_gemm ? *bf16_gemm : bf16_gemm_rates().faster();
+  return way == Bf16Gemm::native ? DType::bf16 : DType::f32;
+}
+
+std::map<std::string, std::string> LinearOptions::details(const LossProblem& problem) const {
+  std::map<std::string, std::string> details{{"gemm", gemm_library()}};
+  if (problem.dtype != DType::bf16) return details;
+  const Bf16GemmRates& rates = bf16_gemm_rates();
+  details["bf16_gemm"] =
+      fmt::format("{}{}: native {}, converted to f32 {}",
+                  factor_dtype(problem) == DType::bf16 ? "native" : "converted",
+                  bf16_gemm ? " (asked for)" : "",
+                  rates.native_supported ? rate(rates.native_flops) : "not supported",
+                  rate(rates.converted_flops));
+  return details;
+}
+
+std::string LinearOptions::why_unsupported(const LossProblem& problem) const {
+  if (!bf16_gemm) return "";
+  if (problem.dtype != DType::bf16) return "bf16_gemm is about cases in bf16";
+  if (bf16_gemm == Bf16Gemm::native && !bf16_gemm_rates().native_supported) {
+    return "this processor has no native product of bf16 matrices";
+  }
+  return "";
+}
+
+LinearOptions read_linear_options(const ImplementationOptions& options, std::int64_t default_chunk,
+                                  const std::string& strategy) {
+  std::vector<std::string> known{"bf16_gemm"};
+  if (default_chunk > 0) known.insert(known.begin(), "chunk_tokens");
+  require_known_options(options, known, strategy);
+  LinearOptions read;
+  read.chunk_tokens = default_chunk;
+  if (const auto chunk = options.find("chunk_tokens"); chunk != options.end()) {
+    read.chunk_tokens =
+        parse_integer(chunk->second, strategy + ": chunk_tokens", 1, std::int64_t{1} << 31);
+  }
+  if (const auto way = options.find("bf16_gemm"); way != options.end()) {
+    if (way->second != "native" && way->second != "converted") {
+      throw_bad_input("{}: bf16_gemm = '{}' is neither native nor converted", strategy,
+                      way->second);
+    }
+    read.bf16_gemm = way->second == "native" ? Bf16Gemm::native : Bf16Gemm::converted;
+  }
+  return read;
+}
+
+LinearPass::LinearPass(const LossProblem& problem, RankContext context, const Steps& steps,
+                       const RowTable& rows, const LinearOptions& options, bool keeps_partial)
+    : problem_(problem),
+      context_(context),
+      steps_(steps),
+      rows_(rows),
+      size_(problem.head.hidden),
+      factor_(options.factor_dtype(problem)),
+      shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
+      chunks_(steps.chunks(problem.local_rows(),
+                           std::max<std::int64_t>(1, options.chunk_rows(problem)))) {
+  Device& device = context.device;
+  const std::int64_t local = problem.local_rows();
+  const std::int64_t chunk = options.chunk_rows(problem);
+  const std::size_t elements = static_cast<std::size_t>(local * size_);
+  if (problem.grid.sp) {
+    gathered_ = device.allocate(elements * size_of(problem.dtype), "hidden_gathered");
+  }
+  hidden_ =
+      device.allocate(static_cast<std::size_t>(chunk * size_) * size_of(factor_), "hidden_chunk");
+  logits_ = FloatArray(device, chunk * problem.width(), "logits_chunk");
+  source_ = DeviceArray<std::int32_t>(device, static_cast<std::size_t>(chunk), "row_table");
+  workspace_ = FloatArray(device, workspace_floats(problem, factor_), "gemm_workspace");
+  if (has_partial(problem, keeps_partial)) {
+    partial_ = FloatArray(device, local * size_, "grad_hidden_partial");
+  }
+  if (problem.grid.sp && problem.dtype == DType::bf16) {
+    own_ = FloatArray(device, problem.hidden_rows() * size_, "grad_hidden_partial");
+  }
+}
+
+bool LinearPass::has_partial(const LossProblem& problem, bool keeps_partial) {
+  return keeps_partial || problem.grid.sp || problem.dtype == DType::bf16;
+}
+
+std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& options,
+                               bool keeps_partial) {
+  const std::int64_t local = problem.local_rows();
+  const std::int64_t size = problem.head.hidden;
+  const std::int64_t chunk = options.chunk_rows(problem);
+  const DType factor = options.factor_dtype(problem);
+  std::int64_t bytes = chunk * size * static_cast<std::int64_t>(size_of(factor)) +
+                       kFloatBytes * chunk * problem.width() + kPositionBytes * chunk +
+                       kFloatBytes * workspace_floats(problem, factor);
+  if (problem.grid.sp) bytes += local * size * problem.element_bytes();
+  if (has_partial(problem, keeps_partial)) bytes += kFloatBytes * local * size;
+  if (problem.grid.sp && problem.dtype == DType::bf16) {
+    bytes += kFloatBytes * problem.hidden_rows() * size;
+  }
+  return bytes;
+}
+
+std::int64_t LinearPass::product_flops(const LossProblem& problem) {
+  return 2 * problem.local_rows() * problem.weight_elements();
+}
+
+void LinearPass::add_gather(const LossProblem& problem, CollectiveCounts& tp) {
+  if (problem.grid.sp) tp.add(Collective::all_gather, 1, problem.hidden_bytes());
+}
+
+void LinearPass::add_reduction(const LossProblem& problem, CollectiveCounts& tp) {
+  const Collective operation =
+      problem.grid.sp ? Collective::reduce_scatter : Collective::all_reduce;
+  tp.add(operation, 1, kFloatBytes * problem.local_rows() * problem.head.hidden);
+}
+
+void LinearPass::gather(const LossInputs& inputs) {
+  weight_ = inputs.weight;
+  all_hidden_ = inputs.hidden;
+  if (!problem_.grid.sp) return;
+  const auto elements = static_cast<std::size_t>(problem_.hidden_rows() * size_);
+  context_.tp.all_gather(inputs.hidden, gathered_.data(), elements, problem_.dtype);
+  all_hidden_ = gathered_.data();
+}
+
+void LinearPass::copy_rows(const RowRange& chunk, Read read) {
+  const std::span<std::int32_t> source(source_.data(), static_cast<std::size_t>(chunk.count));
+  steps_.chunk_source(problem_, chunk, context_.tp.rank(), source);
+  const auto* from = static_cast<const std::byte*>(all_hidden_);
+  const std::size_t from_stride = static_cast<std::size_t>(size_) * size_of(problem_.dtype);
+  const std::size_t to_stride = static_cast<std::size_t>(size_) * size_of(factor_);
+  for (std::int64_t k = 0; k < chunk.count; ++k) {
+    const std::int64_t row = chunk.begin + k;
+    std::byte* to = hidden_.data() + static_cast<std::size_t>(k) * to_stride;
+    const bool wanted = read == Read::valid ? rows_.valid()[row] != 0 : rows_.targets()[row] >= 0;
+    if (wanted) {
+      copy_row(problem_.dtype, from + static_cast<std::size_t>(source[k]) * from_stride, factor_,
+               to, size_);
+    } else {
+      std::memset(to, 0, to_stride);
+    }
+  }
+}
+
+void LinearPass::clear_untrained(const RowRange& chunk) {
+  const std::size_t stride = static_cast<std::size_t>(size_) * size_of(factor_);
+  for (std::int64_t k = 0; k < chunk.count; ++k) {
+    if (rows_.valid()[chunk.begin + k] != 0) continue;
+    std::memset(hidden_.data() + static_cast<std::size_t>(k) * stride, 0, stride);
+  }
+}
+
+Matrix LinearPass::hidden_factor(bool transposed) const {
+  return {factor_, hidden_.data(), size_, transposed};
+}
+
+Matrix LinearPass::gradient_factor(bool transposed) {
+  return {factor_, logits_.data(), shard_.width, transposed};
+}
+
+Gemm LinearPass::product(std::int64_t m, std::int64_t n, std::int64_t k) const {
+  Gemm product{};
+  product.m = m;
+  product.n = n;
+  product.k = k;
+  product.alpha = static_cast<float>(1 / problem_.head.temperature);
+  return product;
+}
+
+LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
+  copy_rows(chunk, read);
+  const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
+  Gemm z = product(chunk.count, shard_.valid(), size_);
+  z.a = hidden_factor(false);
+  z.b = {problem_.dtype, weight_, by_id ? size_ : shard_.width, by_id};
+  z.c = logits_.data();
+  z.stride = shard_.width;
+  context_.device.kernels().gemm(z, workspace_.span());
+  return {DType::f32,
+          logits_.data(),
+          chunk.count,
+          shard_,
+          rows_.targets() + chunk.begin,
+          rows_.valid() + chunk.begin};
+}
+
+std::span<float> LinearPass::partial(void* grad_hidden) {
+  if (partial_.span().empty()) {
+    return {static_cast<float*>(grad_hidden),
+            static_cast<std::size_t>(problem_.local_rows() * size_)};
+  }
+  return partial_.span();
+}
+
+/// The gradient of logits to bf16, in place: a row of half the bytes never reaches an unread one.
+void LinearPass::round_gradient(const RowRange& chunk) {
+  if (factor_ != DType::bf16) return;
+  auto* bytes = reinterpret_cast<std::byte*>(logits_.data());
+  for (std::int64_t k = 0; k < chunk.count * shard_.width; ++k) {
+    float value = 0;
+    std::memcpy(&value, bytes + k * kFloatBytes, sizeof(value));
+    const bf16 rounded(value);
+    std::memcpy(bytes + k * kFloatBytes / 2, &rounded, sizeof(rounded));
+  }
+}
+
+void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, void* grad_hidden) {
+  const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
+  round_gradient(chunk);
+  Gemm dx = product(chunk.count, size_, shard_.valid());
+  dx.a = gradient_factor(false);
+  dx.b = {problem_.dtype, weight_, by_id ? size_ : shard_.width, !by_id};
+  dx.c = partial(grad_hidden).data() + chunk.begin * size_;
+  dx.stride = size_;
+  context_.device.kernels().gemm(dx, workspace_.span());
+
+  clear_untrained(chunk);  // zero times a poisoned row is no zero
+  Gemm dw = by_id ? product(shard_.valid(), size_, chunk.count)
+                  : product(size_, shard_.valid(), chunk.count);
+  dw.a = by_id ? gradient_factor(true) : hidden_factor(true);
+  dw.b = by_id ? hidden_factor(false) : gradient_factor(false);
+  dw.c = grad_weight;
+  dw.stride = by_id ? size_ : shard_.width;
+  dw.accumulate = true;
+  steps_.add_grad_weight(context_.device, dw, workspace_.span());
+}
+
+void LinearPass::write_hidden(void* grad_hidden) {
+  const std::span<float> sums = partial(grad_hidden);
+  const auto own_elements = static_cast<std::size_t>(problem_.hidden_rows() * size_);
+  const bool rounds = problem_.dtype == DType::bf16;
+  std::span<float> own;  // with SP: where the sum of the own rows goes
+  if (problem_.grid.sp) {
+    own = rounds ? own_.span() : std::span<float>(static_cast<float*>(grad_hidden), own_elements);
+  }
+  steps_.reduce_grad_hidden(context_.tp, problem_.grid.sp, sums, own);
+  const std::span<const float> result = problem_.grid.sp ? own : sums;
+  if (rounds) {
+    auto* out = static_cast<bf16*>(grad_hidden);
+    for (std::size_t k = 0; k < own_elements; ++k) out[k] = bf16(result[k]);
+  } else if (result.data() != grad_hidden) {
+    std::copy(result.begin(), result.end(), static_cast<float*>(grad_hidden));
+  }
+}
+
+}  // namespace lossgrid

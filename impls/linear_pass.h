@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the strategies that start from hidden states share: logits of a chunk of rows, which exist
+// only in this pass's buffer, and the products of their gradient for hidden states and weight
+// (NeMo-RL `ChunkedDistributedHiddenStatesToLogprobs`; float32 accumulation as in SkyRL and
+// Megatron-LM #2739). Rows that take no part are never read: their hidden states count as zero.
+//
+//   forward   [SP: all-gather of hidden states over TP]   Z = X W^T / temperature, chunk by chunk
+//   backward  dX = G W / temperature, all rows summed over TP once; dW += G^T X / temperature
+#pragma once
+
+#include <optional>
+
+#include "impls/strategy.h"
+
+namespace lossgrid {
+
+/// How a strategy makes its products.
+struct LinearOptions {
+  std::int64_t chunk_tokens = 0;                     // 0: all rows in one chunk
+  std::optional<Bf16Gemm> bf16_gemm = std::nullopt;  // none: the faster one, by measurement
+
+  std::int64_t chunk_rows(const LossProblem& problem) const;
+  std::int64_t chunks(const LossProblem& problem) const;
+  /// The dtype of the factors of a product beside the weight, and of the gradient of logits in it.
+  DType factor_dtype(const LossProblem& problem) const;
+  /// For LossImplementation::details and why_unsupported.
+  std::map<std::string, std::string> details(const LossProblem& problem) const;
+  std::string why_unsupported(const LossProblem& problem) const;
+};
+
+/// Reads chunk_tokens (where `default_chunk` > 0) and bf16_gemm=native|converted.
+LinearOptions read_linear_options(const ImplementationOptions& options, std::int64_t default_chunk,
+                                  const std::string& strategy);
+
+class LinearPass {
+ public:
+  /// `keeps_partial`: d hidden is made before its output is known.
+  LinearPass(const LossProblem& problem, RankContext context, const Steps& steps,
+             const RowTable& rows, const LinearOptions& options, bool keeps_partial);
+  static std::int64_t bytes(const LossProblem& problem, const LinearOptions& options,
+                            bool keeps_partial);
+  /// Of one product over all rows.
+  static std::int64_t product_flops(const LossProblem& problem);
+  /// Collectives over TP of gather() and of write_hidden().
+  static void add_gather(const LossProblem& problem, CollectiveCounts& tp);
+  static void add_reduction(const LossProblem& problem, CollectiveCounts& tp);
+
+  const std::vector<RowRange>& chunks() const { return chunks_; }
+
+  /// Hidden states of all rows of the CP rank, from its TP ranks' parts with SP. Collective.
+  void gather(const LossInputs& inputs);
+
+  enum class Read { predicting, valid };
+  /// Logits of the chunk, float32 [count, width], until the next call. Of rows that predict
+  /// something, or only of those that are trained on (the others are those of hidden states 0).
+  LogitsRows logits(const RowRange& chunk, Read read);
+  float* logits_data() { return logits_.data(); }
+
+  /// After logits() and the gradient in their place (data of the same rows): adds to the gradient
+  /// of the weight and writes that of the hidden states. `grad_hidden`: the output, or null while
+  /// it is not known (keeps_partial).
+  void add_gradients(const RowRange& chunk, float* grad_weight, void* grad_hidden);
+
+  /// Sums d hidden over TP into the output. Collective.
+  void write_hidden(void* grad_hidden);
+
+ private:
+  static bool has_partial(const LossProblem& problem, bool keeps_partial);
+  Gemm product(std::int64_t m, std::int64_t n, std::int64_t k) const;
+  std::span<float> partial(void* grad_hidden);
+  void copy_rows(const RowRange& chunk, Read read);
+  void clear_untrained(const RowRange& chunk);
+  void round_gradient(const RowRange& chunk);
+  Matrix hidden_factor(bool transposed) const;
+  Matrix gradient_factor(bool transposed);
+
+  const LossProblem& problem_;
+  RankContext context_;
+  const Steps steps_;
+  const RowTable& rows_;
+  const std::int64_t size_;  // H
+  const DType factor_;
+  VocabShard shard_;
+  std::vector<RowRange> chunks_;
+  Buffer gathered_;  // [T_c, H], with SP
+  Buffer hidden_;    // [chunk, H] in the factors' dtype
+  FloatArray logits_;
+  DeviceArray<std::int32_t> source_;
+  FloatArray workspace_;
+  FloatArray partial_;  // [T_c, H], where the output cannot hold it
+  FloatArray own_;      // [T_c / tp, H], with SP in bf16
+  const void* all_hidden_ = nullptr;
+  const void* weight_ = nullptr;
+};
+
+}  // namespace lossgrid

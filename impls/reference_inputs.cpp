@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/reference_inputs.h"
+
+#include <algorithm>
+
+namespace lossgrid {
+namespace {
+
+/// What all ranks of a group hold of a tensor, one after the other; the tensor itself for one rank.
+class Gathered {
+ public:
+  Gathered(Device& device, std::int64_t part_bytes, int ranks)
+      : part_bytes_(part_bytes),
+        all_(device.allocate(static_cast<std::size_t>(bytes(part_bytes, ranks)), "gathered")) {}
+  static std::int64_t bytes(std::int64_t part_bytes, int ranks) {
+    return ranks > 1 ? part_bytes * ranks : 0;
+  }
+  static void add_cost(std::int64_t part_bytes, int ranks, CollectiveCounts& group, Cost& cost) {
+    cost.plan.workspace_bytes += bytes(part_bytes, ranks);
+    if (ranks > 1) group.add(Collective::all_gather, 1, part_bytes);
+  }
+
+  const void* gather(Communicator& group, const void* part, DType dtype) {
+    if (all_.bytes() == 0 || group.size() == 1) return part;
+    group.all_gather(part, all_.data(), static_cast<std::size_t>(part_bytes_) / size_of(dtype),
+                     dtype);
+    return all_.data();
+  }
+
+ private:
+  std::int64_t part_bytes_;
+  Buffer all_;
+};
+
+class GivenLogits final : public ReferenceInputs {
+ public:
+  GivenLogits(const LossProblem& problem, RankContext context)
+      : problem_(problem),
+        context_(context),
+        over_tp_(context.device, problem.logits_bytes(), problem.grid.tp),
+        over_cp_(context.device, problem.logits_bytes() * problem.grid.tp, problem.grid.cp) {}
+
+  static void add_cost(const LossProblem& problem, Cost& cost) {
+    const std::int64_t part = problem.logits_bytes();
+    Gathered::add_cost(part, problem.grid.tp, cost.forward.tp, cost);
+    Gathered::add_cost(part * problem.grid.tp, problem.grid.cp, cost.forward.cp, cost);
+  }
+
+  void gather(const LossInputs& inputs) override {
+    all_ = over_tp_.gather(context_.tp, inputs.logits, problem_.dtype);
+    all_ = over_cp_.gather(context_.cp, all_, problem_.dtype);
+  }
+
+  void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) override {
+    const std::int64_t width = problem_.width();
+    dispatch_floating(problem_.dtype, [&](auto zero) {
+      const auto* logits = static_cast<const decltype(zero)*>(all_);
+      for (std::int64_t v = 0; v < problem_.vocab; ++v) {
+        const std::int64_t shard = cp_rank * problem_.grid.tp + v / width;
+        row[v] =
+            static_cast<double>(logits[(shard * problem_.local_rows() + slot) * width + v % width]);
+      }
+    });
+  }
+
+  void begin_gradient(const LossGradients& gradients) override {
+    out_ = gradients.logits;
+    dispatch_floating(problem_.dtype, [&](auto zero) {
+      std::fill_n(static_cast<decltype(zero)*>(out_), problem_.local_rows() * problem_.width(),
+                  zero);
+    });
+  }
+
+  void add_gradient(std::int64_t slot, std::span<const double> row) override {
+    const std::int64_t width = problem_.width();
+    const std::int64_t begin = context_.tp.rank() * width;
+    const std::int64_t end = std::min(problem_.vocab, begin + width);
+    dispatch_floating(problem_.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (std::int64_t v = begin; v < end; ++v) {
+        static_cast<T*>(out_)[slot * width + v - begin] = static_cast<T>(row[v]);
+      }
+    });
+  }
+
+ private:
+  const LossProblem& problem_;
+  RankContext context_;
+  Gathered over_tp_;
+  Gathered over_cp_;
+  const void* all_ = nullptr;  // [cp][tp][T_c][V_t]
+  void* out_ = nullptr;
+};
+
+class ProjectedHidden final : public ReferenceInputs {
+ public:
+  ProjectedHidden(const LossProblem& problem, RankContext context)
+      : problem_(problem),
+        context_(context),
+        size_(problem.head.hidden),
+        weight_over_tp_(context.device, weight_bytes(problem), problem.grid.tp),
+        hidden_over_tp_(context.device, problem.hidden_bytes(), problem.grid.row_parts()),
+        hidden_over_cp_(context.device, problem.hidden_bytes() * problem.grid.row_parts(),
+                        problem.grid.cp),
+        grad_weight_(context.device, static_cast<std::size_t>(problem.weight_elements()),
+                     "grad_weight_f64") {}
+
+  static std::int64_t weight_bytes(const LossProblem& problem) {
+    return problem.weight_elements() * problem.element_bytes();
+  }
+
+  static void add_cost(const LossProblem& problem, Cost& cost) {
+    const int parts = problem.grid.row_parts();
+    Gathered::add_cost(weight_bytes(problem), problem.grid.tp, cost.forward.tp, cost);
+    Gathered::add_cost(problem.hidden_bytes(), parts, cost.forward.tp, cost);
+    Gathered::add_cost(problem.hidden_bytes() * parts, problem.grid.cp, cost.forward.cp, cost);
+    cost.plan.workspace_bytes += 8 * problem.weight_elements();
+    const std::int64_t product = 2 * problem.rows() * problem.vocab * problem.head.hidden;
+    cost.forward.flops = product;
+    cost.backward.flops = (2 * product + product / problem.grid.tp) / problem.grid.cp;
+  }
+
+  void gather(const LossInputs& inputs) override {
+    weight_ = weight_over_tp_.gather(context_.tp, inputs.weight, problem_.dtype);
+    hidden_ = hidden_over_tp_.gather(context_.tp, inputs.hidden, problem_.dtype);
+    hidden_ = hidden_over_cp_.gather(context_.cp, hidden_, problem_.dtype);
+  }
+
+  void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) override {
+    for (std::int64_t v = 0; v < problem_.vocab; ++v) {
+      double sum = 0;
+      for (std::int64_t h = 0; h < size_; ++h) sum += hidden_at(cp_rank, slot, h) * weight_at(v, h);
+      row[v] = sum / problem_.head.temperature;
+    }
+  }
+
+  void begin_gradient(const LossGradients& gradients) override {
+    out_ = gradients;
+    std::fill(grad_weight_.begin(), grad_weight_.end(), 0.0);
+    dispatch_floating(problem_.dtype, [&](auto zero) {
+      std::fill_n(static_cast<decltype(zero)*>(out_.hidden), problem_.hidden_rows() * size_, zero);
+    });
+  }
+
+  void add_gradient(std::int64_t slot, std::span<const double> row) override {
+    const std::int64_t own = slot - first_own_slot();
+    if (own >= 0 && own < problem_.hidden_rows()) write_grad_hidden(own, row);
+    const std::int64_t width = problem_.width();
+    const std::int64_t begin = context_.tp.rank() * width;
+    const std::int64_t end = std::min(problem_.vocab, begin + width);
+    for (std::int64_t v = begin; v < end; ++v) {
+      for (std::int64_t h = 0; h < size_; ++h) {
+        grad_weight_[place(v - begin, h)] +=
+            row[v] * hidden_at(context_.cp.rank(), slot, h) / problem_.head.temperature;
+      }
+    }
+  }
+
+  void end_gradient() override {
+    for (std::size_t k = 0; k < grad_weight_.size(); ++k) {
+      if (grad_weight_[k] != 0) out_.weight[k] += static_cast<float>(grad_weight_[k]);
+    }
+  }
+
+ private:
+  std::int64_t first_own_slot() const {
+    return problem_.grid.sp ? context_.tp.rank() * problem_.hidden_rows() : 0;
+  }
+
+  /// Of id v and column h of a shard, in the layout of the weight.
+  std::int64_t place(std::int64_t v, std::int64_t h) const {
+    return problem_.head.layout == WeightLayout::vocab_hidden ? v * size_ + h
+                                                              : h * problem_.width() + v;
+  }
+
+  double weight_at(std::int64_t v, std::int64_t h) const {
+    const std::int64_t shard = v / problem_.width();
+    return element(weight_, shard * problem_.weight_elements() + place(v % problem_.width(), h));
+  }
+
+  double hidden_at(std::int64_t cp_rank, std::int64_t slot, std::int64_t h) const {
+    return element(hidden_, (cp_rank * problem_.local_rows() + slot) * size_ + h);
+  }
+
+  double element(const void* data, std::int64_t k) const {
+    return problem_.dtype == DType::bf16
+               ? static_cast<double>(static_cast<float>(static_cast<const bf16*>(data)[k]))
+               : static_cast<double>(static_cast<const float*>(data)[k]);
+  }
+
+  void write_grad_hidden(std::int64_t own, std::span<const double> row) {
+    for (std::int64_t h = 0; h < size_; ++h) {
+      double sum = 0;
+      for (std::int64_t v = 0; v < problem_.vocab; ++v) sum += row[v] * weight_at(v, h);
+      sum /= problem_.head.temperature;
+      dispatch_floating(problem_.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        static_cast<T*>(out_.hidden)[own * size_ + h] = static_cast<T>(sum);
+      });
+    }
+  }
+
+  const LossProblem& problem_;
+  RankContext context_;
+  const std::int64_t size_;  // H
+  Gathered weight_over_tp_;
+  Gathered hidden_over_tp_;
+  Gathered hidden_over_cp_;
+  DeviceArray<double> grad_weight_;
+  const void* weight_ = nullptr;  // [tp] shards
+  const void* hidden_ = nullptr;  // [cp][T_c][H]
+  LossGradients out_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReferenceInputs> make_reference_inputs(const LossProblem& problem,
+                                                       RankContext context) {
+  if (problem.from_hidden()) return std::make_unique<ProjectedHidden>(problem, context);
+  return std::make_unique<GivenLogits>(problem, context);
+}
+
+void add_reference_inputs(const LossProblem& problem, Cost& cost) {
+  if (problem.from_hidden()) {
+    ProjectedHidden::add_cost(problem, cost);
+  } else {
+    GivenLogits::add_cost(problem, cost);
+  }
+}
+
+}  // namespace lossgrid
