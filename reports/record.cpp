@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 namespace lossgrid {
 
 std::string_view name(TrialStatus status) {
@@ -34,6 +36,23 @@ const std::vector<TrialStatus>& trial_statuses() {
 
 double comparable_ratio(double ratio) {
   return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+}
+
+std::string TrialRecord::grid() const {
+  std::string text = fmt::format("tp{}cp{}", tp, cp);
+  if (dp > 1) text += fmt::format("dp{}", dp);
+  if (sp) text += "sp";
+  return text;
+}
+
+std::string TrialRecord::case_title() const {
+  const std::string text = id.substr(0, id.find('|'));  // the text of the case stands first
+  if (case_name.empty() || case_name == text) return text;
+  return case_name + ": " + text;
+}
+
+std::string TrialRecord::case_key() const {
+  return case_title() + '\n' + case_parameters.dump();
 }
 
 double TrialRecord::max_ratio() const {

@@ -12,6 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/timing_record.h"
+
 namespace lossgrid {
 
 enum class TrialStatus {
@@ -42,8 +44,9 @@ struct WorstElement {
 
 /// One compared tensor. ratio = error / bound of the worst element; passed when it is <= 1.
 struct CheckRecord {
-  // "loss", "logprobs", "entropy", "vocab_min", "vocab_max", "grad_logits", "grad_logits_bias",
-  // "metric.NAME"
+  // "loss", "logprobs", "entropy", "vocab_min", "vocab_max", "metric.NAME"; "grad_logits" and
+  // "grad_logits_bias", or "grad_hidden", "grad_hidden_l2", "grad_hidden_bias" and the same of
+  // "grad_weight"
   std::string name;
   bool passed = false;
   double ratio = 0;  // infinite when the element is not a number
@@ -92,6 +95,7 @@ struct CommunicationRecord {
 struct PhaseTimeRecord {
   std::string phase;
   std::int64_t max_over_ranks_ns = 0;  // one run, coarse
+  std::int64_t predicted_flops = 0;    // of matrix products, on the rank with the most
 };
 
 struct TrialRecord {
@@ -101,7 +105,9 @@ struct TrialRecord {
   int tp = 1;
   int cp = 1;
   int dp = 1;
+  bool sp = false;  // sequence parallelism
   std::string implementation;
+  std::map<std::string, std::string> details;  // choices that the implementation made here
   std::string backend = "cpu";
   std::string transport = "thread";
   TrialStatus status = TrialStatus::not_run;
@@ -111,7 +117,8 @@ struct TrialRecord {
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t valid_tokens = 0;
-  int microbatches = 1;                                  // of each dp rank
+  int microbatches = 1;     // of each dp rank
+  std::int64_t chunks = 0;  // of rows, that a rank goes through (the most); 0: logits are given
   std::map<std::string, std::optional<double>> metrics;  // as the implementation returned them
   // By metric: how parts of a batch join: "count", "sum", "mean", "min", "max", "global".
   std::map<std::string, std::string> metric_reductions;
@@ -120,6 +127,9 @@ struct TrialRecord {
   std::map<std::string, double> branch_shares;
 
   std::vector<CheckRecord> checks;
+  // Euclidean norms |error| / |truth| of "grad_hidden" and "grad_weight", over all that is
+  // compared.
+  std::map<std::string, double> relative_l2;
   std::vector<InvariantRecord> invariants;
   std::vector<DeterminismRecord> determinism;
   std::vector<PhaseMemoryRecord> memory;
@@ -130,6 +140,12 @@ struct TrialRecord {
   // "memory", "communication": what differs from its prediction.
   std::vector<std::string> cost_mismatches;
 
+  /// "tp2cp4", and where it applies "dp2" and "sp" behind it.
+  std::string grid() const;
+  /// Name and text of the case.
+  std::string case_title() const;
+  /// The same for trials of the same case.
+  std::string case_key() const;
   /// The largest ratio of the checks, 0 when there is none.
   double max_ratio() const;
   std::int64_t max_peak_bytes() const;       // over ranks and phases, without inputs
@@ -171,6 +187,7 @@ struct RunRecord {
   nlohmann::ordered_json environment;
   std::vector<TrialRecord> trials;
   std::vector<MutantRecord> mutants;
+  std::vector<TimingRecord> timings;
 
   /// Every status, zeros included.
   std::map<std::string, std::int64_t> counts_by_status() const;

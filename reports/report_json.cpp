@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/chunk_table.h"
+
 namespace lossgrid {
 namespace {
 
@@ -111,6 +113,7 @@ Json time_to_json(const PhaseTimeRecord& record) {
   Json out;
   out["phase"] = record.phase;
   out["max_over_ranks_ns"] = record.max_over_ranks_ns;
+  out["predicted_flops"] = record.predicted_flops;
   return out;
 }
 
@@ -120,9 +123,19 @@ Json metrics_to_json(const std::map<std::string, std::optional<double>>& metrics
   return out;
 }
 
-Json shares_to_json(const std::map<std::string, double>& shares) {
+Json numbers_to_json(const std::map<std::string, double>& numbers) {
   Json out = Json::object();
-  for (const auto& [key, share] : shares) out[key] = number(share);
+  for (const auto& [key, value] : numbers) out[key] = number(value);
+  return out;
+}
+
+Json chunk_error_to_json(const ChunkErrorRow& row) {
+  Json out;
+  out["case"] = row.case_title;
+  out["chunks"] = row.chunks;
+  out["implementation"] = row.implementation;
+  out["relative_l2"] = number(row.relative_l2);
+  out["ratio"] = number(row.ratio);
   return out;
 }
 
@@ -165,7 +178,9 @@ Json trial_to_json(const TrialRecord& trial) {
   out["grid"]["tp"] = trial.tp;
   out["grid"]["cp"] = trial.cp;
   out["grid"]["dp"] = trial.dp;
+  out["grid"]["sp"] = trial.sp;
   out["implementation"] = trial.implementation;
+  out["details"] = object_from(trial.details);
   out["backend"] = trial.backend;
   out["transport"] = trial.transport;
   out["status"] = name(trial.status);
@@ -175,10 +190,12 @@ Json trial_to_json(const TrialRecord& trial) {
   out["batch"]["padded_tokens"] = trial.padded_tokens;
   out["batch"]["valid_tokens"] = trial.valid_tokens;
   out["batch"]["microbatches"] = trial.microbatches;
+  out["chunks"] = trial.chunks;
   out["metrics"] = metrics_to_json(trial.metrics);
   out["metric_reductions"] = object_from(trial.metric_reductions);
-  out["branches"] = shares_to_json(trial.branch_shares);
+  out["branches"] = numbers_to_json(trial.branch_shares);
   out["checks"] = array_of(trial.checks, check_to_json);
+  out["relative_l2"] = numbers_to_json(trial.relative_l2);
   out["invariants"] = array_of(trial.invariants, invariant_to_json);
   out["determinism"] = array_of(trial.determinism, determinism_to_json);
   out["memory"] = array_of(trial.memory, memory_to_json);
@@ -226,6 +243,9 @@ Json run_to_json(const RunRecord& run) {
   Json out = run_header_to_json(run);
   out["summary"] = summary_to_json(run);
   out["trials"] = array_of(run.trials, trial_to_json);
+  out["tables"]["grad_weight_error_by_chunks"] =
+      array_of(weight_error_by_chunks(run), chunk_error_to_json);
+  out["timings"] = array_of(run.timings, timing_to_json);
   if (run.command == "mutants") {
     out["mutants"] = array_of(run.mutants, mutant_to_json);
     out["score"] = score_to_json(run.mutation_score());
@@ -238,7 +258,7 @@ std::string json_text(const Json& json, int indent) {
 }
 
 const std::vector<std::string>& volatile_keys() {
-  static const std::vector<std::string> keys{"started_utc", "ended_utc", "host",
+  static const std::vector<std::string> keys{"started_utc", "ended_utc", "host", "details",
                                              "max_over_ranks_ns"};
   return keys;
 }

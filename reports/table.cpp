@@ -45,35 +45,18 @@ struct Group {
   std::vector<const TrialRecord*> trials;
 };
 
-/// The text of the case stands first in the id.
-std::string case_title(const TrialRecord& trial) {
-  const std::string text = trial.id.substr(0, trial.id.find('|'));
-  if (trial.case_name.empty() || trial.case_name == text) return text;
-  return trial.case_name + ": " + text;
-}
-
-std::string case_key(const TrialRecord& trial) {
-  return trial.case_name + '\n' + trial.id.substr(0, trial.id.find('|')) + '\n' +
-         trial.case_parameters.dump();
-}
-
-std::string format_grid_of(const TrialRecord& trial) {
-  const std::string text = fmt::format("tp{}cp{}", trial.tp, trial.cp);
-  return trial.dp > 1 ? fmt::format("{}dp{}", text, trial.dp) : text;
-}
-
 /// In the order in which cases and implementations first appear; a case's rows stand together.
 std::vector<Group> groups_of(const RunRecord& run, TableRows rows) {
   std::vector<Group> groups;
   std::map<std::string, std::size_t> case_order;
   std::map<std::pair<std::string, std::string>, std::size_t> group_at;
   for (const TrialRecord& trial : run.trials) {
-    const std::string key = case_key(trial);
+    const std::string key = trial.case_key();
     case_order.try_emplace(key, case_order.size());
     std::string row = trial.implementation;
-    if (rows == TableRows::one_per_grid) row += ' ' + format_grid_of(trial);
+    if (rows == TableRows::one_per_grid) row += ' ' + trial.grid();
     const auto [at, added] = group_at.try_emplace({key, row}, groups.size());
-    if (added) groups.push_back({key, case_title(trial), trial.implementation, {}});
+    if (added) groups.push_back({key, trial.case_title(), trial.implementation, {}});
     groups[at->second].trials.push_back(&trial);
   }
   std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
@@ -82,17 +65,11 @@ std::vector<Group> groups_of(const RunRecord& run, TableRows rows) {
   return groups;
 }
 
-std::string format_ratio(double ratio) {
-  if (!std::isfinite(ratio)) return "inf";
-  if (ratio >= 1000) return fmt::format("{:.0e}", ratio);
-  return ratio >= 10 ? fmt::format("{:.0f}", ratio) : fmt::format("{:.2g}", ratio);
-}
-
 /// "tp1cp1 tp2cp1", in the order of the run.
 std::string grids_of(const RunRecord& run) {
   std::vector<std::string> grids;
   for (const TrialRecord& trial : run.trials) {
-    const std::string grid = format_grid_of(trial);
+    const std::string grid = trial.grid();
     if (std::find(grids.begin(), grids.end(), grid) == grids.end()) grids.push_back(grid);
   }
   return join(grids, " ");
@@ -115,7 +92,7 @@ std::string worst_grid(const Group& group) {
     if (trial->checks.empty()) continue;
     if (worst == nullptr || trial->max_ratio() > worst->max_ratio()) worst = trial;
   }
-  return worst == nullptr ? "-" : format_grid_of(*worst);
+  return worst == nullptr ? "-" : worst->grid();
 }
 
 /// Largest value over the trials that measured one, "-" without any.
@@ -139,8 +116,7 @@ std::string count_of(const Group& group, std::initializer_list<TrialStatus> stat
 std::vector<std::string> row_of(const Group& group) {
   const std::size_t grids = group.trials.size();
   std::vector<std::string> cells{
-      group.implementation,
-      grids == 1 ? format_grid_of(*group.trials[0]) : fmt::format("{} grids", grids),
+      group.implementation, grids == 1 ? group.trials[0]->grid() : fmt::format("{} grids", grids),
       count_of(group, {TrialStatus::passed}),
       count_of(group, {TrialStatus::failed, TrialStatus::error, TrialStatus::timeout}),
       count_of(group, {TrialStatus::skipped, TrialStatus::not_run})};
@@ -161,6 +137,12 @@ std::vector<std::string> row_of(const Group& group) {
 }
 
 }  // namespace
+
+std::string format_ratio(double ratio) {
+  if (!std::isfinite(ratio)) return "inf";
+  if (ratio >= 1000) return fmt::format("{:.0e}", ratio);
+  return ratio >= 10 ? fmt::format("{:.0f}", ratio) : fmt::format("{:.2g}", ratio);
+}
 
 std::string format_trials_table(const RunRecord& run, TableRows rows) {
   TextTable table;

@@ -16,11 +16,19 @@ enum class TableRows { grids_folded, one_per_grid };
 /// largest ratio. Errors and timeouts count as failed. Empty when there are no trials.
 std::string format_trials_table(const RunRecord& run, TableRows rows = TableRows::grids_folded);
 
+/// For every case that an implementation ran in three different numbers of chunks or more: how far
+/// the gradient of the weight is from the truth, chunk count by chunk count (see chunk_table.h). An
+/// error that grows with the number of chunks is one of accumulating. Else empty.
+std::string format_chunk_table(const RunRecord& run);
+
 /// Every mutant with what is wrong with it and what rejected it, then the controls, then the score.
 std::string format_mutants_table(const RunRecord& run);
 
 /// "120 passed, 2 failed, 5 skipped", and the non-passing trials with reason and reproduction line.
 std::string format_summary(const RunRecord& run);
+
+/// A ratio in at most five characters: "0.25", "12", "1e+04", "inf".
+std::string format_ratio(double ratio);
 
 /// "rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125"
 std::string format_worst(const WorstElement& worst);

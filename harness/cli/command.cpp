@@ -78,9 +78,11 @@ void end_run(RunRecord& run, ExitCode code, bool complete) {
   run.status = complete ? "complete" : "partial";
 }
 
-std::vector<Suite> load_suites(const std::string& name_or_path) {
+std::vector<Suite> load_suites(const std::string& names) {
   std::vector<Suite> suites;
-  for (const std::string& path : find_suite(name_or_path)) suites.push_back(read_suite(path));
+  for (const std::string& name : parse_list(names)) {
+    for (const std::string& path : find_suite(name)) suites.push_back(read_suite(path));
+  }
   return suites;
 }
 
@@ -104,6 +106,7 @@ int run_command_line(int argc, char** argv) {
   add_mutants_command(app, action);
   add_replay_command(app, action);
   add_export_command(app, action);
+  add_plan_command(app, action);
   add_list_command(app, action);
   try {
     require_known_command(app);

@@ -2,6 +2,7 @@
 // The subcommands of the executable: each file adds one to the parser and runs it when chosen.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ void add_run_command(CLI::App& app, Action& action);
 void add_mutants_command(CLI::App& app, Action& action);
 void add_replay_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);
+void add_plan_command(CLI::App& app, Action& action);
 void add_list_command(CLI::App& app, Action& action);
 
 /// Parses the command line, runs the subcommand, and prints errors as one line on stderr.
@@ -37,8 +39,22 @@ RunRecord begin_run(const std::string& command, const std::string& suite);
 /// Sets the end, the exit code and the status of a run.
 void end_run(RunRecord& run, ExitCode code, bool complete);
 
-/// The suites of a name, path or folder.
-std::vector<Suite> load_suites(const std::string& name_or_path);
+/// The suites of names, paths or folders, comma separated.
+std::vector<Suite> load_suites(const std::string& names);
+
+/// The sizes of a model's last layer, in cases/models.json.
+struct ModelShape {
+  std::string name;
+  std::int64_t hidden = 0;
+  std::int64_t vocab = 0;
+  std::string source;  // address of the configuration that says so
+};
+
+/// Throws bad_input that names the file and the entry.
+std::vector<ModelShape> load_models();
+
+/// Throws bad_input with the nearest name.
+ModelShape find_model(const std::string& name);
 
 /// "a,b" -> {"a", "b"}
 std::vector<std::string> parse_list(const std::string& text);

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid list: what there is to run.
+// lossgrid list: what there is to run, and the models whose sizes a plan can take.
+#include <algorithm>
+#include <limits>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/case_keys.h"
+#include "harness/problem/checked_json.h"
 
 namespace lossgrid {
 namespace {
@@ -50,6 +54,32 @@ void list_keys() {
   }
 }
 
+void list_models() {
+  for (const ModelShape& model : load_models()) {
+    fmt::print("{:<18} hidden={:<6} vocab={:<8} {}\n", model.name, model.hidden, model.vocab,
+               model.source);
+  }
+}
+
+/// entry[key], a whole number from 1 on.
+std::int64_t size_member(const nlohmann::ordered_json& entry, const char* key, std::int64_t most,
+                         const std::string& where) {
+  const auto at = entry.find(key);
+  if (at == entry.end() || !at->is_number_integer() || *at < 1 || *at > most) {
+    throw_bad_input("{}: {} is not a whole number in [1, {}]", where, key, most);
+  }
+  return at->get<std::int64_t>();
+}
+
+std::string text_member(const nlohmann::ordered_json& entry, const char* key,
+                        const std::string& where) {
+  const auto at = entry.find(key);
+  if (at == entry.end() || !at->is_string() || at->get<std::string>().empty()) {
+    throw_bad_input("{}: {} is not a text", where, key);
+  }
+  return at->get<std::string>();
+}
+
 struct Kind {
   const char* name;
   void (*print)();
@@ -59,7 +89,8 @@ constexpr Kind kKinds[] = {{"suites", list_suites},
                            {"implementations", list_implementations},
                            {"objectives", list_objectives},
                            {"mutants", list_mutants},
-                           {"keys", list_keys}};
+                           {"keys", list_keys},
+                           {"models", list_models}};
 
 ExitCode run(const std::string& what) {
   std::vector<std::string> known;
@@ -75,11 +106,40 @@ ExitCode run(const std::string& what) {
 
 }  // namespace
 
+std::vector<ModelShape> load_models() {
+  const std::string path = cases_directory() + "/models.json";
+  const nlohmann::ordered_json file = parse_json_object(read_text_file(path), path, 3);
+  if (file.value("models", nlohmann::ordered_json()) != 1 || !file.contains("entries") ||
+      !file.at("entries").is_array()) {
+    throw_bad_input("{}: not models of version 1 with an array of entries", path);
+  }
+  std::vector<ModelShape> models;
+  for (const auto& entry : file.at("entries")) {
+    const std::string where = fmt::format("{}: entries[{}]", path, models.size());
+    if (!entry.is_object()) throw_bad_input("{} is not an object", where);
+    models.push_back({text_member(entry, "name", where),
+                      size_member(entry, "hidden", kMaxHidden, where),
+                      size_member(entry, "vocab", std::numeric_limits<std::int32_t>::max(), where),
+                      text_member(entry, "source", where)});
+  }
+  return models;
+}
+
+ModelShape find_model(const std::string& name) {
+  const std::vector<ModelShape> models = load_models();
+  const auto found = std::find_if(models.begin(), models.end(),
+                                  [&](const ModelShape& model) { return model.name == name; });
+  if (found != models.end()) return *found;
+  std::vector<std::string> known;
+  for (const ModelShape& model : models) known.push_back(model.name);
+  throw Error(ErrorCode::bad_input, unknown_name_message("model", name, known));
+}
+
 void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
-      "list", "print the suites, implementations, objectives, mutants or case keys");
-  command->add_option("what", *what, "suites, implementations, objectives, mutants or keys")
+      "list", "print the suites, implementations, objectives, mutants, case keys or models");
+  command->add_option("what", *what, "suites, implementations, objectives, mutants, keys or models")
       ->required();
   command->callback([what, &action] { action = [what] { return run(*what); }; });
 }

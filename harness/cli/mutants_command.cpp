@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid mutants: does the suite reject every wrong implementation, and no right one?
+// lossgrid mutants: do the suites reject every wrong implementation, and no right one?
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ namespace lossgrid {
 namespace {
 
 struct MutantFlags {
-  std::string suite = "ci";
+  std::string suite = "ci,linear";
   std::string names;
   std::string report;
 };
@@ -65,7 +65,8 @@ void add_mutants_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<MutantFlags>();
   CLI::App* command = app.add_subcommand(
       "mutants", "run the wrong implementations on a suite and print the mutation score");
-  command->add_option("--suite", flags->suite, "suite that must reject them (default ci)");
+  command->add_option("--suite", flags->suite,
+                      "suites that must reject them, comma separated (default ci,linear)");
   command->add_option(
       "--impl", flags->names,
       "only these mutants and controls, comma separated (see lossgrid list mutants)");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid replay: a real batch from a bundle through implementations on one grid.
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -12,7 +11,6 @@
 #include "harness/runner/rank_merge.h"
 #include "harness/runner/run.h"
 #include "harness/runner/trial.h"
-#include "harness/verify/expected.h"
 #include "reports/report_writer.h"
 #include "reports/table.h"
 
@@ -21,10 +19,11 @@ namespace {
 
 struct ReplayFlags {
   std::string bundle;
-  std::string implementations = "reference,per_sequence,fused,cp_gather_logits,cp_local";
+  std::string implementations;
   int tp = 1;
   int cp = 1;
   int dp = 1;
+  bool sp = false;
   int microbatches = 1;
   std::string out;
   std::string report;
@@ -32,13 +31,15 @@ struct ReplayFlags {
 
 ExitCode run(const ReplayFlags& flags) {
   Bundle bundle = read_bundle(flags.bundle);
-  const std::vector<std::string> names = parse_list(flags.implementations);
+  const std::vector<std::string> names =
+      flags.implementations.empty() ? default_implementations(bundle.problem.spec.hidden > 0)
+                                    : parse_list(flags.implementations);
   if (!flags.out.empty() && names.size() != 1) {
     throw Error(ErrorCode::usage, "--out holds the results of one implementation; give one --impl");
   }
   Suite suite;
   bundle.problem.spec.microbatches = flags.microbatches;
-  const Grid grid{flags.tp, flags.cp, flags.dp};
+  const Grid grid{flags.tp, flags.cp, flags.dp, flags.sp};
   suite.grids = {grid};
   suite.implementations = names;
   suite.cases = {bundle.problem.spec};
@@ -60,16 +61,9 @@ ExitCode run(const ReplayFlags& flags) {
     TrialOutcome trial = run_trial(setup, RunOptions().deadline);
     trial.record.case_name = flags.bundle;
     if (trial.outputs && bundle.expected) {
-      const int serial_adds = setup.implementation->describe().serial_adds + flags.tp - 1;
-      add_checks(check_expected(*setup.problem, *setup.truth, serial_adds, *bundle.expected,
-                                *trial.outputs),
-                 trial.record);
+      add_checks(check_outputs(setup, *bundle.expected, *trial.outputs), trial.record);
     }
-    if (trial.outputs && !flags.out.empty()) {
-      // Of hidden states the file holds their gradients and those of the weight instead.
-      if (!trial.outputs->grad_hidden.empty()) trial.outputs->grad_logits.clear();
-      write_results(flags.out, *trial.outputs);
-    }
+    if (trial.outputs && !flags.out.empty()) write_results(flags.out, *trial.outputs);
     if (writer) writer->add(trial.record);
     record.trials.push_back(trial.record);
     rank_hung = trial.rank_hung;
@@ -78,7 +72,8 @@ ExitCode run(const ReplayFlags& flags) {
   const ExitCode code = exit_code_of(record.trials);
   end_run(record, code, !rank_hung);
   if (writer) writer->finish(record);
-  fmt::print("{}{}", format_trials_table(record), format_summary(record));
+  fmt::print("{}{}{}", format_trials_table(record), format_chunk_table(record),
+             format_summary(record));
   if (rank_hung) leave_hung_process(code);
   return code;
 }
@@ -91,13 +86,16 @@ void add_replay_command(CLI::App& app, Action& action) {
       "replay", "run implementations on the packed batch of a bundle (safetensors) on one grid");
   command->add_option("bundle", flags->bundle, "the bundle file")->required();
   command->add_option("--impl", flags->implementations,
-                      "implementations, comma separated (default: all five)");
+                      "implementations, comma separated (default: all that start from what the "
+                      "bundle holds, logits or hidden states)");
   command->add_option("--tp", flags->tp, "ranks that share the vocabulary")
       ->check(CLI::Range(1, 64));
   command->add_option("--cp", flags->cp, "ranks that share the sequences")
       ->check(CLI::Range(1, 64));
   command->add_option("--dp", flags->dp, "ranks that share the batch by whole sequences")
       ->check(CLI::Range(1, 64));
+  command->add_flag("--sp", flags->sp,
+                    "sequence parallelism: hidden states are split by rows over the tp ranks");
   command
       ->add_option("--microbatches", flags->microbatches, "packs that every dp rank goes through")
       ->check(CLI::Range(1, 1024));

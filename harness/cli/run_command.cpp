@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid run: the trials of a suite or of cases given on the command line.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/runner/run.h"
+#include "harness/runner/timing.h"
 #include "reports/report_writer.h"
 #include "reports/table.h"
 
@@ -24,14 +26,11 @@ struct RunFlags {
   std::string inject;
   int seeds = 1;
   int max_ranks = 64;
+  int timing_rounds = 0;
   double timeout_s = 300;
   bool by_grid = false;
   bool quiet = false;
 };
-
-/// The five that every case is run with unless told otherwise.
-const std::vector<std::string> kDefaultImplementations{"reference", "per_sequence", "fused",
-                                                       "cp_gather_logits", "cp_local"};
 
 std::vector<CaseSpec> with_seeds(const std::vector<CaseSpec>& cases, int seeds) {
   std::vector<CaseSpec> all;
@@ -55,10 +54,12 @@ std::vector<Suite> requested_suites(const RunFlags& flags) {
   } else {
     Suite suite;
     suite.grids = {Grid{}};
-    suite.implementations = kDefaultImplementations;
     for (const std::string& text : flags.cases) {
       for (const CaseSpec& spec : parse_sweep(text)) suite.cases.push_back(spec);
     }
+    suite.implementations =
+        default_implementations(std::all_of(suite.cases.begin(), suite.cases.end(),
+                                            [](const CaseSpec& spec) { return spec.hidden > 0; }));
     suites = {suite};
   }
   for (Suite& suite : suites) {
@@ -69,6 +70,9 @@ std::vector<Suite> requested_suites(const RunFlags& flags) {
         suite.grids.push_back(parse_grid(text));
     }
     suite.cases = with_seeds(suite.cases, flags.seeds);
+    if (flags.timing_rounds > 0) {
+      suite.timing = TimingRequest{flags.timing_rounds, suite.implementations.front()};
+    }
     for (CaseSpec& spec : suite.cases) {
       if (spec.name.empty()) spec.name = format_case(spec);
     }
@@ -123,12 +127,20 @@ ExitCode run(const RunFlags& flags) {
       record.trials.push_back(trial);
       return true;
     });
+    if (!rank_hung) {
+      rank_hung = time_suites(suites, options.deadline, problems, [&](const TimingRecord& timing) {
+        record.timings.push_back(timing);
+      });
+    }
   }
-  const ExitCode code = exit_code_of(record.trials);
+  const ExitCode code = worst(exit_code_of(record.trials), exit_code_of(record.timings));
   end_run(record, code, !rank_hung);
   if (writer) writer->finish(record);
   const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
-  if (!flags.quiet) fmt::print("{}", format_trials_table(record, rows));
+  if (!flags.quiet) {
+    fmt::print("{}{}", format_trials_table(record, rows), format_chunk_table(record));
+    fmt::print("{}", format_timing_table(record.timings));
+  }
   fmt::print("{}", format_summary(record));
   if (writer) fmt::print("report: {}\n", writer->path());
   if (rank_hung) leave_hung_process(code);
@@ -147,10 +159,12 @@ void add_run_command(CLI::App& app, Action& action) {
                       "(keys: lossgrid list keys)");
   command->add_option("--impl", flags->implementations,
                       "implementations, comma separated, with options as name:option=value "
-                      "(default: the suite's, or all five)");
-  command->add_option("--grid", flags->grids,
-                      "process grids, comma separated: tp2cp4,tp1cp2dp2 (default: the suite's, or "
-                      "tp1cp1)");
+                      "(default: the suite's; of cases all that start from logits, or from hidden "
+                      "states where every case does)");
+  command->add_option(
+      "--grid", flags->grids,
+      "process grids, comma separated: tp2cp4,tp1cp2dp2,tp2cp2sp (default: the suite's, or "
+      "tp1cp1)");
   command->add_option("--report", flags->report,
                       "write the JSON report here; finished trials go to FILE.partial.jsonl while "
                       "the run goes on");
@@ -159,6 +173,11 @@ void add_run_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 10000));
   command->add_option("--max-ranks", flags->max_ranks, "refuse grids with more ranks (default 64)")
       ->check(CLI::Range(1, 4096));
+  command
+      ->add_option("--timing-rounds", flags->timing_rounds,
+                   "after the trials, time all implementations of a case in turn, this many times; "
+                   "ratios are to the first one (default: as the suite says, or not at all)")
+      ->check(CLI::Range(1, 1000));
   command
       ->add_option("--timeout", flags->timeout_s, "deadline of one trial in seconds (default 300)")
       ->check(CLI::Range(0.001, 1e6));

@@ -125,14 +125,25 @@ std::string merge_communication(const std::vector<RankResult>& ranks, TrialRecor
 }
 
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {
-  for (const char* phase : kPhases) {
+  for (std::size_t p = 0; p < kPhases.size(); ++p) {
     std::int64_t slowest = 0;
+    std::int64_t most_flops = 0;
     for (const RankResult& rank : ranks) {
       std::int64_t time = 0;
-      for (const PackFindings& pack : rank.packs) time += pack.time_ns.at(phase);
+      std::int64_t flops = 0;
+      for (const PackFindings& pack : rank.packs) {
+        time += pack.time_ns.at(kPhases[p]);
+        flops += phase_cost(pack.predicted, p).flops;
+      }
       slowest = std::max(slowest, time);
+      most_flops = std::max(most_flops, flops);
     }
-    record.times.push_back({phase, slowest});
+    record.times.push_back({kPhases[p], slowest, most_flops});
+  }
+  for (const RankResult& rank : ranks) {
+    std::int64_t chunks = 0;
+    for (const PackFindings& pack : rank.packs) chunks += pack.predicted.chunks;
+    record.chunks = std::max(record.chunks, chunks);
   }
 }
 

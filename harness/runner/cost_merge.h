@@ -18,7 +18,8 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
 /// first rank that differs from its prediction. Returns the first difference or nothing.
 std::string merge_communication(const std::vector<RankResult>& ranks, TrialRecord& record);
 
-/// Of the slowest rank by phase, added up over its microbatches.
+/// Of the slowest rank by phase, added up over its microbatches; and the work of the rank with the
+/// most, by prediction: operations of matrix products, and chunks.
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record);
 
 }  // namespace lossgrid

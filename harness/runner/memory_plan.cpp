@@ -51,8 +51,14 @@ std::int64_t trial_memory_bytes(const LossProblem& problem,
   const Cost cost = implementation.cost(problem);
   const std::int64_t workspace = std::max(
       {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
-  const std::int64_t rank = 2 * problem.shard_bytes() + workspace + 80 * problem.rows() +
-                            16 * problem.vocab;  // places, log-probabilities; rows of the truth
+  // Places, log-probabilities; rows of the truth.
+  std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;
+  if (problem.from_hidden()) {
+    // The weight's gradient between packs, and its sum in float64 beside what stood there.
+    constexpr std::int64_t kMostCompared = std::int64_t{1} << 24;
+    host += 4 * problem.weight_elements() + 16 * std::min(problem.weight_elements(), kMostCompared);
+  }
+  const std::int64_t rank = problem.input_bytes() + problem.gradient_bytes() + workspace + host;
   return checked_product(rank, std::int64_t{problem.grid.tp} * problem.grid.cp, "bytes of a trial");
 }
 
@@ -61,10 +67,17 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
   const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   // Ids, masks, inputs, truth of the row; and the tape of an objective, some sixty nodes a token.
   constexpr double kHostBytesPerToken = 8192;
-  const double logits_bytes_per_token =
-      2.0 * static_cast<double>(spec.vocab) * static_cast<double>(size_of(spec.dtype));
-  // In floating point: the product may be far beyond 64 bits.
-  const double bytes = static_cast<double>(tokens) * (kHostBytesPerToken + logits_bytes_per_token);
+  // In floating point: the products may be far beyond 64 bits.
+  const auto rows = static_cast<double>(tokens);
+  const auto vocab = static_cast<double>(spec.vocab);
+  const auto hidden = static_cast<double>(spec.hidden);
+  const auto element = static_cast<double>(size_of(spec.dtype));
+  // Logits and their gradient; or hidden states and weight as the harness keeps them, as ranks are
+  // given them, and their gradients, of the weight in float32.
+  const double tensors = spec.hidden == 0
+                             ? rows * vocab * 2 * element
+                             : hidden * (rows * (4 + 2 * element) + vocab * (4 + element + 4));
+  const double bytes = rows * kHostBytesPerToken + tensors;
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 

@@ -15,8 +15,8 @@ namespace lossgrid {
 /// what is left of a cgroup's limit.
 std::int64_t available_memory_bytes();
 
-/// Bytes of one pack on all ranks of a dp rank: logits, their gradient, workspaces, outputs by
-/// token and the harness's own rows.
+/// Bytes of one pack on all ranks of a dp rank: inputs, gradients, workspaces, outputs by token and
+/// the harness's own rows and copies.
 std::int64_t trial_memory_bytes(const LossProblem& problem,
                                 const LossImplementation& implementation);
 

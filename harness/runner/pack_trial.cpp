@@ -9,6 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
 #include "harness/core/text.h"
+#include "harness/runner/rank_tensors.h"
 #include "harness/verify/bounds.h"
 
 namespace lossgrid {
@@ -25,9 +26,8 @@ std::uint64_t fingerprint_of(double value, std::uint64_t seed) {
 }
 
 /// Adding the same constant to all logits must not change a log-probability; the sum is rounded, so
-/// the bound has a term for that. Small problems only: it costs another forward pass.
+/// the bound has a term for that.
 constexpr double kShift = 16;
-constexpr std::int64_t kShiftLimitElements = std::int64_t{1} << 20;
 
 class PackTrial {
  public:
@@ -38,11 +38,10 @@ class PackTrial {
         truth_(*part.truth),
         rank_(rank),
         device_(make_cpu_device()),
-        batch_(pack(problem_, setup.grid.cp)),
-        loss_problem_{batch_,     problem_.spec.vocab, problem_.spec.dtype,
-                      setup.grid, *setup.objective,    problem_.spec.objective},
+        batch_(pack(problem_, setup.grid)),
+        loss_problem_(make_loss_problem(problem_, batch_, setup.grid, *setup.objective)),
         description_(setup.implementation->describe()),
-        shard_(vocab_shard(problem_.spec.vocab, setup.grid.tp, rank.tp_rank)) {
+        serial_adds_(serial_adds(setup)) {
     batch_.denominators = denominators;
     const std::vector<std::int64_t> own =
         cp_rows(batch_.cu_seqlens_padded, setup.grid.cp, rank.cp_rank);
@@ -60,9 +59,8 @@ class PackTrial {
   }
 
   PackFindings run() {
-    logits_ = device_->allocate(static_cast<std::size_t>(loss_problem_.shard_bytes()), "logits");
-    fill_logits_shard(problem_, setup_.grid, rank_.tp_rank, rank_.cp_rank, logits_.data());
-    const std::uint64_t input_bits = fingerprint({logits_.data(), logits_.bytes()});
+    make_tensors();
+    const std::uint64_t input_bits = tensors_->input_bits();
     result_.input_bytes = device_->tracker().live_bytes();
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
@@ -74,7 +72,7 @@ class PackTrial {
         *device_, token_places_.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
         "token_outputs");
     in_phase("forward", [&] { forward(); });
-    grad_ = device_->allocate(static_cast<std::size_t>(loss_problem_.shard_bytes()), "grad_logits");
+    tensors_->allocate_gradients();
     in_phase("backward", [&] { backward(); });
     result_.memory = device_->tracker().phases();
 
@@ -82,8 +80,8 @@ class PackTrial {
     result_.owned_labels = outputs_.owned_labels;
     check_outputs();
     check_guards();
-    add_invariant("inputs_unmodified", fingerprint({logits_.data(), logits_.bytes()}) == input_bits,
-                  "the implementation wrote to its logits");
+    result_.add_invariant("inputs_unmodified", tensors_->input_bits() == input_bits,
+                          "the implementation wrote to its inputs");
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
@@ -91,6 +89,14 @@ class PackTrial {
   }
 
  private:
+  void make_tensors() {
+    const RankPack pack{problem_,      truth_,
+                        loss_problem_, rank_,
+                        *device_,      own_places_,
+                        serial_adds_,  setup_.implementation->grad_logits_dtype(loss_problem_)};
+    tensors_ = loss_problem_.from_hidden() ? make_linear_tensors(pack) : make_logits_tensors(pack);
+  }
+
   template <typename F>
   void in_phase(const std::string& phase, F&& body) {
     result_.output_bytes[phase] =
@@ -108,7 +114,7 @@ class PackTrial {
 
   void forward() {
     outputs_ = LossOutputs{token_outputs(), {}, 0};
-    plan_->forward({logits_.data()}, outputs_);
+    plan_->forward(tensors_->inputs(), outputs_);
   }
 
   TokenOutputs token_outputs() {
@@ -124,33 +130,15 @@ class PackTrial {
   }
 
   void backward() {
-    LossGradients gradients{grad_.data()};
-    plan_->backward({logits_.data()}, gradients);
+    LossGradients gradients = tensors_->gradients();
+    plan_->backward(tensors_->inputs(), gradients);
   }
-
-  /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
-  void poison_outputs() {
-    tokens_.buffer().poison();
-    grad_.poison();
-  }
-
-  int serial_adds() const { return description_.serial_adds + setup_.grid.tp - 1; }
 
   void check_outputs() {
     result_.checks =
-        check_tokens(problem_, truth_, token_places_, outputs_.tokens, serial_adds(), rank_.rank);
-    result_.gradient = check_gradient(problem_, truth_, own_places_, shard_, grad_.data(),
-                                      serial_adds(), rank_.rank);
+        check_tokens(problem_, truth_, token_places_, outputs_.tokens, serial_adds_, rank_.rank);
     check_ranges();
-    const GradientFindings& found = result_.gradient;
-    const ElementPlace& at = found.first_misplaced;
-    const auto where = [&](std::int64_t count) {
-      return fmt::format("{} elements, first: rank {}, sequence {}, token {}, vocab id {}", count,
-                         at.rank, at.sequence, at.token, at.vocab_id);
-    };
-    add_invariant("every_element_written", found.not_written == 0, where(found.not_written));
-    add_invariant("masked_rows_zero", found.nonzero_masked == 0, where(found.nonzero_masked));
-    add_invariant("padded_vocab_zero", found.nonzero_padding == 0, where(found.nonzero_padding));
+    tensors_->check(result_);
     fingerprint_outputs(result_);
   }
 
@@ -159,10 +147,10 @@ class PackTrial {
     const double most = std::log(static_cast<double>(problem_.spec.vocab));
     check_rows(
         "logprobs_nonpositive", outputs_.tokens.logprobs,
-        [&](const RowTruth& row, double x) { return x <= logprob_bound(row, serial_adds()); });
+        [&](const RowTruth& row, double x) { return x <= logprob_bound(row, serial_adds_); });
     if (!loss_problem_.row_statistics()) return;
     check_rows("entropy_in_range", outputs_.tokens.entropy, [&](const RowTruth& row, double x) {
-      const double bound = entropy_bound(row, serial_adds());
+      const double bound = entropy_bound(row, serial_adds_);
       return x >= -bound && x <= most + bound;
     });
   }
@@ -174,18 +162,18 @@ class PackTrial {
       const RowPlace& place = token_places_[k];
       if (place.row < 0 || !has_logprob(problem_, truth_.rows[place.row])) continue;
       if (holds(truth_.rows[place.row], values[k])) continue;
-      add_invariant(name, false,
-                    fmt::format("rank {}, sequence {}, token {}: {}", rank_.rank, place.sequence,
-                                place.offset, values[k]));
+      result_.add_invariant(name, false,
+                            fmt::format("rank {}, sequence {}, token {}: {}", rank_.rank,
+                                        place.sequence, place.offset, values[k]));
       return;
     }
-    add_invariant(name, true, "");
+    result_.add_invariant(name, true, "");
   }
 
   void check_guards() {
     const std::vector<std::string> broken = device_->take_broken_guards();
-    add_invariant("guard_bands_intact", broken.empty(),
-                  fmt::format("written outside of: {}", join(broken, ", ")));
+    result_.add_invariant("guard_bands_intact", broken.empty(),
+                          fmt::format("written outside of: {}", join(broken, ", ")));
   }
 
   void fingerprint_outputs(PackFindings& findings) const {
@@ -201,18 +189,7 @@ class PackTrial {
       findings.own_logprob_bits +=
           value_fingerprint(outputs_.tokens.logprobs, static_cast<std::size_t>(k));
     }
-    const std::size_t element = size_of(problem_.spec.dtype);
-    const std::size_t stride = static_cast<std::size_t>(shard_.width) * element;
-    findings.gradient_bits = 0;
-    for (std::size_t k = 0; k < own_places_.size(); ++k) {
-      // Only rows that take part: a dummy holds rows of another pack.
-      const std::int64_t row = own_places_[k].row;
-      if (row < 0 || !truth_.rows[row].valid) continue;
-      const auto place = static_cast<std::uint64_t>(problem_.whole_row(row)) * 4096 +
-                         static_cast<std::uint64_t>(rank_.tp_rank);
-      findings.gradient_bits += fingerprint(
-          {grad_.data() + k * stride, static_cast<std::size_t>(shard_.valid()) * element}, place);
-    }
+    findings.gradient_bits = tensors_->gradient_bits();
   }
 
   /// Of rows that take part in the loss: the others may hold anything.
@@ -223,8 +200,10 @@ class PackTrial {
                     mix_bits(static_cast<std::uint64_t>(problem_.whole_row(row))));
   }
 
+  /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
   void run_again() {
-    poison_outputs();
+    tokens_.buffer().poison();
+    tensors_->renew_gradients();
     forward();
     backward();
     PackFindings again;
@@ -235,28 +214,15 @@ class PackTrial {
   }
 
   void check_shift_invariance() {
-    Invariant invariant{"shift_invariance", Invariant::Status::passed, ""};
-    if (problem_.spec.dtype == DType::bf16) {
+    Invariant invariant{"shift_invariance", Invariant::Status::passed, tensors_->shift(kShift)};
+    if (!invariant.detail.empty()) {
       invariant.status = Invariant::Status::not_run;
-      invariant.detail = "bf16 rounds the shift away";
-    } else if (problem_.tokens() * problem_.spec.vocab > kShiftLimitElements) {
-      invariant.status = Invariant::Status::not_run;
-      invariant.detail = "more than 2^20 logits";
     } else {
-      shift_logits();
-      poison_outputs();
+      tokens_.buffer().poison();
       forward();
       check_shifted(invariant);
     }
     result_.invariants.push_back(invariant);
-  }
-
-  void shift_logits() {
-    dispatch_floating(problem_.spec.dtype, [&](auto zero) {
-      for (auto& x : logits_.as<decltype(zero)>()) {
-        x = static_cast<decltype(zero)>(static_cast<double>(x) + kShift);
-      }
-    });
   }
 
   void check_shifted(Invariant& invariant) const {
@@ -271,7 +237,7 @@ class PackTrial {
       shifted.target_logit += kShift;
       const double rounded_inputs =
           u * (std::abs(shifted.max) + row.spread + std::abs(shifted.target_logit));
-      const double bound = logprob_bound(shifted, serial_adds()) + rounded_inputs;
+      const double bound = logprob_bound(shifted, serial_adds_) + rounded_inputs;
       if (std::abs(outputs_.tokens.logprobs[k] - row.logprob) <= bound) continue;
       invariant.status = Invariant::Status::failed;
       invariant.detail = fmt::format(
@@ -287,17 +253,7 @@ class PackTrial {
     for (const std::int64_t k : own_token_index_) {
       result_.logprobs.push_back(outputs_.tokens.logprobs[static_cast<std::size_t>(k)]);
     }
-    dispatch_floating(problem_.spec.dtype, [&](auto zero) {
-      for (const auto& x : grad_.as<decltype(zero)>()) {
-        result_.grad_logits.push_back(static_cast<double>(x));
-      }
-    });
-  }
-
-  void add_invariant(const std::string& name, bool holds, const std::string& detail) {
-    result_.invariants.push_back({name,
-                                  holds ? Invariant::Status::passed : Invariant::Status::failed,
-                                  holds ? std::string() : detail});
+    result_.row_gradient = tensors_->row_gradient();
   }
 
   const TrialSetup& setup_;
@@ -308,14 +264,13 @@ class PackTrial {
   PackedBatch batch_;
   LossProblem loss_problem_;
   Description description_;
-  VocabShard shard_;
+  int serial_adds_;
   std::vector<RowPlace> own_places_;
   std::vector<RowPlace> token_places_;
   std::vector<std::int64_t> own_token_index_;  // where the own rows stand among the outputs
 
-  Buffer logits_;
+  std::unique_ptr<RankTensors> tensors_;
   DeviceArray<float> tokens_;
-  Buffer grad_;
   LossOutputs outputs_;
   std::unique_ptr<LossPlan> plan_;
   std::int64_t plan_bytes_ = 0;
@@ -323,6 +278,16 @@ class PackTrial {
 };
 
 }  // namespace
+
+void PackFindings::add_invariant(const std::string& name, bool holds, const std::string& detail) {
+  invariants.push_back({name, holds ? Invariant::Status::passed : Invariant::Status::failed,
+                        holds ? std::string() : detail});
+}
+
+std::string describe_misplaced(std::int64_t count, const ElementPlace& first) {
+  return fmt::format("{} elements, first: rank {}, sequence {}, token {}, vocab id {}", count,
+                     first.rank, first.sequence, first.token, first.vocab_id);
+}
 
 std::uint64_t fingerprint_result(const ObjectiveResult& result) {
   std::uint64_t bits = fingerprint_of(result.loss, 0);

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/comm/counting_communicator.h"
 #include "harness/device/memory_tracker.h"
 #include "harness/runner/trial_setup.h"
+#include "harness/verify/linear_checks.h"
 #include "harness/verify/shard_checks.h"
 
 namespace lossgrid {
@@ -28,6 +31,9 @@ struct PackRank {
   Communicator& tp;
   Communicator& cp;
   RankCounts& counts;
+  // Of a problem that starts from hidden states: the gradient of this shard of the weight, as the
+  // packs before left it; run_pack adds its own.
+  std::span<float> weight_gradient;
 };
 
 struct Invariant {
@@ -41,8 +47,9 @@ struct PackFindings {
   std::int64_t owned_labels = 0;
   Cost predicted;
 
-  std::vector<Check> checks;  // of what stands by token
-  GradientFindings gradient;
+  std::vector<Check> checks;                    // of what stands by token
+  std::optional<GradientFindings> grad_logits;  // of the two that which the pack starts from
+  std::optional<LinearFindings> grad_hidden;
   std::vector<Invariant> invariants;  // the same names in the same order for all packs and ranks
 
   std::int64_t input_bytes = 0;
@@ -53,13 +60,18 @@ struct PackFindings {
 
   std::uint64_t output_bits = 0;       // of everything by token that has a truth
   std::uint64_t own_logprob_bits = 0;  // of the own rows' log-probabilities; add up over CP
-  std::uint64_t gradient_bits = 0;     // of the own rows; add up over all ranks
+  std::map<std::string, std::uint64_t> gradient_bits;  // see RankTensors
   bool same_bits_again = false;
 
   // Kept for --out only.
-  std::vector<double> logprobs;  // of the own rows
-  std::vector<double> grad_logits;
+  std::vector<double> logprobs;      // of the own rows
+  std::vector<double> row_gradient;  // [T_c, V_t] of logits, or [hidden_rows, H] of hidden states
+
+  void add_invariant(const std::string& name, bool holds, const std::string& detail);
 };
+
+/// "3 elements, first: rank 0, sequence 1, token 2, vocab id 7"
+std::string describe_misplaced(std::int64_t count, const ElementPlace& first);
 
 /// Bits of loss and metrics, in the order of their names.
 std::uint64_t fingerprint_result(const ObjectiveResult& result);

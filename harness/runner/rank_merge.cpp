@@ -29,12 +29,25 @@ CheckRecord to_record(const Check& check) {
   return record;
 }
 
+/// Of all elements of a gradient that are compared, in float64.
+struct SquaredErrors {
+  double error = 0;
+  double want = 0;
+};
+
 std::string describe_worst(const CheckRecord& check) {
   if (!check.worst) return check.name;
   return fmt::format("{}: ratio {:.3g} at {}", check.name, check.ratio, format_worst(*check.worst));
 }
 
-void merge_checks(const std::vector<RankResult>& ranks, TrialRecord& record) {
+/// Whether what a rank made of its rows is counted: without sequence parallelism all TP ranks hold
+/// the same rows of d hidden, and errors of copies are not independent.
+bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient) {
+  return gradient != "grad_hidden" || grid.sp || grid.tp_rank(static_cast<int>(rank)) == 0;
+}
+
+void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                  TrialRecord& record) {
   std::vector<Check> merged;
   const auto add = [&](const Check& check) {
     const auto same = std::find_if(merged.begin(), merged.end(),
@@ -45,17 +58,36 @@ void merge_checks(const std::vector<RankResult>& ranks, TrialRecord& record) {
       same->merge(check);
     }
   };
-  BiasSums bias;
-  for (const RankResult& rank : ranks) {
-    for (const Check& check : rank.checks) add(check);
-    for (const PackFindings& pack : rank.packs) {
+  std::map<std::string, BiasSums> bias;
+  std::map<std::string, SquaredErrors> squares;
+  const auto add_linear = [&](const std::string& gradient, const LinearFindings& found,
+                              bool counted) {
+    add(found.elements);
+    add(found.l2);
+    if (!counted) return;
+    bias[gradient].add(found.bias);
+    squares[gradient].error += found.error_squared;
+    squares[gradient].want += found.want_squared;
+  };
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const Check& check : ranks[r].checks) add(check);
+    for (const PackFindings& pack : ranks[r].packs) {
       for (const Check& check : pack.checks) add(check);
-      add(pack.gradient.elements);
-      bias.add(pack.gradient.bias);
+      if (pack.grad_logits) {
+        add(pack.grad_logits->elements);
+        bias["grad_logits"].add(pack.grad_logits->bias);
+      }
+      if (pack.grad_hidden) {
+        add_linear("grad_hidden", *pack.grad_hidden, is_counted(setup.grid, r, "grad_hidden"));
+      }
     }
+    if (ranks[r].grad_weight) add_linear("grad_weight", *ranks[r].grad_weight, true);
   }
-  merged.push_back(check_bias(bias));
+  for (const auto& [gradient, sums] : bias) merged.push_back(check_bias(sums, gradient + "_bias"));
   for (const Check& check : merged) record.checks.push_back(to_record(check));
+  for (const auto& [gradient, sums] : squares) {
+    if (sums.want > 0) record.relative_l2[gradient] = std::sqrt(sums.error / sums.want);
+  }
 }
 
 void add_invariant(TrialRecord& record, const std::string& name, bool holds,
@@ -81,18 +113,18 @@ void merge_rank_invariants(const std::vector<RankResult>& ranks, TrialRecord& re
   }
 }
 
-/// Over the whole vocabulary the gradient of a row adds up to zero.
+/// Over the whole vocabulary the gradient of a row of logits adds up to zero.
 std::string row_that_does_not_add_up(const TrialSetup& setup,
                                      const std::vector<RankResult>& ranks) {
   const Grid& grid = setup.grid;
   for (int r = 0; r < grid.ranks(); ++r) {
     if (grid.tp_rank(r) != 0) continue;
     for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
-      for (std::size_t k = 0; k < ranks[r].packs[m].gradient.row_sums.size(); ++k) {
+      for (std::size_t k = 0; k < ranks[r].packs[m].grad_logits->row_sums.size(); ++k) {
         double sum = 0;
         double bound = 0;
         for (int tp_rank = 0; tp_rank < grid.tp; ++tp_rank) {
-          const GradientFindings& found = ranks[r + tp_rank].packs[m].gradient;
+          const GradientFindings& found = *ranks[r + tp_rank].packs[m].grad_logits;
           sum += found.row_sums[k];
           bound += found.row_sum_bounds[k];
         }
@@ -105,9 +137,30 @@ std::string row_that_does_not_add_up(const TrialSetup& setup,
   return "";
 }
 
+void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                    TrialRecord& record) {
+  const std::string name = "gradient_rows_sum_to_zero";
+  if (setup.problem->spec.hidden > 0) {
+    record.invariants.push_back({name, "not_run", "starts from hidden states"});
+    return;
+  }
+  const std::string row = row_that_does_not_add_up(setup, ranks);
+  add_invariant(record, name, row.empty(), row);
+}
+
 /// Which rank must hold the same bits by token: of a group that works on the same rows.
 int holds_the_same(const Grid& grid, int rank, bool whole_pack) {
   return grid.rank_of(0, whole_pack ? 0 : grid.cp_rank(rank), grid.dp_rank(rank));
+}
+
+/// Without sequence parallelism every TP rank returns d hidden of all rows, the sum over TP in it.
+bool same_hidden_gradient(const Grid& grid, const std::vector<RankResult>& ranks, std::size_t rank,
+                          std::size_t pack) {
+  const auto r = static_cast<int>(rank);
+  const int first = grid.rank_of(0, grid.cp_rank(r), grid.dp_rank(r));
+  const auto& bits = ranks[rank].packs[pack].gradient_bits;
+  return grid.sp || !bits.contains("grad_hidden") ||
+         bits.at("grad_hidden") == ranks[first].packs[pack].gradient_bits.at("grad_hidden");
 }
 
 void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>& ranks,
@@ -128,6 +181,10 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
         detail = fmt::format("rank {} holds other outputs by token than rank {} (microbatch {})", r,
                              same, m);
       }
+      if (detail.empty() && !same_hidden_gradient(setup.grid, ranks, r, m)) {
+        detail = fmt::format(
+            "rank {} holds another d hidden than its first TP rank (microbatch {})", r, m);
+      }
     }
   }
   add_invariant(record, "same_bits_on_all_ranks", detail.empty(), detail);
@@ -141,12 +198,14 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
   const Description description = setup.implementation->describe();
   bool same = true;
   std::uint64_t logprobs = 0;
-  std::uint64_t gradient = 0;
+  std::map<std::string, std::uint64_t> gradients;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (const PackFindings& pack : ranks[r].packs) {
       same = same && pack.same_bits_again;
       if (setup.grid.tp_rank(static_cast<int>(r)) == 0) logprobs += pack.own_logprob_bits;
-      gradient += pack.gradient_bits;
+      for (const auto& [gradient, bits] : pack.gradient_bits) {
+        if (is_counted(setup.grid, r, gradient)) gradients[gradient] += bits;
+      }
     }
   }
   const bool claims_packing =
@@ -160,7 +219,9 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
 
   record.fingerprints["loss"] = fmt::format("{:016x}", ranks[0].result_bits);
   record.fingerprints["logprobs"] = fmt::format("{:016x}", logprobs);
-  record.fingerprints["grad_logits"] = fmt::format("{:016x}", gradient);
+  for (const auto& [gradient, bits] : gradients) {
+    record.fingerprints[gradient] = fmt::format("{:016x}", bits);
+  }
 }
 
 }  // namespace
@@ -181,10 +242,9 @@ void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
     record.metrics[name] = metric.value();
     record.metric_reductions[name] = std::string(lossgrid::name(metric.reduction));
   }
-  merge_checks(ranks, record);
+  merge_checks(setup, ranks, record);
   merge_rank_invariants(ranks, record);
-  const std::string row = row_that_does_not_add_up(setup, ranks);
-  add_invariant(record, "gradient_rows_sum_to_zero", row.empty(), row);
+  merge_row_sums(setup, ranks, record);
   merge_shared_values(setup, ranks, record);
   merge_determinism(setup, ranks, record);
   const std::string memory = merge_memory(ranks, record);

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/rank_trial.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "harness/comm/consensus.h"
 #include "harness/core/error.h"
+#include "harness/device/gemm.h"
 #include "harness/runner/global_batch.h"
+#include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
 namespace {
@@ -14,9 +19,16 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
   join_metrics(into.metrics, other.metrics);
 }
 
+/// The ranks of a trial share the cores.
+void share_cores(int ranks) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  set_gemm_threads(std::max(1, cores / ranks));
+}
+
 }  // namespace
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world) {
+  share_cores(world.size());
   const ProcessGrid groups = make_process_grid(world, setup.grid);
   RankCounts counts;
   RankResult result;
@@ -39,12 +51,14 @@ RankResult run_rank(const TrialSetup& setup, Communicator& world) {
 
   const std::vector<TrialPart>& parts = setup.parts.at(static_cast<std::size_t>(groups.dp_rank()));
   const Denominators denominators = count_denominators(parts, *setup.problem, *dp);
+  std::vector<float> weight_gradient = first_weight_gradient(setup, groups.tp_rank());
   const PackRank rank{world.rank(),
                       groups.tp_rank(),
                       groups.cp_rank(),
                       tp_with_faults ? *tp_with_faults : *tp,
                       cp_with_faults ? *cp_with_faults : *cp,
-                      counts};
+                      counts,
+                      weight_gradient};
   for (const TrialPart& part : parts) {
     result.packs.push_back(run_pack(setup, part, denominators, rank));
     join_result(result.result, result.packs.back().result);
@@ -55,6 +69,11 @@ RankResult run_rank(const TrialSetup& setup, Communicator& world) {
   }
   result.checks = check_result(setup.truth->objective, result.result, world.rank());
   result.result_bits = fingerprint_result(result.result);
+  if (setup.problem->spec.hidden > 0) {
+    // What the harness sums for itself is not counted: `groups` and not the decorated ones.
+    result.grad_weight = check_weight_sum(setup, groups, weight_gradient);
+  }
+  if (setup.keep_outputs) result.weight_gradient = std::move(weight_gradient);
   return result;
 }
 

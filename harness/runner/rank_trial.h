@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one rank does in a trial: agree with the others on what runs, count the denominators, take
-// its microbatches one after the other, and join loss and metrics over them and over dp ranks.
+// its microbatches one after the other, and join loss and metrics over them and over dp ranks. The
+// gradient of an LM head's weight goes through all of them and is judged at the end.
 #pragma once
 
 #include <vector>
@@ -16,6 +17,9 @@ struct RankResult {
   std::vector<PackFindings> packs;  // one for each microbatch
   CollectiveCounts batch_dp;        // before the first and after the last microbatch
   CollectiveCounts predicted_batch_dp;
+  std::optional<LinearFindings>
+      grad_weight;                     // of the sum over CP and DP, on one rank for each shard
+  std::vector<float> weight_gradient;  // of this rank's shard, kept for --out only
 };
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world);

@@ -21,6 +21,10 @@ struct RunOptions {
   std::optional<Fault> fault;
 };
 
+/// The implementations that problems are run with unless told otherwise: those that start from
+/// hidden states, or from logits.
+const std::vector<std::string>& default_implementations(bool from_hidden);
+
 /// Called for every finished trial; returning false ends the run.
 using TrialSink = std::function<bool(const TrialRecord&)>;
 

@@ -8,6 +8,7 @@
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/partition.h"
+#include "harness/runner/gathered_outputs.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/rank_merge.h"
 #include "harness/runner/rank_trial.h"
@@ -15,20 +16,6 @@
 
 namespace lossgrid {
 namespace {
-
-/// Calls f(dp rank, loss problem) for all microbatches of the trial.
-template <typename F>
-void for_each_part(const TrialSetup& setup, F&& f) {
-  for (std::size_t d = 0; d < setup.parts.size(); ++d) {
-    for (const TrialPart& part : setup.parts[d]) {
-      const PackedBatch batch = pack(*part.problem, setup.grid.cp);
-      const LossProblem loss_problem{
-          batch,      part.problem->spec.vocab, part.problem->spec.dtype,
-          setup.grid, *setup.objective,         part.problem->spec.objective};
-      f(d, loss_problem);
-    }
-  }
-}
 
 /// Why the trial cannot run here; empty when it can. A dp rank holds one microbatch at a time.
 std::string why_skipped(const TrialSetup& setup) {
@@ -62,49 +49,6 @@ void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
   record.reason = fmt::format("rank {}: {}", first, failed.message);
 }
 
-/// Copies what a rank made of a microbatch to where it belongs in the whole batch.
-void place_outputs(const TrialSetup& setup, int rank, const TrialPart& part,
-                   const PackFindings& pack_findings, BundleResults& out) {
-  const Problem& problem = *part.problem;
-  if (problem.microbatch.dummy) return;
-  const std::int64_t vocab = problem.spec.vocab;
-  const std::vector<std::int64_t> cu_padded = pack(problem, setup.grid.cp).cu_seqlens_padded;
-  const std::vector<std::int64_t> rows =
-      cp_rows(cu_padded, setup.grid.cp, setup.grid.cp_rank(rank));
-  const std::vector<RowPlace> places = place_rows(problem, cu_padded, rows);
-  const VocabShard shard = vocab_shard(vocab, setup.grid.tp, setup.grid.tp_rank(rank));
-  for (std::size_t k = 0; k < places.size(); ++k) {
-    if (places[k].row < 0) continue;
-    const std::int64_t row = problem.whole_row(places[k].row);
-    // A log-probability stands at the token it is about, one behind the row that predicts it.
-    if (part.truth->rows[places[k].row].target >= 0) {
-      out.logprobs[row + 1] = pack_findings.logprobs[k];
-    }
-    const double* from =
-        pack_findings.grad_logits.data() + static_cast<std::int64_t>(k) * shard.width;
-    std::copy(from, from + shard.valid(), out.grad_logits.begin() + row * vocab + shard.begin);
-  }
-}
-
-BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks) {
-  const Problem& problem = *setup.problem;
-  BundleResults out;
-  out.loss = ranks[0].result.loss;
-  for (const auto& [name, metric] : ranks[0].result.metrics) {
-    if (const auto value = metric.value()) out.metrics[name] = *value;
-  }
-  out.logprobs.assign(static_cast<std::size_t>(problem.tokens()), 0.0);
-  out.grad_logits.assign(static_cast<std::size_t>(problem.tokens() * problem.spec.vocab), 0.0);
-  for (int r = 0; r < setup.grid.ranks(); ++r) {
-    const std::vector<TrialPart>& parts = setup.parts[setup.grid.dp_rank(r)];
-    for (std::size_t m = 0; m < parts.size(); ++m) {
-      place_outputs(setup, r, parts[m], ranks[r].packs[m], out);
-    }
-  }
-  project_gradient(problem, out);
-  return out;
-}
-
 /// The text of a case; a bundle's path and how it is cut.
 std::string identity_of(const Problem& problem) {
   if (problem.source.starts_with("--case")) return format_case(problem.spec);
@@ -117,6 +61,7 @@ std::string reproduce_replay(const Problem& problem, const std::string& implemen
   std::string line = fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}", problem.source,
                                  implementation, grid.tp, grid.cp);
   if (grid.dp > 1) line += fmt::format(" --dp {}", grid.dp);
+  if (grid.sp) line += " --sp";
   if (problem.spec.microbatches > 1) {
     line += fmt::format(" --microbatches {}", problem.spec.microbatches);
   }
@@ -136,6 +81,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.tp = grid.tp;
   record.cp = grid.cp;
   record.dp = grid.dp;
+  record.sp = grid.sp;
   record.microbatches = static_cast<int>(problem.spec.microbatches);
   record.implementation = implementation;
   record.tokens = problem.tokens();
@@ -144,6 +90,13 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
                                              grid_text, problem.source)
                                : reproduce_replay(problem, implementation, grid);
   return record;
+}
+
+std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& expected,
+                                 const BundleResults& outputs) {
+  const DeclaredProducts declared = declared_products(setup);
+  return check_expected(*setup.problem, *setup.truth, serial_adds(setup), expected, outputs,
+                        declared.grad_logits, declared.weight_adds);
 }
 
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
@@ -155,9 +108,11 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   setup.implementation_text = implementation;
   setup.implementation = make_implementation(implementation);
   setup.grid = grid;
-  const int serial_adds = setup.implementation->describe().serial_adds + grid.tp - 1;
+  // Such a trial is skipped: it needs neither truth nor parts.
+  if (!why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0).empty())
+    return setup;
   setup.truth = std::make_shared<const Truth>(
-      make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds));
+      make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds(setup)));
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
@@ -181,11 +136,16 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
 TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline) {
   TrialOutcome trial;
   trial.record = describe_trial(*setup.problem, setup.implementation_text, setup.grid);
-  for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
-    trial.record.padded_tokens += loss_problem.rows();
-  });
-  trial.record.branch_shares = setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
-  trial.record.reason = why_skipped(setup);
+  trial.record.reason = why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0);
+  if (trial.record.reason.empty()) {
+    for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
+      trial.record.padded_tokens += loss_problem.rows();
+      trial.record.details = setup.implementation->details(loss_problem);
+    });
+    trial.record.branch_shares =
+        setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
+    trial.record.reason = why_skipped(setup);
+  }
   if (!trial.record.reason.empty()) {
     trial.record.status = TrialStatus::skipped;
     return trial;

@@ -9,6 +9,7 @@
 #include "harness/problem/bundle.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial_setup.h"
+#include "harness/verify/check.h"
 #include "reports/record.h"
 
 namespace lossgrid {
@@ -27,6 +28,11 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
 
 /// A trial that does not fit, or that the implementation cannot take, is skipped with the reason.
 TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline);
+
+/// What a trial returned, compared with what its bundle expects: the bounds of the truth around the
+/// bundle's values.
+std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& expected,
+                                 const BundleResults& outputs);
 
 /// Identity and reproduction line of a trial, before it runs.
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,

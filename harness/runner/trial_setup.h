@@ -3,6 +3,7 @@
 // and owning all it needs: a rank that hangs may outlive the frame that started it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,5 +33,29 @@ struct TrialSetup {
   std::optional<Fault> fault;
   bool keep_outputs = false;  // of every rank, for --out
 };
+
+/// What an implementation is asked to do with `batch`, the pack of `problem` on `grid`. All but
+/// `grid` outlive the result.
+LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
+                              const Objective& objective);
+
+/// Why an implementation cannot take problems that start from hidden states, or from logits; empty
+/// when it can.
+std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden);
+
+/// Calls f(dp rank, loss problem) for all microbatches of the trial.
+void for_each_part(const TrialSetup& setup,
+                   const std::function<void(std::size_t, const LossProblem&)>& f);
+
+/// Longest serial float32 add chain over the vocabulary of one row, the sum over TP included.
+int serial_adds(const TrialSetup& setup);
+
+/// What an implementation declares of its products with the gradient of logits: the bounds of d
+/// hidden and d weight depend on it.
+struct DeclaredProducts {
+  DType grad_logits = DType::f32;  // in which dtype it enters them
+  std::int64_t weight_adds = 0;    // to the gradient of the weight, on the rank with the most
+};
+DeclaredProducts declared_products(const TrialSetup& setup);
 
 }  // namespace lossgrid

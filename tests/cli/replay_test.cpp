@@ -102,11 +102,35 @@ TEST(Replay, NamesTheInputThatABundleLacks) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
 }
 
+TEST(Replay, HiddenStatesGoToWhatStartsFromThem) {
+  const ScratchFolder scratch;
+  const ProcessResult result =
+      run_lossgrid(scratch, "replay tests/golden/dpo_sft_linear.safetensors --tp 4 --sp --report " +
+                                scratch.file("r.json"));
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  std::vector<std::string> implementations;
+  for (const json& trial : trials_of(scratch.file("r.json"))) {
+    implementations.push_back(trial["implementation"]);
+    EXPECT_EQ(trial["grid"]["sp"], true);
+    EXPECT_THAT(trial["id"].get<std::string>(), HasSubstr("|tp4cp1sp|"));
+    EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("--tp 4 --cp 1 --sp"));
+  }
+  EXPECT_EQ(implementations,
+            (std::vector<std::string>{"reference", "linear_ce", "linear_ce_onepass",
+                                      "linear_materialized"}));
+  const ProcessResult skipped =
+      run_lossgrid(scratch, "replay tests/golden/dpo_sft_linear.safetensors --impl fused");
+  EXPECT_EQ(skipped.exit_code, 77);
+  EXPECT_THAT(skipped.out, HasSubstr("takes logits; the case starts from hidden states (fused)"));
+}
+
 TEST(Replay, ResultsOfHiddenStatesAreTheirGradients) {
   const ScratchFolder scratch;
   const std::string out = scratch.file("out.safetensors");
   const ProcessResult result = run_lossgrid(
-      scratch, "replay tests/golden/nll_linear.safetensors --impl fused --cp 2 --out " + out);
+      scratch,
+      "replay tests/golden/nll_linear.safetensors --impl linear_ce --tp 2 --cp 2 --sp --out " +
+          out);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   const SafetensorsFile got = SafetensorsFile::read(out);
   EXPECT_EQ(got.tensor("grad_hidden").shape, (std::vector<std::int64_t>{37, 24}));

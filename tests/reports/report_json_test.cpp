@@ -32,29 +32,31 @@ TEST(ReportJson, ReadsBackAsItWas) {
 
 TEST(ReportJson, KeyOrderIsFixed) {
   const Json report = run_to_json(sample_run());
-  EXPECT_THAT(keys_of(report), ElementsAre("schema", "run", "environment", "summary", "trials"));
+  EXPECT_THAT(keys_of(report),
+              ElementsAre("schema", "run", "environment", "summary", "trials", "tables"));
   EXPECT_THAT(keys_of(report["run"]), ElementsAre("command", "arguments", "suite", "started_utc",
                                                   "ended_utc", "status", "exit_code"));
   EXPECT_THAT(keys_of(report["summary"]),
               ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "not_run"));
   const std::vector<std::string> trial_keys = keys_of(report["trials"][0]);
-  EXPECT_THAT(trial_keys,
-              ElementsAre("id", "case", "grid", "implementation", "backend", "transport", "status",
-                          "reason", "first_failed_rank", "batch", "metrics", "metric_reductions",
-                          "branches", "checks", "invariants", "determinism", "memory",
-                          "communication", "times", "fingerprints", "reproduce"));
+  EXPECT_THAT(
+      trial_keys,
+      ElementsAre("id", "case", "grid", "implementation", "details", "backend", "transport",
+                  "status", "reason", "first_failed_rank", "batch", "chunks", "metrics",
+                  "metric_reductions", "branches", "checks", "relative_l2", "invariants",
+                  "determinism", "memory", "communication", "times", "fingerprints", "reproduce"));
   for (const Json& trial : report["trials"]) EXPECT_EQ(keys_of(trial), trial_keys);
   EXPECT_THAT(keys_of(report["trials"][0]["case"]["parameters"]),
               ElementsAre("objective", "lens", "vocab", "scale"));
-  EXPECT_THAT(keys_of(report["trials"][0]["grid"]), ElementsAre("tp", "cp", "dp"));
+  EXPECT_THAT(keys_of(report["trials"][0]["grid"]), ElementsAre("tp", "cp", "dp", "sp"));
   EXPECT_THAT(keys_of(report["trials"][0]["batch"]),
               ElementsAre("tokens", "padded_tokens", "valid_tokens", "microbatches"));
 }
 
 TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
   const Json report = run_to_json(sample_mutants_run());
-  EXPECT_THAT(keys_of(report),
-              ElementsAre("schema", "run", "environment", "summary", "trials", "mutants", "score"));
+  EXPECT_THAT(keys_of(report), ElementsAre("schema", "run", "environment", "summary", "trials",
+                                           "tables", "mutants", "score"));
   EXPECT_EQ(report["mutants"].size(), 4u);
   EXPECT_EQ(report["mutants"][0]["rejected_by"]["checks"][1], "grad_logits_bias");
   EXPECT_TRUE(report["mutants"][1]["catalogue_id"].is_null());
@@ -66,15 +68,42 @@ TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
 
 TEST(ReportJson, GridAndBatchSayHowTheBatchWasSplit) {
   const Json trial = trial_to_json(sample_trial(2, 4, "fused", 3));
-  EXPECT_EQ(trial["grid"], Json::parse(R"({"tp": 2, "cp": 4, "dp": 3})"));
+  EXPECT_EQ(trial["grid"], Json::parse(R"({"tp": 2, "cp": 4, "dp": 3, "sp": false})"));
   EXPECT_EQ(trial["batch"]["microbatches"], 3);
   const Json& batch_phase = trial["communication"].back();
   EXPECT_EQ(batch_phase["phase"], "batch");
   EXPECT_EQ(batch_phase["group"], "dp");
 
   const Json whole = trial_to_json(TrialRecord());
-  EXPECT_EQ(whole["grid"], Json::parse(R"({"tp": 1, "cp": 1, "dp": 1})"));
+  EXPECT_EQ(whole["grid"], Json::parse(R"({"tp": 1, "cp": 1, "dp": 1, "sp": false})"));
   EXPECT_EQ(whole["batch"]["microbatches"], 1);
+}
+
+TEST(ReportJson, OfHiddenStatesSaysHowItWasDone) {
+  const Json trial = trial_to_json(sample_linear_trial(8, 2e-7, 0.25));
+  EXPECT_EQ(trial["grid"]["sp"], true);
+  EXPECT_EQ(trial["chunks"], 8);
+  EXPECT_EQ(trial["details"], Json::parse(R"({"gemm": "a library"})"));
+  EXPECT_EQ(trial["relative_l2"], Json::parse(R"({"grad_hidden": 1e-7, "grad_weight": 2e-7})"));
+  EXPECT_EQ(trial["times"][0]["predicted_flops"], 12288);
+  const Json of_logits = trial_to_json(sample_trial(1, 1, "fused"));
+  EXPECT_EQ(of_logits["chunks"], 0);
+  EXPECT_EQ(of_logits["details"], Json::object());
+  EXPECT_EQ(of_logits["relative_l2"], Json::object());
+}
+
+TEST(ReportJson, HoldsTheTableByChunks) {
+  RunRecord run = sample_run();
+  EXPECT_EQ(run_to_json(run)["tables"]["grad_weight_error_by_chunks"], Json::array());
+  run.trials = {sample_linear_trial(4, 2e-7, 0.25), sample_linear_trial(1, 1e-7, 0.5),
+                sample_linear_trial(16, std::numeric_limits<double>::quiet_NaN(), 3)};
+  const Json rows = run_to_json(run)["tables"]["grad_weight_error_by_chunks"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0], Json::parse(R"({"case": "C0: vocab=96 hidden=8", "chunks": 1,
+                                     "implementation": "linear_ce:chunk_tokens=64",
+                                     "relative_l2": 1e-7, "ratio": 0.5})"));
+  EXPECT_EQ(rows[1]["chunks"], 4);
+  EXPECT_TRUE(rows[2]["relative_l2"].is_null());
 }
 
 TEST(ReportJson, MetricsSayHowTheyJoin) {
@@ -145,6 +174,7 @@ TEST(ReportJson, TwoRunsDifferOnlyInVolatileKeys) {
   second.started_utc = "2027-01-02T03:04:05Z";
   second.ended_utc = "2027-01-02T03:04:06Z";
   second.environment["host"]["cpu_model"] = "another model";
+  for (TrialRecord& trial : second.trials) trial.details["gemm"] = "3 GFLOP/s";
   for (TrialRecord& trial : second.trials) {
     for (PhaseTimeRecord& time : trial.times) time.max_over_ranks_ns += 17;
   }

@@ -55,6 +55,22 @@ inline TrialRecord sample_trial(int tp, int cp, const std::string& implementatio
   return trial;
 }
 
+/// A trial of an LM head whose rows were taken in `chunks` chunks.
+inline TrialRecord sample_linear_trial(std::int64_t chunks, double relative_l2, double ratio) {
+  TrialRecord trial =
+      sample_trial(2, 1, "linear_ce:chunk_tokens=" + std::to_string(chunks > 0 ? 64 / chunks : 64));
+  trial.sp = true;
+  trial.id = "vocab=96 hidden=8|tp2cp1sp|" + trial.implementation + "|cpu";
+  trial.case_parameters["hidden"] = 8;
+  trial.chunks = chunks;
+  trial.details = {{"gemm", "a library"}};
+  trial.relative_l2 = {{"grad_hidden", 1e-7}, {"grad_weight", relative_l2}};
+  trial.checks = {{"grad_hidden", true, 0.5, 1e-8, 2e-8, std::nullopt, 8, 0},
+                  {"grad_weight", true, ratio, 1e-8, 2e-8, std::nullopt, 768, 0}};
+  for (PhaseTimeRecord& time : trial.times) time.predicted_flops = 12288;
+  return trial;
+}
+
 inline TrialRecord sample_failure() {
   TrialRecord trial = sample_trial(2, 4, "fused");
   trial.status = TrialStatus::failed;

@@ -49,7 +49,10 @@ TEST(ReportSchema, WrittenReportsAreValid) {
     split.trials[0].metric_reductions[reduction + "_metric"] = reduction;
   }
   split.trials[0].branch_shares = {{"always", 1}, {"never", 0}};
-  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split};
+  RunRecord linear = sample_run();
+  linear.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(4, 2e-7, 0.25),
+                   sample_linear_trial(16, std::numeric_limits<double>::infinity(), 3)};
+  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split, linear};
   std::string paths;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string path = folder.file("report-" + std::to_string(i) + ".json");
@@ -95,6 +98,29 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
       {"no microbatches",
        [](Json& r) { r["trials"][0]["batch"]["microbatches"] = 0; },
        {"/trials/0/batch/microbatches:", "'minimum'"}},
+      {"no sp", [](Json& r) { r["trials"][0]["grid"].erase("sp"); }, {"/trials/0/grid:", "'sp'"}},
+      {"sp as a number",
+       [](Json& r) { r["trials"][0]["grid"]["sp"] = 2; },
+       {"/trials/0/grid/sp:", "'type'"}},
+      {"no chunks", [](Json& r) { r["trials"][0].erase("chunks"); }, {"/trials/0:", "'chunks'"}},
+      {"no details", [](Json& r) { r["trials"][0].erase("details"); }, {"'details'"}},
+      {"no relative errors", [](Json& r) { r["trials"][0].erase("relative_l2"); }, {"relative_l2"}},
+      {"a negative error",
+       [](Json& r) { r["trials"][0]["relative_l2"]["grad_weight"] = -1e-7; },
+       {"/trials/0/relative_l2/grad_weight:", "'minimum'"}},
+      {"no work",
+       [](Json& r) { r["trials"][0]["times"][0].erase("predicted_flops"); },
+       {"/trials/0/times/0:", "'predicted_flops'"}},
+      {"no tables", [](Json& r) { r.erase("tables"); }, {"/:", "'tables'"}},
+      {"a row without chunks",
+       [](Json& r) {
+         r["tables"]["grad_weight_error_by_chunks"] = {{{"case", "c"},
+                                                        {"chunks", 0},
+                                                        {"implementation", "i"},
+                                                        {"relative_l2", 0},
+                                                        {"ratio", 0}}};
+       },
+       {"/tables/grad_weight_error_by_chunks/0/chunks:", "'minimum'"}},
       {"no branches", [](Json& r) { r["trials"][0].erase("branches"); }, {"'branches'"}},
       {"a share above one",
        [](Json& r) { r["trials"][0]["branches"]["unclipped"] = 1.5; },

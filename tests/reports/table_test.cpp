@@ -72,6 +72,61 @@ TEST(TrialsTable, GridsOfOneDpRankLeaveItOut) {
   EXPECT_THAT(words_of(line_with(rows, " tp2cp2dp2  ")), testing::Contains("0.75"));
 }
 
+TEST(TrialsTable, GridsSayWhereHiddenStatesAreSplit) {
+  RunRecord run = sample_run();
+  run.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(1, 1e-7, 0.25)};
+  run.trials[1].sp = false;
+  run.trials[1].dp = 2;
+  const std::string text = format_trials_table(run);
+  EXPECT_THAT(text, HasSubstr("the worst over the grids tp2cp1sp tp2cp1dp2.\n"));
+  EXPECT_THAT(line_with(text, "  linear_ce"), AllOf(HasSubstr("2 grids"), HasSubstr(" tp2cp1sp ")));
+}
+
+TEST(ChunkTable, ShowsTheErrorByChunks) {
+  RunRecord run = sample_run();
+  run.trials = {sample_linear_trial(16, 3e-7, 0.75), sample_linear_trial(1, 1e-7, 0.5),
+                sample_linear_trial(4, 2e-7, 0.25), sample_trial(1, 1, "fused")};
+  const std::string text = format_chunk_table(run);
+  const std::vector<std::string> lines = lines_of(text);
+  ASSERT_EQ(lines.size(), 8u) << text;
+  EXPECT_EQ(lines[3], "C0: vocab=96 hidden=8");
+  EXPECT_THAT(words_of(lines[4]),
+              testing::ElementsAre("1", "linear_ce:chunk_tokens=64", "1e-07", "0.5"));
+  EXPECT_THAT(words_of(lines[5]),
+              testing::ElementsAre("4", "linear_ce:chunk_tokens=16", "2e-07", "0.25"));
+  EXPECT_THAT(words_of(lines[6]),
+              testing::ElementsAre("16", "linear_ce:chunk_tokens=4", "3e-07", "0.75"));
+}
+
+TEST(ChunkTable, FoldsGridsToTheWorstAndKeepsImplementationsApart) {
+  RunRecord run = sample_run();
+  run.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(4, 2e-7, 0.25),
+                sample_linear_trial(16, 3e-7, 0.75), sample_linear_trial(4, 5e-7, 0.125)};
+  run.trials[3].sp = false;
+  run.trials[3].chunks = 2;
+  EXPECT_THAT(words_of(line_with(format_chunk_table(run), "chunk_tokens=16")),
+              testing::ElementsAre("4", "linear_ce:chunk_tokens=16", "5e-07", "0.25"));
+  // Another implementation and another case have too few numbers of chunks of their own.
+  for (TrialRecord& trial : run.trials) {
+    if (trial.chunks == 16) trial.implementation = "linear_ce_onepass:chunk_tokens=4";
+  }
+  EXPECT_EQ(format_chunk_table(run), "");
+  run.trials[2] = sample_linear_trial(16, 3e-7, 0.75);
+  EXPECT_NE(format_chunk_table(run), "");
+  run.trials[2].case_name = "C1";
+  EXPECT_EQ(format_chunk_table(run), "");
+}
+
+TEST(ChunkTable, NeedsThreeNumbersOfChunks) {
+  RunRecord run = sample_run();
+  run.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(4, 2e-7, 0.25)};
+  EXPECT_EQ(format_chunk_table(run), "");
+  run.trials.push_back(sample_linear_trial(4, 2e-7, 0.25));
+  EXPECT_EQ(format_chunk_table(run), "");
+  run.trials.push_back(sample_linear_trial(0, 2e-7, 0.25));  // logits are given
+  EXPECT_EQ(format_chunk_table(run), "");
+}
+
 TEST(TrialsTable, RowStatisticsShowWithTheirColumns) {
   RunRecord run = sample_run();
   run.trials = {sample_trial(1, 1, "fused"), sample_trial(1, 1, "per_sequence")};

@@ -59,6 +59,33 @@ TEST(Run, ReferenceHasTheSameBitsForEveryTpSize) {
   EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
 }
 
+TEST(Run, ComparesWhatStandsByTokenOfHiddenStates) {
+  Suite suite;
+  suite.cases = {parse_case("lens=9+7 vocab=33 hidden=5 mask=all")};
+  suite.grids = {{1, 1}, {1, 2}, {2, 1}, {2, 2, 1, true}};
+  suite.implementations = {"reference"};
+  const std::vector<TrialRecord> trials = run_all(suite);
+  ASSERT_EQ(trials.size(), 4u);
+  for (const TrialRecord& trial : trials) {
+    EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason;
+  }
+  EXPECT_EQ(verdict_of(trials[1], "packing"), "same_bits");
+  EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
+  EXPECT_EQ(verdict_of(trials[3], "tp_size"), "same_bits");
+  EXPECT_THAT(trials[3].determinism[1].detail, HasSubstr("compared with tp2cp1"));
+  // A sum over tokens is another one on every CP rank: not compared, though told.
+  EXPECT_NE(trials[1].fingerprints.at("grad_weight"), trials[0].fingerprints.at("grad_weight"));
+}
+
+TEST(Run, DefaultImplementationsTakeTheirKindOfInputs) {
+  for (const bool from_hidden : {false, true}) {
+    for (const std::string& text : default_implementations(from_hidden)) {
+      const InputKind other = from_hidden ? InputKind::logits : InputKind::hidden;
+      EXPECT_NE(make_implementation(text)->describe().inputs, other) << text;
+    }
+  }
+}
+
 /// per_sequence adds up cp times g / cp: not the same bits for cp = 8 as for cp = 1.
 class ClaimsTooMuch final : public LossImplementation {
  public:

@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/problem_cache.h"
+#include "spoiled.h"
 
 namespace lossgrid {
 namespace {
@@ -191,54 +192,12 @@ TEST(Trial, ARankThatLeavesFailsTheTrial) {
 
 // --- implementations that break one promise each -----------------------------------------------
 
-/// Runs the right plan, then does something it must not do.
-class SpoiledPlan final : public LossPlan {
- public:
-  using Spoil = void (*)(const LossInputs&, LossOutputs*, LossGradients*);
-  SpoiledPlan(std::unique_ptr<LossPlan> right, Spoil spoil)
-      : right_(std::move(right)), spoil_(spoil) {}
-  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    right_->forward(inputs, outputs);
-    spoil_(inputs, &outputs, nullptr);
-  }
-  void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    right_->backward(inputs, gradients);
-    spoil_(inputs, nullptr, &gradients);
-  }
-
- private:
-  std::unique_ptr<LossPlan> right_;
-  Spoil spoil_;
-};
-
-class Spoiled final : public LossImplementation {
- public:
-  Spoiled(const char* base, SpoiledPlan::Spoil spoil)
-      : right_(make_implementation(base)), spoil_(spoil) {}
-  Description describe() const override { return right_->describe(); }
-  Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
-  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
-    return std::make_unique<SpoiledPlan>(right_->plan(problem, context), spoil_);
-  }
-
- private:
-  std::unique_ptr<LossImplementation> right_;
-  SpoiledPlan::Spoil spoil_;
-};
-
-std::string failed_invariants(SpoiledPlan::Spoil spoil, const Grid& grid = {1, 2}) {
+std::string failed_invariants(Spoil spoil, const Grid& grid = {1, 2}) {
   TrialSetup setup = setup_of("lens=8+16 vocab=24 mask=all", "cp_local", grid);
   setup.implementation = std::make_shared<Spoiled>("cp_local", spoil);
   const TrialRecord record = run_trial(setup, seconds(60)).record;
   EXPECT_EQ(record.status, TrialStatus::failed);
-  std::string names;
-  for (const InvariantRecord& invariant : record.invariants) {
-    if (invariant.status == "failed") names += invariant.name + " ";
-  }
-  for (const DeterminismRecord& verdict : record.determinism) {
-    if (verdict.verdict == "different_bits") names += verdict.name + " ";
-  }
-  return names;
+  return failures_of(record);
 }
 
 TEST(Invariants, SeeAWriteToTheInputs) {

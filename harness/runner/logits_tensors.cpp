@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs that start from logits: a shard [T_c, V_t] and a gradient of the same shape, every element
+// of which has a truth.
+#include "harness/core/error.h"
+#include "harness/core/hash.h"
+#include "harness/runner/rank_tensors.h"
+
+namespace lossgrid {
+namespace {
+
+class LogitsTensors final : public RankTensors {
+ public:
+  explicit LogitsTensors(const RankPack& pack)
+      : pack_(pack),
+        shard_(vocab_shard(pack.problem.spec.vocab, pack.loss_problem.grid.tp, pack.rank.tp_rank)),
+        logits_(pack.device.allocate(bytes(), "logits")) {
+    fill_logits_shard(pack.problem, pack.loss_problem.grid, pack.rank.tp_rank, pack.rank.cp_rank,
+                      logits_.data());
+  }
+
+  LossInputs inputs() const override { return {logits_.data(), nullptr, nullptr}; }
+
+  std::uint64_t input_bits() const override {
+    return fingerprint({logits_.data(), logits_.bytes()});
+  }
+
+  std::string shift(double amount) override {
+    // Small problems only: it costs another forward pass.
+    constexpr std::int64_t kLimitElements = std::int64_t{1} << 20;
+    const Problem& problem = pack_.problem;
+    if (problem.spec.dtype == DType::bf16) return "bf16 rounds the shift away";
+    if (problem.tokens() * problem.spec.vocab > kLimitElements) return "more than 2^20 logits";
+    dispatch_floating(problem.spec.dtype, [&](auto zero) {
+      for (auto& x : logits_.as<decltype(zero)>()) {
+        x = static_cast<decltype(zero)>(static_cast<double>(x) + amount);
+      }
+    });
+    return "";
+  }
+
+  void allocate_gradients() override { grad_ = pack_.device.allocate(bytes(), "grad_logits"); }
+
+  void renew_gradients() override { grad_.poison(); }
+
+  LossGradients gradients() override { return {grad_.data(), nullptr, nullptr}; }
+
+  std::map<std::string, std::uint64_t> gradient_bits() const override {
+    const std::size_t element = size_of(pack_.problem.spec.dtype);
+    const std::size_t stride = static_cast<std::size_t>(shard_.width) * element;
+    const std::size_t valid_bytes = static_cast<std::size_t>(shard_.valid()) * element;
+    std::uint64_t bits = 0;
+    for (std::size_t k = 0; k < pack_.rows.size(); ++k) {
+      // Only rows that take part: a dummy holds rows of another pack.
+      const std::int64_t row = pack_.rows[k].row;
+      if (row < 0 || !pack_.truth.rows[row].valid) continue;
+      const auto place = static_cast<std::uint64_t>(pack_.problem.whole_row(row)) * 4096 +
+                         static_cast<std::uint64_t>(pack_.rank.tp_rank);
+      bits += fingerprint({grad_.data() + k * stride, valid_bytes}, place);
+    }
+    return {{"grad_logits", bits}};
+  }
+
+  void check(PackFindings& findings) const override {
+    findings.grad_logits = check_gradient(pack_.problem, pack_.truth, pack_.rows, shard_,
+                                          grad_.data(), pack_.serial_adds, pack_.rank.rank);
+    const GradientFindings& found = *findings.grad_logits;
+    const auto where = [&](std::int64_t count) {
+      return describe_misplaced(count, found.first_misplaced);
+    };
+    findings.add_invariant("every_element_written", found.not_written == 0,
+                           where(found.not_written));
+    findings.add_invariant("masked_rows_zero", found.nonzero_masked == 0,
+                           where(found.nonzero_masked));
+    findings.add_invariant("padded_vocab_zero", found.nonzero_padding == 0,
+                           where(found.nonzero_padding));
+  }
+
+  std::vector<double> row_gradient() const override {
+    return as_doubles(grad_, pack_.problem.spec.dtype);
+  }
+
+ private:
+  std::size_t bytes() const { return static_cast<std::size_t>(pack_.loss_problem.logits_bytes()); }
+
+  RankPack pack_;
+  VocabShard shard_;
+  Buffer logits_;
+  Buffer grad_;
+};
+
+}  // namespace
+
+std::vector<double> as_doubles(const Buffer& buffer, DType dtype) {
+  std::vector<double> values;
+  dispatch_floating(dtype, [&](auto zero) {
+    for (const auto& x : buffer.as<decltype(zero)>()) values.push_back(static_cast<double>(x));
+  });
+  return values;
+}
+
+std::unique_ptr<RankTensors> make_logits_tensors(const RankPack& pack) {
+  return std::make_unique<LogitsTensors>(pack);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/trial_setup.h"
+
+#include <algorithm>
+
+namespace lossgrid {
+
+LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
+                              const Objective& objective) {
+  const CaseSpec& spec = problem.spec;
+  return {batch,
+          spec.vocab,
+          spec.dtype,
+          grid,
+          objective,
+          spec.objective,
+          {spec.hidden, spec.temperature, spec.weight_layout}};
+}
+
+std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden) {
+  switch (implementation.describe().inputs) {
+    case InputKind::logits:
+      return from_hidden ? "takes logits; the case starts from hidden states" : "";
+    case InputKind::hidden:
+      return from_hidden ? "" : "takes hidden states; the case starts from logits";
+    default:
+      return "";
+  }
+}
+
+void for_each_part(const TrialSetup& setup,
+                   const std::function<void(std::size_t, const LossProblem&)>& f) {
+  for (std::size_t d = 0; d < setup.parts.size(); ++d) {
+    for (const TrialPart& part : setup.parts[d]) {
+      const PackedBatch batch = pack(*part.problem, setup.grid);
+      f(d, make_loss_problem(*part.problem, batch, setup.grid, *setup.objective));
+    }
+  }
+}
+
+int serial_adds(const TrialSetup& setup) {
+  return setup.implementation->describe().serial_adds + setup.grid.tp - 1;
+}
+
+DeclaredProducts declared_products(const TrialSetup& setup) {
+  DeclaredProducts declared;
+  std::vector<std::int64_t> adds(setup.parts.size(), 0);
+  for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
+    declared.grad_logits = setup.implementation->grad_logits_dtype(loss_problem);
+    // Without chunks all rows are added at once.
+    adds[d] += std::max<std::int64_t>(1, setup.implementation->cost(loss_problem).chunks);
+  });
+  for (const std::int64_t of_rank : adds)
+    declared.weight_adds = std::max(declared.weight_adds, of_rank);
+  return declared;
+}
+
+}  // namespace lossgrid

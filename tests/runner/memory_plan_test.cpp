@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes that a trial is said to need before anything is allocated, worked out by hand.
+#include "harness/runner/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/loss/registry.h"
+
+namespace lossgrid {
+namespace {
+
+class NeedsAThousandBytes final : public LossImplementation {
+ public:
+  Description describe() const override { return {}; }
+  Cost cost(const LossProblem& /*problem*/) const override {
+    Cost cost;
+    cost.plan.workspace_bytes = 400;
+    cost.forward.workspace_bytes = 1000;
+    cost.backward.workspace_bytes = 900;
+    return cost;
+  }
+  std::unique_ptr<LossPlan> plan(const LossProblem& /*problem*/,
+                                 RankContext /*context*/) const override {
+    return nullptr;
+  }
+};
+
+/// 24 rows and 26 ids in float32.
+std::int64_t bytes_of(const Grid& grid, std::int64_t hidden) {
+  PackedBatch batch;
+  batch.cu_seqlens = batch.cu_seqlens_padded = {0, 24};
+  const ObjectiveSpec spec;
+  const auto objective = make_objective(spec, false);
+  const LossProblem problem{batch, 26, DType::f32, grid, *objective, spec, {hidden}};
+  return trial_memory_bytes(problem, NeedsAThousandBytes());
+}
+
+// Of every rank: 80 bytes for a row and 16 for an id, whatever the grid.
+constexpr std::int64_t kHost = 80 * 24 + 16 * 26;
+
+TEST(TrialMemory, OfLogitsHoldsThemTwice) {
+  EXPECT_EQ(bytes_of({1, 1}, 0), 2 * 24 * 26 * 4 + 1000 + kHost);
+  EXPECT_EQ(bytes_of({2, 2}, 0), 4 * (2 * 12 * 13 * 4 + 1000 + kHost));
+}
+
+TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
+  // 12 rows of hidden states and 13 of the weight with their gradients; that of the weight once
+  // more between packs, and in float64 with what stood there.
+  const std::int64_t hidden = 12 * 6 * 4;
+  const std::int64_t weight = 13 * 6 * 4;
+  const std::int64_t copies = 13 * 6 * (4 + 2 * 8);
+  EXPECT_EQ(bytes_of({2, 2}, 6), 4 * (2 * hidden + 2 * weight + copies + 1000 + kHost));
+  // Sequence parallelism halves the hidden states alone.
+  EXPECT_EQ(bytes_of({2, 2, 1, true}, 6), 4 * (hidden + 2 * weight + copies + 1000 + kHost));
+}
+
+}  // namespace
+}  // namespace lossgrid

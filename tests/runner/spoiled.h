@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implementations that are right but for one thing that a test does to what they are given or
+// return, to see that a trial finds it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "harness/loss/registry.h"
+#include "reports/record.h"
+
+namespace lossgrid {
+
+/// Called behind forward with outputs, and behind backward with gradients; the other is null.
+using Spoil = void (*)(const LossInputs&, LossOutputs*, LossGradients*);
+
+/// Runs the right plan, then does something it must not do.
+class SpoiledPlan final : public LossPlan {
+ public:
+  SpoiledPlan(std::unique_ptr<LossPlan> right, Spoil spoil)
+      : right_(std::move(right)), spoil_(spoil) {}
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    right_->forward(inputs, outputs);
+    spoil_(inputs, &outputs, nullptr);
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    right_->backward(inputs, gradients);
+    spoil_(inputs, nullptr, &gradients);
+  }
+
+ private:
+  std::unique_ptr<LossPlan> right_;
+  Spoil spoil_;
+};
+
+class Spoiled final : public LossImplementation {
+ public:
+  Spoiled(const char* base, Spoil spoil) : right_(make_implementation(base)), spoil_(spoil) {}
+  Description describe() const override { return right_->describe(); }
+  Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    return right_->grad_logits_dtype(problem);
+  }
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<SpoiledPlan>(right_->plan(problem, context), spoil_);
+  }
+
+ private:
+  std::unique_ptr<LossImplementation> right_;
+  Spoil spoil_;
+};
+
+/// Checks, invariants and claims that did not hold, by name, a blank behind each.
+inline std::string failures_of(const TrialRecord& record) {
+  std::string names;
+  for (const CheckRecord& check : record.checks) {
+    if (!check.passed) names += check.name + " ";
+  }
+  for (const InvariantRecord& invariant : record.invariants) {
+    if (invariant.status == "failed") names += invariant.name + " ";
+  }
+  for (const DeterminismRecord& verdict : record.determinism) {
+    if (verdict.verdict == "different_bits") names += verdict.name + " ";
+  }
+  return names;
+}
+
+}  // namespace lossgrid
