@@ -258,8 +258,10 @@ std::string json_text(const Json& json, int indent) {
 }
 
 const std::vector<std::string>& volatile_keys() {
-  static const std::vector<std::string> keys{"started_utc", "ended_utc", "host", "details",
-                                             "max_over_ranks_ns"};
+  static const std::vector<std::string> keys{
+      "started_utc",      "ended_utc", "host",   "details",           "samples_ns",
+      "median_ns",        "p20_ns",    "p80_ns", "ratio_to_baseline", "useful_flops_per_second",
+      "max_over_ranks_ns"};
   return keys;
 }
 

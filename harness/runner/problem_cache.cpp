@@ -8,6 +8,17 @@
 #include "harness/runner/memory_plan.h"
 
 namespace lossgrid {
+namespace {
+
+/// Whether an entry holds more than the next case should have to do without.
+bool is_large(const PreparedProblem& prepared) {
+  constexpr std::size_t kElements = std::size_t{1} << 22;
+  if (!prepared.problem || !prepared.problem->projection) return false;
+  const Projection& projection = *prepared.problem->projection;
+  return projection.hidden.size() + projection.weight.size() > kElements;
+}
+
+}  // namespace
 
 PreparedProblem prepare(Problem problem) {
   const CaseSpec& spec = problem.spec;
@@ -28,8 +39,23 @@ PreparedProblem prepare(Problem problem) {
   return prepared;
 }
 
+std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds) {
+  LastTruth& last = *prepared.last_truth;
+  if (!last.truth || last.serial_adds != serial_adds) {
+    last.truth.reset();  // two of them may not fit
+    last.truth = std::make_shared<const Truth>(
+        make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds));
+    last.serial_adds = serial_adds;
+  }
+  return last.truth;
+}
+
 const PreparedProblem& ProblemCache::get(const CaseSpec& spec) {
-  const auto [entry, is_new] = entries_.try_emplace(format_case(spec));
+  const std::string text = format_case(spec);
+  if (!entries_.contains(text)) {
+    std::erase_if(entries_, [](const auto& entry) { return is_large(entry.second); });
+  }
+  const auto [entry, is_new] = entries_.try_emplace(text);
   PreparedProblem& prepared = entry->second;
   if (is_new) {
     prepared.why_too_big = why_too_big(case_memory_bytes(spec));

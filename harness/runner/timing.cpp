@@ -119,14 +119,8 @@ std::vector<std::int64_t> time_rank(const SharedTiming& timing, Communicator& wo
 
 /// Why one implementation cannot be timed; empty when it can.
 std::string why_not_timed(const LossImplementation& implementation, const LossProblem& problem) {
-  const InputKind kind = implementation.describe().inputs;
-  if (kind == InputKind::logits && problem.from_hidden()) {
-    return "takes logits; the case starts from hidden states";
-  }
-  if (kind == InputKind::hidden && !problem.from_hidden()) {
-    return "takes hidden states; the case starts from logits";
-  }
-  return implementation.why_unsupported(problem);
+  const std::string reason = why_other_inputs(implementation, problem.from_hidden());
+  return reason.empty() ? implementation.why_unsupported(problem) : reason;
 }
 
 /// Implementations that can be timed, and what all of them need side by side.

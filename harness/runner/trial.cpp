@@ -111,8 +111,7 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   // Such a trial is skipped: it needs neither truth nor parts.
   if (!why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0).empty())
     return setup;
-  setup.truth = std::make_shared<const Truth>(
-      make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds(setup)));
+  setup.truth = truth_of(prepared, serial_adds(setup));
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);

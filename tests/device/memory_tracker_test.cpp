@@ -81,5 +81,17 @@ TEST(MemoryTracker, EndWithoutPhaseDoesNothing) {
   EXPECT_EQ(tracker.phases()[0].end_bytes, 0);
 }
 
+TEST(MemoryTracker, EmptyBuffersOfOneTagMayBeReleasedInAnyOrder) {
+  MemoryTracker tracker;
+  tracker.allocated("gathered", 0);
+  tracker.allocated("gathered", 0);
+  tracker.allocated("input", 3);
+  tracker.released("gathered", 0);
+  tracker.released("gathered", 0);
+  tracker.begin_phase("forward");
+  EXPECT_THAT(tracker.phases()[0].by_tag_bytes, ElementsAre(Pair("input", 3)));
+  EXPECT_EQ(tracker.live_bytes(), 3);
+}
+
 }  // namespace
 }  // namespace lossgrid

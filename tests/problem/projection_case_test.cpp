@@ -115,10 +115,10 @@ TEST(ProjectionOfACase, HasTheMomentsOfItsRegimeAtEveryTemperature) {
            {"values=all_negative dtype=bf16", -200, 1},
            {"values=offset dtype=bf16", 256, 1},
        }) {
-    for (const std::string temperature : {"1", "0.25", "2"}) {
+    for (const std::string temperature : {"1", "0.25"}) {
       SCOPED_TRACE(expected.text + " temperature=" + temperature);
       const Problem problem =
-          make("lens=4 vocab=4000 hidden=400 " + expected.text + " temperature=" + temperature);
+          make("lens=4 vocab=1000 hidden=200 " + expected.text + " temperature=" + temperature);
       for (std::int64_t t = 0; t < 4; ++t) {
         // One hidden state alone has a norm off by up to some 10 %.
         const std::vector<double> row = logits(problem, t);
@@ -142,9 +142,9 @@ TEST(ProjectionOfACase, PeaksHaveTheirProbability) {
   for (const std::string text :
        {"vocab=1000 hidden=512", "vocab=1000 hidden=512 dtype=bf16 temperature=0.7",
         "vocab=5000 hidden=300 temperature=3", "vocab=300 hidden=1024"}) {
-    const Problem problem = make("lens=26 mask=all values=peaked " + text);
+    const Problem problem = make("lens=11 mask=all values=peaked " + text);
     const auto targets = problem.row_targets();
-    for (std::int64_t t = 0; t + 1 < 26; ++t) {
+    for (std::int64_t t = 0; t + 1 < 11; ++t) {
       const auto p = softmax(logits(problem, t));
       double others = 0;
       for (std::size_t v = 0; v < p.size(); ++v) {
@@ -153,7 +153,7 @@ TEST(ProjectionOfACase, PeaksHaveTheirProbability) {
       EXPECT_GT(others, rest[t % 5] / 1.5) << text << ' ' << t;
       EXPECT_LT(others, rest[t % 5] * 1.5) << text << ' ' << t;
     }
-    const auto last = softmax(logits(problem, 25));  // it predicts nothing
+    const auto last = softmax(logits(problem, 10));  // it predicts nothing
     EXPECT_LT(*std::max_element(last.begin(), last.end()), 0.3) << text;
   }
 }
