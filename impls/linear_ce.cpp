@@ -46,7 +46,7 @@ class LinearCePlan final : public LossPlan {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
       steps_.gradient(logits, statistics_.max() + chunk.begin, statistics_.sum() + chunk.begin,
                       grad_.data() + chunk.begin, pass_.logits_data());
-      pass_.add_gradients(chunk, gradients.weight, gradients.hidden);
+      pass_.add_gradients(chunk, gradients.weight, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);
   }

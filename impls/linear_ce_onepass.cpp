@@ -37,8 +37,6 @@ class OnepassPlan final : public LossPlan {
   }
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    const std::span<float> weight = grad_weight_.span();
-    std::fill(weight.begin(), weight.end(), 0.0f);
     pass_.gather(inputs);
     outputs.owned_labels = 0;
     if (problem_.objective.linear()) {
@@ -49,8 +47,7 @@ class OnepassPlan final : public LossPlan {
   }
 
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
-    const std::span<const float> weight = grad_weight_.span();
-    for (std::size_t k = 0; k < weight.size(); ++k) gradients.weight[k] += weight[k];
+    if (!pass_.chunks().empty()) pass_.add_kept(grad_weight_.data(), gradients.weight);
     pass_.write_hidden(gradients.hidden);
   }
 
@@ -93,7 +90,8 @@ class OnepassPlan final : public LossPlan {
   void add_gradients(const RowRange& chunk, const LogitsRows& logits, std::int64_t at) {
     steps_.gradient(logits, statistics_.max() + at, statistics_.sum() + at,
                     grad_.data() + chunk.begin, pass_.logits_data());
-    pass_.add_gradients(chunk, grad_weight_.data(), nullptr);
+    const bool first = &chunk == &pass_.chunks().front();
+    pass_.add_gradients(chunk, grad_weight_.data(), !first, nullptr);
   }
 
   const LossProblem& problem_;

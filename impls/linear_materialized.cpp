@@ -39,7 +39,7 @@ class MaterializedPlan final : public LossPlan {
     LossGradients in_place;
     in_place.logits = pass_.logits_data();
     fused_->backward(logits, in_place);
-    pass_.add_gradients(all_, gradients.weight, gradients.hidden);
+    pass_.add_gradients(all_, gradients.weight, true, gradients.hidden);
     pass_.write_hidden(gradients.hidden);
   }
 

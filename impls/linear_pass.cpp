@@ -251,7 +251,8 @@ void LinearPass::round_gradient(const RowRange& chunk) {
   }
 }
 
-void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, void* grad_hidden) {
+void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, bool accumulate,
+                               void* grad_hidden) {
   const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
   round_gradient(chunk);
   Gemm dx = product(chunk.count, size_, shard_.valid());
@@ -268,8 +269,19 @@ void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, void* 
   dw.b = by_id ? hidden_factor(false) : gradient_factor(false);
   dw.c = grad_weight;
   dw.stride = by_id ? size_ : shard_.width;
-  dw.accumulate = true;
+  dw.accumulate = accumulate;
   steps_.add_grad_weight(context_.device, dw, workspace_.span());
+}
+
+void LinearPass::add_kept(const float* kept, float* grad_weight) const {
+  const KernelTable& kernels = context_.device.kernels();
+  if (problem_.head.layout == WeightLayout::vocab_hidden) {
+    kernels.add(kept, shard_.valid() * size_, grad_weight);
+    return;
+  }
+  for (std::int64_t h = 0; h < size_; ++h) {
+    kernels.add(kept + h * shard_.width, shard_.valid(), grad_weight + h * shard_.width);
+  }
 }
 
 void LinearPass::write_hidden(void* grad_hidden) {

@@ -57,9 +57,12 @@ class LinearPass {
   float* logits_data() { return logits_.data(); }
 
   /// After logits() and the gradient in their place (data of the same rows): adds to the gradient
-  /// of the weight and writes that of the hidden states. `grad_hidden`: the output, or null while
-  /// it is not known (keeps_partial).
-  void add_gradients(const RowRange& chunk, float* grad_weight, void* grad_hidden);
+  /// of the weight, or writes it (`accumulate` false), and writes that of the hidden states.
+  /// `grad_hidden`: the output, or null while it is not known (keeps_partial).
+  void add_gradients(const RowRange& chunk, float* grad_weight, bool accumulate, void* grad_hidden);
+
+  /// Adds a gradient of the weight that was made elsewhere, of the ids that the shard has.
+  void add_kept(const float* kept, float* grad_weight) const;
 
   /// Sums d hidden over TP into the output. Collective.
   void write_hidden(void* grad_hidden);

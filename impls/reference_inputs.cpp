@@ -10,7 +10,8 @@ namespace {
 class Gathered {
  public:
   Gathered(Device& device, std::int64_t part_bytes, int ranks)
-      : part_bytes_(part_bytes),
+      : ranks_(ranks),
+        part_bytes_(part_bytes),
         all_(device.allocate(static_cast<std::size_t>(bytes(part_bytes, ranks)), "gathered")) {}
   static std::int64_t bytes(std::int64_t part_bytes, int ranks) {
     return ranks > 1 ? part_bytes * ranks : 0;
@@ -21,13 +22,14 @@ class Gathered {
   }
 
   const void* gather(Communicator& group, const void* part, DType dtype) {
-    if (all_.bytes() == 0 || group.size() == 1) return part;
+    if (ranks_ == 1) return part;
     group.all_gather(part, all_.data(), static_cast<std::size_t>(part_bytes_) / size_of(dtype),
                      dtype);
     return all_.data();
   }
 
  private:
+  int ranks_;
   std::int64_t part_bytes_;
   Buffer all_;
 };

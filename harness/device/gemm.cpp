@@ -41,7 +41,58 @@ bool is_possible(const Gemm& product) {
          a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && stride >= n;
 }
 
+dnnl::memory::data_type type_of(DType dtype) {
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc describe(const Matrix& factor, std::int64_t rows, std::int64_t columns) {
+  using Dims = dnnl::memory::dims;
+  return {Dims{rows, columns}, type_of(factor.dtype),
+          factor.transposed ? Dims{1, factor.stride} : Dims{factor.stride, 1}};
+}
+
+void multiply_primitive(const Gemm& product) {
+  using dnnl::memory;
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const memory::desc a = describe(product.a, product.m, product.k);
+  const memory::desc b = describe(product.b, product.k, product.n);
+  const memory::desc c({product.m, product.n}, memory::data_type::f32,
+                       memory::dims{product.stride, 1});
+  dnnl::primitive_attr attributes;
+  if (product.alpha != 1) attributes.set_output_scales(0, {product.alpha});
+  if (product.accumulate) {
+    dnnl::post_ops accumulation;
+    accumulation.append_sum();
+    attributes.set_post_ops(accumulation);
+  }
+  try {
+    const dnnl::matmul multiply({{a, b, c}, attributes, engine});
+    dnnl::stream stream(engine);
+    multiply.execute(stream,
+                     {{DNNL_ARG_SRC, memory(a, engine, const_cast<void*>(product.a.data))},
+                      {DNNL_ARG_WEIGHTS, memory(b, engine, const_cast<void*>(product.b.data))},
+                      {DNNL_ARG_DST, memory(c, engine, product.c)}});
+    stream.wait();
+  } catch (const dnnl::error& error) {
+    throw Error(error.status == dnnl_unimplemented ? ErrorCode::unsupported : ErrorCode::internal,
+                fmt::format("product of {} matrices: {}", name(product.a.dtype), error.what()));
+  }
+}
+
+/// dnnl_sgemm copies a transposed right factor as a whole before it starts, which costs a third of
+/// the time when there are few rows, and falls to half its rate for a transposed left factor with a
+/// long sum; the primitive does neither, and is a tenth slower elsewhere. Compiling a primitive for
+/// a shape is worth it for large products only.
+bool primitive_is_faster(const Gemm& product) {
+  constexpr double kLarge = 0x1p26;
+  const double multiplications = static_cast<double>(product.m) * static_cast<double>(product.n) *
+                                 static_cast<double>(product.k);
+  return multiplications >= kLarge &&
+         (product.b.transposed || (product.a.transposed && product.k > 1024));
+}
+
 void multiply_f32(const Gemm& product) {
+  if (primitive_is_faster(product)) return multiply_primitive(product);
   const auto letter = [](const Matrix& factor) { return factor.transposed ? 'T' : 'N'; };
   const dnnl_status_t status =
       dnnl_sgemm(letter(product.a), letter(product.b), product.m, product.n, product.k,
@@ -88,40 +139,6 @@ void multiply_converted(const Gemm& whole, float* panel) {
   }
 }
 
-dnnl::memory::desc describe(const Matrix& factor, std::int64_t rows, std::int64_t columns) {
-  using Dims = dnnl::memory::dims;
-  return {Dims{rows, columns}, dnnl::memory::data_type::bf16,
-          factor.transposed ? Dims{1, factor.stride} : Dims{factor.stride, 1}};
-}
-
-void multiply_native(const Gemm& product) {
-  using dnnl::memory;
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  const memory::desc a = describe(product.a, product.m, product.k);
-  const memory::desc b = describe(product.b, product.k, product.n);
-  const memory::desc c({product.m, product.n}, memory::data_type::f32,
-                       memory::dims{product.stride, 1});
-  dnnl::primitive_attr attributes;
-  if (product.alpha != 1) attributes.set_output_scales(0, {product.alpha});
-  if (product.accumulate) {
-    dnnl::post_ops accumulation;
-    accumulation.append_sum();
-    attributes.set_post_ops(accumulation);
-  }
-  try {
-    const dnnl::matmul multiply({{a, b, c}, attributes, engine});
-    dnnl::stream stream(engine);
-    multiply.execute(stream,
-                     {{DNNL_ARG_SRC, memory(a, engine, const_cast<void*>(product.a.data))},
-                      {DNNL_ARG_WEIGHTS, memory(b, engine, const_cast<void*>(product.b.data))},
-                      {DNNL_ARG_DST, memory(c, engine, product.c)}});
-    stream.wait();
-  } catch (const dnnl::error& error) {
-    throw Error(error.status == dnnl_unimplemented ? ErrorCode::unsupported : ErrorCode::internal,
-                fmt::format("product of bf16 matrices: {}", error.what()));
-  }
-}
-
 void gemm(const Gemm& product, std::span<float> workspace) {
   const std::int64_t needed =
       gemm_workspace_floats(product.a.dtype, product.b.dtype, product.n, product.k);
@@ -139,12 +156,18 @@ void gemm(const Gemm& product, std::span<float> workspace) {
       std::fill_n(product.c + row * product.stride, product.n, 0.0f);
     }
   } else if (product.a.dtype == DType::bf16) {
-    multiply_native(product);
+    multiply_primitive(product);
   } else if (product.b.dtype == DType::bf16) {
     multiply_converted(product, workspace.data());
   } else {
     multiply_f32(product);
   }
+}
+
+void add(const float* values, std::int64_t count, float* sum) {
+  constexpr std::int64_t kWorthThreads = std::int64_t{1} << 16;
+#pragma omp parallel for if (count >= kWorthThreads)
+  for (std::int64_t k = 0; k < count; ++k) sum[k] += values[k];
 }
 
 }  // namespace
@@ -171,7 +194,7 @@ std::string gemm_library() {
 }
 
 const KernelTable& cpu_kernels() {
-  static constexpr KernelTable kKernels{gemm, gemm_workspace_floats};
+  static constexpr KernelTable kKernels{gemm, gemm_workspace_floats, add};
   return kKernels;
 }
 

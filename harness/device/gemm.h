@@ -72,6 +72,8 @@ struct KernelTable {
   void (*gemm)(const Gemm& product, std::span<float> workspace);
   /// Floats of workspace for a product with factors of these dtypes. At most the size of b.
   std::int64_t (*gemm_workspace_floats)(DType a, DType b, std::int64_t n, std::int64_t k);
+  /// sum[k] += values[k], k < count, with the threads of products.
+  void (*add)(const float* values, std::int64_t count, float* sum);
 };
 
 const KernelTable& cpu_kernels();

@@ -12,7 +12,7 @@ namespace {
 
 /// Whether an entry holds more than the next case should have to do without.
 bool is_large(const PreparedProblem& prepared) {
-  constexpr std::size_t kElements = std::size_t{1} << 22;
+  constexpr std::size_t kElements = std::size_t{1} << 18;
   if (!prepared.problem || !prepared.problem->projection) return false;
   const Projection& projection = *prepared.problem->projection;
   return projection.hidden.size() + projection.weight.size() > kElements;

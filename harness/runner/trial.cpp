@@ -109,8 +109,8 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   setup.implementation = make_implementation(implementation);
   setup.grid = grid;
   // Such a trial is skipped: it needs neither truth nor parts.
-  if (!why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0).empty())
-    return setup;
+  const bool from_hidden = setup.problem->spec.hidden > 0;
+  if (!why_other_inputs(*setup.implementation, from_hidden).empty()) return setup;
   setup.truth = truth_of(prepared, serial_adds(setup));
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);

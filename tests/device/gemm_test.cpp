@@ -346,5 +346,52 @@ TEST(Device, HasTheKernelsOfTheProcessor) {
   EXPECT_EQ(&make_cpu_device()->kernels(), &cpu_kernels());
 }
 
+TEST(Gemm, LargeProductsAreRightWhicheverKernelMakesThem) {
+  // Large enough for the primitive where b is transposed, or a is with a long sum.
+  struct Shape {
+    std::int64_t m, n, k;
+    bool a_transposed, b_transposed;
+  };
+  for (const Shape& shape :
+       {Shape{256, 512, 640, false, true}, Shape{160, 320, 1500, true, false}}) {
+    std::vector<float> a(static_cast<std::size_t>(shape.m * shape.k));
+    std::vector<float> b(static_cast<std::size_t>(shape.k * shape.n));
+    for (std::size_t k = 0; k < a.size(); ++k) a[k] = static_cast<float>(k % 13) - 6;
+    for (std::size_t k = 0; k < b.size(); ++k) b[k] = static_cast<float>(k % 7) - 3;
+    std::vector<float> c(static_cast<std::size_t>(shape.m * shape.n), 2.0f);
+    Gemm product{};
+    product.m = shape.m;
+    product.n = shape.n;
+    product.k = shape.k;
+    product.a = {DType::f32, a.data(), shape.a_transposed ? shape.m : shape.k, shape.a_transposed};
+    product.b = {DType::f32, b.data(), shape.b_transposed ? shape.k : shape.n, shape.b_transposed};
+    product.c = c.data();
+    product.stride = shape.n;
+    product.alpha = 0.5f;
+    product.accumulate = true;
+    cpu_kernels().gemm(product, {});
+    for (std::int64_t i = 0; i < shape.m; i += 37) {
+      for (std::int64_t j = 0; j < shape.n; j += 41) {
+        double want = 0;
+        for (std::int64_t k = 0; k < shape.k; ++k) {
+          want += static_cast<double>(a[shape.a_transposed ? k * shape.m + i : i * shape.k + k]) *
+                  static_cast<double>(b[shape.b_transposed ? j * shape.k + k : k * shape.n + j]);
+        }
+        EXPECT_EQ(c[i * shape.n + j], 2 + 0.5 * want) << i << ' ' << j;  // small whole numbers
+      }
+    }
+  }
+}
+
+TEST(Kernels, AddAddsEveryElement) {
+  for (const std::int64_t count : {0, 1, 100, 100000}) {
+    std::vector<float> values(static_cast<std::size_t>(count), 3.0f);
+    std::vector<float> sum(values.size() + 1, 4.0f);
+    cpu_kernels().add(values.data(), count, sum.data());
+    for (std::int64_t k = 0; k < count; ++k) ASSERT_EQ(sum[k], 7) << k;
+    EXPECT_EQ(sum.back(), 4);
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -101,7 +101,8 @@ TEST(ChunkTable, ShowsTheErrorByChunks) {
 TEST(ChunkTable, FoldsGridsToTheWorstAndKeepsImplementationsApart) {
   RunRecord run = sample_run();
   run.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(4, 2e-7, 0.25),
-                sample_linear_trial(16, 3e-7, 0.75), sample_linear_trial(4, 5e-7, 0.125)};
+                sample_linear_trial(16, 3e-7, 0.75), sample_linear_trial(4, 5e-7, 0.125),
+                sample_linear_trial(4, 1e-7, 0.0625)};
   run.trials[3].sp = false;
   run.trials[3].chunks = 2;
   EXPECT_THAT(words_of(line_with(format_chunk_table(run), "chunk_tokens=16")),
