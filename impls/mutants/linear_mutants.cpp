@@ -104,7 +104,7 @@ void with_product(Device& device, const Gemm& product, std::span<float> workspac
   for (std::int64_t i = 0; i < product.m; ++i) {
     for (std::int64_t j = 0; j < product.n; ++j) {
       float& sum = product.c[i * product.stride + j];
-      sum = f(sum, chunk[static_cast<std::size_t>(i * product.n + j)]);
+      sum = f(product.accumulate ? sum : 0.0f, chunk[static_cast<std::size_t>(i * product.n + j)]);
     }
   }
 }

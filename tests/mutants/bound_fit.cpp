@@ -9,30 +9,79 @@
 
 namespace lossgrid {
 
-std::map<FitKey, std::map<std::string, double>> fit_bounds(int seeds) {
-  Suite suite;
-  suite.grids = {{1, 1}, {4, 1}, {2, 2}};
+namespace {
+
+void run_and_keep_worst(Suite& suite, const CaseSpec& spec, FittedRatios& worst) {
+  suite.cases = {spec};
+  ProblemCache problems;
+  run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
+    if (trial.status == TrialStatus::skipped) return true;
+    auto& ratios =
+        worst[{fmt::format("{} {}", trial.case_parameters.at("values").get<std::string>(),
+                           trial.case_parameters.at("dtype").get<std::string>()),
+               trial.implementation}];
+    for (const CheckRecord& check : trial.checks) {
+      ratios[check.name] = std::max(ratios[check.name], check.ratio);
+    }
+    return true;
+  });
+}
+
+/// Real implementations and controls whose inputs are of this kind, or of either.
+std::vector<std::string> right_ones(InputKind inputs) {
+  std::vector<std::string> names;
   for (const auto kind : {ImplementationKind::real, ImplementationKind::control}) {
     for (const ImplementationEntry* entry : implementations(kind)) {
-      suite.implementations.push_back(entry->name);
+      const InputKind own = make_implementation(entry->name)->describe().inputs;
+      if (own == inputs || own == InputKind::either) names.push_back(entry->name);
     }
   }
-  std::map<FitKey, std::map<std::string, double>> worst;
+  return names;
+}
+
+}  // namespace
+
+FittedRatios fit_bounds(int seeds) {
+  Suite suite;
+  suite.grids = {{1, 1}, {4, 1}, {2, 2}};
+  suite.implementations = right_ones(InputKind::logits);
+  FittedRatios worst;
   for (const char* values : {"normal", "flat", "peaked", "all_negative", "offset", "overflow",
                              "ties", "masked_vocab", "edge_mass"}) {
     for (const char* dtype : {"f32", "bf16", "f64"}) {
       for (int seed = 1; seed <= seeds; ++seed) {
-        CaseSpec spec = parse_case(fmt::format(
-            "lens=7+9 mask=all vocab=2003 values={} dtype={} seed={}", values, dtype, 1000 + seed));
-        suite.cases = {spec};
-        ProblemCache problems;
-        run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
-          auto& ratios = worst[{fmt::format("{} {}", values, dtype), trial.implementation}];
-          for (const CheckRecord& check : trial.checks) {
-            ratios[check.name] = std::max(ratios[check.name], check.ratio);
-          }
-          return true;
-        });
+        run_and_keep_worst(
+            suite,
+            parse_case(fmt::format("lens=7+9 mask=all vocab=2003 values={} dtype={} seed={}",
+                                   values, dtype, 1000 + seed)),
+            worst);
+      }
+    }
+  }
+  return worst;
+}
+
+FittedRatios fit_linear_bounds(int seeds) {
+  Suite suite;
+  suite.grids = {{1, 1}, {4, 1, 1, true}, {2, 2}};
+  suite.implementations = right_ones(InputKind::hidden);
+  for (const char* way : {"native", "converted"}) {
+    suite.implementations.push_back(fmt::format("linear_ce:chunk_tokens=5:bf16_gemm={}", way));
+  }
+  Suite chunks;
+  chunks.grids = {{1, 1}};
+  for (const int rows : {1024, 512, 100, 16, 4, 1}) {  // 1 to 1024 chunks
+    chunks.implementations.push_back(fmt::format("linear_ce:chunk_tokens={}", rows));
+  }
+  FittedRatios worst;
+  for (const char* values :
+       {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "edge_mass"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      for (int seed = 1; seed <= seeds; ++seed) {
+        const std::string same =
+            fmt::format(" mask=all values={} dtype={} seed={}", values, dtype, 1000 + seed);
+        run_and_keep_worst(suite, parse_case("lens=17+9 vocab=257 hidden=320" + same), worst);
+        run_and_keep_worst(chunks, parse_case("lens=1024 vocab=24 hidden=16" + same), worst);
       }
     }
   }

@@ -1,30 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints what the valid implementations use of each bound: fit_bounds [SEEDS]. A constant that is
 // too small shows as a ratio above 1; one that is needlessly large shows as a small largest ratio.
+#include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
 #include "bound_fit.h"
 
-int main(int argc, char** argv) {
-  const int seeds = argc > 1 ? std::atoi(argv[1]) : 8;
-  const auto worst = lossgrid::fit_bounds(seeds);
-  const char* const checks[] = {"loss", "logprobs", "entropy", "grad_logits", "grad_logits_bias"};
-  fmt::print("{:<20} {:<28} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "values", "implementation", "loss",
-             "logprobs", "entropy", "grad", "bias");
+namespace {
+
+void print(const lossgrid::FittedRatios& worst, const std::vector<std::string>& checks) {
+  fmt::print("{:<20} {:<40}", "values", "implementation");
+  for (const std::string& check : checks) fmt::print(" {:>16}", check);
+  fmt::print("\n");
   std::map<std::string, double> largest;
   for (const auto& [key, ratios] : worst) {
-    fmt::print("{:<20} {:<28}", key.values, key.implementation);
-    for (const char* check : checks) {
+    fmt::print("{:<20} {:<40}", key.values, key.implementation);
+    for (const std::string& check : checks) {
       const auto ratio = ratios.find(check);
       const double value = ratio == ratios.end() ? 0.0 : ratio->second;
       largest[check] = std::max(largest[check], value);
-      fmt::print(" {:8.3f}", value);
+      fmt::print(" {:16.3f}", value);
     }
     fmt::print("\n");
   }
-  fmt::print("{:<49}", "largest");
-  for (const char* check : checks) fmt::print(" {:8.3f}", largest[check]);
-  fmt::print("\n");
+  fmt::print("{:<61}", "largest");
+  for (const std::string& check : checks) fmt::print(" {:16.3f}", largest[check]);
+  fmt::print("\n\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int seeds = argc > 1 ? std::atoi(argv[1]) : 8;
+  print(lossgrid::fit_bounds(seeds),
+        {"loss", "logprobs", "entropy", "grad_logits", "grad_logits_bias"});
+  print(lossgrid::fit_linear_bounds(seeds),
+        {"logprobs", "entropy", "vocab_max", "grad_hidden", "grad_hidden_l2", "grad_hidden_bias",
+         "grad_weight", "grad_weight_l2", "grad_weight_bias"});
 }

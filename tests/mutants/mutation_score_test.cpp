@@ -84,12 +84,21 @@ TEST_P(EightSeeds, NoRightImplementationIsRejected) {
 
 INSTANTIATE_TEST_SUITE_P(Halves, EightSeeds, ::testing::Values(0, 4));
 
-TEST(Bounds, HoldForEverySeedRegimeAndValidImplementation) {
-  for (const auto& [key, ratios] : fit_bounds(8)) {
+void expect_all_within(const FittedRatios& worst) {
+  EXPECT_FALSE(worst.empty());
+  for (const auto& [key, ratios] : worst) {
     for (const auto& [check, ratio] : ratios) {
       EXPECT_LE(ratio, 1.0) << key.values << " " << key.implementation << " " << check;
     }
   }
+}
+
+TEST(Bounds, HoldForEverySeedRegimeAndValidImplementation) {
+  expect_all_within(fit_bounds(8));
+}
+
+TEST(Bounds, HoldFromHiddenStatesForOneTo1024Chunks) {
+  expect_all_within(fit_linear_bounds(8));
 }
 
 }  // namespace
