@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reports/chunk_table.h"
+#include "reports/memory_table.h"
 
 namespace lossgrid {
 namespace {
@@ -170,6 +171,18 @@ void remove_volatile(Json& json) {
 
 }  // namespace
 
+Json memory_ratio_to_json(const MemoryRatioRow& row) {
+  Json out;
+  out["case"] = row.case_title;
+  out["grid"] = row.grid;
+  out["implementation"] = row.implementation;
+  out["measured_bytes"] = row.measured_bytes;
+  out["predicted_bytes"] = row.predicted_bytes;
+  out["measured_ratio"] = number(row.measured_ratio);
+  out["predicted_ratio"] = number(row.predicted_ratio);
+  return out;
+}
+
 Json trial_to_json(const TrialRecord& trial) {
   Json out;
   out["id"] = trial.id;
@@ -245,6 +258,7 @@ Json run_to_json(const RunRecord& run) {
   out["trials"] = array_of(run.trials, trial_to_json);
   out["tables"]["grad_weight_error_by_chunks"] =
       array_of(weight_error_by_chunks(run), chunk_error_to_json);
+  out["tables"]["peak_memory"] = array_of(peak_memory_ratios(run), memory_ratio_to_json);
   out["timings"] = array_of(run.timings, timing_to_json);
   if (run.command == "mutants") {
     out["mutants"] = array_of(run.mutants, mutant_to_json);

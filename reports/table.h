@@ -21,6 +21,10 @@ std::string format_trials_table(const RunRecord& run, TableRows rows = TableRows
 /// error that grows with the number of chunks is one of accumulating. Else empty.
 std::string format_chunk_table(const RunRecord& run);
 
+/// Peak memory beside that of linear_materialized, measured and predicted (see memory_table.h).
+/// Empty where that did not run, or for more than 40 rows.
+std::string format_memory_table(const RunRecord& run);
+
 /// Every mutant with what is wrong with it and what rejected it, then the controls, then the score.
 std::string format_mutants_table(const RunRecord& run);
 

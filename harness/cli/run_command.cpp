@@ -138,7 +138,8 @@ ExitCode run(const RunFlags& flags) {
   if (writer) writer->finish(record);
   const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
   if (!flags.quiet) {
-    fmt::print("{}{}", format_trials_table(record, rows), format_chunk_table(record));
+    fmt::print("{}{}{}", format_trials_table(record, rows), format_memory_table(record),
+               format_chunk_table(record));
     fmt::print("{}", format_timing_table(record.timings));
   }
   fmt::print("{}", format_summary(record));

@@ -128,6 +128,27 @@ TEST(ChunkTable, NeedsThreeNumbersOfChunks) {
   EXPECT_EQ(format_chunk_table(run), "");
 }
 
+TEST(MemoryTable, StandsBesideTheBaseline) {
+  RunRecord run = sample_run();
+  run.trials = {sample_linear_trial(4, 1e-7, 0.5), sample_linear_trial(1, 1e-7, 0.5)};
+  EXPECT_EQ(format_memory_table(run), "") << "there is no baseline";
+  run.trials[1].implementation = "linear_materialized";
+  for (PhaseMemoryRecord& phase : run.trials[0].memory) {
+    phase.measured_peak_bytes = 3 << 20;
+    phase.predicted_peak_bytes = 2 << 20;
+  }
+  for (PhaseMemoryRecord& phase : run.trials[1].memory) {
+    phase.measured_peak_bytes = phase.predicted_peak_bytes = 8 << 20;
+  }
+  const std::string text = format_memory_table(run);
+  EXPECT_THAT(words_of(line_with(text, "chunk_tokens")),
+              testing::ElementsAre("linear_ce:chunk_tokens=16", "tp2cp1sp", "3.0", "MiB", "2.0",
+                                   "MiB", "0.375", "0.250"));
+  EXPECT_THAT(line_with(text, "  linear_materialized"), testing::HasSubstr("1.000  "));
+  run.trials[1].sp = false;
+  EXPECT_EQ(format_memory_table(run), "") << "the baseline ran on another grid";
+}
+
 TEST(TrialsTable, RowStatisticsShowWithTheirColumns) {
   RunRecord run = sample_run();
   run.trials = {sample_trial(1, 1, "fused"), sample_trial(1, 1, "per_sequence")};

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/memory_table.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+#include "reports/table.h"
+#include "reports/text_table.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr const char* kBaseline = "linear_materialized";
+
+std::int64_t predicted_peak(const TrialRecord& trial) {
+  std::int64_t peak = 0;
+  for (const PhaseMemoryRecord& phase : trial.memory) {
+    peak = std::max(peak, phase.predicted_peak_bytes);
+  }
+  return peak;
+}
+
+double ratio(std::int64_t bytes, std::int64_t baseline) {
+  return baseline > 0 ? static_cast<double>(bytes) / static_cast<double>(baseline) : 0.0;
+}
+
+std::string_view without_options(std::string_view implementation) {
+  return implementation.substr(0, implementation.find(':'));
+}
+
+}  // namespace
+
+std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run) {
+  using Key = std::pair<std::string, std::string>;  // case, grid
+  std::map<Key, const TrialRecord*> baselines;
+  for (const TrialRecord& trial : run.trials) {
+    if (!trial.memory.empty() && without_options(trial.implementation) == kBaseline) {
+      baselines.try_emplace({trial.case_key(), trial.grid()}, &trial);
+    }
+  }
+  std::vector<MemoryRatioRow> rows;
+  for (const TrialRecord& trial : run.trials) {
+    const auto baseline = baselines.find({trial.case_key(), trial.grid()});
+    if (baseline == baselines.end() || trial.memory.empty() || trial.chunks == 0) continue;
+    const std::int64_t measured = trial.max_peak_bytes();
+    const std::int64_t predicted = predicted_peak(trial);
+    rows.push_back({trial.case_title(), trial.grid(), trial.implementation, measured, predicted,
+                    ratio(measured, baseline->second->max_peak_bytes()),
+                    ratio(predicted, predicted_peak(*baseline->second))});
+  }
+  return rows;
+}
+
+std::string format_memory_table(const RunRecord& run) {
+  constexpr std::size_t kMostRows = 40;  // the report holds all
+  constexpr std::size_t kWidth = 130;
+  const std::vector<MemoryRatioRow> rows = peak_memory_ratios(run);
+  if (rows.size() < 2 || rows.size() > kMostRows) return "";
+  TextTable table;
+  table.add_column("implementation", Align::left);
+  table.add_column("grid", Align::left);
+  table.add_column("measured", Align::right);
+  table.add_column("predicted", Align::right);
+  table.add_column("ratio", Align::right);
+  table.add_column("predicted", Align::right);
+  std::string last_case;
+  for (const MemoryRatioRow& row : rows) {
+    if (row.case_title != last_case) table.add_title(shortened(row.case_title, kWidth));
+    last_case = row.case_title;
+    table.add_row({row.implementation, row.grid, format_bytes(row.measured_bytes),
+                   format_bytes(row.predicted_bytes), fmt::format("{:.3f}", row.measured_ratio),
+                   fmt::format("{:.3f}", row.predicted_ratio)});
+  }
+  return fmt::format(
+      "\nPeak memory without inputs, and its ratio to {}, measured and predicted:\n{}\n", kBaseline,
+      table.text());
+}
+
+}  // namespace lossgrid
