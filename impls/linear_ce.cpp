@@ -30,13 +30,8 @@ class LinearCePlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     pass_.gather(inputs);
-    statistics_.begin(local_.rows());
-    outputs.owned_labels = 0;
-    for (const RowRange& chunk : pass_.chunks()) {
-      const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
-      outputs.owned_labels += statistics_.add(steps_, logits, chunk.begin);
-    }
-    statistics_.reduce(steps_, context_.tp, shard_, local_.targets(), outputs.tokens);
+    outputs.owned_labels =
+        sweep_statistics(steps_, context_.tp, shard_, local_, pass_, statistics_, outputs.tokens);
     outputs.result = objective_.run_local(
         context_.cp, local_.tokens(outputs.tokens, 0, local_.rows()), grad_.span());
   }
@@ -63,10 +58,10 @@ class LinearCePlan final : public LossPlan {
   ObjectivePass objective_;
 };
 
-class LinearCe final : public LossImplementation {
+class LinearCe final : public LinearImplementation {
  public:
   LinearCe(const Steps& steps, const ImplementationOptions& options)
-      : steps_(steps), options_(read_linear_options(options, 256, "linear_ce")) {}
+      : LinearImplementation(steps, read_linear_options(options, 256, "linear_ce")) {}
 
   Description describe() const override {
     Description description{"linear_ce", "from hidden states, chunk by chunk; backward recomputes",
@@ -74,10 +69,6 @@ class LinearCe final : public LossImplementation {
     description.claims_packing = false;  // products may add up in another order
     description.inputs = InputKind::hidden;
     return description;
-  }
-
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return options_.why_unsupported(problem);
   }
 
   Cost cost(const LossProblem& problem) const override {
@@ -98,21 +89,9 @@ class LinearCe final : public LossImplementation {
     return cost;
   }
 
-  DType grad_logits_dtype(const LossProblem& problem) const override {
-    return options_.factor_dtype(problem);
-  }
-
-  std::map<std::string, std::string> details(const LossProblem& problem) const override {
-    return options_.details(problem);
-  }
-
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<LinearCePlan>(problem, context, steps_, options_);
   }
-
- private:
-  Steps steps_;
-  LinearOptions options_;
 };
 
 const RegisteredStrategy registered{"linear_ce",

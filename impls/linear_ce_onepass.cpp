@@ -38,7 +38,6 @@ class OnepassPlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     pass_.gather(inputs);
-    outputs.owned_labels = 0;
     if (problem_.objective.linear()) {
       forward_linear(outputs);
     } else {
@@ -61,6 +60,7 @@ class OnepassPlan final : public LossPlan {
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
+    outputs.owned_labels = 0;
     objective_.gradient_alone(context_.cp, tokens(outputs), grad_.span());
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
@@ -74,12 +74,8 @@ class OnepassPlan final : public LossPlan {
   }
 
   void forward_in_two_sweeps(LossOutputs& outputs) {
-    statistics_.begin(local_.rows());
-    for (const RowRange& chunk : pass_.chunks()) {
-      const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
-      outputs.owned_labels += statistics_.add(steps_, logits, chunk.begin);
-    }
-    statistics_.reduce(steps_, context_.tp, shard_, local_.targets(), outputs.tokens);
+    outputs.owned_labels =
+        sweep_statistics(steps_, context_.tp, shard_, local_, pass_, statistics_, outputs.tokens);
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
     for (const RowRange& chunk : pass_.chunks()) {
       add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid), chunk.begin);
@@ -106,10 +102,10 @@ class OnepassPlan final : public LossPlan {
   ObjectivePass objective_;
 };
 
-class LinearCeOnepass final : public LossImplementation {
+class LinearCeOnepass final : public LinearImplementation {
  public:
   LinearCeOnepass(const Steps& steps, const ImplementationOptions& options)
-      : steps_(steps), options_(read_linear_options(options, 256, "linear_ce_onepass")) {}
+      : LinearImplementation(steps, read_linear_options(options, 256, "linear_ce_onepass")) {}
 
   Description describe() const override {
     Description description{"linear_ce_onepass",
@@ -118,10 +114,6 @@ class LinearCeOnepass final : public LossImplementation {
     description.claims_packing = false;
     description.inputs = InputKind::hidden;
     return description;
-  }
-
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return options_.why_unsupported(problem);
   }
 
   Cost cost(const LossProblem& problem) const override {
@@ -146,12 +138,8 @@ class LinearCeOnepass final : public LossImplementation {
     return cost;
   }
 
-  DType grad_logits_dtype(const LossProblem& problem) const override {
-    return options_.factor_dtype(problem);
-  }
-
   std::map<std::string, std::string> details(const LossProblem& problem) const override {
-    auto details = options_.details(problem);
+    auto details = LinearImplementation::details(problem);
     details["sweeps"] = problem.objective.linear()
                             ? "one: the objective is linear in the log-probabilities"
                             : "two: d loss / d logprob needs all log-probabilities first";
@@ -161,10 +149,6 @@ class LinearCeOnepass final : public LossImplementation {
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<OnepassPlan>(problem, context, steps_, options_);
   }
-
- private:
-  Steps steps_;
-  LinearOptions options_;
 };
 
 const RegisteredStrategy registered{"linear_ce_onepass",

@@ -51,11 +51,10 @@ class MaterializedPlan final : public LossPlan {
   std::unique_ptr<LossPlan> fused_;
 };
 
-class LinearMaterialized final : public LossImplementation {
+class LinearMaterialized final : public LinearImplementation {
  public:
   LinearMaterialized(const Steps& steps, const ImplementationOptions& options)
-      : steps_(steps),
-        options_(read_linear_options(options, 0, "linear_materialized")),
+      : LinearImplementation(steps, read_linear_options(options, 0, "linear_materialized")),
         fused_(make_strategy("fused", steps, {})) {}
 
   Description describe() const override {
@@ -65,10 +64,6 @@ class LinearMaterialized final : public LossImplementation {
     description.claims_packing = false;
     description.inputs = InputKind::hidden;
     return description;
-  }
-
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return options_.why_unsupported(problem);
   }
 
   Cost cost(const LossProblem& problem) const override {
@@ -86,21 +81,11 @@ class LinearMaterialized final : public LossImplementation {
     return cost;
   }
 
-  DType grad_logits_dtype(const LossProblem& problem) const override {
-    return options_.factor_dtype(problem);
-  }
-
-  std::map<std::string, std::string> details(const LossProblem& problem) const override {
-    return options_.details(problem);
-  }
-
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<MaterializedPlan>(problem, context, steps_, options_, *fused_);
   }
 
  private:
-  Steps steps_;
-  LinearOptions options_;
   std::unique_ptr<LossImplementation> fused_;
 };
 

@@ -32,6 +32,27 @@ struct LinearOptions {
 LinearOptions read_linear_options(const ImplementationOptions& options, std::int64_t default_chunk,
                                   const std::string& strategy);
 
+/// What the strategies from hidden states say of themselves alike.
+class LinearImplementation : public LossImplementation {
+ public:
+  LinearImplementation(const Steps& steps, LinearOptions options)
+      : steps_(steps), options_(options) {}
+
+  std::string why_unsupported(const LossProblem& problem) const override {
+    return options_.why_unsupported(problem);
+  }
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    return options_.factor_dtype(problem);
+  }
+  std::map<std::string, std::string> details(const LossProblem& problem) const override {
+    return options_.details(problem);
+  }
+
+ protected:
+  const Steps steps_;
+  const LinearOptions options_;
+};
+
 class LinearPass {
  public:
   /// `keeps_partial`: d hidden is made before its output is known.

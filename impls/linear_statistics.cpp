@@ -74,4 +74,16 @@ void LinearStatistics::reduce(const Steps& steps, Communicator& tp, const VocabS
   }
 }
 
+std::int64_t sweep_statistics(const Steps& steps, Communicator& tp, const VocabShard& shard,
+                              const RowTable& rows, LinearPass& pass, LinearStatistics& statistics,
+                              const TokenOutputs& out) {
+  std::int64_t owned = 0;
+  statistics.begin(rows.rows());
+  for (const RowRange& chunk : pass.chunks()) {
+    owned += statistics.add(steps, pass.logits(chunk, LinearPass::Read::predicting), chunk.begin);
+  }
+  statistics.reduce(steps, tp, shard, rows.targets(), out);
+  return owned;
+}
+
 }  // namespace lossgrid

@@ -7,7 +7,7 @@
 //   w = sum exp(m_r - m) (w_r + (m_r - m) s_r)   with w_r = sum exp(x - m_r) (x - m_r).
 #pragma once
 
-#include "impls/strategy.h"
+#include "impls/linear_pass.h"
 
 namespace lossgrid {
 
@@ -45,5 +45,11 @@ class LinearStatistics {
   FloatArray max_;   // [rows], then negated minima
   FloatArray sums_;  // [rows], then targets, then weighted sums
 };
+
+/// Statistics of all rows in one sweep over the chunks of `pass`; what is known by token goes to
+/// `out`. Returns the valid targets that the shard owns. Collective.
+std::int64_t sweep_statistics(const Steps& steps, Communicator& tp, const VocabShard& shard,
+                              const RowTable& rows, LinearPass& pass, LinearStatistics& statistics,
+                              const TokenOutputs& out);
 
 }  // namespace lossgrid
