@@ -173,11 +173,7 @@ void add(const float* values, std::int64_t count, float* sum) {
 }  // namespace
 
 void set_gemm_threads(int threads) {
-#if defined(__SANITIZE_THREAD__)
-  static constexpr int most = 1;
-#else
   static const int most = omp_get_max_threads();  // before the first change
-#endif
   omp_set_num_threads(std::clamp(threads, 1, most));
 }
 
