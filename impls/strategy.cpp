@@ -75,17 +75,6 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
   return tokens;
 }
 
-TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
-  const auto size = static_cast<std::size_t>(rows);
-  TokenOutputs columns{block.first(size), {}, {}, {}};
-  if (problem.row_statistics()) {
-    columns.entropy = block.subspan(size, size);
-    columns.vocab_min = block.subspan(2 * size, size);
-    columns.vocab_max = block.subspan(3 * size, size);
-  }
-  return columns;
-}
-
 void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
                      const TokenOutputs& to) {
   const auto sources = from.columns();

@@ -67,9 +67,6 @@ class FloatArray {
   DeviceArray<float> array_;
 };
 
-/// Columns of `rows` elements one after the other in `block`, as many as the problem asks for.
-TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows);
-
 /// to[positions[k]] := from[k] in every column.
 void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
                      const TokenOutputs& to);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <thread>
 
 #include <fmt/core.h>
 #include <omp.h>
@@ -79,10 +80,10 @@ void multiply_primitive(const Gemm& product) {
   }
 }
 
-/// dnnl_sgemm copies a transposed right factor as a whole before it starts, which costs a third of
-/// the time when there are few rows, and falls to half its rate for a transposed left factor with a
-/// long sum; the primitive does neither, and is a tenth slower elsewhere. Compiling a primitive for
-/// a shape is worth it for large products only.
+/// dnnl_sgemm copies a transposed right factor as a whole before it starts, which costs up to
+/// half of the time when there are few rows, and falls to half its rate for a transposed left
+/// factor with a long sum; the primitive does neither, and is a tenth slower elsewhere. Compiling a
+/// primitive for a shape is worth it for large products only.
 bool primitive_is_faster(const Gemm& product) {
   constexpr double kLarge = 0x1p26;
   const double multiplications = static_cast<double>(product.m) * static_cast<double>(product.n) *
@@ -175,6 +176,10 @@ void add(const float* values, std::int64_t count, float* sum) {
 void set_gemm_threads(int threads) {
   static const int most = omp_get_max_threads();  // before the first change
   omp_set_num_threads(std::clamp(threads, 1, most));
+}
+
+void share_gemm_threads(int ranks) {
+  set_gemm_threads(static_cast<int>(std::thread::hardware_concurrency()) / ranks);
 }
 
 int gemm_threads() {

@@ -60,6 +60,8 @@ const Bf16GemmRates& bf16_gemm_rates();
 /// sanitizer, which does not see how OpenMP threads wait for each other, every value is set to 1.
 void set_gemm_threads(int threads);
 int gemm_threads();
+/// For one of `ranks` ranks that share the cores as threads of this process.
+void share_gemm_threads(int ranks);
 
 /// "oneDNN 2.6.3, avx512_core_bf16": version and the instructions that it uses here.
 std::string gemm_library();

@@ -12,6 +12,17 @@ TokenOutputs TokenOutputs::part(std::int64_t begin, std::int64_t count) const {
   return {cut(logprobs), cut(entropy), cut(vocab_min), cut(vocab_max)};
 }
 
+TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
+  const auto size = static_cast<std::size_t>(rows);
+  TokenOutputs columns{block.first(size), {}, {}, {}};
+  if (problem.row_statistics()) {
+    columns.entropy = block.subspan(size, size);
+    columns.vocab_min = block.subspan(2 * size, size);
+    columns.vocab_max = block.subspan(3 * size, size);
+  }
+  return columns;
+}
+
 std::string LossImplementation::why_unsupported(const LossProblem& /*problem*/) const {
   return "";
 }

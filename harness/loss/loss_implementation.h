@@ -129,6 +129,9 @@ struct TokenOutputs {
   TokenOutputs part(std::int64_t begin, std::int64_t count) const;
 };
 
+/// Columns of `rows` elements one after the other in `block`, as many as the problem asks for.
+TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows);
+
 struct LossOutputs {
   TokenOutputs tokens;
   ObjectiveResult result;  // of this pack; metrics of several packs join (metric.h)

@@ -20,8 +20,9 @@ std::int64_t available_memory_bytes();
 std::int64_t trial_memory_bytes(const LossProblem& problem,
                                 const LossImplementation& implementation);
 
-/// Bytes that a case needs whatever the implementation and the grid, from its lengths alone: the
-/// logits, their gradient, and the host arrays of batch and truth. At most 2^62.
+/// Bytes that a case needs whatever the implementation and the grid, from its lengths alone: what
+/// implementations are given, the gradients of that, and the host arrays of batch and truth. At
+/// most 2^62.
 std::int64_t case_memory_bytes(const CaseSpec& spec);
 
 /// "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB", or empty when `need` fits.

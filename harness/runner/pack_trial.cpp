@@ -118,15 +118,8 @@ class PackTrial {
   }
 
   TokenOutputs token_outputs() {
-    const std::span<float> all(tokens_.data(), tokens_.size());
-    const std::size_t rows = token_places_.size();
-    TokenOutputs out{all.first(rows), {}, {}, {}};
-    if (loss_problem_.row_statistics()) {
-      out.entropy = all.subspan(rows, rows);
-      out.vocab_min = all.subspan(2 * rows, rows);
-      out.vocab_max = all.subspan(3 * rows, rows);
-    }
-    return out;
+    return columns_in({tokens_.data(), tokens_.size()}, loss_problem_,
+                      static_cast<std::int64_t>(token_places_.size()));
   }
 
   void backward() {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/rank_trial.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "harness/comm/consensus.h"
 #include "harness/core/error.h"
 #include "harness/device/gemm.h"
@@ -19,16 +16,10 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
   join_metrics(into.metrics, other.metrics);
 }
 
-/// The ranks of a trial share the cores.
-void share_cores(int ranks) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  set_gemm_threads(std::max(1, cores / ranks));
-}
-
 }  // namespace
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world) {
-  share_cores(world.size());
+  share_gemm_threads(world.size());
   const ProcessGrid groups = make_process_grid(world, setup.grid);
   RankCounts counts;
   RankResult result;

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <thread>
 
 #include "harness/comm/thread_communicator.h"
 #include "harness/device/gemm.h"
@@ -46,12 +45,8 @@ class TimedPlan {
         static_cast<std::size_t>(whole_pack ? problem_.rows() : problem_.local_rows());
     tokens_ = DeviceArray<float>(
         *device_, rows * static_cast<std::size_t>(problem_.token_columns()), "token_outputs");
-    const std::span<float> all(tokens_.data(), tokens_.size());
-    outputs_.tokens.logprobs = all.first(rows);
-    if (!problem_.row_statistics()) return;
-    outputs_.tokens.entropy = all.subspan(rows, rows);
-    outputs_.tokens.vocab_min = all.subspan(2 * rows, rows);
-    outputs_.tokens.vocab_max = all.subspan(3 * rows, rows);
+    outputs_.tokens =
+        columns_in({tokens_.data(), tokens_.size()}, problem_, static_cast<std::int64_t>(rows));
   }
   TimedPlan(const TimedPlan&) = delete;
   TimedPlan& operator=(const TimedPlan&) = delete;
@@ -87,9 +82,7 @@ struct SharedTiming {
 
 /// Samples [implementations, rounds] of the slowest rank, the same on all ranks.
 std::vector<std::int64_t> time_rank(const SharedTiming& timing, Communicator& world) {
-  // The ranks share the cores.
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  set_gemm_threads(std::max(1, cores / world.size()));
+  share_gemm_threads(world.size());
   const TrialSetup& first = timing.setups.front();
   const ProcessGrid groups = make_process_grid(world, first.grid);
   const Denominators denominators = count_denominators(first.parts[0], *first.problem, *groups.dp);

@@ -55,7 +55,8 @@ class AlteredPlan final : public LossPlan {
   std::unique_ptr<LossPlan> inner_;
 };
 
-/// A strategy that is given another batch or objective than the harness checks it with.
+/// A strategy that is given another batch or objective than the harness checks it with, or that
+/// does more than it says.
 class Altered final : public LossImplementation {
  public:
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
@@ -79,8 +80,10 @@ class Altered final : public LossImplementation {
   }
 
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
-    return std::make_unique<AlteredPlan>(std::make_unique<AlteredProblem>(mutant_, problem),
-                                         *inner_, context);
+    std::unique_ptr<LossPlan> plan = std::make_unique<AlteredPlan>(
+        std::make_unique<AlteredProblem>(mutant_, problem), *inner_, context);
+    return mutant_.plan == nullptr ? std::move(plan)
+                                   : mutant_.plan(problem, context, std::move(plan));
   }
 
  private:
@@ -100,7 +103,9 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     Steps steps;
     changed.change(steps);
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
-    if (changed.batch == nullptr && changed.objective == nullptr) return strategy;
+    const bool only_steps =
+        changed.batch == nullptr && changed.objective == nullptr && changed.plan == nullptr;
+    if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };
   register_implementation(std::move(entry));

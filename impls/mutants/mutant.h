@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mutant is a right strategy with one step, the batch that it is given or its objective replaced
-// by a wrong one; a control is a right strategy with one of them replaced by another right one.
-// They are registered beside the real implementations under "mutant/..." and "control/...", never
-// among them.
+// A mutant is a right strategy with one step, the batch that it is given, its objective or its plan
+// replaced by a wrong one; a control is a right strategy with one of them replaced by another right
+// one. They are registered beside the real implementations under "mutant/..." and "control/...",
+// never among them.
 #pragma once
 
 #include <memory>
@@ -29,6 +29,9 @@ struct MutantOf {
   /// Another objective in place of the one of `spec`; null when it has nothing to change there:
   /// then the mutant does not run.
   std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;
+  /// Puts a plan around the strategy's own.
+  std::unique_ptr<LossPlan> (*plan)(const LossProblem& problem, RankContext context,
+                                    std::unique_ptr<LossPlan> own) = nullptr;
 };
 
 struct RegisteredMutant {
