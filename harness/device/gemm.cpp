@@ -2,12 +2,11 @@
 // Products of matrices on the processor, by oneDNN. Nothing is kept between calls but what oneDNN
 // keeps itself: its cache of compiled kernels, which all threads share. Memory that oneDNN takes
 // while it multiplies (packed blocks of the factors) is not accounted to a device. The threads of a
-// product are those of OpenMP.
+// product are those of rank_threads.h.
 #include "harness/device/gemm.h"
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 
 #include <fmt/core.h>
 #include <omp.h>
@@ -172,19 +171,6 @@ void add(const float* values, std::int64_t count, float* sum) {
 }
 
 }  // namespace
-
-void set_gemm_threads(int threads) {
-  static const int most = omp_get_max_threads();  // before the first change
-  omp_set_num_threads(std::clamp(threads, 1, most));
-}
-
-void share_gemm_threads(int ranks) {
-  set_gemm_threads(static_cast<int>(std::thread::hardware_concurrency()) / ranks);
-}
-
-int gemm_threads() {
-  return omp_get_max_threads();
-}
 
 std::string gemm_library() {
   const dnnl_version_t* version = dnnl_version();

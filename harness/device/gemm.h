@@ -55,14 +55,6 @@ struct Bf16GemmRates {
 /// Measured at the first call, then the same for the life of the process.
 const Bf16GemmRates& bf16_gemm_rates();
 
-/// Threads that products called from this thread use. At first all cores that the process may use,
-/// or OMP_NUM_THREADS; less than 1 is set to 1, more than at first to that. Under the thread
-/// sanitizer, which does not see how OpenMP threads wait for each other, every value is set to 1.
-void set_gemm_threads(int threads);
-int gemm_threads();
-/// For one of `ranks` ranks that share the cores as threads of this process.
-void share_gemm_threads(int ranks);
-
 /// "oneDNN 2.6.3, avx512_core_bf16": version and the instructions that it uses here.
 std::string gemm_library();
 

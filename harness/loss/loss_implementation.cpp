@@ -23,6 +23,12 @@ TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std:
   return columns;
 }
 
+void LossPlan::forward_backward(const LossInputs& inputs, LossOutputs& outputs,
+                                LossGradients& gradients) {
+  forward(inputs, outputs);
+  backward(inputs, gradients);
+}
+
 std::string LossImplementation::why_unsupported(const LossProblem& /*problem*/) const {
   return "";
 }

@@ -88,6 +88,11 @@ struct Description {
   // ranks may round differently from sums over the whole pack.
   bool claims_packing_of_sequence_sums = true;
   InputKind inputs = InputKind::logits;
+  // forward_backward is all that its plans can do.
+  bool one_sweep = false;
+  // The gradient of the logits takes the place of the logits: LossGradients::logits is
+  // LossInputs::logits.
+  bool in_place = false;
 };
 
 /// What one phase needs beside its inputs and outputs, per rank.
@@ -97,8 +102,13 @@ struct PhaseCost {
   CollectiveCounts cp;
   // Of matrix products, two for a multiplication and an addition.
   std::int64_t flops = 0;
+  // What the algorithm has to read and write of tensors with a row of the vocabulary for every
+  // token, with no cache that holds more than a few rows: the floor of its time on memory.
+  std::int64_t read_bytes = 0;
+  std::int64_t written_bytes = 0;
 };
 
+/// Of an implementation in one sweep, everything is in `forward`.
 struct Cost {
   PhaseCost plan;
   PhaseCost forward;
@@ -154,6 +164,9 @@ class LossPlan {
   virtual void forward(const LossInputs& inputs, LossOutputs& outputs) = 0;
   /// After forward, on the same inputs.
   virtual void backward(const LossInputs& inputs, LossGradients& gradients) = 0;
+  /// Both at once: the same as one after the other unless overridden.
+  virtual void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
+                                LossGradients& gradients);
 };
 
 class LossImplementation {

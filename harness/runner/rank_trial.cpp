@@ -3,7 +3,7 @@
 
 #include "harness/comm/consensus.h"
 #include "harness/core/error.h"
-#include "harness/device/gemm.h"
+#include "harness/device/rank_threads.h"
 #include "harness/runner/global_batch.h"
 #include "harness/runner/weight_gradient.h"
 
@@ -19,7 +19,7 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
 }  // namespace
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world) {
-  share_gemm_threads(world.size());
+  share_cores(world.size());
   const ProcessGrid groups = make_process_grid(world, setup.grid);
   RankCounts counts;
   RankResult result;

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "harness/comm/thread_communicator.h"
-#include "harness/device/gemm.h"
+#include "harness/device/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/interleave.h"
 #include "harness/measure/statistics.h"
@@ -82,7 +82,7 @@ struct SharedTiming {
 
 /// Samples [implementations, rounds] of the slowest rank, the same on all ranks.
 std::vector<std::int64_t> time_rank(const SharedTiming& timing, Communicator& world) {
-  share_gemm_threads(world.size());
+  share_cores(world.size());
   const TrialSetup& first = timing.setups.front();
   const ProcessGrid groups = make_process_grid(world, first.grid);
   const Denominators denominators = count_denominators(first.parts[0], *first.problem, *groups.dp);

@@ -18,6 +18,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device.h"
+#include "harness/device/rank_threads.h"
 
 namespace lossgrid {
 namespace {
@@ -169,8 +170,8 @@ bool same_bits(const std::vector<float>& x, const std::vector<float>& y) {
 class GemmTest : public testing::Test {
  protected:
   static constexpr int kAllThreads = std::numeric_limits<int>::max();
-  GemmTest() { set_gemm_threads(1); }
-  ~GemmTest() override { set_gemm_threads(kAllThreads); }
+  GemmTest() { set_rank_threads(1); }
+  ~GemmTest() override { set_rank_threads(kAllThreads); }
 };
 
 TEST_F(GemmTest, Float32) {
@@ -190,7 +191,7 @@ TEST_F(GemmTest, NativeBf16) {
 
 // Two panels each, along n and along k, the last one shorter.
 TEST_F(GemmTest, PanelsJoin) {
-  set_gemm_threads(kAllThreads);
+  set_rank_threads(kAllThreads);
   for (const Shape& shape : {Shape{2, 2700, 400}, Shape{2, 400, 2700}}) {
     for (const bool transpose : {false, true}) {
       expect_right(shape, {.a = DType::f32,
@@ -258,7 +259,7 @@ TEST_F(GemmTest, ImpossibleArgumentsAreErrors) {
 
 // Shapes of which threads share out rows and columns, and k.
 TEST_F(GemmTest, ThreadsShareOneProduct) {
-  set_gemm_threads(kAllThreads);
+  set_rank_threads(kAllThreads);
   for (const Shape& shape : {Shape{130, 200, 50}, Shape{8, 8, 20000}}) {
     for (Variant variant : variants_of_all_kinds()) {
       variant.padding = kPadding;
@@ -270,7 +271,7 @@ TEST_F(GemmTest, ThreadsShareOneProduct) {
 }
 
 TEST_F(GemmTest, RunsGiveTheSameBits) {
-  set_gemm_threads(kAllThreads);
+  set_rank_threads(kAllThreads);
   for (const Shape& shape : {Shape{65, 400, 300}, Shape{16, 16, 20000}}) {
     for (const Variant& variant : variants_of_all_kinds()) {
       const Factor a = make_a(shape, variant);
@@ -293,7 +294,7 @@ TEST_F(GemmTest, ConcurrentCallsGiveTheBitsOfOne) {
     std::mutex alone;
     std::vector<int> same(kCallers, 1);
     const auto call = [&](unsigned caller) {
-      set_gemm_threads(1);
+      set_rank_threads(1);
       const Factor a = make_a(kShape, variant);
       const Factor b(variant.b, kShape.k, kShape.n, false, 0, caller);
       const std::vector<float> zero(kShape.m * kShape.n);
@@ -307,21 +308,6 @@ TEST_F(GemmTest, ConcurrentCallsGiveTheBitsOfOne) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(same, std::vector<int>(kCallers, 1)) << name(variant.a) << " x " << name(variant.b);
   }
-}
-
-TEST_F(GemmTest, ThreadsAreASettingOfTheCallingThread) {
-  set_gemm_threads(kAllThreads);
-  const int all = gemm_threads();
-  EXPECT_GE(all, 1);
-  std::thread([] { set_gemm_threads(1); }).join();
-  EXPECT_EQ(gemm_threads(), all);
-  set_gemm_threads(0);
-  EXPECT_EQ(gemm_threads(), 1);
-  int fresh = 0;
-  std::thread([&] { fresh = gemm_threads(); }).join();
-  EXPECT_GE(fresh, all);
-  set_gemm_threads(all + 1);
-  EXPECT_EQ(gemm_threads(), all);
 }
 
 TEST(Bf16GemmRates, FasterIsTheHigherRate) {

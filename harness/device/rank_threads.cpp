@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/device/rank_threads.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include <omp.h>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+namespace {
+
+std::atomic<int> threads_per_rank{0};
+
+int cores() {
+  static const int most = omp_get_max_threads();  // before the first change
+  return most;
+}
+
+}  // namespace
+
+void set_rank_threads(int threads) {
+  const int most = cores();  // first: the call below changes what it asks for
+  omp_set_num_threads(std::clamp(threads, 1, most));
+}
+
+int rank_threads() {
+  return omp_get_max_threads();
+}
+
+void set_threads_per_rank(int threads) {
+  if (threads < 0 || threads > cores()) {
+    throw_bad_input("{} threads per rank: this process may use {} cores", threads, cores());
+  }
+  threads_per_rank = threads;
+}
+
+CoreShare core_share(int ranks) {
+  const int asked = threads_per_rank;
+  CoreShare share;
+  share.cores = cores();
+  share.threads_per_rank = asked > 0 ? asked : std::max(1, share.cores / ranks);
+  share.oversubscribed = share.threads_per_rank * ranks > share.cores;
+  return share;
+}
+
+void share_cores(int ranks) {
+  set_rank_threads(core_share(ranks).threads_per_rank);
+}
+
+namespace detail {
+
+void run_parallel(std::int64_t count, void* body,
+                  void (*call)(void* body, std::int64_t begin, std::int64_t end)) {
+  const auto threads = static_cast<int>(std::min<std::int64_t>(rank_threads(), count));
+  if (threads <= 1) {
+    if (count > 0) call(body, 0, count);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    // The team may be smaller than asked for.
+    const std::int64_t team = omp_get_num_threads();
+    const std::int64_t thread = omp_get_thread_num();
+    call(body, count * thread / team, count * (thread + 1) / team);
+  }
+}
+
+}  // namespace detail
+}  // namespace lossgrid
