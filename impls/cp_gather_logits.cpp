@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -21,7 +22,7 @@ class GatherLogitsPlan final : public LossPlan {
         received_(context.device, rank_by_rank(problem, steps)),
         pack_(context.device, steps.shift(problem.batch)),
         logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered")),
-        sums_(context.device, problem, problem.rows()),
+        statistics_(context.device, problem, problem.rows()),
         outputs_(context.device, problem.token_columns() * problem.rows(), "outputs_received"),
         pack_grad_(context.device, problem.rows(), "grad_logprobs"),
         local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
@@ -42,8 +43,8 @@ class GatherLogitsPlan final : public LossPlan {
     const LogitsRows rows{problem_.dtype,   all, problem_.rows(), shard_, received_.targets(),
                           received_.valid()};
     const TokenOutputs gathered = columns_in(outputs_.span(), problem_, problem_.rows());
-    const std::int64_t owned =
-        row_statistics(steps_, context_.tp, rows, sums_.of(0, problem_.rows()), gathered);
+    statistics_.select(0, problem_.rows());
+    const std::int64_t owned = statistics_.run(steps_, context_.tp, rows, gathered);
     // Every CP rank saw all rows; one of them accounts for the labels.
     outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
     scatter_columns(gathered, {order_.data(), order_.size()}, outputs.tokens);
@@ -63,9 +64,8 @@ class GatherLogitsPlan final : public LossPlan {
                          shard_,
                          received_.targets() + first,
                          received_.valid() + first};
-    const std::int64_t all = problem_.rows();
-    steps_.gradient(own, sums_.max(0, all).data() + first, sums_.sum(0, all).data() + first,
-                    local_grad_.data(), gradients.logits);
+    steps_.gradient(own, statistics_.shift() + first, statistics_.sum() + first, local_grad_.data(),
+                    gradients.logits);
   }
 
  private:
@@ -88,7 +88,7 @@ class GatherLogitsPlan final : public LossPlan {
   RowTable received_;
   RowTable pack_;
   Buffer logits_;
-  SumsOfRows sums_;
+  ShardStatistics statistics_;
   FloatArray outputs_;
   FloatArray pack_grad_;
   FloatArray local_grad_;
@@ -110,16 +110,19 @@ class GatherLogits final : public LossImplementation {
     const std::int64_t rows = problem.rows();
     const std::int64_t local = problem.local_rows();
     Cost cost;
-    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     cost.plan.workspace_bytes =
         static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem)) +
         2 * RowTable::bytes(problem, rows) + kPositionBytes * rows +
-        SumsOfRows::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
+        ShardStatistics::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
         kFloatBytes * (rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3, (2 * sums + 1) * kFloatBytes * rows);
+    ShardStatistics::add_merges(problem, rows, 1, Exchange::two, cost.forward.tp);
+    add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, 1, problem.logits_bytes());
+      // Each of the ranks' logits is written to the gathered tensor, and read from there.
+      cost.forward.read_bytes += problem.grid.cp * problem.logits_bytes();
+      cost.forward.written_bytes += problem.grid.cp * problem.logits_bytes();
     }
     return cost;
   }

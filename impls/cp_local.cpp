@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -22,22 +23,21 @@ class CpLocalPlan final : public LossPlan {
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
-        sums_(context.device, problem, problem.local_rows()),
+        statistics_(context.device, problem, problem.local_rows()),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     const std::int64_t count = local_.rows();
-    outputs.owned_labels =
-        row_statistics(steps_, context_.tp, view(inputs), sums_.of(0, count), outputs.tokens);
+    statistics_.select(0, count);
+    outputs.owned_labels = statistics_.run(steps_, context_.tp, view(inputs), outputs.tokens);
     outputs.result =
         objective_.run_local(context_.cp, local_.tokens(outputs.tokens, 0, count), grad_.span());
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    const std::int64_t count = local_.rows();
-    steps_.gradient(view(inputs), sums_.max(0, count).data(), sums_.sum(0, count).data(),
-                    grad_.data(), gradients.logits);
+    steps_.gradient(view(inputs), statistics_.shift(), statistics_.sum(), grad_.data(),
+                    gradients.logits);
   }
 
  private:
@@ -50,7 +50,7 @@ class CpLocalPlan final : public LossPlan {
   const Steps steps_;
   VocabShard shard_;
   RowTable local_;
-  SumsOfRows sums_;
+  ShardStatistics statistics_;
   FloatArray grad_;
   ObjectivePass objective_;
 };
@@ -70,13 +70,13 @@ class CpLocal final : public LossImplementation {
 
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t local = problem.local_rows();
-    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     Cost cost;
     cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
-                                SumsOfRows::bytes(problem, local) + kFloatBytes * local +
+                                ShardStatistics::bytes(problem, local) + kFloatBytes * local +
                                 ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3, (2 * sums + 1) * kFloatBytes * local);
+    ShardStatistics::add_merges(problem, local, 1, Exchange::two, cost.forward.tp);
+    add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     return cost;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused: one pass over the whole pack. TP statistics of all rows in three all-reduces, ONE gather
+// fused: one pass over the whole pack. TP statistics of all rows in two all-reduces, ONE gather
 // of what is known by token over CP for the whole pack, the objective on full sequences on every CP
 // rank, and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather
 // is a selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -28,7 +29,7 @@ class FusedPlan final : public LossPlan {
         pack_(context.device, steps.shift(problem.batch)),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
-        sums_(context.device, problem, statistics_rows(problem, chunk)),
+        statistics_(context.device, problem, statistics_rows(problem, chunk)),
         local_outputs_(context.device, problem.token_columns() * problem.local_rows(),
                        "outputs_local"),
         received_(context.device,
@@ -47,9 +48,10 @@ class FusedPlan final : public LossPlan {
     const TokenOutputs local = columns_in(local_outputs_.span(), problem_, problem_.local_rows());
     outputs.owned_labels = 0;
     for (const RowRange& chunk : chunks_) {
+      statistics_.select(0, chunk.count);
       outputs.owned_labels +=
-          row_statistics(steps_, context_.tp, rows.slice(chunk.begin, chunk.count),
-                         sums_.of(0, chunk.count), local.part(chunk.begin, chunk.count));
+          statistics_.run(steps_, context_.tp, rows.slice(chunk.begin, chunk.count),
+                          local.part(chunk.begin, chunk.count));
     }
     gather(outputs.tokens);
 
@@ -66,10 +68,13 @@ class FusedPlan final : public LossPlan {
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
     for (const RowRange& range : chunks_) {
       const LogitsRows chunk = rows.slice(range.begin, range.count);
-      const std::span<float> max = sums_.max(0, range.count);
-      const std::span<float> sum = sums_.sum(0, range.count);
-      if (chunked_) row_sums(steps_, context_.tp, chunk, max, sum);
-      steps_.gradient(chunk, max.data(), sum.data(), local_grad_.data() + range.begin,
+      if (chunked_) {
+        statistics_.select(0, range.count);
+        statistics_.add(steps_, chunk, 0);
+        statistics_.merge(steps_, context_.tp, shard_, chunk.targets);
+      }
+      steps_.gradient(chunk, statistics_.shift(), statistics_.sum(),
+                      local_grad_.data() + range.begin,
                       static_cast<std::byte*>(gradients.logits) + range.begin * row_bytes);
     }
   }
@@ -109,7 +114,7 @@ class FusedPlan final : public LossPlan {
   RowTable local_;
   RowTable pack_;
   DeviceArray<std::int32_t> order_;
-  SumsOfRows sums_;
+  ShardStatistics statistics_;
   FloatArray local_outputs_;
   FloatArray received_;
   FloatArray pack_grad_;
@@ -139,17 +144,19 @@ class Fused final : public LossImplementation {
     const std::int64_t chunks = chunk_ > 0 ? (local + chunk_ - 1) / chunk_ : (local > 0 ? 1 : 0);
     Cost cost;
     const std::int64_t columns = problem.token_columns();
-    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
-        SumsOfRows::bytes(problem, FusedPlan::statistics_rows(problem, chunk_)) +
+        ShardStatistics::bytes(problem, FusedPlan::statistics_rows(problem, chunk_)) +
         kFloatBytes * columns * (local + (gathers ? rows : 0)) + kFloatBytes * (rows + local) +
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3 * chunks, (2 * sums + 1) * kFloatBytes * local);
+    ShardStatistics::add_merges(problem, local, chunks, Exchange::two, cost.forward.tp);
+    add_logits_traffic(problem, cost);
     if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * columns * local);
-    if (chunk_ > 0)
-      cost.backward.tp.add(Collective::all_reduce, 2 * chunks, 2 * kFloatBytes * local);
+    if (chunk_ > 0) {
+      ShardStatistics::add_merges(problem, local, chunks, Exchange::two, cost.backward.tp);
+      cost.backward.read_bytes += problem.logits_bytes();  // statistics once more
+    }
     return cost;
   }
 

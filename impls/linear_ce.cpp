@@ -7,8 +7,8 @@
 //
 // Options: chunk_tokens=c (256), bf16_gemm=native|converted.
 #include "impls/linear_pass.h"
-#include "impls/linear_statistics.h"
 #include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
 
 namespace lossgrid {
 namespace {
@@ -20,7 +20,6 @@ class LinearCePlan final : public LossPlan {
       : problem_(problem),
         context_(context),
         steps_(steps),
-        shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
         pass_(problem, context, steps, local_, options, false),
@@ -30,8 +29,7 @@ class LinearCePlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     pass_.gather(inputs);
-    outputs.owned_labels =
-        sweep_statistics(steps_, context_.tp, shard_, local_, pass_, statistics_, outputs.tokens);
+    outputs.owned_labels = pass_.run_statistics(statistics_, outputs.tokens);
     outputs.result = objective_.run_local(
         context_.cp, local_.tokens(outputs.tokens, 0, local_.rows()), grad_.span());
   }
@@ -39,7 +37,7 @@ class LinearCePlan final : public LossPlan {
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      steps_.gradient(logits, statistics_.max() + chunk.begin, statistics_.sum() + chunk.begin,
+      steps_.gradient(logits, statistics_.shift() + chunk.begin, statistics_.sum() + chunk.begin,
                       grad_.data() + chunk.begin, pass_.logits_data());
       pass_.add_gradients(chunk, gradients.weight, true, gradients.hidden);
     }
@@ -50,10 +48,9 @@ class LinearCePlan final : public LossPlan {
   const LossProblem& problem_;
   RankContext context_;
   const Steps steps_;
-  VocabShard shard_;
   RowTable local_;
   LinearPass pass_;
-  LinearStatistics statistics_;
+  ShardStatistics statistics_;
   FloatArray grad_;
   ObjectivePass objective_;
 };
@@ -76,11 +73,11 @@ class LinearCe final : public LinearImplementation {
     Cost cost;
     cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
                                 LinearPass::bytes(problem, options_, false) +
-                                LinearStatistics::bytes(problem, local) + kFloatBytes * local +
+                                ShardStatistics::bytes(problem, local) + kFloatBytes * local +
                                 ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
-    LinearStatistics::add_reductions(problem, local, 1, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, 1, Exchange::two, cost.forward.tp);
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     LinearPass::add_reduction(problem, cost.backward.tp);
     cost.forward.flops = LinearPass::product_flops(problem);

@@ -10,8 +10,8 @@
 #include <algorithm>
 
 #include "impls/linear_pass.h"
-#include "impls/linear_statistics.h"
 #include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
 
 namespace lossgrid {
 namespace {
@@ -23,7 +23,6 @@ class OnepassPlan final : public LossPlan {
       : problem_(problem),
         context_(context),
         steps_(steps),
-        shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
         pass_(problem, context, steps, local_, options, true),
@@ -64,18 +63,16 @@ class OnepassPlan final : public LossPlan {
     objective_.gradient_alone(context_.cp, tokens(outputs), grad_.span());
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
-      statistics_.begin(chunk.count);
-      outputs.owned_labels += statistics_.add(steps_, logits, 0);
-      statistics_.reduce(steps_, context_.tp, shard_, logits.targets,
-                         outputs.tokens.part(chunk.begin, chunk.count));
+      statistics_.select(0, chunk.count);
+      outputs.owned_labels += statistics_.run(steps_, context_.tp, logits,
+                                              outputs.tokens.part(chunk.begin, chunk.count));
       add_gradients(chunk, logits, 0);
     }
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
   }
 
   void forward_in_two_sweeps(LossOutputs& outputs) {
-    outputs.owned_labels =
-        sweep_statistics(steps_, context_.tp, shard_, local_, pass_, statistics_, outputs.tokens);
+    outputs.owned_labels = pass_.run_statistics(statistics_, outputs.tokens);
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
     for (const RowRange& chunk : pass_.chunks()) {
       add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid), chunk.begin);
@@ -84,7 +81,7 @@ class OnepassPlan final : public LossPlan {
 
   /// The chunk's rows stand at `at` in the statistics.
   void add_gradients(const RowRange& chunk, const LogitsRows& logits, std::int64_t at) {
-    steps_.gradient(logits, statistics_.max() + at, statistics_.sum() + at,
+    steps_.gradient(logits, statistics_.shift() + at, statistics_.sum() + at,
                     grad_.data() + chunk.begin, pass_.logits_data());
     const bool first = &chunk == &pass_.chunks().front();
     pass_.add_gradients(chunk, grad_weight_.data(), !first, nullptr);
@@ -93,10 +90,9 @@ class OnepassPlan final : public LossPlan {
   const LossProblem& problem_;
   RankContext context_;
   const Steps steps_;
-  VocabShard shard_;
   RowTable local_;
   LinearPass pass_;
-  LinearStatistics statistics_;
+  ShardStatistics statistics_;
   FloatArray grad_;
   FloatArray grad_weight_;
   ObjectivePass objective_;
@@ -123,11 +119,12 @@ class LinearCeOnepass final : public LinearImplementation {
     Cost cost;
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + LinearPass::bytes(problem, options_, true) +
-        LinearStatistics::bytes(problem, OnepassPlan::statistics_rows(problem, options_)) +
+        ShardStatistics::bytes(problem, OnepassPlan::statistics_rows(problem, options_)) +
         kFloatBytes * (local + problem.weight_elements()) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
-    LinearStatistics::add_reductions(problem, local, linear ? chunks : 1, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, linear ? chunks : 1, Exchange::two,
+                                cost.forward.tp);
     if (problem.grid.cp > 1) {
       ObjectivePass::add_reductions(problem, cost.forward.cp);
       if (linear) ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);

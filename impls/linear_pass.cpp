@@ -189,6 +189,17 @@ void LinearPass::copy_rows(const RowRange& chunk, Read read) {
   }
 }
 
+std::int64_t LinearPass::run_statistics(ShardStatistics& statistics, const TokenOutputs& out) {
+  std::int64_t owned = 0;
+  statistics.select(0, rows_.rows());
+  for (const RowRange& chunk : chunks_) {
+    owned += statistics.add(steps_, logits(chunk, Read::predicting), chunk.begin);
+  }
+  statistics.merge(steps_, context_.tp, shard_, rows_.targets());
+  statistics.write(steps_, rows_.targets(), out);
+  return owned;
+}
+
 void LinearPass::clear_untrained(const RowRange& chunk) {
   const std::size_t stride = static_cast<std::size_t>(size_) * size_of(factor_);
   for (std::int64_t k = 0; k < chunk.count; ++k) {

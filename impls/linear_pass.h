@@ -10,6 +10,7 @@
 
 #include <optional>
 
+#include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -76,6 +77,10 @@ class LinearPass {
   /// something, or only of those that are trained on (the others are those of hidden states 0).
   LogitsRows logits(const RowRange& chunk, Read read);
   float* logits_data() { return logits_.data(); }
+
+  /// Statistics of all rows, chunk by chunk; what is known by token goes to `out`. Returns the
+  /// valid targets that the shard owns. Collective.
+  std::int64_t run_statistics(ShardStatistics& statistics, const TokenOutputs& out);
 
   /// After logits() and the gradient in their place (data of the same rows): adds to the gradient
   /// of the weight, or writes it (`accumulate` false), and writes that of the hidden states.

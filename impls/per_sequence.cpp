@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
@@ -30,7 +31,7 @@ class PerSequencePlan final : public LossPlan {
         local_(context.device, steps.local_targets(problem.batch, steps, cp_, context.cp.rank())),
         pack_(context.device, steps.shift(problem.batch)),
         order_(copy_positions(context.device, steps.gather_order(problem.batch, steps, cp_))),
-        sums_(context.device, problem, problem.local_rows()),
+        statistics_(context.device, problem, problem.local_rows()),
         local_outputs_(context.device, problem.token_columns() * (longest(problem.batch) / cp_),
                        "outputs_local"),
         received_(context.device, problem.token_columns() * longest(problem.batch),
@@ -47,9 +48,10 @@ class PerSequencePlan final : public LossPlan {
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       const RowRange own = local_range(i);
       const std::int64_t block = problem_.token_columns() * own.count;
-      outputs.owned_labels += row_statistics(
-          steps_, context_.tp, rows.slice(own.begin, own.count), sums_.of(own.begin, own.count),
-          columns_in(local_outputs_.span(0, block), problem_, own.count));
+      statistics_.select(own.begin, own.count);
+      outputs.owned_labels += statistics_.run(
+          steps_, context_.tp, rows.slice(own.begin, own.count),
+          columns_in(local_outputs_.span(0, block), problem_, own.count), Exchange::three);
       gather_sequence(own, outputs.tokens);
       objective_.add_sequences(tokens_of(i, outputs.tokens));
     }
@@ -79,8 +81,9 @@ class PerSequencePlan final : public LossPlan {
       for (std::int64_t k = 0; k < own.count; ++k) {
         local_grad_[k] = grad[order_[first + k] - begin];
       }
-      steps_.gradient(rows.slice(own.begin, own.count), sums_.max(own.begin, own.count).data(),
-                      sums_.sum(own.begin, own.count).data(), local_grad_.data(),
+      statistics_.select(own.begin, own.count);
+      steps_.gradient(rows.slice(own.begin, own.count), statistics_.shift(), statistics_.sum(),
+                      local_grad_.data(),
                       static_cast<std::byte*>(gradients.logits) + own.begin * row_bytes);
     }
   }
@@ -125,7 +128,7 @@ class PerSequencePlan final : public LossPlan {
   RowTable local_;
   RowTable pack_;
   DeviceArray<std::int32_t> order_;
-  SumsOfRows sums_;
+  ShardStatistics statistics_;
   FloatArray local_outputs_;
   FloatArray received_;
   FloatArray sequence_grad_;
@@ -155,16 +158,15 @@ class PerSequence final : public LossImplementation {
     const std::int64_t longest_rows = longest(problem.batch);
     Cost cost;
     const std::int64_t columns = problem.token_columns();
-    const std::int64_t sums = problem.row_statistics() ? 2 : 1;
     const std::int64_t longest_local = longest_rows / problem.grid.cp;
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
-        SumsOfRows::bytes(problem, local) +
+        ShardStatistics::bytes(problem, local) +
         kFloatBytes * (columns * (longest_rows + longest_local) + longest_rows + longest_local) +
         kFloatBytes * rows + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    cost.forward.tp.add(Collective::all_reduce, 3 * sequences,
-                        (2 * sums + 1) * kFloatBytes * local);
+    ShardStatistics::add_merges(problem, local, sequences, Exchange::three, cost.forward.tp);
+    add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, sequences, kFloatBytes * columns * local);
       cost.backward.cp.add(Collective::all_reduce, sequences, kFloatBytes * rows);

@@ -2,7 +2,6 @@
 #include "impls/steps.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace lossgrid {
@@ -85,10 +84,6 @@ void run_product(Device& device, const Gemm& product, std::span<float> workspace
   device.kernels().gemm(product, workspace);
 }
 
-std::span<float> part(std::span<float> values, std::int64_t begin, std::int64_t count) {
-  return values.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
-}
-
 }  // namespace
 
 Steps::Steps()
@@ -108,40 +103,5 @@ Steps::Steps()
       chunk_source(rows_of_chunk),
       reduce_grad_hidden(sum_over_tp),
       add_grad_weight(run_product) {}
-
-std::int64_t row_statistics(const Steps& steps, Communicator& tp, const LogitsRows& rows,
-                            const RowSums& sums, const TokenOutputs& out) {
-  const bool all = !out.entropy.empty();
-  const std::span<float> max = part(sums.range, 0, rows.rows);
-  const std::span<float> min = part(sums.range, all ? rows.rows : 0, all ? rows.rows : 0);
-  const std::span<float> sum = part(sums.sums, 0, rows.rows);
-  const std::span<float> weighted = part(sums.sums, all ? rows.rows : 0, all ? rows.rows : 0);
-
-  steps.max(rows, max.data(), all ? min.data() : nullptr);
-  for (float& m : min) m = -m;
-  steps.reduce_max(tp, part(sums.range, 0, (all ? 2 : 1) * rows.rows));
-  steps.sum_exp(rows, max.data(), sum.data(), all ? weighted.data() : nullptr);
-  steps.reduce_sum(tp, part(sums.sums, 0, (all ? 2 : 1) * rows.rows));
-  const std::int64_t owned = steps.target(rows, max.data(), out.logprobs.data());
-  steps.reduce_target(tp, out.logprobs);
-  if (all) steps.entropy(sum, weighted, out.entropy);
-  for (std::int64_t r = 0; r < rows.rows; ++r) {
-    const bool predicts = rows.targets[r] >= 0;
-    out.logprobs[r] = predicts ? out.logprobs[r] - std::log(sum[r]) : 0.0f;
-    if (!all) continue;
-    out.entropy[r] = predicts ? out.entropy[r] : 0.0f;
-    out.vocab_min[r] = predicts ? -min[r] : 0.0f;
-    out.vocab_max[r] = predicts ? max[r] : 0.0f;
-  }
-  return owned;
-}
-
-void row_sums(const Steps& steps, Communicator& tp, const LogitsRows& rows, std::span<float> max,
-              std::span<float> sum) {
-  steps.max(rows, max.data(), nullptr);
-  steps.reduce_max(tp, max);
-  steps.sum_exp(rows, max.data(), sum.data(), nullptr);
-  steps.reduce_sum(tp, sum);
-}
 
 }  // namespace lossgrid

@@ -10,20 +10,13 @@
 
 #include "harness/device/gemm.h"
 #include "harness/loss/loss_implementation.h"
-#include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/cpu/sweep_rows.h"
 
 namespace lossgrid {
 
 struct RowRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
-};
-
-/// What `row_statistics` needs beside its outputs, for the rows of one call: [rows], or [2 rows]
-/// with row statistics: maxima, then negated minima; sums of exponentials, then weighted sums.
-struct RowSums {
-  std::span<float> range;
-  std::span<float> sums;
 };
 
 struct Steps {
@@ -38,14 +31,12 @@ struct Steps {
   /// Cuts `rows` rows in chunks of `chunk`.
   std::vector<RowRange> (*chunks)(std::int64_t rows, std::int64_t chunk);
 
-  // --- statistics of rows, reduced over TP ------------------------------------------------------
-  void (*max)(const LogitsRows&, float* max, float* min) = rows_max;
-  /// Of maxima and negated minima.
+  // --- statistics of rows, merged over TP (shard_statistics.h) ----------------------------------
+  std::int64_t (*statistics)(const LogitsRows&, const RowStatistics&) = rows_statistics;
+  int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
+  /// Of shifts and negated minima.
   void (*reduce_max)(Communicator& tp, std::span<float>);
-  void (*sum_exp)(const LogitsRows&, const float* max, float* sum, float* weighted) = rows_sum_exp;
-  int serial_adds = kSumExpSerialAdds;  // longest serial float32 add chain of sum_exp
   void (*reduce_sum)(Communicator& tp, std::span<float>);
-  std::int64_t (*target)(const LogitsRows&, const float*, float*) = rows_target;
   void (*reduce_target)(Communicator& tp, std::span<float>);
   void (*entropy)(std::span<const float> sum, std::span<const float> weighted,
                   std::span<float> entropy) = rows_entropy;
@@ -72,8 +63,12 @@ struct Steps {
                             ObjectiveTotals<const double>);
 
   // --- gradient of local rows -------------------------------------------------------------------
-  void (*gradient)(const LogitsRows&, const float* max, const float* sum, const float* grad,
+  void (*gradient)(const LogitsRows&, const float* shift, const float* sum, const float* grad,
                    void* out) = rows_gradient;
+
+  /// Statistics and gradient of rows in one, where the whole vocabulary is here.
+  std::int64_t (*sweep)(const LogitsRows&, const float* grad, std::span<float> scratch,
+                        const RowStatistics&, void* gradient) = rows_sweep;
 
   // --- from hidden states -----------------------------------------------------------------------
   /// source[k] := the row, among those of the whole CP rank, that row k of the chunk is read from.
@@ -88,16 +83,5 @@ struct Steps {
 
   Steps();
 };
-
-/// Statistics of `rows`, reduced over TP with three all-reduces: lp = x_y - max - log(sum), and
-/// with row statistics entropy and vocab extrema from the same pass; 0 for rows that predict
-/// nothing. The first [rows] of `sums.range` and `sums.sums` are max and sum for the gradient.
-/// Returns the valid targets that this rank's shard owns.
-std::int64_t row_statistics(const Steps& steps, Communicator& tp, const LogitsRows& rows,
-                            const RowSums& sums, const TokenOutputs& out);
-
-/// Maxima and sums alone, with two all-reduces, for a backward pass that recomputes.
-void row_sums(const Steps& steps, Communicator& tp, const LogitsRows& rows, std::span<float> max,
-              std::span<float> sum);
 
 }  // namespace lossgrid

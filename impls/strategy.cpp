@@ -84,13 +84,15 @@ void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> pos
   }
 }
 
-std::int64_t SumsOfRows::bytes(const LossProblem& problem, std::int64_t rows) {
-  return (problem.row_statistics() ? 4 : 2) * kFloatBytes * rows;
-}
-
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows) {
   return {problem.dtype, inputs.logits, rows.rows(), shard, rows.targets(), rows.valid()};
+}
+
+void add_logits_traffic(const LossProblem& problem, Cost& cost) {
+  cost.forward.read_bytes += problem.logits_bytes();
+  cost.backward.read_bytes += problem.logits_bytes();
+  cost.backward.written_bytes += problem.logits_bytes();
 }
 
 DeviceArray<std::int32_t> copy_positions(Device& device,

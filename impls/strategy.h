@@ -71,32 +71,8 @@ class FloatArray {
 void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
                      const TokenOutputs& to);
 
-/// Maxima and sums of rows, kept from the forward pass for the gradient.
-class SumsOfRows {
- public:
-  SumsOfRows(Device& device, const LossProblem& problem, std::int64_t rows)
-      : width_(problem.row_statistics() ? 2 : 1),
-        range_(device, width_ * rows, "statistics"),
-        sums_(device, width_ * rows, "statistics") {}
-  static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
-
-  /// Of `count` rows from `begin` on; the same two numbers must be given again for max and sum.
-  RowSums of(std::int64_t begin, std::int64_t count) {
-    return {range_.span(width_ * begin, width_ * count),
-            sums_.span(width_ * begin, width_ * count)};
-  }
-  std::span<float> max(std::int64_t begin, std::int64_t count) {
-    return range_.span(width_ * begin, count);
-  }
-  std::span<float> sum(std::int64_t begin, std::int64_t count) {
-    return sums_.span(width_ * begin, count);
-  }
-
- private:
-  std::int64_t width_;
-  FloatArray range_;
-  FloatArray sums_;
-};
+/// The logits are read for the statistics, and read and written as a gradient.
+void add_logits_traffic(const LossProblem& problem, Cost& cost);
 
 /// Positions as 32-bit integers in a buffer of the rank.
 DeviceArray<std::int32_t> copy_positions(Device& device,

@@ -11,22 +11,24 @@
 namespace lossgrid {
 namespace {
 
-/// Calls sum(terms) for every row that predicts something, terms being exp(x - max) by column.
+/// Statistics with sums of another making: out.sum[r] := sum(terms), terms being exp(x - shift) by
+/// column.
 template <typename Sum>
-void sum_rows(const LogitsRows& rows, const float* max, float* out, Sum&& sum) {
+std::int64_t with_sums(const LogitsRows& rows, const RowStatistics& out, Sum&& sum) {
+  const std::int64_t owned = rows_statistics(rows, out);
   std::vector<float> terms(static_cast<std::size_t>(rows.shard.valid()));
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      out[r] = 1;
-      if (rows.targets[r] < 0) continue;
+      if (rows.targets[r] < 0 || out.sum[r] == 0) continue;
       const auto* x = data + r * rows.shard.width;
       for (std::size_t v = 0; v < terms.size(); ++v) {
-        terms[v] = std::exp(static_cast<float>(static_cast<double>(x[v]) - max[r]));
+        terms[v] = std::exp(static_cast<float>(static_cast<double>(x[v]) - out.shift[r]));
       }
-      out[r] = sum(std::span<const float>(terms));
+      out.sum[r] = sum(std::span<const float>(terms));
     }
   });
+  return owned;
 }
 
 float pairwise(std::span<const float> terms) {
@@ -51,13 +53,12 @@ float backwards_in_double(std::span<const float> terms) {
 
 /// Blocks of 512 with a maximum of their own, rescaled as the running maximum grows (Milakov and
 /// Gimelshein, "Online normalizer calculation for softmax", 2018).
-void online_blocks(const LogitsRows& rows, const float* max, float* out, float* weighted) {
-  rows_sum_exp(rows, max, out, weighted);
+std::int64_t online_blocks(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
   constexpr std::int64_t kBlock = 512;
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      out[r] = 1;
       if (rows.targets[r] < 0) continue;
       const auto* x = data + r * rows.shard.width;
       float running = -std::numeric_limits<float>::infinity();
@@ -76,75 +77,70 @@ void online_blocks(const LogitsRows& rows, const float* max, float* out, float* 
         sum = sum * std::exp(running - block_max) + pairwise(terms);
         running = block_max;
       }
-      out[r] = std::isinf(running) ? 0.0f : sum * std::exp(running - max[r]);
+      out.sum[r] = std::isinf(running) ? 0.0f : sum * std::exp(running - out.shift[r]);
     }
   });
+  return owned;
 }
 
-/// exp2(fma(x, log2 e, -m log2 e)): the shift is rounded once more, in proportion to |m|.
-void exp2_fma(const LogitsRows& rows, const float* max, float* out, float* weighted) {
-  rows_sum_exp(rows, max, out, weighted);
+/// exp2(fma(x, log2 e, -shift log2 e)): the shift is rounded once more, in proportion to its size.
+std::int64_t exp2_fma(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
   constexpr float kLog2e = 1.44269504f;
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      out[r] = 1;
-      if (rows.targets[r] < 0) continue;
+      if (rows.targets[r] < 0 || out.sum[r] == 0) continue;
       const auto* x = data + r * rows.shard.width;
-      const float shift = max[r] * kLog2e;
+      const float shift = out.shift[r] * kLog2e;
       std::vector<float> terms;
       for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
         terms.push_back(std::exp2(std::fma(static_cast<float>(x[v]), kLog2e, -shift)));
       }
-      out[r] = pairwise(terms);
+      out.sum[r] = pairwise(terms);
     }
   });
+  return owned;
 }
 
 /// p = exp(x - lse) from a saved float32 log-sum-exp, without a division.
-void saved_lse(const LogitsRows& rows, const float* max, const float* sum, const float* grad,
+void saved_lse(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                void* out) {
   std::vector<float> lse(static_cast<std::size_t>(rows.rows));
   std::vector<float> one(lse.size(), 1.0f);
-  for (std::size_t r = 0; r < lse.size(); ++r) lse[r] = max[r] + std::log(sum[r]);
+  for (std::size_t r = 0; r < lse.size(); ++r) lse[r] = shift[r] + std::log(sum[r]);
   rows_gradient(rows, lse.data(), one.data(), grad, out);
 }
 
 const RegisteredControl controls[] = {
     RegisteredControl({"", "pairwise_sum", "pairwise float32 sum", "fused",
                        [](Steps& s) {
-                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out,
-                                        float* weighted) {
-                           rows_sum_exp(rows, max, out, weighted);
-                           sum_rows(rows, max, out, pairwise);
+                         s.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
+                           return with_sums(rows, out, pairwise);
                          };
                          s.serial_adds = 20;
                        }}),
     RegisteredControl({"", "lanes_256_sum", "256 float32 lanes, then a tree", "cp_local",
                        [](Steps& s) {
-                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out,
-                                        float* weighted) {
-                           rows_sum_exp(rows, max, out, weighted);
-                           sum_rows(rows, max, out, lanes_256);
+                         s.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
+                           return with_sums(rows, out, lanes_256);
                          };
                          s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
                        }}),
     RegisteredControl({"", "double_sum", "float64 sum, last term first", "fused",
                        [](Steps& s) {
-                         s.sum_exp = [](const LogitsRows& rows, const float* max, float* out,
-                                        float* weighted) {
-                           rows_sum_exp(rows, max, out, weighted);
-                           sum_rows(rows, max, out, backwards_in_double);
+                         s.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
+                           return with_sums(rows, out, backwards_in_double);
                          };
                        }}),
     RegisteredControl({"", "online_blocks_sum", "online softmax over blocks of 512", "fused",
                        [](Steps& s) {
-                         s.sum_exp = online_blocks;
+                         s.statistics = online_blocks;
                          s.serial_adds = 65536 / 512 + 9;
                        }}),
     RegisteredControl({"", "exp2_fma_sum", "exp2 of a fused multiply-add", "cp_local",
                        [](Steps& s) {
-                         s.sum_exp = exp2_fma;
+                         s.statistics = exp2_fma;
                          s.serial_adds = 20;
                        }}),
     RegisteredControl({"", "saved_lse_gradient", "probabilities from a saved log-sum-exp", "fused",

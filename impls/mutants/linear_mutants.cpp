@@ -71,14 +71,14 @@ void parts_reversed(const LossProblem& problem, const RowRange& chunk, int /*tp_
            [&](std::int64_t row) { return (parts - 1 - row / part) * part + row % part; });
 }
 
-/// The backward pass makes max and sum again and forgets that TP shares the vocabulary.
+/// The backward pass makes shift and sum again and forgets that TP shares the vocabulary.
 void gradient_of_own_shard(const LogitsRows& rows, const float*, const float*, const float* grad,
                            void* out) {
-  std::vector<float> max(static_cast<std::size_t>(rows.rows));
-  std::vector<float> sum(max.size());
-  rows_max(rows, max.data(), nullptr);
-  rows_sum_exp(rows, max.data(), sum.data(), nullptr);
-  rows_gradient(rows, max.data(), sum.data(), grad, out);
+  std::vector<float> shift(static_cast<std::size_t>(rows.rows));
+  std::vector<float> sum(shift.size());
+  std::vector<float> target(shift.size());
+  rows_statistics(rows, {shift.data(), sum.data(), target.data()});
+  rows_gradient(rows, shift.data(), sum.data(), grad, out);
 }
 
 /// Communicates as it should and keeps its own part.
@@ -156,7 +156,7 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"", "linear_chunk_offset_twice", "hidden states read at twice the offset",
                       "linear_ce", [](Steps& s) { s.chunk_source = offset_twice; }, kSmallChunks}),
     RegisteredMutant({"M39", "linear_stale_statistics",
-                      "the backward pass makes max and sum again without TP", "linear_ce",
+                      "the backward pass makes shift and sum again without TP", "linear_ce",
                       [](Steps& s) { s.gradient = gradient_of_own_shard; }, kSmallChunks}),
     RegisteredMutant({"M40", "linear_weight_grad_in_bf16", "d weight added up over chunks in bf16",
                       "linear_ce", [](Steps& s) { s.add_grad_weight = add_in_bf16; },

@@ -38,28 +38,29 @@ void for_each_target(const LogitsRows& rows, F&& f) {
 }
 
 /// Ownership shifted at the edges of a shard; ids outside are read at the nearest own column.
-std::int64_t target_in(const LogitsRows& rows, const float* max, float* out, std::int64_t begin,
-                       std::int64_t end) {
+std::int64_t owned_between(const LogitsRows& rows, const RowStatistics& out, std::int64_t begin,
+                           std::int64_t end) {
+  rows_statistics(rows, out);
   std::int64_t owned = 0;
   for_each_target(rows, [&](std::int64_t r, const auto& logit) {
     const std::int64_t y = rows.targets[r];
-    out[r] = 0;
+    out.target[r] = 0;
     if (y < begin || y >= end || rows.shard.valid() == 0) return;
     const std::int64_t column =
         std::clamp<std::int64_t>(y - rows.shard.begin, 0, rows.shard.valid() - 1);
-    out[r] = logit(column) - max[r];
+    out.target[r] = logit(column) - out.shift[r];
     if (rows.valid[r] != 0) ++owned;
   });
   return owned;
 }
 
-std::int64_t range_includes_end(const LogitsRows& rows, const float* max, float* out) {
-  return target_in(rows, max, out, rows.shard.begin, rows.shard.end + 1);
+std::int64_t range_includes_end(const LogitsRows& rows, const RowStatistics& out) {
+  return owned_between(rows, out, rows.shard.begin, rows.shard.end + 1);
 }
 
 /// The first id of a shard is taken by the rank before (id 0 by nobody).
-std::int64_t edge_on_wrong_rank(const LogitsRows& rows, const float* max, float* out) {
-  return target_in(rows, max, out, rows.shard.begin + 1, rows.shard.end + 1);
+std::int64_t edge_on_wrong_rank(const LogitsRows& rows, const RowStatistics& out) {
+  return owned_between(rows, out, rows.shard.begin + 1, rows.shard.end + 1);
 }
 
 VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
@@ -69,31 +70,55 @@ VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
   return shard;
 }
 
-void max_not_subtracted(const LogitsRows& rows, float* max, float* min) {
-  rows_max(rows, max, min);
-  std::fill_n(max, rows.rows, 0.0f);
+/// Statistics with shifts of the caller's making: sums of float32 exponentials in double.
+template <typename Shift>
+std::int64_t shifted_by(const LogitsRows& rows, const RowStatistics& out, Shift&& shift) {
+  const std::int64_t owned = rows_statistics(rows, out);
+  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+    if (rows.targets[r] < 0) return;
+    const float by = shift(out.shift[r]);
+    if (rows.shard.owns(rows.targets[r])) out.target[r] += out.shift[r] - by;
+    out.shift[r] = by;
+    double sum = 0;
+    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) sum += std::exp(logit(v) - by);
+    out.sum[r] = static_cast<float>(sum);
+  });
+  return owned;
 }
 
-void max_starts_at_zero(const LogitsRows& rows, float* max, float* min) {
-  rows_max(rows, max, min);
-  for (std::int64_t r = 0; r < rows.rows; ++r) max[r] = std::max(max[r], 0.0f);
+std::int64_t max_not_subtracted(const LogitsRows& rows, const RowStatistics& out) {
+  return shifted_by(rows, out, [](float) { return 0.0f; });
 }
 
-void sum_without_last_tile(const LogitsRows& rows, const float* max, float* sum, float* weighted) {
+std::int64_t max_starts_at_zero(const LogitsRows& rows, const RowStatistics& out) {
+  return shifted_by(rows, out, [](float max) { return std::max(max, 0.0f); });
+}
+
+std::int64_t sum_without_last_tile(const LogitsRows& rows, const RowStatistics& out) {
   constexpr std::int64_t kTile = 16;
   LogitsRows shorter = rows;
   // The stride stays: only the number of valid columns shrinks.
   shorter.shard.end = std::max(rows.shard.begin, rows.shard.end - kTile);
-  rows_sum_exp(shorter, max, sum, weighted);
+  rows_statistics(shorter, out);
+  std::int64_t owned = 0;
+  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+    if (!rows.shard.owns(rows.targets[r])) return;
+    out.target[r] = logit(rows.targets[r] - rows.shard.begin) - out.shift[r];
+    if (rows.valid[r] != 0) ++owned;
+  });
+  return owned;
 }
 
-void sum_in_sequence(const LogitsRows& rows, const float* max, float* sum, float* weighted) {
-  rows_sum_exp(rows, max, sum, weighted);
+std::int64_t sum_in_sequence(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
   for_each_target(rows, [&](std::int64_t r, const auto& logit) {
-    sum[r] = rows.targets[r] < 0 ? 1.0f : 0.0f;
-    if (rows.targets[r] < 0) return;
-    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) sum[r] += std::exp(logit(v) - max[r]);
+    if (rows.targets[r] < 0 || out.sum[r] == 0) return;
+    out.sum[r] = 0;
+    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
+      out.sum[r] += std::exp(logit(v) - out.shift[r]);
+    }
   });
+  return owned;
 }
 
 std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) {
@@ -109,20 +134,20 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"M33", "max_not_reduced", "sums are reduced with each rank's own maximum",
                       "cp_local", [](Steps& s) { s.reduce_max = max_not_reduced; }}),
     RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "fused",
-                      [](Steps& s) { s.target = range_includes_end; }}),
+                      [](Steps& s) { s.statistics = range_includes_end; }}),
     RegisteredMutant({"", "edge_on_wrong_rank",
                       "the first id of a shard is owned by the rank before", "cp_local",
-                      [](Steps& s) { s.target = edge_on_wrong_rank; }}),
+                      [](Steps& s) { s.statistics = edge_on_wrong_rank; }}),
     RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator",
                       "fused", [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),
     RegisteredMutant({"M36", "max_not_subtracted", "exp of the logits themselves", "fused",
-                      [](Steps& s) { s.max = max_not_subtracted; }}),
+                      [](Steps& s) { s.statistics = max_not_subtracted; }}),
     RegisteredMutant({"", "max_starts_at_zero", "the running maximum starts at 0", "fused",
-                      [](Steps& s) { s.max = max_starts_at_zero; }}),
+                      [](Steps& s) { s.statistics = max_starts_at_zero; }}),
     RegisteredMutant({"", "sum_without_last_tile", "the last vocab tile is not in the sum",
-                      "cp_local", [](Steps& s) { s.sum_exp = sum_without_last_tile; }}),
+                      "cp_local", [](Steps& s) { s.statistics = sum_without_last_tile; }}),
     RegisteredMutant({"", "sum_in_sequence", "float32 sum over the vocab, one after the other",
-                      "fused", [](Steps& s) { s.sum_exp = sum_in_sequence; }}),
+                      "fused", [](Steps& s) { s.statistics = sum_in_sequence; }}),
     RegisteredMutant({"M38",
                       "tail_chunk_dropped",
                       "rows after the last whole chunk are left out",

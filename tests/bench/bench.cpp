@@ -29,8 +29,9 @@ struct Rows {
   std::vector<T> gradient;
   std::vector<std::int32_t> targets = std::vector<std::int32_t>(8, 3);
   std::vector<std::uint8_t> valid = std::vector<std::uint8_t>(8, 1);
-  std::vector<float> max = std::vector<float>(8);
+  std::vector<float> shift = std::vector<float>(8);
   std::vector<float> sum = std::vector<float>(8, 1.0f);
+  std::vector<float> target = std::vector<float>(8);
   std::vector<float> grad = std::vector<float>(8, -0.125f);
   LogitsRows view;
 };
@@ -39,8 +40,7 @@ template <typename T>
 void statistics(benchmark::State& state) {
   Rows<T> rows(state.range(0));
   for (auto _ : state) {
-    rows_max(rows.view, rows.max.data(), nullptr);
-    rows_sum_exp(rows.view, rows.max.data(), rows.sum.data(), nullptr);
+    rows_statistics(rows.view, {rows.shift.data(), rows.sum.data(), rows.target.data()});
     benchmark::DoNotOptimize(rows.sum.data());
   }
   state.SetBytesProcessed(state.iterations() * 8 * state.range(0) * sizeof(T));
@@ -55,8 +55,8 @@ void all_statistics(benchmark::State& state) {
   std::vector<float> min(8);
   std::vector<float> weighted(8);
   for (auto _ : state) {
-    rows_max(rows.view, rows.max.data(), min.data());
-    rows_sum_exp(rows.view, rows.max.data(), rows.sum.data(), weighted.data());
+    rows_statistics(rows.view, {rows.shift.data(), rows.sum.data(), rows.target.data(),
+                                weighted.data(), min.data()});
     benchmark::DoNotOptimize(weighted.data());
   }
   state.SetBytesProcessed(state.iterations() * 8 * state.range(0) * sizeof(T));
@@ -68,7 +68,7 @@ template <typename T>
 void gradient(benchmark::State& state) {
   Rows<T> rows(state.range(0));
   for (auto _ : state) {
-    rows_gradient(rows.view, rows.max.data(), rows.sum.data(), rows.grad.data(),
+    rows_gradient(rows.view, rows.shift.data(), rows.sum.data(), rows.grad.data(),
                   rows.gradient.data());
     benchmark::DoNotOptimize(rows.gradient.data());
   }

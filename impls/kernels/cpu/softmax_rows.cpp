@@ -1,82 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "impls/kernels/cpu/softmax_rows.cpp"
+#include <hwy/foreach_target.h>  // compiles this file for every instruction set
+//
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "impls/kernels/cpu/flush_denormals.h"
+#include "impls/kernels/cpu/plain_rows.h"
+#include "impls/kernels/cpu/prefetch.h"
+#include "impls/kernels/cpu/row_parts.h"
+#include "impls/kernels/cpu/row_statistics-inl.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-
+HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
-namespace {
-
-// float64 logits keep their precision up to the subtraction of the maximum.
-template <typename T>
-auto load(T x) {
-  if constexpr (std::is_same_v<T, double>) {
-    return x;
-  } else {
-    return static_cast<float>(x);
-  }
-}
+namespace HWY_NAMESPACE {
 
 template <typename T>
-float exp_shifted(T x, float max) {
-  return std::exp(static_cast<float>(load(x) - max));
-}
-
-/// Calls f(r, row pointer of the element type) for every row.
-template <typename F>
-void for_each_row(const LogitsRows& rows, F&& f) {
-  dispatch_floating(rows.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* data = static_cast<const T*>(rows.data);
-    for (std::int64_t r = 0; r < rows.rows; ++r) f(r, data + r * rows.shard.width);
-  });
-}
-
-constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kBlock = 128;  // 8 adds a lane, then a tree of 4; blocks add up in double
-static_assert(kBlock / kLanes + 4 == kSumExpSerialAdds);
-
-float tree_sum(std::array<float, kLanes>& lanes) {
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::int64_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
-  }
-  return lanes[0];
-}
-
-template <typename T>
-float block_sum_exp(const T* x, float max) {
-  std::array<float, kLanes> lanes{};
-  for (std::int64_t i = 0; i < kBlock; i += kLanes) {
-    for (std::int64_t k = 0; k < kLanes; ++k) lanes[k] += exp_shifted(x[i + k], max);
-  }
-  return tree_sum(lanes);
-}
-
-/// exp(d) and exp(d) d for d = x - max; 0 and 0 where exp underflows, also for -inf.
-template <typename T>
-std::array<float, 2> exp_and_weighted(T x, float max) {
-  const auto d = static_cast<float>(load(x) - max);
-  const float e = std::exp(d);
-  return {e, e > 0 ? e * d : 0.0f};
-}
-
-template <typename T>
-std::array<float, 2> block_weighted(const T* x, float max) {
-  std::array<float, kLanes> sums{};
-  std::array<float, kLanes> weighted{};
-  for (std::int64_t i = 0; i < kBlock; i += kLanes) {
-    for (std::int64_t k = 0; k < kLanes; ++k) {
-      const auto [e, w] = exp_and_weighted(x[i + k], max);
-      sums[k] += e;
-      weighted[k] += w;
+void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
+  const FlushDenormals flush;
+  const bool all = out.weighted != nullptr;
+  const std::int64_t columns = rows.shard.valid();
+  const std::int64_t ahead = prefetch_elements<T>();
+  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) {
+    if (rows.targets[r] < 0) {
+      write_nothing(out, r);
+      continue;
     }
+    const T* x = static_cast<const T*>(rows.data) + r * rows.shard.width;
+    const RowSums sums = all ? all_sums_of_row(x, columns, ahead) : sums_of_row(x, columns, ahead);
+    out.shift[r] = sums.shift;
+    out.sum[r] = sums.sum;
+    const bool owns = rows.shard.owns(rows.targets[r]);
+    out.target[r] =
+        owns ? distance_to(static_cast<float>(x[rows.targets[r] - rows.shard.begin]), sums.shift)
+             : 0.0f;
+    if (!all) continue;
+    out.weighted[r] = sums.weighted;
+    out.min[r] = sums.min;
   }
-  return {tree_sum(sums), tree_sum(weighted)};
 }
 
-}  // namespace
+template <bool kStream, typename T>
+HWY_INLINE void scaled_row(const T* x, std::int64_t count, const Exponent& exponent, float factor,
+                           std::int64_t ahead, T* out) {
+  if (exponent.fused) {
+    scaled_block<true, kStream>(x, count, exponent.scaled, factor, ahead, out);
+  } else {
+    scaled_block<false, kStream>(x, count, exponent.shift, factor, ahead, out);
+  }
+}
+
+/// Fewer than kLanes elements.
+template <typename T>
+HWY_INLINE void scaled_rest(const T* x, std::int64_t count, const Exponent& exponent, float factor,
+                            T* out) {
+  if (count == 0) return;
+  Tail<T> tail(x, count);
+  scaled_row<false>(tail.elements, kLanes, exponent, factor, 0, tail.elements);
+  std::copy_n(tail.elements, count, out);
+}
+
+/// Elements before the first one of `out` that starts a cache line.
+template <typename T>
+std::int64_t before_line(const T* out, std::int64_t count) {
+  const std::uintptr_t over = reinterpret_cast<std::uintptr_t>(out) % 64;
+  const auto elements = static_cast<std::int64_t>((over == 0 ? 0 : 64 - over) / sizeof(T));
+  return std::min(count, elements);
+}
+
+template <typename T>
+void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* sum,
+                      const float* grad, void* out, bool stream, const RowPart& part) {
+  const FlushDenormals flush;
+  const std::int64_t columns = rows.shard.valid();
+  const std::int64_t width = rows.shard.width;
+  const std::int64_t ahead = prefetch_elements<T>();
+  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) {
+    T* to = static_cast<T*>(out) + r * width;
+    if (grad[r] == 0) {
+      std::fill_n(to, width, T(0));
+      continue;
+    }
+    const T* x = static_cast<const T*>(rows.data) + r * width;
+    const RowTarget target(rows, r, x, shift[r], sum[r]);
+    const Exponent exponent(shift[r]);
+    const auto factor =
+        static_cast<float>(-static_cast<double>(grad[r]) / sum[r] *
+                           std::exp2(exponent.offset() - static_cast<double>(shift[r]) * kLog2e));
+    const std::int64_t head = stream ? before_line(to, columns) : 0;
+    const std::int64_t body = (columns - head) / kLanes * kLanes;
+    scaled_rest(x, head, exponent, factor, to);
+    if (stream) {
+      scaled_row<true>(x + head, body, exponent, factor, ahead, to + head);
+    } else {
+      scaled_row<false>(x + head, body, exponent, factor, ahead, to + head);
+    }
+    scaled_rest(x + head + body, columns - head - body, exponent, factor, to + head + body);
+    if (target.column >= 0) to[target.column] = static_cast<T>(grad[r] * target.rest);
+    std::fill(to + columns, to + width, T(0));
+  }
+  if (stream) hwy::FlushStream();
+}
+
+void statistics_f32(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
+  statistics_of_rows<float>(rows, out, part);
+}
+void statistics_bf16(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
+  statistics_of_rows<bf16>(rows, out, part);
+}
+void gradient_f32(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+                  void* out, bool stream, const RowPart& part) {
+  gradient_of_rows<float>(rows, shift, sum, grad, out, stream, part);
+}
+void gradient_bf16(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+                   void* out, bool stream, const RowPart& part) {
+  gradient_of_rows<bf16>(rows, shift, sum, grad, out, stream, part);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lossgrid
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lossgrid {
+
+HWY_EXPORT(statistics_f32);
+HWY_EXPORT(statistics_bf16);
+HWY_EXPORT(gradient_f32);
+HWY_EXPORT(gradient_bf16);
 
 LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   const auto offset = static_cast<std::size_t>(begin * shard.width) * size_of(dtype);
@@ -84,48 +138,27 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
           valid + begin};
 }
 
-void rows_max(const LogitsRows& rows, float* max, float* min) {
-  const std::int64_t columns = rows.shard.valid();
-  for_each_row(rows, [&](std::int64_t r, const auto* x) {
-    max[r] = 0;
-    if (min != nullptr) min[r] = 0;
-    if (rows.targets[r] < 0) return;
-    constexpr auto kInfinity = std::numeric_limits<decltype(load(*x))>::infinity();
-    auto largest = -kInfinity;
-    for (std::int64_t v = 0; v < columns; ++v) largest = std::max(largest, load(x[v]));
-    max[r] = static_cast<float>(largest);
-    if (min == nullptr) return;
-    auto smallest = kInfinity;
-    for (std::int64_t v = 0; v < columns; ++v) {
-      if (load(x[v]) > -kInfinity) smallest = std::min(smallest, load(x[v]));
-    }
-    min[r] = static_cast<float>(smallest);
-  });
+std::int64_t owned_targets(const LogitsRows& rows) {
+  std::int64_t owned = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    owned += rows.valid[r] != 0 && rows.shard.owns(rows.targets[r]) ? 1 : 0;
+  }
+  return owned;
 }
 
-void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum, float* weighted) {
-  const std::int64_t columns = rows.shard.valid();
-  for_each_row(rows, [&](std::int64_t r, const auto* x) {
-    sum[r] = 1;
-    if (weighted != nullptr) weighted[r] = 0;
-    if (rows.targets[r] < 0) return;
-    double total = 0;
-    double total_weighted = 0;
-    std::int64_t v = 0;
-    if (weighted == nullptr) {
-      for (; v + kBlock <= columns; v += kBlock) total += block_sum_exp(x + v, max[r]);
-      for (; v < columns; ++v) total += exp_shifted(x[v], max[r]);
-    } else {
-      const auto add = [&](const std::array<float, 2>& terms) {
-        total += terms[0];
-        total_weighted += terms[1];
-      };
-      for (; v + kBlock <= columns; v += kBlock) add(block_weighted(x + v, max[r]));
-      for (; v < columns; ++v) add(exp_and_weighted(x[v], max[r]));
-      weighted[r] = static_cast<float>(total_weighted);
-    }
-    sum[r] = static_cast<float>(total);
-  });
+std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
+  if (rows.dtype == DType::f64) {
+    plain_statistics(rows, out);
+  } else {
+    for_each_part(rows.rows, [&](const RowPart& part) {
+      if (rows.dtype == DType::bf16) {
+        HWY_DYNAMIC_DISPATCH(statistics_bf16)(rows, out, part);
+      } else {
+        HWY_DYNAMIC_DISPATCH(statistics_f32)(rows, out, part);
+      }
+    });
+  }
+  return owned_targets(rows);
 }
 
 void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
@@ -135,37 +168,23 @@ void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
   }
 }
 
-std::int64_t rows_target(const LogitsRows& rows, const float* max, float* out) {
-  std::int64_t owned = 0;
-  for_each_row(rows, [&](std::int64_t r, const auto* x) {
-    const std::int32_t target = rows.targets[r];
-    const bool owns = rows.shard.owns(target);
-    out[r] = owns ? static_cast<float>(load(x[target - rows.shard.begin]) - max[r]) : 0.0f;
-    if (owns && rows.valid[r] != 0) ++owned;
-  });
-  return owned;
-}
-
-void rows_gradient(const LogitsRows& rows, const float* max, const float* sum, const float* grad,
+void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                    void* out) {
-  const std::int64_t columns = rows.shard.valid();
-  for_each_row(rows, [&](std::int64_t r, const auto* x) {
-    using T = std::remove_cvref_t<decltype(*x)>;
-    T* row = static_cast<T*>(out) + r * rows.shard.width;
-    if (grad[r] == 0) {
-      std::fill_n(row, rows.shard.width, T(0));
-      return;
+  if (rows.dtype == DType::f64) {
+    plain_gradient(rows, shift, sum, grad, out);
+    return;
+  }
+  const std::int64_t bytes =
+      rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
+  const bool stream = out != rows.data && bytes >= kLeastStreamedBytes;
+  for_each_part(rows.rows, [&](const RowPart& part) {
+    if (rows.dtype == DType::bf16) {
+      HWY_DYNAMIC_DISPATCH(gradient_bf16)(rows, shift, sum, grad, out, stream, part);
+    } else {
+      HWY_DYNAMIC_DISPATCH(gradient_f32)(rows, shift, sum, grad, out, stream, part);
     }
-    const float scale = 1.0f / sum[r];
-    const std::int32_t target = rows.targets[r];
-    const std::int64_t at = rows.shard.owns(target) ? target - rows.shard.begin : -1;
-    const float target_probability = at < 0 ? 0.0f : exp_shifted(x[at], max[r]) * scale;
-    for (std::int64_t v = 0; v < columns; ++v) {
-      row[v] = static_cast<T>(-grad[r] * (exp_shifted(x[v], max[r]) * scale));
-    }
-    if (at >= 0) row[at] = static_cast<T>(grad[r] * (1.0f - target_probability));
-    std::fill(row + columns, row + rows.shard.width, T(0));
   });
 }
 
 }  // namespace lossgrid
+#endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels over rows of a vocab shard: the pieces of a sharded log-softmax (Megatron-LM
-// `_VocabParallelCrossEntropy`): m = max, s = sum exp(x - m), x_y - m, and
-// dz_v = g ([v = y] - exp(x_v - m) / s). One call handles a block of rows; rows without a target
-// are not read. float32 statistics whatever the dtype of the logits.
+// `_VocabParallelCrossEntropy`) with one read of the logits for the statistics and one for the
+// gradient, dz_v = g ([v = y] - exp(x_v - shift) / s). One call handles a block of rows with the
+// threads of the rank; rows without a target are not read. float32 statistics whatever the dtype of
+// the logits; denormal numbers count as zero. The same bits on every run, whatever the threads.
 #pragma once
 
 #include <cstdint>
@@ -27,29 +28,34 @@ struct LogitsRows {
   LogitsRows slice(std::int64_t begin, std::int64_t count) const;
 };
 
-/// Longest serial float32 add chain of `rows_sum_exp`.
-inline constexpr int kSumExpSerialAdds = 12;
+/// Statistics of rows over the valid columns of one shard, relative to a logit of the row, its
+/// shift: the largest one where all statistics are asked for, else one that is at most 8.4 below
+/// it, so that sums stay far from overflow without a pass that looks for the maximum. -inf where
+/// nothing but -inf is in the shard; then the sums are 0.
+struct RowStatistics {
+  float* shift;
+  float* sum;     // of exp(x - shift)
+  float* target;  // x_y - shift where the shard owns the target, else 0
+  // All statistics, or both null:
+  float* weighted = nullptr;  // sum of exp(x - shift) (x - shift), of which the entropy is made
+  float* min = nullptr;       // smallest logit that is not -inf; +inf where there is none
+};
 
-/// max[r] over the valid columns and, unless `min` is null, min[r] over those that are not -inf;
-/// -inf and +inf for an empty shard, 0 for rows that predict nothing.
-void rows_max(const LogitsRows& rows, float* max, float* min);
+/// Longest serial float32 add chain of `rows_statistics`.
+inline constexpr int kStatisticsSerialAdds = 22;
 
-/// sum[r] = sum over valid columns of exp(x - max[r]) and, unless `weighted` is null, weighted[r] =
-/// sum of exp(x - max[r]) (x - max[r]), of which the entropy is made; 1 and 0 for rows that predict
-/// nothing.
-void rows_sum_exp(const LogitsRows& rows, const float* max, float* sum, float* weighted);
+/// Fills all arrays, [rows]; rows that predict nothing have shift 0, sum 1 and else 0. Returns how
+/// many valid targets the shard owns.
+std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 
 /// entropy[r] = - sum p ln p = ln(sum[r]) - weighted[r] / sum[r], from sums over the vocabulary.
 void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
                   std::span<float> entropy);
 
-/// out[r] = x_y - max[r] where the shard owns the target, else 0. Returns how many valid targets
-/// the shard owns.
-std::int64_t rows_target(const LogitsRows& rows, const float* max, float* out);
-
-/// out [rows, width] in the dtype of the logits := grad[r] ([v = y] - exp(x - max[r]) / sum[r]);
-/// rows with grad 0 and padding columns become 0 without being read. `out` may be the logits.
-void rows_gradient(const LogitsRows& rows, const float* max, const float* sum, const float* grad,
+/// out [rows, width] in the dtype of the logits := grad[r] ([v = y] - exp(x - shift[r]) / sum[r]);
+/// rows with grad 0 and padding columns become 0 without being read. `out` may be the logits; else
+/// a large one is written past the caches.
+void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                    void* out);
 
 }  // namespace lossgrid

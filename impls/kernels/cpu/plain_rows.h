@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Internal to the row kernels: what is done once a row, and the kernels for float64 logits, which
+// keep their precision up to the subtraction of the shift and are there for checks, not for speed.
+#pragma once
+
+#include <cmath>
+
+#include "impls/kernels/cpu/softmax_rows.h"
+
+namespace lossgrid {
+
+/// A gradient of so many bytes is written past the caches, unless it is in place: it would only
+/// push other things out of them.
+inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 24;
+
+/// Valid targets that the shard owns.
+std::int64_t owned_targets(const LogitsRows& rows);
+
+/// x - shift, where the shift of a shard without anything but -inf counts as 0.
+inline float distance_to(float x, float shift) {
+  return x - (std::isinf(shift) && shift < 0 ? 0.0f : shift);
+}
+
+/// Row `r` predicts nothing.
+inline void write_nothing(const RowStatistics& out, std::int64_t r) {
+  out.shift[r] = 0;
+  out.sum[r] = 1;
+  out.target[r] = 0;
+  if (out.weighted == nullptr) return;
+  out.weighted[r] = 0;
+  out.min[r] = 0;
+}
+
+/// The target of a row among the columns of a shard, read before its gradient is written: `out` may
+/// be the logits.
+struct RowTarget {
+  std::int64_t column = -1;  // -1: another shard owns it
+  float rest = 0;            // 1 - p
+
+  template <typename T>
+  RowTarget(const LogitsRows& rows, std::int64_t r, const T* x, float shift, float sum) {
+    if (!rows.shard.owns(rows.targets[r])) return;
+    column = rows.targets[r] - rows.shard.begin;
+    rest = 1.0f - std::exp(static_cast<float>(static_cast<double>(x[column]) - shift)) / sum;
+  }
+};
+
+/// As rows_statistics and rows_gradient.
+void plain_statistics(const LogitsRows& rows, const RowStatistics& out);
+void plain_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+                    void* out);
+
+}  // namespace lossgrid

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of one row of logits, compiled once for every instruction set. A block has at most
+// kBlockSize elements; what is computed about it is relative to a shift, and how the blocks of a
+// row come together is the caller's business. The order of every sum is fixed by these constants
+// and the vector length, so that the bits are the same on every run.
+//
+// With t = (x - shift) log2(e), exp(x - shift) = 2^t. For shifts of ordinary size t is made as
+// fma(x, L, -fl(shift L)), L = fl(log2 e), one operation; that moves all t of the row by the same
+// shift L - fl(shift L), which the caller takes out again. The rounding of L
+// itself counts for 0.22 u32 |x - shift| only.
+#if defined(LOSSGRID_ROW_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOSSGRID_ROW_BLOCKS_INL_H_
+#undef LOSSGRID_ROW_BLOCKS_INL_H_
+#else
+#define LOSSGRID_ROW_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "harness/core/dtype.h"
+#include "impls/kernels/cpu/vector_exp2-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lossgrid {
+namespace HWY_NAMESPACE {
+
+using Words = hn::RebindToUnsigned<Floats>;
+
+// Elements that are handled together: each has a float32 lane of its own in the sums.
+inline constexpr std::size_t kLanes = 64;
+inline constexpr std::size_t kVectorSize = hn::MaxLanes(Floats());
+inline constexpr std::size_t kVectors = kLanes / kVectorSize;
+static_assert(kVectors % 2 == 0);
+// 16 adds a lane, then a tree of 6.
+inline constexpr std::int64_t kBlockSize = 1024;
+
+inline constexpr float kLog2e = 1.44269504f;
+// Beyond it, shift L - fl(shift L) would not be small.
+inline constexpr float kLargestFusedShift = 0x1p20f;
+
+/// How 2^t relative to a shift is computed.
+struct Exponent {
+  float shift;
+  float scaled;  // fl(shift L)
+  bool fused;
+
+  explicit Exponent(float by)
+      : shift(by),
+        scaled(by * kLog2e),
+        fused(HWY_NATIVE_FMA != 0 && std::abs(by) <= kLargestFusedShift) {}
+
+  /// What is taken away from x L: shift L, as it is rounded.
+  double offset() const { return fused ? scaled : static_cast<double>(shift) * kLog2e; }
+};
+
+template <bool kFused>
+HWY_INLINE FloatVector distance(FloatVector x, FloatVector shift_or_scaled) {
+  const FloatVector log2e = hn::Set(Floats(), kLog2e);
+  if constexpr (kFused) return hn::MulSub(x, log2e, shift_or_scaled);
+  return hn::Mul(hn::Sub(x, shift_or_scaled), log2e);
+}
+
+HWY_INLINE void load_lanes(const float* x, FloatVector (&out)[kVectors]) {
+  for (std::size_t k = 0; k < kVectors; ++k) out[k] = hn::LoadU(Floats(), x + k * kVectorSize);
+}
+
+/// Even elements, then odd ones, of every two vectors: order does not matter as long as
+/// store_lanes has the same.
+HWY_INLINE void load_lanes(const bf16* x, FloatVector (&out)[kVectors]) {
+  const Words words;
+  const Floats floats;
+  const auto* pairs = reinterpret_cast<const std::uint32_t*>(x);
+  for (std::size_t k = 0; k < kVectors; k += 2) {
+    const auto pair = hn::LoadU(words, pairs + k / 2 * kVectorSize);
+    out[k] = hn::BitCast(floats, hn::ShiftLeft<16>(pair));
+    out[k + 1] = hn::BitCast(floats, hn::And(pair, hn::Set(words, 0xFFFF0000u)));
+  }
+}
+
+template <bool kStream>
+HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], float* out) {
+  for (std::size_t k = 0; k < kVectors; ++k) {
+    if constexpr (kStream) {
+      hn::Stream(values[k], Floats(), out + k * kVectorSize);
+    } else {
+      hn::StoreU(values[k], Floats(), out + k * kVectorSize);
+    }
+  }
+}
+
+/// Rounded to the 8 bits of bf16's significand (Veltkamp's splitting, in Dekker, "A floating-point
+/// technique for extending the available precision", 1971): the lower half of the bits is 0. A
+/// compiler that fuses the product and a difference breaks it.
+HWY_INLINE hn::Vec<Words> rounded_to_bf16(FloatVector value) {
+  const FloatVector large = hn::Mul(value, hn::Set(Floats(), 65537.0f));
+  return hn::BitCast(Words(), hn::Sub(large, hn::Sub(large, value)));
+}
+
+template <bool kStream>
+HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
+  const Words words;
+  auto* pairs = reinterpret_cast<std::uint32_t*>(out);
+  for (std::size_t k = 0; k < kVectors; k += 2) {
+    const auto pair =
+        hn::Or(hn::ShiftRight<16>(rounded_to_bf16(values[k])), rounded_to_bf16(values[k + 1]));
+    if constexpr (kStream) {
+      hn::Stream(pair, words, pairs + k / 2 * kVectorSize);
+    } else {
+      hn::StoreU(pair, words, pairs + k / 2 * kVectorSize);
+    }
+  }
+}
+
+/// Asks for the lines of kLanes elements, `ahead` elements further on, to be in the second cache,
+/// to be read only or to be written too.
+template <bool kWrite = false, typename T>
+HWY_INLINE void prefetch_lanes(const T* x, std::int64_t ahead) {
+  constexpr std::size_t kLineElements = 64 / sizeof(T);
+  for (std::size_t k = 0; k < kLanes; k += kLineElements) {
+    __builtin_prefetch(x + ahead + k, kWrite ? 1 : 0, 2);
+  }
+}
+
+HWY_INLINE float tree_sum(FloatVector (&lanes)[kVectors]) {
+  for (std::size_t half = kVectors / 2; half > 0; half /= 2) {
+    for (std::size_t k = 0; k < half; ++k) lanes[k] = hn::Add(lanes[k], lanes[k + half]);
+  }
+  return hn::GetLane(hn::SumOfLanes(Floats(), lanes[0]));
+}
+
+/// The last, incomplete lanes of a row, filled up with -inf.
+template <typename T>
+struct Tail {
+  alignas(64) T elements[kLanes];
+
+  Tail(const T* x, std::int64_t count) {
+    std::copy_n(x, count, elements);
+    std::fill(elements + count, elements + kLanes, T(-std::numeric_limits<float>::infinity()));
+  }
+};
+
+/// The largest of `count` elements, -inf for none.
+template <typename T>
+HWY_INLINE float largest_of(const T* x, std::int64_t count) {
+  FloatVector largest = hn::Set(Floats(), -std::numeric_limits<float>::infinity());
+  FloatVector values[kVectors];
+  std::int64_t i = 0;
+  for (; i + static_cast<std::int64_t>(kLanes) <= count; i += kLanes) {
+    load_lanes(x + i, values);
+    for (std::size_t k = 0; k < kVectors; ++k) largest = hn::Max(largest, values[k]);
+  }
+  if (i < count) {
+    const Tail<T> tail(x + i, count - i);
+    load_lanes(tail.elements, values);
+    for (std::size_t k = 0; k < kVectors; ++k) largest = hn::Max(largest, values[k]);
+  }
+  return hn::GetLane(hn::MaxOfLanes(Floats(), largest));
+}
+
+/// sum of 2^t over `count` elements, a multiple of kLanes, at most kBlockSize.
+template <bool kFused, typename T>
+HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_t ahead) {
+  const Floats d;
+  const FloatVector shift = hn::Set(d, by);
+  FloatVector sums[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    FloatVector values[kVectors];
+    prefetch_lanes(x + i, ahead);
+    load_lanes(x + i, values);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      sums[k] = hn::Add(sums[k], exp2_of(distance<kFused>(values[k], shift)));
+    }
+  }
+  return tree_sum(sums);
+}
+
+/// Sums of 2^t and of 2^t t, the smallest element that is not -inf and the largest one.
+struct AllOfBlock {
+  float sum;
+  float weighted;
+  float min;
+  float max;
+};
+
+template <bool kFused, typename T>
+HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std::int64_t ahead) {
+  const Floats d;
+  const FloatVector shift = hn::Set(d, by);
+  const FloatVector infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  const FloatVector nothing = hn::Neg(infinity);
+  FloatVector sums[kVectors];
+  FloatVector weighted[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = weighted[k] = hn::Zero(d);
+  FloatVector min = infinity;
+  FloatVector max = nothing;
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    FloatVector values[kVectors];
+    prefetch_lanes(x + i, ahead);
+    load_lanes(x + i, values);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      max = hn::Max(max, values[k]);
+      min = hn::Min(min, hn::IfThenElse(hn::Eq(values[k], nothing), infinity, values[k]));
+      // 2^t is 0 below -126; 0 times infinity would not be.
+      const FloatVector t = hn::Max(hn::Set(d, -200.0f), distance<kFused>(values[k], shift));
+      const FloatVector power = exp2_of(t);
+      sums[k] = hn::Add(sums[k], power);
+      weighted[k] = hn::MulAdd(power, t, weighted[k]);
+    }
+  }
+  return {tree_sum(sums), tree_sum(weighted), hn::GetLane(hn::MinOfLanes(d, min)),
+          hn::GetLane(hn::MaxOfLanes(d, max))};
+}
+
+/// out := 2^t factor, for `count` elements, a multiple of kLanes; out may be x.
+template <bool kFused, bool kStream, typename T>
+HWY_INLINE void scaled_block(const T* x, std::int64_t count, float by, float factor,
+                             std::int64_t ahead, T* out) {
+  const Floats d;
+  const FloatVector shift = hn::Set(d, by);
+  const FloatVector scale = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    FloatVector values[kVectors];
+    prefetch_lanes(x + i, ahead);
+    load_lanes(x + i, values);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      values[k] = hn::Mul(exp2_of(distance<kFused>(values[k], shift)), scale);
+    }
+    store_lanes<kStream>(values, out + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lossgrid
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rows a thread of a rank takes: small groups in turn, because rows of prompts come together
+// and cost less than the others. Every row is computed on its own, so the bits do not depend on it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "harness/device/rank_threads.h"
+
+namespace lossgrid {
+
+/// One of `parts` equal shares of `rows` rows.
+struct RowPart {
+  std::int64_t rows;
+  std::int64_t part;
+  std::int64_t parts;
+
+  /// The first row that it takes, and the one after `row`; `rows` when there is none.
+  std::int64_t first() const { return std::min(rows, part * group()); }
+  std::int64_t next(std::int64_t row) const {
+    const bool within = (row + 1) % group() != 0;
+    return std::min(rows, within ? row + 1 : row + 1 + (parts - 1) * group());
+  }
+
+ private:
+  std::int64_t group() const { return std::clamp<std::int64_t>(rows / (4 * parts), 1, 8); }
+};
+
+/// Calls work(part) for every part of `rows` with the threads of the rank.
+template <typename Work>
+void for_each_part(std::int64_t rows, Work&& work) {
+  const std::int64_t parts = std::min<std::int64_t>(rank_threads(), rows);
+  parallel_for(parts, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) work(RowPart{rows, part, parts});
+  });
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics of one row in one read (the running rescaling of Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018, by blocks and only where it is needed): the shift is
+// the largest of the first elements, and is raised when the sum of a block shows that it is too
+// low, which it rarely does.
+#if defined(LOSSGRID_ROW_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOSSGRID_ROW_STATISTICS_INL_H_
+#undef LOSSGRID_ROW_STATISTICS_INL_H_
+#else
+#define LOSSGRID_ROW_STATISTICS_INL_H_
+#endif
+
+#include "impls/kernels/cpu/row_blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lossgrid {
+namespace HWY_NAMESPACE {
+
+inline constexpr std::int64_t kFirstElements = 256;
+// A block with a larger sum has an element of more than 4, one with a smaller one has none of more
+// than 2^12: shifts are at most 12 ln 2 = 8.4 below the largest logit.
+inline constexpr float kLargestBlockSum = 0x1p12f;
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// The shift that a row starts with. Where nothing but -inf is known yet, one that leaves 0 of -inf
+/// and too much of everything else.
+template <typename T>
+HWY_INLINE float first_shift(const T* x, std::int64_t columns) {
+  const float largest = largest_of(x, std::min(columns, kFirstElements));
+  return largest > -kInfinity ? largest : -kLargestFusedShift;
+}
+
+/// `sum` of blocks, of which the last is `block`, cannot stand as it is.
+HWY_INLINE bool is_shift_wrong(float block, double sum) {
+  return !(block <= kLargestBlockSum) || (block == 0 && sum == 0);
+}
+
+template <typename T>
+HWY_INLINE float sum_of(const T* x, std::int64_t count, const Exponent& exponent,
+                        std::int64_t ahead) {
+  const std::int64_t whole = count / kLanes * kLanes;
+  float sum = exponent.fused ? sum_block<true>(x, whole, exponent.scaled, ahead)
+                             : sum_block<false>(x, whole, exponent.shift, ahead);
+  if (whole < count) {
+    const Tail<T> tail(x + whole, count - whole);
+    sum += exponent.fused ? sum_block<true>(tail.elements, kLanes, exponent.scaled, 0)
+                          : sum_block<false>(tail.elements, kLanes, exponent.shift, 0);
+  }
+  return sum;
+}
+
+template <typename T>
+HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exponent,
+                             std::int64_t ahead) {
+  const std::int64_t whole = count / kLanes * kLanes;
+  AllOfBlock all = exponent.fused ? all_of_block<true>(x, whole, exponent.scaled, ahead)
+                                  : all_of_block<false>(x, whole, exponent.shift, ahead);
+  if (whole < count) {
+    const Tail<T> tail(x + whole, count - whole);
+    const AllOfBlock rest = exponent.fused
+                                ? all_of_block<true>(tail.elements, kLanes, exponent.scaled, 0)
+                                : all_of_block<false>(tail.elements, kLanes, exponent.shift, 0);
+    all = {all.sum + rest.sum, all.weighted + rest.weighted, std::min(all.min, rest.min),
+           std::max(all.max, rest.max)};
+  }
+  return all;
+}
+
+/// What is known of a row, relative to the shift of `exponent` and with its rounding in it.
+struct RunningSums {
+  Exponent exponent;
+  double sum = 0;
+  double weighted = 0;  // of 2^t t
+
+  /// Moves everything to another shift.
+  void move(float shift) {
+    const Exponent to(shift);
+    if (sum != 0) {
+      const double by = exponent.offset() - to.offset();
+      const double factor = std::exp2(by);
+      weighted = factor * (weighted + by * sum);
+      sum *= factor;
+    }
+    exponent = to;
+  }
+};
+
+struct RowSums {
+  float shift;
+  float sum;
+  float weighted;
+  float min;
+  float max;
+};
+
+/// Relative to the shift itself, in natural units.
+HWY_INLINE RowSums finish_row(const RunningSums& running, float min, float max) {
+  const double rounding =
+      running.exponent.offset() - static_cast<double>(running.exponent.shift) * kLog2e;
+  const double factor = std::exp2(rounding);
+  constexpr double kLn2 = 0.693147180559945309;
+  const bool nothing = running.sum == 0;
+  return {nothing ? -kInfinity : running.exponent.shift, static_cast<float>(factor * running.sum),
+          static_cast<float>(factor * kLn2 * (running.weighted + rounding * running.sum)), min,
+          max};
+}
+
+template <typename T>
+HWY_INLINE RowSums sums_of_row(const T* x, std::int64_t columns, std::int64_t ahead) {
+  RunningSums running{Exponent(first_shift(x, columns))};
+  for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
+    const std::int64_t count = std::min(kBlockSize, columns - begin);
+    float block = sum_of(x + begin, count, running.exponent, ahead);
+    if (HWY_UNLIKELY(is_shift_wrong(block, running.sum))) {
+      const float largest = largest_of(x + begin, count);
+      if (largest == -kInfinity) continue;
+      running.move(largest);
+      block = sum_of(x + begin, count, running.exponent, 0);
+    }
+    running.sum += block;
+  }
+  return finish_row(running, 0, 0);
+}
+
+template <typename T>
+HWY_INLINE RowSums all_sums_of_row(const T* x, std::int64_t columns, std::int64_t ahead) {
+  RunningSums running{Exponent(first_shift(x, columns))};
+  float min = kInfinity;
+  float max = -kInfinity;
+  for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
+    const std::int64_t count = std::min(kBlockSize, columns - begin);
+    AllOfBlock block = all_of(x + begin, count, running.exponent, ahead);
+    if (HWY_UNLIKELY(is_shift_wrong(block.sum, running.sum))) {
+      if (block.max == -kInfinity) continue;
+      running.move(block.max);
+      block = all_of(x + begin, count, running.exponent, 0);
+    }
+    running.sum += block.sum;
+    running.weighted += block.weighted;
+    min = std::min(min, block.min);
+    max = std::max(max, block.max);
+  }
+  if (running.sum != 0) running.move(max);
+  return finish_row(running, min, max);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lossgrid
+HWY_AFTER_NAMESPACE();
+
+#endif

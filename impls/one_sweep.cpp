@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// one_sweep: cp_local in one pass over memory, block of rows by block of rows: statistics, their
+// merge over TP (two all-reduces a block), the objective, and the gradient while the logits are
+// still in a cache. Where d loss / d logprob does not depend on the log-probabilities, TP is 1 and
+// no row statistics are asked for, blocks are single rows and the exponentials are made once.
+// Objectives that add up over sequences before a token's gradient is known cannot do that.
+//
+// Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
+// many as make 4 MiB).
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "impls/objective_pass.h"
+#include "impls/shard_statistics.h"
+#include "impls/strategy.h"
+
+namespace lossgrid {
+namespace {
+
+struct OneSweepOptions {
+  bool in_place = false;
+  std::int64_t block_tokens = 0;  // 0: by size
+
+  /// The exponentials of a row become its gradient.
+  static bool keeps_exponentials(const LossProblem& problem) {
+    return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
+           !problem.row_statistics();
+  }
+
+  std::int64_t block_rows(const LossProblem& problem) const {
+    const std::int64_t rows = problem.local_rows();
+    if (keeps_exponentials(problem)) return rows;
+    // Read again from the last-level cache, which ranks and cores share.
+    constexpr std::int64_t kBlockBytes = std::int64_t{1} << 22;
+    const std::int64_t row_bytes = problem.width() * problem.element_bytes();
+    const std::int64_t by_size = std::max<std::int64_t>(1, kBlockBytes / row_bytes);
+    return std::min(rows, block_tokens > 0 ? block_tokens : by_size);
+  }
+
+  std::int64_t blocks(const LossProblem& problem) const {
+    const std::int64_t rows = block_rows(problem);
+    return rows > 0 ? (problem.local_rows() + rows - 1) / rows : 0;
+  }
+
+  std::int64_t scratch_floats(const LossProblem& problem) const {
+    if (!keeps_exponentials(problem)) return 0;
+    return sweep_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0), in_place);
+  }
+};
+
+class OneSweepPlan final : public LossPlan {
+ public:
+  OneSweepPlan(const LossProblem& problem, RankContext context, const Steps& steps,
+               const OneSweepOptions& options)
+      : problem_(problem),
+        context_(context),
+        steps_(steps),
+        keeps_exponentials_(OneSweepOptions::keeps_exponentials(problem)),
+        shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
+        blocks_(steps.chunks(problem.local_rows(),
+                             std::max<std::int64_t>(1, options.block_rows(problem)))),
+        local_(context.device,
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
+        statistics_(context.device, problem, options.block_rows(problem)),
+        scratch_(context.device, options.scratch_floats(problem), "exponentials"),
+        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        objective_(context.device, problem, steps) {}
+
+  void forward(const LossInputs& /*inputs*/, LossOutputs& /*outputs*/) override { refuse(); }
+  void backward(const LossInputs& /*inputs*/, LossGradients& /*gradients*/) override { refuse(); }
+
+  void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
+                        LossGradients& gradients) override {
+    const LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
+    outputs.owned_labels = 0;
+    begin(outputs);
+    for (const RowRange& range : blocks_) {
+      const std::int64_t bytes = shard_.width * problem_.element_bytes();
+      run_block(range, rows.slice(range.begin, range.count), outputs,
+                static_cast<std::byte*>(gradients.logits) + range.begin * bytes);
+    }
+    finish(outputs);
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw Error(ErrorCode::internal, "one_sweep does forward and backward together");
+  }
+
+  ObjectiveTokens tokens(const LossOutputs& outputs) const {
+    return local_.tokens(outputs.tokens, 0, local_.rows());
+  }
+
+  /// What has to be known before the first block.
+  void begin(LossOutputs& outputs) {
+    if (!problem_.objective.linear()) {
+      objective_.begin();
+      objective_.make_coefficients();
+      return;
+    }
+    // What the gradient does not depend on may have any value.
+    for (const std::span<float> column : outputs.tokens.columns()) {
+      std::fill(column.begin(), column.end(), 0.0f);
+    }
+    objective_.gradient_alone(context_.cp, tokens(outputs), grad_.span());
+  }
+
+  void run_block(const RowRange& range, const LogitsRows& rows, LossOutputs& outputs,
+                 void* gradient) {
+    const TokenOutputs out = outputs.tokens.part(range.begin, range.count);
+    const std::span<float> grad = grad_.span(range.begin, range.count);
+    statistics_.select(0, range.count);
+    if (keeps_exponentials_) {
+      outputs.owned_labels +=
+          steps_.sweep(rows, grad.data(), scratch_.span(), statistics_.own(0), gradient);
+      statistics_.write(steps_, rows.targets, out);
+      return;
+    }
+    outputs.owned_labels += statistics_.run(steps_, context_.tp, rows, out);
+    if (!problem_.objective.linear()) {
+      objective_.add_tokens(local_.tokens(outputs.tokens, range.begin, range.count), grad);
+    }
+    steps_.gradient(rows, statistics_.shift(), statistics_.sum(), grad.data(), gradient);
+  }
+
+  void finish(LossOutputs& outputs) {
+    if (problem_.objective.linear()) {
+      outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
+      return;
+    }
+    if (problem_.grid.cp > 1) objective_.reduce_totals(context_.cp);
+    outputs.result = objective_.result();
+  }
+
+  const LossProblem& problem_;
+  RankContext context_;
+  const Steps steps_;
+  const bool keeps_exponentials_;
+  VocabShard shard_;
+  std::vector<RowRange> blocks_;
+  RowTable local_;
+  ShardStatistics statistics_;  // of a block
+  FloatArray scratch_;
+  FloatArray grad_;
+  ObjectivePass objective_;
+};
+
+OneSweepOptions read_options(const ImplementationOptions& options) {
+  require_known_options(options, {"in_place", "block_tokens"}, "one_sweep");
+  OneSweepOptions read;
+  if (const auto rows = options.find("block_tokens"); rows != options.end()) {
+    read.block_tokens =
+        parse_integer(rows->second, "one_sweep: block_tokens", 1, std::int64_t{1} << 31);
+  }
+  if (const auto place = options.find("in_place"); place != options.end()) {
+    if (place->second != "true" && place->second != "false") {
+      throw_bad_input("one_sweep: in_place = '{}' is neither true nor false", place->second);
+    }
+    read.in_place = place->second == "true";
+  }
+  return read;
+}
+
+class OneSweep final : public LossImplementation {
+ public:
+  OneSweep(const Steps& steps, const ImplementationOptions& options)
+      : steps_(steps), options_(read_options(options)) {}
+
+  Description describe() const override {
+    Description description{"one_sweep", "own rows only; forward and backward of a block at once",
+                            LogprobScope::shard, steps_.serial_adds};
+    description.claims_packing_of_sequence_sums = false;
+    description.one_sweep = true;
+    description.in_place = options_.in_place;
+    return description;
+  }
+
+  std::string why_unsupported(const LossProblem& problem) const override {
+    if (problem.objective.linear() || problem.objective.sizes().sequence_sums == 0) return "";
+    return "the gradient of a token depends on sums over its sequence: one sweep comes too early";
+  }
+
+  Cost cost(const LossProblem& problem) const override {
+    const std::int64_t local = problem.local_rows();
+    Cost cost;
+    cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
+                                ShardStatistics::bytes(problem, options_.block_rows(problem)) +
+                                kFloatBytes * (options_.scratch_floats(problem) + local) +
+                                ObjectivePass::bytes(problem);
+    cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
+    if (!OneSweepOptions::keeps_exponentials(problem)) {
+      ShardStatistics::add_merges(problem, local, options_.blocks(problem), Exchange::two,
+                                  cost.forward.tp);
+    }
+    if (problem.grid.cp > 1) {
+      ObjectivePass::add_reductions(problem, cost.forward.cp);
+      if (problem.objective.linear()) {
+        ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
+      }
+    }
+    cost.forward.read_bytes = problem.logits_bytes();
+    cost.forward.written_bytes = problem.logits_bytes();
+    return cost;
+  }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<OneSweepPlan>(problem, context, steps_, options_);
+  }
+
+ private:
+  Steps steps_;
+  OneSweepOptions options_;
+};
+
+const RegisteredStrategy registered{"one_sweep",
+                                    [](const Steps& steps, const ImplementationOptions& options) {
+                                      return std::make_unique<OneSweep>(steps, options);
+                                    }};
+
+}  // namespace
+}  // namespace lossgrid

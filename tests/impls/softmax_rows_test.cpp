@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vectorised row kernels against the formulas in double, on every instruction set that this
+// processor has, for widths around lanes and blocks, alignments, and rows in which a shift that was
+// guessed from the first elements is wrong.
+#include "impls/kernels/cpu/softmax_rows.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <hwy/targets.h>
+
+#include "harness/core/philox.h"
+#include "harness/device/rank_threads.h"
+#include "impls/kernels/cpu/sweep_rows.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr double kU32 = 0x1p-24;
+constexpr double kSmallest = 1.1754943508222875e-38;  // normal; denormal numbers count as zero
+
+/// To the last bit, or both nearer to zero than any normal number.
+bool same(float got, double want) {
+  return got == static_cast<float>(want) || std::abs(got - want) <= kSmallest;
+}
+
+/// What the first columns of a row look like beside the others.
+enum class Kind {
+  ordinary,
+  late_max,
+  masked_first,
+  finite_mask_first,
+  all_masked_but_last,
+  offset,
+  large_offset,
+  huge,
+  vanishing,
+  denormal,
+  rising,
+};
+constexpr Kind kKinds[] = {Kind::ordinary,
+                           Kind::late_max,
+                           Kind::masked_first,
+                           Kind::finite_mask_first,
+                           Kind::all_masked_but_last,
+                           Kind::offset,
+                           Kind::large_offset,
+                           Kind::huge,
+                           Kind::vanishing,
+                           Kind::denormal,
+                           Kind::rising};
+
+template <typename T>
+struct Rows {
+  Rows(Kind kind, std::int64_t vocab, std::int64_t count, std::int64_t misalignment = 0)
+      : storage(static_cast<std::size_t>(vocab * count + misalignment + 64)) {
+    auto* base =
+        reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(storage.data()) + 63) / 64 * 64) +
+        misalignment;
+    const RandomStream random(7, static_cast<std::uint32_t>(kind));
+    for (std::int64_t r = 0; r < count; ++r) {
+      for (std::int64_t v = 0; v < vocab; ++v) {
+        const auto i = static_cast<std::uint64_t>(r * vocab + v);
+        base[i] = T(value(kind, v, vocab, static_cast<float>(6 * random.uniform(i) - 3)));
+      }
+      targets.push_back(static_cast<std::int32_t>((r * 7919) % vocab));
+      valid.push_back(1);
+    }
+    if (count > 2) targets[1] = -1;
+    if (kind == Kind::all_masked_but_last) targets[0] = static_cast<std::int32_t>(vocab - 1);
+    view = {DTypeOf<T>::value, base, count, vocab_shard(vocab, 1, 0), targets.data(), valid.data()};
+  }
+
+  static float value(Kind kind, std::int64_t v, std::int64_t vocab, float x) {
+    switch (kind) {
+      case Kind::late_max:
+        return v < vocab / 2 ? x - 50 : x;
+      case Kind::masked_first:
+        return v < vocab / 2 ? -kInf : x;
+      case Kind::finite_mask_first:
+        return v < vocab / 2 ? -1e30f : x;
+      case Kind::all_masked_but_last:
+        return v < vocab - 1 ? -kInf : x;
+      case Kind::offset:
+        return x + 1e4f;
+      case Kind::large_offset:
+        return -3e6f + 2 * x;
+      case Kind::huge:
+        return 1e36f * x;
+      case Kind::vanishing:
+        return v % 2 == 1 ? x - 95 : x;
+      case Kind::denormal:
+        return 1e-39f * x;
+      case Kind::rising:
+        return x + 30.0f * static_cast<float>(v / 700);
+      default:
+        return x;
+    }
+  }
+
+  double at(std::int64_t r, std::int64_t v) const {
+    return static_cast<double>(static_cast<const T*>(view.data)[r * view.shard.width + v]);
+  }
+
+  std::vector<T> storage;
+  std::vector<std::int32_t> targets;
+  std::vector<std::uint8_t> valid;
+  LogitsRows view;
+};
+
+struct Statistics {
+  explicit Statistics(std::int64_t rows)
+      : shift(size(rows)),
+        sum(size(rows)),
+        target(size(rows)),
+        weighted(size(rows)),
+        min(size(rows)) {}
+  static std::size_t size(std::int64_t rows) { return static_cast<std::size_t>(rows); }
+  RowStatistics some() { return {shift.data(), sum.data(), target.data()}; }
+  RowStatistics all() {
+    return {shift.data(), sum.data(), target.data(), weighted.data(), min.data()};
+  }
+  std::vector<float> shift, sum, target, weighted, min;
+};
+
+/// A row in double.
+struct Truth {
+  double max = -kInf;
+  double min = kInf;
+  double sum = 0;     // of exp(x - max)
+  double spread = 0;  // sum p |x - max|
+
+  template <typename T>
+  Truth(const Rows<T>& rows, std::int64_t r) {
+    const std::int64_t vocab = rows.view.shard.width;
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      max = std::max(max, rows.at(r, v));
+      if (rows.at(r, v) > -kInf) min = std::min(min, rows.at(r, v));
+    }
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      const double e = std::exp(rows.at(r, v) - max);
+      sum += e;
+      if (e > 0) spread += e * (max - rows.at(r, v));
+    }
+    spread /= sum;
+  }
+};
+
+std::string label(Kind kind, std::int64_t vocab, DType dtype) {
+  return fmt::format("kind {} vocab {} {}", static_cast<int>(kind), vocab, name(dtype));
+}
+
+/// Every test runs on every instruction set that there is here.
+class SoftmaxRows : public testing::TestWithParam<std::int64_t> {
+ protected:
+  SoftmaxRows() {
+    set_rank_threads(2);
+    hwy::SetSupportedTargetsForTest(GetParam());
+    hwy::GetChosenTarget().Update(GetParam());
+  }
+  ~SoftmaxRows() override {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    set_rank_threads(1 << 20);
+  }
+};
+
+template <typename T>
+void check_statistics(Kind kind, std::int64_t vocab) {
+  SCOPED_TRACE(label(kind, vocab, DTypeOf<T>::value));
+  constexpr std::int64_t kRows = 5;
+  Rows<T> rows(kind, vocab, kRows, vocab % 3);
+  Statistics some(kRows);
+  Statistics all(kRows);
+  EXPECT_EQ(rows_statistics(rows.view, some.some()), kRows - 1);
+  EXPECT_EQ(rows_statistics(rows.view, all.all()), kRows - 1);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    if (rows.targets[r] < 0) {
+      EXPECT_EQ(some.shift[r], 0);
+      EXPECT_EQ(some.sum[r], 1);
+      EXPECT_EQ(some.target[r], 0);
+      continue;
+    }
+    const Truth truth(rows, r);
+    EXPECT_LE(some.shift[r], truth.max + kSmallest);
+    EXPECT_GE(some.shift[r], truth.max - 8.5);
+    EXPECT_TRUE(same(all.shift[r], truth.max)) << all.shift[r] << " " << truth.max;
+    EXPECT_TRUE(same(all.min[r], truth.min)) << all.min[r] << " " << truth.min;
+    for (const Statistics* s : {&some, &all}) {
+      const double want = truth.sum * std::exp(truth.max - s->shift[r]);
+      const double bound =
+          kU32 * (8 + 4 * (truth.spread + truth.max - s->shift[r]) + kStatisticsSerialAdds);
+      EXPECT_LE(std::abs(s->sum[r] - want), bound * want) << r;
+      const double x_y = rows.at(r, rows.targets[r]);
+      EXPECT_TRUE(same(s->target[r], x_y - s->shift[r])) << s->target[r];
+    }
+    const double weighted = -truth.spread * truth.sum;
+    EXPECT_LE(std::abs(all.weighted[r] - weighted),
+              kU32 * (40 + 8 * truth.spread) * (1 + truth.spread) * truth.sum + 1e-30);
+  }
+}
+
+TEST_P(SoftmaxRows, StatisticsAreThoseOfTheFormula) {
+  for (const Kind kind : kKinds) {
+    for (const std::int64_t vocab : {1, 2, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 3000}) {
+      check_statistics<float>(kind, vocab);
+      if (kind != Kind::large_offset) check_statistics<bf16>(kind, vocab);
+    }
+  }
+}
+
+template <typename T>
+void check_gradient(Kind kind, std::int64_t vocab, bool in_place, bool sweep) {
+  SCOPED_TRACE(label(kind, vocab, DTypeOf<T>::value) + (in_place ? " in place" : "") +
+               (sweep ? " sweep" : ""));
+  constexpr std::int64_t kRows = 7;
+  Rows<T> rows(kind, vocab, kRows, vocab % 5);
+  const Rows<T> before(kind, vocab, kRows, vocab % 5);
+  std::vector<float> grad{-0.5f, 0.0f, 0.25f, 0.0f, -1e-3f, 3.0f, -7.0f};
+  std::vector<T> out(static_cast<std::size_t>(kRows * vocab), T(99.0f));
+  T* to = in_place ? static_cast<T*>(const_cast<void*>(rows.view.data)) : out.data();
+  Statistics s(kRows);
+  if (sweep) {
+    std::vector<float> scratch(static_cast<std::size_t>(
+        sweep_scratch_floats(DTypeOf<T>::value, rows.view.shard, in_place)));
+    EXPECT_EQ(rows_sweep(rows.view, grad.data(), scratch, s.some(), to), kRows - 1);
+  } else {
+    rows_statistics(rows.view, s.some());
+    rows_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), to);
+  }
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    const Truth truth(before, r);
+    double total = 0;
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      const double got = static_cast<double>(to[r * vocab + v]);
+      const double distance = before.at(r, v) - truth.max;
+      const double p = std::exp(distance) / truth.sum;
+      const bool is_target = v == rows.targets[r];
+      const double want = grad[r] * ((is_target ? 1.0 : 0.0) - p);
+      const double finite = p > 0 ? -distance : 0;
+      const double bound =
+          1.01 * unit_roundoff(DTypeOf<T>::value) * std::abs(want) +
+          kU32 * std::abs(grad[r]) * (p * (40 + 4 * (finite + truth.spread)) + 4 * is_target) +
+          1.2e-38;
+      ASSERT_LE(std::abs(got - want), bound) << "row " << r << " column " << v << " want " << want;
+      if (grad[r] == 0) {
+        ASSERT_EQ(got, 0);
+      }
+      total += got;
+    }
+    EXPECT_LE(std::abs(total), 0.01 * std::abs(grad[r]));
+  }
+  if (sweep && rows.targets[2] >= 0) {
+    Statistics alone(kRows);
+    rows_statistics(before.view, alone.some());
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const double shifted =
+          alone.sum[r] * std::exp(static_cast<double>(alone.shift[r]) - s.shift[r]);
+      EXPECT_NEAR(s.sum[r], shifted, 1e-5 * shifted);
+    }
+  }
+}
+
+TEST_P(SoftmaxRows, GradientIsThatOfTheFormula) {
+  for (const Kind kind : kKinds) {
+    for (const std::int64_t vocab : {1, 63, 64, 65, 257, 1025, 3000}) {
+      for (const bool in_place : {false, true}) {
+        check_gradient<float>(kind, vocab, in_place, false);
+        if (kind != Kind::large_offset) check_gradient<bf16>(kind, vocab, in_place, false);
+      }
+    }
+  }
+}
+
+TEST_P(SoftmaxRows, OneSweepIsStatisticsAndGradient) {
+  for (const Kind kind : kKinds) {
+    for (const std::int64_t vocab : {1, 63, 64, 65, 257, 511, 1025, 3000}) {
+      for (const bool in_place : {false, true}) {
+        check_gradient<float>(kind, vocab, in_place, true);
+        if (kind != Kind::large_offset) check_gradient<bf16>(kind, vocab, in_place, true);
+      }
+    }
+  }
+}
+
+/// Large enough to be written past the caches, rows at every distance from a line.
+TEST_P(SoftmaxRows, StreamedGradientHasTheSameBits) {
+  constexpr std::int64_t kVocab = 4099;
+  constexpr std::int64_t kRows = 1100;
+  Rows<float> rows(Kind::ordinary, kVocab, kRows);
+  const std::vector<float> grad(kRows, -0.125f);
+  std::vector<float> streamed(static_cast<std::size_t>(kRows * kVocab));
+  ASSERT_GE(streamed.size() * sizeof(float), std::size_t{1} << 24);
+  Statistics s(kRows);
+  rows_statistics(rows.view, s.some());
+  rows_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), streamed.data());
+  for (std::int64_t r = 0; r < kRows; r += 97) {
+    std::vector<float> alone(static_cast<std::size_t>(kVocab));
+    rows_gradient(rows.view.slice(r, 1), &s.shift[r], &s.sum[r], &grad[r], alone.data());
+    for (std::int64_t v = 0; v < kVocab; ++v) {
+      ASSERT_EQ(streamed[r * kVocab + v], alone[v]) << r << " " << v;
+    }
+  }
+}
+
+TEST_P(SoftmaxRows, SameBitsWhateverTheThreads) {
+  constexpr std::int64_t kVocab = 3000;
+  constexpr std::int64_t kRows = 37;
+  Rows<bf16> rows(Kind::ordinary, kVocab, kRows);
+  const std::vector<float> grad(kRows, -0.125f);
+  std::vector<std::vector<bf16>> gradients;
+  std::vector<std::vector<float>> sums;
+  for (const int threads : {1, 2}) {
+    set_rank_threads(threads);
+    Statistics s(kRows);
+    std::vector<bf16> out(static_cast<std::size_t>(kRows * kVocab));
+    std::vector<float> scratch(
+        static_cast<std::size_t>(sweep_scratch_floats(DType::bf16, rows.view.shard, false)));
+    rows_sweep(rows.view, grad.data(), scratch, s.some(), out.data());
+    gradients.push_back(out);
+    sums.push_back(s.sum);
+  }
+  EXPECT_EQ(gradients[0], gradients[1]);
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
+TEST_P(SoftmaxRows, ShardWithNothingButMinusInfinityHasNoSum) {
+  Rows<float> rows(Kind::ordinary, 2000, 2);
+  std::fill(rows.storage.begin(), rows.storage.end(), -kInf);
+  Statistics s(2);
+  rows_statistics(rows.view, s.all());
+  EXPECT_EQ(s.shift[0], -kInf);
+  EXPECT_EQ(s.sum[0], 0);
+  EXPECT_EQ(s.weighted[0], 0);
+  EXPECT_EQ(s.min[0], kInf);
+}
+
+TEST_P(SoftmaxRows, NanStaysVisible) {
+  for (const std::int64_t at : {0, 100, 1500, 2047}) {
+    Rows<float> rows(Kind::ordinary, 2048, 1);
+    const_cast<float*>(static_cast<const float*>(rows.view.data))[at] =
+        std::numeric_limits<float>::quiet_NaN();
+    Statistics s(1);
+    rows_statistics(rows.view, s.some());
+    EXPECT_TRUE(std::isnan(s.sum[0]) || std::isnan(s.shift[0])) << at;
+  }
+}
+
+std::vector<std::int64_t> targets_here() {
+  const std::int64_t kernels = HWY_SCALAR | HWY_AVX2 | HWY_AVX3;
+  std::vector<std::int64_t> targets;
+  for (std::int64_t left = hwy::SupportedTargets() & kernels; left != 0; left &= left - 1) {
+    targets.push_back(left & -left);
+  }
+  return targets;
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, SoftmaxRows, testing::ValuesIn(targets_here()),
+                         [](const testing::TestParamInfo<std::int64_t>& info) {
+                           return std::string(hwy::TargetName(info.param));
+                         });
+
+}  // namespace
+}  // namespace lossgrid
