@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The meter tests itself before it judges others: bytes, times and copies that are known must come
+// out as they are. A failed check means that no figure of this run can be trusted.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/device/device.h"
+#include "harness/measure/clock.h"
+
+namespace lossgrid {
+
+struct MeterCheck {
+  std::string name;
+  bool passed = false;
+  double expected = 0;  // what is known beforehand: a value, or a limit as `detail` says
+  double measured = 0;
+  std::string unit;
+  std::string detail;
+};
+
+/// What is tested: the clock of samples, the accounting of allocations and the memory kernels.
+struct Meter {
+  Meter();
+
+  ClockNs now;
+  std::function<Buffer(Device& device, std::size_t bytes)> allocate;
+  std::function<void(std::chrono::nanoseconds)> sleep;
+  std::function<void(const void* from, void* to, std::size_t bytes)> copy;
+};
+
+/// Three checks, in about 30 ms:
+/// allocation  a buffer of N bytes raises live and peak bytes by exactly N, live until it is gone;
+/// sleep       the shortest of a few sleeps of 5 ms takes 5 to 50 ms (machines are loaded);
+/// copy        the copy is right, takes time, and is not faster than 10 TB/s: work was done.
+std::vector<MeterCheck> check_meter(const Meter& meter = {});
+
+}  // namespace lossgrid
