@@ -208,8 +208,13 @@ std::vector<CaseKey> make_keys() {
                         {Values::overflow, "overflow"},
                         {Values::ties, "ties"},
                         {Values::masked_vocab, "masked_vocab"},
-                        {Values::edge_mass, "edge_mass"}}),
-      "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass");
+                        {Values::edge_mass, "edge_mass"},
+                        {Values::vanishing, "vanishing"},
+                        {Values::denormal, "denormal"},
+                        {Values::finite_mask, "finite_mask"},
+                        {Values::late_max, "late_max"}}),
+      "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass, "
+      "vanishing, denormal, finite_mask, late_max");
   add(scale_key(), "standard deviation of the logits where the regime has one");
   add(enum_key<Drift>("drift", &CaseSpec::drift,
                       {{Drift::near, "near"}, {Drift::far, "far"}, {Drift::equal, "equal"}}),

@@ -87,7 +87,18 @@ class RandomLogits final : public LogitsSource {
         break;
       }
       case Values::masked_vocab:
-        mask_vocab(token, begin, out);
+        mask_vocab(token, begin, -std::numeric_limits<Real>::infinity(), out);
+        break;
+      case Values::finite_mask:
+        mask_vocab(token, begin, static_cast<Real>(kFiniteMask), out);
+        break;
+      case Values::vanishing:
+        lower_odd_columns(token, begin, out);
+        break;
+      case Values::late_max:
+        for (std::size_t k = 0; k < out.size(); ++k) {
+          out[k] += static_cast<Real>(late_max_shift(begin + static_cast<std::int64_t>(k), vocab_));
+        }
         break;
       case Values::edge_mass:
         for (auto edge = std::lower_bound(edges_.begin(), edges_.end(), begin);
@@ -139,14 +150,23 @@ class RandomLogits final : public LogitsSource {
     }
   }
 
-  /// -inf in [V/4, V/2) and at every 7th id, 6 first: id 0 or 1 stays finite for every V.
+  /// `value` in [V/4, V/2) and at every 7th id, 6 first: id 0 or 1 stays as it is for every V.
   template <typename Real>
-  void mask_vocab(std::int64_t token, std::int64_t begin, std::span<Real> out) const {
+  void mask_vocab(std::int64_t token, std::int64_t begin, Real value, std::span<Real> out) const {
     const std::int64_t target = targets_[static_cast<std::size_t>(token)];
     for (std::size_t k = 0; k < out.size(); ++k) {
       const std::int64_t id = begin + static_cast<std::int64_t>(k);
       const bool masked = (id >= vocab_ / 4 && id < vocab_ / 2) || id % 7 == 6;
-      if (masked && id != target) out[k] = -std::numeric_limits<Real>::infinity();
+      if (masked && id != target) out[k] = value;
+    }
+  }
+
+  template <typename Real>
+  void lower_odd_columns(std::int64_t token, std::int64_t begin, std::span<Real> out) const {
+    const std::int64_t target = targets_[static_cast<std::size_t>(token)];
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const std::int64_t id = begin + static_cast<std::int64_t>(k);
+      if (id % 2 == 1 && id != target) out[k] += static_cast<Real>(kVanishingShift);
     }
   }
 

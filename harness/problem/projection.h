@@ -36,7 +36,7 @@ struct Projection {
 /// Hidden states and weight of a case with hidden > 0, as rounded to its dtype, whose logits (over
 /// the temperature) lie in its value regime: pure functions of (seed, token, place) and (seed, id,
 /// place). `targets` [T] holds the id that each row predicts, -1 for none. Throws bad_input where a
-/// regime cannot come out of a product (masked_vocab) or needs H >= 2, and for f64.
+/// regime cannot come out of a product (as masked_vocab) or needs H >= 2, and for f64.
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
                                                   const std::vector<std::int32_t>& targets);
 

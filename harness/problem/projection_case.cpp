@@ -21,15 +21,25 @@ constexpr float kShiftPlace = 16;  // exact in every dtype
 
 /// True when logits are shifted, all of them or those of some ids.
 bool is_shifted(const CaseSpec& spec) {
-  return affine_of(spec).shift != 0 || spec.values == Values::edge_mass;
+  return affine_of(spec).shift != 0 || spec.values == Values::edge_mass ||
+         spec.values == Values::late_max;
 }
 
 void require_possible(const CaseSpec& spec) {
   if (spec.dtype == DType::f64) {
     throw_bad_input("dtype = f64 needs logits: hidden states and weight are f32 or bf16");
   }
-  if (spec.values == Values::masked_vocab) {
-    throw_bad_input("values = masked_vocab needs logits: hidden x weight is never -inf");
+  switch (spec.values) {
+    case Values::masked_vocab:
+      throw_bad_input("values = masked_vocab needs logits: hidden x weight is never -inf");
+    case Values::finite_mask:
+      throw_bad_input("values = finite_mask needs logits: a weight cannot spare a row's target");
+    case Values::vanishing:
+      throw_bad_input("values = vanishing needs logits: a weight cannot spare a row's target");
+    case Values::denormal:
+      throw_bad_input("values = denormal needs logits: products may read subnormal numbers as 0");
+    default:
+      break;
   }
   if (is_shifted(spec) && spec.hidden < 2) {
     throw_bad_input("hidden = {} leaves no place for the shift of the logits, must be at least 2",
@@ -104,6 +114,7 @@ class CaseProjection {
 
  private:
   double shift_of(std::int64_t id) const {
+    if (spec_.values == Values::late_max) return late_max_shift(id, spec_.vocab);
     if (spec_.values != Values::edge_mass) return shift_;
     return std::binary_search(edges_.begin(), edges_.end(), id) ? edge_bonus(spec_.vocab) : 0;
   }

@@ -19,6 +19,8 @@ Affine affine_of(const CaseSpec& spec) {
       return {spec.dtype == DType::bf16 ? 256.0 : 1e4, 1};
     case Values::overflow:
       return {0, 100 * spec.scale};
+    case Values::denormal:
+      return {0, 1e-39};
     default:
       return {0, 1};
   }
@@ -34,6 +36,10 @@ double peak_logit(std::int64_t token, std::int64_t vocab) {
 double edge_bonus(std::int64_t vocab) {
   // e^bonus = V e^2, so that even a single edge holds most of the mass.
   return std::log(static_cast<double>(vocab)) + 2;
+}
+
+double late_max_shift(std::int64_t id, std::int64_t vocab) {
+  return id < std::min<std::int64_t>(1024, vocab / 2) ? -50 : 0;
 }
 
 }  // namespace lossgrid

@@ -24,4 +24,15 @@ double peak_logit(std::int64_t token, std::int64_t vocab);
 /// What edges of shards have beyond N(0, 1) where they hold most of the mass.
 double edge_bonus(std::int64_t vocab);
 
+/// What odd columns of vanishing have beyond N(0, 1). |N| < 5.8, so that logits are 90 to 103 below
+/// the maximum of a row of more than a few ids; float32 has subnormal numbers in
+/// e^-103.97 .. e^-87.34.
+inline constexpr double kVanishingShift = -91;
+
+/// The masked logits of finite_mask.
+inline constexpr double kFiniteMask = -1e30;
+
+/// What column `id` of late_max has beyond N(0, 1).
+double late_max_shift(std::int64_t id, std::int64_t vocab);
+
 }  // namespace lossgrid

@@ -46,8 +46,9 @@ FittedRatios fit_bounds(int seeds) {
   suite.grids = {{1, 1}, {4, 1}, {2, 2}};
   suite.implementations = right_ones(InputKind::logits);
   FittedRatios worst;
-  for (const char* values : {"normal", "flat", "peaked", "all_negative", "offset", "overflow",
-                             "ties", "masked_vocab", "edge_mass"}) {
+  for (const char* values :
+       {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "masked_vocab",
+        "edge_mass", "vanishing", "denormal", "finite_mask", "late_max"}) {
     for (const char* dtype : {"f32", "bf16", "f64"}) {
       for (int seed = 1; seed <= seeds; ++seed) {
         run_and_keep_worst(
@@ -74,8 +75,8 @@ FittedRatios fit_linear_bounds(int seeds) {
     chunks.implementations.push_back(fmt::format("linear_ce:chunk_tokens={}", rows));
   }
   FittedRatios worst;
-  for (const char* values :
-       {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "edge_mass"}) {
+  for (const char* values : {"normal", "flat", "peaked", "all_negative", "offset", "overflow",
+                             "ties", "edge_mass", "late_max"}) {
     for (const char* dtype : {"f32", "bf16"}) {
       for (int seed = 1; seed <= seeds; ++seed) {
         const std::string same =

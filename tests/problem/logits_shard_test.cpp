@@ -119,7 +119,8 @@ TEST_P(ShardOfEveryRegime, TensorsAreTheSameOnEveryGrid) {
 
 INSTANTIATE_TEST_SUITE_P(Values, ShardOfEveryRegime,
                          testing::Values("normal", "flat", "peaked", "all_negative", "offset",
-                                         "overflow", "ties", "masked_vocab", "edge_mass"));
+                                         "overflow", "ties", "masked_vocab", "edge_mass",
+                                         "vanishing", "denormal", "finite_mask", "late_max"));
 
 /// Poisoned or not, element by element, against the definition.
 template <typename T, typename IsPoison>

@@ -41,9 +41,9 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          });
 }
 
-const std::vector<std::string> kRegimes{"normal",       "flat",         "peaked",
-                                        "all_negative", "offset",       "overflow",
-                                        "ties",         "masked_vocab", "edge_mass"};
+const std::vector<std::string> kRegimes{
+    "normal",       "flat",      "peaked",    "all_negative", "offset",      "overflow", "ties",
+    "masked_vocab", "edge_mass", "vanishing", "denormal",     "finite_mask", "late_max"};
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -125,6 +125,7 @@ TEST(RandomLogits, HaveTheMomentsOfTheirRegime) {
            {"values=overflow", 0, 100},
            {"values=overflow scale=0.5", 0, 50},
            {"values=ties", 1, std::sqrt(2.0 / 3)},
+           {"values=denormal", 0, 1e-39},
        }) {
     const auto row = read(*make("vocab=100000 " + expected.text), 3, 0, 100000);
     EXPECT_NEAR(mean(row), expected.mean, 0.02 * expected.deviation) << expected.text;
@@ -186,11 +187,74 @@ TEST(RandomLogits, MaskedVocabIsMinusInfinityButForTheTarget) {
 }
 
 TEST(RandomLogits, EveryMaskedRowKeepsAFiniteValue) {
-  for (int vocab = 1; vocab <= 16; ++vocab) {
-    const auto source = make("values=masked_vocab vocab=" + std::to_string(vocab));
+  for (const std::string regime : {"masked_vocab", "finite_mask"}) {
+    for (int vocab = 1; vocab <= 16; ++vocab) {
+      const auto source = make("values=" + regime + " vocab=" + std::to_string(vocab));
+      for (std::int64_t token = 0; token < kRows; ++token) {
+        const auto row = read(*source, token, 0, vocab);
+        EXPECT_TRUE(std::any_of(row.begin(), row.end(), [](double x) { return x > -1e3; }));
+      }
+    }
+  }
+}
+
+TEST(RandomLogits, FiniteMaskIsMaskedVocabWithAFiniteNumber) {
+  for (const std::string dtype : {"f64", "f32", "bf16"}) {
+    const auto infinite = make("vocab=600 values=masked_vocab dtype=" + dtype);
+    const auto finite = make("vocab=600 values=finite_mask dtype=" + dtype);
+    const double mask = round_to(*parse_dtype(dtype), -1e30);
     for (std::int64_t token = 0; token < kRows; ++token) {
-      const auto row = read(*source, token, 0, vocab);
-      EXPECT_TRUE(std::any_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); }));
+      std::vector<double> expected = read(*infinite, token, 0, 600);
+      for (double& value : expected) value = std::isinf(value) ? mask : value;
+      EXPECT_TRUE(same_bits(read(*finite, token, 0, 600), expected)) << dtype << ' ' << token;
+    }
+  }
+}
+
+TEST(RandomLogits, VanishingIsSubnormalInOddColumnsButForTheTarget) {
+  const float tiny = std::numeric_limits<float>::min();
+  for (const std::string text :
+       {"vocab=5000 values=vanishing dtype=f32", "vocab=5000 values=vanishing dtype=bf16"}) {
+    const auto source = make(text);
+    for (std::int64_t token = 0; token < kRows; ++token) {
+      const std::int64_t target = token + 1 < kRows ? (token * 31 + 5) % 5000 : -1;
+      const auto row = read<float>(*source, token, 0, 5000);
+      const float top = *std::max_element(row.begin(), row.end());
+      for (std::int64_t v = 0; v < 5000; ++v) {
+        const float e = std::exp(row[v] - top);
+        if (v % 2 == 1 && v != target) {
+          EXPECT_GT(e, 0) << text << ' ' << v;
+          EXPECT_LT(e, tiny) << text << ' ' << v;
+        } else {
+          EXPECT_GT(e, 1e-6) << text << ' ' << v;
+        }
+      }
+    }
+  }
+}
+
+TEST(RandomLogits, DenormalIsSubnormalEverywhereAndManyNumbers) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    auto row = read<float>(*make("vocab=5000 values=denormal dtype=" + dtype), 2, 0, 5000);
+    for (const float value : row) {
+      EXPECT_LT(std::abs(value), std::numeric_limits<float>::min()) << dtype;
+    }
+    EXPECT_LT(std::count(row.begin(), row.end(), 0.0f), 500) << dtype;
+    std::sort(row.begin(), row.end());
+    EXPECT_GE(std::unique(row.begin(), row.end()) - row.begin(), 20) << dtype;
+  }
+}
+
+TEST(RandomLogits, LateMaxIsLowInTheFirstColumns) {
+  for (const auto& [vocab, low] : std::vector<std::pair<int, int>>{
+           {3000, 1024}, {2048, 1024}, {2047, 1023}, {10, 5}, {3, 1}, {1, 0}}) {
+    const std::string size = " vocab=" + std::to_string(vocab);
+    const auto normal = make("values=normal dtype=f64" + size);
+    const auto source = make("values=late_max dtype=f64" + size);
+    for (std::int64_t token = 0; token < kRows; ++token) {
+      std::vector<double> expected = read(*normal, token, 0, vocab);
+      for (int v = 0; v < low; ++v) expected[v] += -50.0;
+      EXPECT_TRUE(same_bits(read(*source, token, 0, vocab), expected)) << vocab;
     }
   }
 }

@@ -46,8 +46,8 @@ std::vector<double> softmax(const std::vector<double>& row) {
   return out;
 }
 
-const std::vector<std::string> kRegimes{"normal", "flat",     "peaked", "all_negative",
-                                        "offset", "overflow", "ties",   "edge_mass"};
+const std::vector<std::string> kRegimes{"normal",   "flat", "peaked",    "all_negative", "offset",
+                                        "overflow", "ties", "edge_mass", "late_max"};
 
 class EveryProjection : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
@@ -86,7 +86,7 @@ TEST_P(EveryProjection, IsAFunctionOfSeedAndPlace) {
   EXPECT_FALSE(std::equal(p.weight.begin(), p.weight.begin() + 36, p.weight.begin() + 37));
   // Rows of ids and tokens are those of a smaller case, where neither V nor the target has a say.
   const std::string& values = std::get<0>(GetParam());
-  if (values == "peaked" || values == "edge_mass") return;
+  if (values == "peaked" || values == "edge_mass" || values == "late_max") return;
   const Problem fewer =
       make("lens=5 vocab=9 hidden=37 values=" + values + " dtype=" + std::get<1>(GetParam()));
   const Projection& q = *fewer.projection;
@@ -182,6 +182,21 @@ TEST(ProjectionOfACase, EdgesHoldMostOfTheMass) {
   }
 }
 
+TEST(ProjectionOfACase, LateMaxIsLowInTheFirstColumns) {
+  for (const std::string text : {"vocab=3000 hidden=64", "vocab=301 hidden=64 dtype=bf16",
+                                 "vocab=3000 hidden=64 temperature=0.3 dtype=bf16"}) {
+    const Problem problem = make("lens=8 values=late_max " + text);
+    const auto low = std::min<std::ptrdiff_t>(1024, problem.spec.vocab / 2);
+    for (std::int64_t t = 0; t < 8; ++t) {
+      const auto row = logits(problem, t);
+      EXPECT_NEAR(mean({row.begin(), row.begin() + low}), -50, 0.5) << text << ' ' << t;
+      EXPECT_LT(*std::max_element(row.begin(), row.begin() + low), -40) << text << ' ' << t;
+      EXPECT_NEAR(mean({row.begin() + low, row.end()}), 0, 0.5) << text << ' ' << t;
+      EXPECT_GT(*std::min_element(row.begin() + low, row.end()), -10) << text << ' ' << t;
+    }
+  }
+}
+
 TEST(ProjectionOfACase, TiesAreExactAndStandInManyPlaces) {
   const Problem problem = make("lens=50 values=ties vocab=1000 hidden=200");
   for (const float value : problem.projection->hidden) {
@@ -204,7 +219,8 @@ TEST(ProjectionOfACase, TiesAreExactAndStandInManyPlaces) {
 
 TEST(ProjectionOfACase, OfTheShortestHiddenStatesWorks) {
   for (const std::string& regime : kRegimes) {
-    const bool shifted = regime == "all_negative" || regime == "offset" || regime == "edge_mass";
+    const bool shifted = regime == "all_negative" || regime == "offset" || regime == "edge_mass" ||
+                         regime == "late_max";
     const std::string text =
         "lens=4 mask=all vocab=3 values=" + regime + " hidden=" + (shifted ? "2" : "1");
     for (std::int64_t t = 0; t < 4; ++t) {
@@ -223,8 +239,14 @@ TEST(ProjectionOfACase, TheLargestScaleStaysInFloat32) {
 TEST(ProjectionOfACase, RefusesWhatNoProductIs) {
   expect_bad_input([] { make("hidden=8 values=masked_vocab"); },
                    {"values = masked_vocab needs logits", "never -inf"});
+  for (const std::string values : {"finite_mask", "vanishing"}) {
+    expect_bad_input([&] { make("hidden=8 values=" + values); },
+                     {"values = " + values + " needs logits", "target"});
+  }
+  expect_bad_input([] { make("hidden=8 values=denormal"); },
+                   {"values = denormal needs logits", "subnormal"});
   expect_bad_input([] { make("hidden=8 dtype=f64"); }, {"dtype = f64 needs logits"});
-  for (const std::string values : {"all_negative", "offset", "edge_mass"}) {
+  for (const std::string values : {"all_negative", "offset", "edge_mass", "late_max"}) {
     expect_bad_input([&] { make("hidden=1 values=" + values); }, {"hidden = 1", "at least 2"});
   }
 }

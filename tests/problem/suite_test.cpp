@@ -194,7 +194,7 @@ TEST(Suites, OfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
   for (const std::string wanted :
-       {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf_linear",
+       {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf_linear", "perf_slow_paths",
         "regress/bf16_gradient_bias", "regress/c0_bin_fill", "smoke", "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }
