@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/measure/memory_sweep.cpp"
@@ -93,8 +94,9 @@ HWY_ATTR std::uint32_t sweep(const std::byte* from, std::byte* to, std::size_t b
     store(v3, at + 3 * width);
   }
   if constexpr (kStream) hwy::FlushStream();
-  const auto sum = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
-  return hn::GetLane(hn::SumOfLanes(d, sum)) + sweep_rest<kernel>(from, to, at, end);
+  HWY_ALIGN std::uint32_t lanes[HWY_MAX_BYTES / sizeof(std::uint32_t)];
+  hn::Store(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), d, lanes);
+  return std::accumulate(lanes, lanes + hn::Lanes(d), sweep_rest<kernel>(from, to, at, end));
 }
 
 template <MemoryKernel kernel>

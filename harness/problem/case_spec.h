@@ -34,7 +34,7 @@ enum class Values {
   masked_vocab,  // N(0, 1) with -inf in the second quarter of the vocabulary and every 7th column
   edge_mass,     // N(0, 1) with most of the mass on the first and last columns of shards
   vanishing,     // N(0, 1) with odd columns so low that exp(x - max) is subnormal in float32
-  denormal,      // 1e-39 * N(0, 1), subnormal in float32 and bf16: near-uniform probabilities
+  denormal,      // 1e-39 * N(0, 1), subnormal in f32 and bf16, not for f64: near-uniform
   finite_mask,   // as masked_vocab, with -1e30 instead of -inf
   late_max,      // N(0, 1) with the first 1024 columns 50 lower, half of them where V < 2048
 };

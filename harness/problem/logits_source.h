@@ -31,6 +31,7 @@ class LogitsSource {
 
 /// Values from Philox at (seed, token, vocab id), in the regime of `spec`. `targets` [T] holds the
 /// id that each row predicts, -1 for none (regimes that treat the target differently need it).
+/// Throws bad_input for denormal in f64.
 std::shared_ptr<const LogitsSource> make_random_logits(const CaseSpec& spec,
                                                        std::vector<std::int32_t> targets);
 

@@ -49,7 +49,8 @@ FittedRatios fit_bounds(int seeds) {
   for (const char* values :
        {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "masked_vocab",
         "edge_mass", "vanishing", "denormal", "finite_mask", "late_max"}) {
-    for (const char* dtype : {"f32", "bf16", "f64"}) {
+    for (const std::string_view dtype : {"f32", "bf16", "f64"}) {
+      if (dtype == "f64" && values == std::string_view("denormal")) continue;  // refused
       for (int seed = 1; seed <= seeds; ++seed) {
         run_and_keep_worst(
             suite,

