@@ -2,6 +2,7 @@
 #include "bound_fit.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
