@@ -33,7 +33,7 @@ std::span<const MemoryVariant> variants_of(MemoryKernel kernel);
 /// One pass over `bytes` of memory. `from` is of read and copy, `to` of copy and update; read and
 /// update leave out the last bytes % 4. Returns the sum of read, else 0. Buffers that a cache of
 /// one core holds take the plain variant. Of larger ones, the first call for a kernel, a size up to
-/// the next power of two and a number of threads tries all variants on the buffers it is given (32
+/// the next power of two and a number of threads tries all variants on the buffers it is given (40
 /// passes at most), and the fastest is kept for the process: call once before the clock runs.
 std::uint32_t run_memory_kernel(MemoryKernel kernel, const void* from, void* to, std::size_t bytes);
 

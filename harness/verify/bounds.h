@@ -51,6 +51,13 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
       unit_roundoff(DType::f32) * (4 * b + (1 + row.spread) * serial_adds) + row.entropy_error);
 }
 
+/// Of the smallest or the largest logit `x` of a row, as float32: exact but for float64 logits and
+/// for denormal numbers, which kernels may read as zero.
+inline double range_bound(const RowTruth& row, double x, DType logits) {
+  const double rounding = logits == DType::f64 ? unit_roundoff(DType::f32) * std::abs(x) : 0.0;
+  return std::max(kSmallestNormalF32, rounding + row.range_error);
+}
+
 /// The parts of the gradient's bound that are the same for all columns of a row.
 class GradientBound {
  public:

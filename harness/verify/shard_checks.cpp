@@ -21,7 +21,6 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
   if (statistics) {
     for (const char* name : {"entropy", "vocab_min", "vocab_max"}) checks.emplace_back(name);
   }
-  const double u_range = problem.spec.dtype == DType::f64 ? unit_roundoff(DType::f32) : 0.0;
   for (std::size_t k = 0; k < places.size(); ++k) {
     if (places[k].row < 0) continue;
     const RowTruth& row = truth.rows[places[k].row];
@@ -30,9 +29,9 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
     checks[0].add(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
     if (!statistics) continue;
     checks[1].add(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
-    checks[2].add(got.vocab_min[k], row.smallest,
-                  u_range * std::abs(row.smallest) + row.range_error, at);
-    checks[3].add(got.vocab_max[k], row.max, u_range * std::abs(row.max) + row.range_error, at);
+    const DType dtype = problem.spec.dtype;
+    checks[2].add(got.vocab_min[k], row.smallest, range_bound(row, row.smallest, dtype), at);
+    checks[3].add(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
   }
   return checks;
 }

@@ -102,16 +102,14 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds) {
   std::vector<TokenTruth> tokens(rows.size());
-  const bool rounds = problem.spec.dtype == DType::f64;  // float32 holds the other dtypes exactly
-  const auto as_float32 = [rounds](double x, double error) {
-    return Enclosure::around(x, error + (rounds ? std::abs(x) * unit_roundoff(DType::f32) : 0.0));
-  };
   for (std::size_t t = 0; t < rows.size(); ++t) {
     const RowTruth& row = rows[t];
     if (!row.valid) continue;
+    const DType dtype = problem.spec.dtype;
     tokens[t] = {Enclosure::around(row.logprob, logprob_bound(row, serial_adds)),
                  Enclosure::around(row.entropy(), entropy_bound(row, serial_adds)),
-                 as_float32(row.smallest, row.range_error), as_float32(row.max, row.range_error)};
+                 Enclosure::around(row.smallest, range_bound(row, row.smallest, dtype)),
+                 Enclosure::around(row.max, range_bound(row, row.max, dtype))};
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {
