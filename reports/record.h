@@ -177,7 +177,7 @@ struct MutationScore {
 };
 
 struct RunRecord {
-  std::string command;  // "run", "mutants", "replay"
+  std::string command;  // "run", "bench", "mutants", "replay"
   std::vector<std::string> arguments;
   std::string suite;
   std::string started_utc;
@@ -188,6 +188,7 @@ struct RunRecord {
   std::vector<TrialRecord> trials;
   std::vector<MutantRecord> mutants;
   std::vector<TimingRecord> timings;
+  std::vector<MeterRecord> meter;  // of runs that time
 
   /// Every status, zeros included.
   std::map<std::string, std::int64_t> counts_by_status() const;

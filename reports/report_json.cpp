@@ -260,6 +260,7 @@ Json run_to_json(const RunRecord& run) {
       array_of(weight_error_by_chunks(run), chunk_error_to_json);
   out["tables"]["peak_memory"] = array_of(peak_memory_ratios(run), memory_ratio_to_json);
   out["timings"] = array_of(run.timings, timing_to_json);
+  out["meter"] = array_of(run.meter, meter_to_json);
   if (run.command == "mutants") {
     out["mutants"] = array_of(run.mutants, mutant_to_json);
     out["score"] = score_to_json(run.mutation_score());
@@ -272,10 +273,34 @@ std::string json_text(const Json& json, int indent) {
 }
 
 const std::vector<std::string>& volatile_keys() {
-  static const std::vector<std::string> keys{
-      "started_utc",      "ended_utc", "host",   "details",           "samples_ns",
-      "median_ns",        "p20_ns",    "p80_ns", "ratio_to_baseline", "useful_flops_per_second",
-      "max_over_ranks_ns"};
+  static const std::vector<std::string> keys{"started_utc",
+                                             "ended_utc",
+                                             "host",
+                                             "details",
+                                             "max_over_ranks_ns",
+                                             "warm_up_rounds",
+                                             "rounds",
+                                             "stopped_by",
+                                             "last_level_cache_bytes",
+                                             "samples_ns",
+                                             "median_ns",
+                                             "p20_ns",
+                                             "p80_ns",
+                                             "stderr_ratio",
+                                             "speedup",
+                                             "bytes_per_second",
+                                             "flops_per_second",
+                                             "useful_flops_per_second",
+                                             "tokens_per_second",
+                                             "ceiling_ratio",
+                                             "ceiling_judged",
+                                             "communication_ratio",
+                                             "rank_times",
+                                             "straggler",
+                                             "rate_per_second",
+                                             "ceiling_details",
+                                             "latency_ns",
+                                             "measured"};
   return keys;
 }
 

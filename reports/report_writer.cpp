@@ -71,6 +71,10 @@ void ReportWriter::add(const TrialRecord& trial) {
   append({{"trial", trial_to_json(trial)}});
 }
 
+void ReportWriter::add(const TimingRecord& timing) {
+  append({{"timing", timing_to_json(timing)}});
+}
+
 void ReportWriter::add(const MutantRecord& mutant) {
   append({{"mutant", mutant_to_json(mutant)}});
 }

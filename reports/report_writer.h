@@ -23,9 +23,10 @@ class ReportWriter {
   ReportWriter(ReportWriter&& other) noexcept;
   ReportWriter& operator=(ReportWriter&&) = delete;
 
-  /// Appends one trial or mutant, {"trial": ...} or {"mutant": ...}, and flushes it to the file
-  /// system. Throws io.
+  /// Appends one trial, timing or mutant, {"trial": ...}, {"timing": ...} or {"mutant": ...}, and
+  /// flushes it to the file system. Throws io.
   void add(const TrialRecord& trial);
+  void add(const TimingRecord& timing);
   void add(const MutantRecord& mutant);
 
   /// Writes the report and removes the partial file. Throws io; then the partial file stays.

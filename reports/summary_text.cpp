@@ -56,6 +56,17 @@ std::string describe(const TrialRecord& trial) {
   return out;
 }
 
+/// "2 timed, 1 unstable", of records and not of rows.
+std::string timings_line(const RunRecord& run) {
+  std::map<TimingStatus, std::int64_t> counts;
+  for (const TimingRecord& timing : run.timings) ++counts[timing.status];
+  std::vector<std::string> parts;
+  for (const auto& [status, count] : counts) {
+    parts.push_back(fmt::format("{} {}", count, name(status)));
+  }
+  return parts.empty() ? "" : "timings: " + join(parts, ", ") + '\n';
+}
+
 /// One line a reason, in the order of first appearance.
 std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string_view label) {
   struct Fold {
@@ -88,7 +99,9 @@ std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string
 }  // namespace
 
 std::string format_summary(const RunRecord& run) {
-  std::string out = counts_line(run);
+  // A run that only times has no trials to count.
+  std::string out = run.trials.empty() && !run.timings.empty() ? "" : counts_line(run);
+  out += timings_line(run);
   const std::string folded = fold_by_reason(run, TrialStatus::skipped, "skipped") +
                              fold_by_reason(run, TrialStatus::not_run, "not run");
   if (!folded.empty()) out += '\n' + folded;

@@ -28,7 +28,8 @@ std::string format_memory_table(const RunRecord& run);
 /// Every mutant with what is wrong with it and what rejected it, then the controls, then the score.
 std::string format_mutants_table(const RunRecord& run);
 
-/// "120 passed, 2 failed, 5 skipped", and the non-passing trials with reason and reproduction line.
+/// "120 passed, 2 failed, 5 skipped", "timings: 3 timed", and the non-passing trials with reason
+/// and reproduction line.
 std::string format_summary(const RunRecord& run);
 
 /// A ratio in at most five characters: "0.25", "12", "1e+04", "inf".

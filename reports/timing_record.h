@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What timing leaves behind, as plain values: the samples of all implementations of one case on one
-// grid, taken in turn in one process, and their summaries. Absolute times hold for the machine and
-// its load at that moment; ratios of samples of the same round are what can be compared. With its
-// JSON and text forms.
+// grid with one state of the cache, taken in turn in one process, and their summaries; and in the
+// same rounds what memory and products reach on this machine. Absolute times hold for the machine
+// and its load at that moment; ratios of samples of the same round are what can be compared. With
+// its JSON and text forms.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,52 +16,145 @@
 
 namespace lossgrid {
 
+/// Of a row, and of a record the worst of its rows; in this order, the worst last.
 enum class TimingStatus {
   timed,
-  skipped,  // cannot be timed here, with the reason
-  error,    // a rank threw
-  timeout,  // the deadline passed; a rank hangs
+  skipped,        // cannot be timed here, with the reason
+  unstable,       // fewer than 10 distinct samples
+  above_ceiling,  // faster than the machine can be: the measurement or the cost model is wrong
+  failed,         // the outputs of the last timed iteration are wrong
+  timeout,        // the deadline passed; a rank hangs
+  error,          // a rank threw
 };
 
 std::string_view name(TimingStatus status);
 
-/// One implementation. A sample is forward and backward, of the slowest rank.
-struct TimingEntry {
-  std::string implementation;
-  std::string why_skipped;               // empty: it was timed; else there are no samples
-  std::vector<std::int64_t> samples_ns;  // in the order of the rounds
+/// Samples of the slowest rank, in the order of the rounds.
+struct TimeSummary {
+  std::vector<std::int64_t> samples_ns;
   std::int64_t median_ns = 0;
   std::int64_t p20_ns = 0;
   std::int64_t p80_ns = 0;
-  double ratio_to_baseline = 0;        // median over rounds of sample / sample of the baseline
-  double useful_flops_per_second = 0;  // TimingRecord::useful_flops in the median time
-  std::int64_t own_flops = 0;          // of its matrix products on all ranks, by its cost model
+  double stderr_ratio = 0;  // standard error of the median / median
 };
 
-/// A case on a grid.
-struct TimingRecord {
-  std::string case_name;
-  std::string case_text;  // what is computed
-  std::string grid;       // "tp2cp1"
-  std::string baseline;   // one of the implementations
-  std::int64_t rounds = 0;
+/// What one rank needed. Medians of their own: the parts need not add up to the whole.
+struct RankTime {
+  std::int64_t rank = 0;
+  std::int64_t median_ns = 0;
+  std::int64_t communication_ns = 0;  // inside of collectives, waiting for other ranks included
+  std::int64_t kernel_ns = 0;         // outside of them
+  std::vector<std::int64_t> samples_ns;
+  std::vector<std::int64_t> communication_samples_ns;
+};
+
+/// The rank with the longest kernel time.
+struct Straggler {
+  std::int64_t rank = 0;
+  std::int64_t kernel_ns = 0;
+  std::int64_t excess_ns = 0;  // over the median of the other ranks
+};
+
+/// One phase of one implementation.
+struct TimingRow {
+  std::string implementation;
+  std::string phase;  // "forward", "backward", "forward_backward"
   TimingStatus status = TimingStatus::timed;
   std::string reason;  // one line; empty when timed
+  TimeSummary time;
+  std::optional<double> speedup;  // median over rounds of sample of the baseline / sample
+  // Of one rank, by the cost model: read and written, and of matrix products. 0: not known, none.
+  std::int64_t rank_bytes = 0;
+  std::int64_t rank_flops = 0;
+  // Of all ranks together, in the median time.
+  std::optional<double> bytes_per_second;
+  std::optional<double> flops_per_second;
+  std::optional<double> useful_flops_per_second;  // of forward_backward
+  double tokens_per_second = 0;
+  // What bounds it: "read", "copy", "update", "read+copy", "read+update", "gemm"; empty when the
+  // model does not say what it moves.
+  std::string ceiling;
+  std::optional<double> ceiling_ratio;  // median over rounds of time at the ceiling / sample
+  bool ceiling_judged = false;          // more bytes than 4 last-level caches
+  double communication_ratio = 0;       // of the time of all ranks
+  std::vector<RankTime> rank_times;
+  std::optional<Straggler> straggler;  // with more than one rank
+};
+
+struct SkippedTiming {
+  std::string implementation;
+  std::string reason;
+};
+
+/// What the machine reaches with all ranks at once, at the sizes of the case.
+struct CeilingRow {
+  std::string name;  // "read", "copy", "update", "gemm_logits", "gemm_hidden", "gemm_weight"
+  TimeSummary time;
+  std::int64_t rank_bytes = 0;  // moved, or 0
+  std::int64_t rank_flops = 0;  // made, or 0
+  double rate_per_second = 0;   // of bytes or operations, all ranks together
+};
+
+struct AllReduceRow {
+  std::string group;  // "tp", "cp"
+  std::int64_t ranks = 0;
+  double latency_ns = 0;        // of 4 bytes
+  double bytes_per_second = 0;  // of 1 MiB
+};
+
+/// A case on a grid with a state of the cache.
+struct TimingRecord {
+  std::string case_name;
+  std::string case_text;       // what is computed
+  std::string grid;            // "tp2cp1"
+  std::string cache;           // "hot", "cold"
+  std::string baseline;        // what speed-ups are over
+  std::string why_no_speedup;  // empty: the baseline was timed
+  TimingStatus status = TimingStatus::timed;
+  std::string reason;                  // one line; empty when timed
+  std::string why_not_representative;  // empty: no rank shares a core
+  std::int64_t cores = 0;
+  std::int64_t threads_per_rank = 0;
+  std::int64_t last_level_cache_bytes = 0;
+  std::uint64_t order_seed = 0;
+  std::int64_t min_samples = 0;
+  double max_seconds = 0;
+  double target_stderr_ratio = 0;
+  std::int64_t warm_up_rounds = 0;
+  std::int64_t rounds = 0;
+  std::string stopped_by;   // "target", "time_budget", "most_samples"; empty without samples
+  std::int64_t tokens = 0;  // without padding
   // The work of a problem that starts from hidden states, whoever does it: 6 N H V on all ranks,
   // three times the product of the N tokens with the weight, without padding and recomputation. 0
   // for problems that start from logits.
   double useful_flops = 0;
-  std::vector<TimingEntry> entries;  // in the order that was asked for; of a failed run none
+  std::vector<TimingRow> rows;  // by implementation in the order that was asked for, by phase
+  std::vector<SkippedTiming> skipped;
+  std::vector<CeilingRow> ceilings;
+  std::string ceiling_details;           // which kernels of memory or products they are made of
+  std::vector<AllReduceRow> all_reduce;  // of groups with more than one rank
+};
 
-  /// "fewer than 10 samples" where the summaries are not worth much, else empty.
-  std::string why_unstable() const;
+/// What the meter found when it measured what is known beforehand.
+struct MeterRecord {
+  std::string name;
+  bool passed = false;
+  double expected = 0;
+  double measured = 0;
+  std::string unit;
+  std::string detail;
 };
 
 /// Keys with their units, fixed order; numbers that do not exist are null.
 nlohmann::ordered_json timing_to_json(const TimingRecord& record);
+nlohmann::ordered_json meter_to_json(const MeterRecord& record);
 
-/// One block a record, one row an implementation, a line for each that was skipped and why. Lines
-/// end in '\n'; empty when there are no records.
+/// One block a record, one row a phase of an implementation, then ceilings, what was skipped and
+/// what is wrong, the straggler. At most 120 columns, lines that end in '\n'; empty when there are
+/// no records.
 std::string format_timing_table(const std::vector<TimingRecord>& records);
+
+/// A line for each check of the meter that failed.
+std::string format_meter(const std::vector<MeterRecord>& checks);
 
 }  // namespace lossgrid

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing as text: one block a case and grid, so that what stands below each other was timed in
-// turn. Times of different blocks are not to be compared, only their ratios.
+// Timing as text: one block a case, grid and state of the cache, so that what stands below each
+// other was timed in turn. Times of different blocks are not to be compared, only their ratios.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "reports/text_table.h"
@@ -10,9 +12,40 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kWidth = 120;
+constexpr std::size_t kNameWidth = 36;
 
 std::string milliseconds(std::int64_t ns) {
   return fmt::format("{:.3f}", static_cast<double>(ns) * 1e-6);
+}
+
+/// About four digits, whatever the size: 0.043, 12.35, 2405.9.
+std::string short_milliseconds(std::int64_t ns) {
+  const double ms = static_cast<double>(ns) * 1e-6;
+  return ms < 10 ? fmt::format("{:.3f}", ms) : fmt::format("{:.{}f}", ms, ms < 100 ? 2 : 1);
+}
+
+/// "812", "81.2k", "8.12M"
+std::string short_rate(double per_second) {
+  const char* units[] = {"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  while (per_second >= 1000 && unit + 1 < std::size(units)) {
+    per_second /= 1000;
+    ++unit;
+  }
+  const int decimals = per_second < 10 ? 2 : per_second < 100 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", per_second, decimals, units[unit]);
+}
+
+std::string giga(const std::optional<double>& per_second) {
+  return per_second ? fmt::format("{:.1f}", *per_second * 1e-9) : "-";
+}
+
+std::string percent(double ratio) {
+  return fmt::format("{:.0f}%", 100 * ratio);
+}
+
+std::string short_phase(const std::string& phase) {
+  return phase == "forward" ? "fwd" : phase == "backward" ? "bwd" : "both";
 }
 
 std::string title_of(const TimingRecord& record) {
@@ -21,39 +54,121 @@ std::string title_of(const TimingRecord& record) {
   return shortened(out, kWidth) + '\n';
 }
 
-std::vector<std::string> row_of(const TimingEntry& entry, bool has_useful_flops) {
-  return {entry.implementation, milliseconds(entry.median_ns),
-          fmt::format("{} to {}", milliseconds(entry.p20_ns), milliseconds(entry.p80_ns)),
-          fmt::format("{:.3f}", entry.ratio_to_baseline),
-          has_useful_flops ? fmt::format("{:.1f}", entry.useful_flops_per_second * 1e-9) : "-"};
+std::string line_of(const std::string& text) {
+  return shortened("  " + text, kWidth) + '\n';
 }
 
-std::string not_timed(const std::string& what, std::string_view status, const std::string& reason) {
-  return shortened(fmt::format("  {} {}: {}", status, what, reason), kWidth) + '\n';
+std::vector<std::string> cells_of(const TimeSummary& time) {
+  return {milliseconds(time.median_ns),
+          fmt::format("{}..{}", short_milliseconds(time.p20_ns), short_milliseconds(time.p80_ns)),
+          std::to_string(time.samples_ns.size())};
+}
+
+std::vector<std::string> cells_of(const TimingRow& row, bool by_flops) {
+  std::vector<std::string> cells{shortened(row.implementation, kNameWidth), short_phase(row.phase)};
+  for (std::string& cell : cells_of(row.time)) cells.push_back(std::move(cell));
+  cells.push_back(giga(by_flops ? row.flops_per_second : row.bytes_per_second));
+  cells.push_back(row.ceiling_ratio ? percent(*row.ceiling_ratio) + " " + row.ceiling : "-");
+  cells.push_back(short_rate(row.tokens_per_second));
+  cells.push_back(row.speedup ? fmt::format("{:.2f}x", *row.speedup) : "-");
+  cells.push_back(percent(row.communication_ratio));
+  return cells;
+}
+
+std::vector<std::string> cells_of(const CeilingRow& ceiling) {
+  std::vector<std::string> cells{"ceiling", ceiling.name};
+  for (std::string& cell : cells_of(ceiling.time)) cells.push_back(std::move(cell));
+  cells.push_back(giga(ceiling.rate_per_second));
+  cells.resize(10, "");
+  return cells;
+}
+
+std::string table_of(const TimingRecord& record) {
+  const bool by_flops = record.useful_flops > 0;
+  TextTable table;
+  table.add_column("implementation", Align::left);
+  table.add_column("phase", Align::left);
+  for (const char* header : {"median ms", "p20..p80", "n", by_flops ? "GFLOP/s" : "GB/s", "ceiling",
+                             "tokens/s", "speedup", "comm"}) {
+    table.add_column(header, Align::right);
+  }
+  for (const TimingRow& row : record.rows) table.add_row(cells_of(row, by_flops));
+  for (const CeilingRow& ceiling : record.ceilings) table.add_row(cells_of(ceiling));
+  return table.text();
+}
+
+std::string heading_of(const TimingRecord& record) {
+  const char* stopped = record.stopped_by == "target"        ? "median known"
+                        : record.stopped_by == "time_budget" ? "time over"
+                                                             : "most samples";
+  return line_of(fmt::format(
+      "on {}, cache {}, {} rounds in random order ({}), {} threads a rank on {} cores, speedup "
+      "over {}",
+      record.grid, record.cache, record.rounds, stopped, record.threads_per_rank, record.cores,
+      record.why_no_speedup.empty() ? record.baseline : "nothing: " + record.why_no_speedup));
+}
+
+/// The row whose slowest rank is furthest behind, of what does the whole work.
+std::string straggler_line(const TimingRecord& record) {
+  const TimingRow* worst = nullptr;
+  for (const TimingRow& row : record.rows) {
+    if (!row.straggler || row.phase != "forward_backward") continue;
+    if (worst == nullptr || row.straggler->excess_ns > worst->straggler->excess_ns) worst = &row;
+  }
+  if (worst == nullptr) return "";
+  const Straggler& straggler = *worst->straggler;
+  const double others = static_cast<double>(straggler.kernel_ns - straggler.excess_ns);
+  return line_of(
+      fmt::format("straggler: rank {} in {}, kernels {} ms, {} ms ({}) more than the other ranks",
+                  straggler.rank, worst->implementation, milliseconds(straggler.kernel_ns),
+                  milliseconds(straggler.excess_ns),
+                  others > 0 ? percent(static_cast<double>(straggler.excess_ns) / others) : "all"));
+}
+
+/// A line for each row with a verdict; of those that are unstable, one for all.
+std::string verdict_lines(const TimingRecord& record) {
+  std::string out;
+  const TimingRow* first_unstable = nullptr;
+  std::int64_t unstable = 0;
+  for (const TimingRow& row : record.rows) {
+    if (row.status == TimingStatus::timed) continue;
+    if (row.status == TimingStatus::unstable) {
+      if (unstable++ == 0) first_unstable = &row;
+      continue;
+    }
+    out += line_of(
+        fmt::format("{}: {} {}: {}", name(row.status), row.implementation, row.phase, row.reason));
+  }
+  if (unstable > 0) {
+    out += line_of(fmt::format("unstable: {} rows, {} {}: {}", unstable,
+                               first_unstable->implementation, first_unstable->phase,
+                               first_unstable->reason));
+  }
+  return out;
 }
 
 std::string format_record(const TimingRecord& record) {
-  const std::string title = title_of(record);
-  if (record.status != TimingStatus::timed) {
-    return title + not_timed("on " + record.grid, name(record.status), record.reason);
+  std::string out = title_of(record);
+  if (record.rows.empty()) {
+    return out + line_of(fmt::format("{} on {}, cache {}: {}", name(record.status), record.grid,
+                                     record.cache, record.reason));
   }
-  TextTable table;
-  table.add_column("implementation", Align::left);
-  for (const char* header : {"median ms", "p20 to p80 ms", "ratio", "GFLOP/s useful"}) {
-    table.add_column(header, Align::right);
+  out += heading_of(record);
+  if (!record.why_not_representative.empty()) {
+    out += line_of("not representative: " + record.why_not_representative);
   }
-  std::string skipped;
-  for (const TimingEntry& entry : record.entries) {
-    if (entry.why_skipped.empty()) {
-      table.add_row(row_of(entry, record.useful_flops > 0));
-    } else {
-      skipped += not_timed(entry.implementation, name(TimingStatus::skipped), entry.why_skipped);
-    }
+  out += table_of(record);
+  for (const AllReduceRow& row : record.all_reduce) {
+    out += line_of(
+        fmt::format("all-reduce over {} of {}: {:.1f} us for 4 bytes, {:.2f} GB/s of 1 MiB",
+                    row.group, row.ranks, row.latency_ns * 1e-3, row.bytes_per_second * 1e-9));
   }
-  std::string heading = fmt::format("  on {}, {} rounds in turn, ratio to {}", record.grid,
-                                    record.rounds, record.baseline);
-  if (const std::string why = record.why_unstable(); !why.empty()) heading += "; unstable: " + why;
-  return title + heading + '\n' + table.text() + skipped;
+  out += straggler_line(record);
+  out += verdict_lines(record);
+  for (const SkippedTiming& skipped : record.skipped) {
+    out += line_of(fmt::format("skipped: {}: {}", skipped.implementation, skipped.reason));
+  }
+  return out;
 }
 
 }  // namespace
@@ -63,6 +178,19 @@ std::string format_timing_table(const std::vector<TimingRecord>& records) {
   for (const TimingRecord& record : records) {
     if (!out.empty()) out += '\n';
     out += format_record(record);
+  }
+  return out;
+}
+
+std::string format_meter(const std::vector<MeterRecord>& checks) {
+  std::string out;
+  for (const MeterRecord& check : checks) {
+    if (check.passed) continue;
+    out +=
+        shortened(fmt::format("meter: {} failed: expected {:.6g} {}, measured {:.6g}: {}",
+                              check.name, check.expected, check.unit, check.measured, check.detail),
+                  kWidth) +
+        '\n';
   }
   return out;
 }

@@ -38,8 +38,9 @@ constexpr const char* kDescription =
     "backward,\nagainst a float64 truth. Ranks are threads of this process.";
 
 constexpr const char* kFooter =
-    "Exit codes: 0 all as it should be, 10 correctness, 12 memory or communication, 14 a rank "
-    "crashed, 15 hang,\n64 usage, 65 bad input, 77 nothing ran. The worst of a run wins.\n"
+    "Exit codes: 0 all as it should be, 10 correctness, 11 time, 12 memory or "
+    "communication, 14 a rank crashed, 15 hang,\n64 usage, 65 bad input, 77 nothing ran. The worst "
+    "of a run wins.\n"
     "Try: lossgrid run --suite smoke";
 
 /// The parser would only say that a subcommand is missing.
@@ -103,6 +104,7 @@ int run_command_line(int argc, char** argv) {
   app.require_subcommand(1);
   Action action;
   add_run_command(app, action);
+  add_bench_command(app, action);
   add_mutants_command(app, action);
   add_replay_command(app, action);
   add_export_command(app, action);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of decorators: forwards every call to an inner communicator and tells `before` of
-// each collective first. `split` and `abort` are no collectives in this sense; a split group is
-// decorated like its parent. Does as much synchronising as the inner communicator, nothing more.
+// The common part of decorators: forwards every call to an inner communicator, tells `before` of
+// each collective first and `after` once it has returned. `split` and `abort` are no collectives in
+// this sense; a split group is decorated like its parent. Does as much synchronising as the inner
+// communicator, nothing more.
 #pragma once
 
 #include <cstddef>
@@ -27,23 +28,28 @@ class ForwardingCommunicator : public Communicator {
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
     before(Collective::all_reduce, count * size_of(dtype));
     inner_->all_reduce(data, count, dtype, op);
+    after(Collective::all_reduce);
   }
   void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
     before(Collective::all_gather, count * size_of(dtype));
     inner_->all_gather(send, receive, count, dtype);
+    after(Collective::all_gather);
   }
   void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
                       ReduceOp op) override {
     before(Collective::reduce_scatter, static_cast<std::size_t>(size()) * count * size_of(dtype));
     inner_->reduce_scatter(send, receive, count, dtype, op);
+    after(Collective::reduce_scatter);
   }
   void broadcast(void* data, std::size_t count, DType dtype, int root) override {
     before(Collective::broadcast, count * size_of(dtype));
     inner_->broadcast(data, count, dtype, root);
+    after(Collective::broadcast);
   }
   void barrier() override {
     before(Collective::barrier, 0);
     inner_->barrier();
+    after(Collective::barrier);
   }
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     return decorate(inner_->split(color, key, std::move(name)));
@@ -53,6 +59,8 @@ class ForwardingCommunicator : public Communicator {
  protected:
   /// Called before `collective`, whose tensor argument has `payload_bytes`.
   virtual void before(Collective collective, std::size_t payload_bytes) = 0;
+  /// Not called for a collective that throws.
+  virtual void after(Collective /*collective*/) {}
   /// The same decoration around a split group.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> inner) = 0;
 

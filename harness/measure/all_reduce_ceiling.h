@@ -5,7 +5,7 @@
 #pragma once
 
 #include "harness/comm/communicator.h"
-#include "harness/measure/clock.h"
+#include "harness/core/clock.h"
 
 namespace lossgrid {
 

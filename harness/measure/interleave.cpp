@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alternating order. It depends on the round alone, never on a measured time: every rank comes to
-// the same order without asking the others.
+// Random numbers by (seed, round, place): no state that ranks could have in different places.
 #include "harness/measure/interleave.h"
 
-#include <algorithm>
 #include <numeric>
+#include <utility>
+
+#include "harness/core/philox.h"
 
 namespace lossgrid {
 
-std::vector<std::size_t> round_order(std::size_t items, std::int64_t round) {
-  std::vector<std::size_t> order(items);
+void round_order(std::uint64_t seed, std::int64_t round, std::span<std::size_t> order) {
+  constexpr std::uint32_t kStream = 0x4F524445;  // apart from the streams of cases
+  const RandomStream random(seed, kStream);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (round % 2 != 0) std::reverse(order.begin(), order.end());
-  return order;
+  for (std::size_t left = order.size(); left > 1; --left) {
+    const std::uint32_t other =
+        random.below(static_cast<std::uint32_t>(left), static_cast<std::uint64_t>(round),
+                     static_cast<std::uint32_t>(left));
+    std::swap(order[left - 1], order[other]);
+  }
 }
 
 }  // namespace lossgrid

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order things that are compared are timed: all of them in turn, round after round, so
-// that drift of a shared machine cancels in their ratios; and the other way round in every second
-// round, so that none always runs first, or always after the same other one.
+// In which order things that are compared are timed: all of them in every round, so that drift of a
+// shared machine cancels in their ratios; and every round in a random order, so that none always
+// runs first, or always after the same other one. The order is a function of a recorded seed: all
+// ranks come to the same one without asking each other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace lossgrid {
 
-/// Indices 0 .. items - 1: ascending in even rounds (A B C), descending in odd ones (C B A).
-std::vector<std::size_t> round_order(std::size_t items, std::int64_t round);
+/// order := a permutation of 0 .. order.size() - 1, each as likely as any other (Fisher and Yates,
+/// as Durstenfeld, "Algorithm 235: random permutation", 1964, made it). Allocates nothing.
+void round_order(std::uint64_t seed, std::int64_t round, std::span<std::size_t> order);
 
 }  // namespace lossgrid

@@ -17,8 +17,8 @@
 
 #include <fmt/core.h>
 
+#include "harness/core/clock.h"
 #include "harness/device/rank_threads.h"
-#include "harness/measure/clock.h"
 #include "harness/measure/interleave.h"
 #include "harness/measure/memory_sweep.h"
 
@@ -122,8 +122,11 @@ std::string memory_kernel_details() {
 MemoryVariant fastest_variant(std::span<const MemoryVariant> variants,
                               const std::function<std::int64_t(MemoryVariant)>& time_ns) {
   std::vector<std::int64_t> best_ns(variants.size(), std::numeric_limits<std::int64_t>::max());
+  std::vector<std::size_t> order(variants.size());
   for (int round = 0; round < kRounds; ++round) {
-    for (const std::size_t k : round_order(variants.size(), round)) {
+    constexpr std::uint64_t kOrderSeed = 1;
+    round_order(kOrderSeed, round, order);
+    for (const std::size_t k : order) {
       best_ns[k] = std::min(best_ns[k], time_ns(variants[k]));
     }
   }

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/clock.h"
 #include "harness/device/device.h"
-#include "harness/measure/clock.h"
 
 namespace lossgrid {
 

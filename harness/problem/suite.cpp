@@ -55,7 +55,7 @@ Json parse_json(const std::string& text, const std::string& path) {
 }
 
 const Json& member(const Json& object, const std::string& key, const std::string& path) {
-  if (!object.contains(key)) throw_bad_input("{}: the suite has no '{}'", path, key);
+  if (!object.contains(key)) throw_bad_input("{}: there is no '{}'", path, key);
   return object.at(key);
 }
 
@@ -140,26 +140,42 @@ std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path
   return cases;
 }
 
+double number_member(const Json& object, const std::string& key, double otherwise,
+                     const std::string& where) {
+  if (!object.contains(key)) return otherwise;
+  const Json& value = object.at(key);
+  if (!value.is_number()) throw_bad_input("{}: {} is not a number", where, key);
+  return value.get<double>();
+}
+
 TimingRequest read_timing(const Json& object, const std::vector<std::string>& implementations,
                           const std::string& path) {
-  constexpr std::int64_t kMostRounds = 1000;
-  require_known_keys(object, {"rounds", "baseline"}, "timing", path);
-  for (const char* key : {"rounds", "baseline"}) {
-    if (!object.contains(key)) throw_bad_input("{}: timing has no '{}'", path, key);
-  }
-  const Json& rounds = object.at("rounds");
-  if (!rounds.is_number_integer() || rounds < 1 || rounds > kMostRounds) {
-    throw_bad_input("{}: timing: rounds = {} is not an integer in [1, {}]", path, rounds.dump(),
-                    kMostRounds);
-  }
-  const Json& baseline = object.at("baseline");
-  if (!baseline.is_string()) throw_bad_input("{}: timing: baseline is not a string", path);
-  TimingRequest timing{rounds.get<int>(), baseline.get<std::string>()};
+  const std::string where = path + ": timing";
+  require_known_keys(object, {"baseline", "cache", "min_samples", "max_seconds", "target_stderr"},
+                     "timing", path);
+  TimingRequest timing;
+  timing.baseline = text_member(object, "baseline", where);
   if (std::find(implementations.begin(), implementations.end(), timing.baseline) ==
       implementations.end()) {
-    throw_bad_input("{}: timing: {}; it is one of the suite's implementations", path,
+    throw_bad_input("{}: {}; it is one of the suite's implementations", where,
                     unknown_name_message("baseline", timing.baseline, implementations));
   }
+  if (object.contains("cache")) {
+    timing.caches.clear();
+    for (const std::string& text : text_list(object, "cache", where)) {
+      timing.caches.push_back(parse_cache_mode(text));
+    }
+  }
+  if (object.contains("min_samples")) {
+    const Json& samples = object.at("min_samples");
+    if (!samples.is_number_integer()) {
+      throw_bad_input("{}: min_samples = {} is not an integer", where, samples.dump());
+    }
+    timing.min_samples = samples.get<std::int64_t>();
+  }
+  timing.max_seconds = number_member(object, "max_seconds", timing.max_seconds, where);
+  timing.target_stderr = number_member(object, "target_stderr", timing.target_stderr, where);
+  require_timing(timing, where);
   return timing;
 }
 
@@ -178,6 +194,33 @@ void append_names(const fs::path& folder, const std::string& prefix,
 }
 
 }  // namespace
+
+std::string_view name(CacheMode cache) {
+  return cache == CacheMode::hot ? "hot" : "cold";
+}
+
+CacheMode parse_cache_mode(std::string_view text) {
+  for (const CacheMode cache : {CacheMode::hot, CacheMode::cold}) {
+    if (name(cache) == text) return cache;
+  }
+  throw_bad_input("cache '{}' is neither hot nor cold", text);
+}
+
+void require_timing(const TimingRequest& request, const std::string& where) {
+  constexpr std::int64_t kMostSamples = 1000;
+  constexpr double kMostSeconds = 1e6;
+  if (request.min_samples < 2 || request.min_samples > kMostSamples) {
+    throw_bad_input("{}: min_samples = {} is not in [2, {}]", where, request.min_samples,
+                    kMostSamples);
+  }
+  if (!(request.max_seconds > 0 && request.max_seconds <= kMostSeconds)) {
+    throw_bad_input("{}: max_seconds = {} is not in (0, {}]", where, request.max_seconds,
+                    kMostSeconds);
+  }
+  if (!(request.target_stderr > 0 && request.target_stderr <= 1)) {
+    throw_bad_input("{}: target_stderr = {} is not in (0, 1]", where, request.target_stderr);
+  }
+}
 
 Suite read_suite(const std::string& path) {
   const Json object = parse_json(read_text_file(path), path);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/comm/process_grid.h"
@@ -11,11 +12,26 @@
 
 namespace lossgrid {
 
-/// All implementations of a case on a grid are timed in turn, this many times each.
+/// What caches hold before a sample: what the sample before left there, or nothing of use.
+enum class CacheMode { hot, cold };
+
+/// "hot", "cold"
+std::string_view name(CacheMode cache);
+/// Throws bad_input with the two names.
+CacheMode parse_cache_mode(std::string_view text);
+
+/// All implementations of a case on a grid are timed in turn, until enough is known of every one.
 struct TimingRequest {
-  int rounds = 0;        // in [1, 1000]
-  std::string baseline;  // the implementation that the others are compared with
+  std::string baseline;  // that speed-ups are over; empty: per_sequence, or else the first
+  std::vector<CacheMode> caches{CacheMode::hot};  // one record each
+  std::int64_t min_samples = 10;                  // of each phase, in [2, 1000]
+  double max_seconds = 30;                        // for each case, grid and state of the cache
+  double target_stderr = 0.01;  // standard error of each median / median, in (0, 1]
+  std::uint64_t order_seed = 1;
 };
+
+/// Throws bad_input when a number is out of its range. `where` begins the message.
+void require_timing(const TimingRequest& request, const std::string& where);
 
 struct Suite {
   std::string name;
@@ -27,9 +43,10 @@ struct Suite {
 };
 
 /// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
-/// "implementations": [..], "cases": [{...}]}, optional "timing": {"rounds": 11, "baseline": one of
-/// the implementations}. Throws bad_input that names the file, the line (for
-/// malformed JSON) or the entry and key. A case without a name is named by its text; names and
+/// "implementations": [..], "cases": [{...}]}, optional "timing": {"baseline": one of the
+/// implementations, and optional "cache": ["hot", "cold"], "min_samples", "max_seconds",
+/// "target_stderr"}. Throws bad_input that names the file, the line (for malformed JSON) or the
+/// entry and key. A case without a name is named by its text; names and
 /// grids are unique.
 Suite read_suite(const std::string& path);
 

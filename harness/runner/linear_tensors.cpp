@@ -39,9 +39,7 @@ class LinearTensors final : public RankTensors {
         weight_(pack.device.allocate(
             static_cast<std::size_t>(places_.elements() * pack.loss_problem.element_bytes()),
             "weight")) {
-    const Grid& grid = pack.loss_problem.grid;
-    fill_hidden_shard(pack.problem, grid, pack.rank.tp_rank, pack.rank.cp_rank, hidden_.data());
-    fill_weight_shard(pack.problem, grid, pack.rank.tp_rank, weight_.data());
+    restore_inputs();
   }
 
   LossInputs inputs() const override { return {nullptr, hidden_.data(), weight_.data()}; }
@@ -53,10 +51,26 @@ class LinearTensors final : public RankTensors {
 
   std::string shift(double /*amount*/) override { return "starts from hidden states"; }
 
+  /// Nothing takes the place of hidden states or weight.
+  void keep_inputs() override {}
+
+  void restore_inputs() override {
+    const Grid& grid = pack_.loss_problem.grid;
+    fill_hidden_shard(pack_.problem, grid, pack_.rank.tp_rank, pack_.rank.cp_rank, hidden_.data());
+    fill_weight_shard(pack_.problem, grid, pack_.rank.tp_rank, weight_.data());
+  }
+
+  void set_in_place(bool /*in_place*/) override {}
+
   void allocate_gradients() override {
     grad_hidden_ = pack_.device.allocate(hidden_bytes(), "grad_hidden");
     grad_weight_ = DeviceArray<float>(pack_.device, static_cast<std::size_t>(places_.elements()),
                                       "grad_weight");
+    std::copy(before().begin(), before().end(), grad_weight_.begin());
+  }
+
+  void restore_gradients() override {
+    grad_hidden_.poison();
     std::copy(before().begin(), before().end(), grad_weight_.begin());
   }
 
@@ -67,13 +81,13 @@ class LinearTensors final : public RankTensors {
 
   LossGradients gradients() override { return {nullptr, grad_hidden_.data(), grad_weight_.data()}; }
 
-  std::map<std::string, std::uint64_t> gradient_bits() const override {
-    return {{"grad_hidden", hidden_bits()}, {"grad_weight", weight_bits()}};
+  std::map<std::string, std::uint64_t> gradient_bits(const Truth& truth) const override {
+    return {{"grad_hidden", hidden_bits(truth)}, {"grad_weight", weight_bits()}};
   }
 
-  void check(PackFindings& findings) const override {
-    findings.grad_hidden = check_grad_hidden(pack_.problem, pack_.truth, rows_, grad_hidden_.data(),
-                                             pack_.grad_logits, pack_.rank.rank);
+  void check(const GradientTruth& truth, PackFindings& findings) const override {
+    findings.grad_hidden = check_grad_hidden(pack_.problem, truth.truth, rows_, grad_hidden_.data(),
+                                             truth.grad_logits, pack_.rank.rank);
     const LinearFindings& hidden = *findings.grad_hidden;
     const WeightFaults weight = find_weight_faults();
     const ElementPlace& first_unwritten =
@@ -104,13 +118,13 @@ class LinearTensors final : public RankTensors {
   /// What stood in the gradient of the weight before this pack.
   std::span<float> before() const { return pack_.rank.weight_gradient; }
 
-  std::uint64_t hidden_bits() const {
+  std::uint64_t hidden_bits(const Truth& truth) const {
     const std::size_t stride =
         static_cast<std::size_t>(places_.size) * pack_.loss_problem.element_bytes();
     std::uint64_t bits = 0;
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const std::int64_t row = rows_[k].row;
-      if (row < 0 || !pack_.truth.rows[row].valid) continue;
+      if (row < 0 || !truth.rows[row].valid) continue;
       bits += fingerprint({grad_hidden_.data() + k * stride, stride},
                           static_cast<std::uint64_t>(pack_.problem.whole_row(row)));
     }

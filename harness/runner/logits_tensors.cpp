@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs that start from logits: a shard [T_c, V_t] and a gradient of the same shape, every element
 // of which has a truth.
+#include <cstring>
+
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/device/rank_threads.h"
 #include "harness/runner/rank_tensors.h"
 
 namespace lossgrid {
@@ -14,8 +17,7 @@ class LogitsTensors final : public RankTensors {
       : pack_(pack),
         shard_(vocab_shard(pack.problem.spec.vocab, pack.loss_problem.grid.tp, pack.rank.tp_rank)),
         logits_(pack.device.allocate(bytes(), "logits")) {
-    fill_logits_shard(pack.problem, pack.loss_problem.grid, pack.rank.tp_rank, pack.rank.cp_rank,
-                      logits_.data());
+    fill();
   }
 
   LossInputs inputs() const override { return {logits_.data(), nullptr, nullptr}; }
@@ -38,13 +40,35 @@ class LogitsTensors final : public RankTensors {
     return "";
   }
 
+  void keep_inputs() override {
+    kept_ = pack_.device.allocate(bytes(), "logits_copy");
+    std::memcpy(kept_.data(), logits_.data(), bytes());
+  }
+
+  void restore_inputs() override {
+    if (kept_.data() == nullptr) return fill();
+    parallel_for(static_cast<std::int64_t>(bytes()), [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(logits_.data() + begin, kept_.data() + begin,
+                  static_cast<std::size_t>(end - begin));
+    });
+  }
+
+  void set_in_place(bool in_place) override { in_place_ = in_place; }
+
   void allocate_gradients() override { grad_ = pack_.device.allocate(bytes(), "grad_logits"); }
 
-  void renew_gradients() override { grad_.poison(); }
+  /// In place there is nothing to poison: what stands there is read.
+  void restore_gradients() override {
+    if (!in_place_) grad_.poison();
+  }
 
-  LossGradients gradients() override { return {grad_.data(), nullptr, nullptr}; }
+  void renew_gradients() override { restore_gradients(); }
 
-  std::map<std::string, std::uint64_t> gradient_bits() const override {
+  LossGradients gradients() override {
+    return {in_place_ ? logits_.data() : grad_.data(), nullptr, nullptr};
+  }
+
+  std::map<std::string, std::uint64_t> gradient_bits(const Truth& truth) const override {
     const std::size_t element = size_of(pack_.problem.spec.dtype);
     const std::size_t stride = static_cast<std::size_t>(shard_.width) * element;
     const std::size_t valid_bytes = static_cast<std::size_t>(shard_.valid()) * element;
@@ -52,17 +76,17 @@ class LogitsTensors final : public RankTensors {
     for (std::size_t k = 0; k < pack_.rows.size(); ++k) {
       // Only rows that take part: a dummy holds rows of another pack.
       const std::int64_t row = pack_.rows[k].row;
-      if (row < 0 || !pack_.truth.rows[row].valid) continue;
+      if (row < 0 || !truth.rows[row].valid) continue;
       const auto place = static_cast<std::uint64_t>(pack_.problem.whole_row(row)) * 4096 +
                          static_cast<std::uint64_t>(pack_.rank.tp_rank);
-      bits += fingerprint({grad_.data() + k * stride, valid_bytes}, place);
+      bits += fingerprint({gradient().data() + k * stride, valid_bytes}, place);
     }
     return {{"grad_logits", bits}};
   }
 
-  void check(PackFindings& findings) const override {
-    findings.grad_logits = check_gradient(pack_.problem, pack_.truth, pack_.rows, shard_,
-                                          grad_.data(), pack_.serial_adds, pack_.rank.rank);
+  void check(const GradientTruth& truth, PackFindings& findings) const override {
+    findings.grad_logits = check_gradient(pack_.problem, truth.truth, pack_.rows, shard_,
+                                          gradient().data(), truth.serial_adds, pack_.rank.rank);
     const GradientFindings& found = *findings.grad_logits;
     const auto where = [&](std::int64_t count) {
       return describe_misplaced(count, found.first_misplaced);
@@ -76,16 +100,25 @@ class LogitsTensors final : public RankTensors {
   }
 
   std::vector<double> row_gradient() const override {
-    return as_doubles(grad_, pack_.problem.spec.dtype);
+    return as_doubles(gradient(), pack_.problem.spec.dtype);
   }
 
  private:
   std::size_t bytes() const { return static_cast<std::size_t>(pack_.loss_problem.logits_bytes()); }
 
+  const Buffer& gradient() const { return in_place_ ? logits_ : grad_; }
+
+  void fill() {
+    fill_logits_shard(pack_.problem, pack_.loss_problem.grid, pack_.rank.tp_rank,
+                      pack_.rank.cp_rank, logits_.data());
+  }
+
   RankPack pack_;
   VocabShard shard_;
   Buffer logits_;
+  Buffer kept_;
   Buffer grad_;
+  bool in_place_ = false;
 };
 
 }  // namespace
@@ -100,6 +133,10 @@ std::vector<double> as_doubles(const Buffer& buffer, DType dtype) {
 
 std::unique_ptr<RankTensors> make_logits_tensors(const RankPack& pack) {
   return std::make_unique<LogitsTensors>(pack);
+}
+
+std::unique_ptr<RankTensors> make_rank_tensors(const RankPack& pack) {
+  return pack.loss_problem.from_hidden() ? make_linear_tensors(pack) : make_logits_tensors(pack);
 }
 
 }  // namespace lossgrid

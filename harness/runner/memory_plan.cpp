@@ -46,11 +46,7 @@ std::int64_t available_memory_bytes() {
   return std::min(meminfo_available(), cgroup_left());
 }
 
-std::int64_t trial_memory_bytes(const LossProblem& problem,
-                                const LossImplementation& implementation) {
-  const Cost cost = implementation.cost(problem);
-  const std::int64_t workspace = std::max(
-      {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
+std::int64_t rank_data_bytes(const LossProblem& problem) {
   // Places, log-probabilities; rows of the truth.
   std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;
   if (problem.from_hidden()) {
@@ -58,7 +54,18 @@ std::int64_t trial_memory_bytes(const LossProblem& problem,
     constexpr std::int64_t kMostCompared = std::int64_t{1} << 24;
     host += 4 * problem.weight_elements() + 16 * std::min(problem.weight_elements(), kMostCompared);
   }
-  const std::int64_t rank = problem.input_bytes() + problem.gradient_bytes() + workspace + host;
+  return problem.input_bytes() + problem.gradient_bytes() + host;
+}
+
+std::int64_t workspace_bytes(const LossProblem& problem, const LossImplementation& implementation) {
+  const Cost cost = implementation.cost(problem);
+  return std::max(
+      {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
+}
+
+std::int64_t trial_memory_bytes(const LossProblem& problem,
+                                const LossImplementation& implementation) {
+  const std::int64_t rank = rank_data_bytes(problem) + workspace_bytes(problem, implementation);
   return checked_product(rank, std::int64_t{problem.grid.tp} * problem.grid.cp, "bytes of a trial");
 }
 

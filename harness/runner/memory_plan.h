@@ -15,8 +15,14 @@ namespace lossgrid {
 /// what is left of a cgroup's limit.
 std::int64_t available_memory_bytes();
 
-/// Bytes of one pack on all ranks of a dp rank: inputs, gradients, workspaces, outputs by token and
-/// the harness's own rows and copies.
+/// Bytes of one pack on a rank, whatever runs it: inputs, gradients, and the harness's own rows and
+/// copies.
+std::int64_t rank_data_bytes(const LossProblem& problem);
+
+/// The most that a plan holds in any phase, on a rank.
+std::int64_t workspace_bytes(const LossProblem& problem, const LossImplementation& implementation);
+
+/// Bytes of one pack on all ranks of a dp rank: data and workspaces.
 std::int64_t trial_memory_bytes(const LossProblem& problem,
                                 const LossImplementation& implementation);
 

@@ -236,21 +236,12 @@ void add_checks(const std::vector<Check>& checks, TrialRecord& record) {
   }
 }
 
-void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
-                 TrialRecord& record) {
-  for (const auto& [name, metric] : ranks[0].result.metrics) {
-    record.metrics[name] = metric.value();
-    record.metric_reductions[name] = std::string(lossgrid::name(metric.reduction));
-  }
+std::vector<std::string> merge_outputs(const TrialSetup& setup,
+                                       const std::vector<RankResult>& ranks, TrialRecord& record) {
   merge_checks(setup, ranks, record);
   merge_rank_invariants(ranks, record);
   merge_row_sums(setup, ranks, record);
   merge_shared_values(setup, ranks, record);
-  merge_determinism(setup, ranks, record);
-  const std::string memory = merge_memory(ranks, record);
-  const std::string communication = merge_communication(ranks, record);
-  merge_times(ranks, record);
-
   std::vector<std::string> reasons;
   for (const CheckRecord& check : record.checks) {
     if (!check.passed) reasons.push_back(describe_worst(check));
@@ -258,6 +249,21 @@ void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
   for (const InvariantRecord& invariant : record.invariants) {
     if (invariant.status == "failed") reasons.push_back(invariant.name + ": " + invariant.detail);
   }
+  return reasons;
+}
+
+void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                 TrialRecord& record) {
+  for (const auto& [name, metric] : ranks[0].result.metrics) {
+    record.metrics[name] = metric.value();
+    record.metric_reductions[name] = std::string(lossgrid::name(metric.reduction));
+  }
+  std::vector<std::string> reasons = merge_outputs(setup, ranks, record);
+  merge_determinism(setup, ranks, record);
+  const std::string memory = merge_memory(ranks, record);
+  const std::string communication = merge_communication(ranks, record);
+  merge_times(ranks, record);
+
   for (const DeterminismRecord& verdict : record.determinism) {
     if (verdict.claimed && verdict.verdict == "different_bits") {
       reasons.push_back(fmt::format("determinism: {} gave different bits", verdict.name));

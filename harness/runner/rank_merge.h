@@ -3,6 +3,7 @@
 // invariants over several ranks, costs against their predictions.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "harness/runner/rank_trial.h"
@@ -12,6 +13,12 @@ namespace lossgrid {
 
 /// Adds checks made after the ranks were merged; one that fails turns the trial into a failed one.
 void add_checks(const std::vector<Check>& checks, TrialRecord& record);
+
+/// What ranks found in the outputs of a pack, whoever ran it: checks merged to the worst element,
+/// and invariants of one and of several ranks, without costs and determinism. Returns what does
+/// not hold, one reason each.
+std::vector<std::string> merge_outputs(const TrialSetup& setup,
+                                       const std::vector<RankResult>& ranks, TrialRecord& record);
 
 /// Fills checks, invariants, determinism, memory, communication, times, fingerprints, status and
 /// reason of `record`.

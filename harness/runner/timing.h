@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaved timing: all implementations of one case on one grid, timed in turn in one process, so
-// that drift of a shared machine cancels in their ratios. Ranks are threads. Nothing is verified
-// here: trials of the same case do that. The number of rounds is fixed, so ranks never diverge.
+// Timing of all implementations of one case on one grid in one process, in turn, so that drift of a
+// shared machine cancels in their ratios; the ceilings of the machine in the same rounds. Ranks are
+// threads. The outputs of the last timed iteration of each implementation are verified.
 #pragma once
 
 #include <chrono>
@@ -21,27 +21,31 @@ struct TimingOutcome {
   bool rank_hung = false;  // the process must report and end with std::_Exit
 };
 
-/// Warms every implementation up once, then runs `request.rounds` rounds in the orders of
-/// interleave.h. A sample is forward and backward behind a barrier, the largest over ranks. Every
-/// implementation has tensors, plan and device of its own on every rank; its gradient of an LM
-/// head's weight goes on adding up over the rounds. Implementations that cannot take the case are
-/// listed with the reason. Skipped as a whole: several dp ranks or microbatches, a baseline that
-/// cannot be timed, too little memory for all of them at once. `deadline` is that of all rounds
-/// together. Throws bad_input for an unknown implementation or a grid that the problem does not
-/// fit.
+/// One record: samples by the protocol of harness/measure/sampler.h until the request is met.
+/// Implementations that cannot take the case are listed with the reason. Skipped as a whole:
+/// several dp ranks or microbatches, no implementation that takes the case, too little memory for
+/// all of them side by side. An iteration, with its checks, may take as long as
+/// `iteration_deadline` on average. Throws bad_input for an unknown implementation or a grid that
+/// the problem does not fit.
 TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
-                                   const Grid& grid, const TimingRequest& request,
-                                   std::chrono::milliseconds deadline);
+                                   const Grid& grid, const TimingRequest& request, CacheMode cache,
+                                   std::chrono::milliseconds iteration_deadline);
 
-/// Times every case of the suites that ask for it on every grid and calls `sink` for each; a sample
-/// may take as long as a trial, `trial_deadline`. Returns true when a rank hangs: then nothing
-/// further was timed, and the process must report and end with std::_Exit.
-bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds trial_deadline,
+/// Times every case of the suites that ask for it on every grid in every state of the cache and
+/// calls `sink` for each. Returns true when a rank hangs: then nothing further was timed, and the
+/// process must report and end with std::_Exit.
+bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds iteration_deadline,
                  ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink);
 
-/// What the process ends with: that of a crash or a hang, whichever is worse. What was skipped is
-/// as it should be; no time is judged.
+/// What the meter finds when it measures what is known beforehand; before anything is timed.
+std::vector<MeterRecord> test_meter();
+
+/// What the process ends with, the worst of: wrong outputs correctness, a row above its ceiling
+/// time_regression, crash, hang. Nothing ran when all were skipped.
 ExitCode exit_code_of(const std::vector<TimingRecord>& timings);
+
+/// A meter that fails is an error of the run.
+ExitCode exit_code_of(const std::vector<MeterRecord>& meter);
 
 }  // namespace lossgrid

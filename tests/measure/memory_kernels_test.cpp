@@ -177,9 +177,8 @@ TEST(FastestVariant, HasTheLeastTimeAlthoughOthersAreLuckyOnAverage) {
     EXPECT_EQ(calls[variant], calls[MemoryVariant::plain]);
     EXPECT_EQ(calls[variant] % 2, 0) << "update must leave the buffer as it was";
   }
-  order.resize(6);
-  EXPECT_EQ(order, (std::vector{variants[0], variants[1], variants[2], variants[2], variants[1],
-                                variants[0]}));
+  order.resize(3);  // every one in the first round
+  EXPECT_THAT(order, testing::UnorderedElementsAreArray(variants));
 }
 
 TEST(VariantsOf, AreThoseThatTheKernelHas) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The clock that samples are taken with. What measures takes it as an argument, so that a test can
-// give it another one.
+// give it another one. Calls allocate nothing.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid bench: the time of the implementations of a suite or of cases, in turn, beside what the
+// machine reaches. The same as run --mode bench.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/suite_flags.h"
+
+namespace lossgrid {
+namespace {
+
+struct BenchFlags {
+  SuiteFlags suite;
+  TimingFlags timing;
+};
+
+ExitCode run(const BenchFlags& flags) {
+  const SuiteModes modes{false, SuiteModes::Bench::always};
+  return run_requested("bench", flags.suite, flags.timing, modes, std::nullopt,
+                       TableRows::grids_folded);
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* command = app.add_subcommand(
+      "bench", "time implementations in turn, beside what memory and products reach");
+  add_suite_flags(*command, flags->suite);
+  add_timing_flags(*command, flags->timing);
+  command->footer(
+      "Exit codes: 0 timed, 10 outputs of the last timed iteration are wrong, 11 faster than the "
+      "machine can be,\n14 a rank crashed or the meter is wrong, 15 hang, 64 usage, 65 bad input, "
+      "77 nothing was timed.\nTry: lossgrid bench --case \"lens=512 vocab=32768\" --impl "
+      "per_sequence,fused --cache hot,cold");
+  command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace lossgrid

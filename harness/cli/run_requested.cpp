@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `run` and `bench` do: trials, then timings, one report of both. A meter that fails its own
+// test stops the timings before they begin.
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include <unistd.h>
+
+#include "harness/cli/suite_flags.h"
+#include "harness/device/rank_threads.h"
+#include "harness/runner/timing.h"
+#include "reports/report_writer.h"
+
+namespace lossgrid {
+namespace {
+
+/// Trials or timings that the suites ask for.
+std::size_t steps_of(const std::vector<Suite>& suites, const SuiteModes& modes) {
+  std::size_t steps = 0;
+  for (const Suite& suite : suites) {
+    const std::size_t places = suite.cases.size() * suite.grids.size();
+    if (modes.verify) steps += places * suite.implementations.size();
+    if (suite.timing) steps += places * suite.timing->caches.size();
+  }
+  return steps;
+}
+
+/// One line on a terminal that counts up; nothing when stderr is a file or a pipe.
+class Progress {
+ public:
+  Progress(std::size_t total, bool quiet) : total_(total), shown_(!quiet && isatty(2) != 0) {}
+  ~Progress() {
+    if (shown_) std::fprintf(stderr, "\r\033[K");
+  }
+  void step(const std::string& what) {
+    ++done_;
+    if (shown_) std::fprintf(stderr, "\r\033[K[%zu/%zu] %.80s", done_, total_, what.c_str());
+  }
+
+ private:
+  std::size_t total_;
+  std::size_t done_ = 0;
+  bool shown_;
+};
+
+/// With trials alone nothing may have been timed, and the other way round.
+ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
+  ExitCode code = exit_code_of(record.meter);
+  if (modes.verify) code = worst(code, exit_code_of(record.trials));
+  if (record.timings.empty()) return code;
+  const ExitCode timing = exit_code_of(record.timings);
+  return modes.verify && timing == ExitCode::nothing_ran ? code : worst(code, timing);
+}
+
+void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows) {
+  if (!flags.quiet) {
+    fmt::print("{}{}{}", format_trials_table(record, rows), format_memory_table(record),
+               format_chunk_table(record));
+    fmt::print("{}", format_timing_table(record.timings));
+  }
+  fmt::print("{}", format_meter(record.meter));
+  fmt::print("{}", format_summary(record));
+}
+
+}  // namespace
+
+ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
+                       const TimingFlags& timing, const SuiteModes& modes,
+                       const std::optional<Fault>& fault, TableRows rows) {
+  const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
+  require_runnable(suites, flags.max_ranks);
+  set_threads_per_rank(flags.threads_per_rank);
+  RunOptions options;
+  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
+  options.fault = fault;
+
+  RunRecord record = begin_run(command, flags.suite);
+  std::optional<ReportWriter> writer;
+  if (!flags.report.empty()) writer.emplace(flags.report, record);
+
+  bool rank_hung = false;
+  {
+    Progress progress(steps_of(suites, modes), flags.quiet);
+    ProblemCache problems;
+    if (modes.verify) {
+      rank_hung = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
+        progress.step(trial.id);
+        if (writer) writer->add(trial);
+        record.trials.push_back(trial);
+        return true;
+      });
+    }
+    const bool timed = std::any_of(suites.begin(), suites.end(),
+                                   [](const Suite& suite) { return suite.timing.has_value(); });
+    if (timed && !rank_hung) record.meter = test_meter();
+    if (timed && !rank_hung && exit_code_of(record.meter) == ExitCode::ok) {
+      rank_hung = time_suites(suites, options.deadline, problems, [&](const TimingRecord& found) {
+        progress.step(fmt::format("{} {} {}", found.case_name, found.grid, found.cache));
+        if (writer) writer->add(found);
+        record.timings.push_back(found);
+      });
+    }
+  }
+  const ExitCode code = code_of(record, modes);
+  end_run(record, code, !rank_hung);
+  if (writer) writer->finish(record);
+  print_results(record, flags, rows);
+  if (writer) fmt::print("report: {}\n", writer->path());
+  if (rank_hung) leave_hung_process(code);
+  return code;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// From flags to suites: what is given on the command line replaces what a suite says.
+#include "harness/cli/suite_flags.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/device/rank_threads.h"
+
+namespace lossgrid {
+namespace {
+
+std::vector<CaseSpec> with_seeds(const std::vector<CaseSpec>& cases, int seeds) {
+  std::vector<CaseSpec> all;
+  for (int k = 0; k < seeds; ++k) {
+    for (CaseSpec spec : cases) {
+      spec.seed += static_cast<std::uint64_t>(k);
+      if (k > 0) spec.name += fmt::format(" seed={}", spec.seed);
+      all.push_back(spec);
+    }
+  }
+  return all;
+}
+
+Suite suite_of_cases(const std::vector<std::string>& cases) {
+  Suite suite;
+  suite.grids = {Grid{}};
+  for (const std::string& text : cases) {
+    for (const CaseSpec& spec : parse_sweep(text)) suite.cases.push_back(spec);
+  }
+  suite.implementations =
+      default_implementations(std::all_of(suite.cases.begin(), suite.cases.end(),
+                                          [](const CaseSpec& spec) { return spec.hidden > 0; }));
+  return suite;
+}
+
+TimingRequest requested_timing(const TimingFlags& flags, const Suite& suite) {
+  TimingRequest timing = suite.timing.value_or(TimingRequest{});
+  if (!flags.caches.empty()) {
+    timing.caches.clear();
+    for (const std::string& text : parse_list(flags.caches)) {
+      const CacheMode cache = parse_cache_mode(text);
+      if (std::find(timing.caches.begin(), timing.caches.end(), cache) != timing.caches.end()) {
+        throw_bad_input("--cache has '{}' twice", text);
+      }
+      timing.caches.push_back(cache);
+    }
+  }
+  const auto among = [&](const std::string& name) {
+    return std::find(suite.implementations.begin(), suite.implementations.end(), name) !=
+           suite.implementations.end();
+  };
+  if (!flags.baseline.empty()) {
+    if (!among(flags.baseline)) {
+      throw_bad_input("--baseline {} is not among the implementations", flags.baseline);
+    }
+    timing.baseline = flags.baseline;
+  } else if (!among(timing.baseline)) {
+    timing.baseline.clear();  // --impl left it out
+  }
+  if (flags.min_samples > 0) timing.min_samples = flags.min_samples;
+  if (flags.max_seconds > 0) timing.max_seconds = flags.max_seconds;
+  if (flags.target_stderr > 0) timing.target_stderr = flags.target_stderr;
+  if (flags.order_seed >= 0) timing.order_seed = static_cast<std::uint64_t>(flags.order_seed);
+  return timing;
+}
+
+}  // namespace
+
+std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags& flags,
+                                    const TimingFlags& timing, const SuiteModes& modes) {
+  if (flags.suite.empty() == flags.cases.empty()) {
+    throw Error(ErrorCode::usage, command + " needs either --suite or --case");
+  }
+  std::vector<Suite> suites = flags.suite.empty() ? std::vector<Suite>{suite_of_cases(flags.cases)}
+                                                  : load_suites(flags.suite);
+  for (Suite& suite : suites) {
+    if (!flags.implementations.empty()) suite.implementations = parse_list(flags.implementations);
+    if (!flags.grids.empty()) {
+      suite.grids.clear();
+      for (const std::string& text : parse_list(flags.grids))
+        suite.grids.push_back(parse_grid(text));
+    }
+    suite.cases = with_seeds(suite.cases, flags.seeds);
+    const bool timed = modes.bench == SuiteModes::Bench::always ||
+                       (modes.bench == SuiteModes::Bench::where_asked && suite.timing);
+    suite.timing = timed ? std::optional(requested_timing(timing, suite)) : std::nullopt;
+    for (CaseSpec& spec : suite.cases) {
+      if (spec.name.empty()) spec.name = format_case(spec);
+    }
+  }
+  return suites;
+}
+
+void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
+  command.add_option("--suite", flags.suite,
+                     "suite by name (see lossgrid list suites), file or folder");
+  command.add_option("--case", flags.cases,
+                     "a case as \"key=value ...\"; key=[a,b] sweeps; may be repeated "
+                     "(keys: lossgrid list keys)");
+  command.add_option("--impl", flags.implementations,
+                     "implementations, comma separated, with options as name:option=value "
+                     "(default: the suite's; of cases all that start from logits, or from hidden "
+                     "states where every case does)");
+  command.add_option(
+      "--grid", flags.grids,
+      "process grids, comma separated: tp2cp4,tp1cp2dp2,tp2cp2sp (default: the suite's, or "
+      "tp1cp1)");
+  command.add_option("--report", flags.report,
+                     "write the JSON report here; finished trials go to FILE.partial.jsonl while "
+                     "the run goes on");
+  command.add_option("--seeds", flags.seeds, "run every case with this many seeds from its own on")
+      ->check(CLI::Range(1, 10000));
+  command.add_option("--max-ranks", flags.max_ranks, "refuse grids with more ranks (default 64)")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--threads-per-rank", flags.threads_per_rank,
+                  "threads that compute for a rank (default: the cores divided by the ranks)")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--timeout", flags.timeout_s,
+                  "deadline of one trial, or of one timed iteration, in seconds (default 300)")
+      ->check(CLI::Range(0.001, 1e6));
+  command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
+}
+
+void add_timing_flags(CLI::App& command, TimingFlags& flags) {
+  command.add_option(
+      "--cache", flags.caches,
+      "what caches hold before a timed phase, comma separated: hot (what was there), "
+      "cold (nothing of use) (default: the suite's, or hot)");
+  command.add_option("--baseline", flags.baseline,
+                     "the implementation that speed-ups are over (default: the suite's, or "
+                     "per_sequence, or the first)");
+  command.add_option("--min-samples", flags.min_samples, "samples of each phase (default 10)")
+      ->check(CLI::Range(2, 1000));
+  command
+      .add_option("--max-seconds", flags.max_seconds,
+                  "end the samples of a case on a grid after this time (default 30)")
+      ->check(CLI::Range(0.001, 1e6));
+  command
+      .add_option("--target-stderr", flags.target_stderr,
+                  "or before, once the standard error of every median is below this part of it "
+                  "(default 0.01)")
+      ->check(CLI::Range(1e-6, 1.0));
+  command
+      .add_option("--order-seed", flags.order_seed,
+                  "seed of the random order of implementations in each round (default 1)")
+      ->check(CLI::Range(0, 2147483647));
+}
+
+}  // namespace lossgrid

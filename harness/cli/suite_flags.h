@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that `run` and `bench` share: which suites or cases, with which implementations on
+// which grids, how they are timed, and where the report goes. And what both do with them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/command.h"
+#include "harness/runner/run.h"
+#include "reports/table.h"
+
+namespace lossgrid {
+
+struct SuiteFlags {
+  std::string suite;
+  std::vector<std::string> cases;
+  std::string implementations;
+  std::string grids;
+  std::string report;
+  int seeds = 1;
+  int max_ranks = 64;
+  int threads_per_rank = 0;  // 0: the cores divided by the ranks
+  double timeout_s = 300;
+  bool quiet = false;
+};
+
+/// Those that are given; what is not given is as the suite says, or as TimingRequest has it.
+struct TimingFlags {
+  std::string caches;
+  std::string baseline;
+  std::int64_t min_samples = 0;
+  double max_seconds = 0;
+  double target_stderr = 0;
+  std::int64_t order_seed = -1;
+};
+
+void add_suite_flags(CLI::App& command, SuiteFlags& flags);
+void add_timing_flags(CLI::App& command, TimingFlags& flags);
+
+/// What is done with the suites, in this order.
+struct SuiteModes {
+  bool verify = true;
+  enum class Bench { never, where_asked, always } bench = Bench::where_asked;
+};
+
+/// The suites that `flags` ask for, with a timing request where `modes` times them. `command` is
+/// named in errors. Throws usage and bad_input.
+std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags& flags,
+                                    const TimingFlags& timing, const SuiteModes& modes);
+
+/// Runs them, prints and writes the report. `command`: "run" or "bench".
+ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
+                       const TimingFlags& timing, const SuiteModes& modes,
+                       const std::optional<Fault>& fault, TableRows rows);
+
+}  // namespace lossgrid

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timing protocol: items that are compared run in rounds, every one in every round, in a random
+// order that all ranks share. Before each timed part all ranks meet in a barrier; the sample is the
+// time of the slowest rank, and what each rank needed is kept too. Rank 0 decides after each round
+// whether the next one is the last and tells the others: ranks never differ in what they do. No
+// sample is dropped. Nothing is allocated between the two readings of the clock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "harness/comm/communicator.h"
+#include "harness/core/clock.h"
+#include "harness/measure/stopping.h"
+
+namespace lossgrid {
+
+/// Something to time: one or more parts that follow each other (forward, then backward). All ranks
+/// have the same items with as many steps; every function may be collective.
+class SampledItem {
+ public:
+  virtual ~SampledItem() = default;
+  virtual std::size_t steps() const = 0;
+  /// Not timed, before run(step). `last`: in the round whose outputs finish() looks at.
+  virtual void prepare(std::size_t step, bool last) = 0;
+  /// The timed part.
+  virtual void run(std::size_t step) = 0;
+  /// Not timed, after run(step) of the last round.
+  virtual void finish(std::size_t /*step*/) {}
+};
+
+/// What one step took, by round.
+struct StepSamples {
+  std::vector<std::int64_t> slowest_ns;            // over ranks, at least 1; the same on all ranks
+  std::vector<std::int64_t> own_ns;                // of this rank
+  std::vector<std::int64_t> own_communication_ns;  // the part of it inside of collectives
+};
+
+struct SamplerRequest {
+  StopRule stop;
+  // Rounds before the first sample: at least one, and more until this time has passed.
+  std::int64_t warm_up_ns = 20'000'000;
+  std::uint64_t order_seed = 1;
+  std::function<void()> before_sample;  // on every rank behind prepare(); may be empty
+};
+
+struct Samples {
+  std::vector<std::vector<StepSamples>> items;  // [items][steps]
+  std::int64_t warm_up_rounds = 0;
+  std::int64_t rounds = 0;  // at least two
+  StopReason stopped_by = StopReason::target;
+};
+
+/// Collective over `world`. `communication_ns`: how long this rank was inside of collectives so far
+/// (timed_communicator.h); read behind every step. The clock of rank 0 decides.
+Samples take_samples(std::span<SampledItem* const> items, Communicator& world,
+                     const std::int64_t& communication_ns, const SamplerRequest& request,
+                     const ClockNs& clock = steady_clock_ns);
+
+}  // namespace lossgrid

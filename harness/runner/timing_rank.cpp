@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// First what a rank holds for all implementations together, then one implementation as an item of
+// the sampler. Buffers are poisoned before the last iteration of each: what the implementation
+// before it left there must not pass as its own.
+#include "harness/runner/timing_rank.h"
+
+#include <algorithm>
+
+#include "harness/comm/timed_communicator.h"
+#include "harness/core/text.h"
+#include "harness/device/rank_threads.h"
+#include "harness/measure/cache.h"
+#include "harness/runner/global_batch.h"
+#include "harness/runner/memory_plan.h"
+#include "harness/runner/pack_checks.h"
+#include "harness/runner/weight_gradient.h"
+
+namespace lossgrid {
+namespace {
+
+std::int64_t token_rows(const LossProblem& problem, LogprobScope scope) {
+  return scope == LogprobScope::pack ? problem.rows() : problem.local_rows();
+}
+
+bool any_in_place(const std::vector<TrialSetup>& setups) {
+  return std::any_of(setups.begin(), setups.end(), [](const TrialSetup& setup) {
+    return setup.implementation->describe().in_place;
+  });
+}
+
+/// What all implementations share on a rank.
+class SharedTensors {
+ public:
+  SharedTensors(const TimingPlan& plan, Communicator& world)
+      : problem_(*plan.setups.front().problem),
+        groups_(make_process_grid(world, plan.setups.front().grid)),
+        device_(make_cpu_device()),
+        tp_(time_calls(*groups_.tp, communication_ns_)),
+        cp_(time_calls(*groups_.cp, communication_ns_)),
+        weight_gradient_(first_weight_gradient(plan.setups.front(), groups_.tp_rank())),
+        rank_{world.rank(), groups_.tp_rank(), groups_.cp_rank(), *tp_,
+              *cp_,         no_counts_,        weight_gradient_},
+        batch_(pack(problem_, groups_.grid)),
+        loss_problem_(
+            make_loss_problem(problem_, batch_, groups_.grid, *plan.setups.front().objective)),
+        rows_(place_tokens(problem_, loss_problem_, rank_.cp_rank, LogprobScope::shard).rows),
+        tensors_(make_rank_tensors({problem_, loss_problem_, rank_, *device_, rows_})),
+        tokens_(*device_,
+                static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
+                "token_outputs") {
+    batch_.denominators = count_denominators(plan.setups.front().parts[0], problem_, *groups_.dp);
+    if (any_in_place(plan.setups)) tensors_->keep_inputs();
+    input_bits_ = tensors_->input_bits();
+    tensors_->allocate_gradients();
+  }
+  SharedTensors(const SharedTensors&) = delete;
+  SharedTensors& operator=(const SharedTensors&) = delete;
+
+  const Problem& problem() const { return problem_; }
+  const LossProblem& loss_problem() const { return loss_problem_; }
+  const ProcessGrid& groups() const { return groups_; }
+  const PackRank& rank() const { return rank_; }
+  Device& device() { return *device_; }
+  RankTensors& tensors() { return *tensors_; }
+  const std::int64_t& communication_ns() const { return communication_ns_; }
+
+  /// Before an iteration: the inputs as they were at first, also behind an implementation in place.
+  void begin_iteration(bool in_place, bool poisoned) {
+    if (overwritten_) tensors_->restore_inputs();
+    overwritten_ = in_place;
+    tensors_->set_in_place(in_place);
+    if (!poisoned) return;
+    tokens_.buffer().poison();
+    tensors_->restore_gradients();
+  }
+
+  TokenOutputs token_outputs(LogprobScope scope) {
+    const std::int64_t rows = token_rows(loss_problem_, scope);
+    return columns_in({tokens_.data(), tokens_.size()}, loss_problem_, rows);
+  }
+
+  bool inputs_as_before() const { return tensors_->input_bits() == input_bits_; }
+
+ private:
+  const Problem& problem_;
+  ProcessGrid groups_;
+  std::unique_ptr<Device> device_;
+  std::int64_t communication_ns_ = 0;
+  std::unique_ptr<Communicator> tp_;
+  std::unique_ptr<Communicator> cp_;
+  RankCounts no_counts_;
+  std::vector<float> weight_gradient_;  // as before the first iteration
+  PackRank rank_;
+  PackedBatch batch_;
+  LossProblem loss_problem_;
+  std::vector<RowPlace> rows_;
+  std::unique_ptr<RankTensors> tensors_;
+  DeviceArray<float> tokens_;  // for the most that an implementation returns
+  std::uint64_t input_bits_ = 0;
+  bool overwritten_ = false;
+};
+
+/// One implementation on one rank, with its plan.
+class TimedImplementation final : public SampledItem {
+ public:
+  TimedImplementation(const TrialSetup& setup, SharedTensors& shared)
+      : setup_(setup),
+        shared_(shared),
+        description_(setup.implementation->describe()),
+        phases_(timed_phases(description_)),
+        places_(place_tokens(shared.problem(), shared.loss_problem(), shared.rank().cp_rank,
+                             description_.logprobs)),
+        truth_{*setup.truth, serial_adds(setup),
+               setup.implementation->grad_logits_dtype(shared.loss_problem())},
+        plan_(setup.implementation->plan(
+            shared.loss_problem(),
+            RankContext{shared.device(), shared.rank().tp, shared.rank().cp})) {}
+
+  std::size_t steps() const override { return phases_.size(); }
+
+  void prepare(std::size_t step, bool last) override {
+    if (phases_[step] == Phase::backward) return;  // goes on where forward ended
+    shared_.begin_iteration(description_.in_place, last);
+    inputs_ = shared_.tensors().inputs();
+    gradients_ = shared_.tensors().gradients();
+    outputs_ = LossOutputs{shared_.token_outputs(description_.logprobs), {}, 0};
+  }
+
+  void run(std::size_t step) override {
+    switch (phases_[step]) {
+      case Phase::forward:
+        return plan_->forward(inputs_, outputs_);
+      case Phase::backward:
+        return plan_->backward(inputs_, gradients_);
+      case Phase::forward_backward:
+        return plan_->forward_backward(inputs_, outputs_, gradients_);
+    }
+  }
+
+  void finish(std::size_t step) override {
+    if (phases_[step] != Phase::forward) findings_.push_back(check());
+  }
+
+  std::vector<RankResult> take_findings() { return std::move(findings_); }
+
+ private:
+  RankResult check() const {
+    const PackRank& rank = shared_.rank();
+    const PackChecks checks{shared_.problem(), shared_.loss_problem(), truth_, places_, rank.rank};
+    RankResult result;
+    PackFindings& findings = result.packs.emplace_back();
+    checks.check(outputs_, shared_.tensors(), findings);
+    PackChecks::check_memory(description_.in_place || shared_.inputs_as_before(), shared_.device(),
+                             findings);
+    result.result = outputs_.result;
+    result.checks = check_result(setup_.truth->objective, result.result, rank.rank);
+    result.result_bits = fingerprint_result(result.result);
+    if (shared_.loss_problem().from_hidden()) {
+      const auto elements = static_cast<std::size_t>(shared_.loss_problem().weight_elements());
+      result.grad_weight =
+          check_weight_sum(setup_, shared_.groups(), {gradients_.weight, elements});
+    }
+    return result;
+  }
+
+  const TrialSetup& setup_;
+  SharedTensors& shared_;
+  Description description_;
+  std::vector<Phase> phases_;
+  TokenPlaces places_;
+  GradientTruth truth_;
+  std::unique_ptr<LossPlan> plan_;
+  LossInputs inputs_;
+  LossGradients gradients_;
+  LossOutputs outputs_;
+  std::vector<RankResult> findings_;
+};
+
+}  // namespace
+
+std::string_view name(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::forward_backward:
+      return "forward_backward";
+  }
+  return "?";
+}
+
+std::vector<Phase> timed_phases(const Description& description) {
+  if (description.one_sweep) return {Phase::forward_backward};
+  return {Phase::forward, Phase::backward, Phase::forward_backward};
+}
+
+RankTiming time_rank(const TimingPlan& plan, Communicator& world) {
+  share_cores(world.size());
+  SharedTensors shared(plan, world);
+  const LossProblem& problem = shared.loss_problem();
+  std::vector<std::unique_ptr<TimedImplementation>> implementations;
+  std::vector<SampledItem*> items;
+  for (const TrialSetup& setup : plan.setups) {
+    implementations.push_back(std::make_unique<TimedImplementation>(setup, shared));
+    items.push_back(implementations.back().get());
+  }
+  const std::vector<std::unique_ptr<SampledItem>> ceilings =
+      make_ceiling_items(problem, plan.product_rows, shared.device(), shared.tensors().inputs(),
+                         shared.tensors().gradients());
+  for (const std::unique_ptr<SampledItem>& item : ceilings) items.push_back(item.get());
+
+  RankTiming timing;
+  timing.ceilings = ceilings_of(problem, plan.product_rows);
+  timing.tp_all_reduce = measure_all_reduce(*shared.groups().tp);
+  timing.cp_all_reduce = measure_all_reduce(*shared.groups().cp);
+  std::unique_ptr<CacheWalk> walk;
+  SamplerRequest request = plan.sampler;
+  if (plan.cache == CacheMode::cold) {
+    walk = std::make_unique<CacheWalk>(shared.device());
+    request.before_sample = [&walk] { walk->run(); };
+  }
+  timing.samples = take_samples(items, world, shared.communication_ns(), request);
+  for (const auto& implementation : implementations) {
+    timing.outputs.push_back(implementation->take_findings());
+  }
+  return timing;
+}
+
+std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& plan) {
+  std::int64_t rank = rank_data_bytes(problem) + 4 * problem.rows() * problem.token_columns() +
+                      ceiling_memory_bytes(problem, plan.product_rows);
+  for (const TrialSetup& setup : plan.setups) {
+    rank += workspace_bytes(problem, *setup.implementation);
+  }
+  if (any_in_place(plan.setups)) rank += problem.logits_bytes();
+  if (plan.cache == CacheMode::cold) rank += cache_walk_bytes();
+  return checked_product(rank, problem.grid.tp * problem.grid.cp, "bytes of a timing");
+}
+
+}  // namespace lossgrid
