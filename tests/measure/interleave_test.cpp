@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of rounds: every item once, and over two rounds every item in the same place on
-// average, so that a machine that slows down evenly slows all of them alike.
+// The order of rounds: every item once, the same for the same seed, and no item more often in one
+// place than chance has it.
 #include "harness/measure/interleave.h"
 
+#include <algorithm>
+#include <map>
+#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,31 +15,37 @@ namespace {
 
 using Order = std::vector<std::size_t>;
 
-TEST(RoundOrder, Alternates) {
-  for (const std::int64_t round : {0, 2, 4, 1000}) {
-    EXPECT_EQ(round_order(3, round), (Order{0, 1, 2})) << round;
-  }
-  for (const std::int64_t round : {1, 3, 5, 999}) {
-    EXPECT_EQ(round_order(3, round), (Order{2, 1, 0})) << round;
-  }
+Order order_of(std::size_t items, std::uint64_t seed, std::int64_t round) {
+  Order order(items, 77);
+  round_order(seed, round, order);
+  return order;
 }
 
-TEST(RoundOrder, OfNothingAndOfOneItem) {
-  for (const std::int64_t round : {0, 1}) {
-    EXPECT_EQ(round_order(0, round), Order{});
-    EXPECT_EQ(round_order(1, round), Order{0});
-  }
-}
-
-TEST(RoundOrder, DriftAddsTheSameToAllItemsOverTwoRounds) {
-  for (const std::size_t items : {2u, 3u, 4u, 7u}) {
-    std::vector<double> sums(items, 0.0);
-    double time = 0;
-    for (std::int64_t round = 0; round < 2; ++round) {
-      for (const std::size_t item : round_order(items, round)) sums[item] += time++;
+TEST(RoundOrder, HasEveryItemOnce) {
+  for (const std::size_t items : {0u, 1u, 2u, 5u, 33u}) {
+    Order wanted(items);
+    std::iota(wanted.begin(), wanted.end(), std::size_t{0});
+    for (std::int64_t round = 0; round < 20; ++round) {
+      Order order = order_of(items, 3, round);
+      std::sort(order.begin(), order.end());
+      EXPECT_EQ(order, wanted);
     }
-    for (const double sum : sums) EXPECT_EQ(sum, sums[0]) << items;
   }
+}
+
+TEST(RoundOrder, IsAFunctionOfSeedAndRound) {
+  EXPECT_EQ(order_of(8, 5, 2), order_of(8, 5, 2));
+  EXPECT_NE(order_of(8, 5, 2), order_of(8, 5, 3));
+  EXPECT_NE(order_of(8, 5, 2), order_of(8, 6, 2));
+}
+
+TEST(RoundOrder, EveryPermutationIsAsLikely) {
+  std::map<Order, int> counts;
+  constexpr int kRounds = 6000;
+  for (std::int64_t round = 0; round < kRounds; ++round) ++counts[order_of(3, 1, round)];
+  ASSERT_EQ(counts.size(), 6u);
+  // 1000 expected with a standard deviation of 29.
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, kRounds / 6, 150);
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The size of the last-level cache, and that a walk has a buffer that it cannot hold.
+#include "harness/measure/cache.h"
+
+#include <gtest/gtest.h>
+
+namespace lossgrid {
+namespace {
+
+TEST(Cache, HasASizeThatProcessorsHave) {
+  EXPECT_GE(last_level_cache_bytes(), std::int64_t{64} << 10);
+  EXPECT_LE(last_level_cache_bytes(), std::int64_t{8} << 30);
+  EXPECT_GT(cache_walk_bytes(), last_level_cache_bytes());
+}
+
+TEST(CacheWalk, TakesWhatIsPlannedAndNothingMoreWhenItRuns) {
+  const std::unique_ptr<Device> device = make_cpu_device();
+  const CacheWalk walk(*device);
+  const std::int64_t bytes = device->tracker().live_bytes();
+  EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(cache_walk_bytes()), 8);
+  device->tracker().begin_phase("walk");
+  walk.run();
+  device->tracker().end_phase();
+  EXPECT_EQ(device->tracker().phases().back().peak_bytes, bytes);
+  EXPECT_TRUE(device->take_broken_guards().empty());
+}
+
+}  // namespace
+}  // namespace lossgrid
