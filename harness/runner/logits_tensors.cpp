@@ -55,7 +55,9 @@ class LogitsTensors final : public RankTensors {
 
   void set_in_place(bool in_place) override { in_place_ = in_place; }
 
-  void allocate_gradients() override { grad_ = pack_.device.allocate(bytes(), "grad_logits"); }
+  void allocate_gradients() override {
+    if (!in_place_) grad_ = pack_.device.allocate(bytes(), "grad_logits");
+  }
 
   /// In place there is nothing to poison: what stands there is read.
   void restore_gradients() override {

@@ -38,8 +38,8 @@ class PackTrial {
         device_(make_cpu_device()),
         batch_(pack(problem_, setup.grid)),
         loss_problem_(make_loss_problem(problem_, batch_, setup.grid, *setup.objective)),
-        places_(place_tokens(problem_, loss_problem_, rank.cp_rank,
-                             setup.implementation->describe().logprobs)),
+        description_(setup.implementation->describe()),
+        places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
         own_places_(own_rows(places_)),
         gradient_truth_{truth_, serial_adds(setup),
                         setup.implementation->grad_logits_dtype(loss_problem_)},
@@ -60,13 +60,15 @@ class PackTrial {
     tokens_ = DeviceArray<float>(
         *device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
         "token_outputs");
+    if (description_.one_sweep) tensors_->allocate_gradients();
     in_phase("forward", [&] { forward(); });
-    tensors_->allocate_gradients();
+    if (!description_.one_sweep) tensors_->allocate_gradients();
     in_phase("backward", [&] { backward(); });
     result_.memory = device_->tracker().phases();
 
     checks_.check(outputs_, *tensors_, result_);
-    PackChecks::check_memory(tensors_->input_bits() == input_bits, *device_, result_);
+    const bool as_before = description_.in_place || tensors_->input_bits() == input_bits;
+    PackChecks::check_memory(as_before, *device_, result_);
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
@@ -76,6 +78,7 @@ class PackTrial {
  private:
   void make_tensors() {
     tensors_ = make_rank_tensors(RankPack{problem_, loss_problem_, rank_, *device_, own_places_});
+    tensors_->set_in_place(description_.in_place);
   }
 
   template <typename F>
@@ -93,9 +96,12 @@ class PackTrial {
     plan_bytes_ += device_->tracker().live_bytes() - live;  // what the plan keeps
   }
 
+  /// In one sweep, the whole of it.
   void forward() {
     outputs_ = LossOutputs{token_outputs(), {}, 0};
-    plan_->forward(tensors_->inputs(), outputs_);
+    if (!description_.one_sweep) return plan_->forward(tensors_->inputs(), outputs_);
+    LossGradients gradients = tensors_->gradients();
+    plan_->forward_backward(tensors_->inputs(), outputs_, gradients);
   }
 
   TokenOutputs token_outputs() {
@@ -104,6 +110,7 @@ class PackTrial {
   }
 
   void backward() {
+    if (description_.one_sweep) return;
     LossGradients gradients = tensors_->gradients();
     plan_->backward(tensors_->inputs(), gradients);
   }
@@ -112,6 +119,7 @@ class PackTrial {
   void run_again() {
     tokens_.buffer().poison();
     tensors_->renew_gradients();
+    if (description_.in_place) tensors_->restore_inputs();
     forward();
     backward();
     PackFindings again;
@@ -122,6 +130,7 @@ class PackTrial {
   }
 
   void check_shift_invariance() {
+    if (description_.in_place) tensors_->restore_inputs();
     Invariant invariant{"shift_invariance", Invariant::Status::passed, tensors_->shift(kShift)};
     if (!invariant.detail.empty()) {
       invariant.status = Invariant::Status::not_run;
@@ -171,6 +180,7 @@ class PackTrial {
   std::unique_ptr<Device> device_;
   PackedBatch batch_;
   LossProblem loss_problem_;
+  Description description_;
   TokenPlaces places_;
   std::vector<RowPlace> own_places_;
   GradientTruth gradient_truth_;

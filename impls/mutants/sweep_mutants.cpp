@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong one-sweep kernels: rows of a pipeline mixed up, exponentials that belong to another shift,
+// logits read after their gradient took their place, blocks that TP does not see.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "impls/mutants/mutant.h"
+
+namespace lossgrid {
+namespace {
+
+/// Statistics first, then the gradient with what `change` makes of shifts and sums.
+template <typename Change>
+std::int64_t sweep_with(const LogitsRows& rows, const float* grad, const RowStatistics& out,
+                        void* gradient, Change&& change) {
+  const std::int64_t owned = rows_statistics(rows, out);
+  std::vector<float> shift(out.shift, out.shift + rows.rows);
+  std::vector<float> sum(out.sum, out.sum + rows.rows);
+  change(shift, sum);
+  rows_gradient(rows, shift.data(), sum.data(), grad, gradient);
+  return owned;
+}
+
+/// A row's exponentials are divided by the sum of the row after it.
+std::int64_t sum_of_next_row(const LogitsRows& rows, const float* grad, std::span<float>,
+                             const RowStatistics& out, void* gradient) {
+  return sweep_with(rows, grad, out, gradient, [](auto& /*shift*/, auto& sum) {
+    if (sum.size() > 1) std::rotate(sum.begin(), sum.begin() + 1, sum.end());
+  });
+}
+
+/// Exponentials of the first block are relative to the shift that the row began with, the sum to
+/// the one that it ended with.
+std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
+                                      std::span<float> scratch, const RowStatistics& out,
+                                      void* gradient) {
+  constexpr std::int64_t kFirst = 256;
+  constexpr std::int64_t kBlock = 1024;
+  const std::int64_t columns = rows.shard.valid();
+  std::vector<float> first(static_cast<std::size_t>(rows.rows), 0.0f);
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    const auto* data = static_cast<const decltype(zero)*>(rows.data);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      if (rows.targets[r] < 0) continue;
+      const auto* x = data + r * rows.shard.width;
+      first[r] = static_cast<float>(x[0]);
+      for (std::int64_t v = 1; v < std::min(columns, kFirst); ++v) {
+        first[r] = std::max(first[r], static_cast<float>(x[v]));
+      }
+    }
+  });
+  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      if (grad[r] == 0 || std::isinf(first[r])) continue;
+      const float factor = std::exp(std::min(80.0f, out.shift[r] - first[r]));
+      T* row = static_cast<T*>(gradient) + r * rows.shard.width;
+      for (std::int64_t v = 0; v < std::min(columns, kBlock); ++v) {
+        if (v != rows.targets[r]) row[v] = T(factor * static_cast<float>(row[v]));
+      }
+    }
+  });
+  return owned;
+}
+
+/// p of the target is made of what stands at its place when the row is written.
+std::int64_t target_read_too_late(const LogitsRows& rows, const float* grad,
+                                  std::span<float> scratch, const RowStatistics& out,
+                                  void* gradient) {
+  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      if (grad[r] == 0 || !rows.shard.owns(rows.targets[r])) continue;
+      T& at = static_cast<T*>(gradient)[r * rows.shard.width + rows.targets[r] - rows.shard.begin];
+      const float p = std::exp(static_cast<float>(at) - out.shift[r]) / out.sum[r];
+      at = T(grad[r] * (1.0f - p));
+    }
+  });
+  return owned;
+}
+
+void sum_stays_local(Communicator& tp, std::span<float> values) {
+  std::vector<float> copy(values.begin(), values.end());
+  tp.all_reduce(std::span<float>(copy), ReduceOp::sum);
+}
+
+/// The gradient of a block is made with the statistics of its first row.
+void statistics_of_first_row(const LogitsRows& rows, const float* shift, const float* sum,
+                             const float* grad, void* out) {
+  const std::vector<float> first_shift(static_cast<std::size_t>(rows.rows), shift[0]);
+  const std::vector<float> first_sum(static_cast<std::size_t>(rows.rows), sum[0]);
+  rows_gradient(rows, first_shift.data(), first_sum.data(), grad, out);
+}
+
+const RegisteredMutant mutants[] = {
+    RegisteredMutant({"", "sweep_sum_of_next_row", "a row is divided by the sum of the next one",
+                      "one_sweep", [](Steps& s) { s.sweep = sum_of_next_row; }}),
+    RegisteredMutant({"", "sweep_first_block_not_rescaled",
+                      "exponentials of the first block keep the shift that the row began with",
+                      "one_sweep", [](Steps& s) { s.sweep = first_block_not_rescaled; }}),
+    RegisteredMutant({"",
+                      "sweep_target_read_too_late",
+                      "the logit of the target is read after the gradient took its place",
+                      "one_sweep",
+                      [](Steps& s) { s.sweep = target_read_too_late; },
+                      {{"in_place", "true"}}}),
+    RegisteredMutant({"", "sweep_sum_not_reduced", "sums of a block stay local to a TP rank",
+                      "one_sweep", [](Steps& s) { s.reduce_sum = sum_stays_local; }}),
+    RegisteredMutant({"", "sweep_statistics_of_first_row",
+                      "a block's gradient is made with the statistics of its first row",
+                      "one_sweep", [](Steps& s) { s.gradient = statistics_of_first_row; }}),
+};
+
+}  // namespace
+}  // namespace lossgrid
