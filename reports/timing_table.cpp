@@ -12,16 +12,14 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kWidth = 120;
-constexpr std::size_t kNameWidth = 36;
+// What is left for names: ceilings of products have the shorter names.
+constexpr std::size_t kNameWidth = 27;
+constexpr std::size_t kNameWidthByFlops = 34;
 
+/// Four digits or more, whatever the size: 0.043, 12.35, 240.6, 2406.
 std::string milliseconds(std::int64_t ns) {
-  return fmt::format("{:.3f}", static_cast<double>(ns) * 1e-6);
-}
-
-/// About four digits, whatever the size: 0.043, 12.35, 2405.9.
-std::string short_milliseconds(std::int64_t ns) {
   const double ms = static_cast<double>(ns) * 1e-6;
-  return ms < 10 ? fmt::format("{:.3f}", ms) : fmt::format("{:.{}f}", ms, ms < 100 ? 2 : 1);
+  return fmt::format("{:.{}f}", ms, ms < 10 ? 3 : ms < 100 ? 2 : ms < 1000 ? 1 : 0);
 }
 
 /// "812", "81.2k", "8.12M"
@@ -60,12 +58,14 @@ std::string line_of(const std::string& text) {
 
 std::vector<std::string> cells_of(const TimeSummary& time) {
   return {milliseconds(time.median_ns),
-          fmt::format("{}..{}", short_milliseconds(time.p20_ns), short_milliseconds(time.p80_ns)),
+          fmt::format("{}..{}", milliseconds(time.p20_ns), milliseconds(time.p80_ns)),
           std::to_string(time.samples_ns.size())};
 }
 
 std::vector<std::string> cells_of(const TimingRow& row, bool by_flops) {
-  std::vector<std::string> cells{shortened(row.implementation, kNameWidth), short_phase(row.phase)};
+  std::vector<std::string> cells{
+      shortened(row.implementation, by_flops ? kNameWidthByFlops : kNameWidth),
+      short_phase(row.phase)};
   for (std::string& cell : cells_of(row.time)) cells.push_back(std::move(cell));
   cells.push_back(giga(by_flops ? row.flops_per_second : row.bytes_per_second));
   cells.push_back(row.ceiling_ratio ? percent(*row.ceiling_ratio) + " " + row.ceiling : "-");
@@ -102,10 +102,11 @@ std::string heading_of(const TimingRecord& record) {
                         : record.stopped_by == "time_budget" ? "time over"
                                                              : "most samples";
   return line_of(fmt::format(
-      "on {}, cache {}, {} rounds in random order ({}), {} threads a rank on {} cores, speedup "
-      "over {}",
-      record.grid, record.cache, record.rounds, stopped, record.threads_per_rank, record.cores,
-      record.why_no_speedup.empty() ? record.baseline : "nothing: " + record.why_no_speedup));
+      "on {}, cache {}, {} rounds ({}), {} thread{} a rank on {} core{}, {}", record.grid,
+      record.cache, record.rounds, stopped, record.threads_per_rank,
+      record.threads_per_rank == 1 ? "" : "s", record.cores, record.cores == 1 ? "" : "s",
+      record.why_no_speedup.empty() ? "speedup over " + record.baseline
+                                    : "no speedup: " + record.why_no_speedup));
 }
 
 /// The row whose slowest rank is furthest behind, of what does the whole work.

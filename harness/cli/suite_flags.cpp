@@ -40,7 +40,7 @@ TimingRequest requested_timing(const TimingFlags& flags, const Suite& suite) {
   if (!flags.caches.empty()) {
     timing.caches.clear();
     for (const std::string& text : parse_list(flags.caches)) {
-      const CacheMode cache = parse_cache_mode(text);
+      const CacheMode cache = parse_cache_mode(text, "--cache");
       if (std::find(timing.caches.begin(), timing.caches.end(), cache) != timing.caches.end()) {
         throw_bad_input("--cache has '{}' twice", text);
       }

@@ -163,7 +163,7 @@ TimingRequest read_timing(const Json& object, const std::vector<std::string>& im
   if (object.contains("cache")) {
     timing.caches.clear();
     for (const std::string& text : text_list(object, "cache", where)) {
-      timing.caches.push_back(parse_cache_mode(text));
+      timing.caches.push_back(parse_cache_mode(text, where + ": cache"));
     }
   }
   if (object.contains("min_samples")) {
@@ -199,11 +199,11 @@ std::string_view name(CacheMode cache) {
   return cache == CacheMode::hot ? "hot" : "cold";
 }
 
-CacheMode parse_cache_mode(std::string_view text) {
+CacheMode parse_cache_mode(std::string_view text, std::string_view where) {
   for (const CacheMode cache : {CacheMode::hot, CacheMode::cold}) {
     if (name(cache) == text) return cache;
   }
-  throw_bad_input("cache '{}' is neither hot nor cold", text);
+  throw_bad_input("{} = '{}' is neither hot nor cold", where, text);
 }
 
 void require_timing(const TimingRequest& request, const std::string& where) {

@@ -17,8 +17,8 @@ enum class CacheMode { hot, cold };
 
 /// "hot", "cold"
 std::string_view name(CacheMode cache);
-/// Throws bad_input with the two names.
-CacheMode parse_cache_mode(std::string_view text);
+/// Throws bad_input with the two names; `where` begins the message.
+CacheMode parse_cache_mode(std::string_view text, std::string_view where);
 
 /// All implementations of a case on a grid are timed in turn, until enough is known of every one.
 struct TimingRequest {

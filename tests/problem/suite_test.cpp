@@ -110,35 +110,55 @@ TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
 
 TEST_F(SuiteFile, MayAskForTiming) {
   EXPECT_FALSE(read_suite(suite()).timing);
-  for (const int rounds : {1, 11, 1000}) {
-    const Suite read = read_suite(suite("timing", "{\"rounds\": " + std::to_string(rounds) +
-                                                      ", \"baseline\": \"fused:chunk_tokens=7\"}"));
-    ASSERT_TRUE(read.timing);
-    EXPECT_EQ(read.timing->rounds, rounds);
-    EXPECT_EQ(read.timing->baseline, "fused:chunk_tokens=7");
-  }
+  const Suite few = read_suite(suite("timing", "{\"baseline\": \"fused:chunk_tokens=7\"}"));
+  ASSERT_TRUE(few.timing);
+  EXPECT_EQ(few.timing->baseline, "fused:chunk_tokens=7");
+  EXPECT_EQ(few.timing->caches, std::vector{CacheMode::hot});
+  EXPECT_EQ(few.timing->min_samples, 10);
+  EXPECT_EQ(few.timing->target_stderr, 0.01);
+  const Suite all = read_suite(
+      suite("timing",
+            "{\"baseline\": \"reference\", \"cache\": [\"cold\", \"hot\"], \"min_samples\": 25, "
+            "\"max_seconds\": 2.5, \"target_stderr\": 0.05}"));
+  ASSERT_TRUE(all.timing);
+  EXPECT_EQ(all.timing->caches, (std::vector{CacheMode::cold, CacheMode::hot}));
+  EXPECT_EQ(all.timing->min_samples, 25);
+  EXPECT_EQ(all.timing->max_seconds, 2.5);
+  EXPECT_EQ(all.timing->target_stderr, 0.05);
 }
 
 TEST_F(SuiteFile, TimingHasRules) {
   const auto expect = [&](const std::string& timing, std::vector<std::string> parts) {
     const std::string path = suite("timing", timing);
-    parts.push_back("s.json");
     parts.push_back("timing");
     expect_bad_input([&] { read_suite(path); }, parts);
   };
+  const auto expect_key = [&](const std::string& key, const std::string& value,
+                              std::vector<std::string> parts) {
+    parts.push_back(key);
+    parts.push_back("s.json");
+    expect("{\"baseline\": \"reference\", \"" + key + "\": " + value + "}", parts);
+  };
   expect("11", {"JSON object", "number"});
-  expect("{\"baseline\": \"reference\"}", {"no 'rounds'"});
-  expect("{\"rounds\": 11}", {"no 'baseline'"});
-  for (const char* rounds : {"0", "-1", "1001", "1.5", "\"11\"", "null", "1e30"}) {
-    expect(std::string("{\"rounds\": ") + rounds + ", \"baseline\": \"reference\"}",
-           {"rounds = ", "[1, 1000]"});
-  }
-  expect("{\"rounds\": 11, \"baseline\": 3}", {"baseline", "not a string"});
-  expect("{\"rounds\": 11, \"baseline\": \"referense\"}",
+  expect("{\"min_samples\": 11}", {"no 'baseline'"});
+  expect("{\"baseline\": 3}", {"baseline", "not a string"});
+  expect("{\"baseline\": \"referense\"}",
          {"unknown baseline 'referense'", "'reference'", "implementations"});
-  expect("{\"rounds\": 11, \"baseline\": \"fused\"}", {"unknown baseline 'fused'"});
-  expect("{\"round\": 11, \"baseline\": \"reference\"}",
-         {"unknown timing key 'round'", "'rounds'"});
+  expect("{\"baseline\": \"fused\"}", {"unknown baseline 'fused'"});
+  expect("{\"baseline\": \"reference\", \"rounds\": 11}", {"unknown timing key 'rounds'"});
+  for (const char* samples : {"1", "-1", "1001"}) {
+    expect_key("min_samples", samples, {"[2, 1000]"});
+  }
+  for (const char* samples : {"10.5", "\"11\"", "null"}) {
+    expect_key("min_samples", samples, {"not an integer"});
+  }
+  for (const char* seconds : {"0", "-1", "1e7"}) expect_key("max_seconds", seconds, {"(0, "});
+  expect_key("max_seconds", "\"1\"", {"not a number"});
+  for (const char* target : {"0", "-0.1", "1.5"}) expect_key("target_stderr", target, {"(0, 1]"});
+  expect_key("cache", "[]", {"at least one"});
+  expect_key("cache", "\"hot\"", {"array"});
+  expect_key("cache", "[\"hot\", \"hot\"]", {"twice"});
+  expect_key("cache", "[\"warm\"]", {"'warm'", "neither hot nor cold"});
 }
 
 TEST_F(SuiteFile, MalformedJsonIsNamedWithItsLine) {

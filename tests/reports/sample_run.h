@@ -153,6 +153,79 @@ inline RunRecord sample_mutants_run() {
   return run;
 }
 
+inline TimeSummary sample_time(std::int64_t median_ns, std::size_t samples = 11) {
+  TimeSummary time;
+  for (std::size_t k = 0; k < samples; ++k) {
+    const auto step = static_cast<std::int64_t>(1000 * k);
+    time.samples_ns.push_back(k % 2 == 0 ? median_ns + step : median_ns - step);
+  }
+  time.median_ns = median_ns;
+  time.p20_ns = median_ns - 5000;
+  time.p80_ns = median_ns + 6000;
+  time.stderr_ratio = 0.0025;
+  return time;
+}
+
+inline TimingRow sample_timing_row(const std::string& implementation, const std::string& phase,
+                                   std::int64_t median_ns) {
+  TimingRow row;
+  row.implementation = implementation;
+  row.phase = phase;
+  row.time = sample_time(median_ns);
+  row.speedup = 4e6 / static_cast<double>(median_ns);
+  row.rank_bytes = 1 << 20;
+  row.bytes_per_second = 2e9;
+  row.tokens_per_second = 12'345;
+  row.ceiling = "read";
+  row.ceiling_ratio = 0.5;
+  row.communication_ratio = 0.125;
+  row.rank_times = {{0, median_ns, 400'000, median_ns - 400'000, {median_ns}, {400'000}},
+                    {1, median_ns, 100'000, median_ns - 100'000, {median_ns}, {100'000}}};
+  row.straggler = Straggler{1, median_ns - 100'000, 300'000};
+  return row;
+}
+
+/// Two implementations of three phases and one, and one that is skipped.
+inline TimingRecord sample_timing() {
+  TimingRecord record;
+  record.case_name = "pack";
+  record.case_text = "lens=64 vocab=512";
+  record.grid = "tp2cp1";
+  record.cache = "hot";
+  record.baseline = "per_sequence";
+  record.cores = 4;
+  record.threads_per_rank = 2;
+  record.last_level_cache_bytes = 1 << 25;
+  record.order_seed = 1;
+  record.min_samples = 10;
+  record.max_seconds = 30;
+  record.target_stderr_ratio = 0.01;
+  record.warm_up_rounds = 2;
+  record.rounds = 11;
+  record.stopped_by = "target";
+  record.tokens = 64;
+  record.rows = {sample_timing_row("per_sequence", "forward", 1'500'000),
+                 sample_timing_row("per_sequence", "backward", 2'500'000),
+                 sample_timing_row("per_sequence", "forward_backward", 4'000'000),
+                 sample_timing_row("fused:chunk_tokens=7", "forward_backward", 2'000'000)};
+  record.skipped = {{"linear_ce", "takes hidden states; the case starts from logits"}};
+  for (const char* name : {"read", "copy", "update"}) {
+    record.ceilings.push_back({name, sample_time(1'000'000), 1 << 16, 0, 1.5e10});
+  }
+  record.ceiling_details = "plain";
+  record.all_reduce = {{"tp", 2, 2500, 1e9}};
+  return record;
+}
+
+inline RunRecord sample_bench_run() {
+  RunRecord run = sample_run();
+  run.command = "bench";
+  run.trials.clear();
+  run.timings = {sample_timing()};
+  run.meter = {{"sleep", true, 5e6, 5.1e6, "ns", "shortest of 5"}};
+  return run;
+}
+
 /// An empty folder of the running test, removed with it.
 class TemporaryFolder {
  public:

@@ -52,7 +52,39 @@ TEST(ReportSchema, WrittenReportsAreValid) {
   RunRecord linear = sample_run();
   linear.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(4, 2e-7, 0.25),
                    sample_linear_trial(16, std::numeric_limits<double>::infinity(), 3)};
-  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split, linear};
+  RunRecord timed = sample_bench_run();
+  timed.timings.resize(7, sample_timing());
+  timed.timings[1].rows[2].status = TimingStatus::failed;
+  timed.timings[1].rows[2].reason = timed.timings[1].reason = "loss: ratio 2";
+  timed.timings[1].status = TimingStatus::failed;
+  timed.timings[2].why_not_representative = "4 ranks share 2 cores";
+  timed.timings[2].cache = "cold";
+  for (TimingRow& row : timed.timings[3].rows) {  // one rank of an LM head
+    row.ceiling = "gemm";
+    row.rank_bytes = 0;
+    row.bytes_per_second.reset();
+    row.rank_flops = 4096;
+    row.flops_per_second = row.useful_flops_per_second = 1e9;
+    row.straggler.reset();
+  }
+  for (TimingRow& row : timed.timings[4].rows) {  // nothing is known
+    row.ceiling.clear();
+    row.ceiling_ratio.reset();
+    row.speedup.reset();
+    row.rank_bytes = 0;
+  }
+  const std::vector<TimingStatus> without_rows{TimingStatus::skipped, TimingStatus::error};
+  for (std::size_t k = 0; k < without_rows.size(); ++k) {
+    TimingRecord& record = timed.timings[5 + k];
+    record.status = without_rows[k];
+    record.reason = "a reason";
+    record.stopped_by.clear();
+    record.rounds = 0;
+    record.rows.clear();
+    record.ceilings.clear();
+  }
+  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split, linear,
+                                    timed};
   std::string paths;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string path = folder.file("report-" + std::to_string(i) + ".json");
@@ -154,6 +186,64 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
   };
   for (const Broken& broken : all) {
     Json report = run_to_json(sample_run());
+    broken.change(report);
+    const std::string path = folder.file("broken.json");
+    write_file_atomically(path, json_text(report));
+    const Outcome outcome = validate(path);
+    EXPECT_EQ(outcome.exit_code, 65) << broken.name << ": " << outcome.output;
+    for (const std::string& part : broken.parts) {
+      EXPECT_THAT(outcome.output, HasSubstr(part)) << broken.name;
+    }
+  }
+}
+
+TEST(ReportSchema, BrokenTimingsAreRefused) {
+  const TemporaryFolder folder;
+  const std::vector<Broken> all{
+      {"no meter", [](Json& r) { r.erase("meter"); }, {"/:", "'meter'"}},
+      {"a meter without a verdict",
+       [](Json& r) { r["meter"][0].erase("passed"); },
+       {"/meter/0:", "'passed'"}},
+      {"no cache", [](Json& r) { r["timings"][0].erase("cache"); }, {"/timings/0:", "'cache'"}},
+      {"unknown cache",
+       [](Json& r) { r["timings"][0]["cache"] = "warm"; },
+       {"/timings/0/cache:", "'enum'"}},
+      {"timed without rows",
+       [](Json& r) { r["timings"][0]["rows"] = Json::array(); },
+       {"/timings/0/rows:"}},
+      {"skipped with rows",
+       [](Json& r) {
+         r["timings"][0]["status"] = "skipped";
+         r["timings"][0]["reason"] = "why";
+       },
+       {"/timings/0/rows:"}},
+      {"not representative without a reason",
+       [](Json& r) { r["timings"][0]["representative"] = false; },
+       {"/timings/0/representative_reason:"}},
+      {"one sample",
+       [](Json& r) { r["timings"][0]["rows"][0]["samples_ns"] = {5}; },
+       {"/timings/0/rows/0/samples_ns:", "'minItems'"}},
+      {"a failed row without a reason",
+       [](Json& r) { r["timings"][0]["rows"][1]["status"] = "failed"; },
+       {"/timings/0/rows/1/reason:"}},
+      {"an unknown ceiling",
+       [](Json& r) { r["timings"][0]["rows"][1]["ceiling"] = "write"; },
+       {"/timings/0/rows/1/ceiling:", "'enum'"}},
+      {"communication above all",
+       [](Json& r) { r["timings"][0]["rows"][1]["communication_ratio"] = 1.5; },
+       {"/timings/0/rows/1/communication_ratio:", "'maximum'"}},
+      {"no rank times",
+       [](Json& r) { r["timings"][0]["rows"][1]["rank_times"] = Json::array(); },
+       {"/timings/0/rows/1/rank_times:", "'minItems'"}},
+      {"a straggler without a rank",
+       [](Json& r) { r["timings"][0]["rows"][1]["straggler"].erase("rank"); },
+       {"/timings/0/rows/1/straggler:"}},
+      {"an all-reduce of one rank",
+       [](Json& r) { r["timings"][0]["all_reduce"][0]["ranks"] = 1; },
+       {"/timings/0/all_reduce/0/ranks:", "'minimum'"}},
+  };
+  for (const Broken& broken : all) {
+    Json report = run_to_json(sample_bench_run());
     broken.change(report);
     const std::string path = folder.file("broken.json");
     write_file_atomically(path, json_text(report));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing records as JSON and as text: units in the keys, null for what was not measured, and
-// reasons wherever a number is missing.
-#include <algorithm>
+// Timing records as JSON and as text: units in the keys, null for what does not exist, a row for
+// every phase, and reasons wherever a number is missing.
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/timing_record.h"
+#include "sample_run.h"
 
 namespace lossgrid {
 namespace {
@@ -19,43 +19,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-TimingEntry sample_entry(const std::string& implementation, std::int64_t median_ns) {
-  TimingEntry entry;
-  entry.implementation = implementation;
-  for (int round = 0; round < 11; ++round) {
-    entry.samples_ns.push_back(median_ns + 1000 * (round % 2 == 0 ? round : -round));
-  }
-  entry.median_ns = median_ns;
-  entry.p20_ns = median_ns - 5000;
-  entry.p80_ns = median_ns + 6000;
-  entry.ratio_to_baseline = static_cast<double>(median_ns) / 4'000'000;
-  entry.useful_flops_per_second = 2e7 / (static_cast<double>(median_ns) * 1e-9);
-  entry.own_flops = 25'000'000;
-  return entry;
-}
-
-TimingRecord sample_timing() {
-  TimingRecord record;
-  record.case_name = "head";
-  record.case_text = "lens=64 vocab=512 hidden=96";
-  record.grid = "tp2cp1";
-  record.baseline = "linear_materialized";
-  record.rounds = 11;
-  record.useful_flops = 2e7;
-  TimingEntry skipped;
-  skipped.implementation = "fused";
-  skipped.why_skipped = "takes logits; the case starts from hidden states";
-  record.entries = {sample_entry("linear_materialized", 4'000'000), skipped,
-                    sample_entry("linear_ce", 5'000'000)};
-  return record;
-}
-
 TimingRecord skipped_timing() {
   TimingRecord record = sample_timing();
   record.status = TimingStatus::skipped;
   record.reason = "only one dp rank with one microbatch is timed";
   record.grid = "tp1cp1dp2";
-  record.entries.clear();
+  record.stopped_by.clear();
+  record.rows.clear();
+  record.ceilings.clear();
   return record;
 }
 
@@ -79,137 +50,173 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-TEST(TimingJson, HasItsKeysInOrderWithUnits) {
+TEST(TimingJson, HasTheSameKeysWithAndWithoutSamples) {
   const Json json = timing_to_json(sample_timing());
-  EXPECT_THAT(keys_of(json), ElementsAre("case", "grid", "baseline", "rounds", "status", "reason",
-                                         "unstable", "unstable_reason", "useful_flops", "entries"));
-  ASSERT_EQ(json["entries"].size(), 3u);
-  for (const Json& entry : json["entries"]) {
-    EXPECT_THAT(keys_of(entry), ElementsAre("implementation", "status", "reason", "samples_ns",
-                                            "median_ns", "p20_ns", "p80_ns", "ratio_to_baseline",
-                                            "useful_flops_per_second", "own_flops"));
-  }
   EXPECT_EQ(keys_of(timing_to_json(skipped_timing())), keys_of(json));
+  ASSERT_EQ(json["rows"].size(), 4u);
+  for (const Json& row : json["rows"]) {
+    EXPECT_THAT(
+        keys_of(row),
+        ElementsAre("implementation", "phase", "status", "reason", "samples_ns", "median_ns",
+                    "p20_ns", "p80_ns", "stderr_ratio", "speedup", "rank_bytes", "rank_flops",
+                    "bytes_per_second", "flops_per_second", "useful_flops_per_second",
+                    "tokens_per_second", "ceiling", "ceiling_ratio", "ceiling_judged",
+                    "communication_ratio", "rank_times", "straggler"));
+  }
 }
 
 TEST(TimingJson, HoldsWhatTheRecordHolds) {
   const Json json = timing_to_json(sample_timing());
-  EXPECT_EQ(json["case"]["name"], "head");
-  EXPECT_EQ(json["case"]["text"], "lens=64 vocab=512 hidden=96");
-  EXPECT_EQ(json["grid"], "tp2cp1");
-  EXPECT_EQ(json["baseline"], "linear_materialized");
-  EXPECT_EQ(json["rounds"], 11);
-  EXPECT_EQ(json["status"], "timed");
-  EXPECT_EQ(json["useful_flops"], 2e7);
-  const Json& entry = json["entries"][2];
-  EXPECT_EQ(entry["implementation"], "linear_ce");
-  EXPECT_EQ(entry["samples_ns"].size(), 11u);
-  EXPECT_EQ(entry["samples_ns"][1], 4'999'000);  // in the order of the rounds, not sorted
-  EXPECT_EQ(entry["median_ns"], 5'000'000);
-  EXPECT_EQ(entry["p20_ns"], 4'995'000);
-  EXPECT_EQ(entry["p80_ns"], 5'006'000);
-  EXPECT_EQ(entry["ratio_to_baseline"], 1.25);
-  EXPECT_DOUBLE_EQ(entry["useful_flops_per_second"], 4e9);
-  EXPECT_EQ(entry["own_flops"], 25'000'000);
+  EXPECT_EQ(json["case"]["name"], "pack");
+  EXPECT_EQ(json["case"]["text"], "lens=64 vocab=512");
+  EXPECT_EQ(json["cache"], "hot");
+  EXPECT_EQ(json["representative"], true);
+  EXPECT_EQ(json["order_seed"], 1);
+  EXPECT_EQ(json["target_stderr_ratio"], 0.01);
+  EXPECT_EQ(json["stopped_by"], "target");
+  EXPECT_EQ(json["skipped"][0]["implementation"], "linear_ce");
+  EXPECT_EQ(json["all_reduce"][0]["latency_ns"], 2500);
+  const Json& row = json["rows"][2];
+  EXPECT_EQ(row["phase"], "forward_backward");
+  EXPECT_EQ(row["samples_ns"].size(), 11u);
+  EXPECT_EQ(row["samples_ns"][1], 3'999'000);  // in the order of the rounds, not sorted
+  EXPECT_EQ(row["median_ns"], 4'000'000);
+  EXPECT_EQ(row["speedup"], 1);
+  EXPECT_EQ(row["rank_times"][1]["communication_ns"], 100'000);
+  EXPECT_EQ(row["straggler"]["rank"], 1);
+  EXPECT_EQ(row["straggler"]["excess_ns"], 300'000);
+  EXPECT_EQ(json["ceilings"][1]["name"], "copy");
+  EXPECT_EQ(json["ceilings"][1]["rate_per_second"], 1.5e10);
 }
 
-TEST(TimingJson, WhatWasNotTimedIsNullWithAReason) {
-  const Json json = timing_to_json(sample_timing());
-  const Json& skipped = json["entries"][1];
-  EXPECT_EQ(skipped["status"], "skipped");
-  EXPECT_EQ(skipped["reason"], "takes logits; the case starts from hidden states");
-  EXPECT_TRUE(skipped["samples_ns"].empty());
-  for (const char* key : {"median_ns", "p20_ns", "p80_ns", "ratio_to_baseline",
-                          "useful_flops_per_second", "own_flops"}) {
-    EXPECT_TRUE(skipped[key].is_null()) << key;
-    EXPECT_FALSE(json["entries"][0][key].is_null()) << key;
-  }
-  const Json record = timing_to_json(skipped_timing());
-  EXPECT_EQ(record["status"], "skipped");
-  EXPECT_EQ(record["reason"], "only one dp rank with one microbatch is timed");
-  EXPECT_TRUE(record["entries"].empty());
-}
-
-TEST(TimingJson, ProblemsFromLogitsHaveNoUsefulWork) {
+TEST(TimingJson, WhatDoesNotExistIsNull) {
   TimingRecord record = sample_timing();
-  record.useful_flops = 0;
-  for (TimingEntry& entry : record.entries) entry.useful_flops_per_second = 0;
-  const Json json = timing_to_json(record);
-  EXPECT_EQ(json["useful_flops"], 0);
-  EXPECT_TRUE(json["entries"][0]["useful_flops_per_second"].is_null());
-  EXPECT_EQ(json["entries"][0]["median_ns"], 4'000'000);
-}
-
-TEST(TimingJson, FewSamplesAreUnstable) {
-  for (const std::int64_t rounds : {1, 9, 10, 11}) {
-    TimingRecord record = sample_timing();
-    record.rounds = rounds;
-    const Json json = timing_to_json(record);
-    EXPECT_EQ(json["unstable"], rounds < 10) << rounds;
-    EXPECT_EQ(json["unstable_reason"], rounds < 10 ? "fewer than 10 samples" : "") << rounds;
-    EXPECT_EQ(
-        format_timing_table({record}).find("unstable: fewer than 10 samples") != std::string::npos,
-        rounds < 10);
+  TimingRow& row = record.rows[0];
+  row.speedup.reset();
+  row.ceiling.clear();
+  row.ceiling_ratio.reset();
+  row.straggler.reset();
+  row.rank_bytes = 0;
+  row.bytes_per_second.reset();
+  const Json json = timing_to_json(record)["rows"][0];
+  for (const char* key : {"speedup", "ceiling", "ceiling_ratio", "straggler", "rank_bytes",
+                          "rank_flops", "bytes_per_second", "flops_per_second"}) {
+    EXPECT_TRUE(json[key].is_null()) << key;
   }
-  TimingRecord skipped = skipped_timing();  // without samples there is nothing to doubt
-  skipped.rounds = 1;
-  EXPECT_EQ(timing_to_json(skipped)["unstable"], false);
+  record.why_not_representative = "4 ranks share 2 cores";
+  EXPECT_EQ(timing_to_json(record)["representative"], false);
+  EXPECT_EQ(timing_to_json(record)["representative_reason"], "4 ranks share 2 cores");
+  const Json skipped = timing_to_json(skipped_timing());
+  EXPECT_EQ(skipped["status"], "skipped");
+  EXPECT_TRUE(skipped["stopped_by"].is_null());
 }
 
-TEST(TimingJson, StatusesHaveNames) {
+TEST(TimingJson, StatusesHaveNamesAndTheWorstIsLast) {
   EXPECT_EQ(name(TimingStatus::timed), "timed");
   EXPECT_EQ(name(TimingStatus::skipped), "skipped");
+  EXPECT_EQ(name(TimingStatus::unstable), "unstable");
+  EXPECT_EQ(name(TimingStatus::above_ceiling), "above_ceiling");
+  EXPECT_EQ(name(TimingStatus::failed), "failed");
   EXPECT_EQ(name(TimingStatus::error), "error");
   EXPECT_EQ(name(TimingStatus::timeout), "timeout");
+  EXPECT_LT(TimingStatus::timed, TimingStatus::unstable);
+  EXPECT_LT(TimingStatus::unstable, TimingStatus::above_ceiling);
+  EXPECT_LT(TimingStatus::above_ceiling, TimingStatus::failed);
 }
 
-TEST(TimingTable, HasARowForEveryImplementation) {
+TEST(TimingTable, HasARowForEveryPhaseThenCeilingsAndTheStraggler) {
   const std::vector<std::string> lines = lines_of(format_timing_table({sample_timing()}));
-  ASSERT_EQ(lines.size(), 6u);
-  EXPECT_EQ(lines[0], "head: lens=64 vocab=512 hidden=96");
-  EXPECT_EQ(lines[1], "  on tp2cp1, 11 rounds in turn, ratio to linear_materialized");
-  EXPECT_THAT(words_of(lines[2]), ElementsAre("implementation", "median", "ms", "p20", "to", "p80",
-                                              "ms", "ratio", "GFLOP/s", "useful"));
-  EXPECT_THAT(words_of(lines[3]),
-              ElementsAre("linear_materialized", "4.000", "3.995", "to", "4.006", "1.000", "5.0"));
-  EXPECT_THAT(words_of(lines[4]),
-              ElementsAre("linear_ce", "5.000", "4.995", "to", "5.006", "1.250", "4.0"));
-  EXPECT_EQ(lines[5], "  skipped fused: takes logits; the case starts from hidden states");
+  ASSERT_EQ(lines.size(), 13u);
+  EXPECT_EQ(lines[0], "pack: lens=64 vocab=512");
+  EXPECT_EQ(
+      lines[1],
+      "  on tp2cp1, cache hot, 11 rounds (median known), 2 threads a rank on 4 cores, speedup "
+      "over per_sequence");
+  EXPECT_THAT(words_of(lines[2]),
+              ElementsAre("implementation", "phase", "median", "ms", "p20..p80", "n", "GB/s",
+                          "ceiling", "tokens/s", "speedup", "comm"));
+  EXPECT_THAT(words_of(lines[5]), ElementsAre("per_sequence", "both", "4.000", "3.995..4.006", "11",
+                                              "2.0", "50%", "read", "12.3k", "1.00x", "12%"));
+  EXPECT_THAT(words_of(lines[6]),
+              ElementsAre("fused:chunk_tokens=7", "both", "2.000", "1.995..2.006", "11", "2.0",
+                          "50%", "read", "12.3k", "2.00x", "12%"));
+  EXPECT_THAT(words_of(lines[8]),
+              ElementsAre("ceiling", "copy", "1.000", "0.995..1.006", "11", "15.0"));
+  EXPECT_EQ(lines[10], "  all-reduce over tp of 2: 2.5 us for 4 bytes, 1.00 GB/s of 1 MiB");
+  EXPECT_THAT(lines[11], HasSubstr("straggler: rank 1 in per_sequence, kernels 3.900 ms, 0.300 ms "
+                                   "(8%) more than the other ranks"));
+  EXPECT_EQ(lines[12], "  skipped: linear_ce: takes hidden states; the case starts from logits");
+}
+
+TEST(TimingTable, OfAnLmHeadShowsOperations) {
+  TimingRecord record = sample_timing();
+  record.useful_flops = 2e7;
+  record.rows[0].flops_per_second = 3e10;
+  record.rows[0].ceiling = "gemm";
+  const std::vector<std::string> lines = lines_of(format_timing_table({record}));
+  EXPECT_THAT(words_of(lines[2]), Contains("GFLOP/s"));
+  EXPECT_THAT(words_of(lines[3]), Contains("30.0"));
+  EXPECT_THAT(words_of(lines[3]), Contains("gemm"));
+}
+
+TEST(TimingTable, SaysWhatIsWrong) {
+  TimingRecord record = sample_timing();
+  record.why_not_representative = "8 ranks with 1 thread each share 2 cores";
+  record.rows[0].status = TimingStatus::unstable;
+  record.rows[1].status = TimingStatus::unstable;
+  record.rows[0].reason = record.rows[1].reason = "9 distinct samples, fewer than 10";
+  record.rows[3].status = TimingStatus::failed;
+  record.rows[3].reason = "outputs of the last timed iteration: loss: ratio 2";
+  const std::string text = format_timing_table({record});
+  EXPECT_THAT(text,
+              HasSubstr("\n  not representative: 8 ranks with 1 thread each share 2 cores\n"));
+  EXPECT_THAT(text, HasSubstr("\n  failed: fused:chunk_tokens=7 forward_backward: outputs of"));
+  EXPECT_THAT(text, HasSubstr("\n  unstable: 2 rows, per_sequence forward: 9 distinct samples"));
 }
 
 TEST(TimingTable, SaysWhyACaseWasNotTimed) {
   TimingRecord hung = skipped_timing();
   hung.status = TimingStatus::timeout;
   hung.reason = "rank 1: rank 1 hangs";
-  const std::vector<std::string> lines = lines_of(format_timing_table({skipped_timing(), hung}));
-  EXPECT_THAT(lines, ElementsAre("head: lens=64 vocab=512 hidden=96",
-                                 "  skipped on tp1cp1dp2: only one dp rank with one microbatch is "
-                                 "timed",
-                                 "", "head: lens=64 vocab=512 hidden=96",
-                                 "  timeout on tp1cp1dp2: rank 1: rank 1 hangs"));
+  EXPECT_THAT(lines_of(format_timing_table({skipped_timing(), hung})),
+              ElementsAre("pack: lens=64 vocab=512",
+                          "  skipped on tp1cp1dp2, cache hot: only one dp rank with one microbatch "
+                          "is timed",
+                          "", "pack: lens=64 vocab=512",
+                          "  timeout on tp1cp1dp2, cache hot: rank 1: rank 1 hangs"));
 }
 
-TEST(TimingTable, OfLogitsHasNoUsefulRate) {
+TEST(TimingTable, LinesHaveAtMost120Columns) {
   TimingRecord record = sample_timing();
-  record.useful_flops = 0;
-  const std::vector<std::string> lines = lines_of(format_timing_table({record}));
-  EXPECT_EQ(words_of(lines[3]).back(), "-");
-  EXPECT_EQ(words_of(lines[4]).back(), "-");
-}
-
-TEST(TimingTable, TitlesAreNotSaidTwiceAndLinesAreNotEndless) {
-  TimingRecord record = sample_timing();
-  record.case_name = record.case_text;
-  EXPECT_EQ(lines_of(format_timing_table({record}))[0], record.case_text);
-  record.case_name.clear();
-  EXPECT_EQ(lines_of(format_timing_table({record}))[0], record.case_text);
   record.case_text.assign(500, 'x');
-  record.entries[1].why_skipped.assign(500, 'y');
-  for (const std::string& line : lines_of(format_timing_table({record}))) {
-    EXPECT_LE(line.size(), 130u);
+  record.why_no_speedup.assign(500, 'y');
+  record.skipped[0].reason.assign(500, 'z');
+  for (TimingRow& row : record.rows) {
+    row.implementation.assign(200, 'i');
+    row.time.median_ns = row.time.p20_ns = row.time.p80_ns = 999'999'000'000;
+    row.time.samples_ns.resize(1000, 1);
+    row.bytes_per_second = 9.99e12;
+    row.ceiling = "read+update";
+  }
+  TimingRecord of_head = record;
+  of_head.useful_flops = 1;
+  for (TimingRow& row : of_head.rows) {
+    row.ceiling = "gemm";
+    row.flops_per_second = 9.99e13;
+  }
+  for (const std::string& line : lines_of(format_timing_table({record, of_head}))) {
+    EXPECT_LE(line.size(), 120u) << line;
     EXPECT_TRUE(line.empty() || line.back() != ' ');
   }
   EXPECT_EQ(format_timing_table({}), "");
+}
+
+TEST(MeterText, ShowsWhatFailed) {
+  std::vector<MeterRecord> checks = sample_bench_run().meter;
+  EXPECT_EQ(format_meter(checks), "");
+  checks[0].passed = false;
+  EXPECT_EQ(format_meter(checks),
+            "meter: sleep failed: expected 5e+06 ns, measured 5.1e+06: shortest of 5\n");
 }
 
 }  // namespace

@@ -18,9 +18,10 @@ using ::testing::HasSubstr;
 struct Twist {
   bool one_sweep = false;
   bool in_place = false;
-  int wrong_from = 0;   // the gradient is doubled from this iteration on; 0: never
-  int lazy_from = 0;    // nothing is written from this iteration on
-  int metric_from = 0;  // the loss is doubled from this iteration on
+  int wrong_from = 0;      // the gradient is doubled from this iteration on; 0: never
+  int lazy_from = 0;       // nothing is written from this iteration on
+  int metric_from = 0;     // the loss is doubled from this iteration on
+  std::int64_t bytes = 0;  // that forward says it reads
 };
 
 class TwistedPlan final : public LossPlan {
@@ -87,6 +88,7 @@ class Twisted final : public LossImplementation {
       if (key == "in_place") twist_.in_place = value == "true";
       if (key == "wrong_from") twist_.wrong_from = std::stoi(value);
       if (key == "lazy_from") twist_.lazy_from = std::stoi(value);
+      if (key == "bytes") twist_.bytes = std::stoll(value);
       if (key == "metric_from") twist_.metric_from = std::stoi(value);
     }
   }
@@ -96,7 +98,13 @@ class Twisted final : public LossImplementation {
     description.in_place = twist_.in_place;
     return description;
   }
-  Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
+  Cost cost(const LossProblem& problem) const override {
+    Cost cost = right_->cost(problem);
+    cost.forward.read_bytes = twist_.bytes;
+    cost.backward.read_bytes = 0;
+    cost.backward.written_bytes = 0;
+    return cost;
+  }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<TwistedPlan>(right_->plan(problem, context), problem, twist_);
   }
@@ -170,6 +178,16 @@ TEST(TimedOutputs, OneSweepHasOnePhase) {
   }
   const TimingRecord wrong = time_case(kCase, {one_sweep + ":wrong_from=4"}, {1, 1}).record;
   EXPECT_EQ(wrong.status, TimingStatus::failed);
+}
+
+TEST(TimedOutputs, ThatAreRightButFasterThanTheMachineAreNoSuccess) {
+  const std::string absurd = "timing_twisted:bytes=1000000000000000";
+  const TimingRecord record = time_case(kCase, {"fused", absurd}, {1, 1}).record;
+  EXPECT_EQ(record.status, TimingStatus::above_ceiling);
+  EXPECT_THAT(record.reason, HasSubstr("% of what read reaches here"));
+  EXPECT_EQ(row_of(record, absurd, "forward").status, TimingStatus::above_ceiling);
+  EXPECT_NE(row_of(record, absurd, "backward").status, TimingStatus::above_ceiling);
+  EXPECT_EQ(exit_code_of(std::vector{record}), ExitCode::time_regression);
 }
 
 TEST(TimedOutputs, OfAnLmHeadAreVerifiedWithTheSumOfItsWeightGradient) {
