@@ -193,7 +193,7 @@ TEST(TimingTable, LinesHaveAtMost120Columns) {
   record.skipped[0].reason.assign(500, 'z');
   for (TimingRow& row : record.rows) {
     row.implementation.assign(200, 'i');
-    row.time.median_ns = row.time.p20_ns = row.time.p80_ns = 999'999'000'000;
+    row.time.median_ns = row.time.p20_ns = row.time.p80_ns = 99'999'000'000;
     row.time.samples_ns.resize(1000, 1);
     row.bytes_per_second = 9.99e12;
     row.ceiling = "read+update";
