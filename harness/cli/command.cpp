@@ -38,9 +38,10 @@ constexpr const char* kDescription =
     "backward,\nagainst a float64 truth. Ranks are threads of this process.";
 
 constexpr const char* kFooter =
-    "Exit codes: 0 all as it should be, 10 correctness, 11 time, 12 memory or "
-    "communication, 14 a rank crashed, 15 hang,\n64 usage, 65 bad input, 77 nothing ran. The worst "
-    "of a run wins.\n"
+    "Exit codes: 0 all as it should be, 10 correctness, 11 faster than the machine can be, 12 "
+    "memory "
+    "or communication,\n14 a rank crashed or the meter is wrong, 15 hang, 64 usage, 65 bad input, "
+    "77 nothing ran. The worst of a run wins.\n"
     "Try: lossgrid run --suite smoke";
 
 /// The parser would only say that a subcommand is missing.
