@@ -2,14 +2,12 @@
 // What the memory of this machine can do: kernels that read, copy or change it and do nothing else,
 // with the threads of the rank. The time of a loss is compared with theirs on as many bytes, so
 // they must not be slower than need be: which stores and which prefetch are best differs between
-// processors, and is measured.
+// processors, sizes and moments, so there are several ways to do the same.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace lossgrid {
@@ -30,23 +28,10 @@ std::string_view name(MemoryVariant variant);
 /// The variants that `kernel` has.
 std::span<const MemoryVariant> variants_of(MemoryKernel kernel);
 
-/// One pass over `bytes` of memory. `from` is of read and copy, `to` of copy and update; read and
-/// update leave out the last bytes % 4. Returns the sum of read, else 0. Buffers that a cache of
-/// one core holds take the plain variant. Of larger ones, the first call for a kernel, a size up to
-/// the next power of two and a number of threads tries all variants on the buffers it is given (40
-/// passes at most), and the fastest is kept for the process: call once before the clock runs.
-std::uint32_t run_memory_kernel(MemoryKernel kernel, const void* from, void* to, std::size_t bytes);
-
-/// The same in the given variant; nothing is measured.
+/// One pass over `bytes` of memory with the threads of the rank. `from` is of read and copy, `to`
+/// of copy and update; read and update leave out the last bytes % 4. Returns the sum of read, else
+/// 0.
 std::uint32_t run_memory_kernel(MemoryKernel kernel, MemoryVariant variant, const void* from,
                                 void* to, std::size_t bytes);
-
-/// What was chosen so far in this process, as text for a report: "AVX3; copy up to 64 MiB, 2
-/// threads: streaming".
-std::string memory_kernel_details();
-
-/// The variant with the least time. All are timed in turn, an even number of times.
-MemoryVariant fastest_variant(std::span<const MemoryVariant> variants,
-                              const std::function<std::int64_t(MemoryVariant)>& time_ns);
 
 }  // namespace lossgrid

@@ -89,7 +89,7 @@ Meter::Meter()
       allocate([](Device& device, std::size_t bytes) { return device.allocate(bytes, "meter"); }),
       sleep([](std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }),
       copy([](const void* from, void* to, std::size_t bytes) {
-        run_memory_kernel(MemoryKernel::copy, from, to, bytes);
+        run_memory_kernel(MemoryKernel::copy, MemoryVariant::plain, from, to, bytes);
       }) {}
 
 std::vector<MeterCheck> check_meter(const Meter& meter) {

@@ -4,6 +4,7 @@
 #include "harness/runner/timing_ceilings.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "harness/device/gemm.h"
@@ -19,13 +20,17 @@ DType factor_dtype(const LossProblem& problem) {
   return native ? DType::bf16 : DType::f32;
 }
 
+constexpr std::array kMemoryKernels{MemoryKernel::read, MemoryKernel::copy, MemoryKernel::update};
+
 class MemoryCeiling final : public SampledItem {
  public:
   MemoryCeiling(MemoryKernel kernel, const void* from, void* to, std::int64_t bytes)
       : kernel_(kernel), from_(from), to_(to), bytes_(static_cast<std::size_t>(bytes)) {}
-  std::size_t steps() const override { return 1; }
+  std::size_t steps() const override { return variants_of(kernel_).size(); }
   void prepare(std::size_t /*step*/, bool /*last*/) override {}
-  void run(std::size_t /*step*/) override { run_memory_kernel(kernel_, from_, to_, bytes_); }
+  void run(std::size_t step) override {
+    run_memory_kernel(kernel_, variants_of(kernel_)[step], from_, to_, bytes_);
+  }
 
  private:
   MemoryKernel kernel_;
@@ -125,10 +130,21 @@ std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffer
 std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows) {
   if (problem.from_hidden()) {
     const std::int64_t flops = 2 * product_rows * problem.width() * problem.head.hidden;
-    return {{"gemm_logits", 0, flops}, {"gemm_hidden", 0, flops}, {"gemm_weight", 0, flops}};
+    const std::vector<std::string> one_way{gemm_library()};
+    return {{"gemm_logits", 0, flops, one_way},
+            {"gemm_hidden", 0, flops, one_way},
+            {"gemm_weight", 0, flops, one_way}};
   }
-  const std::int64_t bytes = problem.logits_bytes();
-  return {{"read", bytes, 0}, {"copy", 2 * bytes, 0}, {"update", 2 * bytes, 0}};
+  std::vector<Ceiling> ceilings;
+  for (const MemoryKernel kernel : kMemoryKernels) {
+    const std::int64_t passes = kernel == MemoryKernel::read ? 1 : 2;
+    Ceiling ceiling{std::string(name(kernel)), passes * problem.logits_bytes(), 0, {}};
+    for (const MemoryVariant variant : variants_of(kernel)) {
+      ceiling.variants.emplace_back(name(variant));
+    }
+    ceilings.push_back(std::move(ceiling));
+  }
+  return ceilings;
 }
 
 std::int64_t ceiling_memory_bytes(const LossProblem& problem, std::int64_t product_rows) {
@@ -151,7 +167,7 @@ std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& 
     }
     return items;
   }
-  for (const MemoryKernel kernel : {MemoryKernel::read, MemoryKernel::copy, MemoryKernel::update}) {
+  for (const MemoryKernel kernel : kMemoryKernels) {
     items.push_back(std::make_unique<MemoryCeiling>(kernel, inputs.logits, gradients.logits,
                                                     problem.logits_bytes()));
   }

@@ -19,6 +19,8 @@ struct Ceiling {
   std::string name;  // "read", "copy", "update"; "gemm_logits", "gemm_hidden", "gemm_weight"
   std::int64_t bytes = 0;
   std::int64_t flops = 0;
+  // Ways to do it, the steps of its item: in every round the fastest counts.
+  std::vector<std::string> variants;
 };
 
 /// Those of a problem. `product_rows`: how many rows of logits exist at a time in it, where the
@@ -28,8 +30,8 @@ std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t produc
 /// What the items below allocate on a rank.
 std::int64_t ceiling_memory_bytes(const LossProblem& problem, std::int64_t product_rows);
 
-/// Items for ceilings_of the same, one step each. They read `inputs`, and write to `gradients`, of
-/// which nothing is left that means anything. All arguments outlive the items.
+/// Items for ceilings_of the same, one step for each variant. They read `inputs`, and write to
+/// `gradients`, of which nothing is left that means anything. All arguments outlive the items.
 std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& problem,
                                                              std::int64_t product_rows,
                                                              Device& device,

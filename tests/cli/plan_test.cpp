@@ -67,7 +67,7 @@ TEST(Plan, WritesPhasesAndCollectives) {
                                          {"group", "tp"},
                                          {"ranks", 2},
                                          {"operation", "all_reduce"},
-                                         {"calls", 3},
+                                         {"calls", 2},
                                          {"payload_bytes", 96},
                                          {"wire_bytes", 96}}));
 }
