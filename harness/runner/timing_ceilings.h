@@ -19,7 +19,7 @@ struct Ceiling {
   std::string name;  // "read", "copy", "update"; "gemm_logits", "gemm_hidden", "gemm_weight"
   std::int64_t bytes = 0;
   std::int64_t flops = 0;
-  // Ways to do it, the steps of its item: in every round the fastest counts.
+  // Ways to do it, the steps of its item; the fastest counts.
   std::vector<std::string> variants;
 };
 

@@ -75,32 +75,13 @@ std::optional<Straggler> straggler_of(const std::vector<RankTime>& ranks) {
   return Straggler{slowest->rank, slowest->kernel_ns, slowest->kernel_ns - median_ns(others)};
 }
 
-/// In every round, the variant with the least time.
-std::vector<std::size_t> winners_of(const std::vector<StepSamples>& variants) {
-  std::vector<std::size_t> winners(variants[0].slowest_ns.size(), 0);
-  for (std::size_t round = 0; round < winners.size(); ++round) {
-    for (std::size_t v = 1; v < variants.size(); ++v) {
-      const bool faster =
-          variants[v].slowest_ns[round] < variants[winners[round]].slowest_ns[round];
-      if (faster) winners[round] = v;
-    }
-  }
-  return winners;
-}
-
-/// A ceiling is what the machine can do in that moment.
-std::vector<std::int64_t> fastest_of(const std::vector<StepSamples>& variants) {
-  std::vector<std::int64_t> times;
-  for (const std::size_t v : winners_of(variants)) {
-    times.push_back(variants[v].slowest_ns[times.size()]);
-  }
-  return times;
-}
-
-std::size_t most_often_fastest(const std::vector<StepSamples>& variants) {
-  std::vector<int> wins(variants.size(), 0);
-  for (const std::size_t v : winners_of(variants)) ++wins[v];
-  return static_cast<std::size_t>(std::max_element(wins.begin(), wins.end()) - wins.begin());
+/// The variant with the least median: the least of every round would be the luckiest one.
+std::size_t fastest_of(const std::vector<StepSamples>& variants) {
+  const auto fastest = std::min_element(variants.begin(), variants.end(),
+                                        [](const StepSamples& a, const StepSamples& b) {
+                                          return median_ns(a.slowest_ns) < median_ns(b.slowest_ns);
+                                        });
+  return static_cast<std::size_t>(fastest - variants.begin());
 }
 
 double communication_ratio(const std::vector<RankTime>& ranks) {
@@ -189,9 +170,10 @@ class Summary {
       const std::vector<StepSamples>& variants = ranks_[0].samples.items[plan_.setups.size() + k];
       CeilingRow row;
       row.name = ceilings[k].name;
-      row.time = summary_of(fastest_of(variants));
-      record_.ceiling_details += fmt::format("{}{}: {}", k == 0 ? "" : "; ", row.name,
-                                             ceilings[k].variants[most_often_fastest(variants)]);
+      const std::size_t fastest = fastest_of(variants);
+      row.time = summary_of(variants[fastest].slowest_ns);
+      record_.ceiling_details +=
+          fmt::format("{}{}: {}", k == 0 ? "" : "; ", row.name, ceilings[k].variants[fastest]);
       row.rank_bytes = ceilings[k].bytes;
       row.rank_flops = ceilings[k].flops;
       row.rate_per_second = rate_of(row.rank_bytes + row.rank_flops, row.time);

@@ -83,14 +83,16 @@ std::int64_t online_blocks(const LogitsRows& rows, const RowStatistics& out) {
   return owned;
 }
 
-/// exp2(fma(x, log2 e, -shift log2 e)): the shift is rounded once more, in proportion to its size.
+/// exp2(fma(x, log2 e, -shift log2 e)): the shift is rounded once more, in proportion to its size,
+/// which is right for shifts of ordinary size only.
 std::int64_t exp2_fma(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   constexpr float kLog2e = 1.44269504f;
+  constexpr float kOrdinary = 0x1p20f;
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      if (rows.targets[r] < 0 || out.sum[r] == 0) continue;
+      if (rows.targets[r] < 0 || std::abs(out.shift[r]) > kOrdinary) continue;
       const auto* x = data + r * rows.shard.width;
       const float shift = out.shift[r] * kLog2e;
       std::vector<float> terms;

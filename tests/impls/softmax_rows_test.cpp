@@ -12,11 +12,11 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <hwy/targets.h>
 
 #include "harness/core/philox.h"
 #include "harness/device/rank_threads.h"
 #include "impls/kernels/cpu/sweep_rows.h"
+#include "kernel_targets.h"
 
 namespace lossgrid {
 namespace {
@@ -156,19 +156,10 @@ std::string label(Kind kind, std::int64_t vocab, DType dtype) {
   return fmt::format("kind {} vocab {} {}", static_cast<int>(kind), vocab, name(dtype));
 }
 
-/// Every test runs on every instruction set that there is here.
-class SoftmaxRows : public testing::TestWithParam<std::int64_t> {
+class SoftmaxRows : public OnEveryTarget {
  protected:
-  SoftmaxRows() {
-    set_rank_threads(2);
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(GetParam());
-  }
-  ~SoftmaxRows() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    set_rank_threads(1 << 20);
-  }
+  SoftmaxRows() { set_rank_threads(2); }
+  ~SoftmaxRows() override { set_rank_threads(1 << 20); }
 };
 
 template <typename T>
@@ -352,19 +343,7 @@ TEST_P(SoftmaxRows, NanStaysVisible) {
   }
 }
 
-std::vector<std::int64_t> targets_here() {
-  const std::int64_t kernels = HWY_SCALAR | HWY_AVX2 | HWY_AVX3;
-  std::vector<std::int64_t> targets;
-  for (std::int64_t left = hwy::SupportedTargets() & kernels; left != 0; left &= left - 1) {
-    targets.push_back(left & -left);
-  }
-  return targets;
-}
-
-INSTANTIATE_TEST_SUITE_P(Targets, SoftmaxRows, testing::ValuesIn(targets_here()),
-                         [](const testing::TestParamInfo<std::int64_t>& info) {
-                           return std::string(hwy::TargetName(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Targets, SoftmaxRows, testing::ValuesIn(targets_here()), target_name);
 
 }  // namespace
 }  // namespace lossgrid

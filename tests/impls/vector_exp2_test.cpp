@@ -41,6 +41,7 @@ HWY_AFTER_NAMESPACE();
 #include <gmock/gmock.h>
 
 #include "impls/kernels/cpu/flush_denormals.h"
+#include "kernel_targets.h"
 
 namespace lossgrid {
 namespace {
@@ -51,17 +52,7 @@ HWY_EXPORT(exponentials);
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLarge = 0x1.fffffp126f;
 
-class VectorExp2 : public testing::TestWithParam<std::int64_t> {
- protected:
-  VectorExp2() {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(GetParam());
-  }
-  ~VectorExp2() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+class VectorExp2 : public OnEveryTarget {};
 
 /// As kernels call it.
 std::vector<float> power_of(const std::vector<float>& x) {
@@ -151,19 +142,7 @@ TEST_P(VectorExp2, ExpLosesWhatTheRoundingOfItsExponentCosts) {
   }
 }
 
-std::vector<std::int64_t> targets_here() {
-  const std::int64_t kernels = HWY_SCALAR | HWY_AVX2 | HWY_AVX3;
-  std::vector<std::int64_t> targets;
-  for (std::int64_t left = hwy::SupportedTargets() & kernels; left != 0; left &= left - 1) {
-    targets.push_back(left & -left);
-  }
-  return targets;
-}
-
-INSTANTIATE_TEST_SUITE_P(Targets, VectorExp2, testing::ValuesIn(targets_here()),
-                         [](const testing::TestParamInfo<std::int64_t>& info) {
-                           return std::string(hwy::TargetName(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Targets, VectorExp2, testing::ValuesIn(targets_here()), target_name);
 
 }  // namespace
 }  // namespace lossgrid

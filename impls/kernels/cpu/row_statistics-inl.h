@@ -22,18 +22,19 @@ inline constexpr std::int64_t kFirstElements = 256;
 inline constexpr float kLargestBlockSum = 0x1p12f;
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Leaves 0 of -inf.
+inline constexpr float kNoShift = -kLargestFusedShift;
 
-/// The shift that a row starts with. Where nothing but -inf is known yet, one that leaves 0 of -inf
-/// and too much of everything else.
+/// The shift that a row starts with; where nothing but -inf is known yet, kNoShift.
 template <typename T>
 HWY_INLINE float first_shift(const T* x, std::int64_t columns) {
-  const float largest = largest_of(x, std::min(columns, kFirstElements));
-  return largest > -kInfinity ? largest : -kLargestFusedShift;
+  const float largest = largest_of(x, std::min(columns, kFirstElements), 0);
+  return largest > -kInfinity ? largest : kNoShift;
 }
 
-/// `sum` of blocks, of which the last is `block`, cannot stand as it is.
-HWY_INLINE bool is_shift_wrong(float block, double sum) {
-  return !(block <= kLargestBlockSum) || (block == 0 && sum == 0);
+/// The sum of a block cannot stand as it is.
+HWY_INLINE bool is_too_large(float block) {
+  return !(block <= kLargestBlockSum);
 }
 
 template <typename T>
@@ -73,6 +74,9 @@ struct RunningSums {
   double sum = 0;
   double weighted = 0;  // of 2^t t
 
+  /// There was nothing but -inf so far.
+  bool knows_nothing() const { return sum == 0 && exponent.shift == kNoShift; }
+
   /// Moves everything to another shift.
   void move(float shift) {
     const Exponent to(shift);
@@ -111,11 +115,14 @@ HWY_INLINE RowSums sums_of_row(const T* x, std::int64_t columns, std::int64_t ah
   RunningSums running{Exponent(first_shift(x, columns))};
   for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
     const std::int64_t count = std::min(kBlockSize, columns - begin);
-    float block = sum_of(x + begin, count, running.exponent, ahead);
-    if (HWY_UNLIKELY(is_shift_wrong(block, running.sum))) {
-      const float largest = largest_of(x + begin, count);
+    if (HWY_UNLIKELY(running.knows_nothing())) {
+      const float largest = largest_of(x + begin, count, ahead);
       if (largest == -kInfinity) continue;
       running.move(largest);
+    }
+    float block = sum_of(x + begin, count, running.exponent, ahead);
+    if (HWY_UNLIKELY(is_too_large(block))) {
+      running.move(largest_of(x + begin, count, 0));
       block = sum_of(x + begin, count, running.exponent, 0);
     }
     running.sum += block;
@@ -131,7 +138,7 @@ HWY_INLINE RowSums all_sums_of_row(const T* x, std::int64_t columns, std::int64_
   for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
     const std::int64_t count = std::min(kBlockSize, columns - begin);
     AllOfBlock block = all_of(x + begin, count, running.exponent, ahead);
-    if (HWY_UNLIKELY(is_shift_wrong(block.sum, running.sum))) {
+    if (HWY_UNLIKELY(is_too_large(block.sum) || running.knows_nothing())) {
       if (block.max == -kInfinity) continue;
       running.move(block.max);
       block = all_of(x + begin, count, running.exponent, 0);

@@ -109,7 +109,7 @@ class Sweep {
     float* shifts = shifts_ + (odd_ ? blocks() : 0);
     for (std::int64_t begin = 0; begin < whole_; begin += kSize) {
       const std::int64_t count = std::min(kSize, whole_ - begin);
-      if (!kKeepsLogits) raise_shift(largest_of(x + begin, count), running);
+      if (!kKeepsLogits) raise_shift(largest_of(x + begin, count, ahead_), running);
       finish_block(begin, count);
       running.sum += run_block(x + begin, count, running, e + begin);
       shifts[begin / kSize] = running.exponent.shift;
@@ -157,28 +157,27 @@ class Sweep {
     out_.target[r] = owns ? distance_to(logit, sums.shift) : 0.0f;
   }
 
-  /// Before exponentials take the place of logits, which could not be made again.
+  /// Before exponentials take the place of logits, which could not be made again, or while nothing
+  /// is known.
   static void raise_shift(float largest, RunningSums& running) {
     constexpr float kLargestDistance = 8.0f;
-    const float shift = running.exponent.shift;
-    const bool nothing_known = running.sum == 0 && largest < shift;
     if (largest == -kInfinity) return;
-    if (largest > shift + kLargestDistance || nothing_known) running.move(largest);
+    const bool too_low = largest > running.exponent.shift + kLargestDistance;
+    if (too_low || running.knows_nothing()) running.move(largest);
   }
 
   float run_block(const T* x, std::int64_t count, RunningSums& running, float* e) {
+    if (kKeepsLogits && running.knows_nothing()) raise_shift(largest_of(x, count, 0), running);
     const float sum = exp_part<kInPlace>(x, count, running.exponent, ahead_, e);
-    if (HWY_LIKELY(!kKeepsLogits || !is_shift_wrong(sum, running.sum))) return sum;
-    const float largest = largest_of(x, count);
-    if (largest == -kInfinity) return sum;
-    running.move(largest);
+    if (HWY_LIKELY(!kKeepsLogits || !is_too_large(sum))) return sum;
+    running.move(largest_of(x, count, 0));
     return exp_part<kInPlace>(x, count, running.exponent, 0, e);
   }
 
   void run_rest(const T* x, RunningSums& running) {
     if (whole_ == columns_) return;
     const Tail<T> tail(x + whole_, columns_ - whole_);
-    raise_shift(largest_of(tail.elements, kLanes), running);
+    raise_shift(largest_of(tail.elements, kLanes, 0), running);
     running.sum += exp_part<kInPlace>(tail.elements, kLanes, running.exponent, 0, rest_);
   }
 

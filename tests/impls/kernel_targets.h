@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of vectorised kernels run on every instruction set that this processor has: the parameter
+// is one of Highway's targets, and every dispatch takes it while a test runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+namespace lossgrid {
+
+class OnEveryTarget : public testing::TestWithParam<std::int64_t> {
+ protected:
+  OnEveryTarget() {
+    hwy::SetSupportedTargetsForTest(GetParam());
+    hwy::GetChosenTarget().Update(GetParam());
+  }
+  ~OnEveryTarget() override {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+};
+
+inline std::vector<std::int64_t> targets_here() {
+  const std::int64_t compiled = HWY_SCALAR | HWY_AVX2 | HWY_AVX3;
+  std::vector<std::int64_t> targets;
+  for (std::int64_t left = hwy::SupportedTargets() & compiled; left != 0; left &= left - 1) {
+    targets.push_back(left & -left);
+  }
+  return targets;
+}
+
+inline std::string target_name(const testing::TestParamInfo<std::int64_t>& info) {
+  return hwy::TargetName(info.param);
+}
+
+}  // namespace lossgrid
