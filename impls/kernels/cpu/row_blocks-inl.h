@@ -54,7 +54,15 @@ struct Exponent {
 
   /// What is taken away from x L: shift L, as it is rounded.
   double offset() const { return fused ? scaled : static_cast<double>(shift) * kLog2e; }
+  /// By how much that is rounded: at most 0.0625, shifts that are scaled being at most 2^20.
+  double rounding() const { return offset() - static_cast<double>(shift) * kLog2e; }
 };
+
+/// 2^x for |x| <= 0.0625, to 2e-9: five terms of the series of exp.
+HWY_INLINE double exp2_of_small(double x) {
+  const double y = 0.693147180559945309 * x;
+  return 1 + y * (1 + y * (1.0 / 2 + y * (1.0 / 6 + y * (1.0 / 24))));
+}
 
 template <bool kFused>
 HWY_INLINE FloatVector distance(FloatVector x, FloatVector shift_or_scaled) {

@@ -79,6 +79,7 @@ struct RunningSums {
 
   /// Moves everything to another shift.
   void move(float shift) {
+    if (shift == exponent.shift) return;
     const Exponent to(shift);
     if (sum != 0) {
       const double by = exponent.offset() - to.offset();
@@ -100,10 +101,9 @@ struct RowSums {
 
 /// Relative to the shift itself, in natural units.
 HWY_INLINE RowSums finish_row(const RunningSums& running, float min, float max) {
-  const double rounding =
-      running.exponent.offset() - static_cast<double>(running.exponent.shift) * kLog2e;
-  const double factor = std::exp2(rounding);
   constexpr double kLn2 = 0.693147180559945309;
+  const double rounding = running.exponent.rounding();
+  const double factor = exp2_of_small(rounding);
   const bool nothing = running.sum == 0;
   return {nothing ? -kInfinity : running.exponent.shift, static_cast<float>(factor * running.sum),
           static_cast<float>(factor * kLn2 * (running.weighted + rounding * running.sum)), min,

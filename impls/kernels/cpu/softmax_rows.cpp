@@ -87,9 +87,8 @@ void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* s
     const T* x = static_cast<const T*>(rows.data) + r * width;
     const RowTarget target(rows, r, x, shift[r], sum[r]);
     const Exponent exponent(shift[r]);
-    const auto factor =
-        static_cast<float>(-static_cast<double>(grad[r]) / sum[r] *
-                           std::exp2(exponent.offset() - static_cast<double>(shift[r]) * kLog2e));
+    const auto factor = static_cast<float>(-static_cast<double>(grad[r]) / sum[r] *
+                                           exp2_of_small(exponent.rounding()));
     const std::int64_t head = stream ? before_line(to, columns) : 0;
     const std::int64_t body = (columns - head) / kLanes * kLanes;
     scaled_rest(x, head, exponent, factor, to);
