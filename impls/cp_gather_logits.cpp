@@ -22,7 +22,7 @@ class GatherLogitsPlan final : public LossPlan {
         received_(context.device, rank_by_rank(problem, steps)),
         pack_(context.device, steps.shift(problem.batch)),
         logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered")),
-        statistics_(context.device, problem, problem.rows()),
+        statistics_(context.device, problem, steps, problem.rows()),
         outputs_(context.device, problem.token_columns() * problem.rows(), "outputs_received"),
         pack_grad_(context.device, problem.rows(), "grad_logprobs"),
         local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
@@ -116,7 +116,7 @@ class GatherLogits final : public LossImplementation {
         ShardStatistics::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
         kFloatBytes * (rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    ShardStatistics::add_merges(problem, rows, 1, Exchange::two, cost.forward.tp);
+    ShardStatistics::add_merges(problem, rows, 1, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, 1, problem.logits_bytes());

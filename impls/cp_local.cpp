@@ -23,7 +23,7 @@ class CpLocalPlan final : public LossPlan {
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
-        statistics_(context.device, problem, problem.local_rows()),
+        statistics_(context.device, problem, steps, problem.local_rows()),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}
 
@@ -75,7 +75,7 @@ class CpLocal final : public LossImplementation {
                                 ShardStatistics::bytes(problem, local) + kFloatBytes * local +
                                 ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    ShardStatistics::add_merges(problem, local, 1, Exchange::two, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, 1, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     return cost;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused: one pass over the whole pack. TP statistics of all rows in two all-reduces, ONE gather
+// fused: one pass over the whole pack. TP statistics of all rows in one gather, ONE gather
 // of what is known by token over CP for the whole pack, the objective on full sequences on every CP
 // rank, and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather
 // is a selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
@@ -29,7 +29,7 @@ class FusedPlan final : public LossPlan {
         pack_(context.device, steps.shift(problem.batch)),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
-        statistics_(context.device, problem, statistics_rows(problem, chunk)),
+        statistics_(context.device, problem, steps, statistics_rows(problem, chunk)),
         local_outputs_(context.device, problem.token_columns() * problem.local_rows(),
                        "outputs_local"),
         received_(context.device,
@@ -71,7 +71,7 @@ class FusedPlan final : public LossPlan {
       if (chunked_) {
         statistics_.select(0, range.count);
         statistics_.add(steps_, chunk, 0);
-        statistics_.merge(steps_, context_.tp, shard_, chunk.targets);
+        statistics_.merge(steps_, context_.tp, chunk.targets);
       }
       steps_.gradient(chunk, statistics_.shift(), statistics_.sum(),
                       local_grad_.data() + range.begin,
@@ -150,11 +150,11 @@ class Fused final : public LossImplementation {
         kFloatBytes * columns * (local + (gathers ? rows : 0)) + kFloatBytes * (rows + local) +
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    ShardStatistics::add_merges(problem, local, chunks, Exchange::two, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);
     if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * columns * local);
     if (chunk_ > 0) {
-      ShardStatistics::add_merges(problem, local, chunks, Exchange::two, cost.backward.tp);
+      ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.backward.tp);
       cost.backward.read_bytes += problem.logits_bytes();  // statistics once more
     }
     return cost;

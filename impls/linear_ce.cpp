@@ -2,7 +2,7 @@
 // linear_ce: from hidden states and the LM head's weight, chunk by chunk of rows; logits of a chunk
 // live inside the loop only, and the backward pass makes them again (8 N H V FLOPs). Targets and
 // masks are shifted before the split, and only sums cross CP, as in cp_local: any packing, any CP,
-// any objective. TP: two all-reduces of statistics for all rows, one reduction of d hidden; with SP
+// any objective. TP: one gather of statistics for all rows, one reduction of d hidden; with SP
 // one gather of hidden states. The gradient of the weight is added up in float32.
 //
 // Options: chunk_tokens=c (256), bf16_gemm=native|converted.
@@ -23,7 +23,7 @@ class LinearCePlan final : public LossPlan {
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
         pass_(problem, context, steps, local_, options, false),
-        statistics_(context.device, problem, problem.local_rows()),
+        statistics_(context.device, problem, steps, problem.local_rows()),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}
 
@@ -77,7 +77,7 @@ class LinearCe final : public LinearImplementation {
                                 ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
-    ShardStatistics::add_merges(problem, local, 1, Exchange::two, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, 1, Exchange::one, cost.forward.tp);
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     LinearPass::add_reduction(problem, cost.backward.tp);
     cost.forward.flops = LinearPass::product_flops(problem);

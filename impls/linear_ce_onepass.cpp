@@ -4,7 +4,7 @@
 // before: it is where the objective is linear in the log-probabilities. Where it is not, a first
 // sweep makes the log-probabilities (8 N H V, as linear_ce). The gradients wait in buffers of this
 // rank for the backward pass, as those of an automatic differentiation do. Statistics of a chunk
-// must be whole before its gradient: two all-reduces over TP a chunk.
+// must be whole before its gradient: one gather over TP a chunk.
 //
 // Options: chunk_tokens=c (256), bf16_gemm=native|converted.
 #include <algorithm>
@@ -26,7 +26,7 @@ class OnepassPlan final : public LossPlan {
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
         pass_(problem, context, steps, local_, options, true),
-        statistics_(context.device, problem, statistics_rows(problem, options)),
+        statistics_(context.device, problem, steps, statistics_rows(problem, options)),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         grad_weight_(context.device, problem.weight_elements(), "grad_weight_kept"),
         objective_(context.device, problem, steps) {}
@@ -123,7 +123,7 @@ class LinearCeOnepass final : public LinearImplementation {
         kFloatBytes * (local + problem.weight_elements()) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
-    ShardStatistics::add_merges(problem, local, linear ? chunks : 1, Exchange::two,
+    ShardStatistics::add_merges(problem, local, linear ? chunks : 1, Exchange::one,
                                 cost.forward.tp);
     if (problem.grid.cp > 1) {
       ObjectivePass::add_reductions(problem, cost.forward.cp);

@@ -195,7 +195,7 @@ std::int64_t LinearPass::run_statistics(ShardStatistics& statistics, const Token
   for (const RowRange& chunk : chunks_) {
     owned += statistics.add(steps_, logits(chunk, Read::predicting), chunk.begin);
   }
-  statistics.merge(steps_, context_.tp, shard_, rows_.targets());
+  statistics.merge(steps_, context_.tp, rows_.targets());
   statistics.write(steps_, rows_.targets(), out);
   return owned;
 }

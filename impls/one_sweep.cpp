@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // one_sweep: cp_local in one pass over memory, block of rows by block of rows: statistics, their
-// merge over TP (two all-reduces a block), the objective, and the gradient while the logits are
+// merge over TP (one gather a block), the objective, and the gradient while the logits are
 // still in a cache. Where d loss / d logprob does not depend on the log-probabilities, TP is 1 and
 // no row statistics are asked for, blocks are single rows and the exponentials are made once.
 // Objectives that add up over sequences before a token's gradient is known cannot do that.
@@ -62,7 +62,7 @@ class OneSweepPlan final : public LossPlan {
                              std::max<std::int64_t>(1, options.block_rows(problem)))),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
-        statistics_(context.device, problem, options.block_rows(problem)),
+        statistics_(context.device, problem, steps, options.block_rows(problem)),
         scratch_(context.device, options.scratch_floats(problem), "exponentials"),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}
@@ -190,7 +190,7 @@ class OneSweep final : public LossImplementation {
                                 ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     if (!OneSweepOptions::keeps_exponentials(problem)) {
-      ShardStatistics::add_merges(problem, local, options_.blocks(problem), Exchange::two,
+      ShardStatistics::add_merges(problem, local, options_.blocks(problem), Exchange::one,
                                   cost.forward.tp);
     }
     if (problem.grid.cp > 1) {

@@ -31,7 +31,7 @@ class PerSequencePlan final : public LossPlan {
         local_(context.device, steps.local_targets(problem.batch, steps, cp_, context.cp.rank())),
         pack_(context.device, steps.shift(problem.batch)),
         order_(copy_positions(context.device, steps.gather_order(problem.batch, steps, cp_))),
-        statistics_(context.device, problem, problem.local_rows()),
+        statistics_(context.device, problem, steps, problem.local_rows(), Exchange::three),
         local_outputs_(context.device, problem.token_columns() * (longest(problem.batch) / cp_),
                        "outputs_local"),
         received_(context.device, problem.token_columns() * longest(problem.batch),
@@ -49,9 +49,9 @@ class PerSequencePlan final : public LossPlan {
       const RowRange own = local_range(i);
       const std::int64_t block = problem_.token_columns() * own.count;
       statistics_.select(own.begin, own.count);
-      outputs.owned_labels += statistics_.run(
-          steps_, context_.tp, rows.slice(own.begin, own.count),
-          columns_in(local_outputs_.span(0, block), problem_, own.count), Exchange::three);
+      outputs.owned_labels +=
+          statistics_.run(steps_, context_.tp, rows.slice(own.begin, own.count),
+                          columns_in(local_outputs_.span(0, block), problem_, own.count));
       gather_sequence(own, outputs.tokens);
       objective_.add_sequences(tokens_of(i, outputs.tokens));
     }
@@ -161,7 +161,7 @@ class PerSequence final : public LossImplementation {
     const std::int64_t longest_local = longest_rows / problem.grid.cp;
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
-        ShardStatistics::bytes(problem, local) +
+        ShardStatistics::bytes(problem, local, Exchange::three) +
         kFloatBytes * (columns * (longest_rows + longest_local) + longest_rows + longest_local) +
         kFloatBytes * rows + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;

@@ -12,14 +12,17 @@
 
 namespace lossgrid {
 
-/// How a merge communicates: shifts, then sums and targets together; or three all-reduces, as
-/// Megatron-LM's `_VocabParallelCrossEntropy` has it.
-enum class Exchange { two, three };
+/// How a merge communicates: everything in one gather, merged by every rank for itself; or three
+/// all-reduces of shifts, sums and targets, as Megatron-LM's `_VocabParallelCrossEntropy` has it.
+enum class Exchange { one, three };
 
 class ShardStatistics {
  public:
-  ShardStatistics(Device& device, const LossProblem& problem, std::int64_t capacity);
-  static std::int64_t bytes(const LossProblem& problem, std::int64_t capacity);
+  /// Of the shards that `steps` makes.
+  ShardStatistics(Device& device, const LossProblem& problem, const Steps& steps,
+                  std::int64_t capacity, Exchange exchange = Exchange::one);
+  static std::int64_t bytes(const LossProblem& problem, std::int64_t capacity,
+                            Exchange exchange = Exchange::one);
   /// Collectives over TP of merge(), called `times` times for `rows` rows together.
   static void add_merges(const LossProblem& problem, std::int64_t rows, std::int64_t times,
                          Exchange exchange, CollectiveCounts& tp);
@@ -35,9 +38,8 @@ class ShardStatistics {
   /// owns.
   std::int64_t add(const Steps& steps, const LogitsRows& logits, std::int64_t begin);
 
-  /// Makes the selected rows whole. `targets` [rows], of which `shard` owns some. Collective.
-  void merge(const Steps& steps, Communicator& tp, const VocabShard& shard,
-             const std::int32_t* targets, Exchange exchange = Exchange::two);
+  /// Makes the selected rows whole. `targets` [rows]. Collective.
+  void merge(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
   /// What is known by token, after merge() or where the shard is the vocabulary: lp = x_y - m - ln
   /// s, and with row statistics entropy and vocab extrema; 0 for rows that predict nothing.
@@ -45,31 +47,39 @@ class ShardStatistics {
 
   /// add, merge and write of one block of rows: those of `logits`.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
-                   const TokenOutputs& out, Exchange exchange = Exchange::two);
+                   const TokenOutputs& out);
 
   /// Where the own statistics of selected rows from `begin` on go.
   RowStatistics own(std::int64_t begin);
 
   /// Of the selected rows, for the gradient, after merge().
-  float* shift() { return range(0).data(); }
-  float* sum() { return sums(1).data(); }
+  float* shift() { return column(kShift).data(); }
+  float* sum() { return column(kSum).data(); }
 
  private:
-  std::span<float> columns(FloatArray& array, std::int64_t width, std::int64_t first,
-                           std::int64_t count) {
-    return array.span(width * at_ + first * rows_, count * rows_);
+  // Columns in their order; the first and the last one with all statistics only. What is reduced
+  // together stands together.
+  enum Column { kNegatedMin, kShift, kTarget, kSum, kWeighted };
+
+  std::int64_t place(Column column) const { return column - (all_ ? 0 : 1); }
+  std::span<float> columns(Column first, Column last) {
+    return columns_.span(width_ * at_ + place(first) * rows_, (last - first + 1) * rows_);
   }
-  std::span<float> range(std::int64_t column) { return columns(range_, range_width_, column, 1); }
-  std::span<float> sums(std::int64_t column) { return columns(sums_, sums_width_, column, 1); }
+  std::span<float> column(Column which) { return columns(which, which); }
+  std::span<float> all_columns() { return columns_.span(width_ * at_, width_ * rows_); }
+
+  void merge_gathered(const Steps& steps, Communicator& tp, const std::int32_t* targets);
+  void reduce_one_by_one(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
   const bool all_;  // entropy and extrema too
-  const std::int64_t range_width_;
-  const std::int64_t sums_width_;
+  const std::int64_t width_;
+  const Exchange exchange_;
+  std::vector<VocabShard> shards_;  // of the TP ranks
   std::int64_t at_ = 0;
   std::int64_t rows_ = 0;
-  FloatArray own_shift_;
-  FloatArray range_;  // shifts, then negated minima
-  FloatArray sums_;   // targets, then sums, then weighted sums
+  FloatArray columns_;    // [columns, rows] for every selection
+  FloatArray gathered_;   // [tp, columns, rows] of one selection; or
+  FloatArray own_shift_;  // [capacity]
 };
 
 }  // namespace lossgrid

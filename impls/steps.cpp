@@ -23,6 +23,11 @@ std::vector<RowRange> all_chunks(std::int64_t rows, std::int64_t chunk) {
   return ranges;
 }
 
+void gather_from_ranks(Communicator& tp, std::int64_t /*rows*/, std::span<const float> own,
+                       std::span<float> received) {
+  tp.all_gather(own, received);
+}
+
 void all_reduce_max(Communicator& tp, std::span<float> values) {
   tp.all_reduce(values, ReduceOp::max);
 }
@@ -90,6 +95,7 @@ Steps::Steps()
     : local_rows(zigzag_rows),
       local_targets(shift_then_split),
       chunks(all_chunks),
+      gather_statistics(gather_from_ranks),
       reduce_max(all_reduce_max),
       reduce_sum(all_reduce_sum),
       reduce_target(all_reduce_sum),

@@ -34,9 +34,14 @@ struct Steps {
   // --- statistics of rows, merged over TP (shard_statistics.h) ----------------------------------
   std::int64_t (*statistics)(const LogitsRows&, const RowStatistics&) = rows_statistics;
   int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
-  /// Of shifts and negated minima.
+  /// received := the statistics [columns, rows] of all ranks' shards, one rank after the other.
+  void (*gather_statistics)(Communicator& tp, std::int64_t rows, std::span<const float> own,
+                            std::span<float> received);
+  // Or one after the other: of shifts and negated minima,
   void (*reduce_max)(Communicator& tp, std::span<float>);
+  // of sums and weighted sums,
   void (*reduce_sum)(Communicator& tp, std::span<float>);
+  // and of the logits of targets.
   void (*reduce_target)(Communicator& tp, std::span<float>);
   void (*entropy)(std::span<const float> sum, std::span<const float> weighted,
                   std::span<float> entropy) = rows_entropy;

@@ -117,7 +117,7 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"M26", "infinity_leaks", "extrema of nothing are infinite", "fused",
                       [](Steps& s) { s.finish = changed_metrics<infinity_for_empty>; }}),
     RegisteredMutant({"M58", "vocab_range_not_reduced", "the smallest logit of the TP shard",
-                      "fused", [](Steps& s) { s.reduce_max = range_not_reduced; }}),
+                      "per_sequence", [](Steps& s) { s.reduce_max = range_not_reduced; }}),
     RegisteredMutant({"M59", "entropy_sign", "sum p log p instead of its negative", "fused",
                       [](Steps& s) { s.entropy = entropy_sign; }}),
     RegisteredMutant({"M59", "entropy_temperature", "entropy at another temperature", "cp_local",

@@ -25,6 +25,26 @@ void max_not_reduced(Communicator& tp, std::span<float> values) {
   reduce_and_ignore(tp, values, ReduceOp::max);
 }
 
+void rank_0_everywhere(Communicator& tp, std::int64_t /*rows*/, std::span<const float> own,
+                       std::span<float> received) {
+  tp.all_gather(own, received);
+  for (std::size_t begin = own.size(); begin < received.size(); begin += own.size()) {
+    std::copy_n(received.begin(), own.size(),
+                received.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+}
+
+/// Shifts are the first column, or the second one behind negated minima.
+void own_shift_everywhere(Communicator& tp, std::int64_t rows, std::span<const float> own,
+                          std::span<float> received) {
+  tp.all_gather(own, received);
+  const auto column = static_cast<std::ptrdiff_t>(rows);
+  const std::ptrdiff_t first = std::ssize(own) == 5 * column ? column : 0;
+  for (std::ptrdiff_t begin = 0; begin < std::ssize(received); begin += std::ssize(own)) {
+    std::copy_n(own.begin() + first, column, received.begin() + begin + first);
+  }
+}
+
 /// Calls f(row, logits, targets) for every row, with elements converted to float.
 template <typename F>
 void for_each_target(const LogitsRows& rows, F&& f) {
@@ -130,13 +150,17 @@ std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) 
 
 const RegisteredMutant mutants[] = {
     RegisteredMutant({"M32", "sum_not_reduced", "the sum of exponentials stays local to a TP rank",
-                      "fused", [](Steps& s) { s.reduce_sum = sum_not_reduced; }}),
+                      "per_sequence", [](Steps& s) { s.reduce_sum = sum_not_reduced; }}),
     RegisteredMutant({"M33", "max_not_reduced", "sums are reduced with each rank's own maximum",
-                      "cp_local", [](Steps& s) { s.reduce_max = max_not_reduced; }}),
-    RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "fused",
+                      "per_sequence", [](Steps& s) { s.reduce_max = max_not_reduced; }}),
+    RegisteredMutant({"", "statistics_of_rank_0", "every TP rank counts as rank 0", "fused",
+                      [](Steps& s) { s.gather_statistics = rank_0_everywhere; }}),
+    RegisteredMutant({"", "shifts_not_gathered", "sums are merged as if they had the own shift",
+                      "cp_local", [](Steps& s) { s.gather_statistics = own_shift_everywhere; }}),
+    RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "per_sequence",
                       [](Steps& s) { s.statistics = range_includes_end; }}),
     RegisteredMutant({"", "edge_on_wrong_rank",
-                      "the first id of a shard is owned by the rank before", "cp_local",
+                      "the first id of a shard is owned by the rank before", "per_sequence",
                       [](Steps& s) { s.statistics = edge_on_wrong_rank; }}),
     RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator",
                       "fused", [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),

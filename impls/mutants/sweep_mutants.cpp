@@ -35,7 +35,7 @@ std::int64_t sum_of_next_row(const LogitsRows& rows, const float* grad, std::spa
 std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
                                       std::span<float> scratch, const RowStatistics& out,
                                       void* gradient) {
-  constexpr std::int64_t kFirst = 256;
+  constexpr std::int64_t kFirst = 64;
   constexpr std::int64_t kBlock = 1024;
   const std::int64_t columns = rows.shard.valid();
   std::vector<float> first(static_cast<std::size_t>(rows.rows), 0.0f);
@@ -82,9 +82,13 @@ std::int64_t target_read_too_late(const LogitsRows& rows, const float* grad,
   return owned;
 }
 
-void sum_stays_local(Communicator& tp, std::span<float> values) {
-  std::vector<float> copy(values.begin(), values.end());
-  tp.all_reduce(std::span<float>(copy), ReduceOp::sum);
+/// Every rank sees its own statistics only.
+void nothing_gathered(Communicator& tp, std::int64_t /*rows*/, std::span<const float> own,
+                      std::span<float> received) {
+  tp.all_gather(own, received);
+  for (std::size_t begin = 0; begin < received.size(); begin += own.size()) {
+    std::copy(own.begin(), own.end(), received.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
 }
 
 /// The gradient of a block is made with the statistics of its first row.
@@ -107,8 +111,9 @@ const RegisteredMutant mutants[] = {
                       "one_sweep",
                       [](Steps& s) { s.sweep = target_read_too_late; },
                       {{"in_place", "true"}}}),
-    RegisteredMutant({"", "sweep_sum_not_reduced", "sums of a block stay local to a TP rank",
-                      "one_sweep", [](Steps& s) { s.reduce_sum = sum_stays_local; }}),
+    RegisteredMutant({"", "sweep_statistics_not_gathered",
+                      "statistics of a block stay local to a TP rank", "one_sweep",
+                      [](Steps& s) { s.gather_statistics = nothing_gathered; }}),
     RegisteredMutant({"", "sweep_statistics_of_first_row",
                       "a block's gradient is made with the statistics of its first row",
                       "one_sweep", [](Steps& s) { s.gradient = statistics_of_first_row; }}),

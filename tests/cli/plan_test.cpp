@@ -66,8 +66,8 @@ TEST(Plan, WritesPhasesAndCollectives) {
   EXPECT_EQ(row["collectives"][0], (json{{"phase", "forward"},
                                          {"group", "tp"},
                                          {"ranks", 2},
-                                         {"operation", "all_reduce"},
-                                         {"calls", 2},
+                                         {"operation", "all_gather"},
+                                         {"calls", 1},
                                          {"payload_bytes", 96},
                                          {"wire_bytes", 96}}));
 }

@@ -43,9 +43,9 @@ TEST(Plan, NumbersByHand) {
   EXPECT_EQ(row.inputs_bytes, 8 * 12 * 4);
   EXPECT_EQ(row.gradients_bytes, 8 * 12 * 4);
   EXPECT_EQ(row.outputs_bytes, 8 * 4);
-  // Target 4, valid 1, real 1, sequence 4; own shift, shift, target's logit and sum; d loss / d
-  // logprob; loss and count.
-  const std::int64_t workspace = 8 * (10 + 16 + 4) + 2 * 8;
+  // Target 4, valid 1, real 1, sequence 4; shift, target's logit and sum, own and of both ranks;
+  // d loss / d logprob; loss and count.
+  const std::int64_t workspace = 8 * (10 + 3 * 12 + 4) + 2 * 8;
   EXPECT_EQ(row.phases[0].name, "plan");
   EXPECT_EQ(row.phases[0].peak_bytes, 384 + workspace);
   EXPECT_EQ(row.phases[1].peak_bytes, 384 + workspace + 32);
@@ -56,8 +56,8 @@ TEST(Plan, NumbersByHand) {
   EXPECT_EQ(row.peak_phase().name, "backward");
   ASSERT_EQ(row.collectives.size(), 2u);
   EXPECT_EQ(row.collectives[0].group, "tp");
-  EXPECT_EQ(row.collectives[0].count, (CollectiveCount{2, 4 * 8 + 8 * 8}));
-  EXPECT_EQ(row.collectives[0].wire_bytes, 12 * 8);  // 2 (n - 1) / n M with n = 2
+  EXPECT_EQ(row.collectives[0].count, (CollectiveCount{1, 12 * 8}));
+  EXPECT_EQ(row.collectives[0].wire_bytes, 12 * 8);  // (n - 1) M with n = 2
   EXPECT_EQ(row.collectives[1].group, "cp");
   EXPECT_EQ(row.collectives[1].count, (CollectiveCount{1, 16}));
   for (const PlannedPhase& phase : row.phases) EXPECT_EQ(phase.flops, 0);

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
-inline constexpr std::int64_t kFirstElements = 256;
+inline constexpr std::int64_t kFirstElements = 64;
 // A block with a larger sum has an element of more than 4, one with a smaller one has none of more
 // than 2^12: shifts are at most 12 ln 2 = 8.4 below the largest logit.
 inline constexpr float kLargestBlockSum = 0x1p12f;
