@@ -78,6 +78,9 @@ HWY_INLINE void load_lanes(const float* x, FloatVector (&out)[kVectors]) {
 /// Even elements, then odd ones, of every two vectors: order does not matter as long as
 /// store_lanes has the same.
 HWY_INLINE void load_lanes(const bf16* x, FloatVector (&out)[kVectors]) {
+#if HWY_TARGET == HWY_SCALAR  // whose loads have to be aligned
+  for (std::size_t k = 0; k < kVectors; ++k) out[k] = hn::Set(Floats(), static_cast<float>(x[k]));
+#else
   const Words words;
   const Floats floats;
   const auto* pairs = reinterpret_cast<const std::uint32_t*>(x);
@@ -86,6 +89,7 @@ HWY_INLINE void load_lanes(const bf16* x, FloatVector (&out)[kVectors]) {
     out[k] = hn::BitCast(floats, hn::ShiftLeft<16>(pair));
     out[k + 1] = hn::BitCast(floats, hn::And(pair, hn::Set(words, 0xFFFF0000u)));
   }
+#endif
 }
 
 template <bool kStream>
@@ -109,6 +113,9 @@ HWY_INLINE hn::Vec<Words> rounded_to_bf16(FloatVector value) {
 
 template <bool kStream>
 HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t k = 0; k < kVectors; ++k) out[k] = static_cast<bf16>(hn::GetLane(values[k]));
+#else
   const Words words;
   auto* pairs = reinterpret_cast<std::uint32_t*>(out);
   for (std::size_t k = 0; k < kVectors; k += 2) {
@@ -120,6 +127,7 @@ HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
       hn::StoreU(pair, words, pairs + k / 2 * kVectorSize);
     }
   }
+#endif
 }
 
 /// Asks for the lines of kLanes elements, `ahead` elements further on, to be in the second cache,
