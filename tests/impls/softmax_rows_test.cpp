@@ -17,6 +17,7 @@
 #include "harness/device/rank_threads.h"
 #include "impls/kernels/cpu/sweep_rows.h"
 #include "kernel_targets.h"
+#include "trial_fixture.h"
 
 namespace lossgrid {
 namespace {
@@ -162,6 +163,14 @@ class SoftmaxRows : public OnEveryTarget {
   ~SoftmaxRows() override { set_rank_threads(1 << 20); }
 };
 
+/// Every third one where sanitizers make it slow.
+std::vector<std::int64_t> vocabularies(std::vector<std::int64_t> all) {
+  if (!kSanitized) return all;
+  std::vector<std::int64_t> some;
+  for (std::size_t k = 0; k < all.size(); k += 3) some.push_back(all[k]);
+  return some;
+}
+
 template <typename T>
 void check_statistics(Kind kind, std::int64_t vocab) {
   SCOPED_TRACE(label(kind, vocab, DTypeOf<T>::value));
@@ -199,7 +208,8 @@ void check_statistics(Kind kind, std::int64_t vocab) {
 
 TEST_P(SoftmaxRows, StatisticsAreThoseOfTheFormula) {
   for (const Kind kind : kKinds) {
-    for (const std::int64_t vocab : {1, 2, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 3000}) {
+    for (const std::int64_t vocab :
+         vocabularies({1, 2, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 3000})) {
       check_statistics<float>(kind, vocab);
       if (kind != Kind::large_offset) check_statistics<bf16>(kind, vocab);
     }
@@ -260,7 +270,7 @@ void check_gradient(Kind kind, std::int64_t vocab, bool in_place, bool sweep) {
 
 TEST_P(SoftmaxRows, GradientIsThatOfTheFormula) {
   for (const Kind kind : kKinds) {
-    for (const std::int64_t vocab : {1, 63, 64, 65, 257, 1025, 3000}) {
+    for (const std::int64_t vocab : vocabularies({1, 63, 64, 65, 257, 1025, 3000})) {
       for (const bool in_place : {false, true}) {
         check_gradient<float>(kind, vocab, in_place, false);
         if (kind != Kind::large_offset) check_gradient<bf16>(kind, vocab, in_place, false);
@@ -271,7 +281,7 @@ TEST_P(SoftmaxRows, GradientIsThatOfTheFormula) {
 
 TEST_P(SoftmaxRows, OneSweepIsStatisticsAndGradient) {
   for (const Kind kind : kKinds) {
-    for (const std::int64_t vocab : {1, 63, 64, 65, 257, 511, 1025, 3000}) {
+    for (const std::int64_t vocab : vocabularies({1, 63, 64, 65, 257, 511, 1025, 3000})) {
       for (const bool in_place : {false, true}) {
         check_gradient<float>(kind, vocab, in_place, true);
         if (kind != Kind::large_offset) check_gradient<bf16>(kind, vocab, in_place, true);
