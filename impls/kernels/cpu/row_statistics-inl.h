@@ -96,18 +96,16 @@ struct RowSums {
   float sum;
   float weighted;
   float min;
-  float max;
 };
 
 /// Relative to the shift itself, in natural units.
-HWY_INLINE RowSums finish_row(const RunningSums& running, float min, float max) {
+HWY_INLINE RowSums finish_row(const RunningSums& running, float min) {
   constexpr double kLn2 = 0.693147180559945309;
   const double rounding = running.exponent.rounding();
   const double factor = exp2_of_small(rounding);
   const bool nothing = running.sum == 0;
   return {nothing ? -kInfinity : running.exponent.shift, static_cast<float>(factor * running.sum),
-          static_cast<float>(factor * kLn2 * (running.weighted + rounding * running.sum)), min,
-          max};
+          static_cast<float>(factor * kLn2 * (running.weighted + rounding * running.sum)), min};
 }
 
 template <typename T>
@@ -127,7 +125,7 @@ HWY_INLINE RowSums sums_of_row(const T* x, std::int64_t columns, std::int64_t ah
     }
     running.sum += block;
   }
-  return finish_row(running, 0, 0);
+  return finish_row(running, 0);
 }
 
 template <typename T>
@@ -149,7 +147,7 @@ HWY_INLINE RowSums all_sums_of_row(const T* x, std::int64_t columns, std::int64_
     max = std::max(max, block.max);
   }
   if (running.sum != 0) running.move(max);
-  return finish_row(running, min, max);
+  return finish_row(running, min);
 }
 
 }  // namespace HWY_NAMESPACE

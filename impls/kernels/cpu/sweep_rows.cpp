@@ -116,7 +116,7 @@ class Sweep {
     }
     finish_rest();
     run_rest(x, running);
-    const RowSums sums = finish_row(running, 0, 0);
+    const RowSums sums = finish_row(running, 0);
     write_statistics(r, sums, owns, logit);
     before_ = {to,
                e,
