@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/core/stage_clock.h"
 #include "reports/timing_record.h"
 
 namespace lossgrid {
@@ -184,6 +185,9 @@ struct RunRecord {
   std::string ended_utc;
   std::string status = "complete";  // "complete", "partial"
   int exit_code = 0;
+  std::int64_t started_ns = 0;  // on the steady clock
+  std::int64_t wall_ns = 0;     // up to the end, without the report's last writing; 0: not known
+  StageTimes stages;            // of it
   nlohmann::ordered_json environment;
   std::vector<TrialRecord> trials;
   std::vector<MutantRecord> mutants;

@@ -169,6 +169,16 @@ void remove_volatile(Json& json) {
   }
 }
 
+Json stages_to_json(const RunRecord& run) {
+  if (run.wall_ns == 0) return nullptr;
+  Json out;
+  for (std::size_t k = 0; k < kStages; ++k) {
+    out[std::string(name(static_cast<Stage>(k)))] = run.stages.ns[k];
+  }
+  out["other"] = std::max<std::int64_t>(0, run.wall_ns - run.stages.total());
+  return out;
+}
+
 }  // namespace
 
 Json memory_ratio_to_json(const MemoryRatioRow& row) {
@@ -248,6 +258,7 @@ Json run_header_to_json(const RunRecord& run) {
   out["run"]["ended_utc"] = text_or_null(run.ended_utc);
   out["run"]["status"] = run.status;
   out["run"]["exit_code"] = run.exit_code;
+  out["run"]["stages_ns"] = stages_to_json(run);
   out["environment"] = object_of(run.environment);
   return out;
 }
@@ -275,6 +286,7 @@ std::string json_text(const Json& json, int indent) {
 const std::vector<std::string>& volatile_keys() {
   static const std::vector<std::string> keys{"started_utc",
                                              "ended_utc",
+                                             "stages_ns",
                                              "host",
                                              "details",
                                              "max_over_ranks_ns",

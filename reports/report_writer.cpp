@@ -68,14 +68,17 @@ void ReportWriter::append(const nlohmann::ordered_json& line) {
 }
 
 void ReportWriter::add(const TrialRecord& trial) {
+  const StageScope scope(Stage::report);
   append({{"trial", trial_to_json(trial)}});
 }
 
 void ReportWriter::add(const TimingRecord& timing) {
+  const StageScope scope(Stage::report);
   append({{"timing", timing_to_json(timing)}});
 }
 
 void ReportWriter::add(const MutantRecord& mutant) {
+  const StageScope scope(Stage::report);
   append({{"mutant", mutant_to_json(mutant)}});
 }
 

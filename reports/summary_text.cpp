@@ -96,12 +96,27 @@ std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string
   return out;
 }
 
+/// "0.52 s: generate 0.10, truth 0.05, ...".
+std::string stages_line(const RunRecord& run) {
+  if (run.wall_ns == 0) return "";
+  const auto seconds = [](std::int64_t ns) {
+    return fmt::format("{:.2f}", static_cast<double>(ns) * 1e-9);
+  };
+  std::string out = "time: " + seconds(run.wall_ns) + " s (";
+  for (std::size_t k = 0; k < kStages; ++k) {
+    out += fmt::format("{} {}, ", name(static_cast<Stage>(k)), seconds(run.stages.ns[k]));
+  }
+  return out + "other " + seconds(std::max<std::int64_t>(0, run.wall_ns - run.stages.total())) +
+         ")\n";
+}
+
 }  // namespace
 
 std::string format_summary(const RunRecord& run) {
   // A run that only times has no trials to count.
   std::string out = run.trials.empty() && !run.timings.empty() ? "" : counts_line(run);
   out += timings_line(run);
+  out += stages_line(run);
   const std::string folded = fold_by_reason(run, TrialStatus::skipped, "skipped") +
                              fold_by_reason(run, TrialStatus::not_run, "not run");
   if (!folded.empty()) out += '\n' + folded;

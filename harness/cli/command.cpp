@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/core/clock.h"
 #include "harness/core/environment.h"
 #include "harness/core/text.h"
 
@@ -70,12 +71,16 @@ RunRecord begin_run(const std::string& command, const std::string& suite) {
   run.arguments = command_line();
   run.suite = suite;
   run.started_utc = utc_now();
+  run.started_ns = steady_clock_ns();
+  take_stage_times();
   run.environment = capture_environment();
   return run;
 }
 
 void end_run(RunRecord& run, ExitCode code, bool complete) {
   run.ended_utc = utc_now();
+  run.wall_ns = steady_clock_ns() - run.started_ns;
+  run.stages = take_stage_times();
   run.exit_code = static_cast<int>(code);
   run.status = complete ? "complete" : "partial";
 }

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/problem/normal_row.h"
-
+// Plain loops, which the compiler vectorises for every instruction set (Google Highway chooses at
+// run time). No product and sum may be fused (-ffp-contract=off): bits are the same on all of them.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "harness/problem/normal_row.cpp"
+#include <hwy/foreach_target.h>  // compiles this file for every instruction set
+//
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include <hwy/highway.h>
+
+#include "harness/problem/normal_row.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
+namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kBlocks = 16;           // that go side by side
@@ -98,8 +109,8 @@ void normal_tile(const Words& words, float* out) {
 
 }  // namespace
 
-void fill_normals(std::uint64_t seed, std::uint32_t stream, std::uint64_t row, std::int64_t begin,
-                  std::span<float> out) {
+void fill(std::uint64_t seed, std::uint32_t stream, std::uint64_t row, std::int64_t begin,
+          std::span<float> out) {
   std::int64_t tile_index = begin / kTile;
   auto skip = static_cast<std::size_t>(begin % kTile);
   for (std::size_t at = 0; at < out.size(); ++tile_index, skip = 0) {
@@ -117,4 +128,19 @@ void fill_normals(std::uint64_t seed, std::uint32_t stream, std::uint64_t row, s
   }
 }
 
+}  // namespace HWY_NAMESPACE
 }  // namespace lossgrid
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lossgrid {
+
+HWY_EXPORT(fill);
+
+void fill_normals(std::uint64_t seed, std::uint32_t stream, std::uint64_t row, std::int64_t begin,
+                  std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(fill)(seed, stream, row, begin, out);
+}
+
+}  // namespace lossgrid
+#endif

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs that start from logits: a shard [T_c, V_t] and a gradient of the same shape, every element
 // of which has a truth.
+#include <atomic>
 #include <cstring>
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/device/parallel_fingerprint.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/rank_tensors.h"
 
@@ -23,7 +25,7 @@ class LogitsTensors final : public RankTensors {
   LossInputs inputs() const override { return {logits_.data(), nullptr, nullptr}; }
 
   std::uint64_t input_bits() const override {
-    return fingerprint({logits_.data(), logits_.bytes()});
+    return parallel_fingerprint({logits_.data(), logits_.bytes()});
   }
 
   std::string shift(double amount) override {
@@ -74,15 +76,19 @@ class LogitsTensors final : public RankTensors {
     const std::size_t element = size_of(pack_.problem.spec.dtype);
     const std::size_t stride = static_cast<std::size_t>(shard_.width) * element;
     const std::size_t valid_bytes = static_cast<std::size_t>(shard_.valid()) * element;
-    std::uint64_t bits = 0;
-    for (std::size_t k = 0; k < pack_.rows.size(); ++k) {
+    std::atomic<std::uint64_t> bits = 0;
+    const auto add_row = [&](std::size_t k) {
       // Only rows that take part: a dummy holds rows of another pack.
       const std::int64_t row = pack_.rows[k].row;
-      if (row < 0 || !truth.rows[row].valid) continue;
+      if (row < 0 || !truth.rows[row].valid) return;
       const auto place = static_cast<std::uint64_t>(pack_.problem.whole_row(row)) * 4096 +
                          static_cast<std::uint64_t>(pack_.rank.tp_rank);
       bits += fingerprint({gradient().data() + k * stride, valid_bytes}, place);
-    }
+    };
+    parallel_for(static_cast<std::int64_t>(pack_.rows.size()),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t k = begin; k < end; ++k) add_row(static_cast<std::size_t>(k));
+                 });
     return {{"grad_logits", bits}};
   }
 

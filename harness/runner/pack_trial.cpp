@@ -7,6 +7,7 @@
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/core/stage_clock.h"
 #include "harness/runner/pack_checks.h"
 #include "harness/verify/bounds.h"
 
@@ -60,9 +61,9 @@ class PackTrial {
     tokens_ = DeviceArray<float>(
         *device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
         "token_outputs");
-    if (description_.one_sweep) tensors_->allocate_gradients();
+    if (description_.one_sweep) allocate_gradients();
     in_phase("forward", [&] { forward(); });
-    if (!description_.one_sweep) tensors_->allocate_gradients();
+    if (!description_.one_sweep) allocate_gradients();
     in_phase("backward", [&] { backward(); });
     result_.memory = device_->tracker().phases();
 
@@ -77,8 +78,14 @@ class PackTrial {
 
  private:
   void make_tensors() {
+    const StageScope scope(Stage::generate);
     tensors_ = make_rank_tensors(RankPack{problem_, loss_problem_, rank_, *device_, own_places_});
     tensors_->set_in_place(description_.in_place);
+  }
+
+  void allocate_gradients() {
+    const StageScope scope(Stage::generate);
+    tensors_->allocate_gradients();
   }
 
   template <typename F>
@@ -88,6 +95,7 @@ class PackTrial {
     const std::int64_t live = device_->tracker().live_bytes();
     device_->tracker().begin_phase(phase);
     rank_.counts = {};
+    const StageScope scope(Stage::run);
     const std::int64_t start = steady_clock_ns();
     body();
     result_.time_ns[phase] = steady_clock_ns() - start;
@@ -117,11 +125,14 @@ class PackTrial {
 
   /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
   void run_again() {
-    tokens_.buffer().poison();
-    tensors_->renew_gradients();
-    if (description_.in_place) tensors_->restore_inputs();
-    forward();
-    backward();
+    {
+      const StageScope scope(Stage::run);
+      tokens_.buffer().poison();
+      tensors_->renew_gradients();
+      restore_inputs();
+      forward();
+      backward();
+    }
     PackFindings again;
     checks_.fingerprint(outputs_, *tensors_, again);
     result_.same_bits_again =
@@ -129,14 +140,22 @@ class PackTrial {
         again.output_bits == result_.output_bits && again.gradient_bits == result_.gradient_bits;
   }
 
-  void check_shift_invariance() {
+  void restore_inputs() {
+    const StageScope scope(Stage::generate);
     if (description_.in_place) tensors_->restore_inputs();
+  }
+
+  void check_shift_invariance() {
+    restore_inputs();
     Invariant invariant{"shift_invariance", Invariant::Status::passed, tensors_->shift(kShift)};
     if (!invariant.detail.empty()) {
       invariant.status = Invariant::Status::not_run;
     } else {
       tokens_.buffer().poison();
-      forward();
+      {
+        const StageScope scope(Stage::run);
+        forward();
+      }
       check_shifted(invariant);
     }
     result_.invariants.push_back(invariant);

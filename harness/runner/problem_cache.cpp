@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "harness/core/stage_clock.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/memory_plan.h"
 
@@ -21,6 +22,7 @@ bool is_large(const PreparedProblem& prepared) {
 }  // namespace
 
 PreparedProblem prepare(Problem problem) {
+  const StageScope scope(Stage::truth);
   const CaseSpec& spec = problem.spec;
   PreparedProblem prepared;
   prepared.objective = make_objective(spec.objective, spec.statistics);
@@ -40,6 +42,7 @@ PreparedProblem prepare(Problem problem) {
 }
 
 std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds) {
+  const StageScope scope(Stage::truth);
   LastTruth& last = *prepared.last_truth;
   if (!last.truth || last.serial_adds != serial_adds) {
     last.truth.reset();  // two of them may not fit
@@ -59,7 +62,10 @@ const PreparedProblem& ProblemCache::get(const CaseSpec& spec) {
   PreparedProblem& prepared = entry->second;
   if (is_new) {
     prepared.why_too_big = why_too_big(case_memory_bytes(spec));
-    if (prepared.why_too_big.empty()) prepared = prepare(make_problem(spec));
+    if (prepared.why_too_big.empty()) {
+      const StageScope scope(Stage::generate);
+      prepared = prepare(make_problem(spec));
+    }
   }
   return prepared;
 }

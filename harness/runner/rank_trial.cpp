@@ -16,9 +16,8 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
   join_metrics(into.metrics, other.metrics);
 }
 
-}  // namespace
-
-RankResult run_rank(const TrialSetup& setup, Communicator& world) {
+RankResult run_parts(const TrialSetup& setup, Communicator& world) {
+  const StageScope scope(Stage::compare);
   share_cores(world.size());
   const ProcessGrid groups = make_process_grid(world, setup.grid);
   RankCounts counts;
@@ -65,6 +64,14 @@ RankResult run_rank(const TrialSetup& setup, Communicator& world) {
     result.grad_weight = check_weight_sum(setup, groups, weight_gradient);
   }
   if (setup.keep_outputs) result.weight_gradient = std::move(weight_gradient);
+  return result;
+}
+
+}  // namespace
+
+RankResult run_rank(const TrialSetup& setup, Communicator& world) {
+  RankResult result = run_parts(setup, world);
+  result.stages = take_stage_times();
   return result;
 }
 

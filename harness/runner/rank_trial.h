@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "harness/core/stage_clock.h"
 #include "harness/runner/pack_trial.h"
 
 namespace lossgrid {
@@ -20,6 +21,7 @@ struct RankResult {
   std::optional<LinearFindings>
       grad_weight;                     // of the sum over CP and DP, on one rank for each shard
   std::vector<float> weight_gradient;  // of this rank's shard, kept for --out only
+  StageTimes stages;                   // of a trial
 };
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world);

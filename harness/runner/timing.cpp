@@ -123,6 +123,10 @@ class Timing {
         },
         budget + iterations * iteration_deadline);
     if (outcome.all_ok()) {
+      StageTimes stages;
+      for (const RankTiming& rank : shared_->ranks) stages.raise_to(rank.stages);
+      add_stage_times(stages);
+      const StageScope scope(Stage::compare);
       summarise_timing(shared_->plan, problem_, shared_->ranks, record_);
     } else {
       record_failure(outcome);

@@ -44,7 +44,7 @@ class SharedTensors {
         loss_problem_(
             make_loss_problem(problem_, batch_, groups_.grid, *plan.setups.front().objective)),
         rows_(place_tokens(problem_, loss_problem_, rank_.cp_rank, LogprobScope::shard).rows),
-        tensors_(make_rank_tensors({problem_, loss_problem_, rank_, *device_, rows_})),
+        tensors_(generate_tensors()),
         tokens_(*device_,
                 static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
                 "token_outputs") {
@@ -66,6 +66,7 @@ class SharedTensors {
 
   /// Before an iteration: the inputs as they were at first, also behind an implementation in place.
   void begin_iteration(bool in_place, bool poisoned) {
+    const StageScope scope(Stage::generate);
     if (overwritten_) tensors_->restore_inputs();
     overwritten_ = in_place;
     tensors_->set_in_place(in_place);
@@ -82,6 +83,11 @@ class SharedTensors {
   bool inputs_as_before() const { return tensors_->input_bits() == input_bits_; }
 
  private:
+  std::unique_ptr<RankTensors> generate_tensors() {
+    const StageScope scope(Stage::generate);
+    return make_rank_tensors({problem_, loss_problem_, rank_, *device_, rows_});
+  }
+
   const Problem& problem_;
   ProcessGrid groups_;
   std::unique_ptr<Device> device_;
@@ -145,6 +151,7 @@ class TimedImplementation final : public SampledItem {
 
  private:
   RankResult check() const {
+    const StageScope scope(Stage::compare);
     const PackRank& rank = shared_.rank();
     const PackChecks checks{shared_.problem(), shared_.loss_problem(), truth_, places_, rank.rank};
     RankResult result;
@@ -195,7 +202,10 @@ std::vector<Phase> timed_phases(const Description& description) {
   return {Phase::forward, Phase::backward, Phase::forward_backward};
 }
 
-RankTiming time_rank(const TimingPlan& plan, Communicator& world) {
+namespace {
+
+RankTiming time_all(const TimingPlan& plan, Communicator& world) {
+  const StageScope scope(Stage::run);
   share_cores(world.size());
   SharedTensors shared(plan, world);
   const LossProblem& problem = shared.loss_problem();
@@ -224,6 +234,14 @@ RankTiming time_rank(const TimingPlan& plan, Communicator& world) {
   for (const auto& implementation : implementations) {
     timing.outputs.push_back(implementation->take_findings());
   }
+  return timing;
+}
+
+}  // namespace
+
+RankTiming time_rank(const TimingPlan& plan, Communicator& world) {
+  RankTiming timing = time_all(plan, world);
+  timing.stages = take_stage_times();
   return timing;
 }
 

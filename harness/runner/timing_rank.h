@@ -37,6 +37,7 @@ struct RankTiming {
   AllReduceCeiling cp_all_reduce;
   // [setups][iterations of the last round]: outputs as a trial finds them, without costs.
   std::vector<std::vector<RankResult>> outputs;
+  StageTimes stages;
 };
 
 /// Collective over `world`.

@@ -168,6 +168,10 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
     record_failure(outcome, trial.record);
     return trial;
   }
+  StageTimes stages;
+  for (const RankResult& rank : shared->results) stages.raise_to(rank.stages);
+  add_stage_times(stages);
+  const StageScope scope(Stage::compare);
   merge_ranks(setup, shared->results, trial.record);
   if (setup.keep_outputs) trial.outputs = gather_outputs(setup, shared->results);
   return trial;

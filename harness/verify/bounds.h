@@ -61,44 +61,50 @@ inline double range_bound(const RowTruth& row, double x, DType logits) {
 /// The parts of the gradient's bound that are the same for all columns of a row.
 class GradientBound {
  public:
+  struct Row {
+    double u_out;       // 1.01 u_out
+    double largest;     // |g|
+    double mean_error;  // sum p e
+    double radius;      // of g
+    double max;         // m
+    double row_term;    // 4 (8 + |ln s| + |lse|) + d
+    double floor;
+  };
+
   GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
-      : u_out_(1.01 * unit_roundoff(out)),
-        largest_(std::max(std::abs(grad_logprob.low), std::abs(grad_logprob.high))),
-        mean_error_(row.mean_error),
-        radius_(grad_logprob.radius()),
-        max_(row.max),
-        row_term_(4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
-                  serial_adds),
-        floor_(kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))) {}
+      : row_{1.01 * unit_roundoff(out),
+             std::max(std::abs(grad_logprob.low), std::abs(grad_logprob.high)),
+             row.mean_error,
+             grad_logprob.radius(),
+             row.max,
+             4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
+                 serial_adds,
+             kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))} {}
+
+  const Row& row() const { return row_; }
 
   /// What rounding of the result may add, for a column with probability p.
   double rounding(double truth, double p, bool is_target) const {
-    return u_out_ * (std::abs(truth) + objective(p, is_target));
+    return row_.u_out * (std::abs(truth) + objective(p, is_target));
   }
 
   /// What the computation before it may add, for a column with logit x, probability p and, where
   /// implementations make the logits, how far theirs may be.
   double computation(double x, double p, bool is_target, double logit_error = 0) const {
-    const double distance = p > 0 ? std::abs(x - max_) : 0.0;
+    const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
     const double roundings =
-        p * (row_term_ + 4 * distance) + 4 * std::abs(p - (is_target ? 1.0 : 0.0));
-    return std::max(floor_, largest_ * (unit_roundoff(DType::f32) * roundings +
-                                        p * (logit_error + mean_error_)));
+        p * (row_.row_term + 4 * distance) + 4 * std::abs(p - (is_target ? 1.0 : 0.0));
+    return std::max(row_.floor, row_.largest * (unit_roundoff(DType::f32) * roundings +
+                                                p * (logit_error + row_.mean_error)));
   }
 
   /// What the interval of d loss / d logprob may add: the same way in all columns of the row.
   double objective(double p, bool is_target) const {
-    return radius_ * std::abs(p - (is_target ? 1.0 : 0.0));
+    return row_.radius * std::abs(p - (is_target ? 1.0 : 0.0));
   }
 
  private:
-  double u_out_;
-  double largest_;
-  double mean_error_;
-  double radius_;
-  double max_;
-  double row_term_;
-  double floor_;
+  Row row_;
 };
 
 }  // namespace lossgrid

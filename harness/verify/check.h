@@ -29,6 +29,9 @@ class Check {
     note(got, want, error, bound, place);
   }
 
+  /// Counts elements that are within their bounds, and not worse than the worst so far.
+  void add_fine(std::int64_t elements) { compared_ += elements; }
+
   /// The same findings under another name.
   Check renamed(std::string name) const {
     Check copy = *this;

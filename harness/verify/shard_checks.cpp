@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/shard_checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "harness/core/clock.h"
+#include "harness/core/stage_clock.h"
+#include "harness/device/rank_threads.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/gradient_columns.h"
 #include "harness/verify/unwritten.h"
 
 namespace lossgrid {
@@ -108,23 +113,22 @@ Check check_bias(const BiasSums& sums, const std::string& name) {
 
 namespace {
 
+/// Rows of a gradient that one thread compares.
 class GradientComparison {
  public:
   GradientComparison(const Problem& problem, const Truth& truth, const VocabShard& shard,
-                     int serial_adds, std::int64_t rank, GradientFindings& findings)
+                     int serial_adds, std::int64_t rank)
       : problem_(problem),
         truth_(truth),
         shard_(shard),
         serial_adds_(serial_adds),
         rank_(rank),
-        findings_(findings),
-        logits_(static_cast<std::size_t>(shard.valid())),
-        p_(logits_.size()),
-        want_(logits_.size()) {}
+        logits_(static_cast<std::size_t>(shard.valid())) {}
 
   template <typename T>
   void compare_row(const RowPlace& place, const T* got) {
     const bool takes_part = place.row >= 0 && truth_.rows[place.row].valid;
+    row_bias_.push_back({});
     findings_.row_sums.push_back(0);
     findings_.row_sum_bounds.push_back(0);
     if (takes_part) {
@@ -135,32 +139,122 @@ class GradientComparison {
     count_unless_zero(place, got, shard_.valid(), shard_.width, findings_.nonzero_padding);
   }
 
+  std::int64_t reading_ns() const { return reading_ns_; }
+
+  /// Adds what it found to `findings` of the rows before.
+  void append_to(GradientFindings& findings) const {
+    findings.elements.merge(findings_.elements);
+    for (const BiasSums& row : row_bias_) findings.bias.add(row);
+    if (!findings.any_misplaced()) findings.first_misplaced = findings_.first_misplaced;
+    findings.not_written += findings_.not_written;
+    findings.nonzero_masked += findings_.nonzero_masked;
+    findings.nonzero_padding += findings_.nonzero_padding;
+    append(findings_.row_sums, findings.row_sums);
+    append(findings_.row_sum_bounds, findings.row_sum_bounds);
+  }
+
  private:
+  static constexpr std::int64_t kColumns = 512;  // that are sorted out at a time
+
+  /// A row that takes part in the loss, and what is known about it.
+  template <typename T>
+  struct TrainedRow {
+    const RowPlace& place;
+    const T* got;
+    const RowTruth& truth;
+    const Enclosure& grad;
+    GradientBound bound;
+    std::int64_t target;  // column, also beyond this shard
+  };
+
+  static void append(const std::vector<double>& from, std::vector<double>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
   template <typename T>
   void compare_trained_row(const RowPlace& place, const T* got) {
-    const RowTruth& row = truth_.rows[place.row];
-    const Enclosure& grad = truth_.objective.grad_logprob[place.row];
+    const std::int64_t start = steady_clock_ns();
     problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
-    truth_probabilities(row, logits_, p_);
-    truth_gradient(row, grad.value, p_, shard_.begin, want_);
-    const GradientBound bound(row, grad, problem_.spec.dtype, serial_adds_);
-    double computation_times_truth = 0;
-    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
-      const ElementPlace here{rank_, place.sequence, place.offset, shard_.begin + v};
-      if (is_unwritten(got[v])) misplaced(findings_.not_written, here);
-      const double value = static_cast<double>(got[v]);
-      const double want = want_[v];
-      const bool is_target = shard_.begin + v == row.target;
-      const double rounding = bound.rounding(want, p_[v], is_target);
-      const double computation = bound.computation(logits_[v], p_[v], is_target);
-      const double objective = bound.objective(p_[v], is_target);
-      findings_.elements.add(value, want, rounding + computation + objective, here);
-      findings_.row_sums.back() += value;
-      findings_.row_sum_bounds.back() += rounding + computation;
-      findings_.bias.add_element(problem_.spec.dtype, value, want, want, computation, objective);
-      computation_times_truth += computation * std::abs(want);
+    reading_ns_ += steady_clock_ns() - start;
+    const RowTruth& truth = truth_.rows[place.row];
+    const Enclosure& grad = truth_.objective.grad_logprob[place.row];
+    const TrainedRow<T> row{place,
+                            got,
+                            truth,
+                            grad,
+                            GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
+                            truth.target - shard_.begin};
+    GradientColumnSums sums;
+    const std::int64_t end = shard_.valid();
+    const bool owns = row.target >= 0 && row.target < end;
+    for (std::int64_t begin = 0; begin < end;) {
+      const std::int64_t stop = owns && begin <= row.target ? row.target : end;
+      const std::int64_t next = std::min(begin + kColumns, stop);
+      if (begin < next) compare_block(row, begin, next, sums);
+      begin = next;
+      if (owns && begin == row.target) compare_target(row, begin++, sums);
     }
-    findings_.bias.computation_squared += computation_times_truth * computation_times_truth;
+    BiasSums& bias = row_bias_.back();
+    bias.out_truth += sums.out_truth;
+    bias.rounded_truth += sums.rounded_truth;
+    bias.shared += sums.shared;
+    bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
+    findings_.row_sums.back() = sums.values;
+    findings_.row_sum_bounds.back() = sums.bounds;
+  }
+
+  template <typename T>
+  void compare_block(const TrainedRow<T>& row, std::int64_t begin, std::int64_t end,
+                     GradientColumnSums& sums) {
+    const GradientColumns columns{
+        row.bound,
+        row.truth.max,
+        row.truth.sum,
+        row.grad.value,
+        std::span<const double>(logits_).subspan(static_cast<std::size_t>(begin),
+                                                 static_cast<std::size_t>(end - begin)),
+        row.got + begin,
+        problem_.spec.dtype};
+    suspects_.clear();
+    compare_columns(columns, std::min(1.0, findings_.elements.ratio()), sums, suspects_);
+    findings_.elements.add_fine(end - begin - static_cast<std::int64_t>(suspects_.size()));
+    for (const std::int32_t k : suspects_) look_at(row, begin + k);
+  }
+
+  /// A column that is not the target's, by the plain formulas.
+  template <typename T>
+  void look_at(const TrainedRow<T>& row, std::int64_t v) {
+    const double logit = logits_[static_cast<std::size_t>(v)];
+    const double p = std::exp(logit - row.truth.max) / row.truth.sum;
+    add(row, v, -row.grad.value * p, p);
+  }
+
+  template <typename T>
+  void compare_target(const TrainedRow<T>& row, std::int64_t v, GradientColumnSums& sums) {
+    const double p = std::exp(logits_[static_cast<std::size_t>(v)] - row.truth.max) / row.truth.sum;
+    // Written as 1 - p_y it would cancel when the label is certain.
+    const double want = row.grad.value * (row.truth.others / row.truth.sum);
+    const double computation = add(row, v, want, p);
+    const double value = static_cast<double>(row.got[v]);
+    sums.values += value;
+    sums.bounds += row.bound.rounding(want, p, true) + computation;
+    sums.computation_times_truth += computation * std::abs(want);
+    row_bias_.back().add_element(problem_.spec.dtype, value, want, want, computation,
+                                 row.bound.objective(p, true));
+  }
+
+  /// Returns the bound of the computation.
+  template <typename T>
+  double add(const TrainedRow<T>& row, std::int64_t v, double want, double p) {
+    const ElementPlace here{rank_, row.place.sequence, row.place.offset, shard_.begin + v};
+    if (is_unwritten(row.got[v])) misplaced(findings_.not_written, here);
+    const bool is_target = v == row.target;
+    const double logit = logits_[static_cast<std::size_t>(v)];
+    const double computation = row.bound.computation(logit, p, is_target);
+    const double bound =
+        row.bound.rounding(want, p, is_target) + computation + row.bound.objective(p, is_target);
+    findings_.elements.add(static_cast<double>(row.got[v]), want, bound, here);
+    return computation;
   }
 
   template <typename T>
@@ -177,9 +271,7 @@ class GradientComparison {
   }
 
   void misplaced(std::int64_t& counter, const ElementPlace& here) {
-    if (findings_.not_written + findings_.nonzero_masked + findings_.nonzero_padding == 0) {
-      findings_.first_misplaced = here;
-    }
+    if (!findings_.any_misplaced()) findings_.first_misplaced = here;
     ++counter;
   }
 
@@ -188,10 +280,11 @@ class GradientComparison {
   const VocabShard& shard_;
   int serial_adds_;
   std::int64_t rank_;
-  GradientFindings& findings_;
+  GradientFindings findings_;
+  std::vector<BiasSums> row_bias_;  // by row: their sum does not depend on the threads
   std::vector<double> logits_;
-  std::vector<double> p_;
-  std::vector<double> want_;
+  std::vector<std::int32_t> suspects_;
+  std::int64_t reading_ns_ = 0;
 };
 
 }  // namespace
@@ -199,14 +292,31 @@ class GradientComparison {
 GradientFindings check_gradient(const Problem& problem, const Truth& truth,
                                 std::span<const RowPlace> places, const VocabShard& shard,
                                 const void* gradient, int serial_adds, std::int64_t rank) {
-  GradientFindings findings;
-  GradientComparison comparison(problem, truth, shard, serial_adds, rank, findings);
+  std::vector<GradientComparison> parts;
+  const int threads = rank_threads();
+  parts.reserve(static_cast<std::size_t>(threads));
+  for (int part = 0; part < threads; ++part) {
+    parts.emplace_back(problem, truth, shard, serial_adds, rank);
+  }
+  const auto rows = static_cast<std::int64_t>(places.size());
   dispatch_floating(problem.spec.dtype, [&](auto zero) {
     const auto* got = static_cast<const decltype(zero)*>(gradient);
-    for (std::size_t k = 0; k < places.size(); ++k) {
-      comparison.compare_row(places[k], got + static_cast<std::int64_t>(k) * shard.width);
-    }
+    parallel_for(threads, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t part = first; part < last; ++part) {
+        for (std::int64_t k = rows * part / threads; k < rows * (part + 1) / threads; ++k) {
+          parts[static_cast<std::size_t>(part)].compare_row(places[static_cast<std::size_t>(k)],
+                                                            got + k * shard.width);
+        }
+      }
+    });
   });
+  GradientFindings findings;
+  std::int64_t reading_ns = 0;
+  for (const GradientComparison& part : parts) {
+    part.append_to(findings);
+    reading_ns = std::max(reading_ns, part.reading_ns());
+  }
+  reassign_stage_time(Stage::generate, reading_ns);
   return findings;
 }
 

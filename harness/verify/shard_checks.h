@@ -65,9 +65,12 @@ struct GradientFindings {
   ElementPlace first_misplaced;        // of the first element counted in one of the three
   std::vector<double> row_sums;        // [rows] over this shard's columns
   std::vector<double> row_sum_bounds;  // [rows]
+
+  bool any_misplaced() const { return not_written + nonzero_masked + nonzero_padding > 0; }
 };
 
-/// `gradient` [places.size(), shard width] in the problem's dtype.
+/// `gradient` [places.size(), shard width] in the problem's dtype. On the threads of the rank
+/// (rank_threads.h); findings do not depend on how many they are.
 GradientFindings check_gradient(const Problem& problem, const Truth& truth,
                                 std::span<const RowPlace> places, const VocabShard& shard,
                                 const void* gradient, int serial_adds, std::int64_t rank);

@@ -2,13 +2,17 @@
 #include "harness/verify/truth.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <thread>
 
+#include "harness/core/clock.h"
+#include "harness/core/stage_clock.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
 #include "harness/verify/linear_truth.h"
+#include "harness/verify/row_sums.h"
 
 namespace lossgrid {
 
@@ -52,23 +56,17 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
                    std::span<const double> errors) {
   RowTruth row;
   row.target = target;
-  row.max = *std::max_element(logits.begin(), logits.end());
-  double weighted = 0;
-  double squared = 0;
-  row.smallest = std::numeric_limits<double>::infinity();
-  for (std::size_t v = 0; v < logits.size(); ++v) {
-    const double distance = row.max - logits[v];
-    const double e = std::exp(-distance);
-    if (static_cast<std::int32_t>(v) != target) row.others += e;
-    if (e > 0) {  // exp(-inf) * inf would be NaN
-      weighted += e * distance;
-      squared += e * distance * distance;
-    }
-    if (!std::isinf(logits[v])) row.smallest = std::min(row.smallest, logits[v]);
-  }
-  row.sum = row.others + std::exp(logits[target] - row.max);
-  row.spread = weighted / row.sum;
-  row.spread_squared = squared / row.sum;
+  row.max = largest_logit(logits);
+  // Without the target's term: 1 - p_y would cancel when the label is certain.
+  SoftmaxSums others = softmax_sums(logits.first(static_cast<std::size_t>(target)), row.max);
+  others.add(softmax_sums(logits.subspan(static_cast<std::size_t>(target) + 1), row.max));
+  SoftmaxSums all = others;
+  all.add(softmax_sums(logits.subspan(static_cast<std::size_t>(target), 1), row.max));
+  row.others = others.exponentials;
+  row.sum = all.exponentials;
+  row.smallest = all.smallest;
+  row.spread = all.weighted / row.sum;
+  row.spread_squared = all.squared / row.sum;
   row.target_logit = logits[target];
   row.logprob = row.target_logit - row.max - std::log(row.sum);
   if (!errors.empty()) add_errors(logits, errors, row);
@@ -87,15 +85,27 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
   const std::vector<std::int32_t> targets = problem.row_targets();
   const std::vector<std::uint8_t> valid = problem.row_valid();
 
+  const StageScope scope(Stage::truth);
+  const std::int64_t start = steady_clock_ns();
+  std::atomic<std::int64_t> reading_ns = 0;  // of all threads together
+  std::atomic<std::int64_t> row_ns = 0;
   for_each_index(problem.tokens(), threads, [&](std::int64_t t) {
     if (targets[t] < 0) return;
+    const std::int64_t begin = steady_clock_ns();
     std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     std::vector<double> errors(problem.logits->given() ? 0 : logits.size());
     problem.logits->read(t, 0, std::span<double>(logits));
+    reading_ns += steady_clock_ns() - begin;
     if (!errors.empty()) read_logit_errors(*problem.logits, t, 0, logits, errors);
     rows[t] = row_truth(logits, targets[t], errors);
     rows[t].valid = valid[t] != 0;
+    row_ns += steady_clock_ns() - begin;
   });
+  const double reading =
+      static_cast<double>(reading_ns) / std::max(1.0, static_cast<double>(row_ns));
+  reassign_stage_time(
+      Stage::generate,
+      static_cast<std::int64_t>(reading * static_cast<double>(steady_clock_ns() - start)));
   return rows;
 }
 
@@ -134,7 +144,7 @@ Truth take_part(const Truth& whole, const Problem& part) {
 }
 
 void truth_probabilities(const RowTruth& row, std::span<const double> logits, std::span<double> p) {
-  for (std::size_t k = 0; k < p.size(); ++k) p[k] = std::exp(logits[k] - row.max) / row.sum;
+  softmax_probabilities(logits, row.max, row.sum, p);
 }
 
 void truth_gradient(const RowTruth& row, double grad_logprob, std::span<const double> p,

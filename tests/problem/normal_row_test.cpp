@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/philox.h"
+#include "kernel_targets.h"
 
 namespace lossgrid {
 namespace {
@@ -75,6 +76,17 @@ TEST(NormalRow, HasTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(sums[3] / kCount, 0, 2e-2);
   EXPECT_NEAR(sums[4] / kCount, 3, 4e-2);
 }
+
+class NormalRowOf : public OnEveryTarget {};
+
+TEST_P(NormalRowOf, HasTheSameBitsOnEveryInstructionSet) {
+  const std::vector<float> here = row(3, 5, 100'000);
+  hwy::SetSupportedTargetsForTest(HWY_SCALAR);
+  hwy::GetChosenTarget().Update(HWY_SCALAR);
+  EXPECT_EQ(row(3, 5, 100'000), here);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, NormalRowOf, testing::ValuesIn(targets_here()), target_name);
 
 }  // namespace
 }  // namespace lossgrid

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares columns of one row of a gradient with the truth, in float64 for all instruction sets
+// (Google Highway): the formulas of GradientBound and BiasSums for columns that are not the
+// target's, eight at a time. It only sorts out: what may be wrong, or worse than what was seen
+// before, is left to Check::add.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "harness/verify/bounds.h"
+
+namespace lossgrid {
+
+/// Columns of a row, without that of its target.
+struct GradientColumns {
+  const GradientBound& bound;
+  double max = 0;           // of the row
+  double sum = 1;           // sum exp(x - max)
+  double grad_logprob = 0;  // d loss / d logprob
+  std::span<const double> logits;
+  const void* got = nullptr;  // [logits.size()]
+  DType dtype = DType::f32;
+};
+
+/// What adds up over columns; see BiasSums and GradientFindings.
+struct GradientColumnSums {
+  double values = 0;
+  double bounds = 0;  // of rounding and computation
+  double computation_times_truth = 0;
+  double out_truth = 0;
+  double rounded_truth = 0;
+  double shared = 0;
+};
+
+/// Adds to `sums`, and appends to `suspects` the index of every column whose error exceeds
+/// `allowed` times its bound or is no number, as that of memory which was never written
+/// (buffer.h); and columns beside it.
+void compare_columns(const GradientColumns& columns, double allowed, GradientColumnSums& sums,
+                     std::vector<std::int32_t>& suspects);
+
+}  // namespace lossgrid
