@@ -2,11 +2,9 @@
 // What `run` and `bench` do: trials, then timings, one report of both. A meter that fails its own
 // test stops the timings before they begin.
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
-#include <unistd.h>
-
+#include "harness/cli/progress.h"
 #include "harness/cli/suite_flags.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/timing.h"
@@ -15,34 +13,18 @@
 namespace lossgrid {
 namespace {
 
-/// Trials or timings that the suites ask for.
-std::size_t steps_of(const std::vector<Suite>& suites, const SuiteModes& modes) {
-  std::size_t steps = 0;
+PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& modes) {
+  PlannedSteps planned;
   for (const Suite& suite : suites) {
     const std::size_t places = suite.cases.size() * suite.grids.size();
-    if (modes.verify) steps += places * suite.implementations.size();
-    if (suite.timing) steps += places * suite.timing->caches.size();
+    if (modes.verify) planned.trials += places * suite.implementations.size();
+    if (!suite.timing) continue;
+    const std::size_t timings = places * suite.timing->caches.size();
+    planned.timings += timings;
+    planned.timing_budget_s += static_cast<double>(timings) * suite.timing->max_seconds;
   }
-  return steps;
+  return planned;
 }
-
-/// One line on a terminal that counts up; nothing when stderr is a file or a pipe.
-class Progress {
- public:
-  Progress(std::size_t total, bool quiet) : total_(total), shown_(!quiet && isatty(2) != 0) {}
-  ~Progress() {
-    if (shown_) std::fprintf(stderr, "\r\033[K");
-  }
-  void step(const std::string& what) {
-    ++done_;
-    if (shown_) std::fprintf(stderr, "\r\033[K[%zu/%zu] %.80s", done_, total_, what.c_str());
-  }
-
- private:
-  std::size_t total_;
-  std::size_t done_ = 0;
-  bool shown_;
-};
 
 /// With trials alone nothing may have been timed, and the other way round.
 ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
@@ -81,11 +63,12 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
 
   bool rank_hung = false;
   {
-    Progress progress(steps_of(suites, modes), flags.quiet);
+    Progress progress(plan_steps(suites, modes), progress_stream(flags.quiet));
     ProblemCache problems;
     if (modes.verify) {
       rank_hung = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
-        progress.step(trial.id);
+        progress.finish_trial(
+            fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation));
         if (writer) writer->add(trial);
         record.trials.push_back(trial);
         return true;
@@ -96,7 +79,8 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
     if (timed && !rank_hung) record.meter = test_meter();
     if (timed && !rank_hung && exit_code_of(record.meter) == ExitCode::ok) {
       rank_hung = time_suites(suites, options.deadline, problems, [&](const TimingRecord& found) {
-        progress.step(fmt::format("{} {} {}", found.case_name, found.grid, found.cache));
+        progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
+                               found.max_seconds);
         if (writer) writer->add(found);
         record.timings.push_back(found);
       });
