@@ -101,6 +101,19 @@ TEST(Bench, RunDoesBothWhenAsked) {
   EXPECT_EQ(sizes(" --mode bench"), std::pair(std::size_t{0}, std::size_t{1}));
 }
 
+TEST(Bench, TheSmokeSuiteIsTimedAloneWhenAsked) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const ProcessResult result = run_lossgrid(
+      scratch, "run --suite perf_smoke --mode bench --max-seconds 0.01 --report " + report);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(validate(report), 0);
+  const json parsed = json::parse(read_all(report));
+  EXPECT_TRUE(parsed["trials"].empty());
+  ASSERT_EQ(parsed["timings"].size(), 12u);
+  for (const json& timing : parsed["timings"]) EXPECT_TRUE(timing["skipped"].empty()) << timing;
+}
+
 TEST(Bench, ASuiteMayAskForIt) {
   const ScratchFolder scratch;
   write_all(scratch.file("s.json"),

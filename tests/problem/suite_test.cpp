@@ -7,12 +7,14 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "expect_error.h"
+#include "harness/core/text.h"
 #include "harness/problem/problem.h"
 #include "harness/problem/sharding.h"
 
@@ -214,8 +216,9 @@ TEST(Suites, OfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
   for (const std::string wanted :
-       {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf_linear", "perf_slow_paths",
-        "regress/bf16_gradient_bias", "regress/c0_bin_fill", "smoke", "upstream"}) {
+       {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf", "perf_grid", "perf_linear",
+        "perf_slow_paths", "perf_smoke", "regress/bf16_gradient_bias", "regress/c0_bin_fill",
+        "smoke", "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }
   for (const std::string& name : names) {
@@ -237,6 +240,39 @@ TEST(Suites, OfTheRepositoryAreRight) {
       for (const Grid& grid : suite.grids) EXPECT_NO_THROW(require_fits(problem, grid));
     }
   }
+}
+
+/// Logits of about 1 GiB, three sequences of unequal lengths.
+TEST(Suites, PerfHasRealVocabulariesInBothDtypes) {
+  const Suite perf = read_suite((kCases / "perf.json").string());
+  EXPECT_TRUE(perf.timing);
+  std::set<std::pair<std::int64_t, DType>> covered;
+  for (const CaseSpec& spec : perf.cases) {
+    SCOPED_TRACE(spec.name);
+    covered.emplace(spec.vocab, spec.dtype);
+    const std::vector<std::string> lengths = split(spec.lens, '+');
+    EXPECT_EQ(std::set(lengths.begin(), lengths.end()).size(), 3u);
+    std::int64_t tokens = 0;
+    for (const std::string& length : lengths) tokens += std::stoll(length);
+    const double bytes =
+        static_cast<double>(tokens * spec.vocab) * static_cast<double>(size_of(spec.dtype));
+    EXPECT_NEAR(bytes / (1 << 30), 1, 0.05);
+  }
+  for (const std::int64_t vocab : {32768, 128256, 151936}) {
+    EXPECT_TRUE(covered.contains({vocab, DType::f32})) << vocab;
+    EXPECT_TRUE(covered.contains({vocab, DType::bf16})) << vocab;
+  }
+}
+
+TEST(Suites, PerfSmokeTimesWhatPerfDoesOnAllPathsInSeconds) {
+  const Suite smoke = read_suite((kCases / "perf_smoke.json").string());
+  EXPECT_EQ(smoke.implementations, read_suite((kCases / "perf.json").string()).implementations);
+  EXPECT_THAT(smoke.grids, testing::Contains(Grid{2, 1}));
+  EXPECT_THAT(smoke.grids, testing::Contains(Grid{1, 2}));
+  ASSERT_TRUE(smoke.timing);
+  EXPECT_EQ(smoke.timing->caches, (std::vector{CacheMode::hot, CacheMode::cold}));
+  const auto timings = smoke.cases.size() * smoke.grids.size() * smoke.timing->caches.size();
+  EXPECT_LT(static_cast<double>(timings) * smoke.timing->max_seconds, 15);
 }
 
 TEST(Suites, CiHasTheCasesThatItNames) {
