@@ -55,6 +55,8 @@ TEST(Run, SmokePassesAndWritesAReport) {
   }
   EXPECT_FALSE(std::filesystem::exists(report + ".partial.jsonl"));
   EXPECT_THAT(result.out, HasSubstr("cp_local"));
+  EXPECT_THAT(result.out, HasSubstr("\ntime: "));
+  for (const auto& [stage, ns] : parsed["run"]["stages_ns"].items()) EXPECT_GT(ns, 0) << stage;
   const int validated = std::system(
       ("/usr/bin/python3 '" LOSSGRID_SOURCE_DIR "/scripts/validate_report' " + report).c_str());
   EXPECT_EQ(validated, 0);

@@ -35,7 +35,7 @@ TEST(ReportJson, KeyOrderIsFixed) {
   EXPECT_THAT(keys_of(report), ElementsAre("schema", "run", "environment", "summary", "trials",
                                            "tables", "timings", "meter"));
   EXPECT_THAT(keys_of(report["run"]), ElementsAre("command", "arguments", "suite", "started_utc",
-                                                  "ended_utc", "status", "exit_code"));
+                                                  "ended_utc", "status", "exit_code", "stages_ns"));
   EXPECT_THAT(keys_of(report["summary"]),
               ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "not_run"));
   const std::vector<std::string> trial_keys = keys_of(report["trials"][0]);
@@ -51,6 +51,17 @@ TEST(ReportJson, KeyOrderIsFixed) {
   EXPECT_THAT(keys_of(report["trials"][0]["grid"]), ElementsAre("tp", "cp", "dp", "sp"));
   EXPECT_THAT(keys_of(report["trials"][0]["batch"]),
               ElementsAre("tokens", "padded_tokens", "valid_tokens", "microbatches"));
+}
+
+TEST(ReportJson, StagesAddUpToTheWholeRun) {
+  RunRecord run = sample_run();
+  run.wall_ns = 0;  // still running
+  EXPECT_TRUE(run_to_json(run)["run"]["stages_ns"].is_null());
+  run.wall_ns = 100;
+  run.stages = {{1, 2, 30, 4, 5}};
+  const Json stages = run_to_json(run)["run"]["stages_ns"];
+  EXPECT_EQ(stages.dump(),
+            R"({"generate":1,"truth":2,"run":30,"compare":4,"report":5,"other":58})");
 }
 
 TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
