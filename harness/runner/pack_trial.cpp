@@ -50,7 +50,7 @@ class PackTrial {
 
   PackFindings run() {
     make_tensors();
-    const std::uint64_t input_bits = tensors_->input_bits();
+    const std::uint64_t input_bits = take_input_bits();
     result_.input_bytes = device_->tracker().live_bytes();
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
@@ -67,6 +67,7 @@ class PackTrial {
     in_phase("backward", [&] { backward(); });
     result_.memory = device_->tracker().phases();
 
+    const StageScope scope(Stage::compare);
     checks_.check(outputs_, *tensors_, result_);
     const bool as_before = description_.in_place || tensors_->input_bits() == input_bits;
     PackChecks::check_memory(as_before, *device_, result_);
@@ -83,6 +84,11 @@ class PackTrial {
     tensors_->set_in_place(description_.in_place);
   }
 
+  std::uint64_t take_input_bits() const {
+    const StageScope scope(Stage::compare);
+    return tensors_->input_bits();
+  }
+
   void allocate_gradients() {
     const StageScope scope(Stage::generate);
     tensors_->allocate_gradients();
@@ -95,7 +101,6 @@ class PackTrial {
     const std::int64_t live = device_->tracker().live_bytes();
     device_->tracker().begin_phase(phase);
     rank_.counts = {};
-    const StageScope scope(Stage::run);
     const std::int64_t start = steady_clock_ns();
     body();
     result_.time_ns[phase] = steady_clock_ns() - start;

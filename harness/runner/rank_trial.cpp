@@ -17,7 +17,7 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
 }
 
 RankResult run_parts(const TrialSetup& setup, Communicator& world) {
-  const StageScope scope(Stage::compare);
+  const StageScope scope(Stage::run);
   share_cores(world.size());
   const ProcessGrid groups = make_process_grid(world, setup.grid);
   RankCounts counts;
@@ -57,6 +57,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   if (setup.grid.dp > 1) {
     result.predicted_batch_dp = batch_cost(*setup.problem, result.result);
   }
+  const StageScope comparison(Stage::compare);
   result.checks = check_result(setup.truth->objective, result.result, world.rank());
   result.result_bits = fingerprint_result(result.result);
   if (setup.problem->spec.hidden > 0) {
