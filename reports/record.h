@@ -77,6 +77,7 @@ struct PhaseMemoryRecord {
   std::int64_t predicted_peak_bytes = 0;  // without inputs
   std::int64_t measured_peak_bytes = 0;   // without inputs
   std::int64_t measured_peak_with_inputs_bytes = 0;
+  std::int64_t measured_allocations = 0;             // buffers asked for during the phase
   std::map<std::string, std::int64_t> by_tag_bytes;  // live at the peak
 };
 

@@ -93,6 +93,7 @@ Json memory_to_json(const PhaseMemoryRecord& record) {
   out["predicted_peak_bytes"] = record.predicted_peak_bytes;
   out["measured_peak_bytes"] = record.measured_peak_bytes;
   out["measured_peak_with_inputs_bytes"] = record.measured_peak_with_inputs_bytes;
+  out["measured_allocations"] = record.measured_allocations;
   out["by_tag_bytes"] = object_from(record.by_tag_bytes);
   return out;
 }

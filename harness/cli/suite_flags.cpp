@@ -93,7 +93,7 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
   return suites;
 }
 
-void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
+void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_option("--suite", flags.suite,
                      "suite by name (see lossgrid list suites), file or folder");
   command.add_option("--case", flags.cases,
@@ -107,9 +107,6 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
       "--grid", flags.grids,
       "process grids, comma separated: tp2cp4,tp1cp2dp2,tp2cp2sp (default: the suite's, or "
       "tp1cp1)");
-  command.add_option("--report", flags.report,
-                     "write the JSON report here; finished trials go to FILE.partial.jsonl while "
-                     "the run goes on");
   command.add_option("--seeds", flags.seeds, "run every case with this many seeds from its own on")
       ->check(CLI::Range(1, 10000));
   command.add_option("--max-ranks", flags.max_ranks, "refuse grids with more ranks (default 64)")
@@ -122,6 +119,13 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
       .add_option("--timeout", flags.timeout_s,
                   "deadline of one trial, or of one timed iteration, in seconds (default 300)")
       ->check(CLI::Range(0.001, 1e6));
+}
+
+void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
+  add_trial_flags(command, flags);
+  command.add_option("--report", flags.report,
+                     "write the JSON report here; finished trials go to FILE.partial.jsonl while "
+                     "the run goes on");
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }
 

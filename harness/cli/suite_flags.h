@@ -36,6 +36,9 @@ struct TimingFlags {
   std::int64_t order_seed = -1;
 };
 
+/// Which trials run, and how: all of SuiteFlags but where results go.
+void add_trial_flags(CLI::App& command, SuiteFlags& flags);
+/// All of SuiteFlags.
 void add_suite_flags(CLI::App& command, SuiteFlags& flags);
 void add_timing_flags(CLI::App& command, TimingFlags& flags);
 

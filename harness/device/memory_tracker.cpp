@@ -6,9 +6,12 @@ namespace lossgrid {
 void MemoryTracker::allocated(std::string_view tag, std::int64_t bytes) {
   live_[std::string(tag)] += bytes;
   live_bytes_ += bytes;
-  if (in_phase_ && live_bytes_ > phases_.back().peak_bytes) {
-    phases_.back().peak_bytes = live_bytes_;
-    phases_.back().by_tag_bytes = live_;
+  if (!in_phase_) return;
+  PhaseMemory& phase = phases_.back();
+  ++phase.allocations;
+  if (live_bytes_ > phase.peak_bytes) {
+    phase.peak_bytes = live_bytes_;
+    phase.by_tag_bytes = live_;
   }
 }
 
@@ -22,7 +25,7 @@ void MemoryTracker::released(std::string_view tag, std::int64_t bytes) {
 
 void MemoryTracker::begin_phase(std::string_view phase) {
   end_phase();
-  phases_.push_back({std::string(phase), live_bytes_, live_, live_bytes_});
+  phases_.push_back({std::string(phase), live_bytes_, live_, live_bytes_, 0});
   in_phase_ = true;
 }
 

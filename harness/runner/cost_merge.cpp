@@ -77,8 +77,8 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
         const std::int64_t predicted = phase_cost(pack.predicted, p).workspace_bytes;
         const std::int64_t peak = measured.peak_bytes - pack.input_bytes;
         if (measured.peak_bytes > largest.measured_peak_with_inputs_bytes) {
-          largest = {static_cast<std::int64_t>(r), kPhases[p],           predicted + outputs, peak,
-                     measured.peak_bytes,          measured.by_tag_bytes};
+          largest = {static_cast<std::int64_t>(r), kPhases[p],           predicted + outputs,  peak,
+                     measured.peak_bytes,          measured.allocations, measured.by_tag_bytes};
         }
         // Outputs are the harness's own: the prediction is judged by the workspace alone.
         const auto workspace = static_cast<double>(peak - outputs);

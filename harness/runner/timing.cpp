@@ -77,6 +77,7 @@ class Timing {
         shared_(std::make_shared<SharedTiming>()) {
     StopRule& stop_rule = shared_->plan.sampler.stop;
     stop_rule.min_samples = request.min_samples;
+    stop_rule.max_samples = request.max_samples;
     stop_rule.target_stderr_ratio = request.target_stderr;
     stop_rule.max_time_ns = static_cast<std::int64_t>(request.max_seconds * 1e9);
     shared_->plan.sampler.order_seed = request.order_seed;

@@ -48,17 +48,22 @@ inline void write_all(const std::string& path, const std::string& text) {
 }
 
 /// `arguments` as on a command line; the working directory is the source folder.
-inline ProcessResult run_lossgrid(const ScratchFolder& scratch, const std::string& arguments) {
+inline ProcessResult run_executable(const ScratchFolder& scratch, const std::string& executable,
+                                    const std::string& arguments) {
   const std::string out = scratch.file("stdout");
   const std::string err = scratch.file("stderr");
-  const std::string command = "cd '" LOSSGRID_SOURCE_DIR "' && '" LOSSGRID_EXECUTABLE "' " +
-                              arguments + " >'" + out + "' 2>'" + err + "' </dev/null";
+  const std::string command = "cd '" LOSSGRID_SOURCE_DIR "' && '" + executable + "' " + arguments +
+                              " >'" + out + "' 2>'" + err + "' </dev/null";
   const int status = std::system(command.c_str());
   ProcessResult result;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.out = read_all(out);
   result.err = read_all(err);
   return result;
+}
+
+inline ProcessResult run_lossgrid(const ScratchFolder& scratch, const std::string& arguments) {
+  return run_executable(scratch, LOSSGRID_EXECUTABLE, arguments);
 }
 
 }  // namespace lossgrid

@@ -56,10 +56,12 @@ TEST(MemoryTracker, PhasesAreApart) {
   ASSERT_EQ(tracker.phases().size(), 2u);
   EXPECT_EQ(tracker.phases()[0].peak_bytes, 500);
   EXPECT_EQ(tracker.phases()[0].end_bytes, 40);
+  EXPECT_EQ(tracker.phases()[0].allocations, 2);
   EXPECT_EQ(tracker.phases()[1].phase, "backward");
   EXPECT_EQ(tracker.phases()[1].peak_bytes, 40);
   EXPECT_THAT(tracker.phases()[1].by_tag_bytes, ElementsAre(Pair("kept", 40)));
   EXPECT_EQ(tracker.phases()[1].end_bytes, 30);
+  EXPECT_EQ(tracker.phases()[1].allocations, 1);
 }
 
 TEST(MemoryTracker, PhaseWithoutAllocations) {

@@ -43,7 +43,7 @@ inline TrialRecord sample_trial(int tp, int cp, const std::string& implementatio
                        {"tp_size", "not_compared", false, ""}};
   for (const std::string phase : {"plan", "forward", "backward"}) {
     const std::int64_t bytes = phase == "backward" ? 2048 * tp : 1024;
-    trial.memory.push_back({0, phase, bytes, bytes, bytes + 4096, {{"logits", 4096}}});
+    trial.memory.push_back({0, phase, bytes, bytes, bytes + 4096, 2, {{"logits", 4096}}});
     trial.times.push_back({phase, 1234567});
   }
   trial.communication = {{0, "forward", "tp", "all_reduce", 3, 3, 156, 156},

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread for both kinds of code: what is compared is the code, and small rows do not wait for a
+// team of threads. Bytes are those that the Highway kernel moves, also for plain loops, so that
+// rates compare like times.
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include "harness/device/rank_threads.h"
+#include "harness/gbench/micro_benchmarks.h"
+#include "harness/gbench/plain_kernels.h"
+#include "impls/kernels/cpu/sweep_rows.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::int64_t kRegimeVocab = 32768;
+
+/// `kernel` moves the logits of all rows `times` times.
+template <typename T, typename Kernel>
+void run(benchmark::State& state, KernelRows<T>& rows, int times, TrackerMemory& memory,
+         Kernel&& kernel) {
+  const int before = rank_threads();
+  set_rank_threads(1);
+  for ([[maybe_unused]] auto _ : state) {
+    kernel(rows);
+    benchmark::ClobberMemory();
+  }
+  set_rank_threads(before);
+  const auto bytes = static_cast<std::int64_t>(rows.logits.size() * sizeof(T));
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * times * bytes);
+  memory.add(rows.device->tracker());
+}
+
+template <typename T>
+void highway_gradient(KernelRows<T>& rows) {
+  rows_gradient(rows.view, rows.shift.data(), rows.sum.data(), rows.grad.data(),
+                rows.gradient.data());
+}
+
+template <typename T, typename Kernel>
+void add(const std::string& name, int times, TrackerMemory& memory, Kernel kernel) {
+  auto* added = benchmark::RegisterBenchmark(
+      fmt::format("{}/{}", name, lossgrid::name(DTypeOf<T>::value)).c_str(),
+      [times, &memory, kernel](benchmark::State& state) {
+        KernelRows<T> rows(state.range(0));
+        run(state, rows, times, memory, kernel);
+      });
+  for (const std::int64_t vocab : {512, 32768, 151936}) added->Arg(vocab);
+}
+
+template <typename T>
+void add_sweep(TrackerMemory& memory) {
+  add<T>("sweep/plain", 2, memory, plain::sweep<T>);
+  auto* added = benchmark::RegisterBenchmark(
+      fmt::format("sweep/highway/{}", name(DTypeOf<T>::value)).c_str(),
+      [&memory](benchmark::State& state) {
+        KernelRows<T> rows(state.range(0));
+        const std::int64_t floats = sweep_scratch_floats(DTypeOf<T>::value, rows.view.shard, false);
+        DeviceArray<float> scratch(*rows.device, static_cast<std::size_t>(floats), "scratch");
+        run(state, rows, 2, memory, [&scratch](KernelRows<T>& r) {
+          rows_sweep(r.view, r.grad.data(), {scratch.data(), scratch.size()}, r.statistics(),
+                     r.gradient.data());
+        });
+      });
+  for (const std::int64_t vocab : {512, 32768, 151936}) added->Arg(vocab);
+}
+
+template <typename T>
+void add_regimes(TrackerMemory& memory) {
+  for (const Regime regime : kRegimes) {
+    benchmark::RegisterBenchmark(
+        fmt::format("values/{}/{}", name(regime), name(DTypeOf<T>::value)).c_str(),
+        [regime, &memory](benchmark::State& state) {
+          KernelRows<T> rows(state.range(0), regime);
+          run(state, rows, 3, memory, [](KernelRows<T>& r) {
+            rows_statistics(r.view, r.statistics());
+            highway_gradient(r);
+          });
+        })
+        ->Arg(kRegimeVocab);
+  }
+}
+
+template <typename T>
+void add_all(TrackerMemory& memory) {
+  add<T>("statistics/highway", 1, memory,
+         [](KernelRows<T>& r) { rows_statistics(r.view, r.statistics()); });
+  add<T>("statistics/plain", 1, memory, plain::statistics<T>);
+  add<T>("all_statistics/highway", 1, memory,
+         [](KernelRows<T>& r) { rows_statistics(r.view, r.all_statistics()); });
+  add<T>("gradient/highway", 2, memory, highway_gradient<T>);
+  add<T>("gradient/plain", 2, memory, plain::gradient<T>);
+  add_sweep<T>(memory);
+  add_regimes<T>(memory);
+}
+
+}  // namespace
+
+void register_kernels(TrackerMemory& memory) {
+  add_all<float>(memory);
+  add_all<bf16>(memory);
+}
+
+}  // namespace lossgrid
