@@ -37,8 +37,9 @@ ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {
       std::chrono::milliseconds(static_cast<std::int64_t>(flags.suite.timeout_s * 1000));
   register_trials(suites, runs, memory);
 
-  const std::unique_ptr<benchmark::BenchmarkReporter> reporter = make_reporter(kIsRank0);
-  const std::size_t matched = benchmark::RunSpecifiedBenchmarks(reporter.get());
+  const Reporters reporters = make_reporters(flags.benchmark, kIsRank0);
+  const std::size_t matched =
+      benchmark::RunSpecifiedBenchmarks(reporters.display.get(), reporters.file.get());
   benchmark::RegisterMemoryManager(nullptr);
   if (runs.session.rank_hung) leave_hung_process(runs.session.code);
   return runs.skipped.size() == matched ? ExitCode::nothing_ran : runs.session.code;

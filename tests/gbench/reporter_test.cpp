@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Off rank 0 every benchmark runs, nothing is printed and no file is asked for. And what the memory
-// manager says, which reporters print.
+// Off rank 0 every benchmark runs, nothing is printed and no file is asked for; on rank 0 Google
+// Benchmark's own reporters do as the flags say.
 #include "harness/gbench/reporter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/gbench/memory_manager.h"
-
 namespace lossgrid {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 int calls_with(benchmark::BenchmarkReporter* reporter, std::string& printed) {
   int calls = 0;
@@ -26,55 +25,41 @@ int calls_with(benchmark::BenchmarkReporter* reporter, std::string& printed) {
 }
 
 TEST(Reporter, OffRankZeroRunsAndPrintsNothing) {
+  const Reporters reporters = make_reporters({"--benchmark_format=json"}, false);
   std::string printed;
-  EXPECT_EQ(calls_with(make_reporter(false).get(), printed), 3);
+  EXPECT_EQ(calls_with(reporters.display.get(), printed), 3);
   EXPECT_EQ(printed, "");
 }
 
 TEST(Reporter, OnRankZeroIsTheOneOfTheFlags) {
-  EXPECT_EQ(make_reporter(true), nullptr);
   std::string printed;
-  calls_with(nullptr, printed);
-  EXPECT_NE(printed, "");
+  EXPECT_EQ(make_reporters({}, true).display, nullptr);
+  EXPECT_EQ(calls_with(nullptr, printed), 3);
+  EXPECT_THAT(printed, HasSubstr("counted"));
+  const Reporters reporters = make_reporters({"--benchmark_format=json"}, true);
+  EXPECT_EQ(reporters.file, nullptr);
+  calls_with(reporters.display.get(), printed);
+  EXPECT_THAT(printed, HasSubstr("\"name\": \"counted/iterations:3\""));
 }
 
-TEST(Reporter, OffRankZeroNoFileIsWritten) {
-  const std::vector<std::string> flags{"--benchmark_filter=x", "--benchmark_out=f",
-                                       "--benchmark_out_format=json"};
+TEST(Reporter, OfAFileOnRankZeroAlone) {
+  const std::vector<std::string> flags{"--benchmark_out=f"};
+  EXPECT_NE(make_reporters(flags, true).file, nullptr);
+  EXPECT_EQ(make_reporters(flags, true).display, nullptr);
+  EXPECT_EQ(make_reporters({"--benchmark_out=f", "--benchmark_out_format=csv"}, true).file,
+            nullptr);
+  EXPECT_EQ(make_reporters({"--benchmark_out=f", "--benchmark_out="}, true).file, nullptr);
+  EXPECT_EQ(make_reporters(flags, false).file, nullptr);
   EXPECT_EQ(benchmark_flags_of(flags, true), flags);
-  EXPECT_THAT(benchmark_flags_of(flags, false),
-              ElementsAre("--benchmark_filter=x", "--benchmark_out_format=json"));
+  EXPECT_THAT(benchmark_flags_of(flags, false), ElementsAre(flags[0], "--benchmark_out="));
 }
 
-TEST(TrackerMemory, SaysWhatWasAddedBetweenStartAndStop) {
-  TrackerMemory memory;
-  memory.add(9000, 90);
-  EXPECT_FALSE(memory.measuring());
-  memory.Start();
-  EXPECT_TRUE(memory.measuring());
-  memory.add(300, 2);
-  memory.add(200, 5);
-  benchmark::MemoryManager::Result result;
-  memory.Stop(result);
-  EXPECT_FALSE(memory.measuring());
-  EXPECT_EQ(result.max_bytes_used, 300);
-  EXPECT_EQ(result.num_allocs, 7);
-}
-
-TEST(TrackerMemory, TakesTheLargestPhaseOfATracker) {
-  MemoryTracker tracker;
-  tracker.begin_phase("a");
-  tracker.allocated("x", 100);
-  tracker.released("x", 100);
-  tracker.begin_phase("b");
-  tracker.allocated("y", 40);
-  TrackerMemory memory;
-  memory.Start();
-  memory.add(tracker);
-  benchmark::MemoryManager::Result result;
-  memory.Stop(result);
-  EXPECT_EQ(result.max_bytes_used, 100);
-  EXPECT_EQ(result.num_allocs, 2);
+// Google Benchmark reads the environment too.
+TEST(Reporter, OfAFileThatTheEnvironmentAsksFor) {
+  ::setenv("BENCHMARK_OUT", "f", 1);
+  EXPECT_NE(make_reporters({}, true).file, nullptr);
+  ::unsetenv("BENCHMARK_OUT");
+  EXPECT_EQ(make_reporters({}, true).file, nullptr);
 }
 
 }  // namespace

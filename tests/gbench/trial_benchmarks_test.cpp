@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collector.h"
 #include "harness/problem/case_spec.h"
 #include "harness/runner/trial.h"
 #include "probe.h"
@@ -17,14 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr const char* kCase = "lens=5+8+3 vocab=24";
-using Runs = std::vector<benchmark::BenchmarkReporter::Run>;
-
-class Collector final : public benchmark::BenchmarkReporter {
- public:
-  bool ReportContext(const Context&) override { return true; }
-  void ReportRuns(const Runs& runs) override { all.insert(all.end(), runs.begin(), runs.end()); }
-  Runs all;
-};
+using Runs = std::vector<CollectedRun>;
 
 /// All phases of `implementation` with `iterations`.
 Runs run_benchmarks(const std::string& implementation, const std::string& grid, TrialRuns& runs,
@@ -37,24 +31,22 @@ Runs run_benchmarks(const std::string& implementation, const std::string& grid, 
   runs.session.iterations = iterations;
   TrackerMemory memory;
   register_trials({suite}, runs, memory);
-  benchmark::RegisterMemoryManager(&memory);
-  Collector collector;
-  benchmark::RunSpecifiedBenchmarks(&collector, "all");
-  benchmark::RegisterMemoryManager(nullptr);
-  benchmark::ClearRegisteredBenchmarks();
-  return collector.all;
+  return run_registered(memory);
 }
 
 TEST(TrialBenchmarks, AreNamedAndRunAsOftenAsAsked) {
   TrialRuns runs;
   const Runs found = run_benchmarks("fused", "tp2cp1", runs, 5);
   ASSERT_THAT(found, SizeIs(3));
-  EXPECT_EQ(found[0].benchmark_name(), "trial/c/fused/tp2cp1/forward/iterations:5/manual_time");
-  EXPECT_EQ(found[1].benchmark_name(), "trial/c/fused/tp2cp1/backward/iterations:5/manual_time");
-  for (const auto& run : found) {
+  EXPECT_EQ(found[0].run.benchmark_name(), "trial/c/fused/tp2cp1/forward/iterations:5/manual_time");
+  EXPECT_EQ(found[1].run.benchmark_name(),
+            "trial/c/fused/tp2cp1/backward/iterations:5/manual_time");
+  for (const auto& [run, peak, allocations] : found) {
     EXPECT_FALSE(run.error_occurred) << run.error_message;
     EXPECT_EQ(run.iterations, 5);
     EXPECT_GT(run.GetAdjustedRealTime(), 0);
+    EXPECT_GT(peak, 0);
+    EXPECT_GE(allocations, 0);
     EXPECT_EQ(run.counters.at("ranks"), 2);
     EXPECT_GT(run.counters.at("items_per_second"), 0);
     EXPECT_GT(run.counters.at("bytes_per_second"), 0);
@@ -66,7 +58,7 @@ TEST(TrialBenchmarks, OneSweepHasOnePhase) {
   TrialRuns runs;
   const Runs found = run_benchmarks("one_sweep", "tp1cp1", runs);
   ASSERT_THAT(found, SizeIs(1));
-  EXPECT_THAT(found[0].benchmark_name(), HasSubstr("/tp1cp1/forward_backward/"));
+  EXPECT_THAT(found[0].run.benchmark_name(), HasSubstr("/tp1cp1/forward_backward/"));
 }
 
 // The largest over ranks, and for both phases together the larger of the two.
@@ -82,9 +74,9 @@ TEST(TrialBenchmarks, ReportTheMemoryOfATrial) {
     peak = std::max(peak, measured.measured_peak_with_inputs_bytes);
   }
   ASSERT_THAT(found, SizeIs(3));
-  EXPECT_EQ(found[0].memory_result->max_bytes_used, peaks["forward"]);
-  EXPECT_EQ(found[1].memory_result->max_bytes_used, peaks["backward"]);
-  EXPECT_EQ(found[2].memory_result->max_bytes_used, std::max(peaks["forward"], peaks["backward"]));
+  EXPECT_EQ(found[0].max_bytes_used, peaks["forward"]);
+  EXPECT_EQ(found[1].max_bytes_used, peaks["backward"]);
+  EXPECT_EQ(found[2].max_bytes_used, std::max(peaks["forward"], peaks["backward"]));
   EXPECT_NE(peaks["forward"], peaks["backward"]);
 }
 
@@ -112,9 +104,9 @@ TEST(TrialBenchmarks, ThatTheTrialRejectsAreErrors) {
   const int before = probe_plans;
   const Runs found = run_benchmarks("gbench_probe:wrong_from=1", "tp1cp1", runs);
   ASSERT_THAT(found, SizeIs(3));
-  for (const auto& run : found) {
-    EXPECT_TRUE(run.error_occurred);
-    EXPECT_THAT(run.error_message, HasSubstr("loss"));
+  for (const CollectedRun& collected : found) {
+    EXPECT_TRUE(collected.run.error_occurred);
+    EXPECT_THAT(collected.run.error_message, HasSubstr("loss"));
   }
   EXPECT_EQ(probe_plans, before + 1) << "timed all the same, or verified twice";
   EXPECT_EQ(runs.session.code, ExitCode::correctness);
@@ -124,8 +116,9 @@ TEST(TrialBenchmarks, ThatGoWrongWhileTimedAreErrors) {
   TrialRuns runs;
   const Runs found = run_benchmarks("gbench_probe:wrong_from=4", "tp1cp2", runs);
   ASSERT_THAT(found, SizeIs(3));
-  for (const auto& run : found) {
-    EXPECT_THAT(run.error_message, HasSubstr("outputs of the last timed iteration: loss"));
+  for (const CollectedRun& collected : found) {
+    EXPECT_THAT(collected.run.error_message,
+                HasSubstr("outputs of the last timed iteration: loss"));
   }
   EXPECT_EQ(runs.session.code, ExitCode::correctness);
 }
@@ -134,7 +127,8 @@ TEST(TrialBenchmarks, ThatThrowWhileTimedAreErrors) {
   TrialRuns runs;
   const Runs found = run_benchmarks("gbench_probe:throw_from=4", "tp2cp1", runs);
   ASSERT_THAT(found, SizeIs(3));
-  for (const auto& run : found) EXPECT_THAT(run.error_message, HasSubstr("probe fails"));
+  for (const CollectedRun& collected : found)
+    EXPECT_THAT(collected.run.error_message, HasSubstr("probe fails"));
   EXPECT_EQ(runs.session.code, ExitCode::rank_crashed);
 }
 
@@ -142,10 +136,10 @@ TEST(TrialBenchmarks, ThatCannotRunAreSkippedWithTheReason) {
   TrialRuns runs;
   Runs found = run_benchmarks("linear_ce", "tp1cp1", runs);
   ASSERT_THAT(found, SizeIs(3));
-  EXPECT_THAT(found[0].error_message, HasSubstr("skipped: "));
+  EXPECT_THAT(found[0].run.error_message, HasSubstr("skipped: "));
   EXPECT_THAT(runs.skipped, SizeIs(3));
   found = run_benchmarks("fused", "tp1cp1dp2", runs);  // verified, but not timed
-  EXPECT_THAT(found[0].error_message, HasSubstr("skipped: only one dp rank"));
+  EXPECT_THAT(found[0].run.error_message, HasSubstr("skipped: only one dp rank"));
   EXPECT_THAT(runs.skipped, SizeIs(6));
   EXPECT_EQ(runs.session.code, ExitCode::ok);
 }
