@@ -16,7 +16,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr int kCalls = 100;  // of a batch
+constexpr int kCalls = 20;  // of a batch
 constexpr std::chrono::seconds kDeadline(60);
 
 /// `small` and `large` have `count` and size() * count elements.
