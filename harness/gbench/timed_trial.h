@@ -43,6 +43,7 @@ class TimedTrial {
 
   /// The record of a repetition, 0 at first, with exactly `iterations` samples of each phase unless
   /// that took longer than the deadline. Only after a trial that passed. Nothing: a rank hangs.
+  /// Valid until another repetition is asked for.
   const TimingRecord* timing(std::size_t repetition);
 
   /// What the trial measured; zeros when it did not pass.

@@ -95,6 +95,7 @@ TEST(TrialBenchmarks, RepetitionsHaveSamplesOfTheirOwn) {
   EXPECT_EQ(trial.timing(1)->rows[0].time.samples_ns.size(), 3u);
   EXPECT_EQ(probe_plans, verified + 2);
   EXPECT_EQ(trial.timing(0)->rows[0].time.samples_ns, first);
+  EXPECT_EQ(trial.timing(0) + 1, trial.timing(1)) << "one record for two repetitions";
   EXPECT_EQ(trial.why_not_timed(), "");
   EXPECT_EQ(probe_plans, verified + 2);
 }
