@@ -2,8 +2,8 @@
 // One thread for both kinds of code: what is compared is the code, and small rows do not wait for a
 // team of threads. Bytes are those that the Highway kernel moves, also for plain loops, so that
 // rates compare like times.
+#include <array>
 #include <string>
-#include <vector>
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -16,6 +16,7 @@
 namespace lossgrid {
 namespace {
 
+constexpr std::array<std::int64_t, 3> kVocabs{512, 32768, 151936};
 constexpr std::int64_t kRegimeVocab = 32768;
 
 /// `kernel` moves the logits of all rows `times` times.
@@ -48,12 +49,11 @@ void add(const std::string& name, int times, TrackerMemory& memory, Kernel kerne
         KernelRows<T> rows(state.range(0));
         run(state, rows, times, memory, kernel);
       });
-  for (const std::int64_t vocab : {512, 32768, 151936}) added->Arg(vocab);
+  for (const std::int64_t vocab : kVocabs) added->Arg(vocab);
 }
 
 template <typename T>
 void add_sweep(TrackerMemory& memory) {
-  add<T>("sweep/plain", 2, memory, plain::sweep<T>);
   auto* added = benchmark::RegisterBenchmark(
       fmt::format("sweep/highway/{}", name(DTypeOf<T>::value)).c_str(),
       [&memory](benchmark::State& state) {
@@ -65,7 +65,7 @@ void add_sweep(TrackerMemory& memory) {
                      r.gradient.data());
         });
       });
-  for (const std::int64_t vocab : {512, 32768, 151936}) added->Arg(vocab);
+  for (const std::int64_t vocab : kVocabs) added->Arg(vocab);
 }
 
 template <typename T>
@@ -94,6 +94,7 @@ void add_all(TrackerMemory& memory) {
   add<T>("gradient/highway", 2, memory, highway_gradient<T>);
   add<T>("gradient/plain", 2, memory, plain::gradient<T>);
   add_sweep<T>(memory);
+  add<T>("sweep/plain", 2, memory, plain::sweep<T>);
   add_regimes<T>(memory);
 }
 

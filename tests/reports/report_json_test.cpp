@@ -175,6 +175,7 @@ TEST(ReportJson, BytesAreIntegersAndDoublesAreShort) {
   trial.memory[0].measured_peak_bytes = std::int64_t{1} << 52;
   const std::string text = json_text(trial_to_json(trial), -1);
   EXPECT_THAT(text, HasSubstr("\"measured_peak_bytes\":4503599627370496,"));
+  EXPECT_THAT(text, HasSubstr("\"measured_allocations\":2,"));
   EXPECT_THAT(text, HasSubstr("\"scale\":0.1}"));
   EXPECT_THAT(text, HasSubstr("\"max_over_ranks_ns\":1234567"));
 }

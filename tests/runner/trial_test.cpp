@@ -81,6 +81,10 @@ TEST(Trial, RecordsMemoryOfEveryRankAndPhase) {
           .record;
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
   EXPECT_EQ(record.memory.size(), 24u);  // 8 ranks, 3 phases
+  // Its plan has all that `fused` works with.
+  for (const PhaseMemoryRecord& phase : record.memory) {
+    EXPECT_EQ(phase.measured_allocations > 0, phase.phase == "plan") << phase.phase;
+  }
   EXPECT_EQ(record.dp, 2);
   EXPECT_EQ(record.microbatches, 2);
 }
