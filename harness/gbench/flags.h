@@ -12,7 +12,7 @@
 namespace lossgrid {
 
 /// Whose trials are registered when neither a suite nor a case is asked for.
-inline constexpr const char* kDefaultSuite = "smoke";
+inline constexpr const char* kDefaultSuite = "perf_smoke";
 
 struct GbenchFlags {
   SuiteFlags suite;

@@ -155,7 +155,7 @@ TEST(Gbench, ListsTheTrialsOfTheDefaultSuite) {
   const ScratchFolder scratch;
   const ProcessResult result = run_gbench(scratch, "--benchmark_list_tests");
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.out, HasSubstr("trial/C0 worked example/fused/tp2cp2/forward/iterations:20"));
+  EXPECT_THAT(result.out, HasSubstr("trial/small dtype=f32/fused/tp2cp1/forward/iterations:20"));
   EXPECT_THAT(result.out, HasSubstr("values/denormal/bf16/32768\n"));
   EXPECT_THAT(result.out, HasSubstr("all_reduce/threads/2/256/manual_time\n"));
 }
