@@ -67,6 +67,12 @@ bool can_reduce(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::i64 || dtype == DType::i32;
 }
 
+void require_reducible(std::string_view operation, DType dtype) {
+  if (can_reduce(dtype)) return;
+  throw Error(ErrorCode::internal, fmt::format("{} of {}: reductions take f64, f32, i64 and i32",
+                                               operation, name(dtype)));
+}
+
 void reduce_in_order(std::span<const std::byte* const> sources, std::size_t begin,
                      std::size_t count, DType dtype, ReduceOp op, void* out) {
   switch (dtype) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "harness/comm/communicator.h"
 #include "harness/core/dtype.h"
@@ -14,6 +15,9 @@ namespace lossgrid {
 
 /// f64, f32, i64 and i32.
 bool can_reduce(DType dtype);
+
+/// Throws internal, naming `operation`, when `dtype` is none of these.
+void require_reducible(std::string_view operation, DType dtype);
 
 /// out[i] := op over `sources`, first to last, of source[begin + i], for i < count. There is at
 /// least one source. `out` may be `source + begin` of one of them, else it overlaps none.

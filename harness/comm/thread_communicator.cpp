@@ -16,12 +16,6 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-void require_reducible(std::string_view operation, DType dtype) {
-  if (can_reduce(dtype)) return;
-  throw Error(ErrorCode::internal, fmt::format("{} of {}: reductions take f64, f32, i64 and i32",
-                                               operation, lossgrid::name(dtype)));
-}
-
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, std::string name)

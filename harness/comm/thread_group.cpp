@@ -7,23 +7,6 @@
 #include "harness/comm/thread_world.h"
 
 namespace lossgrid {
-namespace {
-
-/// "all_reduce sum of 8 f32"
-std::string describe(const ThreadCall& call) {
-  std::string text(call.operation);
-  if (call.op) text += fmt::format(" {}", name(*call.op));
-  if (call.has_payload) text += fmt::format(" of {} {}", call.count, name(call.dtype));
-  if (call.root) text += fmt::format(" from {}", *call.root);
-  return text;
-}
-
-bool same_call(const ThreadCall& a, const ThreadCall& b) {
-  return a.operation == b.operation && a.count == b.count && a.dtype == b.dtype && a.op == b.op &&
-         a.root == b.root;
-}
-
-}  // namespace
 
 ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> world_ranks)
     : world_(std::move(world)),
@@ -120,14 +103,13 @@ void ThreadGroup::require_members_locked(int me, const ThreadCall& call) {
 }
 
 void ThreadGroup::require_same_calls_locked() {
-  const auto other = std::find_if(calls_.begin() + 1, calls_.end(), [&](const ThreadCall& call) {
-    return !same_call(call, calls_[0]);
-  });
+  const CallSignature& first = calls_[0];
+  const auto other = std::find_if(calls_.begin() + 1, calls_.end(),
+                                  [&](const CallSignature& call) { return call != first; });
   if (other == calls_.end()) return;
   const int culprit = world_rank(static_cast<int>(other - calls_.begin()));
-  const std::string message = fmt::format(
-      "ranks disagree in call #{} of '{}': rank {} calls {}, rank {} calls {}", round_ + 1,
-      calls_[0].communicator, world_ranks_[0], describe(calls_[0]), culprit, describe(*other));
+  const std::string message = describe_mismatch(round_ + 1, calls_[0].communicator, world_ranks_[0],
+                                                first, culprit, *other);
   for (const int member : world_ranks_) {
     world_->ranks_[static_cast<std::size_t>(member)].verdict.emplace(ErrorCode::rank_failed,
                                                                      message);

@@ -3,13 +3,11 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <numeric>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "harness/comm/fault_injection.h"
 #include "harness/comm/thread_communicator.h"
 #include "harness/comm/thread_world.h"
 
@@ -38,26 +36,11 @@ struct Run {
   }
 };
 
-RankOutcome failed(ErrorCode code, std::string message) {
-  std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
-  return {false, false, code, std::move(message)};
-}
-
 RankOutcome run_body(Run& run, int rank) {
-  try {
+  return outcome_of([&] {
     const auto world = make_thread_communicator(run.group, rank, "world");
     run.body(*world);
-  } catch (const Error& error) {
-    return failed(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(ErrorCode::not_enough_memory, "out of memory");
-  } catch (const std::exception& error) {
-    return failed(ErrorCode::rank_failed, error.what());
-  } catch (const RankLeaves&) {
-  } catch (...) {
-    return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
-  }
-  return {false, true, ErrorCode::internal, ""};
+  });
 }
 
 std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int ranks) {
@@ -66,31 +49,15 @@ std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int rank
     try {
       threads.emplace_back([run, rank] { run->finish(rank, run_body(*run, rank)); });
     } catch (const std::system_error& error) {
-      run->finish(rank, failed(ErrorCode::not_enough_memory,
-                               fmt::format("cannot start its thread: {}", error.what())));
+      const std::string message = fmt::format("cannot start its thread: {}", error.what());
+      run->finish(rank, {false, false, ErrorCode::not_enough_memory, message});
       threads.emplace_back();  // keeps places and ranks together
     }
   }
   return threads;
 }
 
-/// Blames `rank` for `message` unless it has an error of its own.
-void blame(RankOutcome& outcome, ErrorCode code, const std::string& message) {
-  if (!outcome.ok && outcome.code != ErrorCode::aborted) return;
-  outcome.ok = false;
-  outcome.code = code;
-  outcome.message = message;
-}
-
 }  // namespace
-
-bool RanksOutcome::all_ok() const {
-  return std::all_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return r.ok; });
-}
-
-bool RanksOutcome::any_hung() const {
-  return std::any_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return !r.finished; });
-}
 
 RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
                               std::chrono::milliseconds deadline, std::chrono::milliseconds grace) {

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/comm/call_signature.h"
 #include "harness/comm/communicator.h"
 #include "harness/core/error.h"
 
@@ -30,14 +31,8 @@ namespace lossgrid {
 inline constexpr std::size_t kStagedBytes = 4096;
 
 /// One rank's side of a collective.
-struct ThreadCall {
-  std::string_view operation;
+struct ThreadCall : CallSignature {
   std::string_view communicator;
-  bool has_payload = false;  // a tensor argument, to be named in messages
-  std::size_t count = 0;
-  DType dtype = DType::u8;
-  std::optional<ReduceOp> op;
-  std::optional<int> root;
   const std::byte* send = nullptr;  // what peers read, null for nothing
   std::size_t send_bytes = 0;
   std::byte* receive = nullptr;  // where peers put their part of a shared reduction

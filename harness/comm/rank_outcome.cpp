@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/comm/rank_outcome.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "harness/comm/fault_injection.h"
+
+namespace lossgrid {
+namespace {
+
+RankOutcome failed(ErrorCode code, std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
+  return {false, false, code, std::move(message)};
+}
+
+}  // namespace
+
+bool RanksOutcome::all_ok() const {
+  return std::all_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return r.ok; });
+}
+
+bool RanksOutcome::any_hung() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return !r.finished; });
+}
+
+RankOutcome outcome_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return failed(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorCode::not_enough_memory, "out of memory");
+  } catch (const std::exception& error) {
+    return failed(ErrorCode::rank_failed, error.what());
+  } catch (const RankLeaves&) {
+  } catch (...) {
+    return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
+  }
+  return {false, true, ErrorCode::internal, ""};
+}
+
+void blame(RankOutcome& outcome, ErrorCode code, const std::string& message) {
+  if (!outcome.ok && outcome.code != ErrorCode::aborted) return;
+  outcome.ok = false;
+  outcome.code = code;
+  outcome.message = message;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a run ended. Transports fill these in; the runner reads them. What a body throws
+// becomes an outcome here, in the same way for all transports.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+
+struct RankOutcome {
+  bool finished = false;  // false: the rank still runs (hangs), its thread was left behind
+  bool ok = false;        // returned without an exception, in time, with nobody left waiting
+  ErrorCode code = ErrorCode::internal;
+  std::string message;  // empty when ok
+};
+
+struct RanksOutcome {
+  std::vector<RankOutcome> ranks;
+  bool all_ok() const;
+  bool any_hung() const;
+  /// The rank whose failure came first, -1 when all is well; a rank that was only woken by the
+  /// failure of another one (`aborted`) is never it. When ranks hang, the first that hangs. A rank
+  /// that left while others waited for it, or that was busy when the deadline passed, has failed
+  /// (rank_failed, timeout) though its body threw nothing.
+  int first_failed_rank = -1;
+};
+
+/// Calls `body`. Error has its code, std::bad_alloc is not_enough_memory, others are rank_failed;
+/// RankLeaves is a return. Messages are made one line. `finished` stays false.
+RankOutcome outcome_of(const std::function<void()>& body);
+
+/// Blames a rank for `message` unless it has an error of its own.
+void blame(RankOutcome& outcome, ErrorCode code, const std::string& message);
+
+}  // namespace lossgrid
