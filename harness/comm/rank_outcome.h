@@ -29,6 +29,12 @@ struct RanksOutcome {
   int first_failed_rank = -1;
 };
 
+/// What ended a run before its time.
+struct WorldFailure {
+  int culprit = -1;    // the rank that it began with, -1 when it is nobody's
+  std::string reason;  // one line that names the rank
+};
+
 /// Calls `body`. Error has its code, std::bad_alloc is not_enough_memory, others are rank_failed;
 /// RankLeaves is a return. Messages are made one line. `finished` stays false.
 RankOutcome outcome_of(const std::function<void()>& body);

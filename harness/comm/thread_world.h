@@ -22,6 +22,7 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/comm/communicator.h"
+#include "harness/comm/rank_outcome.h"
 #include "harness/core/error.h"
 
 namespace lossgrid {
@@ -39,11 +40,6 @@ struct ThreadCall : CallSignature {
 };
 
 class ThreadGroup;
-
-struct WorldFailure {
-  int culprit = -1;    // the rank that it began with, -1 when it is nobody's
-  std::string reason;  // one line that names the rank
-};
 
 class ThreadWorld {
  public:

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "harness/core/hash.h"
 #include "ranks.h"
+#include "values.h"
 
 namespace lossgrid {
 namespace {
@@ -22,28 +22,6 @@ namespace {
 constexpr std::array<int, 5> kSizes{1, 2, 3, 4, 8};
 // On both sides of the change from staged to direct payloads, and with ragged segments.
 constexpr std::array<std::size_t, 8> kCounts{0, 1, 7, 512, 513, 1024, 1025, 20011};
-
-/// What rank `rank` holds at `i` in test `salt`: magnitudes differ, so that a sum in another order
-/// or precision has other bits.
-template <typename T>
-T value_of(int rank, std::size_t i, std::uint64_t salt = 0) {
-  const std::uint64_t bits = mix_bits(mix_bits(salt + static_cast<std::uint64_t>(rank)) + i);
-  if constexpr (std::is_floating_point_v<T>) {
-    const double mantissa = static_cast<double>(bits >> 11) * 0x1p-53 - 0.5;
-    return static_cast<T>(std::ldexp(mantissa, static_cast<int>(bits % 24)));
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    return bf16(static_cast<float>(static_cast<int>(bits % 4001) - 2000) / 16.0f);
-  } else {
-    return static_cast<T>(bits);
-  }
-}
-
-template <typename T>
-std::vector<T> values_of(int rank, std::size_t count, std::uint64_t salt = 0) {
-  std::vector<T> out(count);
-  for (std::size_t i = 0; i < count; ++i) out[i] = value_of<T>(rank, i, salt);
-  return out;
-}
 
 template <typename T>
 T combine(T a, T b, ReduceOp op) {
@@ -65,12 +43,6 @@ std::vector<T> reduced(int ranks, std::size_t begin, std::size_t count, ReduceOp
     for (int r = 1; r < ranks; ++r) out[i] = combine(out[i], value_of<T>(r, begin + i), op);
   }
   return out;
-}
-
-/// Bits, not values: -0 is not 0.
-template <typename T>
-bool same_bits(const T* a, const T* b, std::size_t count) {
-  return count == 0 || std::memcmp(a, b, count * sizeof(T)) == 0;
 }
 
 template <typename T>

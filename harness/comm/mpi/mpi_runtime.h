@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process has of MPI: one lock for all calls of it, and a communicator of all processes that
+// is kept for the transport's own messages. Waiting is by tests with pauses, so that several
+// processes can share a core, whatever MPI does in its blocking calls. Internal to the MPI
+// transport, as all of this folder is.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+#include <mpi.h>
+
+namespace lossgrid {
+
+/// Throws rank_failed with MPI's own text when `code`, which `call` returned, is an error.
+void check_mpi(int code, std::string_view call);
+
+/// The pauses of one wait: a few tests at once, then after a yield, then after short sleeps.
+class Backoff {
+ public:
+  /// For a rank inside of a collective, where the others are near.
+  static Backoff brisk() { return {16, 200, std::chrono::microseconds(100)}; }
+  /// For a process that waits for the end of somebody else's work.
+  static Backoff idle() { return {0, 16, std::chrono::microseconds(1000)}; }
+
+  void pause();
+
+ private:
+  Backoff(int spins, int yields, std::chrono::microseconds longest)
+      : spins_(spins), yields_(yields), longest_(longest) {}
+
+  int spins_;
+  int yields_;
+  std::chrono::microseconds longest_;
+  std::chrono::microseconds sleep_{10};
+};
+
+struct MpiRuntime {
+  std::mutex mutex;  // held around every call of MPI; guards what else stands here and in MpiWorld
+  MPI_Comm control = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  std::size_t segment_bytes = 0;
+  std::uint64_t runs = 0;
+  bool lost = false;  // a call was given up or a rank hangs: MPI cannot be finalized
+  bool finished = false;
+
+  /// Waits for a request of the control communicator, asleep most of the time.
+  void complete_idly(MPI_Request& request);
+};
+
+}  // namespace lossgrid
