@@ -9,6 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/session.h"
+#include "harness/comm/launcher.h"
 #include "harness/core/clock.h"
 #include "harness/core/environment.h"
 #include "harness/core/text.h"
@@ -54,8 +56,13 @@ void require_known_command(const CLI::App& app) {
   throw Error(ErrorCode::usage, unknown_name_message("command", command_line()[0], known));
 }
 
-int print_error(const std::string& message, ExitCode code) {
-  std::fprintf(stderr, "lossgrid: %s\n", message.c_str());
+/// `own`: of this process alone, and not of all that a launcher started.
+int print_error(const std::string& message, ExitCode code, bool own = false) {
+  if (is_printing_process()) {
+    std::fprintf(stderr, "lossgrid: %s\n", message.c_str());
+  } else if (own) {
+    std::fprintf(stderr, "lossgrid: rank %d: %s\n", launcher_rank(), message.c_str());
+  }
   return static_cast<int>(code);
 }
 
@@ -99,8 +106,32 @@ std::vector<std::string> parse_list(const std::string& text) {
 
 void leave_hung_process(ExitCode code) {
   std::fflush(nullptr);
-  std::_Exit(static_cast<int>(code));
+  std::_Exit(end_session(static_cast<int>(code)));
 }
+
+namespace {
+
+/// What concerns all processes of a run is said by the one that prints; what befell one of them
+/// (memory that it did not get) by itself.
+int run_action(const CLI::App& app, const Action& action) {
+  const bool on_all_processes =
+      app.got_subcommand("run") || app.got_subcommand("bench") || app.got_subcommand("replay");
+  if (!on_all_processes && !is_printing_process()) return 0;
+  try {
+    return end_session(static_cast<int>(action()));
+  } catch (const Error& error) {
+    const ExitCode code = exit_code(error.code());
+    const bool of_all = code == ExitCode::usage || code == ExitCode::bad_input;
+    const int printed = print_error(error.what(), code, !of_all);
+    return of_all ? end_session(printed) : printed;
+  } catch (const std::bad_alloc&) {
+    return print_error("out of memory", ExitCode::rank_crashed, true);
+  } catch (const std::exception& error) {
+    return print_error(error.what(), ExitCode::rank_crashed, true);
+  }
+}
+
+}  // namespace
 
 int run_command_line(int argc, char** argv) {
   stored_command_line().assign(argv + 1, argv + argc);
@@ -120,21 +151,13 @@ int run_command_line(int argc, char** argv) {
     require_known_command(app);
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+    return is_printing_process() ? app.exit(success) : 0;
   } catch (const Error& error) {
     return print_error(error.what(), exit_code(error.code()));
   } catch (const CLI::ParseError& error) {
     return print_error(std::string(error.what()) + " (see lossgrid --help)", ExitCode::usage);
   }
-  try {
-    return static_cast<int>(action());
-  } catch (const Error& error) {
-    return print_error(error.what(), exit_code(error.code()));
-  } catch (const std::bad_alloc&) {
-    return print_error("out of memory", ExitCode::rank_crashed);
-  } catch (const std::exception& error) {
-    return print_error(error.what(), ExitCode::rank_crashed);
-  }
+  return run_action(app, action);
 }
 
 }  // namespace lossgrid

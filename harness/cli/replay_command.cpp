@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/session.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/rank_merge.h"
@@ -27,6 +28,7 @@ struct ReplayFlags {
   int microbatches = 1;
   std::string out;
   std::string report;
+  std::string transport = "auto";
 };
 
 ExitCode run(const ReplayFlags& flags) {
@@ -43,22 +45,23 @@ ExitCode run(const ReplayFlags& flags) {
   suite.grids = {grid};
   suite.implementations = names;
   suite.cases = {bundle.problem.spec};
-  require_runnable({suite}, 64);
+  const Ranks ranks = start_ranks(flags.transport);
+  require_runnable({suite}, 64, ranks);
 
-  if (bundle.nan_or_inf_logits > 0) {
+  if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
     fmt::print(stderr, "lossgrid: {}: {} logits are NaN or infinite\n", flags.bundle,
                bundle.nan_or_inf_logits);
   }
 
   RunRecord record = begin_run("replay", flags.bundle);
   std::optional<ReportWriter> writer;
-  if (!flags.report.empty()) writer.emplace(flags.report, record);
+  if (!flags.report.empty() && ranks.reports()) writer.emplace(flags.report, record);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   bool rank_hung = false;
   for (const std::string& name : names) {
     TrialSetup setup = make_trial(prepared, name, grid);
     setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
-    TrialOutcome trial = run_trial(setup, RunOptions().deadline);
+    TrialOutcome trial = run_trial(setup, RunOptions().deadline, ranks);
     trial.record.case_name = flags.bundle;
     if (trial.outputs && bundle.expected) {
       add_checks(check_outputs(setup, *bundle.expected, *trial.outputs), trial.record);
@@ -72,8 +75,10 @@ ExitCode run(const ReplayFlags& flags) {
   const ExitCode code = exit_code_of(record.trials);
   end_run(record, code, !rank_hung);
   if (writer) writer->finish(record);
-  fmt::print("{}{}{}", format_trials_table(record), format_chunk_table(record),
-             format_summary(record));
+  if (ranks.reports()) {
+    fmt::print("{}{}{}", format_trials_table(record), format_chunk_table(record),
+               format_summary(record));
+  }
   if (rank_hung) leave_hung_process(code);
   return code;
 }
@@ -102,6 +107,7 @@ void add_replay_command(CLI::App& app, Action& action) {
   command->add_option("--out", flags->out,
                       "write loss, logprobs, gradients (F64, unsharded) and metrics here");
   command->add_option("--report", flags->report, "write the JSON report here");
+  add_transport_flag(*command, flags->transport);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

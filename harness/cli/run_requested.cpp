@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "harness/cli/progress.h"
+#include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/timing.h"
@@ -51,19 +52,21 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
                        const TimingFlags& timing, const SuiteModes& modes,
                        const std::optional<Fault>& fault, TableRows rows) {
   const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
-  require_runnable(suites, flags.max_ranks);
+  const Ranks ranks = start_ranks(flags.transport);
+  require_runnable(suites, flags.max_ranks, ranks);
   set_threads_per_rank(flags.threads_per_rank);
   RunOptions options;
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
   options.fault = fault;
+  options.ranks = ranks;
 
   RunRecord record = begin_run(command, flags.suite);
   std::optional<ReportWriter> writer;
-  if (!flags.report.empty()) writer.emplace(flags.report, record);
+  if (!flags.report.empty() && ranks.reports()) writer.emplace(flags.report, record);
 
   bool rank_hung = false;
   {
-    Progress progress(plan_steps(suites, modes), progress_stream(flags.quiet));
+    Progress progress(plan_steps(suites, modes), progress_stream(flags.quiet || !ranks.reports()));
     ProblemCache problems;
     if (modes.verify) {
       rank_hung = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
@@ -77,19 +80,25 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
     const bool timed = std::any_of(suites.begin(), suites.end(),
                                    [](const Suite& suite) { return suite.timing.has_value(); });
     if (timed && !rank_hung) record.meter = test_meter();
-    if (timed && !rank_hung && exit_code_of(record.meter) == ExitCode::ok) {
-      rank_hung = time_suites(suites, options.deadline, problems, [&](const TimingRecord& found) {
-        progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
-                               found.max_seconds);
-        if (writer) writer->add(found);
-        record.timings.push_back(found);
-      });
+    const bool meter_is_right = exit_code_of(record.meter) == ExitCode::ok;
+    const std::string why_not = ranks.first_text(meter_is_right ? "" : "the meter is wrong");
+    if (timed && !rank_hung && why_not.empty()) {
+      rank_hung = time_suites(
+          suites, options.deadline, problems,
+          [&](const TimingRecord& found) {
+            progress.finish_timing(
+                fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
+                found.max_seconds);
+            if (writer) writer->add(found);
+            record.timings.push_back(found);
+          },
+          ranks);
     }
   }
   const ExitCode code = code_of(record, modes);
   end_run(record, code, !rank_hung);
   if (writer) writer->finish(record);
-  print_results(record, flags, rows);
+  if (ranks.reports()) print_results(record, flags, rows);
   if (writer) fmt::print("report: {}\n", writer->path());
   if (rank_hung) leave_hung_process(code);
   return code;

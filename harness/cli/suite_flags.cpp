@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/device/rank_threads.h"
+#include "harness/cli/session.h"
 
 namespace lossgrid {
 namespace {
@@ -126,6 +126,7 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_option("--report", flags.report,
                      "write the JSON report here; finished trials go to FILE.partial.jsonl while "
                      "the run goes on");
+  add_transport_flag(command, flags.transport);
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }
 

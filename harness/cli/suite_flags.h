@@ -23,6 +23,7 @@ struct SuiteFlags {
   int max_ranks = 64;
   int threads_per_rank = 0;  // 0: the cores divided by the ranks
   double timeout_s = 300;
+  std::string transport = "auto";
   bool quiet = false;
 };
 

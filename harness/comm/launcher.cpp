@@ -21,6 +21,20 @@ bool under_launcher(const EnvironmentLookup& lookup) {
   return lookup("SLURM_PROCID") != nullptr && tasks != nullptr && std::atoi(tasks) > 1;
 }
 
+int launcher_rank(const EnvironmentLookup& lookup) {
+  if (!under_launcher(lookup)) return 0;
+  constexpr std::array kOfLaunchers{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                    "MV2_COMM_WORLD_RANK", "SLURM_PROCID"};
+  for (const char* name : kOfLaunchers) {
+    if (const char* rank = lookup(name)) return std::atoi(rank);
+  }
+  return 0;
+}
+
+int launcher_rank() {
+  return launcher_rank([](const char* name) { return std::getenv(name); });
+}
+
 bool under_launcher() {
   return under_launcher([](const char* name) { return std::getenv(name); });
 }

@@ -17,4 +17,9 @@ bool under_launcher(const EnvironmentLookup& lookup);
 /// The same for this process.
 bool under_launcher();
 
+/// The rank that the launcher gave the process; 0 where there is none.
+int launcher_rank(const EnvironmentLookup& lookup);
+/// The same for this process.
+int launcher_rank();
+
 }  // namespace lossgrid

@@ -93,10 +93,11 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
         BitComparison bits;
         for (const Grid& grid : suite.grids) {
           TrialOutcome trial;
-          if (prepared.why_too_big.empty()) {
+          const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
+          if (why_too_big.empty()) {
             TrialSetup setup = make_trial(prepared, text, grid);
             setup.fault = options.fault;
-            trial = run_trial(setup, options.deadline);
+            trial = run_trial(setup, options.deadline, options.ranks);
             trial.record.case_name = spec.name;
             bits.judge(trial.record);
           } else {
@@ -106,7 +107,7 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
             empty.cu_seqlens = {0};
             trial.record = describe_trial(empty, text, grid);
             trial.record.status = TrialStatus::skipped;
-            trial.record.reason = prepared.why_too_big;
+            trial.record.reason = why_too_big;
           }
           if (!sink(trial.record)) return false;
           if (trial.rank_hung) return true;
@@ -117,13 +118,17 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
   return false;
 }
 
-void require_runnable(const std::vector<Suite>& suites, int max_ranks) {
+void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ranks& ranks) {
   for (const Suite& suite : suites) {
     for (const std::string& text : suite.implementations) make_implementation(text);
     for (const Grid& grid : suite.grids) {
       if (grid.ranks() > max_ranks) {
         throw_bad_input("grid {} needs {} ranks, at most {} are allowed (--max-ranks)",
                         format_grid(grid), grid.ranks(), max_ranks);
+      }
+      if (ranks.limit() > 0 && grid.ranks() > ranks.limit()) {
+        throw_bad_input("grid {} needs {} ranks, the MPI job has {} processes", format_grid(grid),
+                        grid.ranks(), ranks.limit());
       }
     }
     for (const CaseSpec& spec : suite.cases) {

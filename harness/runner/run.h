@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/problem/suite.h"
 #include "harness/runner/problem_cache.h"
+#include "harness/runner/ranks.h"
 #include "reports/record.h"
 
 namespace lossgrid {
@@ -19,6 +20,7 @@ namespace lossgrid {
 struct RunOptions {
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of one trial
   std::optional<Fault> fault;
+  Ranks ranks;
 };
 
 /// The implementations that problems are run with unless told otherwise: those that start from
@@ -34,8 +36,10 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
                 const TrialSink& sink);
 
 /// Refuses what no trial could take, before anything runs: unknown implementations and objectives,
-/// grids with more than `max_ranks` ranks, tp beyond the vocabulary. Throws bad_input.
-void require_runnable(const std::vector<Suite>& suites, int max_ranks);
+/// grids with more than `max_ranks` ranks or than `ranks` has, tp beyond the vocabulary. Throws
+/// bad_input.
+void require_runnable(const std::vector<Suite>& suites, int max_ranks,
+                      const Ranks& ranks = Ranks());
 
 /// What the process ends with: the worst of the trials, 77 when none ran.
 ExitCode exit_code_of(const std::vector<TrialRecord>& trials);

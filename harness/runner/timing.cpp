@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "harness/comm/thread_communicator.h"
 #include "harness/device/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
 #include "harness/measure/meter_self_test.h"
 #include "harness/runner/memory_plan.h"
+#include "harness/runner/rank_archive.h"
 #include "harness/runner/timing_summary.h"
 #include "harness/runner/trial.h"
 
@@ -59,35 +59,29 @@ void stop(TimingRecord& record, TimingStatus status, const std::string& reason) 
   record.reason = reason;
 }
 
-/// What ranks share; a rank that hangs keeps it.
-struct SharedTiming {
-  TimingPlan plan;
-  std::vector<RankTiming> ranks;  // each written by its rank
-};
-
 class Timing {
  public:
   Timing(const PreparedProblem& prepared, const Grid& grid, const TimingRequest& request,
-         CacheMode cache, TimingRecord& record)
+         CacheMode cache, const Ranks& ranks, TimingRecord& record)
       : prepared_(prepared),
         grid_(grid),
+        ranks_(ranks),
         record_(record),
         batch_(pack(*prepared.problem, grid)),
         problem_(make_loss_problem(*prepared.problem, batch_, grid, *prepared.objective)),
-        shared_(std::make_shared<SharedTiming>()) {
-    StopRule& stop_rule = shared_->plan.sampler.stop;
+        plan_(std::make_shared<TimingPlan>()) {
+    StopRule& stop_rule = plan_->sampler.stop;
     stop_rule.min_samples = request.min_samples;
     stop_rule.max_samples = request.max_samples;
     stop_rule.target_stderr_ratio = request.target_stderr;
     stop_rule.max_time_ns = static_cast<std::int64_t>(request.max_seconds * 1e9);
-    shared_->plan.sampler.order_seed = request.order_seed;
-    shared_->plan.cache = cache;
-    shared_->ranks.resize(static_cast<std::size_t>(grid.ranks()));
+    plan_->sampler.order_seed = request.order_seed;
+    plan_->cache = cache;
   }
 
   /// Makes the trials of the implementations that can be timed. Returns why none is, or nothing.
   std::string choose(const std::vector<std::string>& implementations) {
-    TimingPlan& plan = shared_->plan;
+    TimingPlan& plan = *plan_;
     for (const std::string& text : implementations) {
       const auto implementation = make_implementation(text);
       std::string reason = why_other_inputs(*implementation, problem_.from_hidden());
@@ -114,25 +108,21 @@ class Timing {
   bool run(std::chrono::milliseconds iteration_deadline) {
     // Warm-up, one round beyond the budget, and the checks of the last: two iterations a round.
     constexpr int kIterations = 6;
-    const auto budget =
-        std::chrono::milliseconds(shared_->plan.sampler.stop.max_time_ns / 1'000'000);
-    const auto iterations = kIterations * static_cast<int>(shared_->plan.setups.size());
-    const RanksOutcome outcome = run_thread_ranks(
-        grid_.ranks(),
-        [shared = shared_](Communicator& world) {
-          shared->ranks[static_cast<std::size_t>(world.rank())] = time_rank(shared->plan, world);
-        },
+    const auto budget = std::chrono::milliseconds(plan_->sampler.stop.max_time_ns / 1'000'000);
+    const auto iterations = kIterations * static_cast<int>(plan_->setups.size());
+    const RanksRun<RankTiming> run = ranks_.run<RankTiming>(
+        grid_.ranks(), [plan = plan_](Communicator& world) { return time_rank(*plan, world); },
         budget + iterations * iteration_deadline);
-    if (outcome.all_ok()) {
+    if (!run.outcome.all_ok()) {
+      record_failure(run.outcome);
+    } else if (ranks_.reports()) {
       StageTimes stages;
-      for (const RankTiming& rank : shared_->ranks) stages.raise_to(rank.stages);
+      for (const RankTiming& rank : run.results) stages.raise_to(rank.stages);
       add_stage_times(stages);
       const StageScope scope(Stage::compare);
-      summarise_timing(shared_->plan, problem_, shared_->ranks, record_);
-    } else {
-      record_failure(outcome);
+      summarise_timing(*plan_, problem_, run.results, record_);
     }
-    return outcome.any_hung();
+    return run.outcome.any_hung();
   }
 
  private:
@@ -146,10 +136,11 @@ class Timing {
 
   const PreparedProblem& prepared_;
   Grid grid_;
+  const Ranks& ranks_;
   TimingRecord& record_;
   PackedBatch batch_;
   LossProblem problem_;
-  std::shared_ptr<SharedTiming> shared_;
+  std::shared_ptr<TimingPlan> plan_;  // a rank that hangs keeps it
 };
 
 ExitCode exit_code_of(TimingStatus status) {
@@ -172,7 +163,8 @@ ExitCode exit_code_of(TimingStatus status) {
 TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
-                                   std::chrono::milliseconds iteration_deadline) {
+                                   std::chrono::milliseconds iteration_deadline,
+                                   const Ranks& ranks) {
   const Problem& problem = *prepared.problem;
   TimingOutcome timed;
   TimingRecord& record = timed.record;
@@ -187,8 +179,9 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     return timed;
   }
   require_fits(problem, grid);
-  Timing timing(prepared, grid, request, cache, record);
-  if (const std::string reason = timing.choose(implementations); !reason.empty()) {
+  Timing timing(prepared, grid, request, cache, ranks, record);
+  const std::string reason = ranks.first_text(timing.choose(implementations));
+  if (!reason.empty()) {
     stop(record, TimingStatus::skipped, reason);
     return timed;
   }
@@ -197,7 +190,8 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
 }
 
 bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds iteration_deadline,
-                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink) {
+                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink,
+                 const Ranks& ranks) {
   for (const Suite& suite : suites) {
     if (!suite.timing) continue;
     for (const CaseSpec& spec : suite.cases) {
@@ -205,13 +199,14 @@ bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds ite
       for (const Grid& grid : suite.grids) {
         for (const CacheMode cache : suite.timing->caches) {
           TimingOutcome timed;
-          if (prepared.why_too_big.empty()) {
+          const std::string why_too_big = ranks.first_text(prepared.why_too_big);
+          if (why_too_big.empty()) {
             timed = time_implementations(prepared, suite.implementations, grid, *suite.timing,
-                                         cache, iteration_deadline);
+                                         cache, iteration_deadline, ranks);
             timed.record.case_name = spec.name;
           } else {
             timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache);
-            stop(timed.record, TimingStatus::skipped, prepared.why_too_big);
+            stop(timed.record, TimingStatus::skipped, why_too_big);
           }
           sink(timed.record);
           if (timed.rank_hung) return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Timing of all implementations of one case on one grid in one process, in turn, so that drift of a
-// shared machine cancels in their ratios; the ceilings of the machine in the same rounds. Ranks are
-// threads. The outputs of the last timed iteration of each implementation are verified.
+// shared machine cancels in their ratios; the ceilings of the machine in the same rounds. The
+// outputs of the last timed iteration of each implementation are verified.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/problem/suite.h"
 #include "harness/runner/problem_cache.h"
+#include "harness/runner/ranks.h"
 #include "reports/timing_record.h"
 
 namespace lossgrid {
@@ -30,13 +31,15 @@ struct TimingOutcome {
 TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
-                                   std::chrono::milliseconds iteration_deadline);
+                                   std::chrono::milliseconds iteration_deadline,
+                                   const Ranks& ranks = Ranks());
 
 /// Times every case of the suites that ask for it on every grid in every state of the cache and
 /// calls `sink` for each. Returns true when a rank hangs: then nothing further was timed, and the
 /// process must report and end with std::_Exit.
 bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds iteration_deadline,
-                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink);
+                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink,
+                 const Ranks& ranks = Ranks());
 
 /// What the meter finds when it measures what is known beforehand; before anything is timed.
 std::vector<MeterRecord> test_meter();

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/comm/thread_communicator.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/partition.h"
 #include "harness/runner/gathered_outputs.h"
 #include "harness/runner/memory_plan.h"
+#include "harness/runner/rank_archive.h"
 #include "harness/runner/rank_merge.h"
 #include "harness/runner/rank_trial.h"
 #include "harness/verify/expected.h"
@@ -132,9 +132,11 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   return setup;
 }
 
-TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline) {
+TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline,
+                       const Ranks& ranks) {
   TrialOutcome trial;
   trial.record = describe_trial(*setup.problem, setup.implementation_text, setup.grid);
+  trial.record.transport = ranks.transport();
   trial.record.reason = why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0);
   if (trial.record.reason.empty()) {
     for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
@@ -143,37 +145,29 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
     });
     trial.record.branch_shares =
         setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
-    trial.record.reason = why_skipped(setup);
+    trial.record.reason = ranks.first_text(why_skipped(setup));
   }
   if (!trial.record.reason.empty()) {
     trial.record.status = TrialStatus::skipped;
     return trial;
   }
 
-  struct Shared {
-    TrialSetup setup;
-    std::vector<RankResult> results;
-  };
-  auto shared = std::make_shared<Shared>();
-  shared->setup = setup;
-  shared->results.resize(static_cast<std::size_t>(setup.grid.ranks()));
-  const RanksOutcome outcome = run_thread_ranks(
-      setup.grid.ranks(),
-      [shared](Communicator& world) {
-        shared->results[static_cast<std::size_t>(world.rank())] = run_rank(shared->setup, world);
-      },
+  const auto shared = std::make_shared<const TrialSetup>(setup);
+  const RanksRun<RankResult> run = ranks.run<RankResult>(
+      setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },
       deadline);
-  trial.rank_hung = outcome.any_hung();
-  if (!outcome.all_ok()) {
-    record_failure(outcome, trial.record);
+  trial.rank_hung = run.outcome.any_hung();
+  if (!run.outcome.all_ok()) {
+    record_failure(run.outcome, trial.record);
     return trial;
   }
+  if (!ranks.reports()) return trial;
   StageTimes stages;
-  for (const RankResult& rank : shared->results) stages.raise_to(rank.stages);
+  for (const RankResult& rank : run.results) stages.raise_to(rank.stages);
   add_stage_times(stages);
   const StageScope scope(Stage::compare);
-  merge_ranks(setup, shared->results, trial.record);
-  if (setup.keep_outputs) trial.outputs = gather_outputs(setup, shared->results);
+  merge_ranks(setup, run.results, trial.record);
+  if (setup.keep_outputs) trial.outputs = gather_outputs(setup, run.results);
   return trial;
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/problem/bundle.h"
 #include "harness/runner/problem_cache.h"
+#include "harness/runner/ranks.h"
 #include "harness/runner/trial_setup.h"
 #include "harness/verify/check.h"
 #include "reports/record.h"
@@ -27,7 +28,9 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
                       const Grid& grid);
 
 /// A trial that does not fit, or that the implementation cannot take, is skipped with the reason.
-TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline);
+/// Where this process does not report, one that ran stays not_run.
+TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline,
+                       const Ranks& ranks = Ranks());
 
 /// What a trial returned, compared with what its bundle expects: the bounds of the truth around the
 /// bundle's values.

@@ -18,7 +18,7 @@ struct ElementPlace {
 
 class Check {
  public:
-  explicit Check(std::string name) : name_(std::move(name)) {}
+  explicit Check(std::string name = "") : name_(std::move(name)) {}
 
   /// Inlined: it is called for every element of a shard.
   void add(double got, double want, double bound, const ElementPlace& place) {
@@ -53,6 +53,13 @@ class Check {
   const ElementPlace& place() const { return place_; }
   double got() const { return got_; }
   double want() const { return want_; }
+
+  /// See harness/core/archive.h.
+  template <typename A>
+  friend void fields(A& archive, Check& check) {
+    archive(check.name_, check.compared_, check.beyond_bound_, check.ratio_, check.error_,
+            check.bound_, check.has_worst_, check.place_, check.got_, check.want_);
+  }
 
  private:
   void note(double got, double want, double error, double bound, const ElementPlace& place);

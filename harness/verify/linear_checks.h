@@ -21,7 +21,7 @@
 namespace lossgrid {
 
 struct LinearFindings {
-  explicit LinearFindings(const std::string& name) : elements(name), l2(name + "_l2") {}
+  explicit LinearFindings(const std::string& name = "") : elements(name), l2(name + "_l2") {}
 
   /// Adds what was found in other elements of the same gradient (other ranks or packs). Findings
   /// about the same elements must not meet: their errors are not independent.

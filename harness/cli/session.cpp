@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/session.h"
+
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/comm/launcher.h"
+
+namespace lossgrid {
+namespace {
+
+/// A process that ends before end_session, by an exception of its own, ends the whole job.
+std::unique_ptr<MpiSession>& session() {
+  static std::unique_ptr<MpiSession> instance;
+  return instance;
+}
+
+}  // namespace
+
+void add_transport_flag(CLI::App& command, std::string& transport) {
+  command
+      .add_option("--transport", transport,
+                  "where ranks are: thread (of this process), mpi (processes of mpirun, mpiexec or "
+                  "srun), auto (mpi under one of these, else thread) (default auto)")
+      ->check(CLI::IsMember({"auto", "thread", "mpi"}));
+}
+
+Ranks start_ranks(const std::string& transport) {
+  if (transport == "thread" || (transport == "auto" && !under_launcher())) return Ranks();
+  if (!mpi_is_compiled_in()) {
+    throw Error(ErrorCode::usage,
+                "this build has no MPI (configure with -DLOSSGRID_MPI=ON); --transport thread runs "
+                "all ranks in one process");
+  }
+  if (!session()) {
+    int argc = 0;
+    char** argv = nullptr;
+    session() = std::make_unique<MpiSession>(argc, argv);
+  }
+  return Ranks(*session());
+}
+
+bool is_printing_process() {
+  return session() ? session()->rank() == 0 : launcher_rank() == 0;
+}
+
+int end_session(int exit_code) {
+  if (!session()) return exit_code;
+  const int of_rank_0 = session()->finish(exit_code);
+  session().reset();
+  return of_rank_0;
+}
+
+}  // namespace lossgrid

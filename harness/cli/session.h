@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether this process is one of several that a launcher started for one run, and the MPI session
+// that ties them together. All of them parse the same command line; only rank 0 prints and writes.
+#pragma once
+
+#include <string>
+
+#include "harness/core/error.h"
+#include "harness/runner/ranks.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lossgrid {
+
+/// --transport of a command that runs trials.
+void add_transport_flag(CLI::App& command, std::string& transport);
+
+/// Where the ranks of a run are. `transport`: "auto" (processes under a launcher, else threads),
+/// "thread", "mpi". The session begins with the first call that needs it. Throws usage when this
+/// build has no MPI.
+Ranks start_ranks(const std::string& transport);
+
+/// False on processes that a launcher started beside the one that prints.
+bool is_printing_process();
+
+/// Ends the session, if there is one, and returns the exit code of rank 0. Does not return when a
+/// rank hangs in it.
+int end_session(int exit_code);
+
+}  // namespace lossgrid

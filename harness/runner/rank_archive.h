@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank found, as bytes: ranks of an MPI job send it to each other (harness/core/archive.h).
+#pragma once
+
+#include "harness/core/archive.h"
+#include "harness/runner/rank_trial.h"
+#include "harness/runner/timing_rank.h"
+
+namespace lossgrid {
+
+template <typename A>
+void fields(A& archive, ElementPlace& at) {
+  archive(at.rank, at.sequence, at.token, at.vocab_id);
+}
+
+template <typename A>
+void fields(A& archive, BiasSums& sums) {
+  archive(sums.out_truth, sums.rounded_truth, sums.computation_squared, sums.shared);
+}
+
+template <typename A>
+void fields(A& archive, GradientFindings& found) {
+  archive(found.elements, found.bias, found.not_written, found.nonzero_masked,
+          found.nonzero_padding, found.first_misplaced, found.row_sums, found.row_sum_bounds);
+}
+
+template <typename A>
+void fields(A& archive, LinearFindings& found) {
+  archive(found.elements, found.l2, found.bias, found.error_squared, found.want_squared,
+          found.not_written, found.nonzero_masked, found.first_misplaced);
+}
+
+template <typename A>
+void fields(A& archive, Metric& metric) {
+  archive(metric.reduction, metric.amount, metric.count);
+}
+
+template <typename A>
+void fields(A& archive, ObjectiveResult& result) {
+  archive(result.loss, result.metrics);
+}
+
+template <typename A>
+void fields(A& archive, CollectiveCount& count) {
+  archive(count.calls, count.payload_bytes);
+}
+
+template <typename A>
+void fields(A& archive, CollectiveCounts& counts) {
+  archive(counts.by_operation);
+}
+
+template <typename A>
+void fields(A& archive, RankCounts& counts) {
+  archive(counts.tp, counts.cp);
+}
+
+template <typename A>
+void fields(A& archive, PhaseCost& cost) {
+  archive(cost.workspace_bytes, cost.tp, cost.cp, cost.flops, cost.read_bytes, cost.written_bytes);
+}
+
+template <typename A>
+void fields(A& archive, Cost& cost) {
+  archive(cost.plan, cost.forward, cost.backward, cost.chunks);
+}
+
+template <typename A>
+void fields(A& archive, Invariant& invariant) {
+  archive(invariant.name, invariant.status, invariant.detail);
+}
+
+template <typename A>
+void fields(A& archive, PhaseMemory& memory) {
+  archive(memory.phase, memory.peak_bytes, memory.by_tag_bytes, memory.end_bytes,
+          memory.allocations);
+}
+
+template <typename A>
+void fields(A& archive, StageTimes& times) {
+  archive(times.ns);
+}
+
+template <typename A>
+void fields(A& archive, PackFindings& found) {
+  archive(found.result, found.owned_labels, found.predicted, found.checks, found.grad_logits,
+          found.grad_hidden, found.invariants, found.input_bytes, found.output_bytes, found.memory,
+          found.counts, found.time_ns, found.output_bits, found.own_logprob_bits,
+          found.gradient_bits, found.same_bits_again, found.logprobs, found.row_gradient);
+}
+
+template <typename A>
+void fields(A& archive, RankResult& rank) {
+  archive(rank.result, rank.checks, rank.result_bits, rank.packs, rank.batch_dp,
+          rank.predicted_batch_dp, rank.grad_weight, rank.weight_gradient, rank.stages);
+}
+
+template <typename A>
+void fields(A& archive, StepSamples& step) {
+  archive(step.slowest_ns, step.own_ns, step.own_communication_ns);
+}
+
+template <typename A>
+void fields(A& archive, Samples& samples) {
+  archive(samples.items, samples.warm_up_rounds, samples.rounds, samples.stopped_by);
+}
+
+template <typename A>
+void fields(A& archive, Ceiling& ceiling) {
+  archive(ceiling.name, ceiling.bytes, ceiling.flops, ceiling.variants);
+}
+
+template <typename A>
+void fields(A& archive, AllReduceCeiling& ceiling) {
+  archive(ceiling.latency_ns, ceiling.bytes_per_second);
+}
+
+template <typename A>
+void fields(A& archive, RankTiming& timing) {
+  archive(timing.samples, timing.ceilings, timing.tp_all_reduce, timing.cp_all_reduce,
+          timing.outputs, timing.stages);
+}
+
+}  // namespace lossgrid

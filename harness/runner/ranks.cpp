@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/ranks.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+
+RanksOutcome Ranks::run_bodies(int count, std::function<void(Communicator& world)> body,
+                               std::chrono::milliseconds deadline) const {
+  return session_ == nullptr ? run_thread_ranks(count, std::move(body), deadline)
+                             : run_mpi_ranks(*session_, count, std::move(body), deadline);
+}
+
+std::string Ranks::first_text(const std::string& text) const {
+  if (session_ == nullptr) return text;
+  // Processes may come at very different times: each makes what it needs for itself.
+  constexpr std::chrono::minutes kPatience{10};
+  const auto texts = std::make_shared<std::vector<std::string>>();
+  const RanksOutcome outcome = run_bodies(
+      session_->size(), [texts, text](Communicator& world) { *texts = gather_texts(world, text); },
+      kPatience);
+  if (!outcome.all_ok()) {
+    throw Error(
+        ErrorCode::rank_failed,
+        fmt::format("processes do not come to an agreement: {}",
+                    outcome.ranks[static_cast<std::size_t>(outcome.first_failed_rank)].message));
+  }
+  const auto first =
+      std::find_if(texts->begin(), texts->end(), [](const std::string& t) { return !t.empty(); });
+  return first == texts->end() ? "" : *first;
+}
+
+}  // namespace lossgrid

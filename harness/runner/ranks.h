@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of trials and timings are: threads of this process, or processes of an MPI job.
+// Every process of a job goes through the same trials in the same order; one of them, that of rank
+// 0, gets what all ranks found and reports it. Whatever a process decides from what it alone can
+// see (its memory, its clock) is agreed on here, so that no two of them differ in what they run.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/comm/consensus.h"
+#include "harness/comm/mpi_ranks.h"
+#include "harness/comm/thread_communicator.h"
+#include "harness/core/archive.h"
+
+namespace lossgrid {
+
+template <typename Result>
+struct RanksRun {
+  RanksOutcome outcome;
+  std::vector<Result> results;  // by rank, where all are well and this process reports
+};
+
+class Ranks {
+ public:
+  /// Threads of this process.
+  Ranks() = default;
+  /// The processes of a job; `session` outlives the object.
+  explicit Ranks(MpiSession& session) : session_(&session) {}
+
+  std::string_view transport() const { return session_ == nullptr ? "thread" : "mpi"; }
+  bool reports() const { return session_ == nullptr || session_->rank() == 0; }
+  /// Ranks that a grid may have; 0: as many as are asked for.
+  int limit() const { return session_ == nullptr ? 0 : session_->size(); }
+
+  /// Calls `body` on `count` ranks; as run_thread_ranks and run_mpi_ranks. Collective over the
+  /// processes of a job.
+  template <typename Result>
+  RanksRun<Result> run(int count, std::function<Result(Communicator& world)> body,
+                       std::chrono::milliseconds deadline) const;
+
+  /// The first text that is not empty, by process; the same on all. Collective over the processes.
+  std::string first_text(const std::string& text) const;
+
+ private:
+  RanksOutcome run_bodies(int count, std::function<void(Communicator& world)> body,
+                          std::chrono::milliseconds deadline) const;
+
+  MpiSession* session_ = nullptr;
+};
+
+template <typename Result>
+RanksRun<Result> Ranks::run(int count, std::function<Result(Communicator& world)> body,
+                            std::chrono::milliseconds deadline) const {
+  // A rank that hangs keeps it.
+  const auto results = std::make_shared<std::vector<Result>>(static_cast<std::size_t>(count));
+  const bool shared_memory = session_ == nullptr;
+  RanksRun<Result> run;
+  run.outcome = run_bodies(
+      count,
+      [results, body = std::move(body), shared_memory](Communicator& world) {
+        Result own = body(world);
+        if (shared_memory) {
+          (*results)[static_cast<std::size_t>(world.rank())] = std::move(own);
+          return;
+        }
+        const std::vector<std::string> all = gather_texts(world, to_bytes(std::move(own)));
+        if (world.rank() != 0) return;
+        for (std::size_t r = 0; r < all.size(); ++r) (*results)[r] = from_bytes<Result>(all[r]);
+      },
+      deadline);
+  if (run.outcome.all_ok() && reports()) run.results = std::move(*results);
+  return run;
+}
+
+}  // namespace lossgrid

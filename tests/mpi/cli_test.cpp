@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid under a launcher, as a user starts it: the results of threads bit by bit, one process
+// that prints and writes, and an end with a report whatever a rank does.
+#include <chrono>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "reports/report_json.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::ordered_json;
+
+ProcessResult run_processes(const ScratchFolder& scratch, int processes,
+                            const std::string& arguments) {
+  return run_executable(scratch, LOSSGRID_MPIEXEC,
+                        fmt::format("{} {} '{}' {}", LOSSGRID_MPIEXEC_NUMPROC_FLAG, processes,
+                                    LOSSGRID_EXECUTABLE, arguments));
+}
+
+ordered_json read_report(const std::string& path) {
+  return ordered_json::parse(read_all(path));
+}
+
+/// Without what differs from run to run, and without the transport.
+ordered_json comparable_trials(const std::string& path) {
+  ordered_json trials = without_volatile_keys(read_report(path))["trials"];
+  for (ordered_json& trial : trials) trial.erase("transport");
+  return trials;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(Launched, HasTheBitsOfThreads) {
+  const ScratchFolder scratch;
+  const std::string threads = scratch.file("threads.json");
+  const std::string processes = scratch.file("processes.json");
+  const std::string smoke = "run --suite smoke --report ";
+  ASSERT_EQ(run_lossgrid(scratch, smoke + threads).exit_code, 0);
+  const ProcessResult result = run_processes(scratch, 5, smoke + processes);  // one is idle
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(count_of(result.out, "192 passed"), 1u) << result.out;
+  const ordered_json of_processes = read_report(processes);
+  for (const ordered_json& trial : of_processes["trials"]) EXPECT_EQ(trial["transport"], "mpi");
+  EXPECT_EQ(comparable_trials(processes), comparable_trials(threads));
+}
+
+TEST(Launched, HasTheBitsOfThreadsFromHiddenStatesAndForEveryObjective) {
+  const ScratchFolder scratch;
+  const std::string cases =
+      "run --case 'lens=5+8+1+3 vocab=48 hidden=16 microbatches=2' "
+      "--case 'lens=5+8+1+3 vocab=48 hidden=16 objective=clipped_pg' "
+      "--grid tp2cp2,tp2cp1dp2sp --impl reference,linear_ce --report ";
+  const std::string threads = scratch.file("threads.json");
+  const std::string processes = scratch.file("processes.json");
+  ASSERT_EQ(run_lossgrid(scratch, cases + threads).exit_code, 0);
+  const ProcessResult result = run_processes(scratch, 4, cases + processes);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(comparable_trials(processes), comparable_trials(threads));
+}
+
+/// "mutant/a,mutant/b": all of them, as `list` names them.
+std::string all_mutants(const ScratchFolder& scratch) {
+  std::istringstream lines(run_lossgrid(scratch, "list mutants").out);
+  std::string names;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("mutant/")) continue;
+    names += (names.empty() ? "" : ",") + line.substr(0, line.find(' '));
+  }
+  return names;
+}
+
+/// What is wrong is found in the same elements with the same numbers: nothing that a rank found is
+/// lost on its way.
+TEST(Launched, RejectsEveryMutantAsThreadsDo) {
+  const ScratchFolder scratch;
+  const std::string mutants = all_mutants(scratch);
+  const std::string arguments =
+      "run --case 'lens=5+8+1+3 vocab=41 objective=clipped_pg mask=ragged microbatches=2' "
+      "--case 'lens=5+8+1+3 vocab=48 hidden=16' --grid tp2cp2,tp4cp1 --quiet --impl " +
+      mutants + " --report ";
+  const std::string threads = scratch.file("threads.json");
+  const std::string processes = scratch.file("processes.json");
+  ASSERT_NE(run_lossgrid(scratch, arguments + threads).exit_code, 0);
+  run_processes(scratch, 4, arguments + processes);
+  const ordered_json trials = comparable_trials(processes);
+  EXPECT_GT(trials.size(), 300u);
+  EXPECT_EQ(trials, comparable_trials(threads));
+}
+
+TEST(Launched, ReplaysABundleAndGathersItsResults) {
+  const ScratchFolder scratch;
+  const std::string arguments =
+      "replay tests/golden/nll_basic.safetensors --impl fused --tp 2 --cp 2 --out ";
+  ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("threads")).exit_code, 0);
+  const ProcessResult result = run_processes(scratch, 4, arguments + scratch.file("processes"));
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_FALSE(read_all(scratch.file("threads")).empty());
+  EXPECT_EQ(read_all(scratch.file("processes")), read_all(scratch.file("threads")));
+}
+
+TEST(Launched, TimesWithTheSameSampler) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const ProcessResult result = run_processes(
+      scratch, 2,
+      "bench --case 'lens=9+7 vocab=96' --impl fused --grid tp2cp1 --max-seconds 0.2 --report " +
+          report);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const ordered_json timing = read_report(report)["timings"][0];
+  ASSERT_EQ(timing["rows"].size(), 3u);
+  for (const ordered_json& row : timing["rows"]) {
+    EXPECT_EQ(row["rank_times"].size(), 2u);
+    for (const ordered_json& rank : row["rank_times"]) EXPECT_GT(rank["median_ns"], 0);
+  }
+}
+
+TEST(Launched, ARankThatThrowsIsAStatusAndTheTrialsBehindItRun) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const ProcessResult result =
+      run_processes(scratch, 4,
+                    "run --suite smoke --impl fused,cp_local --grid tp1cp1,tp2cp2 "
+                    "--inject rank=2,call=1,kind=throw --report " +
+                        report);
+  EXPECT_EQ(result.exit_code, 14) << result.out;
+  const ordered_json parsed = read_report(report);
+  EXPECT_EQ(parsed["run"]["exit_code"], 14);
+  ASSERT_EQ(parsed["trials"].size(), 24u);
+  for (const ordered_json& trial : parsed["trials"]) {
+    const bool alone = trial["grid"]["tp"] == 1;  // no rank 2
+    EXPECT_EQ(trial["status"], alone ? "passed" : "error");
+    EXPECT_EQ(trial["first_failed_rank"].dump(), alone ? "null" : "2");
+  }
+}
+
+TEST(Launched, ARankThatHangsEndsByTheDeadlineWithAReport) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const auto start = std::chrono::steady_clock::now();
+  const ProcessResult result =
+      run_processes(scratch, 2,
+                    "run --case 'lens=4 vocab=9' --impl fused,cp_local --grid tp2cp1 --timeout 0.5 "
+                    "--inject rank=1,call=1,kind=hang --report " +
+                        report);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
+  const ordered_json parsed = read_report(report);
+  EXPECT_EQ(parsed["run"]["status"], "partial");
+  ASSERT_EQ(parsed["trials"].size(), 1u);
+  EXPECT_EQ(parsed["trials"][0]["status"], "timeout");
+  EXPECT_EQ(parsed["trials"][0]["first_failed_rank"], 1);
+}
+
+TEST(Launched, ErrorsAreSaidOnce) {
+  const ScratchFolder scratch;
+  const ProcessResult small = run_processes(scratch, 2, "run --suite smoke");
+  EXPECT_EQ(small.exit_code, 65);
+  EXPECT_EQ(count_of(small.err, "lossgrid: grid tp2cp2 needs 4 ranks, the MPI job has 2 processes"),
+            1u)
+      << small.err;
+  const ProcessResult unknown = run_processes(scratch, 2, "run --sweet smoke");
+  EXPECT_EQ(unknown.exit_code, 64);
+  EXPECT_EQ(count_of(unknown.err, "lossgrid: "), 1u) << unknown.err;
+}
+
+TEST(Launched, WhatNeedsNoRanksRunsOnce) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_processes(scratch, 3, "list suites");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(count_of(result.out, "\nsmoke "), 1u) << result.out;
+}
+
+TEST(Launched, OneTransportCanBeForced) {
+  const ScratchFolder scratch;
+  const std::string arguments = "run --case 'lens=4 vocab=9' --impl fused --report ";
+  const std::string report = scratch.file("r.json");
+  ASSERT_EQ(run_lossgrid(scratch, arguments + report + " --transport mpi").exit_code, 0);
+  EXPECT_EQ(read_report(report)["trials"][0]["transport"], "mpi");
+  ASSERT_EQ(run_processes(scratch, 1, arguments + report + " --transport thread").exit_code, 0);
+  EXPECT_EQ(read_report(report)["trials"][0]["transport"], "thread");
+  EXPECT_EQ(run_lossgrid(scratch, arguments + report + " --transport pigeon").exit_code, 64);
+}
+
+}  // namespace
+}  // namespace lossgrid
