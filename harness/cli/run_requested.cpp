@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "harness/cli/progress.h"
+#include "harness/cli/resume.h"
 #include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
 #include "harness/device/rank_threads.h"
@@ -36,6 +37,11 @@ ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
   return modes.verify && timing == ExitCode::nothing_ran ? code : worst(code, timing);
 }
 
+/// On every process: all time, or none.
+bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ranks) {
+  return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
+}
+
 void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows) {
   if (!flags.quiet) {
     fmt::print("{}{}{}", format_trials_table(record, rows), format_memory_table(record),
@@ -59,10 +65,12 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
   options.fault = fault;
   options.ranks = ranks;
+  if (!flags.resume.empty()) options.finished = read_finished(flags.resume, command, ranks);
 
   RunRecord record = begin_run(command, flags.suite);
   std::optional<ReportWriter> writer;
   if (!flags.report.empty() && ranks.reports()) writer.emplace(flags.report, record);
+  if (writer) keep_finished(options.finished, *writer);
 
   bool rank_hung = false;
   {
@@ -72,7 +80,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
       rank_hung = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
         progress.finish_trial(
             fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation));
-        if (writer) writer->add(trial);
+        if (writer && !options.finished.contains(trial.id)) writer->add(trial);
         record.trials.push_back(trial);
         return true;
       });
@@ -80,19 +88,14 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
     const bool timed = std::any_of(suites.begin(), suites.end(),
                                    [](const Suite& suite) { return suite.timing.has_value(); });
     if (timed && !rank_hung) record.meter = test_meter();
-    const bool meter_is_right = exit_code_of(record.meter) == ExitCode::ok;
-    const std::string why_not = ranks.first_text(meter_is_right ? "" : "the meter is wrong");
-    if (timed && !rank_hung && why_not.empty()) {
-      rank_hung = time_suites(
-          suites, options.deadline, problems,
-          [&](const TimingRecord& found) {
-            progress.finish_timing(
-                fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
-                found.max_seconds);
-            if (writer) writer->add(found);
-            record.timings.push_back(found);
-          },
-          ranks);
+    if (timed && !rank_hung && is_right_everywhere(record.meter, ranks)) {
+      rank_hung = time_suites(suites, options, problems, [&](const TimingRecord& found) {
+        progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
+                               found.max_seconds);
+        const std::string id = timing_id(found.case_text, found.grid, found.cache);
+        if (writer && !options.finished.contains(id)) writer->add(found);
+        record.timings.push_back(found);
+      });
     }
   }
   const ExitCode code = code_of(record, modes);

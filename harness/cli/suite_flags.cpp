@@ -126,6 +126,9 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_option("--report", flags.report,
                      "write the JSON report here; finished trials go to FILE.partial.jsonl while "
                      "the run goes on");
+  command.add_option("--resume", flags.resume,
+                     "take over what this report, or what a run that did not end left of it, has "
+                     "passed or failed, and run only the rest");
   add_transport_flag(command, flags.transport);
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }

@@ -19,6 +19,7 @@ struct SuiteFlags {
   std::string implementations;
   std::string grids;
   std::string report;
+  std::string resume;
   int seeds = 1;
   int max_ranks = 64;
   int threads_per_rank = 0;  // 0: the cores divided by the ranks

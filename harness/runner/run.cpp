@@ -84,31 +84,47 @@ const std::vector<std::string>& default_implementations(bool from_hidden) {
   return from_hidden ? from_states : from_logits;
 }
 
+namespace {
+
+/// A trial of a case, or why there is none.
+TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, const Grid& grid,
+                      const RunOptions& options, ProblemCache& problems) {
+  TrialOutcome trial;
+  const std::string id = trial_id(format_case(spec), grid, implementation);
+  if (options.finished.contains(id)) {
+    trial.record = options.finished.trial(id);
+    return trial;
+  }
+  const PreparedProblem& prepared = problems.get(spec);
+  const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
+  if (why_too_big.empty()) {
+    TrialSetup setup = make_trial(prepared, implementation, grid);
+    setup.fault = options.fault;
+    trial = run_trial(setup, options.deadline, options.ranks);
+    trial.record.case_name = spec.name;
+    return trial;
+  }
+  Problem empty;
+  empty.spec = spec;
+  empty.source = "--case \"" + format_case(spec) + "\"";
+  empty.cu_seqlens = {0};
+  trial.record = describe_trial(empty, implementation, grid);
+  trial.record.status = TrialStatus::skipped;
+  trial.record.reason = why_too_big;
+  return trial;
+}
+
+}  // namespace
+
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink) {
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
-      const PreparedProblem& prepared = problems.get(spec);
       for (const std::string& text : suite.implementations) {
         BitComparison bits;
         for (const Grid& grid : suite.grids) {
-          TrialOutcome trial;
-          const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
-          if (why_too_big.empty()) {
-            TrialSetup setup = make_trial(prepared, text, grid);
-            setup.fault = options.fault;
-            trial = run_trial(setup, options.deadline, options.ranks);
-            trial.record.case_name = spec.name;
-            bits.judge(trial.record);
-          } else {
-            Problem empty;
-            empty.spec = spec;
-            empty.source = "--case \"" + format_case(spec) + "\"";
-            empty.cu_seqlens = {0};
-            trial.record = describe_trial(empty, text, grid);
-            trial.record.status = TrialStatus::skipped;
-            trial.record.reason = why_too_big;
-          }
+          TrialOutcome trial = run_case(spec, text, grid, options, problems);
+          bits.judge(trial.record);
           if (!sink(trial.record)) return false;
           if (trial.rank_hung) return true;
         }

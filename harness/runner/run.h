@@ -11,6 +11,7 @@
 #include "harness/comm/fault_injection.h"
 #include "harness/core/error.h"
 #include "harness/problem/suite.h"
+#include "harness/runner/finished_work.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/ranks.h"
 #include "reports/record.h"
@@ -18,9 +19,10 @@
 namespace lossgrid {
 
 struct RunOptions {
-  std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of one trial
+  std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of a trial or timed iteration
   std::optional<Fault> fault;
   Ranks ranks;
+  FinishedWork finished;  // is taken over
 };
 
 /// The implementations that problems are run with unless told otherwise: those that start from

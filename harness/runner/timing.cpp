@@ -189,25 +189,39 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
   return timed;
 }
 
-bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds iteration_deadline,
-                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink,
-                 const Ranks& ranks) {
+namespace {
+
+TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& grid, CacheMode cache,
+                        const RunOptions& options, ProblemCache& problems) {
+  TimingOutcome timed;
+  const std::string id = timing_id(format_case(spec), format_grid(grid), std::string(name(cache)));
+  if (options.finished.contains(id)) {
+    timed.record = options.finished.timing(id);
+    return timed;
+  }
+  const PreparedProblem& prepared = problems.get(spec);
+  const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
+  if (why_too_big.empty()) {
+    timed = time_implementations(prepared, suite.implementations, grid, *suite.timing, cache,
+                                 options.deadline, options.ranks);
+    timed.record.case_name = spec.name;
+  } else {
+    timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache);
+    stop(timed.record, TimingStatus::skipped, why_too_big);
+  }
+  return timed;
+}
+
+}  // namespace
+
+bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
+                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink) {
   for (const Suite& suite : suites) {
     if (!suite.timing) continue;
     for (const CaseSpec& spec : suite.cases) {
-      const PreparedProblem& prepared = problems.get(spec);
       for (const Grid& grid : suite.grids) {
         for (const CacheMode cache : suite.timing->caches) {
-          TimingOutcome timed;
-          const std::string why_too_big = ranks.first_text(prepared.why_too_big);
-          if (why_too_big.empty()) {
-            timed = time_implementations(prepared, suite.implementations, grid, *suite.timing,
-                                         cache, iteration_deadline, ranks);
-            timed.record.case_name = spec.name;
-          } else {
-            timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache);
-            stop(timed.record, TimingStatus::skipped, why_too_big);
-          }
+          const TimingOutcome timed = time_case(suite, spec, grid, cache, options, problems);
           sink(timed.record);
           if (timed.rank_hung) return true;
         }

@@ -13,6 +13,7 @@
 #include "harness/problem/suite.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/ranks.h"
+#include "harness/runner/run.h"
 #include "reports/timing_record.h"
 
 namespace lossgrid {
@@ -37,9 +38,8 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
 /// Times every case of the suites that ask for it on every grid in every state of the cache and
 /// calls `sink` for each. Returns true when a rank hangs: then nothing further was timed, and the
 /// process must report and end with std::_Exit.
-bool time_suites(const std::vector<Suite>& suites, std::chrono::milliseconds iteration_deadline,
-                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink,
-                 const Ranks& ranks = Ranks());
+bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
+                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink);
 
 /// What the meter finds when it measures what is known beforehand; before anything is timed.
 std::vector<MeterRecord> test_meter();

@@ -70,12 +70,17 @@ std::string reproduce_replay(const Problem& problem, const std::string& implemen
 
 }  // namespace
 
+std::string trial_id(const std::string& problem, const Grid& grid,
+                     const std::string& implementation) {
+  return fmt::format("{}|{}|{}|cpu", problem, format_grid(grid), implementation);
+}
+
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
                            const Grid& grid) {
   TrialRecord record;
   const bool from_case = problem.source.starts_with("--case");
   const std::string grid_text = format_grid(grid);
-  record.id = fmt::format("{}|{}|{}|cpu", identity_of(problem), grid_text, implementation);
+  record.id = trial_id(identity_of(problem), grid, implementation);
   record.case_name = problem.spec.name;
   record.case_parameters = case_to_json(problem.spec);
   record.tp = grid.tp;

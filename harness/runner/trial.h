@@ -37,6 +37,10 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
 std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& expected,
                                  const BundleResults& outputs);
 
+/// What a trial is known by in reports; `problem` is the text of its case, or what a bundle is.
+std::string trial_id(const std::string& problem, const Grid& grid,
+                     const std::string& implementation);
+
 /// Identity and reproduction line of a trial, before it runs.
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
                            const Grid& grid);

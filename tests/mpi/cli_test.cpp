@@ -163,6 +163,21 @@ TEST(Launched, ARankThatHangsEndsByTheDeadlineWithAReport) {
   EXPECT_EQ(parsed["trials"][0]["first_failed_rank"], 1);
 }
 
+TEST(Launched, AJobThatDiedIsCompletedByAnother) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const std::string smoke =
+      "run --suite smoke --impl fused --grid tp1cp1,tp2cp2 --report " + report;
+  EXPECT_NE(run_processes(scratch, 4, smoke + " --inject rank=2,call=1,kind=die").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(report));
+  const ProcessResult resumed = run_processes(scratch, 4, smoke + " --resume " + report);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
+  const ordered_json parsed = read_report(report);
+  EXPECT_EQ(parsed["run"]["status"], "complete");
+  ASSERT_EQ(parsed["trials"].size(), 12u);
+  for (const ordered_json& trial : parsed["trials"]) EXPECT_EQ(trial["status"], "passed");
+}
+
 TEST(Launched, ErrorsAreSaidOnce) {
   const ScratchFolder scratch;
   const ProcessResult small = run_processes(scratch, 2, "run --suite smoke");

@@ -301,7 +301,9 @@ TEST(Timing, OfSuitesTakesThoseThatAskForIt) {
   timed.timing->caches = {CacheMode::hot, CacheMode::cold};
   ProblemCache problems;
   std::vector<std::string> seen;
-  EXPECT_FALSE(time_suites({suite, timed}, seconds(60), problems, [&](const TimingRecord& record) {
+  RunOptions options;
+  options.deadline = seconds(60);
+  EXPECT_FALSE(time_suites({suite, timed}, options, problems, [&](const TimingRecord& record) {
     EXPECT_EQ(record.baseline, "cp_local");
     seen.push_back(record.case_name + " " + record.grid + " " + record.cache);
     if (record.case_name == "c") {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/resume.h"
+
+#include "harness/core/environment.h"
+#include "harness/core/error.h"
+#include "reports/report_reader.h"
+
+namespace lossgrid {
+namespace {
+
+/// Verdicts of another build would be mixed with those of this one.
+RunRecord read_earlier(const std::string& path, const std::string& command) {
+  RunRecord earlier = read_report(path);
+  if (earlier.command != command) {
+    throw_bad_input("{}: it is the report of lossgrid {}", path, earlier.command);
+  }
+  if (earlier.environment.value("tool", nlohmann::ordered_json()) !=
+      capture_environment().value("tool", nlohmann::ordered_json())) {
+    throw_bad_input("{}: another build made it", path);
+  }
+  return earlier;
+}
+
+}  // namespace
+
+FinishedWork read_finished(const std::string& path, const std::string& command,
+                           const Ranks& ranks) {
+  RunRecord earlier;
+  std::string refused;
+  if (ranks.reports()) {
+    try {
+      earlier = read_earlier(path, command);
+    } catch (const Error& error) {
+      refused = error.what();
+    }
+  }
+  refused = ranks.first_text(refused);
+  if (!refused.empty()) throw_bad_input("--resume: {}", refused);
+  return FinishedWork(earlier, ranks);
+}
+
+void keep_finished(const FinishedWork& finished, ReportWriter& writer) {
+  for (const auto& [id, trial] : finished.trials()) writer.add(trial);
+  for (const auto& [id, timing] : finished.timings()) writer.add(timing);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// --resume: what an earlier run of the same command by the same build has finished.
+#pragma once
+
+#include <string>
+
+#include "harness/runner/finished_work.h"
+#include "reports/report_writer.h"
+
+namespace lossgrid {
+
+/// `path`: a report, or what stands beside it in its partial file. Only the process that reports
+/// reads it; collective. Throws bad_input on all of them.
+FinishedWork read_finished(const std::string& path, const std::string& command, const Ranks& ranks);
+
+/// Puts it into the partial file of the new run first, so that another crash loses nothing of it.
+void keep_finished(const FinishedWork& finished, ReportWriter& writer);
+
+}  // namespace lossgrid

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials and timings that an earlier run of the same build has finished, which a resumed run takes
+// over instead of running them again. Finished is what has a verdict on the implementation; what
+// was skipped, or ended by an error, a deadline or a crash, runs again.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "harness/runner/ranks.h"
+#include "reports/record.h"
+
+namespace lossgrid {
+
+/// What a timing is known by: its case, grid and state of the cache.
+std::string timing_id(const std::string& case_text, const std::string& grid,
+                      const std::string& cache);
+
+class FinishedWork {
+ public:
+  /// Nothing is finished.
+  FinishedWork() = default;
+  /// Of `earlier`, which only the process that reports has to have. Collective over the processes.
+  FinishedWork(const RunRecord& earlier, const Ranks& ranks);
+
+  bool contains(const std::string& id) const { return ids_.contains(id); }
+  /// As it was, where this process reports; not_run elsewhere.
+  TrialRecord trial(const std::string& id) const;
+  TimingRecord timing(const std::string& id) const;
+
+  const std::map<std::string, TrialRecord>& trials() const { return trials_; }
+  const std::map<std::string, TimingRecord>& timings() const { return timings_; }
+
+ private:
+  std::set<std::string> ids_;  // the same on all processes
+  std::map<std::string, TrialRecord> trials_;
+  std::map<std::string, TimingRecord> timings_;
+};
+
+}  // namespace lossgrid
