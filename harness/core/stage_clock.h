@@ -16,10 +16,11 @@ enum class Stage {
   generate,  // inputs, also where a check makes the logits of a row again
   truth,     // in float64
   run,       // the implementations; of a timing, ceilings and the sampler too
-  compare,   // of outputs with the truth, and everything else that is checked
+  compare,   // of outputs with the truth, and what else is checked
+  bits,      // fingerprints: whether inputs stay as they are, and outputs the same on every run
   report,    // writing it
 };
-inline constexpr std::size_t kStages = 5;
+inline constexpr std::size_t kStages = 6;
 
 std::string_view name(Stage stage);
 

@@ -14,7 +14,9 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kPieceBytes = 1 << 20;
+// About a MiB, and a prime number of pages: two threads a power of two apart get into each other's
+// way in the banks of the memory, and rows of logits are rarely that far apart.
+constexpr std::size_t kPieceBytes = 251 * kPageBytes;
 
 constexpr std::array kVariants{MemoryVariant::plain, MemoryVariant::prefetch,
                                MemoryVariant::streaming, MemoryVariant::streaming_prefetch,

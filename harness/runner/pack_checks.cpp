@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
 #include "harness/verify/bounds.h"
 
@@ -81,6 +82,7 @@ void PackChecks::check_memory(bool inputs_as_before, Device& device, PackFinding
 
 void PackChecks::fingerprint(const LossOutputs& outputs, const RankTensors& tensors,
                              PackFindings& findings) const {
+  const StageScope scope(Stage::bits);
   findings.output_bits = 0;
   for (const std::span<float> column : outputs.tokens.columns()) {
     findings.output_bits = mix_bits(findings.output_bits);

@@ -69,7 +69,7 @@ class PackTrial {
 
     const StageScope scope(Stage::compare);
     checks_.check(outputs_, *tensors_, result_);
-    const bool as_before = description_.in_place || tensors_->input_bits() == input_bits;
+    const bool as_before = description_.in_place || take_input_bits() == input_bits;
     PackChecks::check_memory(as_before, *device_, result_);
     if (setup_.keep_outputs) keep_outputs();
     run_again();
@@ -85,7 +85,7 @@ class PackTrial {
   }
 
   std::uint64_t take_input_bits() const {
-    const StageScope scope(Stage::compare);
+    const StageScope scope(Stage::bits);
     return tensors_->input_bits();
   }
 

@@ -80,7 +80,10 @@ class SharedTensors {
     return columns_in({tokens_.data(), tokens_.size()}, loss_problem_, rows);
   }
 
-  bool inputs_as_before() const { return tensors_->input_bits() == input_bits_; }
+  bool inputs_as_before() const {
+    const StageScope scope(Stage::bits);
+    return tensors_->input_bits() == input_bits_;
+  }
 
  private:
   std::unique_ptr<RankTensors> generate_tensors() {

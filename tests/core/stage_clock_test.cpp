@@ -84,10 +84,10 @@ TEST(StageClock, ThreadsHaveTheirOwn) {
 
 TEST(StageClock, RanksSideBySideCountOnce) {
   StageTimes longest;
-  longest.raise_to({{5, 0, 1, 0, 0}});
-  longest.raise_to({{3, 2, 4, 0, 0}});
-  EXPECT_EQ(longest.ns, (std::array<std::int64_t, kStages>{5, 2, 4, 0, 0}));
-  longest.add({{1, 1, 1, 1, 1}});
+  longest.raise_to({{5, 0, 1, 0, 0, 0}});
+  longest.raise_to({{3, 2, 4, 0, 0, 0}});
+  EXPECT_EQ(longest.ns, (std::array<std::int64_t, kStages>{5, 2, 4, 0, 0, 0}));
+  longest.add({{1, 1, 1, 1, 1, 0}});
   EXPECT_EQ(longest.total(), 16);
 }
 

@@ -41,7 +41,7 @@ class ReportReader : public testing::Test {
 TEST_F(ReportReader, GivesBackTheSameReport) {
   RunRecord with_stages = sample_run();
   with_stages.wall_ns = 100;
-  with_stages.stages = {{1, 2, 30, 4, 5}};
+  with_stages.stages = {{1, 2, 30, 4, 3, 5}};
   for (const RunRecord& run :
        {sample_run(), with_stages, sample_mutants_run(), sample_bench_run()}) {
     const std::string text = json_text(run_to_json(run));
