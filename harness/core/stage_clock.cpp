@@ -31,7 +31,7 @@ thread_local StageClock stage_clock;
 
 std::string_view name(Stage stage) {
   static constexpr std::array<std::string_view, kStages> names{"generate", "truth", "run",
-                                                               "compare", "bits", "report"};
+                                                               "compare",  "bits",  "report"};
   return names[static_cast<std::size_t>(stage)];
 }
 
