@@ -121,7 +121,8 @@ int run_action(const CLI::App& app, const Action& action) {
     return end_session(static_cast<int>(action()));
   } catch (const Error& error) {
     const ExitCode code = exit_code(error.code());
-    const bool of_all = code == ExitCode::usage || code == ExitCode::bad_input;
+    // Not io: only one process writes, and the others would wait for it.
+    const bool of_all = error.code() == ErrorCode::usage || error.code() == ErrorCode::bad_input;
     const int printed = print_error(error.what(), code, !of_all);
     return of_all ? end_session(printed) : printed;
   } catch (const std::bad_alloc&) {

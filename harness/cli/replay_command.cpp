@@ -54,8 +54,7 @@ ExitCode run(const ReplayFlags& flags) {
   }
 
   RunRecord record = begin_run("replay", flags.bundle);
-  std::optional<ReportWriter> writer;
-  if (!flags.report.empty() && ranks.reports()) writer.emplace(flags.report, record);
+  std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   bool rank_hung = false;
   for (const std::string& name : names) {

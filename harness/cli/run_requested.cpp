@@ -68,8 +68,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   if (!flags.resume.empty()) options.finished = read_finished(flags.resume, command, ranks);
 
   RunRecord record = begin_run(command, flags.suite);
-  std::optional<ReportWriter> writer;
-  if (!flags.report.empty() && ranks.reports()) writer.emplace(flags.report, record);
+  std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   if (writer) keep_finished(options.finished, *writer);
 
   bool rank_hung = false;

@@ -41,6 +41,22 @@ Ranks start_ranks(const std::string& transport) {
   return Ranks(*session());
 }
 
+std::optional<ReportWriter> open_report(const std::string& path, const RunRecord& run,
+                                        const Ranks& ranks) {
+  std::optional<ReportWriter> writer;
+  std::string refused;
+  if (!path.empty() && ranks.reports()) {
+    try {
+      writer.emplace(path, run);
+    } catch (const Error& error) {
+      refused = error.what();
+    }
+  }
+  refused = ranks.first_text(refused);
+  if (!refused.empty()) throw_bad_input("{}", refused);
+  return writer;
+}
+
 bool is_printing_process() {
   return session() ? session()->rank() == 0 : launcher_rank() == 0;
 }

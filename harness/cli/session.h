@@ -3,10 +3,12 @@
 // that ties them together. All of them parse the same command line; only rank 0 prints and writes.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "harness/core/error.h"
 #include "harness/runner/ranks.h"
+#include "reports/report_writer.h"
 
 namespace CLI {
 class App;
@@ -21,6 +23,11 @@ void add_transport_flag(CLI::App& command, std::string& transport);
 /// "thread", "mpi". The session begins with the first call that needs it. Throws usage when this
 /// build has no MPI.
 Ranks start_ranks(const std::string& transport);
+
+/// The writer of a report at `path`, on the process that reports; none elsewhere or for an empty
+/// path. Collective: throws bad_input on all processes when it cannot be opened.
+std::optional<ReportWriter> open_report(const std::string& path, const RunRecord& run,
+                                        const Ranks& ranks);
 
 /// False on processes that a launcher started beside the one that prints.
 bool is_printing_process();

@@ -185,6 +185,11 @@ TEST(Launched, ErrorsAreSaidOnce) {
   EXPECT_EQ(count_of(small.err, "lossgrid: grid tp2cp2 needs 4 ranks, the MPI job has 2 processes"),
             1u)
       << small.err;
+  const ProcessResult unwritable =
+      run_processes(scratch, 2, "run --case 'lens=4 vocab=9' --report /proc/nowhere/r.json");
+  EXPECT_EQ(unwritable.exit_code, 65);
+  EXPECT_EQ(count_of(unwritable.err, "lossgrid: cannot write /proc/nowhere/r.json"), 1u)
+      << unwritable.err;
   const ProcessResult unknown = run_processes(scratch, 2, "run --sweet smoke");
   EXPECT_EQ(unknown.exit_code, 64);
   EXPECT_EQ(count_of(unknown.err, "lossgrid: "), 1u) << unknown.err;

@@ -254,8 +254,9 @@ TEST(Summary, SaysWhereTheTimeWent) {
   RunRecord run = sample_run();
   run.wall_ns = 2'000'000'000;
   run.stages = {{500'000'000, 10'000'000, 1'000'000'000, 90'000'000, 30'000'000, 0}};
-  EXPECT_THAT(format_summary(run), HasSubstr("time: 2.00 s (generate 0.50, truth 0.01, run 1.00, "
-                                             "compare 0.09, bits 0.03, report 0.00, other 0.37)\n"));
+  EXPECT_THAT(format_summary(run),
+              HasSubstr("time: 2.00 s (generate 0.50, truth 0.01, run 1.00, "
+                        "compare 0.09, bits 0.03, report 0.00, other 0.37)\n"));
   run.wall_ns = 0;  // not known
   EXPECT_THAT(format_summary(run), Not(HasSubstr("time:")));
 }
