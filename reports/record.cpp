@@ -21,16 +21,25 @@ std::string_view name(TrialStatus status) {
       return "error";
     case TrialStatus::timeout:
       return "timeout";
+    case TrialStatus::crashed:
+      return "crashed";
+    case TrialStatus::out_of_memory:
+      return "out_of_memory";
     case TrialStatus::not_run:
       break;
   }
   return "not_run";
 }
 
+bool was_cut_short(TrialStatus status) {
+  return status == TrialStatus::error || status == TrialStatus::timeout ||
+         status == TrialStatus::crashed || status == TrialStatus::out_of_memory;
+}
+
 const std::vector<TrialStatus>& trial_statuses() {
-  static const std::vector<TrialStatus> statuses{TrialStatus::passed,  TrialStatus::failed,
-                                                 TrialStatus::skipped, TrialStatus::error,
-                                                 TrialStatus::timeout, TrialStatus::not_run};
+  static const std::vector<TrialStatus> statuses{
+      TrialStatus::passed,  TrialStatus::failed,  TrialStatus::skipped,       TrialStatus::error,
+      TrialStatus::timeout, TrialStatus::crashed, TrialStatus::out_of_memory, TrialStatus::not_run};
   return statuses;
 }
 
@@ -41,6 +50,7 @@ double comparable_ratio(double ratio) {
 std::string TrialRecord::grid() const {
   std::string text = fmt::format("tp{}cp{}", tp, cp);
   if (dp > 1) text += fmt::format("dp{}", dp);
+  if (pp > 1) text += fmt::format("pp{}", pp);
   if (sp) text += "sp";
   return text;
 }

@@ -18,15 +18,20 @@
 namespace lossgrid {
 
 enum class TrialStatus {
-  passed,   // all checks, invariants and costs as they should be
-  failed,   // something is wrong with the numbers or the costs
-  skipped,  // cannot run here or by this implementation, with the reason
-  error,    // a rank threw
-  timeout,  // the deadline passed; a rank hangs
-  not_run,  // never reached
+  passed,         // all checks, invariants and costs as they should be
+  failed,         // something is wrong with the numbers or the costs
+  skipped,        // cannot run here or by this implementation, with the reason
+  error,          // a rank threw
+  timeout,        // the deadline passed; a rank hangs
+  crashed,        // the process of a rank died
+  out_of_memory,  // a rank could not get memory
+  not_run,        // never reached
 };
 
 std::string_view name(TrialStatus status);
+
+/// Whether a rank ended it before its checks: error, timeout, crashed, out_of_memory.
+bool was_cut_short(TrialStatus status);
 
 /// All of them, in the order in which a report counts them.
 const std::vector<TrialStatus>& trial_statuses();
@@ -82,11 +87,12 @@ struct PhaseMemoryRecord {
 };
 
 struct CommunicationRecord {
-  std::int64_t rank = 0;  // rank 0, or the first one that differs from the prediction
+  // The first rank of the last pipeline stage, or the first one that differs from the prediction.
+  std::int64_t rank = 0;
   // "plan", "forward", "backward"; "batch": for the whole global batch, denominators before and
-  // loss and metrics after.
+  // loss and metrics after; the shape of each pack for pipeline stages.
   std::string phase;
-  std::string group;      // "tp", "cp", "dp"
+  std::string group;      // "tp", "cp", "dp", "pp"
   std::string operation;  // "all_reduce", ...
   std::int64_t predicted_calls = 0;
   std::int64_t measured_calls = 0;
@@ -100,6 +106,18 @@ struct PhaseTimeRecord {
   std::int64_t predicted_flops = 0;    // of matrix products, on the rank with the most
 };
 
+/// Where a rank was when its trial was cut short.
+struct RankRecord {
+  std::int64_t rank = 0;
+  // "returned", "threw", "waiting" (in a collective), "busy", "hangs" (did not come back), "silent"
+  // (nothing is known of it)
+  std::string state;
+  std::string phase;    // "setup", "plan", "forward", "backward", "check"; empty: not known
+  std::string message;  // one line: what it threw or was told; may be empty
+  // The last ones, newest last: "all_reduce sum of 8 f32, call #5 of 'tp', entered" (or "done").
+  std::vector<std::string> collectives;
+};
+
 struct TrialRecord {
   std::string id;  // stable: case text, grid, implementation, backend
   std::string case_name;
@@ -107,6 +125,7 @@ struct TrialRecord {
   int tp = 1;
   int cp = 1;
   int dp = 1;
+  int pp = 1;       // pipeline stages
   bool sp = false;  // sequence parallelism
   std::string implementation;
   std::map<std::string, std::string> details;  // choices that the implementation made here
@@ -115,6 +134,7 @@ struct TrialRecord {
   TrialStatus status = TrialStatus::not_run;
   std::string reason;  // one line; empty when passed
   std::int64_t first_failed_rank = -1;
+  std::vector<RankRecord> ranks;  // by rank; only of a trial that was cut short
 
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
@@ -142,7 +162,7 @@ struct TrialRecord {
   // "memory", "communication": what differs from its prediction.
   std::vector<std::string> cost_mismatches;
 
-  /// "tp2cp4", and where it applies "dp2" and "sp" behind it.
+  /// "tp2cp4", and where they apply "dp2", "pp2" and "sp" behind it.
   std::string grid() const;
   /// Name and text of the case.
   std::string case_title() const;
@@ -194,6 +214,8 @@ struct RunRecord {
   std::vector<MutantRecord> mutants;
   std::vector<TimingRecord> timings;
   std::vector<MeterRecord> meter;  // of runs that time
+  // Of a run that ended in the middle: the id of the trial or timing that had begun.
+  std::string begun_id;
 
   /// Every status, zeros included.
   std::map<std::string, std::int64_t> counts_by_status() const;

@@ -119,6 +119,16 @@ Json time_to_json(const PhaseTimeRecord& record) {
   return out;
 }
 
+Json rank_to_json(const RankRecord& record) {
+  Json out;
+  out["rank"] = record.rank;
+  out["state"] = record.state;
+  out["phase"] = text_or_null(record.phase);
+  out["message"] = record.message;
+  out["collectives"] = record.collectives;
+  return out;
+}
+
 Json metrics_to_json(const std::map<std::string, std::optional<double>>& metrics) {
   Json out = Json::object();
   for (const auto& [key, value] : metrics) out[key] = value ? number(*value) : Json(nullptr);
@@ -202,6 +212,7 @@ Json trial_to_json(const TrialRecord& trial) {
   out["grid"]["tp"] = trial.tp;
   out["grid"]["cp"] = trial.cp;
   out["grid"]["dp"] = trial.dp;
+  out["grid"]["pp"] = trial.pp;
   out["grid"]["sp"] = trial.sp;
   out["implementation"] = trial.implementation;
   out["details"] = object_from(trial.details);
@@ -210,6 +221,7 @@ Json trial_to_json(const TrialRecord& trial) {
   out["status"] = name(trial.status);
   out["reason"] = trial.reason;
   out["first_failed_rank"] = index_or_null(trial.first_failed_rank);
+  out["rank_states"] = array_of(trial.ranks, rank_to_json);
   out["batch"]["tokens"] = trial.tokens;
   out["batch"]["padded_tokens"] = trial.padded_tokens;
   out["batch"]["valid_tokens"] = trial.valid_tokens;
@@ -308,6 +320,7 @@ const std::vector<std::string>& volatile_keys() {
                                              "ceiling_ratio",
                                              "ceiling_judged",
                                              "communication_ratio",
+                                             "rank_states",
                                              "rank_times",
                                              "straggler",
                                              "rate_per_second",

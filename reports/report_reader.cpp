@@ -8,6 +8,7 @@
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "reports/json_fields.h"
+#include "reports/report_writer.h"
 
 namespace lossgrid {
 namespace {
@@ -86,6 +87,12 @@ PhaseTimeRecord time_from(const ReportJson& json) {
           field<std::int64_t>(json, "predicted_flops")};
 }
 
+RankRecord rank_from(const ReportJson& json) {
+  return {field<std::int64_t>(json, "rank"), field<std::string>(json, "state"),
+          field_or<std::string>(json, "phase", ""), field<std::string>(json, "message"),
+          field<std::vector<std::string>>(json, "collectives")};
+}
+
 MeterRecord meter_from(const ReportJson& json) {
   return {field<std::string>(json, "name"), field<bool>(json, "passed"),
           number_field(json, "expected"),   number_field(json, "measured"),
@@ -143,10 +150,14 @@ RunRecord run_from_lines(const std::string& text) {
     if (json.is_discarded()) throw_bad_input("a line is no JSON");
     if (first) {
       read_header(json, run);
+    } else if (json.contains("begin")) {
+      run.begun_id = field<std::string>(json, "begin");
     } else if (json.contains("trial")) {
       run.trials.push_back(trial_from_json(json["trial"]));
+      if (run.begun_id == run.trials.back().id) run.begun_id.clear();
     } else if (json.contains("timing")) {
       run.timings.push_back(timing_from_json(json["timing"]));
+      if (run.begun_id == run.timings.back().id()) run.begun_id.clear();
     } else if (json.contains("mutant")) {
       run.mutants.push_back(mutant_from_json(json["mutant"]));
     }
@@ -166,6 +177,7 @@ TrialRecord trial_from_json(const ReportJson& json) {
   trial.tp = field<int>(grid, "tp");
   trial.cp = field<int>(grid, "cp");
   trial.dp = field<int>(grid, "dp");
+  trial.pp = field<int>(grid, "pp");
   trial.sp = field<bool>(grid, "sp");
   trial.implementation = field<std::string>(json, "implementation");
   trial.details = map_field<std::string>(json, "details");
@@ -174,6 +186,7 @@ TrialRecord trial_from_json(const ReportJson& json) {
   trial.status = trial_status(json);
   trial.reason = field<std::string>(json, "reason");
   trial.first_failed_rank = index_field(json, "first_failed_rank");
+  trial.ranks = list_field(json, "rank_states", rank_from);
   const ReportJson& batch = member(json, "batch");
   trial.tokens = field<std::int64_t>(batch, "tokens");
   trial.padded_tokens = field<std::int64_t>(batch, "padded_tokens");
@@ -218,7 +231,7 @@ MutantRecord mutant_from_json(const ReportJson& json) {
 }
 
 RunRecord read_report(const std::string& path) {
-  const std::string partial = path + ".partial.jsonl";
+  const std::string partial = path + kPartialReportSuffix;
   const bool cut_off = path.ends_with(".jsonl") || (!fs::exists(path) && fs::exists(partial));
   const std::string file = cut_off && !path.ends_with(".jsonl") ? partial : path;
   const std::string text = read_text_file(file);

@@ -29,7 +29,7 @@ bool is_special_file(const std::string& path) {
 }  // namespace
 
 ReportWriter::ReportWriter(std::string path, const RunRecord& run)
-    : path_(std::move(path)), partial_path_(path_ + ".partial.jsonl") {
+    : path_(std::move(path)), partial_path_(path_ + kPartialReportSuffix) {
   prepare_file_path(path_);
   if (is_special_file(path_)) return;
   partial_ = std::fopen(partial_path_.c_str(), "we");
@@ -65,6 +65,10 @@ void ReportWriter::append(const nlohmann::ordered_json& line) {
       std::fflush(partial_) != 0) {
     throw_io(partial_path_);
   }
+}
+
+void ReportWriter::begin(const std::string& id) {
+  append({{"begin", id}});
 }
 
 void ReportWriter::add(const TrialRecord& trial) {

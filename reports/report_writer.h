@@ -13,6 +13,9 @@
 
 namespace lossgrid {
 
+/// Of the partial file, behind the path of the report.
+inline constexpr const char* kPartialReportSuffix = ".partial.jsonl";
+
 class ReportWriter {
  public:
   /// Makes missing folders, refuses a path that is a folder and opens the partial file; throws io
@@ -22,6 +25,10 @@ class ReportWriter {
   ~ReportWriter();
   ReportWriter(ReportWriter&& other) noexcept;
   ReportWriter& operator=(ReportWriter&&) = delete;
+
+  /// Appends {"begin": id} of a trial or timing that is about to run: should the process die, a
+  /// reader knows what it died of.
+  void begin(const std::string& id);
 
   /// Appends one trial, timing or mutant, {"trial": ...}, {"timing": ...} or {"mutant": ...}, and
   /// flushes it to the file system. Throws io.

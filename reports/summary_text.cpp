@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kReasonWidth = 240;  // the report has all of it
 
-std::string counts_line(const RunRecord& run) {
+std::string trial_counts(const RunRecord& run) {
   const std::map<std::string, std::int64_t> counts = run.counts_by_status();
   std::vector<std::string> parts;
   for (const TrialStatus status : trial_statuses()) {
@@ -22,49 +22,38 @@ std::string counts_line(const RunRecord& run) {
     const std::int64_t count = counts.at(key);
     // How many passed is said even when none did.
     if (count == 0 && status != TrialStatus::passed) continue;
-    parts.push_back(fmt::format("{} {}", count, status == TrialStatus::not_run ? "not run" : key));
+    std::string words = key;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    parts.push_back(fmt::format("{} {}", count, words));
   }
-  return join(parts, ", ") + '\n';
+  return join(parts, ", ");
 }
 
-const CheckRecord* worst_failed_check(const TrialRecord& trial) {
-  const CheckRecord* worst = nullptr;
-  for (const CheckRecord& check : trial.checks) {
-    if (check.passed) continue;
-    if (worst == nullptr || comparable_ratio(check.ratio) > comparable_ratio(worst->ratio)) {
-      worst = &check;
+/// One line a rank: what it did, where, and its last collective.
+std::string describe_ranks(const std::vector<RankRecord>& ranks) {
+  constexpr std::size_t kMost = 16;
+  std::string out;
+  for (const RankRecord& rank : ranks) {
+    if (static_cast<std::size_t>(&rank - ranks.data()) == kMost) {
+      return out + fmt::format("    and {} more ranks\n", ranks.size() - kMost);
     }
+    out += fmt::format("    rank {} {}", rank.rank, rank.state);
+    if (!rank.phase.empty()) out += " in " + rank.phase;
+    if (!rank.collectives.empty()) out += ": " + rank.collectives.back();
+    out += '\n';
   }
-  return worst;
-}
-
-std::string describe(const TrialRecord& trial) {
-  std::string out = fmt::format("\n{}: {}\n", name(trial.status), trial.id);
-  if (!trial.case_name.empty()) out += fmt::format("  case: {}\n", trial.case_name);
-  if (!trial.reason.empty()) {
-    out += fmt::format("  reason: {}\n", shortened(trial.reason, kReasonWidth));
-  }
-  if (trial.first_failed_rank >= 0) {
-    out += fmt::format("  first failed rank: {}\n", trial.first_failed_rank);
-  }
-  if (const CheckRecord* check = worst_failed_check(trial)) {
-    out += fmt::format("  worst check: {}, ratio {:.3g}, {} of {} elements beyond the bound\n",
-                       check->name, check->ratio, check->beyond_bound, check->compared);
-    if (check->worst) out += fmt::format("  worst element: {}\n", format_worst(*check->worst));
-  }
-  if (!trial.reproduce.empty()) out += fmt::format("  reproduce: {}\n", trial.reproduce);
   return out;
 }
 
 /// "2 timed, 1 unstable", of records and not of rows.
-std::string timings_line(const RunRecord& run) {
+std::string timing_counts(const RunRecord& run) {
   std::map<TimingStatus, std::int64_t> counts;
   for (const TimingRecord& timing : run.timings) ++counts[timing.status];
   std::vector<std::string> parts;
   for (const auto& [status, count] : counts) {
     parts.push_back(fmt::format("{} {}", count, name(status)));
   }
-  return parts.empty() ? "" : "timings: " + join(parts, ", ") + '\n';
+  return "timings: " + join(parts, ", ");
 }
 
 /// One line a reason, in the order of first appearance.
@@ -112,18 +101,62 @@ std::string stages_line(const RunRecord& run) {
 
 }  // namespace
 
+const CheckRecord* worst_failed_check(const TrialRecord& trial) {
+  const CheckRecord* worst = nullptr;
+  for (const CheckRecord& check : trial.checks) {
+    if (check.passed) continue;
+    if (worst == nullptr || comparable_ratio(check.ratio) > comparable_ratio(worst->ratio)) {
+      worst = &check;
+    }
+  }
+  return worst;
+}
+
+std::vector<std::string> count_lines(const RunRecord& run) {
+  std::vector<std::string> lines;
+  // A run of mutants, or one that only times, has no trials to count.
+  const bool only_trials = run.timings.empty() && run.mutants.empty();
+  if (!run.trials.empty() || only_trials) lines.push_back(trial_counts(run));
+  if (!run.timings.empty()) lines.push_back(timing_counts(run));
+  if (!run.mutants.empty()) {
+    const MutationScore score = run.mutation_score();
+    lines.push_back(fmt::format("{} of {} mutants rejected, {} of {} controls accepted",
+                                score.rejected, score.total, score.controls_accepted,
+                                score.controls_total));
+  }
+  return lines;
+}
+
+std::string format_trial(const TrialRecord& trial) {
+  std::string out = fmt::format("{}: {}\n", name(trial.status), trial.id);
+  if (!trial.case_name.empty()) out += fmt::format("  case: {}\n", trial.case_name);
+  if (!trial.reason.empty()) {
+    out += fmt::format("  reason: {}\n", shortened(trial.reason, kReasonWidth));
+  }
+  if (trial.first_failed_rank >= 0) {
+    out += fmt::format("  first failed rank: {}\n", trial.first_failed_rank);
+  }
+  if (!trial.ranks.empty()) out += "  ranks and their last collectives:\n";
+  out += describe_ranks(trial.ranks);
+  if (const CheckRecord* check = worst_failed_check(trial)) {
+    out += fmt::format("  worst check: {}, ratio {:.3g}, {} of {} elements beyond the bound\n",
+                       check->name, check->ratio, check->beyond_bound, check->compared);
+    if (check->worst) out += fmt::format("  worst element: {}\n", format_worst(*check->worst));
+  }
+  if (!trial.reproduce.empty()) out += fmt::format("  reproduce: {}\n", trial.reproduce);
+  return out;
+}
+
 std::string format_summary(const RunRecord& run) {
-  // A run that only times has no trials to count.
-  std::string out = run.trials.empty() && !run.timings.empty() ? "" : counts_line(run);
-  out += timings_line(run);
+  std::string out;
+  for (const std::string& line : count_lines(run)) out += line + '\n';
   out += stages_line(run);
   const std::string folded = fold_by_reason(run, TrialStatus::skipped, "skipped") +
                              fold_by_reason(run, TrialStatus::not_run, "not run");
   if (!folded.empty()) out += '\n' + folded;
   for (const TrialRecord& trial : run.trials) {
-    if (trial.status == TrialStatus::failed || trial.status == TrialStatus::error ||
-        trial.status == TrialStatus::timeout) {
-      out += describe(trial);
+    if (trial.status == TrialStatus::failed || was_cut_short(trial.status)) {
+      out += '\n' + format_trial(trial);
     }
   }
   return out;

@@ -105,21 +105,25 @@ std::string worst_cost(const Group& group, Has&& has, Value&& value, Format&& fo
   return most < 0 ? "-" : format(most);
 }
 
-std::string count_of(const Group& group, std::initializer_list<TrialStatus> statuses) {
-  const auto count =
-      std::count_if(group.trials.begin(), group.trials.end(), [&](const TrialRecord* trial) {
-        return std::find(statuses.begin(), statuses.end(), trial->status) != statuses.end();
-      });
-  return std::to_string(count);
+template <typename Predicate>
+std::string count_of(const Group& group, Predicate&& has) {
+  return std::to_string(
+      std::count_if(group.trials.begin(), group.trials.end(),
+                    [&](const TrialRecord* trial) { return has(trial->status); }));
 }
 
 std::vector<std::string> row_of(const Group& group) {
   const std::size_t grids = group.trials.size();
   std::vector<std::string> cells{
       group.implementation, grids == 1 ? group.trials[0]->grid() : fmt::format("{} grids", grids),
-      count_of(group, {TrialStatus::passed}),
-      count_of(group, {TrialStatus::failed, TrialStatus::error, TrialStatus::timeout}),
-      count_of(group, {TrialStatus::skipped, TrialStatus::not_run})};
+      count_of(group, [](TrialStatus status) { return status == TrialStatus::passed; }),
+      count_of(group,
+               [](TrialStatus status) {
+                 return status == TrialStatus::failed || was_cut_short(status);
+               }),
+      count_of(group, [](TrialStatus status) {
+        return status == TrialStatus::skipped || status == TrialStatus::not_run;
+      })};
   for (const RatioColumn& column : ratio_columns()) cells.push_back(worst_ratio(group, column));
   cells.push_back(worst_grid(group));
   // A trial on one rank has memory but no communication: that is 0 calls, not "not measured".

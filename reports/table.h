@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "reports/record.h"
 
@@ -31,6 +32,17 @@ std::string format_mutants_table(const RunRecord& run);
 /// "120 passed, 2 failed, 5 skipped", "timings: 3 timed", and the non-passing trials with reason
 /// and reproduction line.
 std::string format_summary(const RunRecord& run);
+
+/// Its first lines: {"120 passed, 2 failed", "timings: 3 timed"}; of timings and mutants only where
+/// there are some, of trials unless there are none but those.
+std::vector<std::string> count_lines(const RunRecord& run);
+
+/// A trial that did not pass: status, case, reason, ranks, worst check, how to reproduce it. Lines
+/// that end in '\n'.
+std::string format_trial(const TrialRecord& trial);
+
+/// Null when none failed.
+const CheckRecord* worst_failed_check(const TrialRecord& trial);
 
 /// A ratio in at most five characters: "0.25", "12", "1e+04", "inf".
 std::string format_ratio(double ratio);

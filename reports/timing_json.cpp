@@ -3,6 +3,7 @@
 // that whoever reads a report can summarise them another way.
 #include <cmath>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "reports/timing_record.h"
@@ -79,6 +80,11 @@ Json ceiling_to_json(const CeilingRow& ceiling) {
 }
 
 }  // namespace
+
+std::string timing_id(const std::string& case_text, const std::string& grid,
+                      const std::string& cache) {
+  return fmt::format("{}|{}|{}|timing", case_text, grid, cache);
+}
 
 std::string_view name(TimingStatus status) {
   switch (status) {

@@ -29,6 +29,10 @@ enum class TimingStatus {
 
 std::string_view name(TimingStatus status);
 
+/// What a timing is known by: its case, grid and state of the cache.
+std::string timing_id(const std::string& case_text, const std::string& grid,
+                      const std::string& cache);
+
 /// Samples of the slowest rank, in the order of the rounds.
 struct TimeSummary {
   std::vector<std::int64_t> samples_ns;
@@ -133,6 +137,8 @@ struct TimingRecord {
   std::vector<CeilingRow> ceilings;
   std::string ceiling_details;           // which kernels of memory or products they are made of
   std::vector<AllReduceRow> all_reduce;  // of groups with more than one rank
+
+  std::string id() const { return timing_id(case_text, grid, cache); }
 };
 
 /// What the meter found when it measured what is known beforehand.
@@ -153,6 +159,9 @@ nlohmann::ordered_json meter_to_json(const MeterRecord& record);
 /// what is wrong, the straggler. At most 120 columns, lines that end in '\n'; empty when there are
 /// no records.
 std::string format_timing_table(const std::vector<TimingRecord>& records);
+
+/// Four digits or more, whatever the size: 0.043, 12.35, 240.6, 2406.
+std::string format_milliseconds(std::int64_t ns);
 
 /// A line for each check of the meter that failed.
 std::string format_meter(const std::vector<MeterRecord>& checks);

@@ -16,12 +16,6 @@ constexpr std::size_t kWidth = 120;
 constexpr std::size_t kNameWidth = 27;
 constexpr std::size_t kNameWidthByFlops = 34;
 
-/// Four digits or more, whatever the size: 0.043, 12.35, 240.6, 2406.
-std::string milliseconds(std::int64_t ns) {
-  const double ms = static_cast<double>(ns) * 1e-6;
-  return fmt::format("{:.{}f}", ms, ms < 10 ? 3 : ms < 100 ? 2 : ms < 1000 ? 1 : 0);
-}
-
 /// "812", "81.2k", "8.12M"
 std::string short_rate(double per_second) {
   const char* units[] = {"", "k", "M", "G", "T"};
@@ -57,8 +51,8 @@ std::string line_of(const std::string& text) {
 }
 
 std::vector<std::string> cells_of(const TimeSummary& time) {
-  return {milliseconds(time.median_ns),
-          fmt::format("{}..{}", milliseconds(time.p20_ns), milliseconds(time.p80_ns)),
+  return {format_milliseconds(time.median_ns),
+          fmt::format("{}..{}", format_milliseconds(time.p20_ns), format_milliseconds(time.p80_ns)),
           std::to_string(time.samples_ns.size())};
 }
 
@@ -121,8 +115,8 @@ std::string straggler_line(const TimingRecord& record) {
   const double others = static_cast<double>(straggler.kernel_ns - straggler.excess_ns);
   return line_of(
       fmt::format("straggler: rank {} in {}, kernels {} ms, {} ms ({}) more than the other ranks",
-                  straggler.rank, worst->implementation, milliseconds(straggler.kernel_ns),
-                  milliseconds(straggler.excess_ns),
+                  straggler.rank, worst->implementation, format_milliseconds(straggler.kernel_ns),
+                  format_milliseconds(straggler.excess_ns),
                   others > 0 ? percent(static_cast<double>(straggler.excess_ns) / others) : "all"));
 }
 
@@ -173,6 +167,11 @@ std::string format_record(const TimingRecord& record) {
 }
 
 }  // namespace
+
+std::string format_milliseconds(std::int64_t ns) {
+  const double ms = static_cast<double>(ns) * 1e-6;
+  return fmt::format("{:.{}f}", ms, ms < 10 ? 3 : ms < 100 ? 2 : ms < 1000 ? 1 : 0);
+}
 
 std::string format_timing_table(const std::vector<TimingRecord>& records) {
   std::string out;

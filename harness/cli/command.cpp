@@ -34,17 +34,15 @@ std::string utc_now() {
 
 constexpr const char* kDescription =
     "lossgrid verifies and measures distributed LLM losses: is it right, what does it cost, did "
-    "that "
-    "change.\n"
+    "that change.\n"
     "Implementations run on generated packed batches over TP x CP grids and are checked, forward "
-    "and "
-    "backward,\nagainst a float64 truth. Ranks are threads of this process.";
+    "and backward,\nagainst a float64 truth. Ranks are threads of this process, or the processes "
+    "of mpirun, mpiexec or srun.";
 
 constexpr const char* kFooter =
     "Exit codes: 0 all as it should be, 10 correctness, 11 faster than the machine can be, 12 "
-    "memory "
-    "or communication,\n14 a rank crashed or the meter is wrong, 15 hang, 64 usage, 65 bad input, "
-    "77 nothing ran. The worst of a run wins.\n"
+    "memory or communication,\n14 a rank crashed or ran out of memory, or the meter is wrong, 15 "
+    "hang, 64 usage, 65 bad input, 77 nothing ran.\nThe worst of a run wins.\n"
     "Try: lossgrid run --suite smoke";
 
 /// The parser would only say that a subcommand is missing.
@@ -147,6 +145,7 @@ int run_command_line(int argc, char** argv) {
   add_replay_command(app, action);
   add_export_command(app, action);
   add_plan_command(app, action);
+  add_compare_command(app, action);
   add_list_command(app, action);
   try {
     require_known_command(app);

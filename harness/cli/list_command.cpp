@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid list: what there is to run, and the models whose sizes a plan can take.
+// lossgrid list: what there is to run, the models whose sizes a plan can take, and the formats that
+// a report can be exported to.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -12,6 +13,8 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/case_keys.h"
 #include "harness/problem/checked_json.h"
+#include "harness/problem/framework.h"
+#include "reports/exporter.h"
 
 namespace lossgrid {
 namespace {
@@ -47,10 +50,22 @@ void list_objectives() {
 }
 
 void list_keys() {
-  fmt::print("{:<18} {:<10} {}\n", "objective", "nll",
+  fmt::print("{:<22} {:<10} {}\n", "objective", "nll",
              "see lossgrid list objectives; options as objective.NAME=VALUE");
   for (const CaseKey& key : case_keys()) {
-    fmt::print("{:<18} {:<10} {}\n", key.name, key.get(CaseSpec()), key.help);
+    fmt::print("{:<22} {:<10} {}\n", key.name, key.get(CaseSpec()), key.help);
+  }
+}
+
+/// Each with the product of its factors for any dp, cp and n_mb.
+void list_frameworks() {
+  for (const FrameworkPreset& preset : framework_presets()) {
+    const Framework& framework = preset.framework;
+    fmt::print(
+        "{:<41} net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}\n",
+        preset.name, format_scale(framework.net()), format_scale(framework.loss),
+        format_scale(framework.schedule), format_scale(framework.gather),
+        name(framework.dp_reduction), format_scale(framework.metrics), preset.summary);
   }
 }
 
@@ -58,6 +73,12 @@ void list_models() {
   for (const ModelShape& model : load_models()) {
     fmt::print("{:<18} hidden={:<6} vocab={:<8} {}\n", model.name, model.hidden, model.vocab,
                model.source);
+  }
+}
+
+void list_exports() {
+  for (const Exporter* exporter : exporters()) {
+    fmt::print("{:<23} {}\n", exporter->name, exporter->summary);
   }
 }
 
@@ -90,7 +111,9 @@ constexpr Kind kKinds[] = {{"suites", list_suites},
                            {"objectives", list_objectives},
                            {"mutants", list_mutants},
                            {"keys", list_keys},
-                           {"models", list_models}};
+                           {"frameworks", list_frameworks},
+                           {"models", list_models},
+                           {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
   std::vector<std::string> known;
@@ -138,8 +161,13 @@ ModelShape find_model(const std::string& name) {
 void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
-      "list", "print the suites, implementations, objectives, mutants, case keys or models");
-  command->add_option("what", *what, "suites, implementations, objectives, mutants, keys or models")
+      "list",
+      "print the suites, implementations, objectives, mutants, case keys, frameworks, models or "
+      "exports");
+  command
+      ->add_option(
+          "what", *what,
+          "suites, implementations, objectives, mutants, keys, frameworks, models or exports")
       ->required();
   command->callback([what, &action] { action = [what] { return run(*what); }; });
 }

@@ -202,7 +202,8 @@ std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit) {
     }
   }
   std::string out = wrapped(
-      "Predicted, of one rank and one pack; nothing ran. Peak: inputs, workspace, and what "
+      "Predicted, of one rank of the stage with the loss and one pack; nothing ran. Peak: inputs, "
+      "workspace, and what "
       "is held then: outputs by token from the forward pass on, gradients in the backward "
       "pass. Wire: bytes that a rank sends in ring algorithms.",
       kWidth);

@@ -24,6 +24,7 @@ struct ReplayFlags {
   int tp = 1;
   int cp = 1;
   int dp = 1;
+  int pp = 1;
   bool sp = false;
   int microbatches = 1;
   std::string out;
@@ -41,7 +42,7 @@ ExitCode run(const ReplayFlags& flags) {
   }
   Suite suite;
   bundle.problem.spec.microbatches = flags.microbatches;
-  const Grid grid{flags.tp, flags.cp, flags.dp, flags.sp};
+  const Grid grid{flags.tp, flags.cp, flags.dp, flags.sp, flags.pp};
   suite.grids = {grid};
   suite.implementations = names;
   suite.cases = {bundle.problem.spec};
@@ -97,6 +98,8 @@ void add_replay_command(CLI::App& app, Action& action) {
   command->add_option("--cp", flags->cp, "ranks that share the sequences")
       ->check(CLI::Range(1, 64));
   command->add_option("--dp", flags->dp, "ranks that share the batch by whole sequences")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--pp", flags->pp, "pipeline stages, of which the last has the loss")
       ->check(CLI::Range(1, 64));
   command->add_flag("--sp", flags->sp,
                     "sequence parallelism: hidden states are split by rows over the tp ranks");

@@ -6,9 +6,8 @@
 #include "reports/report_reader.h"
 
 namespace lossgrid {
-namespace {
 
-/// Verdicts of another build would be mixed with those of this one.
+// Verdicts of another build would be mixed with those of this one.
 RunRecord read_earlier(const std::string& path, const std::string& command) {
   RunRecord earlier = read_report(path);
   if (earlier.command != command) {
@@ -21,9 +20,7 @@ RunRecord read_earlier(const std::string& path, const std::string& command) {
   return earlier;
 }
 
-}  // namespace
-
-FinishedWork read_finished(const std::string& path, const std::string& command,
+FinishedWork read_finished(const std::string& path, const std::string& command, AfterFailure after,
                            const Ranks& ranks) {
   RunRecord earlier;
   std::string refused;
@@ -36,7 +33,7 @@ FinishedWork read_finished(const std::string& path, const std::string& command,
   }
   refused = ranks.first_text(refused);
   if (!refused.empty()) throw_bad_input("--resume: {}", refused);
-  return FinishedWork(earlier, ranks);
+  return FinishedWork(earlier, after, ranks);
 }
 
 void keep_finished(const FinishedWork& finished, ReportWriter& writer) {

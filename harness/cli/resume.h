@@ -9,9 +9,14 @@
 
 namespace lossgrid {
 
-/// `path`: a report, or what stands beside it in its partial file. Only the process that reports
-/// reads it; collective. Throws bad_input on all of them.
-FinishedWork read_finished(const std::string& path, const std::string& command, const Ranks& ranks);
+/// The report at `path`, or what stands beside it in its partial file. Throws bad_input when
+/// another command or another build made it.
+RunRecord read_earlier(const std::string& path, const std::string& command);
+
+/// What it has finished. Only the process that reports reads it; collective. Throws bad_input on
+/// all of them.
+FinishedWork read_finished(const std::string& path, const std::string& command, AfterFailure after,
+                           const Ranks& ranks);
 
 /// Puts it into the partial file of the new run first, so that another crash loses nothing of it.
 void keep_finished(const FinishedWork& finished, ReportWriter& writer);

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/suite_flags.h"
+#include "harness/cli/supervise.h"
 
 namespace lossgrid {
 namespace {
@@ -17,6 +18,7 @@ struct RunFlags {
   TimingFlags timing;
   std::string modes;
   std::string inject;
+  SuperviseFlags supervise;
   bool by_grid = false;
 };
 
@@ -38,8 +40,13 @@ SuiteModes parse_modes(const std::string& text) {
 ExitCode run(const RunFlags& flags) {
   std::optional<Fault> fault;
   if (!flags.inject.empty()) fault = parse_fault(flags.inject);
-  return run_requested("run", flags.suite, flags.timing, parse_modes(flags.modes), fault,
-                       flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded);
+  const SuiteModes modes = parse_modes(flags.modes);
+  const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
+  require_sensible(flags.supervise, flags.suite);
+  if (flags.supervise.on) {
+    return supervise(flags.supervise, "run", flags.suite, flags.timing, modes, rows);
+  }
+  return run_requested("run", flags.suite, flags.timing, modes, fault, rows);
 }
 
 }  // namespace
@@ -52,10 +59,14 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option("--mode", flags->modes,
                       "what is done, comma separated: verify, bench (default: verify, and bench of "
                       "suites that ask for it)");
-  command->add_option("--inject", flags->inject,
-                      "make a rank misbehave, to see what the harness does: "
-                      "rank=2,call=3,kind=throw|hang|leave|die");
+  command->add_option(
+      "--inject", flags->inject,
+      "make a rank misbehave, to see what the harness does: "
+      "rank=2,at=forward,kind=throw|hang|leave|exit|segv|kill|oom|nan, where its "
+      "first pack comes to setup|plan|forward|backward|check, or call=3: before its "
+      "third collective; trial=4: in the fourth trial only");
   command->add_flag("--by-grid", flags->by_grid, "one table row for every grid");
+  add_supervise_flags(*command, flags->supervise);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -28,18 +28,32 @@ PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& mode
   return planned;
 }
 
-/// With trials alone nothing may have been timed, and the other way round.
+/// On every process: all time, or none.
+bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ranks) {
+  return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
+}
+
+/// The trials that a run did not come to.
+void add_not_run(const std::vector<Suite>& suites, const std::string& reason, RunRecord& record) {
+  std::vector<TrialRecord> planned = planned_trials(suites);
+  for (std::size_t k = record.trials.size(); k < planned.size(); ++k) {
+    planned[k].reason = reason;
+    record.trials.push_back(std::move(planned[k]));
+  }
+}
+
+}  // namespace
+
+AfterFailure after_failure(const SuiteFlags& flags) {
+  return flags.no_retry ? AfterFailure::keep : AfterFailure::run_again;
+}
+
 ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
   ExitCode code = exit_code_of(record.meter);
   if (modes.verify) code = worst(code, exit_code_of(record.trials));
   if (record.timings.empty()) return code;
   const ExitCode timing = exit_code_of(record.timings);
   return modes.verify && timing == ExitCode::nothing_ran ? code : worst(code, timing);
-}
-
-/// On every process: all time, or none.
-bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ranks) {
-  return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
 }
 
 void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows) {
@@ -52,8 +66,6 @@ void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows r
   fmt::print("{}", format_summary(record));
 }
 
-}  // namespace
-
 ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
                        const TimingFlags& timing, const SuiteModes& modes,
                        const std::optional<Fault>& fault, TableRows rows) {
@@ -65,11 +77,16 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
   options.fault = fault;
   options.ranks = ranks;
-  if (!flags.resume.empty()) options.finished = read_finished(flags.resume, command, ranks);
+  if (!flags.resume.empty())
+    options.finished = read_finished(flags.resume, command, after_failure(flags), ranks);
 
   RunRecord record = begin_run(command, flags.suite);
+  if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
-  if (writer) keep_finished(options.finished, *writer);
+  if (writer) {
+    keep_finished(options.finished, *writer);
+    options.begins = [&writer](const std::string& id) { writer->begin(id); };
+  }
 
   bool rank_hung = false;
   {
@@ -83,6 +100,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
         record.trials.push_back(trial);
         return true;
       });
+      if (rank_hung) add_not_run(suites, "a rank of an earlier trial hangs", record);
     }
     const bool timed = std::any_of(suites.begin(), suites.end(),
                                    [](const Suite& suite) { return suite.timing.has_value(); });
@@ -91,8 +109,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
       rank_hung = time_suites(suites, options, problems, [&](const TimingRecord& found) {
         progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
                                found.max_seconds);
-        const std::string id = timing_id(found.case_text, found.grid, found.cache);
-        if (writer && !options.finished.contains(id)) writer->add(found);
+        if (writer && !options.finished.contains(found.id())) writer->add(found);
         record.timings.push_back(found);
       });
     }

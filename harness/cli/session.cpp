@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/comm/launcher.h"
+#include "harness/device/rank_threads.h"
 
 namespace lossgrid {
 namespace {
@@ -37,6 +38,7 @@ Ranks start_ranks(const std::string& transport) {
     int argc = 0;
     char** argv = nullptr;
     session() = std::make_unique<MpiSession>(argc, argv);
+    share_machine(session()->rank(), session()->processes_here());
   }
   return Ranks(*session());
 }

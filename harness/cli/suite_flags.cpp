@@ -105,7 +105,7 @@ void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
                      "states where every case does)");
   command.add_option(
       "--grid", flags.grids,
-      "process grids, comma separated: tp2cp4,tp1cp2dp2,tp2cp2sp (default: the suite's, or "
+      "process grids, comma separated: tp2cp4,tp1cp2dp2pp2,tp2cp2sp (default: the suite's, or "
       "tp1cp1)");
   command.add_option("--seeds", flags.seeds, "run every case with this many seeds from its own on")
       ->check(CLI::Range(1, 10000));
@@ -129,6 +129,8 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_option("--resume", flags.resume,
                      "take over what this report, or what a run that did not end left of it, has "
                      "passed or failed, and run only the rest");
+  command.add_flag("--no-retry", flags.no_retry,
+                   "with --resume: take over too what ended by an error, a deadline or a crash");
   add_transport_flag(command, flags.transport);
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }

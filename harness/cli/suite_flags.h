@@ -20,6 +20,7 @@ struct SuiteFlags {
   std::string grids;
   std::string report;
   std::string resume;
+  bool no_retry = false;
   int seeds = 1;
   int max_ranks = 64;
   int threads_per_rank = 0;  // 0: the cores divided by the ranks
@@ -54,6 +55,15 @@ struct SuiteModes {
 /// named in errors. Throws usage and bad_input.
 std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags& flags,
                                     const TimingFlags& timing, const SuiteModes& modes);
+
+/// What --resume takes over.
+AfterFailure after_failure(const SuiteFlags& flags);
+
+/// What a run ends with. With trials alone nothing may have been timed, and the other way round.
+ExitCode code_of(const RunRecord& record, const SuiteModes& modes);
+
+/// Tables and summary.
+void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows);
 
 /// Runs them, prints and writes the report. `command`: "run" or "bench".
 ExitCode run_requested(const std::string& command, const SuiteFlags& flags,

@@ -1,36 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/comm/fault_injection.h"
 
-#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
-#include <limits>
-#include <set>
+#include <new>
 #include <thread>
-#include <vector>
+#include <utility>
+
+#include <unistd.h>
 
 #include "harness/comm/forwarding_communicator.h"
 #include "harness/core/error.h"
-#include "harness/core/text.h"
 
 namespace lossgrid {
 namespace {
 
-constexpr int kExitOfAbort = 134;  // what a shell shows for SIGABRT
-
-FaultKind parse_kind(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, FaultKind>, 4> kKinds{
-      {{"throw", FaultKind::throws},
-       {"hang", FaultKind::hangs},
-       {"leave", FaultKind::leaves},
-       {"die", FaultKind::dies}}};
-  std::vector<std::string> names;
-  for (const auto& [name, kind] : kKinds) {
-    if (name == text) return kind;
-    names.emplace_back(name);
-  }
-  throw Error(ErrorCode::usage, unknown_name_message("kind of fault", text, names));
-}
+constexpr int kExitCode = 3;  // none of ExitCode, and of no launcher
 
 class FaultyCommunicator final : public ForwardingCommunicator {
  public:
@@ -51,55 +37,46 @@ class FaultyCommunicator final : public ForwardingCommunicator {
 
 }  // namespace
 
-Fault parse_fault(std::string_view text) {
-  Fault fault;
-  std::set<std::string> seen;
-  const auto integer = [&](const std::string& value, const char* what, int low) {
-    try {
-      return static_cast<int>(parse_integer(value, what, low, std::numeric_limits<int>::max()));
-    } catch (const Error& error) {
-      throw Error(ErrorCode::usage, fmt::format("fault '{}': {}", text, error.what()));
-    }
-  };
-  for (const std::string& part : split(text, ',')) {
-    const std::size_t equals = part.find('=');
-    const std::string key = part.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
-    if (!seen.insert(key).second) {
-      throw Error(ErrorCode::usage, fmt::format("fault '{}' has '{}' twice", text, key));
-    }
-    if (key == "rank") {
-      fault.rank = integer(value, "rank", 0);
-    } else if (key == "call") {
-      fault.call = integer(value, "call", 1);
-    } else if (key == "kind") {
-      fault.kind = parse_kind(value);
-    } else {
-      const std::vector<std::string> known{"rank", "call", "kind"};
-      throw Error(ErrorCode::usage, unknown_name_message("key of a fault", key, known));
-    }
-  }
-  for (const char* key : {"rank", "kind"}) {
-    if (!seen.contains(key)) {
-      throw Error(ErrorCode::usage, fmt::format("fault '{}' lacks '{}='", text, key));
-    }
-  }
-  return fault;
+void FaultInjector::before_call(std::string_view what) {
+  if (!waits_ || fault_.phase != RankPhase::none || ++calls_ != fault_.call) return;
+  waits_ = false;
+  strike(fmt::format("before {} (call {})", what, fault_.call));
 }
 
-void FaultInjector::before_call(std::string_view what) {
-  if (world_rank_ != fault_.rank || ++calls_ != fault_.call) return;
+void FaultInjector::at_phase(RankPhase phase) {
+  if (!waits_ || fault_.phase != phase || fault_.kind == FaultKind::writes_a_nan) return;
+  waits_ = false;
+  strike(fmt::format("in {}", name(phase)));
+}
+
+bool FaultInjector::spoils(RankPhase phase) {
+  if (!waits_ || fault_.phase != phase || fault_.kind != FaultKind::writes_a_nan) return false;
+  waits_ = false;
+  return true;
+}
+
+void FaultInjector::strike(const std::string& place) {
   switch (fault_.kind) {
     case FaultKind::throws:
-      throw Error(ErrorCode::rank_failed,
-                  fmt::format("injected failure before {} (call {})", what, fault_.call));
+      throw Error(ErrorCode::rank_failed, "injected failure " + place);
     case FaultKind::hangs:
       // Touches nothing that others own: the thread is left behind.
       while (true) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     case FaultKind::leaves:
       throw RankLeaves{};
-    case FaultKind::dies:
-      std::_Exit(kExitOfAbort);
+    case FaultKind::exits:
+      std::_Exit(kExitCode);
+    case FaultKind::segfaults:
+      std::signal(SIGSEGV, SIG_DFL);  // MPI and sanitizers have handlers of their own
+      std::raise(SIGSEGV);
+      return;
+    case FaultKind::is_killed:
+      ::kill(::getpid(), SIGKILL);
+      return;
+    case FaultKind::runs_out_of_memory:
+      throw std::bad_alloc();
+    case FaultKind::writes_a_nan:
+      return;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one rank misbehave at a chosen collective, so that the harness's own handling of failures
-// can be tested: `--inject rank=2,call=3,kind=throw`.
+// Carries out a fault (fault.h) on its rank: before a collective, or where a phase of its first
+// pack begins. Each rank has an injector of its own; those of other ranks do nothing.
 #pragma once
 
 #include <memory>
@@ -8,36 +8,27 @@
 #include <string_view>
 
 #include "harness/comm/communicator.h"
+#include "harness/comm/fault.h"
 
 namespace lossgrid {
 
-enum class FaultKind {
-  throws,  // "throw": an exception on this rank
-  hangs,   // "hang": this rank never comes back
-  leaves,  // "leave": this rank throws nothing and takes no further part
-  dies,    // "die": the process ends at once
-};
-
-struct Fault {
-  int rank = 0;  // of the world
-  int call = 1;  // the n-th collective that the rank enters, from 1;
-                 // `split` does not count
-  FaultKind kind = FaultKind::throws;
-};
-
-/// Reads "rank=2,call=3,kind=throw|hang|leave|die"; only call may be missing. Throws Error(usage).
-Fault parse_fault(std::string_view text);
-
-/// Counts the collectives of one rank over all the communicators decorated with it.
 class FaultInjector {
  public:
-  FaultInjector(const Fault& fault, int world_rank) : fault_(fault), world_rank_(world_rank) {}
-  /// Called before a collective; does what the fault says when its turn has come.
+  FaultInjector(const Fault& fault, int world_rank)
+      : fault_(fault), waits_(world_rank == fault.rank) {}
+
+  /// Called before a collective of any of the communicators decorated with it.
   void before_call(std::string_view what);
+  /// Called where a phase begins.
+  void at_phase(RankPhase phase);
+  /// Whether an element of what `phase` gave is to become a NaN.
+  bool spoils(RankPhase phase);
 
  private:
+  void strike(const std::string& place);
+
   Fault fault_;
-  int world_rank_;
+  bool waits_;  // its turn has not come
   int calls_ = 0;
 };
 

@@ -32,6 +32,10 @@ int MpiSession::size() const {
   refuse();
 }
 
+std::string MpiSession::library() const {
+  refuse();
+}
+
 int MpiSession::finish(int) {
   refuse();
 }

@@ -14,9 +14,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "harness/comm/communicator.h"
 #include "harness/comm/rank_outcome.h"
+#include "harness/core/process_cores.h"
 
 namespace lossgrid {
 
@@ -40,6 +43,12 @@ class MpiSession {
 
   int rank() const;
   int size() const;
+  /// The processes on the machine of this one, itself among them, with the cores of each.
+  const std::vector<ProcessCores>& processes_here() const { return processes_here_; }
+  /// "Open MPI v4.1.4, ..."
+  std::string library() const;
+  /// Machines that the processes are on.
+  int machines() const { return machines_; }
 
   /// Ends MPI and returns the `exit_code` of rank 0 on all ranks. When a run has left calls behind
   /// or a rank hangs, it does not return: rank 0 ends the job by MPI_Abort(exit_code) when it comes
@@ -50,6 +59,10 @@ class MpiSession {
   const std::shared_ptr<MpiRuntime>& runtime() const { return runtime_; }  // for the transport
 
  private:
+  void look_around();
+
+  std::vector<ProcessCores> processes_here_;
+  int machines_ = 1;
   std::shared_ptr<MpiRuntime> runtime_;  // threads that are left behind keep it alive
 };
 

@@ -31,6 +31,7 @@ bool is_digit(char c) {
 std::string format_grid(const Grid& grid) {
   std::string text = fmt::format("tp{}cp{}", grid.tp, grid.cp);
   if (grid.dp > 1) text += fmt::format("dp{}", grid.dp);
+  if (grid.pp > 1) text += fmt::format("pp{}", grid.pp);
   if (grid.sp) text += "sp";
   return text;
 }
@@ -41,7 +42,8 @@ Grid parse_grid(std::string_view text) {
     int Grid::*extent;
     bool seen = false;
   };
-  std::array<Axis, 3> axes{{{"tp", &Grid::tp}, {"cp", &Grid::cp}, {"dp", &Grid::dp}}};
+  std::array<Axis, 4> axes{
+      {{"tp", &Grid::tp}, {"cp", &Grid::cp}, {"dp", &Grid::dp}, {"pp", &Grid::pp}}};
   Grid grid;
   std::int64_t ranks = 1;
   std::string_view rest = text;
@@ -57,7 +59,7 @@ Grid parse_grid(std::string_view text) {
     const auto axis = std::find_if(axes.begin(), axes.end(),
                                    [name](const Axis& known) { return known.name == name; });
     if (axis == axes.end()) {
-      throw_bad_input("grid '{}' is not of the form tp2cp4dp2sp: unknown axis '{}'", text, name);
+      throw_bad_input("grid '{}' is not of the form tp2cp4dp2pp2sp: unknown axis '{}'", text, name);
     }
     if (axis->seen) throw_bad_input("grid '{}' has axis '{}' twice", text, name);
     axis->seen = true;
@@ -81,11 +83,13 @@ ProcessGrid make_process_grid(Communicator& world, const Grid& grid) {
   const int tp_rank = grid.tp_rank(rank);
   const int cp_rank = grid.cp_rank(rank);
   const int dp_rank = grid.dp_rank(rank);
+  const int pp_rank = grid.pp_rank(rank);
   // The colour of a group is the rank of its first member.
-  ProcessGrid out{grid, &world, nullptr, nullptr, nullptr};
-  out.tp = world.split(grid.rank_of(0, cp_rank, dp_rank), tp_rank, "tp");
-  out.cp = world.split(grid.rank_of(tp_rank, 0, dp_rank), cp_rank, "cp");
-  out.dp = world.split(grid.rank_of(tp_rank, cp_rank, 0), dp_rank, "dp");
+  ProcessGrid out{grid, &world, nullptr, nullptr, nullptr, nullptr};
+  out.tp = world.split(grid.rank_of(0, cp_rank, dp_rank, pp_rank), tp_rank, "tp");
+  out.cp = world.split(grid.rank_of(tp_rank, 0, dp_rank, pp_rank), cp_rank, "cp");
+  out.dp = world.split(grid.rank_of(tp_rank, cp_rank, 0, pp_rank), dp_rank, "dp");
+  out.pp = world.split(grid.rank_of(tp_rank, cp_rank, dp_rank, 0), pp_rank, "pp");
   return out;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank holds which shard: rank = (dp_rank * cp + cp_rank) * tp + tp_rank, and the
-// communicators of a rank along each axis of the grid.
+// Which rank holds which shard: rank = ((pp_rank * dp + dp_rank) * cp + cp_rank) * tp + tp_rank, as
+// Megatron-LM orders them (tp-cp-dp-pp), and the communicators of a rank along each axis of the
+// grid.
 #pragma once
 
 #include <memory>
@@ -18,23 +19,31 @@ struct Grid {
   // Sequence parallelism: hidden states are split by rows over the tp ranks (Korthikanti et al.,
   // "Reducing activation recomputation in large transformer models", 2022).
   bool sp = false;
+  // Stages of a pipeline, tp * cp * dp ranks each. The last one has the logits and the loss, the
+  // others take part in its schedule.
+  int pp = 1;
 
-  int ranks() const { return tp * cp * dp; }
-  int rank_of(int tp_rank, int cp_rank, int dp_rank = 0) const {
-    return (dp_rank * cp + cp_rank) * tp + tp_rank;
+  int ranks() const { return stage_ranks() * pp; }
+  int stage_ranks() const { return tp * cp * dp; }
+  int rank_of(int tp_rank, int cp_rank, int dp_rank = 0, int pp_rank = 0) const {
+    return ((pp_rank * dp + dp_rank) * cp + cp_rank) * tp + tp_rank;
   }
   int tp_rank(int rank) const { return rank % tp; }
   int cp_rank(int rank) const { return rank / tp % cp; }
-  int dp_rank(int rank) const { return rank / (tp * cp); }
+  int dp_rank(int rank) const { return rank / (tp * cp) % dp; }
+  int pp_rank(int rank) const { return rank / stage_ranks(); }
+  bool is_last_stage(int rank) const { return pp_rank(rank) == pp - 1; }
+  /// The first rank that has a part of the loss.
+  int first_of_last_stage() const { return rank_of(0, 0, 0, pp - 1); }
   /// Ranks that hidden states are split over beside cp.
   int row_parts() const { return sp ? tp : 1; }
   friend bool operator==(const Grid&, const Grid&) = default;
 };
 
-/// "tp2cp4"; "dp2" follows when dp > 1, "sp" with sequence parallelism.
+/// "tp2cp4"; "dp2" follows when dp > 1, "pp2" when pp > 1, "sp" with sequence parallelism.
 std::string format_grid(const Grid& grid);
 
-/// Reads "tp2cp4dp2sp" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096]
+/// Reads "tp2cp4dp2pp2sp" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096]
 /// and the grid has fewer than 2^31 ranks.
 Grid parse_grid(std::string_view text);
 
@@ -46,10 +55,13 @@ struct ProcessGrid {
   std::unique_ptr<Communicator> tp;
   std::unique_ptr<Communicator> cp;
   std::unique_ptr<Communicator> dp;
+  std::unique_ptr<Communicator> pp;
 
   int tp_rank() const { return grid.tp_rank(world->rank()); }
   int cp_rank() const { return grid.cp_rank(world->rank()); }
   int dp_rank() const { return grid.dp_rank(world->rank()); }
+  int pp_rank() const { return grid.pp_rank(world->rank()); }
+  bool is_last_stage() const { return grid.is_last_stage(world->rank()); }
 };
 
 /// Collective over `world`.

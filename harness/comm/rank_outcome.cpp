@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "harness/comm/breadcrumbs.h"
 #include "harness/comm/fault_injection.h"
 
 namespace lossgrid {
@@ -39,6 +40,13 @@ RankOutcome outcome_of(const std::function<void()>& body) {
     return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
   }
   return {false, true, ErrorCode::internal, ""};
+}
+
+RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body) {
+  const TrailScope scope(trail);
+  RankOutcome outcome = outcome_of(body);
+  trail.finish(outcome.ok ? RankEnd::returned : RankEnd::threw);
+  return outcome;
 }
 
 void blame(RankOutcome& outcome, ErrorCode code, const std::string& message) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/comm/rank_trace.h"
 #include "harness/core/error.h"
 
 namespace lossgrid {
@@ -15,7 +16,9 @@ struct RankOutcome {
   bool finished = false;  // false: the rank still runs (hangs), its thread was left behind
   bool ok = false;        // returned without an exception, in time, with nobody left waiting
   ErrorCode code = ErrorCode::internal;
-  std::string message;  // empty when ok
+  std::string message;   // empty when ok
+  bool busy = false;     // in no collective when the deadline passed
+  RankTrace trace = {};  // of a run that failed; under MPI known to rank 0 only
 };
 
 struct RanksOutcome {
@@ -35,9 +38,13 @@ struct WorldFailure {
   std::string reason;  // one line that names the rank
 };
 
+class BreadcrumbTrail;
+
 /// Calls `body`. Error has its code, std::bad_alloc is not_enough_memory, others are rank_failed;
 /// RankLeaves is a return. Messages are made one line. `finished` stays false.
 RankOutcome outcome_of(const std::function<void()>& body);
+/// The same of the rank whose `trail` it is; says there how it ended.
+RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body);
 
 /// Blames a rank for `message` unless it has an error of its own.
 void blame(RankOutcome& outcome, ErrorCode code, const std::string& message);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/comm/breadcrumbs.h"
 #include "harness/comm/thread_communicator.h"
 #include "harness/comm/thread_world.h"
 
@@ -19,6 +21,7 @@ struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<ThreadWorld> world;
   std::shared_ptr<ThreadGroup> group;
+  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;  // by rank
   std::mutex mutex;
   std::condition_variable progress;
   std::vector<RankOutcome> outcomes;
@@ -37,10 +40,22 @@ struct Run {
 };
 
 RankOutcome run_body(Run& run, int rank) {
-  return outcome_of([&] {
+  BreadcrumbTrail& trail = *run.trails[static_cast<std::size_t>(rank)];
+  return outcome_of(trail, [&] {
     const auto world = make_thread_communicator(run.group, rank, "world");
-    run.body(*world);
+    run.body(*leave_breadcrumbs(*world, trail));
   });
+}
+
+/// Of the `ranks` ranks of the next run of this process.
+std::vector<std::unique_ptr<BreadcrumbTrail>> open_trails(int ranks) {
+  static std::atomic<std::uint64_t> runs{0};
+  const std::uint64_t run = ++runs;
+  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;
+  for (int rank = 0; rank < ranks; ++rank) {
+    trails.push_back(std::make_unique<BreadcrumbTrail>(run, ranks, rank));
+  }
+  return trails;
 }
 
 std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int ranks) {
@@ -68,6 +83,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   run->group = std::make_shared<ThreadGroup>(run->world, std::move(world_ranks));
+  run->trails = open_trails(ranks);
   run->outcomes.resize(static_cast<std::size_t>(ranks));
 
   std::vector<std::thread> threads = start_threads(run, ranks);
@@ -92,6 +108,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   }
   const std::optional<WorldFailure> failure = run->world->failure();
   for (const int rank : busy) {
+    result.ranks[static_cast<std::size_t>(rank)].busy = true;
     blame(result.ranks[static_cast<std::size_t>(rank)], ErrorCode::timeout,
           fmt::format("{} passed with rank {} busy", limit, rank));
   }
@@ -108,9 +125,15 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
       continue;
     }
     thread.detach();
+    const bool was_busy = outcome.busy;
     outcome = {false, false, ErrorCode::timeout,
                fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
+    outcome.busy = was_busy;
     result.first_failed_rank = rank;
+  }
+  if (result.all_ok()) return result;
+  for (std::size_t r = 0; r < result.ranks.size(); ++r) {
+    result.ranks[r].trace = run->trails[r]->trace();
   }
   return result;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/memory_tracker.h"
 
+#include <algorithm>
+
 namespace lossgrid {
 
 void MemoryTracker::allocated(std::string_view tag, std::int64_t bytes) {
   live_[std::string(tag)] += bytes;
   live_bytes_ += bytes;
+  peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   if (!in_phase_) return;
   PhaseMemory& phase = phases_.back();
   ++phase.allocations;

@@ -30,12 +30,15 @@ class MemoryTracker {
   void end_phase();
 
   std::int64_t live_bytes() const { return live_bytes_; }
+  /// The most that was ever live, inside of phases or not.
+  std::int64_t peak_bytes() const { return peak_bytes_; }
   const std::map<std::string, std::int64_t>& live_by_tag() const { return live_; }
   const std::vector<PhaseMemory>& phases() const { return phases_; }
 
  private:
   std::map<std::string, std::int64_t> live_;
   std::int64_t live_bytes_ = 0;
+  std::int64_t peak_bytes_ = 0;
   std::vector<PhaseMemory> phases_;
   bool in_phase_ = false;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include <omp.h>
 
@@ -12,6 +13,16 @@ namespace lossgrid {
 namespace {
 
 std::atomic<int> threads_per_rank{0};
+
+struct Machine {
+  int rank = 0;
+  std::vector<ProcessCores> processes;  // empty: ranks are threads of this process
+};
+
+Machine& machine() {
+  static Machine instance;
+  return instance;
+}
 
 int cores() {
   static const int most = omp_get_max_threads();  // before the first change
@@ -36,17 +47,30 @@ void set_threads_per_rank(int threads) {
   threads_per_rank = threads;
 }
 
-CoreShare core_share(int ranks) {
+void share_machine(int rank, std::vector<ProcessCores> processes) {
+  machine() = {rank, std::move(processes)};
+}
+
+CoreShare core_share(int ranks, int first) {
   const int asked = threads_per_rank;
   CoreShare share;
+  const Machine& here = machine();
+  const double own = core_share_of(here.rank, first, ranks, here.processes);
+  if (own > 0) {
+    const int fitting = std::clamp(static_cast<int>(own + 1e-9), 1, cores());
+    share.cores = cores_of(first, ranks, here.processes);
+    share.threads_per_rank = asked > 0 ? asked : fitting;
+    share.oversubscribed = share.threads_per_rank > own + 1e-9;
+    return share;
+  }
   share.cores = cores();
   share.threads_per_rank = asked > 0 ? asked : std::max(1, share.cores / ranks);
   share.oversubscribed = share.threads_per_rank * ranks > share.cores;
   return share;
 }
 
-void share_cores(int ranks) {
-  set_rank_threads(core_share(ranks).threads_per_rank);
+void share_cores(int ranks, int first) {
+  set_rank_threads(core_share(ranks, first).threads_per_rank);
 }
 
 namespace detail {

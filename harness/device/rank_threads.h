@@ -6,6 +6,9 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <vector>
+
+#include "harness/core/process_cores.h"
 
 namespace lossgrid {
 
@@ -19,16 +22,21 @@ int rank_threads();
 /// Throws bad_input for less than 0 or more than there are cores.
 void set_threads_per_rank(int threads);
 
-/// How `ranks` ranks share the cores of this process.
+/// From now on ranks are processes: this one is `rank` of the job, and `processes` are those on its
+/// machine, itself among them.
+void share_machine(int rank, std::vector<ProcessCores> processes);
+
+/// How `ranks` ranks share the cores of this process; where ranks are processes, those from `first`
+/// on the cores of this machine.
 struct CoreShare {
   int cores = 1;
   int threads_per_rank = 1;
   bool oversubscribed = false;  // more threads than cores
 };
-CoreShare core_share(int ranks);
+CoreShare core_share(int ranks, int first = 0);
 
 /// Sets the threads of the calling rank, one of `ranks` that are threads of this process.
-void share_cores(int ranks);
+void share_cores(int ranks, int first = 0);
 
 namespace detail {
 void run_parallel(std::int64_t count, void* body,

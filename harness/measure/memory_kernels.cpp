@@ -18,9 +18,11 @@ constexpr std::size_t kPageBytes = 4096;
 // way in the banks of the memory, and rows of logits are rarely that far apart.
 constexpr std::size_t kPieceBytes = 251 * kPageBytes;
 
-constexpr std::array kVariants{MemoryVariant::plain, MemoryVariant::prefetch,
-                               MemoryVariant::streaming, MemoryVariant::streaming_prefetch,
-                               MemoryVariant::library};
+constexpr std::array kOfRead{MemoryVariant::plain, MemoryVariant::prefetch,
+                             MemoryVariant::eight_places};
+constexpr std::array kOfCopy{MemoryVariant::plain, MemoryVariant::prefetch,
+                             MemoryVariant::streaming, MemoryVariant::streaming_prefetch,
+                             MemoryVariant::library};
 
 }  // namespace
 
@@ -30,20 +32,20 @@ std::string_view name(MemoryKernel kernel) {
 }
 
 std::string_view name(MemoryVariant variant) {
-  constexpr std::array<std::string_view, 5> kNames{"plain", "prefetch", "streaming",
-                                                   "streaming_prefetch", "library"};
+  constexpr std::array<std::string_view, 6> kNames{
+      "plain", "prefetch", "streaming", "streaming_prefetch", "library", "eight_places"};
   return kNames[static_cast<std::size_t>(variant)];
 }
 
 std::span<const MemoryVariant> variants_of(MemoryKernel kernel) {
-  const std::span<const MemoryVariant> all(kVariants);
+  const std::span<const MemoryVariant> of_copy(kOfCopy);
   switch (kernel) {
     case MemoryKernel::read:
-      return all.first(2);  // no stores
+      return kOfRead;
     case MemoryKernel::update:
-      return all.first(4);
+      return of_copy.first(4);
     default:
-      return all;
+      return of_copy;
   }
 }
 

@@ -19,8 +19,10 @@ enum class MemoryKernel {
 };
 
 /// Ways to do the same. Prefetch is by software, 4 KiB ahead into the second cache; streaming
-/// stores go past the caches; library is memcpy, of copy only.
-enum class MemoryVariant { plain, prefetch, streaming, streaming_prefetch, library };
+/// stores go past the caches; library is memcpy, of copy only; eight_places, of read only, goes
+/// through eighths of its part side by side, so that the processor's own prefetch follows all of
+/// them.
+enum class MemoryVariant { plain, prefetch, streaming, streaming_prefetch, library, eight_places };
 
 std::string_view name(MemoryKernel kernel);
 std::string_view name(MemoryVariant variant);

@@ -226,6 +226,7 @@ std::vector<CaseKey> make_keys() {
       "packs that every dp rank goes through, with sequences dealt at random");
   add(boolean_key("statistics", &CaseSpec::statistics),
       "entropy and the statistics of a step beside loss and metrics: true, false");
+  for (CaseKey& key : framework_keys()) keys.push_back(std::move(key));
   add(seed_key(), "of all random numbers");
   return keys;
 }

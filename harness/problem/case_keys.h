@@ -35,6 +35,9 @@ const CaseKey* find_case_key(std::string_view name);
 /// Names of the table and "objective", for messages.
 const std::vector<std::string>& case_key_names();
 
+/// The part of them that states a framework's convention.
+std::vector<CaseKey> framework_keys();
+
 /// True when `lens` holds lengths ("5+8+1+3") and not the name of a distribution.
 bool has_explicit_lengths(const CaseSpec& spec);
 

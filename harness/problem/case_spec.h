@@ -52,6 +52,21 @@ enum class Drift { near, far, equal };
 /// How a vocab shard of the LM head is stored: [V_t, H], one row for an id, or [H, V_t].
 enum class WeightLayout { vocab_hidden, hidden_vocab };
 
+inline constexpr std::string_view kNoFramework = "none";
+inline constexpr std::string_view kOfPreset = "preset";
+
+/// The convention of a training framework as a case states it; framework.h says what it means.
+struct FrameworkSpec {
+  std::string preset{kNoFramework};
+  // Each replaces what the preset says of it, unless it is kOfPreset.
+  std::string loss{kOfPreset};
+  std::string schedule{kOfPreset};
+  std::string gather{kOfPreset};
+  std::string dp_reduction{kOfPreset};
+  std::string metrics{kOfPreset};
+  friend bool operator==(const FrameworkSpec&, const FrameworkSpec&) = default;
+};
+
 struct CaseSpec {
   std::string name;  // a label; not part of what is computed, not in the text form
   ObjectiveSpec objective;
@@ -91,6 +106,7 @@ struct CaseSpec {
   Poison poison = Poison::nan;    // what stands in logits that must not be read
   std::int64_t microbatches = 1;  // packs that every dp rank goes through
   bool statistics = true;         // entropy and the statistics of a step beside loss and metrics
+  FrameworkSpec framework;
   std::uint64_t seed = 42;
 
   /// Equality of what is computed: all but `name`.

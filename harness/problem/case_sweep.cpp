@@ -14,6 +14,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool is_option(std::string_view key) {
+  return key.starts_with("objective.");
+}
+
 /// One value of a swept key: what it sets, and how a case's name says so.
 struct Choice {
   std::vector<std::pair<std::string, std::string>> assignments;
@@ -88,8 +92,7 @@ std::string scalar_text(const std::string& key, const Json& value) {
       throw_bad_input("{} = {} is not a string", key, value.dump());
     }
   }
-  const bool option = key.find('.') != std::string::npos;
-  return value.is_string() && !option ? value.get<std::string>() : value.dump();
+  return value.is_string() && !is_option(key) ? value.get<std::string>() : value.dump();
 }
 
 Axis json_axis(const std::string& key, const Json& value) {
@@ -153,7 +156,7 @@ std::vector<CaseSpec> read_cases(const Json& object) {
 /// The elements of "[a,b]". For an option a JSON array, so that strings may hold commas.
 std::vector<std::string> array_elements(const std::string& key, const std::string& text) {
   if (text.back() != ']') throw_bad_input("{} = {} does not end with ']'", key, text);
-  if (key.find('.') != std::string::npos) {
+  if (is_option(key)) {
     const auto array = nlohmann::json::parse(text, nullptr, false);
     if (array.is_array()) {
       std::vector<std::string> elements;

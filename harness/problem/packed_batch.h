@@ -44,6 +44,9 @@ struct MicrobatchPlace {
   int count = 1;       // packs that one dp rank goes through, the same on all of them
   int dp = 1;          // dp ranks
   bool dummy = false;  // nothing in it counts: it keeps the ranks' schedules equal
+  // The most sequences that a pack of the dp rank has: what a schedule with packs of one size sizes
+  // its arrays by. 0: as many as this one.
+  std::int64_t slots = 0;
 };
 
 struct PackedBatch {

@@ -79,9 +79,12 @@ std::vector<std::vector<MicrobatchPlan>> partition(const Problem& problem, int d
                                      [](const auto& plan) { return !plan.sequences.empty(); });
     if (filled == of_rank.end()) continue;
     const std::vector<std::int64_t> copied = filled->sequences;
+    std::size_t slots = 0;
     for (MicrobatchPlan& plan : of_rank) {
       if (plan.sequences.empty()) plan = {copied, true};
+      slots = std::max(slots, plan.sequences.size());
     }
+    for (MicrobatchPlan& plan : of_rank) plan.slots = static_cast<std::int64_t>(slots);
   }
   return plans;
 }
@@ -93,7 +96,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.denominators = problem.denominators;
   part.projection = problem.projection;
   part.poison_true_rows = problem.poison_true_rows;
-  part.microbatch = {of_count, dp, plan.dummy};
+  part.microbatch = {of_count, dp, plan.dummy, plan.slots};
   part.lengths = picked(problem.lengths, plan.sequences);
   part.sample_mask = picked(problem.sample_mask, plan.sequences);
   part.rewards = picked(problem.rewards, plan.sequences);

@@ -14,7 +14,8 @@ namespace lossgrid {
 /// The sequences of one microbatch of one dp rank, ascending.
 struct MicrobatchPlan {
   std::vector<std::int64_t> sequences;
-  bool dummy = false;  // copies of sequences that another microbatch of the rank trains on
+  bool dummy = false;      // copies of sequences that another microbatch of the rank trains on
+  std::int64_t slots = 0;  // the most sequences that a microbatch of the rank has
 };
 
 /// [dp][problem.spec.microbatches]. Units of `sequences_per_unit` neighbours (pairs of a preference
@@ -26,7 +27,7 @@ std::vector<std::vector<MicrobatchPlan>> partition(const Problem& problem, int d
                                                    std::int64_t sequences_per_unit);
 
 /// The part of `problem` that `plan` says, with the denominators of the whole; of a dummy with all
-/// sample masks 0. Its `microbatch` says count and dp of `of_count` and `dp`.
+/// sample masks 0. Its `microbatch` says count and dp of `of_count` and `dp`, and the plan's slots.
 Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_count, int dp);
 
 }  // namespace lossgrid

@@ -137,8 +137,8 @@ PackedBatch pack(const Problem& problem, const Grid& grid) {
 
 void require_fits(const Problem& problem, const Grid& grid) {
   const CaseSpec& spec = problem.spec;
-  if (grid.tp < 1 || grid.cp < 1 || grid.dp < 1) {
-    throw_bad_input("grid tp = {}, cp = {}, dp = {}", grid.tp, grid.cp, grid.dp);
+  if (grid.tp < 1 || grid.cp < 1 || grid.dp < 1 || grid.pp < 1) {
+    throw_bad_input("grid tp = {}, cp = {}, dp = {}, pp = {}", grid.tp, grid.cp, grid.dp, grid.pp);
   }
   if (grid.tp > spec.vocab) {
     throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);

@@ -35,10 +35,12 @@ struct GroupCounts {
 };
 
 std::vector<GroupCounts> all_groups(const std::vector<RankResult>& ranks) {
-  std::vector<GroupCounts> groups{{"batch", "dp", {}, {}}};
+  std::vector<GroupCounts> groups{{"batch", "dp", {}, {}}, {"batch", "pp", {}, {}}};
   for (const RankResult& rank : ranks) {
     groups[0].measured.push_back(rank.batch_dp);
     groups[0].predicted.push_back(rank.predicted_batch_dp);
+    groups[1].measured.push_back(rank.batch_pp);
+    groups[1].predicted.push_back(rank.predicted_batch_pp);
   }
   for (std::size_t p = 0; p < kPhases.size(); ++p) {
     GroupCounts tp{kPhases[p], "tp", {}, {}};
@@ -63,11 +65,30 @@ std::vector<GroupCounts> all_groups(const std::vector<RankResult>& ranks) {
   return groups;
 }
 
+/// Of a rank whose stage has no part of the loss: predicted is nothing.
+std::string merge_idle_memory(std::size_t rank, std::int64_t peak_bytes, TrialRecord& record) {
+  for (const char* phase : kPhases) {
+    PhaseMemoryRecord row;
+    row.rank = static_cast<std::int64_t>(rank);
+    row.phase = phase;
+    row.measured_peak_bytes = row.measured_peak_with_inputs_bytes = peak_bytes;
+    record.memory.push_back(std::move(row));
+  }
+  if (peak_bytes == 0) return "";
+  return fmt::format("memory: rank {} has no part of the loss and needed {} bytes", rank,
+                     peak_bytes);
+}
+
 }  // namespace
 
 std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& record) {
   std::string mismatch;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].packs.empty()) {
+      const std::string needed = merge_idle_memory(r, ranks[r].peak_bytes, record);
+      if (mismatch.empty()) mismatch = needed;
+      continue;
+    }
     for (std::size_t p = 0; p < kPhases.size(); ++p) {
       PhaseMemoryRecord largest;
       largest.measured_peak_with_inputs_bytes = -1;
@@ -95,12 +116,13 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
   return mismatch;
 }
 
-std::string merge_communication(const std::vector<RankResult>& ranks, TrialRecord& record) {
+std::string merge_communication(const Grid& grid, const std::vector<RankResult>& ranks,
+                                TrialRecord& record) {
   std::string mismatch;
   for (const GroupCounts& group : all_groups(ranks)) {
     for (int c = 0; c < kCollectives; ++c) {
       const auto operation = static_cast<Collective>(c);
-      std::size_t shown = 0;  // rank 0, or the first one that differs
+      auto shown = static_cast<std::size_t>(grid.first_of_last_stage());
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         if (group.predicted[r][operation] != group.measured[r][operation]) {
           shown = r;

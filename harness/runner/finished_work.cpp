@@ -6,13 +6,26 @@
 namespace lossgrid {
 namespace {
 
-bool is_finished(TrialStatus status) {
-  return status == TrialStatus::passed || status == TrialStatus::failed;
+bool is_finished(TrialStatus status, AfterFailure after) {
+  switch (status) {
+    case TrialStatus::passed:
+    case TrialStatus::failed:
+      return true;
+    default:
+      return was_cut_short(status) && after == AfterFailure::keep;
+  }
 }
 
-bool is_finished(TimingStatus status) {
-  return status == TimingStatus::timed || status == TimingStatus::unstable ||
-         status == TimingStatus::above_ceiling || status == TimingStatus::failed;
+bool is_finished(TimingStatus status, AfterFailure after) {
+  switch (status) {
+    case TimingStatus::skipped:
+      return false;
+    case TimingStatus::timeout:
+    case TimingStatus::error:
+      return after == AfterFailure::keep;
+    default:
+      return true;
+  }
 }
 
 template <typename Record>
@@ -23,23 +36,17 @@ Record record_of(const std::map<std::string, Record>& records, const std::string
 
 }  // namespace
 
-std::string timing_id(const std::string& case_text, const std::string& grid,
-                      const std::string& cache) {
-  return fmt::format("{}|{}|{}|timing", case_text, grid, cache);
-}
-
-FinishedWork::FinishedWork(const RunRecord& earlier, const Ranks& ranks) {
+FinishedWork::FinishedWork(const RunRecord& earlier, AfterFailure after, const Ranks& ranks) {
   std::vector<std::string> ids;
   for (const TrialRecord& trial : earlier.trials) {
-    if (!is_finished(trial.status)) continue;
+    if (!is_finished(trial.status, after)) continue;
     trials_.insert_or_assign(trial.id, trial);
     ids.push_back(trial.id);
   }
   for (const TimingRecord& timing : earlier.timings) {
-    if (!is_finished(timing.status)) continue;
-    const std::string id = timing_id(timing.case_text, timing.grid, timing.cache);
-    timings_.insert_or_assign(id, timing);
-    ids.push_back(id);
+    if (!is_finished(timing.status, after)) continue;
+    timings_.insert_or_assign(timing.id(), timing);
+    ids.push_back(timing.id());
   }
   const std::string agreed = ranks.first_text(ranks.reports() ? join(ids, "\n") : "");
   for (const std::string& id : split(agreed, '\n')) {

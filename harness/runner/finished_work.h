@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials and timings that an earlier run of the same build has finished, which a resumed run takes
 // over instead of running them again. Finished is what has a verdict on the implementation; what
-// was skipped, or ended by an error, a deadline or a crash, runs again.
+// was skipped runs again, and so does what ended by an error, a deadline or a crash unless it is to
+// be kept.
 #pragma once
 
 #include <map>
@@ -13,16 +14,15 @@
 
 namespace lossgrid {
 
-/// What a timing is known by: its case, grid and state of the cache.
-std::string timing_id(const std::string& case_text, const std::string& grid,
-                      const std::string& cache);
+/// What becomes of trials and timings that ended by an error, a deadline or a crash.
+enum class AfterFailure { run_again, keep };
 
 class FinishedWork {
  public:
   /// Nothing is finished.
   FinishedWork() = default;
   /// Of `earlier`, which only the process that reports has to have. Collective over the processes.
-  FinishedWork(const RunRecord& earlier, const Ranks& ranks);
+  FinishedWork(const RunRecord& earlier, AfterFailure after, const Ranks& ranks);
 
   bool contains(const std::string& id) const { return ids_.contains(id); }
   /// As it was, where this process reports; not_run elsewhere.

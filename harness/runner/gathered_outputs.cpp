@@ -98,7 +98,7 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
   } else {
     out.grad_logits = zeros(tokens, spec.vocab);
   }
-  for (int r = 0; r < setup.grid.ranks(); ++r) {
+  for (int r = setup.grid.first_of_last_stage(); r < setup.grid.ranks(); ++r) {
     const std::vector<TrialPart>& parts = setup.parts[setup.grid.dp_rank(r)];
     for (std::size_t m = 0; m < parts.size(); ++m) {
       if (parts[m].problem->microbatch.dummy) continue;

@@ -41,7 +41,7 @@ MutantRecord run_one(const ImplementationEntry& entry, const std::vector<Suite>&
     if (trial.status == TrialStatus::passed) return true;
     record.rejected = true;
     record.rejected_by_case = trial.case_name;
-    record.rejected_by_grid = format_grid({trial.tp, trial.cp, trial.dp, trial.sp});
+    record.rejected_by_grid = trial.grid();
     record.rejected_by_checks = failed_checks(trial);
     record.reproduce = trial.reproduce;
     return false;

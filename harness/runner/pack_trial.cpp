@@ -4,10 +4,12 @@
 #include <bit>
 #include <cmath>
 
+#include "harness/comm/breadcrumbs.h"
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
 #include "harness/core/stage_clock.h"
+#include "harness/runner/injected_nan.h"
 #include "harness/runner/pack_checks.h"
 #include "harness/verify/bounds.h"
 
@@ -31,12 +33,12 @@ std::vector<RowPlace> own_rows(const TokenPlaces& places) {
 class PackTrial {
  public:
   PackTrial(const TrialSetup& setup, const TrialPart& part, const Denominators& denominators,
-            const PackRank& rank)
+            const PackRank& rank, Device& device)
       : setup_(setup),
         problem_(*part.problem),
         truth_(*part.truth),
         rank_(rank),
-        device_(make_cpu_device()),
+        device_(device),
         batch_(pack(problem_, setup.grid)),
         loss_problem_(make_loss_problem(problem_, batch_, setup.grid, *setup.objective)),
         description_(setup.implementation->describe()),
@@ -49,28 +51,33 @@ class PackTrial {
   }
 
   PackFindings run() {
+    begin(RankPhase::setup);
+    const std::int64_t left_bytes = device_.tracker().live_bytes();
     make_tensors();
     const std::uint64_t input_bits = take_input_bits();
-    result_.input_bytes = device_->tracker().live_bytes();
+    result_.input_bytes = device_.tracker().live_bytes();
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
-    in_phase("plan", [&] {
-      RankContext context{*device_, rank_.tp, rank_.cp};
+    in_phase(RankPhase::plan, [&] {
+      RankContext context{device_, rank_.tp, rank_.cp};
       plan_ = setup_.implementation->plan(loss_problem_, context);
     });
     tokens_ = DeviceArray<float>(
-        *device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
+        device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
         "token_outputs");
     if (description_.one_sweep) allocate_gradients();
-    in_phase("forward", [&] { forward(); });
+    in_phase(RankPhase::forward, [&] { forward(); });
     if (!description_.one_sweep) allocate_gradients();
-    in_phase("backward", [&] { backward(); });
-    result_.memory = device_->tracker().phases();
+    in_phase(RankPhase::backward, [&] { backward(); });
 
+    begin(RankPhase::check);
     const StageScope scope(Stage::compare);
     checks_.check(outputs_, *tensors_, result_);
     const bool as_before = description_.in_place || take_input_bits() == input_bits;
-    PackChecks::check_memory(as_before, *device_, result_);
+    PackChecks::check_memory(as_before, device_, result_);
+    result_.add_invariant(
+        "one_microbatch_in_memory", left_bytes == 0,
+        fmt::format("rank {} still holds {} bytes of a microbatch before", rank_.rank, left_bytes));
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
@@ -78,9 +85,16 @@ class PackTrial {
   }
 
  private:
+  void begin(RankPhase phase) {
+    enter_phase(phase);
+    if (rank_.faults != nullptr) rank_.faults->at_phase(phase);
+  }
+
+  RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
+
   void make_tensors() {
     const StageScope scope(Stage::generate);
-    tensors_ = make_rank_tensors(RankPack{problem_, loss_problem_, rank_, *device_, own_places_});
+    tensors_ = make_rank_tensors(rank_pack());
     tensors_->set_in_place(description_.in_place);
   }
 
@@ -95,18 +109,24 @@ class PackTrial {
   }
 
   template <typename F>
-  void in_phase(const std::string& phase, F&& body) {
+  void in_phase(RankPhase rank_phase, F&& body) {
+    const std::string phase(name(rank_phase));
     result_.output_bytes[phase] =
-        device_->tracker().live_bytes() - result_.input_bytes - plan_bytes_;
-    const std::int64_t live = device_->tracker().live_bytes();
-    device_->tracker().begin_phase(phase);
+        device_.tracker().live_bytes() - result_.input_bytes - plan_bytes_;
+    const std::int64_t live = device_.tracker().live_bytes();
+    device_.tracker().begin_phase(phase);
     rank_.counts = {};
+    begin(rank_phase);
     const std::int64_t start = steady_clock_ns();
     body();
     result_.time_ns[phase] = steady_clock_ns() - start;
-    device_->tracker().end_phase();
+    device_.tracker().end_phase();
+    result_.memory.push_back(device_.tracker().phases().back());
+    if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {
+      write_a_nan(rank_phase, rank_pack(), truth_, places_.own, outputs_, tensors_->gradients());
+    }
     result_.counts[phase] = rank_.counts;
-    plan_bytes_ += device_->tracker().live_bytes() - live;  // what the plan keeps
+    plan_bytes_ += device_.tracker().live_bytes() - live;  // what the plan keeps
   }
 
   /// In one sweep, the whole of it.
@@ -201,7 +221,7 @@ class PackTrial {
   const Problem& problem_;
   const Truth& truth_;
   PackRank rank_;
-  std::unique_ptr<Device> device_;
+  Device& device_;
   PackedBatch batch_;
   LossProblem loss_problem_;
   Description description_;
@@ -240,8 +260,8 @@ std::uint64_t fingerprint_result(const ObjectiveResult& result) {
 }
 
 PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
-                      const Denominators& denominators, const PackRank& rank) {
-  return PackTrial(setup, part, denominators, rank).run();
+                      const Denominators& denominators, const PackRank& rank, Device& device) {
+  return PackTrial(setup, part, denominators, rank, device).run();
 }
 
 }  // namespace lossgrid

@@ -2,6 +2,7 @@
 // What one rank does with one pack of a trial: make its shard, plan, forward, backward, check
 // everything it made, then run again to see whether the bits stay. Only the implementation's own
 // collectives are counted. A rank that cannot go on throws; the transport then fails the others.
+// Packs of a rank share its device: what one leaves there is found in the memory of the next.
 #pragma once
 
 #include <map>
@@ -11,7 +12,8 @@
 #include <vector>
 
 #include "harness/comm/counting_communicator.h"
-#include "harness/device/memory_tracker.h"
+#include "harness/comm/fault_injection.h"
+#include "harness/device/device.h"
 #include "harness/runner/trial_setup.h"
 #include "harness/verify/linear_checks.h"
 #include "harness/verify/shard_checks.h"
@@ -34,6 +36,7 @@ struct PackRank {
   // Of a problem that starts from hidden states: the gradient of this shard of the weight, as the
   // packs before left it; run_pack adds its own.
   std::span<float> weight_gradient;
+  FaultInjector* faults = nullptr;  // null: none
 };
 
 struct Invariant {
@@ -76,7 +79,8 @@ std::string describe_misplaced(std::int64_t count, const ElementPlace& first);
 /// Bits of loss and metrics, in the order of their names.
 std::uint64_t fingerprint_result(const ObjectiveResult& result);
 
+/// All buffers are on `device`, and gone at the end.
 PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
-                      const Denominators& denominators, const PackRank& rank);
+                      const Denominators& denominators, const PackRank& rank, Device& device);
 
 }  // namespace lossgrid

@@ -4,7 +4,8 @@
 // Only lengths are laid out; no token, logit or weight is made, so a plan of any size is cheap.
 //
 // Bytes and counts are those of one rank and one pack: the case as it is given, on the tp x cp
-// ranks of a dp rank. With dp or microbatches a rank holds parts of it, one after the other.
+// ranks of a dp rank. With dp or microbatches a rank holds parts of it, one after the other; with
+// pp only ranks of the last stage do.
 #pragma once
 
 #include <array>

@@ -91,8 +91,9 @@ void fields(A& archive, PackFindings& found) {
 
 template <typename A>
 void fields(A& archive, RankResult& rank) {
-  archive(rank.result, rank.checks, rank.result_bits, rank.packs, rank.batch_dp,
-          rank.predicted_batch_dp, rank.grad_weight, rank.weight_gradient, rank.stages);
+  archive(rank.result, rank.checks, rank.result_bits, rank.packs, rank.peak_bytes, rank.batch_dp,
+          rank.predicted_batch_dp, rank.batch_pp, rank.predicted_batch_pp, rank.grad_weight,
+          rank.weight_gradient, rank.stages);
 }
 
 template <typename A>

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/problem/framework.h"
 #include "harness/runner/cost_merge.h"
 #include "reports/table.h"
 
@@ -96,9 +97,11 @@ void add_invariant(TrialRecord& record, const std::string& name, bool holds,
 }
 
 /// All ranks looked at the same invariants of all their packs in the same order.
-void merge_rank_invariants(const std::vector<RankResult>& ranks, TrialRecord& record) {
-  for (std::size_t i = 0; i < ranks[0].packs[0].invariants.size(); ++i) {
-    const Invariant* worst = &ranks[0].packs[0].invariants[i];
+void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& ranks,
+                           TrialRecord& record) {
+  const std::vector<Invariant>& first = ranks[grid.first_of_last_stage()].packs[0].invariants;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const Invariant* worst = &first[i];
     for (const RankResult& rank : ranks) {
       for (const PackFindings& pack : rank.packs) {
         const bool first_failure = pack.invariants[i].status == Invariant::Status::failed &&
@@ -150,14 +153,15 @@ void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& rank
 
 /// Which rank must hold the same bits by token: of a group that works on the same rows.
 int holds_the_same(const Grid& grid, int rank, bool whole_pack) {
-  return grid.rank_of(0, whole_pack ? 0 : grid.cp_rank(rank), grid.dp_rank(rank));
+  return grid.rank_of(0, whole_pack ? 0 : grid.cp_rank(rank), grid.dp_rank(rank),
+                      grid.pp_rank(rank));
 }
 
 /// Without sequence parallelism every TP rank returns d hidden of all rows, the sum over TP in it.
 bool same_hidden_gradient(const Grid& grid, const std::vector<RankResult>& ranks, std::size_t rank,
                           std::size_t pack) {
   const auto r = static_cast<int>(rank);
-  const int first = grid.rank_of(0, grid.cp_rank(r), grid.dp_rank(r));
+  const int first = grid.rank_of(0, grid.cp_rank(r), grid.dp_rank(r), grid.pp_rank(r));
   const auto& bits = ranks[rank].packs[pack].gradient_bits;
   return grid.sp || !bits.contains("grad_hidden") ||
          bits.at("grad_hidden") == ranks[first].packs[pack].gradient_bits.at("grad_hidden");
@@ -191,6 +195,19 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
   add_invariant(record, "owned_labels_sum_to_valid_tokens", owned == record.valid_tokens,
                 fmt::format("ranks own {} labels, the batch has {} valid tokens", owned,
                             record.valid_tokens));
+}
+
+constexpr const char* kScaleIdentity = "scale_identity";
+
+/// That the factors of a framework cancel on this grid; nothing where none is stated. Metrics are
+/// compared with their truth and are no part of it.
+void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
+  const auto framework = stated_framework(setup.problem->spec.framework);
+  if (!framework) return;
+  const ScaleSizes sizes = scale_sizes(*setup.problem, setup.grid);
+  const bool holds = framework->net().is_one(sizes);
+  record.invariants.push_back({kScaleIdentity, holds ? "passed" : "failed",
+                               describe_scale(*framework, sizes) + (holds ? "" : ", must be 1")});
 }
 
 void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& ranks,
@@ -239,15 +256,20 @@ void add_checks(const std::vector<Check>& checks, TrialRecord& record) {
 std::vector<std::string> merge_outputs(const TrialSetup& setup,
                                        const std::vector<RankResult>& ranks, TrialRecord& record) {
   merge_checks(setup, ranks, record);
-  merge_rank_invariants(ranks, record);
+  merge_rank_invariants(setup.grid, ranks, record);
   merge_row_sums(setup, ranks, record);
   merge_shared_values(setup, ranks, record);
+  merge_scale_identity(setup, record);
   std::vector<std::string> reasons;
   for (const CheckRecord& check : record.checks) {
     if (!check.passed) reasons.push_back(describe_worst(check));
   }
   for (const InvariantRecord& invariant : record.invariants) {
-    if (invariant.status == "failed") reasons.push_back(invariant.name + ": " + invariant.detail);
+    if (invariant.status != "failed") continue;
+    // Why all the others do not hold comes first.
+    const bool explains = invariant.name == kScaleIdentity;
+    reasons.insert(explains ? reasons.begin() : reasons.end(),
+                   invariant.name + ": " + invariant.detail);
   }
   return reasons;
 }
@@ -261,7 +283,7 @@ void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
   std::vector<std::string> reasons = merge_outputs(setup, ranks, record);
   merge_determinism(setup, ranks, record);
   const std::string memory = merge_memory(ranks, record);
-  const std::string communication = merge_communication(ranks, record);
+  const std::string communication = merge_communication(setup.grid, ranks, record);
   merge_times(ranks, record);
 
   for (const DeterminismRecord& verdict : record.determinism) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/rank_trial.h"
 
+#include "harness/comm/breadcrumbs.h"
 #include "harness/comm/consensus.h"
+#include "harness/comm/fault_injection.h"
 #include "harness/core/error.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/global_batch.h"
+#include "harness/runner/pipeline.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -18,13 +21,16 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
 
 RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const StageScope scope(Stage::run);
-  share_cores(world.size());
+  enter_phase(RankPhase::setup);
+  const int working = setup.grid.stage_ranks();  // while the last stage works the others wait
+  share_cores(working, world.size() - working);
   const ProcessGrid groups = make_process_grid(world, setup.grid);
   RankCounts counts;
   RankResult result;
   const std::unique_ptr<Communicator> tp = count_calls(*groups.tp, counts.tp);
   const std::unique_ptr<Communicator> cp = count_calls(*groups.cp, counts.cp);
   const std::unique_ptr<Communicator> dp = count_calls(*groups.dp, result.batch_dp);
+  const std::unique_ptr<Communicator> pp = count_calls(*groups.pp, result.batch_pp);
   // Ranks that do not run the same trial would meet in each other's collectives.
   require_same_text(world,
                     fmt::format("{} {} {}", format_case(setup.problem->spec),
@@ -33,34 +39,49 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   std::optional<FaultInjector> injector;
   std::unique_ptr<Communicator> tp_with_faults;
   std::unique_ptr<Communicator> cp_with_faults;
+  std::unique_ptr<Communicator> pp_with_faults;
   if (setup.fault) {
     injector.emplace(*setup.fault, world.rank());
     tp_with_faults = inject_faults(*tp, *injector);
     cp_with_faults = inject_faults(*cp, *injector);
+    pp_with_faults = inject_faults(*pp, *injector);
   }
 
   const std::vector<TrialPart>& parts = setup.parts.at(static_cast<std::size_t>(groups.dp_rank()));
   const Denominators denominators = count_denominators(parts, *setup.problem, *dp);
-  std::vector<float> weight_gradient = first_weight_gradient(setup, groups.tp_rank());
+  const bool has_loss = groups.is_last_stage();
+  std::vector<float> weight_gradient;
+  if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
   const PackRank rank{world.rank(),
                       groups.tp_rank(),
                       groups.cp_rank(),
                       tp_with_faults ? *tp_with_faults : *tp,
                       cp_with_faults ? *cp_with_faults : *cp,
                       counts,
-                      weight_gradient};
+                      weight_gradient,
+                      injector ? &*injector : nullptr};
+  Communicator& stages = pp_with_faults ? *pp_with_faults : *pp;
+  const std::unique_ptr<Device> device = make_cpu_device();
+  std::int64_t microbatch = 0;
   for (const TrialPart& part : parts) {
-    result.packs.push_back(run_pack(setup, part, denominators, rank));
+    announce_shape(shape_of(*part.problem, setup.grid), microbatch++, stages);
+    if (!has_loss) continue;
+    result.packs.push_back(run_pack(setup, part, denominators, rank, *device));
     join_result(result.result, result.packs.back().result);
   }
+  result.peak_bytes = device->tracker().peak_bytes();
+  share_result(result.result, stages);
   reduce_result(result.result, *dp);
   if (setup.grid.dp > 1) {
     result.predicted_batch_dp = batch_cost(*setup.problem, result.result);
   }
+  if (setup.grid.pp > 1) {
+    result.predicted_batch_pp = pipeline_cost(microbatch, result.result);
+  }
   const StageScope comparison(Stage::compare);
   result.checks = check_result(setup.truth->objective, result.result, world.rank());
   result.result_bits = fingerprint_result(result.result);
-  if (setup.problem->spec.hidden > 0) {
+  if (setup.problem->spec.hidden > 0 && has_loss) {
     // What the harness sums for itself is not counted: `groups` and not the decorated ones.
     result.grad_weight = check_weight_sum(setup, groups, weight_gradient);
   }

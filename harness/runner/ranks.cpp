@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/device/rank_threads.h"
 
 namespace lossgrid {
 
@@ -11,6 +12,14 @@ RanksOutcome Ranks::run_bodies(int count, std::function<void(Communicator& world
                                std::chrono::milliseconds deadline) const {
   return session_ == nullptr ? run_thread_ranks(count, std::move(body), deadline)
                              : run_mpi_ranks(*session_, count, std::move(body), deadline);
+}
+
+nlohmann::ordered_json Ranks::environment() const {
+  if (session_ == nullptr) return nullptr;
+  return {{"library", session_->library()},
+          {"processes", session_->size()},
+          {"machines", session_->machines()},
+          {"oversubscribed", core_share(session_->size()).oversubscribed}};
 }
 
 std::string Ranks::first_text(const std::string& text) const {

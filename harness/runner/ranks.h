@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "harness/comm/consensus.h"
 #include "harness/comm/mpi_ranks.h"
 #include "harness/comm/thread_communicator.h"
@@ -34,6 +36,8 @@ class Ranks {
 
   std::string_view transport() const { return session_ == nullptr ? "thread" : "mpi"; }
   bool reports() const { return session_ == nullptr || session_->rank() == 0; }
+  /// Facts about the job for a report; null without one.
+  nlohmann::ordered_json environment() const;
   /// Ranks that a grid may have; 0: as many as are asked for.
   int limit() const { return session_ == nullptr ? 0 : session_->size(); }
 

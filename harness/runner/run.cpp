@@ -32,8 +32,7 @@ class BitComparison {
     const auto verdict = std::find_if(record.determinism.begin(), record.determinism.end(),
                                       [&](const DeterminismRecord& d) { return d.name == name; });
     verdict->verdict = "same_bits";
-    verdict->detail =
-        fmt::format("compared with {}", format_grid({other.tp, other.cp, other.dp, other.sp}));
+    verdict->detail = "compared with " + other.grid();
     for (const std::string& output : outputs) {
       const auto fingerprint = record.fingerprints.find(output);
       if (fingerprint == record.fingerprints.end()) continue;  // starts from something else
@@ -66,6 +65,8 @@ ExitCode exit_code_of(const TrialRecord& trial) {
     case TrialStatus::failed:
       return only_costs_differ(trial) ? ExitCode::cost_regression : ExitCode::correctness;
     case TrialStatus::error:
+    case TrialStatus::crashed:
+    case TrialStatus::out_of_memory:
       return ExitCode::rank_crashed;
     case TrialStatus::timeout:
       return ExitCode::hang;
@@ -86,29 +87,37 @@ const std::vector<std::string>& default_implementations(bool from_hidden) {
 
 namespace {
 
-/// A trial of a case, or why there is none.
+/// Without what only the batch says.
+TrialRecord describe_unprepared(const CaseSpec& spec, const std::string& implementation,
+                                const Grid& grid) {
+  Problem empty;
+  empty.spec = spec;
+  empty.source = "--case \"" + format_case(spec) + "\"";
+  empty.cu_seqlens = {0};
+  return describe_trial(empty, implementation, grid);
+}
+
+/// A trial of a case, the `number`-th of the run, or why there is none.
 TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, const Grid& grid,
-                      const RunOptions& options, ProblemCache& problems) {
+                      std::int64_t number, const RunOptions& options, ProblemCache& problems) {
   TrialOutcome trial;
   const std::string id = trial_id(format_case(spec), grid, implementation);
   if (options.finished.contains(id)) {
     trial.record = options.finished.trial(id);
     return trial;
   }
+  options.begins(id);
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {
     TrialSetup setup = make_trial(prepared, implementation, grid);
-    setup.fault = options.fault;
+    const std::int64_t struck = options.fault ? options.fault->trial : 0;
+    if (struck == 0 || struck == number) setup.fault = options.fault;
     trial = run_trial(setup, options.deadline, options.ranks);
     trial.record.case_name = spec.name;
     return trial;
   }
-  Problem empty;
-  empty.spec = spec;
-  empty.source = "--case \"" + format_case(spec) + "\"";
-  empty.cu_seqlens = {0};
-  trial.record = describe_trial(empty, implementation, grid);
+  trial.record = describe_unprepared(spec, implementation, grid);
   trial.record.status = TrialStatus::skipped;
   trial.record.reason = why_too_big;
   return trial;
@@ -118,12 +127,13 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
 
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink) {
+  std::int64_t number = 0;  // of the trial, whether it runs or not: the same in a resumed run
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
       for (const std::string& text : suite.implementations) {
         BitComparison bits;
         for (const Grid& grid : suite.grids) {
-          TrialOutcome trial = run_case(spec, text, grid, options, problems);
+          TrialOutcome trial = run_case(spec, text, grid, ++number, options, problems);
           bits.judge(trial.record);
           if (!sink(trial.record)) return false;
           if (trial.rank_hung) return true;
@@ -132,6 +142,30 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
     }
   }
   return false;
+}
+
+std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites) {
+  std::vector<TrialRecord> trials;
+  for (const Suite& suite : suites) {
+    for (const CaseSpec& spec : suite.cases) {
+      for (const std::string& text : suite.implementations) {
+        for (const Grid& grid : suite.grids)
+          trials.push_back(describe_unprepared(spec, text, grid));
+      }
+    }
+  }
+  return trials;
+}
+
+void compare_bits(const std::vector<Suite>& suites, std::vector<TrialRecord>& trials) {
+  auto trial = trials.begin();
+  for (const Suite& suite : suites) {
+    const std::size_t series = suite.cases.size() * suite.implementations.size();
+    for (std::size_t k = 0; k < series; ++k) {
+      BitComparison bits;
+      for (std::size_t grid = 0; grid < suite.grids.size(); ++grid) bits.judge(*trial++);
+    }
+  }
 }
 
 void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ranks& ranks) {
@@ -167,7 +201,7 @@ ExitCode exit_code_of(const std::vector<TrialRecord>& trials) {
   bool ran = false;
   ExitCode code = ExitCode::ok;
   for (const TrialRecord& trial : trials) {
-    ran = ran || trial.status != TrialStatus::skipped;
+    ran = ran || (trial.status != TrialStatus::skipped && trial.status != TrialStatus::not_run);
     code = worst(code, exit_code_of(trial));
   }
   return ran ? code : ExitCode::nothing_ran;

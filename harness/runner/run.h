@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/comm/fault_injection.h"
+#include "harness/comm/fault.h"
 #include "harness/core/error.h"
 #include "harness/problem/suite.h"
 #include "harness/runner/finished_work.h"
@@ -23,6 +23,8 @@ struct RunOptions {
   std::optional<Fault> fault;
   Ranks ranks;
   FinishedWork finished;  // is taken over
+  /// Called with the id of every trial or timing that is about to run.
+  std::function<void(const std::string& id)> begins = [](const std::string&) {};
 };
 
 /// The implementations that problems are run with unless told otherwise: those that start from
@@ -36,6 +38,13 @@ using TrialSink = std::function<bool(const TrialRecord&)>;
 /// behind, and the process must report and end with std::_Exit.
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink);
+
+/// Every trial of the suites in the order of run_suites, as it is before it runs.
+std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites);
+
+/// The verdicts that need more than one trial, anew from the fingerprints: for trials of the suites
+/// in their order that did not come from one run.
+void compare_bits(const std::vector<Suite>& suites, std::vector<TrialRecord>& trials);
 
 /// Refuses what no trial could take, before anything runs: unknown implementations and objectives,
 /// grids with more than `max_ranks` ranks or than `ranks` has, tp beyond the vocabulary. Throws

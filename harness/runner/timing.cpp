@@ -31,7 +31,7 @@ std::string choose_baseline(const std::string& asked,
 /// The record without samples.
 TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
                              const std::vector<std::string>& implementations,
-                             const TimingRequest& request, CacheMode cache) {
+                             const TimingRequest& request, CacheMode cache, const Ranks& ranks) {
   TimingRecord record;
   record.case_name = spec.name;
   record.case_text = format_case(spec);
@@ -46,11 +46,13 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   const CoreShare share = core_share(grid.ranks());
   record.cores = share.cores;
   record.threads_per_rank = share.threads_per_rank;
+  std::string shared;
   if (share.oversubscribed) {
-    record.why_not_representative = fmt::format(
-        "{} ranks with {} thread{} each share {} core{}", grid.ranks(), share.threads_per_rank,
-        share.threads_per_rank == 1 ? "" : "s", share.cores, share.cores == 1 ? "" : "s");
+    shared = fmt::format("{} ranks with {} thread{} each share {} core{}", grid.ranks(),
+                         share.threads_per_rank, share.threads_per_rank == 1 ? "" : "s",
+                         share.cores, share.cores == 1 ? "" : "s");
   }
+  record.why_not_representative = ranks.first_text(shared);  // a machine of the job may be fuller
   return record;
 }
 
@@ -168,12 +170,16 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
   const Problem& problem = *prepared.problem;
   TimingOutcome timed;
   TimingRecord& record = timed.record;
-  record = describe_timing(problem.spec, grid, implementations, request, cache);
+  record = describe_timing(problem.spec, grid, implementations, request, cache, ranks);
   record.tokens = problem.tokens();
   // Three products of the same size: logits, and the gradients of hidden states and of the weight.
   record.useful_flops = 6.0 * static_cast<double>(problem.tokens()) *
                         static_cast<double>(problem.spec.hidden) *
                         static_cast<double>(problem.spec.vocab);
+  if (grid.pp > 1) {
+    stop(record, TimingStatus::skipped, "only one pipeline stage is timed");
+    return timed;
+  }
   if (grid.dp > 1 || problem.spec.microbatches > 1) {
     stop(record, TimingStatus::skipped, "only one dp rank with one microbatch is timed");
     return timed;
@@ -199,6 +205,7 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
     timed.record = options.finished.timing(id);
     return timed;
   }
+  options.begins(id);
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {
@@ -206,7 +213,8 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
                                  options.deadline, options.ranks);
     timed.record.case_name = spec.name;
   } else {
-    timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache);
+    timed.record =
+        describe_timing(spec, grid, suite.implementations, *suite.timing, cache, options.ranks);
     stop(timed.record, TimingStatus::skipped, why_too_big);
   }
   return timed;

@@ -25,8 +25,8 @@ struct TimingOutcome {
 
 /// One record: samples by the protocol of harness/measure/sampler.h until the request is met.
 /// Implementations that cannot take the case are listed with the reason. Skipped as a whole:
-/// several dp ranks or microbatches, no implementation that takes the case, too little memory for
-/// all of them side by side. An iteration, with its checks, may take as long as
+/// several dp ranks, pipeline stages or microbatches, no implementation that takes the case, too
+/// little memory for all of them side by side. An iteration, with its checks, may take as long as
 /// `iteration_deadline` on average. Throws bad_input for an unknown implementation or a grid that
 /// the problem does not fit.
 TimingOutcome time_implementations(const PreparedProblem& prepared,

@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "harness/core/text.h"
+#include "harness/loss/framework_scale.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/partition.h"
+#include "harness/runner/desync_report.h"
 #include "harness/runner/gathered_outputs.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/rank_archive.h"
@@ -17,7 +19,8 @@
 namespace lossgrid {
 namespace {
 
-/// Why the trial cannot run here; empty when it can. A dp rank holds one microbatch at a time.
+/// Why the trial cannot run here; empty when it can. A dp rank holds one microbatch at a time, on
+/// its last pipeline stage.
 std::string why_skipped(const TrialSetup& setup) {
   std::string unsupported;
   std::vector<std::int64_t> bytes(setup.parts.size(), 0);
@@ -36,6 +39,8 @@ TrialStatus status_of(ErrorCode code) {
       return TrialStatus::timeout;
     case ErrorCode::unsupported:
       return TrialStatus::skipped;
+    case ErrorCode::not_enough_memory:
+      return TrialStatus::out_of_memory;
     default:
       return TrialStatus::error;
   }
@@ -46,7 +51,10 @@ void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
   const RankOutcome& failed = outcome.ranks[first];
   record.first_failed_rank = outcome.first_failed_rank;
   record.status = status_of(failed.code);
-  record.reason = fmt::format("rank {}: {}", first, failed.message);
+  const std::string_view phase = name(failed.trace.phase);
+  record.reason =
+      fmt::format("rank {}{}{}: {}", first, phase.empty() ? "" : " in ", phase, failed.message);
+  if (was_cut_short(record.status)) record.ranks = desync_report(outcome);
 }
 
 /// The text of a case; a bundle's path and how it is cut.
@@ -61,6 +69,7 @@ std::string reproduce_replay(const Problem& problem, const std::string& implemen
   std::string line = fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}", problem.source,
                                  implementation, grid.tp, grid.cp);
   if (grid.dp > 1) line += fmt::format(" --dp {}", grid.dp);
+  if (grid.pp > 1) line += fmt::format(" --pp {}", grid.pp);
   if (grid.sp) line += " --sp";
   if (problem.spec.microbatches > 1) {
     line += fmt::format(" --microbatches {}", problem.spec.microbatches);
@@ -86,6 +95,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.tp = grid.tp;
   record.cp = grid.cp;
   record.dp = grid.dp;
+  record.pp = grid.pp;
   record.sp = grid.sp;
   record.microbatches = static_cast<int>(problem.spec.microbatches);
   record.implementation = implementation;
@@ -110,6 +120,10 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   TrialSetup setup;
   setup.problem = prepared.problem;
   setup.objective = prepared.objective;
+  if (const auto framework = stated_framework(prepared.problem->spec.framework)) {
+    setup.objective =
+        with_framework(prepared.objective, *framework, scale_sizes(*prepared.problem, grid));
+  }
   setup.implementation_text = implementation;
   setup.implementation = make_implementation(implementation);
   setup.grid = grid;
@@ -168,7 +182,10 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
   }
   if (!ranks.reports()) return trial;
   StageTimes stages;
-  for (const RankResult& rank : run.results) stages.raise_to(rank.stages);
+  // Ranks of the stages before the last wait for its work.
+  for (int r = setup.grid.first_of_last_stage(); r < setup.grid.ranks(); ++r) {
+    stages.raise_to(run.results[static_cast<std::size_t>(r)].stages);
+  }
   add_stage_times(stages);
   const StageScope scope(Stage::compare);
   merge_ranks(setup, run.results, trial.record);

@@ -38,6 +38,10 @@ void for_each_part(const TrialSetup& setup,
   }
 }
 
+ScaleSizes scale_sizes(const Problem& problem, const Grid& grid) {
+  return {grid.dp, grid.cp, problem.spec.microbatches};
+}
+
 int serial_adds(const TrialSetup& setup) {
   return setup.implementation->describe().serial_adds + setup.grid.tp - 1;
 }

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/comm/fault_injection.h"
+#include "harness/comm/fault.h"
 #include "harness/comm/process_grid.h"
 #include "harness/loss/loss_implementation.h"
+#include "harness/problem/scale_factor.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
@@ -23,8 +24,8 @@ struct TrialPart {
 };
 
 struct TrialSetup {
-  std::shared_ptr<const Problem> problem;  // the global batch
-  std::shared_ptr<const Objective> objective;
+  std::shared_ptr<const Problem> problem;      // the global batch
+  std::shared_ptr<const Objective> objective;  // with the factors of a framework, if stated
   std::shared_ptr<const Truth> truth;
   std::string implementation_text;  // "fused:chunk_tokens=7"
   std::shared_ptr<const LossImplementation> implementation;
@@ -46,6 +47,9 @@ std::string why_other_inputs(const LossImplementation& implementation, bool from
 /// Calls f(dp rank, loss problem) for all microbatches of the trial.
 void for_each_part(const TrialSetup& setup,
                    const std::function<void(std::size_t, const LossProblem&)>& f);
+
+/// What the factors of a framework are made of on this grid.
+ScaleSizes scale_sizes(const Problem& problem, const Grid& grid);
 
 /// Longest serial float32 add chain over the vocabulary of one row, the sum over TP included.
 int serial_adds(const TrialSetup& setup);

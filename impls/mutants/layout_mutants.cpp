@@ -105,15 +105,27 @@ ShiftedBatch row_wraps(const PackedBatch& batch) {
   return rows;
 }
 
+/// Sequence i ends with its last padded position, and what stands there is trained on.
+void count_pads(const PackedBatch& batch, std::int64_t i, ShiftedBatch& rows) {
+  for (std::int64_t t = std::max<std::int64_t>(0, batch.length(i) - 1);
+       t + 1 < batch.padded_length(i); ++t) {
+    rows.targets[batch.cu_seqlens_padded[i] + t] = 0;
+    rows.valid[batch.cu_seqlens_padded[i] + t] = batch.sample_mask[i];
+  }
+}
+
 ShiftedBatch pads_counted(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
-  for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-    for (std::int64_t t = std::max<std::int64_t>(0, batch.length(i) - 1);
-         t + 1 < batch.padded_length(i); ++t) {
-      rows.targets[batch.cu_seqlens_padded[i] + t] = 0;
-      rows.valid[batch.cu_seqlens_padded[i] + t] = batch.sample_mask[i];
-    }
-  }
+  for (std::int64_t i = 0; i < batch.sequences(); ++i) count_pads(batch, i, rows);
+  return rows;
+}
+
+/// Lengths are sliced for as many sequences as the largest microbatch has. Those that a smaller one
+/// does not have are counted to its last sequence, up to the rows that there are.
+ShiftedBatch lengths_beyond_rows(const PackedBatch& batch) {
+  ShiftedBatch rows = shift_targets(batch);
+  const bool partial = batch.sequences() > 0 && batch.sequences() < batch.microbatch.slots;
+  if (partial) count_pads(batch, batch.sequences() - 1, rows);
   return rows;
 }
 
@@ -264,6 +276,9 @@ const RegisteredMutant mutants[] = {
                       [](Steps& s) { s.local_targets = tail_of_second_chunk; }}),
     RegisteredMutant({"M19", "pads_counted", "positions behind the true length are trained on",
                       "fused", [](Steps& s) { s.shift = pads_counted; }}),
+    RegisteredMutant({"M48", "lengths_beyond_rows",
+                      "a microbatch smaller than the largest takes lengths beyond its rows",
+                      "fused", [](Steps& s) { s.shift = lengths_beyond_rows; }}),
 };
 
 }  // namespace

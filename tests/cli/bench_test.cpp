@@ -30,12 +30,13 @@ TEST(Bench, TimesHotAndColdAndWritesAValidReport) {
   const ProcessResult result =
       run_lossgrid(scratch,
                    "bench --case 'lens=5+8 vocab=96' --impl per_sequence,fused,linear_ce --grid "
-                   "tp2cp1,tp1cp1dp2 --cache hot,cold --threads-per-rank 1 --report " +
+                   "tp2cp1,tp1cp1dp2,pp2 --cache hot,cold --threads-per-rank 1 --report " +
                        report + kFew);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("on tp2cp1, cache hot"));
   EXPECT_THAT(result.out, HasSubstr("on tp2cp1, cache cold"));
   EXPECT_THAT(result.out, HasSubstr("skipped on tp1cp1dp2, cache hot: only one dp rank"));
+  EXPECT_THAT(result.out, HasSubstr("skipped on tp1cp1pp2, cache hot: only one pipeline stage"));
   EXPECT_THAT(result.out, HasSubstr("straggler: rank "));
   EXPECT_THAT(result.out, Not(HasSubstr("passed")));
   EXPECT_EQ(validate(report), 0);
@@ -43,7 +44,7 @@ TEST(Bench, TimesHotAndColdAndWritesAValidReport) {
   EXPECT_EQ(parsed["run"]["command"], "bench");
   EXPECT_TRUE(parsed["trials"].empty());
   EXPECT_GE(parsed["meter"].size(), 3u);
-  ASSERT_EQ(parsed["timings"].size(), 4u);
+  ASSERT_EQ(parsed["timings"].size(), 6u);
   const json& hot = parsed["timings"][0];
   EXPECT_EQ(hot["cache"], "hot");
   EXPECT_EQ(hot["threads_per_rank"], 1);

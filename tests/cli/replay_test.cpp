@@ -53,14 +53,17 @@ TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
                                    "dpo_sum", "dpo_sft_linear", "nll_linear"}) {
     const ProcessResult result =
         run_lossgrid(scratch, "replay tests/golden/" + bundle +
-                                  ".safetensors --tp 2 --cp 2 --dp 2 --microbatches 2 --report " +
+                                  ".safetensors --tp 2 --cp 2 --dp 2 --pp 2 --microbatches 2 "
+                                  "--report " +
                                   scratch.file("r.json"));
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
     for (const json& trial : trials_of(scratch.file("r.json"))) {
       EXPECT_EQ(trial["grid"]["dp"], 2);
+      EXPECT_EQ(trial["grid"]["pp"], 2);
       EXPECT_THAT(trial["id"].get<std::string>(),
-                  HasSubstr(bundle + ".safetensors microbatches=2|tp2cp2dp2|"));
-      EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("--dp 2 --microbatches 2"));
+                  HasSubstr(bundle + ".safetensors microbatches=2|tp2cp2dp2pp2|"));
+      EXPECT_THAT(trial["reproduce"].get<std::string>(),
+                  HasSubstr("--dp 2 --pp 2 --microbatches 2"));
       const bool linear = bundle.find("linear") != std::string::npos;
       EXPECT_THAT(trial["checks"].dump(),
                   HasSubstr(linear ? "expected.grad_weight" : "expected.grad_logits"));

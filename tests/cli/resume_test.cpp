@@ -26,16 +26,20 @@ ordered_json trial_of(const ordered_json& report, const std::string& id) {
   return nullptr;
 }
 
-/// Runs kSmoke until rank 2 dies. Returns what is left: the lines of the partial file.
+/// Runs kSmoke until rank 2 dies. Returns what is left: the run and its finished trials, as lines
+/// of the partial file.
 std::vector<ordered_json> die(const ScratchFolder& scratch, const std::string& report,
                               const std::string& more = "") {
   const ProcessResult died = run_lossgrid(
-      scratch, std::string(kSmoke) + more + " --inject rank=2,call=1,kind=die --report " + report);
+      scratch, std::string(kSmoke) + more + " --inject rank=2,call=1,kind=exit --report " + report);
   EXPECT_NE(died.exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(report));
   std::vector<ordered_json> lines;
   std::istringstream text(read_all(report + ".partial.jsonl"));
-  for (std::string line; std::getline(text, line);) lines.push_back(ordered_json::parse(line));
+  for (std::string line; std::getline(text, line);) {
+    const ordered_json parsed = ordered_json::parse(line);
+    if (!parsed.contains("begin")) lines.push_back(parsed);
+  }
   return lines;
 }
 

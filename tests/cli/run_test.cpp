@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -128,67 +126,6 @@ TEST(Run, SweepsCasesAndSeeds) {
                        scratch.file("r.json"));
   EXPECT_EQ(result.exit_code, 0) << result.out;
   EXPECT_EQ(read_report(scratch.file("r.json"))["trials"].size(), 2u * 2 * 3 * 2);
-}
-
-// --- ranks that fail ---------------------------------------------------------------------------
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-TEST(Faults, ARankThatThrowsIsExitFourteenAndTheRunGoesOn) {
-  const ScratchFolder scratch;
-  const ProcessResult result =
-      run_lossgrid(scratch,
-                   "run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 "
-                   "--inject rank=2,call=2,kind=throw --report " +
-                       scratch.file("r.json"));
-  EXPECT_EQ(result.exit_code, 14);
-  const json report = read_report(scratch.file("r.json"));
-  ASSERT_EQ(report["trials"].size(), 2u);
-  EXPECT_EQ(report["trials"][1]["status"], "error");
-  EXPECT_EQ(report["trials"][1]["first_failed_rank"], 2);
-}
-
-TEST(Faults, ARankThatHangsIsExitFifteenWithAReport) {
-  const ScratchFolder scratch;
-  const auto start = std::chrono::steady_clock::now();
-  const ProcessResult result =
-      run_lossgrid(scratch,
-                   "run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 --timeout 0.5 "
-                   "--inject rank=1,call=2,kind=hang --report " +
-                       scratch.file("r.json"));
-  EXPECT_EQ(result.exit_code, 15);
-  EXPECT_LT(seconds_since(start), 10);
-  const json report = read_report(scratch.file("r.json"));
-  EXPECT_EQ(report["run"]["status"], "partial");
-  ASSERT_EQ(report["trials"].size(), 1u);
-  EXPECT_EQ(report["trials"][0]["status"], "timeout");
-  EXPECT_EQ(report["trials"][0]["first_failed_rank"], 1);
-}
-
-TEST(Faults, AProcessThatDiesLeavesTheFinishedTrials) {
-  const ScratchFolder scratch;
-  const std::string report = scratch.file("r.json");
-  // The first grid has no rank 1: its trial finishes, the second one kills the process.
-  const ProcessResult result =
-      run_lossgrid(scratch,
-                   "run --case 'lens=5+8 vocab=24' --impl fused --grid tp1cp1,tp2cp1 "
-                   "--inject rank=1,call=2,kind=die --report " +
-                       report);
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_FALSE(std::filesystem::exists(report));
-  std::istringstream lines(read_all(report + ".partial.jsonl"));
-  std::string line;
-  int trials = 0;
-  while (std::getline(lines, line)) {
-    const json parsed = json::parse(line);
-    if (parsed.contains("trial")) {
-      ++trials;
-      EXPECT_EQ(parsed["trial"]["status"], "passed");
-    }
-  }
-  EXPECT_EQ(trials, 1);
 }
 
 TEST(Memory, ACaseTooBigForTheMachineIsSkippedWithNeedAndHave) {

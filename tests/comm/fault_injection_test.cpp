@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/comm/fault_injection.h"
 
+#include <csignal>
 #include <memory>
 #include <string>
 
@@ -28,34 +29,12 @@ std::function<void(Communicator&)> three_calls(Fault fault) {
   };
 }
 
-TEST(FaultInjectionDeathTest, DiesWithTheProcess) {
+TEST(FaultInjectionDeathTest, EndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(run_thread_ranks(2, three_calls({1, 2, FaultKind::dies}), kNoHurry),
-              testing::ExitedWithCode(134), "");
-}
-
-TEST(FaultInjection, ParsesItsText) {
-  const Fault fault = parse_fault("rank=2,call=3,kind=throw");
-  EXPECT_EQ(fault.rank, 2);
-  EXPECT_EQ(fault.call, 3);
-  EXPECT_EQ(fault.kind, FaultKind::throws);
-  EXPECT_EQ(parse_fault("kind=hang,rank=0").call, 1);
-  EXPECT_EQ(parse_fault("kind=hang,rank=0").kind, FaultKind::hangs);
-  EXPECT_EQ(parse_fault("rank=1,kind=leave").kind, FaultKind::leaves);
-  EXPECT_EQ(parse_fault("rank=1,kind=die").kind, FaultKind::dies);
-}
-
-TEST(FaultInjection, RefusesOtherTexts) {
-  for (const char* text : {"", "rank=1", "kind=throw", "rank=1,kind=thrown!", "rank=-1,kind=die",
-                           "rank=x,kind=die", "rank=1,call=0,kind=die", "rank=1,kind=die,kind=die",
-                           "rank=1,kind=die,when=2", "rank=1,kind=die,", "rank,kind=die"}) {
-    try {
-      parse_fault(text);
-      ADD_FAILURE() << "'" << text << "' was accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::usage) << text << ": " << error.what();
-    }
-  }
+  const auto run = [](FaultKind kind) { run_thread_ranks(2, three_calls({1, 2, kind}), kNoHurry); };
+  EXPECT_EXIT(run(FaultKind::exits), testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(run(FaultKind::segfaults), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(run(FaultKind::is_killed), testing::KilledBySignal(SIGKILL), "");
 }
 
 TEST(FaultInjection, NothingHappensToOthersOrAfterTheLastCall) {
@@ -74,6 +53,39 @@ TEST(FaultInjection, ThrowsAtTheCallOfItsRank) {
     EXPECT_EQ(outcome.ranks[0].code, ErrorCode::aborted);
     EXPECT_EQ(outcome.ranks[2].code, ErrorCode::aborted);
   }
+}
+
+TEST(FaultInjection, RunsOutOfMemory) {
+  const RanksOutcome outcome =
+      run_thread_ranks(3, three_calls({1, 2, FaultKind::runs_out_of_memory}), kNoHurry);
+  EXPECT_EQ(outcome.first_failed_rank, 1);
+  EXPECT_EQ(outcome.ranks[1].code, ErrorCode::not_enough_memory);
+}
+
+TEST(FaultInjection, StrikesAtTheFirstBeginOfItsPhaseAndBeforeNoCall) {
+  const Fault fault{1, 1, FaultKind::throws, RankPhase::backward};
+  FaultInjector other(fault, 0);
+  other.at_phase(RankPhase::backward);
+  FaultInjector injector(fault, 1);
+  injector.before_call("barrier");
+  injector.at_phase(RankPhase::forward);
+  try {
+    injector.at_phase(RankPhase::backward);
+    ADD_FAILURE() << "nothing happened";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "injected failure in backward");
+  }
+  injector.at_phase(RankPhase::backward);  // of the next pack
+}
+
+TEST(FaultInjection, SpoilsTheOutputsOfItsPhaseOnce) {
+  FaultInjector injector({1, 1, FaultKind::writes_a_nan, RankPhase::forward}, 1);
+  injector.at_phase(RankPhase::forward);
+  EXPECT_FALSE(injector.spoils(RankPhase::backward));
+  EXPECT_TRUE(injector.spoils(RankPhase::forward));
+  EXPECT_FALSE(injector.spoils(RankPhase::forward));
+  FaultInjector other({1, 1, FaultKind::writes_a_nan, RankPhase::forward}, 2);
+  EXPECT_FALSE(other.spoils(RankPhase::forward));
 }
 
 TEST(FaultInjection, LeavesWithoutAnException) {

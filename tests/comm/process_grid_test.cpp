@@ -12,7 +12,25 @@
 namespace lossgrid {
 namespace {
 
-TEST(ProcessGrid, TpRunsFastestAndDpSlowest) {
+TEST(ProcessGrid, StagesAreTheSlowestAxis) {
+  const Grid grid{.tp = 3, .cp = 2, .dp = 4, .pp = 5};
+  EXPECT_EQ(grid.ranks(), 120);
+  EXPECT_EQ(grid.stage_ranks(), 24);
+  EXPECT_EQ(grid.rank_of(2, 1, 3, 2), 71);
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    EXPECT_EQ(grid.rank_of(grid.tp_rank(rank), grid.cp_rank(rank), grid.dp_rank(rank),
+                           grid.pp_rank(rank)),
+              rank);
+    EXPECT_EQ(grid.is_last_stage(rank), rank >= 96);
+  }
+  EXPECT_EQ(grid.dp_rank(88), 2);  // 88 = ((3 * 4 + 2) * 2 + 1) * 3 + 1
+  EXPECT_EQ(grid.pp_rank(88), 3);
+  EXPECT_EQ(grid.first_of_last_stage(), 96);
+  EXPECT_EQ((Grid{3, 2, 4}.first_of_last_stage()), 0);
+  EXPECT_TRUE((Grid{3, 2, 4}.is_last_stage(0)));
+}
+
+TEST(ProcessGrid, TpRunsFastestAndDpSlowestOfAStage) {
   const Grid grid{3, 2, 4};
   EXPECT_EQ(grid.ranks(), 24);
   EXPECT_EQ(grid.rank_of(1, 0), 1);
@@ -59,6 +77,19 @@ TEST(ProcessGrid, TextFormWithSequenceParallelism) {
   }
 }
 
+TEST(ProcessGrid, TextFormWithPipelineStages) {
+  EXPECT_EQ(format_grid({.tp = 2, .pp = 2}), "tp2cp1pp2");
+  EXPECT_EQ(format_grid({2, 2, 2, true, 3}), "tp2cp2dp2pp3sp");
+  EXPECT_EQ(parse_grid("tp2cp2dp2pp2"), (Grid{2, 2, 2, false, 2}));
+  EXPECT_EQ(parse_grid("pp4"), (Grid{.pp = 4}));
+  EXPECT_EQ(parse_grid("pp2spcp3"), (Grid{1, 3, 1, true, 2}));
+  EXPECT_EQ(parse_grid("tp2cp4pp1"), (Grid{2, 4}));
+  EXPECT_FALSE(parse_grid("tp2pp2") == parse_grid("tp2dp2"));
+  for (const Grid grid : {Grid{2, 4, 1, true, 3}, Grid{3, 1, 2, false, 2}}) {
+    EXPECT_EQ(parse_grid(format_grid(grid)), grid);
+  }
+}
+
 TEST(ProcessGrid, HiddenRowsAreSplitWithSequenceParallelismAlone) {
   EXPECT_EQ((Grid{4, 2, 3, true}.row_parts()), 4);
   EXPECT_EQ((Grid{4, 2, 3}.row_parts()), 1);
@@ -74,7 +105,11 @@ TEST(ProcessGrid, RefusesOtherTexts) {
                                  "tp-1",
                                  "tp2cp",
                                  "tp2tp2",
-                                 "pp2",
+                                 "ep2",
+                                 "pp0",
+                                 "pp4097",
+                                 "tp2pp2pp2",
+                                 "tp1cp1pp",
                                  "tp2cp4x",
                                  "tp2 cp4",
                                  "TP2",
@@ -85,6 +120,7 @@ TEST(ProcessGrid, RefusesOtherTexts) {
                                  "tp2dp2dp2",
                                  "tp2cp4dp",
                                  "tp4096cp4096dp4096",
+                                 "tp4096cp4096pp4096",
                                  "spsp",
                                  "tp2spcp2sp",
                                  "sp2",
@@ -111,8 +147,9 @@ std::vector<int> members(Communicator& group, Communicator& world) {
 }
 
 TEST(ProcessGrid, GroupsDifferInOneAxis) {
-  for (const Grid grid : {Grid{1, 1}, Grid{2, 1}, Grid{1, 3}, Grid{3, 2}, Grid{2, 4}, Grid{1, 1, 3},
-                          Grid{2, 1, 2}, Grid{2, 3, 2}}) {
+  for (const Grid grid :
+       {Grid{1, 1}, Grid{2, 1}, Grid{1, 3}, Grid{3, 2}, Grid{2, 4}, Grid{1, 1, 3}, Grid{2, 1, 2},
+        Grid{2, 3, 2}, Grid{.pp = 3}, Grid{2, 1, 3, false, 2}, Grid{2, 2, 2, false, 2}}) {
     SCOPED_TRACE(format_grid(grid));
     expect_ranks_ok(grid.ranks(), [&](Communicator& world) {
       const ProcessGrid mine = make_process_grid(world, grid);
@@ -121,21 +158,36 @@ TEST(ProcessGrid, GroupsDifferInOneAxis) {
       EXPECT_EQ(mine.tp->name(), "tp");
       EXPECT_EQ(mine.cp->name(), "cp");
       EXPECT_EQ(mine.dp->name(), "dp");
+      EXPECT_EQ(mine.pp->name(), "pp");
       const int tp_rank = mine.tp_rank();
       const int cp_rank = mine.cp_rank();
       const int dp_rank = mine.dp_rank();
+      const int pp_rank = mine.pp_rank();
       EXPECT_EQ(mine.tp->rank(), tp_rank);
       EXPECT_EQ(mine.cp->rank(), cp_rank);
       EXPECT_EQ(mine.dp->rank(), dp_rank);
+      EXPECT_EQ(mine.pp->rank(), pp_rank);
+      EXPECT_EQ(mine.is_last_stage(), pp_rank == grid.pp - 1);
       std::vector<int> along_tp;
       std::vector<int> along_cp;
       std::vector<int> along_dp;
-      for (int i = 0; i < grid.tp; ++i) along_tp.push_back(grid.rank_of(i, cp_rank, dp_rank));
-      for (int i = 0; i < grid.cp; ++i) along_cp.push_back(grid.rank_of(tp_rank, i, dp_rank));
-      for (int i = 0; i < grid.dp; ++i) along_dp.push_back(grid.rank_of(tp_rank, cp_rank, i));
+      std::vector<int> along_pp;
+      for (int i = 0; i < grid.tp; ++i) {
+        along_tp.push_back(grid.rank_of(i, cp_rank, dp_rank, pp_rank));
+      }
+      for (int i = 0; i < grid.cp; ++i) {
+        along_cp.push_back(grid.rank_of(tp_rank, i, dp_rank, pp_rank));
+      }
+      for (int i = 0; i < grid.dp; ++i) {
+        along_dp.push_back(grid.rank_of(tp_rank, cp_rank, i, pp_rank));
+      }
+      for (int i = 0; i < grid.pp; ++i) {
+        along_pp.push_back(grid.rank_of(tp_rank, cp_rank, dp_rank, i));
+      }
       EXPECT_EQ(members(*mine.tp, world), along_tp);
       EXPECT_EQ(members(*mine.cp, world), along_cp);
       EXPECT_EQ(members(*mine.dp, world), along_dp);
+      EXPECT_EQ(members(*mine.pp, world), along_pp);
     });
   }
 }

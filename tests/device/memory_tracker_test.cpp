@@ -41,6 +41,19 @@ TEST(MemoryTracker, PeakOfAPhaseAndItsTags) {
   EXPECT_EQ(phase.end_bytes, 1200);
 }
 
+// The peak of the whole life counts what is allocated between phases too.
+TEST(MemoryTracker, PeakOfItsLife) {
+  MemoryTracker tracker;
+  EXPECT_EQ(tracker.peak_bytes(), 0);
+  tracker.begin_phase("forward");
+  tracker.allocated("a", 100);
+  tracker.end_phase();
+  tracker.allocated("between", 50);
+  tracker.released("a", 100);
+  tracker.allocated("a", 60);
+  EXPECT_EQ(tracker.peak_bytes(), 150);
+}
+
 // A phase begins at what is live, not at the peak of the one before; it ends the one before.
 TEST(MemoryTracker, PhasesAreApart) {
   MemoryTracker tracker;

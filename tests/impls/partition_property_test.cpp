@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss, gradient and every metric are those of the whole batch for any partition of it over
-// microbatches and dp ranks: with unequal counts, empty microbatches and dummies.
+// microbatches and dp ranks, with and without pipeline stages: with unequal counts, empty
+// microbatches and dummies. Log-probabilities and, where that is claimed, the gradient are the same
+// bit by bit.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -41,10 +43,24 @@ double rounding(const TrialRecord& a, const TrialRecord& b, const std::string& m
   return metric == "loss" ? std::max(relative, bounds) : relative;
 }
 
+bool claims_packing(const TrialRecord& record) {
+  return std::any_of(record.determinism.begin(), record.determinism.end(),
+                     [](const DeterminismRecord& d) { return d.name == "packing" && d.claimed; });
+}
+
+void expect_same_bits(const TrialRecord& parts, const TrialRecord& whole) {
+  EXPECT_EQ(parts.fingerprints.at("logprobs"), whole.fingerprints.at("logprobs"));
+  if (!claims_packing(whole)) return;
+  EXPECT_EQ(parts.fingerprints.at("grad_logits"), whole.fingerprints.at("grad_logits"))
+      << parts.reproduce;
+}
+
 class AnyPartition : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AnyPartition, IsTheWholeBatch) {
-  const std::vector<Grid> grids{{1, 1, 1}, {1, 1, 3}, {2, 1, 2}, {1, 2, 2}, {1, 2, 4}};
+  const std::vector<Grid> grids{{1, 1, 1},           {1, 1, 3},           {2, 1, 2},
+                                {1, 2, 2},           {1, 2, 4},           {1, 1, 1, false, 3},
+                                {1, 1, 3, false, 2}, {2, 1, 2, false, 2}, {1, 2, 2, false, 2}};
   const RandomStream random(11, 0);
   const std::uint64_t partitions = kSanitized ? 2 : 12;
   for (std::uint64_t k = 0; k < partitions; ++k) {
@@ -58,6 +74,7 @@ TEST_P(AnyPartition, IsTheWholeBatch) {
           run_case(fmt::format("{} microbatches={}", text, microbatches), implementation, grid);
       ASSERT_EQ(whole.status, TrialStatus::passed) << whole.reason;
       ASSERT_EQ(parts.status, TrialStatus::passed) << parts.reason << "\n" << parts.reproduce;
+      if (grid.tp == 1) expect_same_bits(parts, whole);
       ASSERT_EQ(parts.metrics.size(), whole.metrics.size());
       for (const auto& [name, value] : whole.metrics) {
         ASSERT_EQ(parts.metrics.at(name).has_value(), value.has_value()) << name;

@@ -29,12 +29,14 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// All of them up to eight ranks, those that divide nothing evenly included.
+/// All of one stage up to eight ranks, those that divide nothing evenly included, and some of
+/// several stages.
 inline const std::vector<Grid>& all_grids() {
-  static const std::vector<Grid> few{{1, 1}, {3, 1}, {1, 4}, {2, 2}, {1, 2, 3}, {2, 2, 2}};
+  static const std::vector<Grid> few{
+      {1, 1}, {3, 1}, {1, 4}, {2, 2}, {1, 2, 3}, {2, 2, 2}, {1, 2, 2, false, 2}};
   if (kSanitized) return few;
   static const std::vector<Grid> grids = [] {
-    std::vector<Grid> all;
+    std::vector<Grid> all{{.pp = 5}, {2, 1, 1, false, 2}, {1, 2, 2, false, 2}};
     for (int dp = 1; dp <= 8; ++dp) {
       for (int cp = 1; cp * dp <= 8; ++cp) {
         for (int tp = 1; tp * cp * dp <= 8; ++tp) all.push_back({tp, cp, dp});

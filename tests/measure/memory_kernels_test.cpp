@@ -149,7 +149,8 @@ TEST_F(MemoryKernels, UpdateNegatesEveryFloat) {
 
 TEST(VariantsOf, AreThoseThatTheKernelHas) {
   EXPECT_THAT(variants_of(MemoryKernel::read),
-              testing::ElementsAre(MemoryVariant::plain, MemoryVariant::prefetch));
+              testing::ElementsAre(MemoryVariant::plain, MemoryVariant::prefetch,
+                                   MemoryVariant::eight_places));
   EXPECT_THAT(variants_of(MemoryKernel::update),
               testing::Not(testing::Contains(MemoryVariant::library)));
   EXPECT_THAT(variants_of(MemoryKernel::copy), testing::Contains(MemoryVariant::library));

@@ -2,12 +2,16 @@
 // lossgrid under a launcher, as a user starts it: the results of threads bit by bit, one process
 // that prints and writes, and an end with a report whatever a rank does.
 #include <chrono>
+#include <cstdlib>
 #include <sstream>
+#include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/comm/breadcrumbs.h"
 #include "process.h"
 #include "reports/report_json.h"
 
@@ -15,6 +19,7 @@ namespace lossgrid {
 namespace {
 
 using nlohmann::ordered_json;
+using ::testing::HasSubstr;
 
 ProcessResult run_processes(const ScratchFolder& scratch, int processes,
                             const std::string& arguments) {
@@ -68,6 +73,39 @@ TEST(Launched, HasTheBitsOfThreadsFromHiddenStatesAndForEveryObjective) {
   const ProcessResult result = run_processes(scratch, 4, cases + processes);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(comparable_trials(processes), comparable_trials(threads));
+}
+
+TEST(Launched, HasTheBitsOfThreadsOnPipelineStages) {
+  const ScratchFolder scratch;
+  const std::string cases =
+      "run --case 'lens=5+8+1+3+9 vocab=48 microbatches=3' "
+      "--case 'lens=5+8+1+3 vocab=48 hidden=16 microbatches=2' "
+      "--grid pp2,tp2cp1pp2,tp1cp1dp2pp2,cp2pp2 --impl fused,cp_local,linear_ce --report ";
+  const std::string threads = scratch.file("threads.json");
+  const std::string processes = scratch.file("processes.json");
+  ASSERT_EQ(run_lossgrid(scratch, cases + threads).exit_code, 0);
+  const ProcessResult result = run_processes(scratch, 4, cases + processes);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const ordered_json trials = comparable_trials(processes);
+  EXPECT_EQ(count_of(trials.dump(), "\"pp\":2"), 24u);  // 2 cases, 4 grids, 3 implementations
+  EXPECT_EQ(trials, comparable_trials(threads));
+}
+
+/// A rank of the first stage fails while those of the last wait for its next pack.
+TEST(Launched, AStageThatLeavesIsAStatus) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  for (const char* kind : {"throw", "leave"}) {
+    const ProcessResult result = run_processes(
+        scratch, 4,
+        fmt::format("run --case 'lens=5+8+1+3 vocab=48 microbatches=2' --impl fused --grid "
+                    "tp2cp1pp2 --inject rank=1,call=2,kind={} --report {}",
+                    kind, report));
+    EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
+    const ordered_json trial = read_report(report)["trials"][0];
+    EXPECT_EQ(trial["status"], "error");
+    EXPECT_EQ(trial["first_failed_rank"], 1);
+  }
 }
 
 /// "mutant/a,mutant/b": all of them, as `list` names them.
@@ -126,6 +164,16 @@ TEST(Launched, TimesWithTheSameSampler) {
   }
 }
 
+/// Every rank of a trial that was cut short has its phase and its last collective.
+void expect_desync_report(const ordered_json& trial, std::size_t ranks) {
+  ASSERT_EQ(trial["rank_states"].size(), ranks);
+  for (const ordered_json& rank : trial["rank_states"]) {
+    EXPECT_TRUE(rank["phase"].is_string()) << rank;
+    ASSERT_FALSE(rank["collectives"].empty()) << rank;
+    EXPECT_THAT(rank["collectives"].back().get<std::string>(), HasSubstr(", call #"));
+  }
+}
+
 TEST(Launched, ARankThatThrowsIsAStatusAndTheTrialsBehindItRun) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
@@ -138,6 +186,7 @@ TEST(Launched, ARankThatThrowsIsAStatusAndTheTrialsBehindItRun) {
   const ordered_json parsed = read_report(report);
   EXPECT_EQ(parsed["run"]["exit_code"], 14);
   ASSERT_EQ(parsed["trials"].size(), 24u);
+  expect_desync_report(parsed["trials"][1], 4);
   for (const ordered_json& trial : parsed["trials"]) {
     const bool alone = trial["grid"]["tp"] == 1;  // no rank 2
     EXPECT_EQ(trial["status"], alone ? "passed" : "error");
@@ -145,22 +194,91 @@ TEST(Launched, ARankThatThrowsIsAStatusAndTheTrialsBehindItRun) {
   }
 }
 
+struct Cut {
+  const char* fault;
+  const char* status;
+  int exit_code;
+};
+
+TEST(Launched, FaultsInAPhaseCutOneTrialShort) {
+  for (const Cut& cut :
+       {Cut{"at=forward,kind=throw", "error", 14}, Cut{"at=check,kind=oom", "out_of_memory", 14},
+        Cut{"at=backward,kind=nan", "failed", 10}}) {
+    const ScratchFolder scratch;
+    const std::string report = scratch.file("r.json");
+    const ProcessResult result =
+        run_processes(scratch, 4,
+                      std::string("run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 "
+                                  "--inject rank=3,trial=1,") +
+                          cut.fault + " --report " + report);
+    EXPECT_EQ(result.exit_code, cut.exit_code) << result.out << result.err;
+    const ordered_json trials = read_report(report)["trials"];
+    ASSERT_EQ(trials.size(), 2u);
+    EXPECT_EQ(trials[0]["status"], cut.status);
+    EXPECT_EQ(trials[1]["status"], "passed");
+    if (cut.exit_code == 10) {
+      EXPECT_TRUE(trials[0]["rank_states"].empty());
+      EXPECT_THAT(trials[0]["reason"].get<std::string>(), HasSubstr("grad_logits: ratio inf at "
+                                                                    "rank 3"));
+      continue;
+    }
+    EXPECT_EQ(trials[0]["first_failed_rank"], 3);
+    expect_desync_report(trials[0], 4);
+    EXPECT_EQ(trials[0]["rank_states"][3]["state"], "threw");
+    EXPECT_EQ(trials[0]["rank_states"][3]["phase"],
+              std::string(cut.fault).substr(3, std::string(cut.fault).find(',') - 3));
+    EXPECT_EQ(trials[0]["rank_states"][2]["state"], "waiting");
+  }
+}
+
 TEST(Launched, ARankThatHangsEndsByTheDeadlineWithAReport) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const auto start = std::chrono::steady_clock::now();
-  const ProcessResult result =
-      run_processes(scratch, 2,
-                    "run --case 'lens=4 vocab=9' --impl fused,cp_local --grid tp2cp1 --timeout 0.5 "
-                    "--inject rank=1,call=1,kind=hang --report " +
-                        report);
+  const ProcessResult result = run_processes(
+      scratch, 2,
+      "run --case 'lens=4 vocab=9' --impl per_sequence,cp_local --grid tp2cp1 --timeout 1 "
+      "--inject rank=1,at=backward,kind=hang --report " +
+          report);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
   const ordered_json parsed = read_report(report);
   EXPECT_EQ(parsed["run"]["status"], "partial");
-  ASSERT_EQ(parsed["trials"].size(), 1u);
+  ASSERT_EQ(parsed["trials"].size(), 2u);
+  EXPECT_EQ(parsed["trials"][1]["status"], "not_run");
   EXPECT_EQ(parsed["trials"][0]["status"], "timeout");
   EXPECT_EQ(parsed["trials"][0]["first_failed_rank"], 1);
+  expect_desync_report(parsed["trials"][0], 2);
+  EXPECT_EQ(parsed["trials"][0]["rank_states"][0]["state"], "waiting");
+  EXPECT_EQ(parsed["trials"][0]["rank_states"][1]["state"], "hangs");
+  EXPECT_EQ(parsed["trials"][0]["rank_states"][1]["phase"], "backward");
+}
+
+TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndBreadcrumbs) {
+  for (const char* kind : {"exit", "segv", "kill"}) {
+    const ScratchFolder scratch;
+    const std::string report = scratch.file("r.json");
+    const std::string crumbs = scratch.file("crumbs");
+    ::setenv("LOSSGRID_BREADCRUMBS", crumbs.c_str(), 1);
+    const ProcessResult result = run_processes(
+        scratch, 4,
+        std::string("run --case 'lens=5+8 vocab=24' --impl fused --grid tp1cp1,tp2cp2 --inject "
+                    "rank=2,at=backward,kind=") +
+            kind + " --report " + report);
+    ::unsetenv("LOSSGRID_BREADCRUMBS");
+    EXPECT_NE(result.exit_code, 0) << kind;
+    EXPECT_FALSE(std::filesystem::exists(report));
+    EXPECT_EQ(count_of(read_all(report + ".partial.jsonl"), "{\"trial\":"), 1u);
+    const std::vector<RankTrace> traces = read_breadcrumbs(crumbs);
+    ASSERT_EQ(traces.size(), 4u);
+    for (const RankTrace& trace : traces) {
+      EXPECT_TRUE(trace.known) << trace.rank;
+      EXPECT_EQ(trace.end, RankEnd::running);
+      EXPECT_FALSE(trace.calls.empty());
+    }
+    EXPECT_EQ(traces[2].phase, RankPhase::backward) << kind;
+    EXPECT_FALSE(traces[2].in_collective());
+  }
 }
 
 TEST(Launched, AJobThatDiedIsCompletedByAnother) {
@@ -168,7 +286,7 @@ TEST(Launched, AJobThatDiedIsCompletedByAnother) {
   const std::string report = scratch.file("r.json");
   const std::string smoke =
       "run --suite smoke --impl fused --grid tp1cp1,tp2cp2 --report " + report;
-  EXPECT_NE(run_processes(scratch, 4, smoke + " --inject rank=2,call=1,kind=die").exit_code, 0);
+  EXPECT_NE(run_processes(scratch, 4, smoke + " --inject rank=2,call=1,kind=exit").exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(report));
   const ProcessResult resumed = run_processes(scratch, 4, smoke + " --resume " + report);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;

@@ -149,6 +149,14 @@ std::map<std::string, Scenario> scenarios() {
   }};
   all["mismatch_count"] = mismatch(sum(8), sum(9));
   all["mismatch_long"] = mismatch(sum(8), sum(80000));
+  all["mismatch_dtype"] = mismatch(sum(8), [](Communicator& world) {
+    std::vector<std::int32_t> data(8);
+    world.all_reduce(std::span(data), ReduceOp::sum);
+  });
+  all["mismatch_op"] = mismatch(sum(8), [](Communicator& world) {
+    std::vector<float> data(8);
+    world.all_reduce(std::span(data), ReduceOp::max);
+  });
   all["mismatch_operation"] = mismatch(barrier, sum(8));
   all["mismatch_split"] = mismatch(sum(8), [](Communicator& world) { world.split(0, 0, "x"); });
   all["mismatch_root"] = mismatch([](Communicator& w) { w.broadcast(nullptr, 0, DType::u8, 0); },
@@ -182,7 +190,7 @@ std::map<std::string, Scenario> scenarios() {
   all["injected_throw"] = injected("rank=2,call=3,kind=throw");
   all["injected_hang"] = injected("rank=2,call=3,kind=hang", kSoon);
   all["injected_leave"] = injected("rank=2,call=3,kind=leave");
-  all["injected_die"] = injected("rank=2,call=3,kind=die");
+  all["injected_exit"] = injected("rank=2,call=3,kind=exit");
   return all;
 }
 

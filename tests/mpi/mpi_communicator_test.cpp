@@ -150,7 +150,9 @@ TEST(MpiCommunicator, GridsOfAllShapes) {
   const int size = session().size();
   for (int tp = 1; tp <= size; tp *= 2) {
     for (int cp = 1; tp * cp <= size; cp *= 2) {
-      const Grid grid{tp, cp, size / (tp * cp)};
+      const int rest = size / (tp * cp);
+      const int pp = rest % 2 == 0 ? 2 : 1;
+      const Grid grid{tp, cp, rest / pp, false, pp};
       expect_same_as_threads(size, [&](Communicator& world) {
         CollectiveCounts counts;
         std::int64_t total_ns = 0;
@@ -160,17 +162,19 @@ TEST(MpiCommunicator, GridsOfAllShapes) {
         EXPECT_EQ(groups.tp->size(), grid.tp);
         EXPECT_EQ(groups.cp->size(), grid.cp);
         EXPECT_EQ(groups.dp->size(), grid.dp);
+        EXPECT_EQ(groups.pp->size(), grid.pp);
         EXPECT_EQ(groups.tp->rank(), groups.tp_rank());
         EXPECT_EQ(groups.cp->name(), "cp");
         Log log;
-        for (Communicator* comm : {groups.tp.get(), groups.cp.get(), groups.dp.get()}) {
+        for (Communicator* comm :
+             {groups.tp.get(), groups.cp.get(), groups.dp.get(), groups.pp.get()}) {
           for (const std::size_t count : {3, 5000}) {
             std::vector<double> data = values_of<double>(world.rank(), count);
             comm->all_reduce(std::span(data), ReduceOp::sum);
             log.add(std::string(comm->name()), data);
           }
         }
-        EXPECT_EQ(counts.total(), (CollectiveCount{6, 3 * 8 * 5003}));
+        EXPECT_EQ(counts.total(), (CollectiveCount{8, 4 * 8 * 5003}));
         EXPECT_GT(total_ns, 0);
         return log;
       });

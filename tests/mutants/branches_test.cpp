@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Suite ci reaches every branch of every objective, and every option of clipped_pg and dpo at a
-// value that is not its default, alone and in every pair that is allowed.
+// value that is not its default, alone and in every pair that is allowed; and pipeline stages.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -69,6 +69,13 @@ TEST(Branches, ASuiteWithoutThemIsSeen) {
     return spec.objective.kind != "clipped_pg" || spec.objective.options.contains("ratio_clip_c");
   });
   EXPECT_FALSE(largest_shares(tame).contains("dual_clip_active"));
+}
+
+TEST(Grids, HaveStagesTogetherWithDpRanksAndMicrobatches) {
+  const auto has_both = [](const Grid& grid) { return grid.pp > 1 && grid.dp > 1; };
+  EXPECT_TRUE(std::any_of(suite_ci().grids.begin(), suite_ci().grids.end(), has_both));
+  const auto is_cut = [](const CaseSpec& spec) { return spec.microbatches > 1; };
+  EXPECT_TRUE(std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), is_cut));
 }
 
 using Setting = std::pair<std::string, std::string>;  // option, value as JSON text

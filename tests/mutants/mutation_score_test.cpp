@@ -26,6 +26,11 @@ TEST(MutationScore, EveryMutantIsRejectedAndNoControl) {
     EXPECT_EQ(record.rejected, !record.is_control)
         << record.name << " (" << record.what << ") " << record.reproduce;
     EXPECT_GT(record.trials, 0) << record.name;
+    // A rank that crashes says nothing of the numbers: it rejects only what is wrong in that way,
+    // and nothing may be found by waiting for a deadline.
+    const std::string first = record.rejected ? record.rejected_by_checks[0] : "";
+    EXPECT_EQ(first.starts_with("error: "), record.catalogue_id == "M49") << record.name << first;
+    EXPECT_FALSE(first.starts_with("timeout: ")) << record.name << first;
   }
   EXPECT_EQ(exit_code_of(records), ExitCode::ok);
 }
@@ -36,11 +41,11 @@ TEST(MutationScore, TheCatalogueIsCovered) {
     ids.insert(entry->catalogue_id);
   }
   for (const char* id :
-       {"M1",  "M2",  "M3",  "M4",  "M5",  "M6",  "M7",  "M8",  "M9",  "M10", "M11",
-        "M12", "M13", "M14", "M15", "M16", "M17", "M18", "M19", "M20", "M21", "M22",
-        "M23", "M24", "M25", "M26", "M27", "M28", "M29", "M30", "M31", "M32", "M33",
-        "M34", "M35", "M36", "M37", "M38", "M39", "M40", "M41", "M42", "M43", "M44",
-        "M45", "M46", "M47", "M51", "M53", "M54", "M55", "M56", "M57", "M58", "M59"}) {
+       {"M1",  "M2",  "M3",  "M4",  "M5",  "M6",  "M7",  "M8",  "M9",  "M10", "M11", "M12",
+        "M13", "M14", "M15", "M16", "M17", "M18", "M19", "M20", "M21", "M22", "M23", "M24",
+        "M25", "M26", "M27", "M28", "M29", "M30", "M31", "M32", "M33", "M34", "M35", "M36",
+        "M37", "M38", "M39", "M40", "M41", "M42", "M43", "M44", "M45", "M46", "M47", "M48",
+        "M49", "M51", "M53", "M54", "M55", "M56", "M57", "M58", "M59"}) {
     EXPECT_TRUE(ids.contains(id)) << id;
   }
 }
@@ -70,10 +75,10 @@ bool may_skip(const TrialRecord& trial) {
           trial.reason.find("one sweep comes too early") != std::string::npos);
 }
 
-/// Every third grid, so that three seeds see all of them.
-void keep_third_of_grids(Suite& suite, std::uint64_t seed) {
+/// Every fourth grid, so that four seeds see all of them.
+void keep_quarter_of_grids(Suite& suite, std::uint64_t seed) {
   std::vector<Grid> kept;
-  for (std::size_t k = seed % 3; k < suite.grids.size(); k += 3) kept.push_back(suite.grids[k]);
+  for (std::size_t k = seed % 4; k < suite.grids.size(); k += 4) kept.push_back(suite.grids[k]);
   if (!kept.empty()) suite.grids = kept;
 }
 
@@ -85,7 +90,7 @@ TEST_P(EightSeeds, NoRightImplementationIsRejected) {
     std::vector<Suite> suites = both_suites();
     for (Suite& suite : suites) {
       for (CaseSpec& spec : suite.cases) spec.seed += GetParam() + k;
-      keep_third_of_grids(suite, k);
+      keep_quarter_of_grids(suite, k);
     }
     ProblemCache problems;
     std::int64_t trials = 0;

@@ -79,9 +79,14 @@ TEST(Partition, CoversEverySequenceOnceWithUnitsTogether) {
         ++empty_ranks;
         continue;
       }
+      const auto most = std::max_element(of_rank.begin(), of_rank.end(),
+                                         [](const MicrobatchPlan& a, const MicrobatchPlan& b) {
+                                           return a.sequences.size() < b.sequences.size();
+                                         });
       for (const MicrobatchPlan& plan : of_rank) {
         EXPECT_TRUE(std::is_sorted(plan.sequences.begin(), plan.sequences.end()));
         ASSERT_FALSE(plan.sequences.empty());
+        EXPECT_EQ(plan.slots, static_cast<std::int64_t>(most->sequences.size()));
         if (plan.dummy) {
           EXPECT_EQ(plan.sequences, first->sequences);
           ++dummies;
@@ -118,7 +123,7 @@ TEST(Partition, RefusesNoRanks) {
 TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   const Problem problem =
       make("lens=5+8+0+3 mask=all sample_mask=1011 vocab=19 global_valid_toks=50");
-  const Problem part = take_part(problem, {{1, 2, 3}, false}, 4, 2);
+  const Problem part = take_part(problem, {{1, 2, 3}, false, 5}, 4, 2);
   EXPECT_EQ(part.spec, problem.spec);
   EXPECT_EQ(part.source, problem.source);
   EXPECT_EQ(part.lengths, (Ints{8, 0, 3}));
@@ -128,6 +133,7 @@ TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   EXPECT_EQ(part.denominators.valid_tokens, 50);
   EXPECT_EQ(part.microbatch.count, 4);
   EXPECT_EQ(part.microbatch.dp, 2);
+  EXPECT_EQ(part.microbatch.slots, 5);
   EXPECT_FALSE(part.microbatch.dummy);
   EXPECT_EQ(part.origin_sequence, (Ints{1, 2, 3}));
   ASSERT_EQ(part.origin_row.size(), 11u);

@@ -214,6 +214,7 @@ TEST(RequireFits, NamesWhatDoesNot) {
       {"tp = 16 exceeds the vocabulary of 10"});
   expect_bad_input([&] { require_fits(problem, Grid{0, 1}); }, {"tp = 0"});
   expect_bad_input([&] { require_fits(problem, Grid{1, 1, 0}); }, {"dp = 0"});
+  expect_bad_input([&] { require_fits(problem, Grid{.pp = 0}); }, {"pp = 0"});
   const Problem wide = make("lens=5 pad_multiple=1073741823");
   EXPECT_NO_THROW(require_fits(wide, Grid{1, 1}));
   expect_bad_input([&] { require_fits(wide, Grid{1, 2}); }, {"tokens padded", "4294967292"});

@@ -37,18 +37,19 @@ TEST(ReportJson, KeyOrderIsFixed) {
   EXPECT_THAT(keys_of(report["run"]), ElementsAre("command", "arguments", "suite", "started_utc",
                                                   "ended_utc", "status", "exit_code", "stages_ns"));
   EXPECT_THAT(keys_of(report["summary"]),
-              ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "not_run"));
+              ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "crashed",
+                          "out_of_memory", "not_run"));
   const std::vector<std::string> trial_keys = keys_of(report["trials"][0]);
   EXPECT_THAT(
       trial_keys,
       ElementsAre("id", "case", "grid", "implementation", "details", "backend", "transport",
-                  "status", "reason", "first_failed_rank", "batch", "chunks", "metrics",
-                  "metric_reductions", "branches", "checks", "relative_l2", "invariants",
+                  "status", "reason", "first_failed_rank", "rank_states", "batch", "chunks",
+                  "metrics", "metric_reductions", "branches", "checks", "relative_l2", "invariants",
                   "determinism", "memory", "communication", "times", "fingerprints", "reproduce"));
   for (const Json& trial : report["trials"]) EXPECT_EQ(keys_of(trial), trial_keys);
   EXPECT_THAT(keys_of(report["trials"][0]["case"]["parameters"]),
               ElementsAre("objective", "lens", "vocab", "scale"));
-  EXPECT_THAT(keys_of(report["trials"][0]["grid"]), ElementsAre("tp", "cp", "dp", "sp"));
+  EXPECT_THAT(keys_of(report["trials"][0]["grid"]), ElementsAre("tp", "cp", "dp", "pp", "sp"));
   EXPECT_THAT(keys_of(report["trials"][0]["batch"]),
               ElementsAre("tokens", "padded_tokens", "valid_tokens", "microbatches"));
 }
@@ -79,15 +80,19 @@ TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
 
 TEST(ReportJson, GridAndBatchSayHowTheBatchWasSplit) {
   const Json trial = trial_to_json(sample_trial(2, 4, "fused", 3));
-  EXPECT_EQ(trial["grid"], Json::parse(R"({"tp": 2, "cp": 4, "dp": 3, "sp": false})"));
+  EXPECT_EQ(trial["grid"], Json::parse(R"({"tp": 2, "cp": 4, "dp": 3, "pp": 1, "sp": false})"));
   EXPECT_EQ(trial["batch"]["microbatches"], 3);
   const Json& batch_phase = trial["communication"].back();
   EXPECT_EQ(batch_phase["phase"], "batch");
   EXPECT_EQ(batch_phase["group"], "dp");
 
   const Json whole = trial_to_json(TrialRecord());
-  EXPECT_EQ(whole["grid"], Json::parse(R"({"tp": 1, "cp": 1, "dp": 1, "sp": false})"));
+  EXPECT_EQ(whole["grid"], Json::parse(R"({"tp": 1, "cp": 1, "dp": 1, "pp": 1, "sp": false})"));
   EXPECT_EQ(whole["batch"]["microbatches"], 1);
+
+  TrialRecord staged;
+  staged.pp = 4;
+  EXPECT_EQ(trial_to_json(staged)["grid"]["pp"], 4);
 }
 
 TEST(ReportJson, OfHiddenStatesSaysHowItWasDone) {
@@ -215,6 +220,17 @@ TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_THAT(Json::parse(text)["run"]["arguments"][3].get<std::string>(), HasSubstr("file-"));
 }
 
+TEST(ReportJson, SaysWhereEveryRankWas) {
+  const Json trial = trial_to_json(sample_cut_short(TrialStatus::timeout));
+  ASSERT_EQ(trial["rank_states"].size(), 2u);
+  EXPECT_EQ(trial["rank_states"][0]["state"], "waiting");
+  EXPECT_EQ(trial["rank_states"][0]["phase"], "forward");
+  EXPECT_EQ(trial["rank_states"][0]["collectives"].back(),
+            "all_reduce sum of 8 f32, call #5 of 'tp', entered");
+  EXPECT_EQ(trial["rank_states"][1]["phase"], nullptr);
+  EXPECT_EQ(trial_to_json(sample_trial(1, 1, "fused"))["rank_states"], Json::array());
+}
+
 TEST(Record, WorstValuesAndCounts) {
   const TrialRecord trial = sample_trial(2, 4, "fused");
   EXPECT_EQ(trial.max_ratio(), 0.5);
@@ -230,6 +246,14 @@ TEST(Record, WorstValuesAndCounts) {
   EXPECT_EQ(counts.at("failed"), 2);
   EXPECT_EQ(counts.at("skipped"), 2);
   EXPECT_EQ(counts.at("timeout"), 0);
+}
+
+TEST(Record, OnlyARankCutsATrialShort) {
+  std::vector<std::string> cut_short;
+  for (const TrialStatus status : trial_statuses()) {
+    if (was_cut_short(status)) cut_short.emplace_back(name(status));
+  }
+  EXPECT_THAT(cut_short, ElementsAre("error", "timeout", "crashed", "out_of_memory"));
 }
 
 }  // namespace

@@ -42,8 +42,14 @@ TEST_F(ReportReader, GivesBackTheSameReport) {
   RunRecord with_stages = sample_run();
   with_stages.wall_ns = 100;
   with_stages.stages = {{1, 2, 30, 4, 3, 5}};
+  with_stages.trials[0].pp = 2;
+  RunRecord cut_short = sample_run();
+  cut_short.trials.clear();
+  for (const TrialStatus status : trial_statuses()) {
+    cut_short.trials.push_back(sample_cut_short(status));
+  }
   for (const RunRecord& run :
-       {sample_run(), with_stages, sample_mutants_run(), sample_bench_run()}) {
+       {sample_run(), with_stages, cut_short, sample_mutants_run(), sample_bench_run()}) {
     const std::string text = json_text(run_to_json(run));
     write(path("r.json"), text);
     EXPECT_EQ(json_text(run_to_json(read_report(path("r.json")))), text);

@@ -99,6 +99,28 @@ inline TrialRecord sample_nan() {
   return trial;
 }
 
+/// Rank 1 of a trial ended it.
+inline TrialRecord sample_cut_short(TrialStatus status) {
+  TrialRecord trial;
+  trial.id = "vocab=96 lens=5+8|tp2cp1|fused|cpu";
+  trial.case_name = "C0";
+  trial.case_parameters = sample_trial(1, 1, "x").case_parameters;
+  trial.tp = 2;
+  trial.implementation = "fused";
+  trial.status = status;
+  trial.reason = "rank 1: it ended";
+  trial.first_failed_rank = 1;
+  if (!was_cut_short(status)) return trial;
+  trial.ranks = {
+      {0,
+       "waiting",
+       "forward",
+       "rank 1 failed: it ended",
+       {"barrier, call #1 of 'world', done", "all_reduce sum of 8 f32, call #5 of 'tp', entered"}},
+      {1, "silent", "", "", {}}};
+  return trial;
+}
+
 inline TrialRecord sample_skip(int cp) {
   TrialRecord trial;
   trial.id = "vocab=96 lens=5+8|tp1cp" + std::to_string(cp) + "|cp_local|cpu";

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports as written are checked by an independent program: Python's jsonschema.
-#include <array>
-#include <cstdio>
 #include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include "harness/core/file.h"
 #include "reports/report_json.h"
 #include "reports/report_writer.h"
 #include "sample_run.h"
+#include "shell.h"
 
 namespace lossgrid {
 namespace {
@@ -19,22 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;
-};
-
-Outcome validate(const std::string& arguments) {
-  const std::string command =
-      std::string(LOSSGRID_SOURCE_DIR) + "/scripts/validate_report " + arguments + " 2>&1";
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return {};
-  Outcome outcome;
-  std::array<char, 4096> buffer;
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
-  const int status = ::pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+ShellOutcome validate(const std::string& arguments) {
+  return run_shell(std::string(LOSSGRID_SOURCE_DIR) + "/scripts/validate_report " + arguments);
 }
 
 TEST(ReportSchema, WrittenReportsAreValid) {
@@ -83,15 +67,19 @@ TEST(ReportSchema, WrittenReportsAreValid) {
     record.rows.clear();
     record.ceilings.clear();
   }
-  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split, linear,
-                                    timed};
+  RunRecord cut_short = sample_run();
+  for (const TrialStatus status : trial_statuses()) {
+    cut_short.trials.push_back(sample_cut_short(status));
+  }
+  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split, linear, timed,
+                                    cut_short};
   std::string paths;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string path = folder.file("report-" + std::to_string(i) + ".json");
     ReportWriter(path, runs[i]).finish(runs[i]);
     paths += path + " ";
   }
-  const Outcome outcome = validate(paths);
+  const ShellOutcome outcome = validate(paths);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
@@ -115,6 +103,21 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
        {"/trials/0/memory/0/measured_peak_bytes:"}},
       {"another schema", [](Json& r) { r["schema"] = "lossgrid.report/2"; }, {"/schema:"}},
       {"unknown status", [](Json& r) { r["trials"][0]["status"] = "ok"; }, {"status:", "'enum'"}},
+      {"crashed without a reason",
+       [](Json& r) {
+         r["trials"][0]["status"] = "crashed";
+         r["trials"][0]["reason"] = "";
+       },
+       {"/trials/0/reason:"}},
+      {"a rank in no known state",
+       [](Json& r) {
+         r["trials"][0] = trial_to_json(sample_cut_short(TrialStatus::error));
+         r["trials"][0]["rank_states"][1]["state"] = "lost";
+       },
+       {"/trials/0/rank_states/1/state:", "'enum'"}},
+      {"no states of ranks",
+       [](Json& r) { r["trials"][0].erase("rank_states"); },
+       {"'rank_states'"}},
       {"no reason", [](Json& r) { r["trials"][1]["reason"] = ""; }, {"/trials/1/reason:"}},
       {"infinite and passed",
        [](Json& r) { r["trials"][2]["checks"][1]["passed"] = true; },
@@ -124,6 +127,8 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
        {"/trials/0/metrics/loss:"}},
       {"no dp", [](Json& r) { r["trials"][0]["grid"].erase("dp"); }, {"/trials/0/grid:", "'dp'"}},
       {"no dp rank", [](Json& r) { r["trials"][0]["grid"]["dp"] = 0; }, {"/trials/0/grid/dp:"}},
+      {"no pp", [](Json& r) { r["trials"][0]["grid"].erase("pp"); }, {"/trials/0/grid:", "'pp'"}},
+      {"no stage", [](Json& r) { r["trials"][0]["grid"]["pp"] = 0; }, {"/trials/0/grid/pp:"}},
       {"no microbatch count",
        [](Json& r) { r["trials"][0]["batch"].erase("microbatches"); },
        {"/trials/0/batch:", "'microbatches'"}},
@@ -189,7 +194,7 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
     broken.change(report);
     const std::string path = folder.file("broken.json");
     write_file_atomically(path, json_text(report));
-    const Outcome outcome = validate(path);
+    const ShellOutcome outcome = validate(path);
     EXPECT_EQ(outcome.exit_code, 65) << broken.name << ": " << outcome.output;
     for (const std::string& part : broken.parts) {
       EXPECT_THAT(outcome.output, HasSubstr(part)) << broken.name;
@@ -247,7 +252,7 @@ TEST(ReportSchema, BrokenTimingsAreRefused) {
     broken.change(report);
     const std::string path = folder.file("broken.json");
     write_file_atomically(path, json_text(report));
-    const Outcome outcome = validate(path);
+    const ShellOutcome outcome = validate(path);
     EXPECT_EQ(outcome.exit_code, 65) << broken.name << ": " << outcome.output;
     for (const std::string& part : broken.parts) {
       EXPECT_THAT(outcome.output, HasSubstr(part)) << broken.name;
@@ -264,7 +269,7 @@ TEST(ReportSchema, TextThatIsNotJsonIsRefused) {
     std::string broken = text;
     broken.replace(broken.find(ratio), ratio.size(), "\"ratio\": " + value);
     write_file_atomically(folder.file("a.json"), broken);
-    const Outcome outcome = validate(folder.file("a.json"));
+    const ShellOutcome outcome = validate(folder.file("a.json"));
     EXPECT_EQ(outcome.exit_code, 65) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr(value + " is not JSON"));
   }

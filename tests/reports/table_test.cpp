@@ -77,8 +77,9 @@ TEST(TrialsTable, GridsSayWhereHiddenStatesAreSplit) {
   run.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(1, 1e-7, 0.25)};
   run.trials[1].sp = false;
   run.trials[1].dp = 2;
+  run.trials[1].pp = 3;
   const std::string text = format_trials_table(run);
-  EXPECT_THAT(text, HasSubstr("the worst over the grids tp2cp1sp tp2cp1dp2.\n"));
+  EXPECT_THAT(text, HasSubstr("the worst over the grids tp2cp1sp tp2cp1dp2pp3.\n"));
   EXPECT_THAT(line_with(text, "  linear_ce"), AllOf(HasSubstr("2 grids"), HasSubstr(" tp2cp1sp ")));
 }
 
@@ -286,6 +287,35 @@ TEST(Summary, NamesTheRankThatFailedFirst) {
   EXPECT_THAT(text, HasSubstr("first failed rank: 3"));
   EXPECT_THAT(text, HasSubstr("out of luck second line\n"));
   EXPECT_THAT(text, Not(HasSubstr("worst check")));
+}
+
+TEST(Summary, CountsAndDescribesTrialsThatARankEnded) {
+  RunRecord run;
+  for (const TrialStatus status : {TrialStatus::crashed, TrialStatus::out_of_memory}) {
+    run.trials.push_back(sample_cut_short(status));
+  }
+  const std::string text = format_summary(run);
+  EXPECT_THAT(text, AllOf(HasSubstr("0 passed, 1 crashed, 1 out of memory\n"),
+                          HasSubstr("\ncrashed: vocab=96"), HasSubstr("\nout_of_memory: vocab=96"),
+                          HasSubstr("reason: rank 1: it ended\n")));
+  EXPECT_THAT(text, HasSubstr("  ranks and their last collectives:\n"
+                              "    rank 0 waiting in forward: all_reduce sum of 8 f32, call #5 of "
+                              "'tp', entered\n"
+                              "    rank 1 silent\n"));
+  const std::vector<std::string> row = words_of(line_with(format_trials_table(run), "2 grids"));
+  ASSERT_GT(row.size(), 6u);
+  EXPECT_THAT(std::vector(row.begin() + 3, row.begin() + 6), testing::ElementsAre("0", "2", "0"));
+}
+
+TEST(Summary, NamesSixteenRanksAndCountsTheRest) {
+  RunRecord run;
+  run.trials = {sample_cut_short(TrialStatus::timeout)};
+  std::vector<RankRecord>& ranks = run.trials[0].ranks;
+  ranks.resize(16, ranks[1]);
+  EXPECT_THAT(format_summary(run), Not(HasSubstr("more ranks")));
+  ranks.resize(20, ranks[1]);
+  const std::string text = format_summary(run);
+  EXPECT_THAT(text, HasSubstr("    rank 1 silent\n    and 4 more ranks\n"));
 }
 
 TEST(MutantsTable, ScoresAndNames) {

@@ -147,6 +147,10 @@ TEST(Run, ExitCodeIsTheWorstOfTheTrials) {
   EXPECT_EQ(exit_code_of(Trials{passed, costly}), ExitCode::cost_regression);
   EXPECT_EQ(exit_code_of(Trials{costly, wrong, passed}), ExitCode::correctness);
   EXPECT_EQ(exit_code_of(Trials{crashed, wrong}), ExitCode::rank_crashed);
+  for (const TrialStatus status : {TrialStatus::crashed, TrialStatus::out_of_memory}) {
+    crashed.status = status;
+    EXPECT_EQ(exit_code_of(Trials{wrong, crashed}), ExitCode::rank_crashed);
+  }
   EXPECT_EQ(exit_code_of(Trials{hung, wrong}), ExitCode::hang);
   EXPECT_EQ(exit_code_of(Trials{skipped}), ExitCode::nothing_ran);
   EXPECT_EQ(exit_code_of(Trials{}), ExitCode::nothing_ran);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -184,6 +185,17 @@ TEST(Trial, ARankThatFailsInItsSecondMicrobatchFailsTheOtherDpRanks) {
     EXPECT_EQ(outcome.record.status, TrialStatus::error) << kind;
     EXPECT_EQ(outcome.record.first_failed_rank, 3) << kind;
   }
+}
+
+TEST(Trial, ARankWithoutMemoryHasAStatusOfItsOwn) {
+  TrialSetup setup = setup_of("lens=8+16 vocab=24", "fused", {2, 2});
+  setup.implementation = std::make_shared<Spoiled>(
+      "fused", [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+        if (outputs) throw std::bad_alloc();
+      });
+  const TrialOutcome outcome = run_trial(setup, seconds(60));
+  EXPECT_EQ(outcome.record.status, TrialStatus::out_of_memory);
+  EXPECT_THAT(outcome.record.reason, HasSubstr("out of memory"));
 }
 
 TEST(Trial, ARankThatLeavesFailsTheTrial) {

@@ -12,12 +12,33 @@ using Json = nlohmann::json;
 // Nobody is more than one run ahead of another process; MPI promises tags up to 32767.
 constexpr std::uint64_t kTags = 32767;
 
+/// Without its trace, which only rank 0 has to know.
 Json to_json(const RankOutcome& outcome) {
-  return {outcome.finished, outcome.ok, static_cast<int>(outcome.code), outcome.message};
+  return {outcome.finished, outcome.ok, static_cast<int>(outcome.code), outcome.message,
+          outcome.busy};
 }
 
 RankOutcome outcome_from(const Json& json) {
-  return {json[0], json[1], static_cast<ErrorCode>(json[2].get<int>()), json[3]};
+  return {json[0], json[1], static_cast<ErrorCode>(json[2].get<int>()), json[3], json[4]};
+}
+
+Json to_json(const RankTrace& trace) {
+  Json calls = Json::array();
+  for (const TracedCall& call : trace.calls) {
+    calls.push_back({call.call, call.communicator, call.number, call.done});
+  }
+  return {trace.rank, trace.known, static_cast<int>(trace.phase), static_cast<int>(trace.end),
+          std::move(calls)};
+}
+
+RankTrace trace_from(const Json& json) {
+  RankTrace trace{json[0],
+                  json[1],
+                  static_cast<RankPhase>(json[2].get<int>()),
+                  static_cast<RankEnd>(json[3].get<int>()),
+                  {}};
+  for (const Json& call : json[4]) trace.calls.push_back({call[0], call[1], call[2], call[3]});
+  return trace;
 }
 
 std::string encode(const ControlMessage& message) {
@@ -28,7 +49,7 @@ std::string encode(const ControlMessage& message) {
       break;
     case ControlMessage::Kind::status:
       json["outcome"] = to_json(message.status.outcome);
-      json["busy"] = message.status.busy;
+      json["trace"] = to_json(message.status.outcome.trace);
       json["gave_up"] = message.status.gave_up;
       if (const auto& failure = message.status.failure) {
         json["failure"] = Json{{"culprit", failure->culprit}, {"reason", failure->reason}};
@@ -56,7 +77,7 @@ ControlMessage decode(const std::string& text) {
       break;
     case ControlMessage::Kind::status:
       message.status.outcome = outcome_from(json.at("outcome"));
-      message.status.busy = json.at("busy");
+      message.status.outcome.trace = trace_from(json.at("trace"));
       message.status.gave_up = json.at("gave_up");
       if (const auto failure = json.find("failure"); failure != json.end()) {
         message.status.failure = WorldFailure{failure->at("culprit"), failure->at("reason")};

@@ -20,7 +20,6 @@ namespace lossgrid {
 /// What a process says of its rank when the body is back, or does not come back.
 struct RankStatus {
   RankOutcome outcome;
-  bool busy = false;                             // in no collective when the deadline passed
   bool gave_up = false;                          // a call that MPI still holds
   std::optional<WorldFailure> failure;           // that it knows of
   std::map<std::uint64_t, std::uint64_t> steps;  // exchanges that it has entered, by group

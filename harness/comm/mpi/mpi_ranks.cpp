@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/comm/breadcrumbs.h"
 #include "harness/comm/mpi/mpi_world.h"
 #include "harness/core/error.h"
 
@@ -26,6 +27,7 @@ constexpr milliseconds kShortestPatience{1000};
 struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<MpiWorld> world;
+  std::unique_ptr<BreadcrumbTrail> trail;
   std::mutex mutex;
   std::condition_variable progress;
   bool back = false;
@@ -73,9 +75,9 @@ std::shared_ptr<MpiWorld> open_world(MpiSession& session, int ranks) {
 std::thread start_thread(const std::shared_ptr<Run>& run) {
   try {
     return std::thread([run] {
-      run->finish(outcome_of([&] {
+      run->finish(outcome_of(*run->trail, [&] {
         const auto world = make_mpi_communicator(run->world);
-        run->body(*world);
+        run->body(*leave_breadcrumbs(*world, *run->trail));
       }));
     });
   } catch (const std::system_error& error) {
@@ -106,7 +108,9 @@ void run_own_rank(const std::shared_ptr<Run>& run, int rank, const std::string& 
     outcome = {false, false, ErrorCode::timeout,
                fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
   }
-  run->world->close(outcome, busy);
+  outcome.busy = busy;
+  outcome.trace = run->trail->trace();
+  run->world->close(outcome);
 }
 
 }  // namespace
@@ -122,7 +126,10 @@ RanksOutcome run_mpi_ranks(MpiSession& session, int ranks,
   const std::string limit = fmt::format("the deadline of {} ms", deadline.count());
   grace = std::min(grace, kLongest);
   const steady_clock::time_point end = steady_clock::now() + std::min(deadline, kLongest);
-  if (session.rank() < ranks) run_own_rank(run, session.rank(), limit, end, grace);
+  if (session.rank() < ranks) {
+    run->trail = std::make_unique<BreadcrumbTrail>(session.runtime()->runs, ranks, session.rank());
+    run_own_rank(run, session.rank(), limit, end, grace);
+  }
 
   // Rank 0 gives the others time to answer, and they give it as much again to decide.
   const milliseconds patience = std::max(grace, kShortestPatience);

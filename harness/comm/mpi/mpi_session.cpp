@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "harness/comm/mpi/mpi_runtime.h"
 #include "harness/comm/mpi_ranks.h"
@@ -58,6 +61,46 @@ MpiSession::MpiSession(int& argc, char**& argv, std::size_t segment_bytes)
   MPI_Comm_rank(runtime_->control, &runtime_->rank);
   MPI_Comm_size(runtime_->control, &runtime_->size);
   runtime_->segment_bytes = segment_bytes;
+  look_around();
+}
+
+void MpiSession::look_around() {
+  MPI_Comm here = MPI_COMM_NULL;
+  check_mpi(
+      MPI_Comm_split_type(runtime_->control, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &here),
+      "MPI_Comm_split_type");
+  int size = 1;
+  int place = 0;
+  MPI_Comm_size(here, &size);
+  MPI_Comm_rank(here, &place);
+  // Rank and cores of each, as one row of numbers of the longest row's length.
+  const std::vector<int> cores = own_cores();
+  auto length = static_cast<int>(cores.size()) + 1;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &length, 1, MPI_INT, MPI_MAX, here), "MPI_Allreduce");
+  std::vector<int> own(static_cast<std::size_t>(length), -1);
+  own[0] = rank();
+  std::copy(cores.begin(), cores.end(), own.begin() + 1);
+  std::vector<int> all(own.size() * static_cast<std::size_t>(size));
+  check_mpi(MPI_Allgather(own.data(), length, MPI_INT, all.data(), length, MPI_INT, here),
+            "MPI_Allgather");
+  for (auto row = all.begin(); row != all.end(); row += length) {
+    ProcessCores process{*row, {}};
+    std::copy_if(row + 1, row + length, std::back_inserter(process.cores),
+                 [](int core) { return core >= 0; });
+    processes_here_.push_back(std::move(process));
+  }
+  machines_ = place == 0 ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &machines_, 1, MPI_INT, MPI_SUM, runtime_->control),
+            "MPI_Allreduce");
+  MPI_Comm_free(&here);
+}
+
+std::string MpiSession::library() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
 }
 
 MpiSession::~MpiSession() {

@@ -183,7 +183,7 @@ bool MpiWorld::expire(const std::string& limit) {
   return true;
 }
 
-void MpiWorld::close(const RankOutcome& outcome, bool busy) {
+void MpiWorld::close(const RankOutcome& outcome) {
   const std::lock_guard lock(runtime_->mutex);
   receive_locked();
   closed_ = true;
@@ -193,7 +193,7 @@ void MpiWorld::close(const RankOutcome& outcome, bool busy) {
   }
   ControlMessage message;
   message.kind = ControlMessage::Kind::status;
-  message.status = {outcome, busy, gave_up_, failure_, steps_};
+  message.status = {outcome, gave_up_, failure_, steps_};
   control_.send_to_all(message);
   statuses_[static_cast<std::size_t>(rank_)] = std::move(message.status);
 }
@@ -235,7 +235,7 @@ void MpiWorld::decide_locked(const std::string& silence) {
                                              fmt::format("rank {} hangs: {}", rank, silence)});
     const RankOutcome& outcome = out.ranks.back();
     if (hung < 0 && !outcome.finished) hung = rank;
-    if (late < 0 && status && status->busy) late = rank;
+    if (late < 0 && status && outcome.busy) late = rank;
     if (failed < 0 && !outcome.ok && outcome.code != ErrorCode::aborted) failed = rank;
     message.lost = message.lost || !outcome.finished || (status && status->gave_up);
   }

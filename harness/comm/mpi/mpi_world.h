@@ -82,7 +82,7 @@ class MpiWorld {
   /// failed before.
   bool expire(const std::string& limit);
   /// Tells all processes how the rank ended, or that it does not; its thread can call nothing more.
-  void close(const RankOutcome& outcome, bool busy);
+  void close(const RankOutcome& outcome);
   /// Takes what has come; on rank 0, decides when all ranks have answered. True when the verdict is
   /// there and nothing more is to come.
   bool settle();

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/supervise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/launcher_command.h"
+#include "harness/cli/resume.h"
+#include "harness/comm/breadcrumbs.h"
+#include "harness/comm/launcher.h"
+#include "harness/core/child_process.h"
+#include "harness/runner/desync_report.h"
+#include "harness/runner/launched_work.h"
+#include "reports/report_reader.h"
+#include "reports/report_writer.h"
+
+namespace lossgrid {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+/// A launch has its own deadline for each trial; this is for one that does not come to report.
+constexpr seconds kSilence{60};
+constexpr milliseconds kPoll{100};
+constexpr milliseconds kPatience{5000};  // of a launcher that ends its processes
+
+std::atomic<int> interrupted_by{0};
+
+void note_interrupt(int signal) {
+  interrupted_by = signal;
+}
+
+/// While it lives, SIGINT and SIGTERM end the launch and not this process.
+class InterruptsNoted {
+ public:
+  InterruptsNoted() {
+    for (const int signal : kSignals) std::signal(signal, note_interrupt);
+  }
+  ~InterruptsNoted() {
+    for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+  }
+  InterruptsNoted(const InterruptsNoted&) = delete;
+  InterruptsNoted& operator=(const InterruptsNoted&) = delete;
+
+ private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+};
+
+/// The grids of one launch.
+struct Launch {
+  std::string grid;  // empty: all
+  int ranks = 1;
+};
+
+std::vector<Launch> launches_of(const std::vector<Suite>& suites, bool one_grid_each) {
+  Launch all;
+  std::vector<Launch> each;
+  for (const Suite& suite : suites) {
+    for (const Grid& grid : suite.grids) {
+      all.ranks = std::max(all.ranks, grid.ranks());
+      const Launch launch{format_grid(grid), grid.ranks()};
+      if (std::none_of(each.begin(), each.end(),
+                       [&](const Launch& other) { return other.grid == launch.grid; })) {
+        each.push_back(launch);
+      }
+    }
+  }
+  return one_grid_each ? each : std::vector<Launch>{all};
+}
+
+/// How a launch ended.
+struct LaunchEnd {
+  std::string text;  // "the launcher ended with exit code 137 (SIGKILL)"
+  int exit_code = -1;
+  bool stopped = false;  // by this process
+};
+
+class Supervisor {
+ public:
+  Supervisor(const SuperviseFlags& how, const SuiteFlags& flags, const std::vector<Suite>& suites,
+             bool verify, RunRecord& record)
+      : how_(how),
+        flags_(flags),
+        work_(suites, verify),
+        times_(std::any_of(suites.begin(), suites.end(),
+                           [](const Suite& suite) { return suite.timing.has_value(); })),
+        record_(record),
+        launch_report_(flags.report + ".launch.json"),
+        breadcrumbs_(flags.report + ".launch.crumbs") {
+    if (flags.resume.empty()) return;
+    const FinishedWork finished(read_earlier(flags.resume, record.command), after_failure(flags),
+                                Ranks());
+    RunRecord kept;
+    for (const auto& [id, trial] : finished.trials()) kept.trials.push_back(trial);
+    for (const auto& [id, timing] : finished.timings()) kept.timings.push_back(timing);
+    work_.take(kept);
+  }
+
+  LaunchRequest request(const Launch& launch) const {
+    LaunchRequest request;
+    request.launcher = how_.launcher;
+    request.executable = fs::read_symlink("/proc/self/exe").string();
+    request.arguments = command_line();
+    request.ranks = launch.ranks;
+    request.grid = launch.grid;
+    request.report = launch_report_;
+    request.resume = launches_ > 0 ? flags_.report : "";
+    return request;
+  }
+
+  /// Launches until nothing of `launch` is left, or a launch gets no further. Returns what ended
+  /// it: ok, or why the rest of the run makes no sense.
+  ExitCode run(const Launch& launch) {
+    while (!is_done(launch) && interrupted_by == 0) {
+      if (how_.max_launches > 0 && launches_ == how_.max_launches) {
+        why_not_run_ = fmt::format("not reached with --max-launches {}", how_.max_launches);
+        return ExitCode::ok;
+      }
+      const std::size_t before = work_.reached();
+      const LaunchEnd end = launch_once(request(launch));
+      ++launches_;
+      const bool whole = collect(end);
+      write(ExitCode::rank_crashed, false);
+      if (!flags_.quiet) print_progress(launch, whole ? "" : end.text);
+      if (work_.reached() > before) continue;
+      why_not_run_ = "a launch got no further: " + end.text;
+      const bool refused = end.exit_code == static_cast<int>(ExitCode::usage) ||
+                           end.exit_code == static_cast<int>(ExitCode::bad_input);
+      if (refused) return static_cast<ExitCode>(end.exit_code);
+      std::fprintf(stderr, "lossgrid: %s\n", why_not_run_.c_str());
+      return ExitCode::rank_crashed;
+    }
+    return ExitCode::ok;
+  }
+
+  bool is_done() const { return work_.reached() == work_.planned(); }
+
+  /// The report of all launches so far.
+  void write(ExitCode code, bool complete) {
+    work_.fill(record_, interrupted_by == 0 ? why_not_run_ : "interrupted");
+    end_run(record_, code, complete);
+    record_.stages = stages_;
+    ReportWriter(flags_.report, record_).finish(record_);
+  }
+
+ private:
+  bool is_done(const Launch& launch) const {
+    return launch.grid.empty() ? is_done() : work_.has_all_of(launch.grid);
+  }
+
+  /// Starts a launch and waits for its end, or ends it.
+  LaunchEnd launch_once(const LaunchRequest& request) {
+    remove_launch_files();
+    setenv(kBreadcrumbsVariable, fs::absolute(breadcrumbs_).c_str(), 1);
+    ChildProcess child(launch_command(request));
+    const steady_clock::time_point begin = steady_clock::now();
+    steady_clock::time_point last_sign = begin;
+    std::uintmax_t size = 0;
+    const std::chrono::duration<double> silence =
+        kSilence + std::chrono::duration<double>(flags_.timeout_s);
+    for (;;) {
+      if (const std::optional<ProcessEnd> end = child.wait_for(kPoll)) {
+        return {fmt::format("{} ended with {}",
+                            how_.launcher.empty() ? "the process" : "the launcher", end->text()),
+                end->exit_code, false};
+      }
+      const steady_clock::time_point now = steady_clock::now();
+      std::error_code missing;
+      const std::uintmax_t written = fs::file_size(launch_report_ + kPartialReportSuffix, missing);
+      if (!missing && written != size) {
+        size = written;
+        last_sign = now;
+      }
+      std::string why;
+      if (interrupted_by != 0) why = "interrupted";
+      // A timing is silent for as long as it was asked to take.
+      if (!times_ && now - last_sign > silence) {
+        why = fmt::format("no sign of life for {:.0f} s", silence.count());
+      }
+      if (how_.launch_timeout_s > 0 &&
+          now - begin > std::chrono::duration<double>(how_.launch_timeout_s)) {
+        why = fmt::format("the launch took longer than {} s", how_.launch_timeout_s);
+      }
+      if (!why.empty()) return {why, child.stop(kPatience).exit_code, true};
+    }
+  }
+
+  /// Takes what the launch left. Returns whether it came to its end.
+  bool collect(const LaunchEnd& end) {
+    const bool whole = fs::exists(launch_report_);
+    if (!whole && !fs::exists(launch_report_ + kPartialReportSuffix)) return false;
+    RunRecord found;
+    try {
+      found = read_report(launch_report_);
+    } catch (const Error&) {
+      return false;  // it died before its first line was whole
+    }
+    work_.take(found);
+    record_.environment = found.environment;
+    for (std::size_t k = 0; k < kStages; ++k) stages_.ns[k] += found.stages.ns[k];
+    if (!found.begun_id.empty() && interrupted_by == 0) {
+      work_.lose({found.begun_id, end.stopped ? TrialStatus::timeout : TrialStatus::crashed,
+                  end.text, found.environment.contains("mpi") ? "mpi" : "thread",
+                  desync_report(read_breadcrumbs(breadcrumbs_))});
+    }
+    remove_launch_files();
+    return whole;
+  }
+
+  void remove_launch_files() const {
+    std::error_code ignored;
+    fs::remove(launch_report_, ignored);
+    fs::remove(launch_report_ + kPartialReportSuffix, ignored);
+    fs::remove_all(breadcrumbs_, ignored);
+  }
+
+  void print_progress(const Launch& launch, const std::string& ended) const {
+    fmt::print("launch {}{}: {} of {} done{}\n", launches_,
+               launch.grid.empty() ? "" : " (" + launch.grid + ")", work_.reached(),
+               work_.planned(), ended.empty() ? "" : "; " + ended);
+    std::fflush(stdout);
+  }
+
+  const SuperviseFlags& how_;
+  const SuiteFlags& flags_;
+  LaunchedWork work_;
+  const bool times_;
+  RunRecord& record_;
+  const std::string launch_report_;
+  const std::string breadcrumbs_;  // a folder
+  std::string why_not_run_ = "not reached";
+  int launches_ = 0;
+  StageTimes stages_;  // of launches that came to their end
+};
+
+}  // namespace
+
+void add_supervise_flags(CLI::App& command, SuperviseFlags& flags) {
+  command.add_flag("--supervise", flags.on,
+                   "run the trials in launches of this executable, go on in a new one where one "
+                   "dies, and write the report whatever happens");
+  command.add_option(
+      "--launch", flags.launcher,
+      "with --supervise: what starts the ranks, for example \"mpirun -np {ranks}\"; "
+      "{ranks} is the largest grid of the launch (default: none, ranks are threads)");
+  command
+      .add_option("--launches", flags.launches,
+                  "with --supervise: all grids in one launch, or a launch for each grid (default "
+                  "all)")
+      ->check(CLI::IsMember({"all", "grid"}));
+  command
+      .add_option("--max-launches", flags.max_launches,
+                  "with --supervise: end after so many, what is left is not_run (default: go on as "
+                  "long as each launch finishes something)")
+      ->check(CLI::Range(1, 1000000));
+  command
+      .add_option("--launch-timeout", flags.launch_timeout_s,
+                  "with --supervise: end a launch that takes longer, in seconds")
+      ->check(CLI::Range(0.001, 1e7));
+  command.add_flag("--dry-run", flags.dry_run,
+                   "with --supervise: print the command lines of the launches and start none");
+}
+
+void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::usage, why); };
+  if (!how.on) {
+    const bool alone = !how.launcher.empty() || how.launches != "all" || how.max_launches > 0 ||
+                       how.launch_timeout_s > 0 || how.dry_run;
+    if (alone) {
+      refuse(
+          "--launch, --launches, --max-launches, --launch-timeout and --dry-run need --supervise");
+    }
+    return;
+  }
+  if (under_launcher()) refuse("--supervise starts the launcher itself: --launch \"mpirun -np 8\"");
+  if (flags.report.empty()) refuse("--supervise needs --report");
+}
+
+ExitCode supervise(const SuperviseFlags& how, const std::string& command, const SuiteFlags& flags,
+                   const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
+  const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
+  require_runnable(suites, flags.max_ranks);
+  RunRecord record = begin_run(command, flags.suite);
+  Supervisor supervisor(how, flags, suites, modes.verify, record);
+  const std::vector<Launch> launches = launches_of(suites, how.launches == "grid");
+  if (how.dry_run) {
+    for (const Launch& launch : launches) {
+      fmt::print("{}\n", launch_line(supervisor.request(launch)));
+    }
+    return ExitCode::ok;
+  }
+
+  ExitCode ended = ExitCode::ok;
+  int interrupt = 0;
+  {
+    const InterruptsNoted noted;
+    for (const Launch& launch : launches) {
+      if (ended == ExitCode::ok && interrupted_by == 0) ended = supervisor.run(launch);
+    }
+    interrupt = interrupted_by;
+  }
+  supervisor.write(ExitCode::rank_crashed, false);
+  if (ended == ExitCode::usage || ended == ExitCode::bad_input) return ended;
+  const ExitCode code =
+      ended == ExitCode::ok ? code_of(record, modes) : worst(ended, code_of(record, modes));
+  supervisor.write(code, supervisor.is_done());
+  print_results(record, flags, rows);
+  fmt::print("report: {}\n", flags.report);
+  if (interrupt != 0) {
+    std::fflush(nullptr);
+    std::raise(interrupt);
+  }
+  return code;
+}
+
+}  // namespace lossgrid

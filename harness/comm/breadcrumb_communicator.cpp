@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not a ForwardingCommunicator: a crumb holds all that a call is made of, and splits are calls too.
+#include <utility>
+
+#include "harness/comm/breadcrumbs.h"
+
+namespace lossgrid {
+namespace {
+
+class BreadcrumbCommunicator final : public Communicator {
+ public:
+  BreadcrumbCommunicator(Communicator& inner, BreadcrumbTrail& trail)
+      : inner_(&inner), trail_(&trail) {}
+  BreadcrumbCommunicator(std::unique_ptr<Communicator> inner, BreadcrumbTrail& trail)
+      : owned_(std::move(inner)), inner_(owned_.get()), trail_(&trail) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string_view name() const override { return inner_->name(); }
+
+  void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
+    enter(Collective::all_reduce, count, dtype, op);
+    inner_->all_reduce(data, count, dtype, op);
+    trail_->leave();
+  }
+  void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
+    enter(Collective::all_gather, count, dtype);
+    inner_->all_gather(send, receive, count, dtype);
+    trail_->leave();
+  }
+  void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
+                      ReduceOp op) override {
+    enter(Collective::reduce_scatter, count, dtype, op);
+    inner_->reduce_scatter(send, receive, count, dtype, op);
+    trail_->leave();
+  }
+  void broadcast(void* data, std::size_t count, DType dtype, int root) override {
+    enter(Collective::broadcast, count, dtype, std::nullopt, root);
+    inner_->broadcast(data, count, dtype, root);
+    trail_->leave();
+  }
+  void barrier() override {
+    enter(Collective::barrier, 0, DType::u8);
+    inner_->barrier();
+    trail_->leave();
+  }
+  std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+    enter(std::nullopt, 0, DType::u8);
+    auto part = inner_->split(color, key, std::move(name));
+    trail_->leave();
+    return std::make_unique<BreadcrumbCommunicator>(std::move(part), *trail_);
+  }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+
+ private:
+  void enter(std::optional<Collective> operation, std::size_t count, DType dtype,
+             std::optional<ReduceOp> op = std::nullopt, std::optional<int> root = std::nullopt) {
+    trail_->enter(operation, count, dtype, op, root, ++number_, inner_->name());
+  }
+
+  std::unique_ptr<Communicator> owned_;
+  Communicator* inner_;
+  BreadcrumbTrail* trail_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> leave_breadcrumbs(Communicator& inner, BreadcrumbTrail& trail) {
+  return std::make_unique<BreadcrumbCommunicator>(inner, trail);
+}
+
+}  // namespace lossgrid
