@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid export: a case as a bundle, for other programs and for replay.
+// lossgrid export: a stored report in the format of another program, or a case as a bundle, for
+// other programs and for replay.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/core/file.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/verify/expected.h"
+#include "reports/exporter.h"
+#include "reports/report_reader.h"
 
 namespace lossgrid {
 namespace {
 
 struct ExportFlags {
+  std::string report;
+  std::string format;
   std::string text;
   std::string out;
   bool expected = false;
 };
 
-ExitCode run(const ExportFlags& flags) {
+[[noreturn]] void throw_usage(const std::string& message) {
+  throw Error(ErrorCode::usage, "export: " + message);
+}
+
+ExitCode export_case(const ExportFlags& flags) {
   const CaseSpec spec = parse_case(flags.text);
   const std::string too_big = why_too_big(case_memory_bytes(spec));
   if (!too_big.empty()) throw Error(ErrorCode::not_enough_memory, too_big);
@@ -36,15 +49,59 @@ ExitCode run(const ExportFlags& flags) {
   return ExitCode::ok;
 }
 
+/// GitHub shows what stands in the file that a step is given; other steps' text stays.
+void add_to_step_summary(const RunRecord& run) {
+  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
+  if (std::getenv("GITHUB_ACTIONS") == nullptr || path == nullptr) return;
+  std::ofstream file(path, std::ios::binary | std::ios::app);
+  file << find_exporter("markdown").text(run) << std::flush;
+  if (!file) throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path));
+}
+
+ExitCode export_report(const ExportFlags& flags) {
+  const Exporter& exporter = find_exporter(flags.format);
+  const RunRecord run = read_report(flags.report);
+  const std::string text = exporter.text(run);
+  if (flags.out.empty() || flags.out == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else {
+    write_file_atomically(flags.out, text);
+  }
+  if (exporter.name == "github") add_to_step_summary(run);
+  return ExitCode::ok;
+}
+
+ExitCode run(const ExportFlags& flags) {
+  if (flags.report.empty() == flags.text.empty()) {
+    throw_usage("takes a REPORT with --to FORMAT, or --case with --out FILE");
+  }
+  if (!flags.report.empty()) {
+    if (flags.format.empty()) throw_usage("a report needs --to FORMAT (lossgrid list exports)");
+    if (flags.expected) throw_usage("--expected goes with --case");
+    return export_report(flags);
+  }
+  if (!flags.format.empty()) throw_usage("--to goes with a report; a case becomes a bundle");
+  if (flags.out.empty()) throw_usage("--case needs --out FILE, the bundle to write");
+  return export_case(flags);
+}
+
 }  // namespace
 
 void add_export_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* command = app.add_subcommand("export", "write the packed batch of a case as a bundle");
-  command->add_option("--case", flags->text, "the case as \"key=value ...\"")->required();
-  command->add_option("--out", flags->out, "the bundle file to write")->required();
+  CLI::App* command = app.add_subcommand(
+      "export", "write a report in another program's format, or the batch of a case as a bundle");
+  command->add_option("report", flags->report,
+                      "a report, or what a run that died left of it; only with --to");
+  command->add_option("--to", flags->format,
+                      "the format of a report: see lossgrid list exports; github also adds to "
+                      "$GITHUB_STEP_SUMMARY in a job of GitHub Actions");
+  command->add_option("--case", flags->text, "the case as \"key=value ...\"");
+  command->add_option("-o,--out", flags->out,
+                      "the file to write; of a report also - for stdout, the default");
   command->add_flag("--expected", flags->expected,
-                    "add the float64 truth as expected.loss, .logprobs, .grad_logits and metrics");
+                    "with --case: add the float64 truth as expected.loss, .logprobs, .grad_logits "
+                    "and metrics");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

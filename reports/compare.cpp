@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace lossgrid {
+namespace {
+
+bool is_bad(TrialStatus status) {
+  return status == TrialStatus::failed || was_cut_short(status);
+}
+
+bool has_verdict(TrialStatus status) {
+  return is_bad(status) || status == TrialStatus::passed;
+}
+
+std::string count_text(std::int64_t count) {
+  return std::to_string(count);
+}
+
+/// What is counted in a trial, by what it is called.
+using Counters = std::map<std::pair<ChangeKind, std::string>, std::int64_t>;
+
+Counters counters_of(const TrialRecord& trial) {
+  Counters counters;
+  for (const PhaseMemoryRecord& memory : trial.memory) {
+    const std::string place = fmt::format("rank {} {}: ", memory.rank, memory.phase);
+    counters[{ChangeKind::memory, place + "peak bytes"}] = memory.measured_peak_bytes;
+    counters[{ChangeKind::memory, place + "allocations"}] = memory.measured_allocations;
+  }
+  for (const CommunicationRecord& of : trial.communication) {
+    const std::string place = fmt::format("{} {}: {} ", of.phase, of.group, of.operation);
+    counters[{ChangeKind::communication, place + "calls"}] = of.measured_calls;
+    counters[{ChangeKind::communication, place + "payload bytes"}] = of.measured_payload_bytes;
+  }
+  return counters;
+}
+
+class Comparer {
+ public:
+  explicit Comparer(double margin) { comparison_.time_margin_ratio = margin; }
+
+  void compare_trials(const std::vector<TrialRecord>& base, const std::vector<TrialRecord>& head) {
+    std::map<std::string, const TrialRecord*> by_id;
+    for (const TrialRecord& trial : head) by_id[trial.id] = &trial;
+    std::map<std::string, const TrialRecord*> in_base;
+    for (const TrialRecord& trial : base) {
+      if (!in_base.emplace(trial.id, &trial).second) continue;
+      const auto found = by_id.find(trial.id);
+      if (found == by_id.end()) {
+        if (has_verdict(trial.status)) lose(trial.id, std::string(name(trial.status)), "not there");
+        continue;
+      }
+      ++comparison_.trials;
+      compare_trial(trial, *found->second);
+    }
+    for (const auto& [id, trial] : by_id) {
+      if (!in_base.contains(id)) add_trial(*trial);
+    }
+  }
+
+  void compare_timings(const std::vector<TimingRecord>& base,
+                       const std::vector<TimingRecord>& head) {
+    const auto rows = [](const std::vector<TimingRecord>& timings) {
+      std::map<std::string, std::pair<const TimingRecord*, const TimingRow*>> found;
+      for (const TimingRecord& timing : timings) {
+        for (const TimingRow& row : timing.rows) {
+          found.emplace(fmt::format("{}|{}|{}", timing.id(), row.implementation, row.phase),
+                        std::pair(&timing, &row));
+        }
+      }
+      return found;
+    };
+    const auto in_head = rows(head);
+    for (const auto& [id, of_base] : rows(base)) {
+      const auto found = in_head.find(id);
+      if (found == in_head.end()) {
+        lose(id, "timed", "not there");
+        continue;
+      }
+      ++comparison_.rows;
+      compare_row(id, *of_base.first, *of_base.second, *found->second.first, *found->second.second);
+    }
+  }
+
+  Comparison take() {
+    std::stable_sort(comparison_.changes.begin(), comparison_.changes.end(),
+                     [](const Change& a, const Change& b) {
+                       return std::tie(a.verdict, a.kind) < std::tie(b.verdict, b.kind);
+                     });
+    return std::move(comparison_);
+  }
+
+ private:
+  void lose(const std::string& subject, const std::string& base, const std::string& head) {
+    comparison_.changes.push_back({ChangeKind::coverage,
+                                   ChangeVerdict::regressed,
+                                   subject,
+                                   "status",
+                                   base,
+                                   head,
+                                   {},
+                                   {},
+                                   {},
+                                   TrialStatus::not_run});
+  }
+
+  void add_trial(const TrialRecord& trial) {
+    if (!has_verdict(trial.status)) return;
+    comparison_.changes.push_back(
+        {ChangeKind::verdict,
+         is_bad(trial.status) ? ChangeVerdict::regressed : ChangeVerdict::added,
+         trial.id,
+         "status",
+         "not there",
+         std::string(name(trial.status)),
+         {},
+         {},
+         {},
+         trial.status});
+  }
+
+  void compare_trial(const TrialRecord& base, const TrialRecord& head) {
+    if (has_verdict(base.status) && !has_verdict(head.status)) {
+      lose(base.id, std::string(name(base.status)), std::string(name(head.status)));
+      return;
+    }
+    if (is_bad(base.status) != is_bad(head.status)) {
+      comparison_.changes.push_back(
+          {ChangeKind::verdict,
+           is_bad(head.status) ? ChangeVerdict::regressed : ChangeVerdict::improved,
+           base.id,
+           "status",
+           std::string(name(base.status)),
+           std::string(name(head.status)) + (head.reason.empty() ? "" : ": " + head.reason),
+           {},
+           {},
+           {},
+           head.status});
+    }
+    if (was_cut_short(base.status) || was_cut_short(head.status)) return;  // they counted nothing
+    const Counters before = counters_of(base);
+    for (const auto& [what, count] : counters_of(head)) {
+      const auto found = before.find(what);
+      const std::int64_t earlier = found == before.end() ? 0 : found->second;
+      if (count != earlier) add_counter(base.id, what, earlier, count);
+    }
+  }
+
+  void add_counter(const std::string& id, const std::pair<ChangeKind, std::string>& what,
+                   std::int64_t base, std::int64_t head) {
+    std::optional<double> ratio;
+    if (base > 0) ratio = static_cast<double>(head) / static_cast<double>(base);
+    comparison_.changes.push_back({what.first,
+                                   head > base ? ChangeVerdict::regressed : ChangeVerdict::improved,
+                                   id,
+                                   what.second,
+                                   count_text(base),
+                                   count_text(head),
+                                   ratio,
+                                   {},
+                                   {}});
+  }
+
+  /// Time of a row over that of its reference in the same run, with its relative standard error.
+  struct Relative {
+    std::string reference;
+    double cost = 0;
+    double stderr_ratio = 0;
+  };
+
+  static std::optional<Relative> relative(const TimingRecord& timing, const TimingRow& row) {
+    if (row.status >= TimingStatus::above_ceiling || row.status == TimingStatus::skipped) return {};
+    if (row.speedup && *row.speedup > 0 && row.implementation != timing.baseline) {
+      double squares = row.time.stderr_ratio * row.time.stderr_ratio;
+      for (const TimingRow& other : timing.rows) {
+        if (other.implementation != timing.baseline || other.phase != row.phase) continue;
+        squares += other.time.stderr_ratio * other.time.stderr_ratio;
+      }
+      return Relative{timing.baseline, 1 / *row.speedup, std::sqrt(squares)};
+    }
+    if (row.ceiling_ratio && *row.ceiling_ratio > 0) {
+      return Relative{row.ceiling, 1 / *row.ceiling_ratio, row.time.stderr_ratio};
+    }
+    return {};
+  }
+
+  void compare_row(const std::string& id, const TimingRecord& base, const TimingRow& base_row,
+                   const TimingRecord& head, const TimingRow& head_row) {
+    const std::optional<Relative> before = relative(base, base_row);
+    const std::optional<Relative> now = relative(head, head_row);
+    if (base_row.status < TimingStatus::above_ceiling &&
+        head_row.status >= TimingStatus::above_ceiling) {
+      comparison_.changes.push_back({ChangeKind::time,
+                                     ChangeVerdict::regressed,
+                                     id,
+                                     "status",
+                                     std::string(name(base_row.status)),
+                                     std::string(name(head_row.status)),
+                                     {},
+                                     {},
+                                     {}});
+      return;
+    }
+    if (!before || !now || before->reference != now->reference) return;
+    constexpr double kStandardErrors = 2;
+    const double ratio = now->cost / before->cost;
+    const double spread =
+        std::exp(kStandardErrors * std::hypot(before->stderr_ratio, now->stderr_ratio));
+    const double low = ratio / spread;
+    const double high = ratio * spread;
+    const double limit = 1 + comparison_.time_margin_ratio;
+    ChangeVerdict verdict = ChangeVerdict::inconclusive;
+    if (low > limit) {
+      verdict = ChangeVerdict::regressed;
+    } else if (high < 1 / limit) {
+      verdict = ChangeVerdict::improved;
+    } else if (high < limit) {
+      return;
+    }
+    comparison_.changes.push_back({ChangeKind::time, verdict, id, "time over " + now->reference,
+                                   fmt::format("{:.3f}", before->cost),
+                                   fmt::format("{:.3f}", now->cost), ratio, low, high});
+  }
+
+  Comparison comparison_;
+};
+
+}  // namespace
+
+std::string_view name(ChangeKind kind) {
+  constexpr std::array<std::string_view, 5> kNames{"coverage", "verdict", "memory", "communication",
+                                                   "time"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name(ChangeVerdict verdict) {
+  constexpr std::array<std::string_view, 4> kNames{"regressed", "inconclusive", "improved",
+                                                   "added"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+std::int64_t Comparison::count(ChangeVerdict verdict) const {
+  return std::count_if(changes.begin(), changes.end(),
+                       [verdict](const Change& change) { return change.verdict == verdict; });
+}
+
+Comparison compare_reports(const RunRecord& base, const RunRecord& head, double time_margin_ratio) {
+  Comparer comparer(time_margin_ratio);
+  comparer.compare_trials(base.trials, head.trials);
+  comparer.compare_timings(base.timings, head.timings);
+  Comparison comparison = comparer.take();
+  if (comparison.trials == 0 && comparison.rows == 0) {
+    throw_bad_input("the reports have no trial and no timed row in common");
+  }
+  return comparison;
+}
+
+ExitCode exit_code_of(const Comparison& comparison, bool strict) {
+  ExitCode code = ExitCode::ok;
+  for (const Change& change : comparison.changes) {
+    if (change.verdict == ChangeVerdict::inconclusive && strict) {
+      code = worst(code, ExitCode::inconclusive);
+    }
+    if (change.verdict != ChangeVerdict::regressed) continue;
+    switch (change.kind) {
+      case ChangeKind::coverage:
+        code = worst(code, ExitCode::correctness);
+        break;
+      case ChangeKind::verdict:
+        code = worst(code, change.head_status == TrialStatus::timeout  ? ExitCode::hang
+                           : change.head_status == TrialStatus::failed ? ExitCode::correctness
+                                                                       : ExitCode::rank_crashed);
+        break;
+      case ChangeKind::time:
+        code = worst(code, ExitCode::time_regression);
+        break;
+      default:
+        code = worst(code, ExitCode::cost_regression);
+    }
+  }
+  return code;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// JUnit XML. One suite a case, one test case a check, invariant or claimed determinism of a trial;
+// a trial without them is one test case "trial". A row of a timing is a test case, and so are each
+// mutant, each check of the meter, and that the run ended. Wrong numbers are failures; what never
+// came to a verdict is an error, what was left out skipped. The file is valid for the Jenkins and
+// GitLab readers: names are unique by class and name, characters that XML 1.0 forbids are left out.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+#include "reports/export_parts.h"
+#include "reports/exporter.h"
+#include "reports/table.h"
+
+namespace lossgrid {
+namespace {
+
+struct TestCase {
+  std::string class_name;
+  std::string name;
+  double seconds = 0;
+  std::string outcome;  // "failure", "error", "skipped"; empty: passed
+  std::string type;     // of a failure or error
+  std::string message;  // one line
+  std::string text;     // of a failure or error: all that is known
+};
+
+struct TestSuite {
+  std::string name;
+  std::vector<TestCase> cases;
+};
+
+/// Also fit for attributes in double quotes.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const std::string_view rest = text.substr(i, 3);
+    if (rest == "\xef\xbf\xbe" || rest == "\xef\xbf\xbf") {  // U+FFFE and U+FFFF
+      i += 2;
+    } else if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else if (c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20) {
+      out += c;
+    }
+  }
+  return out;
+}
+
+/// Readers take dots for a hierarchy of packages.
+std::string dotted(std::vector<std::string> parts) {
+  for (std::string& part : parts) std::replace(part.begin(), part.end(), '.', '_');
+  return join(parts, ".");
+}
+
+std::string or_no_reason(const std::string& reason) {
+  return reason.empty() ? "no reason given" : reason;
+}
+
+std::vector<TestCase> verdicts_of(const TrialRecord& trial) {
+  std::vector<TestCase> cases;
+  for (const CheckRecord& check : trial.checks) {
+    TestCase& made = cases.emplace_back();
+    made.name = check.name;
+    if (check.passed) continue;
+    made.outcome = "failure";
+    made.type = "tolerance";
+    made.message = fmt::format("ratio {:.3g}, {} of {} elements beyond the bound", check.ratio,
+                               check.beyond_bound, check.compared);
+    if (check.worst) made.message += ": " + format_worst(*check.worst);
+  }
+  for (const InvariantRecord& invariant : trial.invariants) {
+    TestCase& made = cases.emplace_back();
+    made.name = "invariant " + invariant.name;
+    if (invariant.status == "passed") continue;
+    made.outcome = invariant.status == "failed" ? "failure" : "skipped";
+    made.type = "invariant";
+    made.message = or_no_reason(invariant.detail);
+  }
+  for (const DeterminismRecord& bits : trial.determinism) {
+    if (!bits.claimed || bits.verdict == "not_compared") continue;
+    TestCase& made = cases.emplace_back();
+    made.name = "determinism " + bits.name;
+    if (bits.verdict == "same_bits") continue;
+    made.outcome = "failure";
+    made.type = "determinism";
+    made.message = bits.detail.empty() ? "different bits" : "different bits, " + bits.detail;
+  }
+  return cases;
+}
+
+/// The one test case of a trial that has no others, or whose failure none of them shows (costs).
+TestCase whole_trial(const TrialRecord& trial) {
+  TestCase made;
+  made.name = "trial";
+  if (trial.status == TrialStatus::passed) return made;
+  made.outcome = was_cut_short(trial.status)           ? "error"
+                 : trial.status == TrialStatus::failed ? "failure"
+                                                       : "skipped";
+  made.type = name(trial.status);
+  made.message = or_no_reason(trial.reason);
+  if (trial.status == TrialStatus::not_run) made.message = "not run: " + made.message;
+  return made;
+}
+
+std::vector<TestCase> cases_of(const TrialRecord& trial) {
+  std::vector<TestCase> cases;
+  const bool judged = trial.status == TrialStatus::passed || trial.status == TrialStatus::failed;
+  if (judged) cases = verdicts_of(trial);
+  const bool shown = std::any_of(cases.begin(), cases.end(),
+                                 [](const TestCase& c) { return c.outcome == "failure"; });
+  if (cases.empty() || (trial.status == TrialStatus::failed && !shown)) {
+    cases.push_back(whole_trial(trial));
+  }
+  for (TestCase& made : cases) {
+    made.class_name = dotted(split(trial.id, '|'));
+    if (made.outcome == "failure" || made.outcome == "error") made.text = format_trial(trial);
+  }
+  // The time of all of them together, once.
+  for (const PhaseTimeRecord& time : trial.times) {
+    cases[0].seconds += static_cast<double>(time.max_over_ranks_ns) * 1e-9;
+  }
+  return cases;
+}
+
+void judge(TimingStatus status, const std::string& reason, TestCase& made) {
+  if (status == TimingStatus::timed) return;
+  const bool no_verdict = status == TimingStatus::skipped || status == TimingStatus::unstable;
+  const bool ended = status == TimingStatus::timeout || status == TimingStatus::error;
+  made.outcome = no_verdict ? "skipped" : ended ? "error" : "failure";
+  made.type = name(status);
+  made.message = fmt::format("{}: {}", name(status), or_no_reason(reason));
+  made.text = made.message + '\n';
+}
+
+TestSuite suite_of(const TimingRecord& timing) {
+  TestSuite suite{timing.id(), {}};
+  for (const TimingRow& row : timing.rows) {
+    TestCase& made = suite.cases.emplace_back();
+    made.name = row.implementation + ' ' + row.phase;
+    made.seconds = static_cast<double>(row.time.median_ns) * 1e-9;
+    judge(row.status, row.reason, made);
+  }
+  for (const SkippedTiming& skipped : timing.skipped) {
+    TestCase& made = suite.cases.emplace_back();
+    made.name = skipped.implementation;
+    judge(TimingStatus::skipped, skipped.reason, made);
+  }
+  if (timing.rows.empty()) {
+    TestCase& made = suite.cases.emplace_back();
+    made.name = "timing";
+    judge(timing.status, timing.reason, made);
+  }
+  for (TestCase& made : suite.cases) {
+    made.class_name = dotted({"timing", timing.case_text, timing.grid, timing.cache});
+  }
+  return suite;
+}
+
+TestSuite suite_of(const std::vector<MutantRecord>& mutants) {
+  TestSuite suite{"mutants", {}};
+  for (const MutantRecord& mutant : mutants) {
+    TestCase& made = suite.cases.emplace_back();
+    made.class_name = mutant.is_control ? "lossgrid.controls" : "lossgrid.mutants";
+    made.name = mutant.name;
+    made.message = mutant_problem(mutant);
+    if (made.message.empty()) continue;
+    made.outcome = "failure";
+    made.type = mutant.is_control ? "control" : "mutant";
+    made.text = mutant.what + '\n' + mutant.reproduce + '\n';
+  }
+  return suite;
+}
+
+TestSuite suite_of(const std::vector<MeterRecord>& meter) {
+  TestSuite suite{"meter", {}};
+  for (const MeterRecord& check : meter) {
+    TestCase& made = suite.cases.emplace_back();
+    made.class_name = "lossgrid.meter";
+    made.name = check.name;
+    if (check.passed) continue;
+    made.outcome = "failure";
+    made.type = "meter";
+    made.message = fmt::format("measured {:.6g} {}, expected {:.6g}", check.measured, check.unit,
+                               check.expected);
+    made.text = check.detail + '\n';
+  }
+  return suite;
+}
+
+/// A report that stops in the middle must not look as if all had passed.
+TestSuite suite_of_run(const RunRecord& run) {
+  TestCase made;
+  made.class_name = "lossgrid.run";
+  made.name = "complete";
+  if (run.status != "complete") {
+    made.outcome = "error";
+    made.type = "incomplete";
+    made.message = verdict_line(run);
+    made.text = made.message + '\n';
+  }
+  return {"run", {made}};
+}
+
+std::vector<TestSuite> suites_of(const RunRecord& run) {
+  std::vector<TestSuite> suites{suite_of_run(run)};
+  const std::size_t first_case = suites.size();
+  for (const TrialRecord& trial : run.trials) {
+    const std::string title = trial.case_title();
+    auto at = std::find_if(suites.begin() + static_cast<std::ptrdiff_t>(first_case), suites.end(),
+                           [&](const TestSuite& suite) { return suite.name == title; });
+    if (at == suites.end()) at = suites.insert(suites.end(), {title, {}});
+    for (TestCase& made : cases_of(trial)) at->cases.push_back(std::move(made));
+  }
+  for (const TimingRecord& timing : run.timings) suites.push_back(suite_of(timing));
+  if (!run.mutants.empty()) suites.push_back(suite_of(run.mutants));
+  if (!run.meter.empty()) suites.push_back(suite_of(run.meter));
+  return suites;
+}
+
+struct Totals {
+  std::size_t tests = 0, failures = 0, errors = 0, skipped = 0;
+  double seconds = 0;
+
+  void add(const TestCase& made) {
+    ++tests;
+    failures += made.outcome == "failure" ? 1 : 0;
+    errors += made.outcome == "error" ? 1 : 0;
+    skipped += made.outcome == "skipped" ? 1 : 0;
+    seconds += made.seconds;
+  }
+  std::string attributes() const {
+    return fmt::format(R"(tests="{}" failures="{}" errors="{}" skipped="{}" time="{:.6f}")", tests,
+                       failures, errors, skipped, seconds);
+  }
+};
+
+std::string properties_of(const RunRecord& run) {
+  std::string out = "    <properties>\n";
+  const auto add = [&](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    out += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, escaped(value));
+  };
+  add("command", "lossgrid " + join(run.arguments, " "));
+  add("suite", run.suite);
+  add("exit_code", std::to_string(run.exit_code));
+  add("version", environment_text(run, "tool", "version"));
+  add("git_revision", environment_text(run, "tool", "git_revision"));
+  add("cpu_model", environment_text(run, "host", "cpu_model"));
+  return out + "    </properties>\n";
+}
+
+std::string xml_of(const TestCase& made) {
+  std::string out = fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.6f}\"",
+                                escaped(made.class_name), escaped(made.name), made.seconds);
+  if (made.outcome.empty()) return out + "/>\n";
+  out += fmt::format(">\n      <{} ", made.outcome);
+  if (made.outcome == "skipped") {
+    out += fmt::format("message=\"{}\"/>\n", escaped(made.message));
+  } else {
+    out += fmt::format("type=\"{}\" message=\"{}\">{}</{}>\n", escaped(made.type),
+                       escaped(made.message), escaped(made.text), made.outcome);
+  }
+  return out + "    </testcase>\n";
+}
+
+std::string junit_text(const RunRecord& run) {
+  std::vector<TestSuite> suites = suites_of(run);
+  // "2026-01-02T03:04:05": the schemas have no time zone.
+  const std::string started = run.started_utc.substr(0, run.started_utc.find('Z'));
+  UniqueNames unique;
+  Totals of_all;
+  std::string body;
+  for (TestSuite& suite : suites) {
+    Totals of_suite;
+    std::string cases = &suite == suites.data() ? properties_of(run) : "";
+    for (TestCase& made : suite.cases) {
+      const std::string begin = made.class_name + '\n';
+      made.name = unique(begin + made.name).substr(begin.size());
+      of_suite.add(made);
+      of_all.add(made);
+      cases += xml_of(made);
+    }
+    body += fmt::format("  <testsuite name=\"{}\" {}{}>\n{}  </testsuite>\n", escaped(suite.name),
+                        of_suite.attributes(),
+                        started.empty() ? "" : fmt::format(" timestamp=\"{}\"", escaped(started)),
+                        cases);
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"lossgrid\" {}>\n"
+      "{}</testsuites>\n",
+      of_all.attributes(), body);
+}
+
+const RegisteredExporter registered{
+    {"junit", "JUnit XML, a test case a check: GitLab, Jenkins, test reporters of GitHub",
+     junit_text}};
+
+}  // namespace
+}  // namespace lossgrid

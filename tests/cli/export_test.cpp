@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid export of a report and lossgrid list exports as a user meets them: stdout or a file,
+// exit codes, the step summary of GitHub Actions, and what is left of a run that died.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kFormats[] = {
+    "bencher", "csv-liger", "gbench",     "github", "github-action-benchmark",
+    "junit",   "markdown",  "openmetrics"};
+
+std::string report_of(const ScratchFolder& scratch, const std::string& flags) {
+  const std::string path = scratch.file("report.json");
+  run_lossgrid(scratch,
+               "run --case 'lens=5+8 vocab=24' --impl fused,cp_local --grid tp1cp1,tp2cp2 "
+               "--report " +
+                   path + " " + flags);
+  return path;
+}
+
+TEST(Export, EveryFormatToStdoutAndToAFile) {
+  const ScratchFolder scratch;
+  const std::string report = report_of(scratch, "");
+  for (const std::string format : kFormats) {
+    const ProcessResult printed = run_lossgrid(scratch, "export " + report + " --to " + format);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    EXPECT_NE(printed.out, "") << format;
+    EXPECT_EQ(printed.err, "") << format;
+    const std::string path = scratch.file("new/" + format);
+    const ProcessResult written =
+        run_lossgrid(scratch, "export " + report + " --to " + format + " --out " + path);
+    EXPECT_EQ(written.exit_code, 0) << written.err;
+    EXPECT_EQ(written.out, "") << format;
+    EXPECT_EQ(read_all(path), printed.out) << format;
+    EXPECT_EQ(run_lossgrid(scratch, "export " + report + " -o - --to " + format).out, printed.out);
+  }
+}
+
+TEST(Export, WhatAKilledRunLeft) {
+  const ScratchFolder scratch;
+  const std::string report = report_of(scratch, "--inject rank=0,at=backward,trial=2,kind=kill");
+  ASSERT_FALSE(std::filesystem::exists(report));
+  for (const std::string format : kFormats) {
+    const ProcessResult result = run_lossgrid(scratch, "export " + report + " --to " + format);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.out, "") << format;
+  }
+  EXPECT_THAT(run_lossgrid(scratch, "export " + report + " --to junit").out,
+              HasSubstr("<error type=\"incomplete\" message=\"incomplete (ended in the middle of "
+                        "lens=5+8 vocab=24|"));
+}
+
+TEST(Export, TheStepSummaryOfGithubActions) {
+  const ScratchFolder scratch;
+  const std::string report = report_of(scratch, "");
+  const std::string summary = scratch.file("summary.md");
+  const std::string markdown = run_lossgrid(scratch, "export " + report + " --to markdown").out;
+  const auto export_as = [&](const std::string& environment, const std::string& format) {
+    write_all(summary, "before\n");
+    const ProcessResult result =
+        run_executable(scratch, "/usr/bin/env",
+                       "-u GITHUB_ACTIONS -u GITHUB_STEP_SUMMARY " + environment +
+                           " " LOSSGRID_EXECUTABLE " export " + report + " --to " + format);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_all(summary);
+  };
+  const std::string both = "GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY=" + summary;
+  EXPECT_EQ(export_as(both, "github"), "before\n" + markdown);
+  EXPECT_EQ(export_as(both, "markdown"), "before\n");
+  EXPECT_EQ(export_as("GITHUB_STEP_SUMMARY=" + summary, "github"), "before\n");
+  EXPECT_EQ(export_as("GITHUB_ACTIONS=true", "github"), "before\n");
+}
+
+TEST(Export, RefusesWhatDoesNotGoTogether) {
+  const ScratchFolder scratch;
+  const std::string report = report_of(scratch, "");
+  const auto expect = [&](const std::string& arguments, int code, const std::string& message) {
+    const ProcessResult result = run_lossgrid(scratch, "export " + arguments);
+    EXPECT_EQ(result.exit_code, code) << arguments;
+    EXPECT_THAT(result.err, HasSubstr(message)) << arguments;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "") << arguments;
+  };
+  expect("", 64, "takes a REPORT with --to FORMAT, or --case with --out FILE");
+  expect(report + " --case 'lens=4' --out x", 64, "takes a REPORT with --to FORMAT, or --case");
+  expect(report, 64, "needs --to FORMAT");
+  expect(report + " --to junit --expected", 64, "--expected goes with --case");
+  expect("--case 'lens=4' --out x --to junit", 64, "--to goes with a report");
+  expect(report + " --to junitt", 64, "did you mean 'junit'?");
+  expect(report + " --to spreadsheet", 64, "known: ");
+  expect("nowhere.json --to junit", 65, "nowhere.json");
+  expect("README.md --to junit", 65, "README.md");
+  expect(report + " --to junit --out /proc/nowhere/r.xml", 65, "/proc/nowhere");
+}
+
+TEST(Export, ListNamesTheFormats) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(scratch, "list exports");
+  EXPECT_EQ(result.exit_code, 0);
+  for (const std::string format : kFormats) EXPECT_THAT(result.out, HasSubstr(format + " "));
+  EXPECT_THAT(run_lossgrid(scratch, "export --help").out, HasSubstr("lossgrid list exports"));
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks exports that are JSON against the schemas beside the tests, with Python's jsonschema.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "export_runs.h"
+#include "harness/core/file.h"
+#include "shell.h"
+
+namespace lossgrid {
+
+/// Every run, in the format and schema of that name.
+inline void expect_schema(const std::string& format, const std::string& schema) {
+  const TemporaryFolder folder;
+  for (const auto& [what, run] : export_runs()) {
+    const std::string path = folder.file("export.json");
+    write_file_atomically(path, exported(format, run));
+    const ShellOutcome outcome =
+        run_shell("/usr/bin/python3 -W ignore -m jsonschema -i " + path +
+                  " " LOSSGRID_SOURCE_DIR "/tests/reports/exports/" + schema);
+    EXPECT_EQ(outcome.exit_code, 0) << what << ": " << outcome.output;
+  }
+}
+
+}  // namespace lossgrid
