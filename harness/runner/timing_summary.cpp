@@ -218,8 +218,9 @@ class Summary {
     }
   }
 
-  /// Returns how much of its ceiling the row reaches at the least: two standard errors less than
-  /// the median says. Both are measured.
+  /// Returns how much of its ceiling the row reaches at the least: by two standard errors less than
+  /// the median says, as a factor, so that no delay of a sample excuses what cannot be. Both are
+  /// measured.
   double add_rates(const PhaseCost& cost, bool in_place, TimingRow& row) const {
     const bool from_hidden = problem_.from_hidden();
     row.rank_bytes = cost.read_bytes + cost.written_bytes;
@@ -245,7 +246,7 @@ class Summary {
     const std::int64_t touched =
         from_hidden ? problem_.input_bytes() + problem_.gradient_bytes() : row.rank_bytes / 3;
     row.ceiling_judged = touched > kJudgedCaches * last_level_cache_bytes();
-    return *row.ceiling_ratio * (1 - 2 * relative_stderr_of_median(ratios));
+    return *row.ceiling_ratio / (1 + 2 * relative_stderr_of_median(ratios));
   }
 
   /// Empty, or why the outputs of an implementation's last iteration are wrong.
