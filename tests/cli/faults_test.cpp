@@ -27,7 +27,7 @@ using ::testing::MatchesRegex;
 constexpr const char* kTwoTrials =
     "run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 ";
 
-json read_report(const std::string& path) {
+json read_faulty_report(const std::string& path) {
   return json::parse(read_all(path));
 }
 
@@ -71,7 +71,7 @@ TEST_P(FaultsOfOneTrial, CutItShortAndTheNextOneRuns) {
   const ProcessResult result = run_lossgrid(
       scratch, std::string(kTwoTrials) + "--inject " + cut.fault + ",trial=1 --report " + report);
   EXPECT_EQ(result.exit_code, cut.exit_code) << result.out << result.err;
-  const json parsed = read_report(report);
+  const json parsed = read_faulty_report(report);
   EXPECT_EQ(parsed["run"]["status"], "complete");
   ASSERT_EQ(parsed["trials"].size(), 2u);
   const json& trial = parsed["trials"][0];
@@ -106,7 +106,7 @@ TEST(Faults, ANanFailsItsTrialAndTheCheckNamesTheRank) {
         scratch, std::string(kTwoTrials) + "--inject rank=3,trial=2,kind=nan,at=" + phase +
                      " --report " + report);
     EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-    const json parsed = read_report(report);
+    const json parsed = read_faulty_report(report);
     EXPECT_EQ(parsed["trials"][0]["status"], "passed");
     const json& trial = parsed["trials"][1];
     EXPECT_EQ(trial["status"], "failed");
@@ -129,7 +129,7 @@ TEST(Faults, ARankThatHangsIsExitFifteenWithAReport) {
                                   ",kind=hang --report " + report);
     EXPECT_EQ(result.exit_code, 15) << result.out;
     EXPECT_LT(seconds_since(start), 10);
-    const json parsed = read_report(report);
+    const json parsed = read_faulty_report(report);
     EXPECT_EQ(parsed["run"]["status"], "partial");
     ASSERT_EQ(parsed["trials"].size(), 2u);
     EXPECT_EQ(parsed["trials"][1]["status"], "not_run");

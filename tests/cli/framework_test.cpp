@@ -15,7 +15,7 @@ using nlohmann::json;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-constexpr const char* kRun =
+constexpr const char* kFrameworkRun =
     "run --impl fused,cp_local --case 'lens=5+8+3 vocab=40 microbatches=2 ";
 
 TEST(Framework, TheSuiteOfRightStacksPasses) {
@@ -29,7 +29,7 @@ TEST(Framework, AStackThatDoublesTheGradientIsExitTen) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("report.json");
   const ProcessResult result = run_lossgrid(
-      scratch, kRun + std::string("framework=nemo_rl_pp_adapter_gather_reduces' --grid ") +
+      scratch, kFrameworkRun + std::string("framework=nemo_rl_pp_adapter_gather_reduces' --grid ") +
                    "tp1cp1dp2,tp1cp2dp2 --report " + report);
   EXPECT_EQ(result.exit_code, 10);
   EXPECT_THAT(result.out, HasSubstr("scale_identity: loss dp*cp x schedule 1 x gather cp x dp mean "
@@ -51,7 +51,8 @@ TEST(Framework, AStackThatDoublesTheGradientIsExitTen) {
 TEST(Framework, APartThatTheUserStatesDecides) {
   const ScratchFolder scratch;
   const auto code = [&](const std::string& framework) {
-    return run_lossgrid(scratch, kRun + framework + "' --grid tp1cp2dp2 --quiet").exit_code;
+    return run_lossgrid(scratch, kFrameworkRun + framework + "' --grid tp1cp2dp2 --quiet")
+        .exit_code;
   };
   EXPECT_EQ(code("framework.loss=dp*n_mb framework.schedule=cp/n_mb framework.dp_reduction=mean"),
             0);
@@ -64,7 +65,7 @@ TEST(Framework, BadTextIsOneLine) {
   const ScratchFolder scratch;
   for (const char* bad : {"framework=skyrll", "framework.loss=dp*tp", "framework.gather=dp",
                           "framework.dp_reduction=max"}) {
-    const ProcessResult result = run_lossgrid(scratch, kRun + std::string(bad) + "'");
+    const ProcessResult result = run_lossgrid(scratch, kFrameworkRun + std::string(bad) + "'");
     EXPECT_EQ(result.exit_code, 65) << bad;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_THAT(result.err, HasSubstr(std::string(bad).substr(0, std::string(bad).find('='))));

@@ -128,18 +128,18 @@ std::string on_a_terminal(const ScratchFolder& scratch, const std::string& argum
   return read_all(seen);
 }
 
-constexpr const char* kRun =
+constexpr const char* kWatchedRun =
     "run --case 'lens=5+8 vocab=24' --impl fused,cp_local --mode verify,bench --min-samples 2 "
     "--target-stderr 1 --max-seconds 20";
 
 TEST(ProgressOfRun, IsOnATerminalAlone) {
   const ScratchFolder scratch;
-  const std::string seen = on_a_terminal(scratch, kRun);
+  const std::string seen = on_a_terminal(scratch, kWatchedRun);
   EXPECT_THAT(seen, HasSubstr("[0/3]"));
   EXPECT_THAT(seen, ContainsRegex("\\[1/3\\] about [0-9.]+ (s|min|h) left: "));
   EXPECT_THAT(seen, HasSubstr("[3/3] lens=5+8 vocab=24 tp1cp1 hot\r\033[K"));
-  EXPECT_EQ(on_a_terminal(scratch, kRun + std::string(" --quiet")), "");
-  EXPECT_EQ(run_lossgrid(scratch, kRun).err, "");
+  EXPECT_EQ(on_a_terminal(scratch, kWatchedRun + std::string(" --quiet")), "");
+  EXPECT_EQ(run_lossgrid(scratch, kWatchedRun).err, "");
 }
 
 }  // namespace

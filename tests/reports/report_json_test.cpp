@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sample_run.h"
+#include "text_parts.h"
 
 namespace lossgrid {
 namespace {
@@ -13,12 +14,6 @@ using Json = nlohmann::ordered_json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-std::vector<std::string> keys_of(const Json& object) {
-  std::vector<std::string> keys;
-  for (const auto& item : object.items()) keys.push_back(item.key());
-  return keys;
-}
 
 TEST(ReportJson, ReadsBackAsItWas) {
   const Json report = run_to_json(sample_run());

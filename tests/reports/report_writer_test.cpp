@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 using testing::Not;
 
-std::vector<Json> lines_of(const std::string& path) {
+std::vector<Json> json_lines_of(const std::string& path) {
   std::istringstream text(read_text_file(path));
   std::vector<Json> lines;
   std::string line;
@@ -57,7 +57,7 @@ TEST(ReportWriter, LinesAppearAtOnce) {
   ReportWriter writer(folder.file("out/report.json"), run);
   const std::string partial = folder.file("out/report.json.partial.jsonl");
 
-  std::vector<Json> lines = lines_of(partial);
+  std::vector<Json> lines = json_lines_of(partial);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0]["schema"], "lossgrid.report/1");
   EXPECT_EQ(lines[0]["run"]["status"], "partial");
@@ -65,16 +65,16 @@ TEST(ReportWriter, LinesAppearAtOnce) {
   EXPECT_FALSE(lines[0].contains("trials"));
 
   writer.add(run.trials[0]);
-  ASSERT_EQ(lines_of(partial).size(), 2u);
+  ASSERT_EQ(json_lines_of(partial).size(), 2u);
   writer.add(run.trials[2]);
-  lines = lines_of(partial);
+  lines = json_lines_of(partial);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[1]["trial"], trial_to_json(run.trials[0]));
   EXPECT_EQ(lines[2]["trial"], trial_to_json(run.trials[2]));
 
   const MutantRecord mutant = sample_mutants_run().mutants[0];
   writer.add(mutant);
-  EXPECT_EQ(lines_of(partial).back()["mutant"], mutant_to_json(mutant));
+  EXPECT_EQ(json_lines_of(partial).back()["mutant"], mutant_to_json(mutant));
   EXPECT_FALSE(fs::exists(writer.path()));
 }
 
@@ -107,7 +107,7 @@ TEST(ReportWriter, DestroyedWithoutFinishLeavesAReadablePartialFile) {
     ReportWriter writer(folder.file("report.json"), sample_run());
     writer.add(sample_failure());
   }
-  const std::vector<Json> lines = lines_of(folder.file("report.json.partial.jsonl"));
+  const std::vector<Json> lines = json_lines_of(folder.file("report.json.partial.jsonl"));
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1]["trial"]["status"], "failed");
 }
@@ -125,7 +125,7 @@ TEST(ReportWriter, AKilledProcessLosesNoFinishedTrial) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(lines_of(folder.file("report.json.partial.jsonl")).size(), 3u);
+  EXPECT_EQ(json_lines_of(folder.file("report.json.partial.jsonl")).size(), 3u);
   EXPECT_FALSE(fs::exists(folder.file("report.json")));
 }
 
@@ -155,7 +155,7 @@ TEST(ReportWriter, AFailedFinishKeepsThePartialFile) {
   writer.add(sample_failure());
   fs::create_directories(folder.file("report.json"));
   expect_io_error([&] { writer.finish(sample_run()); }, "it is a folder");
-  EXPECT_EQ(lines_of(folder.file("report.json.partial.jsonl")).size(), 2u);
+  EXPECT_EQ(json_lines_of(folder.file("report.json.partial.jsonl")).size(), 2u);
 }
 
 TEST(ReportWriter, AFullDiskIsReported) {

@@ -2,13 +2,13 @@
 #include "reports/table.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reports/text_table.h"
 #include "sample_run.h"
+#include "text_parts.h"
 
 namespace lossgrid {
 namespace {
@@ -16,22 +16,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  std::string line;
-  while (std::getline(stream, line)) lines.push_back(line);
-  return lines;
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  std::string word;
-  while (stream >> word) words.push_back(word);
-  return words;
-}
 
 std::string line_with(const std::string& text, const std::string& part) {
   for (const std::string& line : lines_of(text)) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Timing records as JSON and as text: units in the keys, null for what does not exist, a row for
 // every phase, and reasons wherever a number is missing.
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "reports/timing_record.h"
 #include "sample_run.h"
+#include "text_parts.h"
 
 namespace lossgrid {
 namespace {
@@ -28,26 +27,6 @@ TimingRecord skipped_timing() {
   record.rows.clear();
   record.ceilings.clear();
   return record;
-}
-
-std::vector<std::string> keys_of(const Json& object) {
-  std::vector<std::string> keys;
-  for (const auto& item : object.items()) keys.push_back(item.key());
-  return keys;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
 }
 
 TEST(TimingJson, HasTheSameKeysWithAndWithoutSamples) {
