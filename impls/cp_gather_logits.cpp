@@ -40,8 +40,9 @@ class GatherLogitsPlan final : public LossPlan {
       context_.cp.all_gather(inputs.logits, logits_.data(), elements, problem_.dtype);
       all = logits_.data();
     }
-    const LogitsRows rows{problem_.dtype,   all, problem_.rows(), shard_, received_.targets(),
-                          received_.valid()};
+    const LogitsRows rows{
+        problem_.dtype,  all, problem_.rows(), shard_, received_.targets(), received_.valid(),
+        &context_.device};
     const TokenOutputs gathered = columns_in(outputs_.span(), problem_, problem_.rows());
     statistics_.select(0, problem_.rows());
     const std::int64_t owned = statistics_.run(steps_, context_.tp, rows, gathered);
@@ -63,7 +64,8 @@ class GatherLogitsPlan final : public LossPlan {
                          problem_.local_rows(),
                          shard_,
                          received_.targets() + first,
-                         received_.valid() + first};
+                         received_.valid() + first,
+                         &context_.device};
     steps_.gradient(own, statistics_.shift() + first, statistics_.sum() + first, local_grad_.data(),
                     gradients.logits);
   }

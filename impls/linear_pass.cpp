@@ -48,11 +48,13 @@ std::int64_t LinearOptions::chunks(const LossProblem& problem) const {
 
 DType LinearOptions::factor_dtype(const LossProblem& problem) const {
   if (problem.dtype != DType::bf16) return DType::f32;
+  if (problem.backend == Backend::cuda) return DType::bf16;
   const Bf16Gemm way = bf16_gemm ? *bf16_gemm : bf16_gemm_rates().faster();
   return way == Bf16Gemm::native ? DType::bf16 : DType::f32;
 }
 
 std::map<std::string, std::string> LinearOptions::details(const LossProblem& problem) const {
+  if (problem.backend == Backend::cuda) return {{"gemm", "cuBLASLt"}};
   std::map<std::string, std::string> details{{"gemm", gemm_library()}};
   if (problem.dtype != DType::bf16) return details;
   const Bf16GemmRates& rates = bf16_gemm_rates();
@@ -68,6 +70,7 @@ std::map<std::string, std::string> LinearOptions::details(const LossProblem& pro
 std::string LinearOptions::why_unsupported(const LossProblem& problem) const {
   if (!bf16_gemm) return "";
   if (problem.dtype != DType::bf16) return "bf16_gemm is about cases in bf16";
+  if (problem.backend == Backend::cuda) return "bf16_gemm is about processors";
   if (bf16_gemm == Bf16Gemm::native && !bf16_gemm_rates().native_supported) {
     return "this processor has no native product of bf16 matrices";
   }
@@ -222,6 +225,7 @@ Gemm LinearPass::product(std::int64_t m, std::int64_t n, std::int64_t k) const {
   product.n = n;
   product.k = k;
   product.alpha = static_cast<float>(1 / problem_.head.temperature);
+  product.stream = context_.device.stream();
   return product;
 }
 
@@ -239,7 +243,8 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
           chunk.count,
           shard_,
           rows_.targets() + chunk.begin,
-          rows_.valid() + chunk.begin};
+          rows_.valid() + chunk.begin,
+          &context_.device};
 }
 
 std::span<float> LinearPass::partial(void* grad_hidden) {
@@ -287,11 +292,12 @@ void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, bool a
 void LinearPass::add_kept(const float* kept, float* grad_weight) const {
   const KernelTable& kernels = context_.device.kernels();
   if (problem_.head.layout == WeightLayout::vocab_hidden) {
-    kernels.add(kept, shard_.valid() * size_, grad_weight);
+    kernels.add(kept, shard_.valid() * size_, grad_weight, context_.device.stream());
     return;
   }
   for (std::int64_t h = 0; h < size_; ++h) {
-    kernels.add(kept + h * shard_.width, shard_.valid(), grad_weight + h * shard_.width);
+    kernels.add(kept + h * shard_.width, shard_.valid(), grad_weight + h * shard_.width,
+                context_.device.stream());
   }
 }
 

@@ -44,7 +44,7 @@ struct OneSweepOptions {
   }
 
   std::int64_t scratch_floats(const LossProblem& problem) const {
-    if (!keeps_exponentials(problem)) return 0;
+    if (!keeps_exponentials(problem) || problem.backend != Backend::cpu) return 0;
     return sweep_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0), in_place);
   }
 };

@@ -36,7 +36,8 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
 }
 
 RowTable::RowTable(Device& device, const ShiftedBatch& rows)
-    : targets_(device, rows.rows(), "row_table"),
+    : device_(device),
+      targets_(device, rows.rows(), "row_table"),
       valid_(device, rows.rows(), "row_table"),
       real_(device, rows.rows(), "row_table"),
       sequence_(device, rows.rows(), "row_table") {
@@ -86,7 +87,8 @@ void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> pos
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows) {
-  return {problem.dtype, inputs.logits, rows.rows(), shard, rows.targets(), rows.valid()};
+  return {problem.dtype,  inputs.logits, rows.rows(),   shard,
+          rows.targets(), rows.valid(),  &rows.device()};
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {

@@ -33,12 +33,14 @@ class RowTable {
   static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
+  const Device& device() const { return device_; }
   const std::int32_t* targets() const { return targets_.data(); }
   const std::uint8_t* valid() const { return valid_.data(); }
   /// The tokens of rows [begin, begin + count) of this table and of `outputs`.
   ObjectiveTokens tokens(const TokenOutputs& outputs, std::int64_t begin, std::int64_t count) const;
 
  private:
+  const Device& device_;
   DeviceArray<std::int32_t> targets_;
   DeviceArray<std::uint8_t> valid_;
   DeviceArray<std::uint8_t> real_;

@@ -10,6 +10,7 @@
 #include "harness/cli/command.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
+#include "harness/device/backend.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/case_keys.h"
 #include "harness/problem/checked_json.h"
@@ -76,6 +77,19 @@ void list_models() {
   }
 }
 
+void list_backends() {
+  for (const Backend backend : all_backends()) {
+    const std::string& why_none = why_no_device(backend);
+    if (!why_none.empty()) {
+      fmt::print("{:<14} not here: {}\n", name(backend), why_none);
+      continue;
+    }
+    const std::vector<std::string> devices = describe_devices(backend);
+    fmt::print("{:<14} {}\n", name(backend),
+               devices.empty() ? "this processor" : join(devices, "; "));
+  }
+}
+
 void list_exports() {
   for (const Exporter* exporter : exporters()) {
     fmt::print("{:<23} {}\n", exporter->name, exporter->summary);
@@ -113,6 +127,7 @@ constexpr Kind kKinds[] = {{"suites", list_suites},
                            {"keys", list_keys},
                            {"frameworks", list_frameworks},
                            {"models", list_models},
+                           {"backends", list_backends},
                            {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
@@ -162,12 +177,13 @@ void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
       "list",
-      "print the suites, implementations, objectives, mutants, case keys, frameworks, models or "
-      "exports");
+      "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
+      "backends or exports");
   command
       ->add_option(
           "what", *what,
-          "suites, implementations, objectives, mutants, keys, frameworks, models or exports")
+          "suites, implementations, objectives, mutants, keys, frameworks, models, backends or "
+          "exports")
       ->required();
   command->callback([what, &action] { action = [what] { return run(*what); }; });
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
@@ -20,6 +21,7 @@ struct MutantFlags {
   std::string suite = "ci,linear";
   std::string names;
   std::string report;
+  BackendFlags backend;
 };
 
 /// Real implementations are no mutants: they would count as survivors.
@@ -36,7 +38,8 @@ void require_mutants(const std::vector<std::string>& names) {
 }
 
 ExitCode run(const MutantFlags& flags) {
-  const std::vector<Suite> suites = load_suites(flags.suite);
+  std::vector<Suite> suites = load_suites(flags.suite);
+  for (Suite& suite : suites) suite.backend = requested_backend(flags.backend);
   const std::vector<std::string> names = parse_list(flags.names);
   require_mutants(names);
   require_runnable(suites, 64);
@@ -71,6 +74,7 @@ void add_mutants_command(CLI::App& app, Action& action) {
       "--impl", flags->names,
       "only these mutants and controls, comma separated (see lossgrid list mutants)");
   command->add_option("--report", flags->report, "write the JSON report here");
+  add_backend_flags(*command, flags->backend);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

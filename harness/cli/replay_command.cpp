@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
 #include "harness/cli/session.h"
 #include "harness/problem/bundle.h"
@@ -30,6 +31,7 @@ struct ReplayFlags {
   std::string out;
   std::string report;
   std::string transport = "auto";
+  BackendFlags backend;
 };
 
 ExitCode run(const ReplayFlags& flags) {
@@ -47,6 +49,7 @@ ExitCode run(const ReplayFlags& flags) {
   suite.implementations = names;
   suite.cases = {bundle.problem.spec};
   const Ranks ranks = start_ranks(flags.transport);
+  const Backend backend = requested_backend(flags.backend, ranks);
   require_runnable({suite}, 64, ranks);
 
   if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
@@ -59,7 +62,7 @@ ExitCode run(const ReplayFlags& flags) {
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   bool rank_hung = false;
   for (const std::string& name : names) {
-    TrialSetup setup = make_trial(prepared, name, grid);
+    TrialSetup setup = make_trial(prepared, name, grid, backend);
     setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
     TrialOutcome trial = run_trial(setup, RunOptions().deadline, ranks);
     trial.record.case_name = flags.bundle;
@@ -110,6 +113,7 @@ void add_replay_command(CLI::App& app, Action& action) {
                       "write loss, logprobs, gradients (F64, unsharded) and metrics here");
   command->add_option("--report", flags->report, "write the JSON report here");
   add_transport_flag(*command, flags->transport);
+  add_backend_flags(*command, flags->backend);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

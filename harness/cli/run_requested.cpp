@@ -71,6 +71,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
                        const std::optional<Fault>& fault, TableRows rows) {
   const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
   const Ranks ranks = start_ranks(flags.transport);
+  requested_backend(flags.backend, ranks);
   require_runnable(suites, flags.max_ranks, ranks);
   set_threads_per_rank(flags.threads_per_rank);
   RunOptions options;

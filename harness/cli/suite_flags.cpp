@@ -83,9 +83,16 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
         suite.grids.push_back(parse_grid(text));
     }
     suite.cases = with_seeds(suite.cases, flags.seeds);
+    suite.backend = parse_backend(flags.backend.backend, "--backend: ");
     const bool timed = modes.bench == SuiteModes::Bench::always ||
                        (modes.bench == SuiteModes::Bench::where_asked && suite.timing);
     suite.timing = timed ? std::optional(requested_timing(timing, suite)) : std::nullopt;
+    if (timed && suite.backend != Backend::cpu) {
+      throw Error(ErrorCode::usage,
+                  fmt::format("--backend {}: timings are of the processor; --mode verify runs the "
+                              "trials alone",
+                              name(suite.backend)));
+    }
     for (CaseSpec& spec : suite.cases) {
       if (spec.name.empty()) spec.name = format_case(spec);
     }
@@ -132,6 +139,7 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_flag("--no-retry", flags.no_retry,
                    "with --resume: take over too what ended by an error, a deadline or a crash");
   add_transport_flag(command, flags.transport);
+  add_backend_flags(command, flags.backend);
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
 #include "harness/runner/run.h"
 #include "reports/table.h"
@@ -26,6 +27,7 @@ struct SuiteFlags {
   int threads_per_rank = 0;  // 0: the cores divided by the ranks
   double timeout_s = 300;
   std::string transport = "auto";
+  BackendFlags backend;
   bool quiet = false;
 };
 

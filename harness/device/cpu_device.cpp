@@ -3,7 +3,7 @@
 #include <new>
 
 #include "harness/core/error.h"
-#include "harness/device/device.h"
+#include "harness/device/backend.h"
 #include "harness/device/gemm.h"
 
 namespace lossgrid {
@@ -13,7 +13,10 @@ constexpr std::align_val_t kAlignment{64};
 
 class CpuDevice final : public Device {
  public:
-  std::string_view name() const override { return "cpu"; }
+  explicit CpuDevice(Backend backend) : backend_(backend) {}
+
+  std::string_view name() const override { return lossgrid::name(backend_); }
+  Backend backend() const override { return backend_; }
   const KernelTable& kernels() const override { return cpu_kernels(); }
 
  private:
@@ -26,12 +29,18 @@ class CpuDevice final : public Device {
   }
 
   void release(std::byte* block) noexcept override { ::operator delete(block, kAlignment); }
+
+  Backend backend_;
 };
 
 }  // namespace
 
 std::unique_ptr<Device> make_cpu_device() {
-  return std::make_unique<CpuDevice>();
+  return std::make_unique<CpuDevice>(Backend::cpu);
+}
+
+std::unique_ptr<Device> make_emulated_device() {
+  return std::make_unique<CpuDevice>(Backend::cuda_emulated);
 }
 
 }  // namespace lossgrid

@@ -16,6 +16,8 @@ namespace lossgrid {
 
 struct KernelTable;
 
+enum class Backend { cpu, cuda, cuda_emulated };  // backend.h
+
 class Device {
  public:
   Device() = default;
@@ -24,6 +26,9 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   virtual std::string_view name() const = 0;
+  virtual Backend backend() const = 0;
+  /// What kernels of the backend are launched on: cudaStream_t, or null.
+  virtual void* stream() const { return nullptr; }
 
   /// Whole-matrix operations on memory of this device (harness/device/gemm.h).
   virtual const KernelTable& kernels() const = 0;
@@ -55,6 +60,8 @@ class Device {
 
 /// Host memory, 64-byte aligned.
 std::unique_ptr<Device> make_cpu_device();
+/// The same for the backend cuda_emulated.
+std::unique_ptr<Device> make_emulated_device();
 
 /// An array of `T` in a buffer of its own.
 template <typename T>

@@ -33,7 +33,7 @@ std::int64_t gemm_workspace_floats(DType a, DType b, std::int64_t n, std::int64_
 }
 
 bool is_possible(const Gemm& product) {
-  const auto& [m, n, k, a, b, c, stride, alpha, accumulate] = product;
+  const auto& [m, n, k, a, b, c, stride, alpha, accumulate, stream] = product;
   const bool f32_or_native =
       a.dtype == b.dtype && (a.dtype == DType::f32 || a.dtype == DType::bf16);
   const bool converted = a.dtype == DType::f32 && b.dtype == DType::bf16;
@@ -164,7 +164,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
   }
 }
 
-void add(const float* values, std::int64_t count, float* sum) {
+void add(const float* values, std::int64_t count, float* sum, void* /*stream*/) {
   constexpr std::int64_t kWorthThreads = std::int64_t{1} << 16;
 #pragma omp parallel for if (count >= kWorthThreads)
   for (std::int64_t k = 0; k < count; ++k) sum[k] += values[k];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products for the last layer of a model, by oneDNN: float32 results with float32
-// accumulation, of float32 or bf16 factors. Products of bf16 factors are made natively where the
-// processor is faster at that than at converting them to float32; a measurement decides, once.
-// All functions may be called from several threads; no rank communicates here.
+// Matrix products for the last layer of a model, by oneDNN, or by cuBLASLt on a GPU: float32
+// results with float32 accumulation, of float32 or bf16 factors. Products of bf16 factors are made
+// natively where the processor is faster at that than at converting them to float32; a measurement
+// decides, once. All functions may be called from several threads; no rank communicates here.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ struct Gemm {
   std::int64_t stride;
   float alpha = 1;
   bool accumulate = false;
+  void* stream = nullptr;  // Device::stream() of the memory
 };
 
 /// How the factors of products in bf16 are read.
@@ -66,8 +67,8 @@ struct KernelTable {
   void (*gemm)(const Gemm& product, std::span<float> workspace);
   /// Floats of workspace for a product with factors of these dtypes. At most the size of b.
   std::int64_t (*gemm_workspace_floats)(DType a, DType b, std::int64_t n, std::int64_t k);
-  /// sum[k] += values[k], k < count, with the threads of products.
-  void (*add)(const float* values, std::int64_t count, float* sum);
+  /// sum[k] += values[k], k < count, with the threads of products, or on `stream`.
+  void (*add)(const float* values, std::int64_t count, float* sum, void* stream);
 };
 
 const KernelTable& cpu_kernels();

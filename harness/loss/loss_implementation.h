@@ -38,6 +38,7 @@ struct LossProblem {
   const Objective& objective;
   const ObjectiveSpec& objective_spec;  // what `objective` was made of
   LmHead head = {};
+  Backend backend = Backend::cpu;
 
   bool row_statistics() const { return objective.needs().row_statistics; }
   /// Arrays by token that a plan returns: log-probabilities, and with row statistics entropy,

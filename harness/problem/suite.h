@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/comm/process_grid.h"
+#include "harness/device/device.h"
 #include "harness/problem/case_spec.h"
 
 namespace lossgrid {
@@ -41,6 +42,7 @@ struct Suite {
   std::vector<std::string> implementations;  // as on the command line: name[:option=value]
   std::vector<CaseSpec> cases;
   std::optional<TimingRequest> timing;
+  Backend backend = Backend::cpu;  // as --backend says
 };
 
 /// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],

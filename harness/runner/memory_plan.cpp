@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/device/cuda/cuda_devices.h"
 
 namespace lossgrid {
 namespace {
@@ -88,11 +89,23 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
+namespace {
+
+std::string why_too_big(std::int64_t need_bytes, std::int64_t have_bytes, const char* where) {
+  if (need_bytes <= have_bytes) return "";
+  return fmt::format("not enough memory: needs {} ({} bytes), {} has {} ({} bytes)",
+                     format_bytes(need_bytes), need_bytes, where, format_bytes(have_bytes),
+                     have_bytes);
+}
+
+}  // namespace
+
 std::string why_too_big(std::int64_t need_bytes) {
-  const std::int64_t have = available_memory_bytes();
-  if (need_bytes <= have) return "";
-  return fmt::format("not enough memory: needs {} ({} bytes), this machine has {} ({} bytes)",
-                     format_bytes(need_bytes), need_bytes, format_bytes(have), have);
+  return why_too_big(need_bytes, available_memory_bytes(), "this machine");
+}
+
+std::string why_too_big_for_gpu(std::int64_t need_bytes) {
+  return why_too_big(need_bytes, free_cuda_bytes(), "the GPU");
 }
 
 }  // namespace lossgrid

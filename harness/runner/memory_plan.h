@@ -33,5 +33,7 @@ std::int64_t case_memory_bytes(const CaseSpec& spec);
 
 /// "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB", or empty when `need` fits.
 std::string why_too_big(std::int64_t need_bytes);
+/// The same for the memory of this process's GPU.
+std::string why_too_big_for_gpu(std::int64_t need_bytes);
 
 }  // namespace lossgrid

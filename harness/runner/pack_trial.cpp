@@ -40,7 +40,8 @@ class PackTrial {
         rank_(rank),
         device_(device),
         batch_(pack(problem_, setup.grid)),
-        loss_problem_(make_loss_problem(problem_, batch_, setup.grid, *setup.objective)),
+        loss_problem_(
+            make_loss_problem(problem_, batch_, setup.grid, *setup.objective, setup.backend)),
         description_(setup.implementation->describe()),
         places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
         own_places_(own_rows(places_)),

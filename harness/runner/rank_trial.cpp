@@ -61,7 +61,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
                       weight_gradient,
                       injector ? &*injector : nullptr};
   Communicator& stages = pp_with_faults ? *pp_with_faults : *pp;
-  const std::unique_ptr<Device> device = make_cpu_device();
+  const std::unique_ptr<Device> device = make_device(setup.backend, world.rank());
   std::int64_t microbatch = 0;
   for (const TrialPart& part : parts) {
     announce_shape(shape_of(*part.problem, setup.grid), microbatch++, stages);

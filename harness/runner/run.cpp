@@ -89,19 +89,20 @@ namespace {
 
 /// Without what only the batch says.
 TrialRecord describe_unprepared(const CaseSpec& spec, const std::string& implementation,
-                                const Grid& grid) {
+                                const Grid& grid, Backend backend) {
   Problem empty;
   empty.spec = spec;
   empty.source = "--case \"" + format_case(spec) + "\"";
   empty.cu_seqlens = {0};
-  return describe_trial(empty, implementation, grid);
+  return describe_trial(empty, implementation, grid, backend);
 }
 
 /// A trial of a case, the `number`-th of the run, or why there is none.
 TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, const Grid& grid,
-                      std::int64_t number, const RunOptions& options, ProblemCache& problems) {
+                      Backend backend, std::int64_t number, const RunOptions& options,
+                      ProblemCache& problems) {
   TrialOutcome trial;
-  const std::string id = trial_id(format_case(spec), grid, implementation);
+  const std::string id = trial_id(format_case(spec), grid, implementation, backend);
   if (options.finished.contains(id)) {
     trial.record = options.finished.trial(id);
     return trial;
@@ -110,14 +111,14 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {
-    TrialSetup setup = make_trial(prepared, implementation, grid);
+    TrialSetup setup = make_trial(prepared, implementation, grid, backend);
     const std::int64_t struck = options.fault ? options.fault->trial : 0;
     if (struck == 0 || struck == number) setup.fault = options.fault;
     trial = run_trial(setup, options.deadline, options.ranks);
     trial.record.case_name = spec.name;
     return trial;
   }
-  trial.record = describe_unprepared(spec, implementation, grid);
+  trial.record = describe_unprepared(spec, implementation, grid, backend);
   trial.record.status = TrialStatus::skipped;
   trial.record.reason = why_too_big;
   return trial;
@@ -133,7 +134,8 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
       for (const std::string& text : suite.implementations) {
         BitComparison bits;
         for (const Grid& grid : suite.grids) {
-          TrialOutcome trial = run_case(spec, text, grid, ++number, options, problems);
+          TrialOutcome trial =
+              run_case(spec, text, grid, suite.backend, ++number, options, problems);
           bits.judge(trial.record);
           if (!sink(trial.record)) return false;
           if (trial.rank_hung) return true;
@@ -150,7 +152,7 @@ std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites) {
     for (const CaseSpec& spec : suite.cases) {
       for (const std::string& text : suite.implementations) {
         for (const Grid& grid : suite.grids)
-          trials.push_back(describe_unprepared(spec, text, grid));
+          trials.push_back(describe_unprepared(spec, text, grid, suite.backend));
       }
     }
   }

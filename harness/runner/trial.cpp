@@ -30,7 +30,8 @@ std::string why_skipped(const TrialSetup& setup) {
     bytes[d] = std::max(bytes[d], trial_memory_bytes(loss_problem, *setup.implementation));
   });
   if (!unsupported.empty()) return unsupported;
-  return why_too_big(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}));
+  const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  return setup.backend == Backend::cuda ? why_too_big_for_gpu(all) : why_too_big(all);
 }
 
 TrialStatus status_of(ErrorCode code) {
@@ -80,16 +81,17 @@ std::string reproduce_replay(const Problem& problem, const std::string& implemen
 }  // namespace
 
 std::string trial_id(const std::string& problem, const Grid& grid,
-                     const std::string& implementation) {
-  return fmt::format("{}|{}|{}|cpu", problem, format_grid(grid), implementation);
+                     const std::string& implementation, Backend backend) {
+  return fmt::format("{}|{}|{}|{}", problem, format_grid(grid), implementation, name(backend));
 }
 
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
-                           const Grid& grid) {
+                           const Grid& grid, Backend backend) {
   TrialRecord record;
   const bool from_case = problem.source.starts_with("--case");
   const std::string grid_text = format_grid(grid);
-  record.id = trial_id(identity_of(problem), grid, implementation);
+  record.id = trial_id(identity_of(problem), grid, implementation, backend);
+  record.backend = name(backend);
   record.case_name = problem.spec.name;
   record.case_parameters = case_to_json(problem.spec);
   record.tp = grid.tp;
@@ -104,6 +106,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.reproduce = from_case ? fmt::format("lossgrid run --impl {} --grid {} {}", implementation,
                                              grid_text, problem.source)
                                : reproduce_replay(problem, implementation, grid);
+  if (backend != Backend::cpu) record.reproduce += fmt::format(" --backend {}", name(backend));
   return record;
 }
 
@@ -115,7 +118,7 @@ std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& e
 }
 
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
-                      const Grid& grid) {
+                      const Grid& grid, Backend backend) {
   require_fits(*prepared.problem, grid);
   TrialSetup setup;
   setup.problem = prepared.problem;
@@ -127,9 +130,11 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   setup.implementation_text = implementation;
   setup.implementation = make_implementation(implementation);
   setup.grid = grid;
+  setup.backend = backend;
   // Such a trial is skipped: it needs neither truth nor parts.
   const bool from_hidden = setup.problem->spec.hidden > 0;
   if (!why_other_inputs(*setup.implementation, from_hidden).empty()) return setup;
+  if (!why_no_device(backend).empty()) return setup;
   setup.truth = truth_of(prepared, serial_adds(setup));
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
@@ -154,9 +159,14 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
 TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline,
                        const Ranks& ranks) {
   TrialOutcome trial;
-  trial.record = describe_trial(*setup.problem, setup.implementation_text, setup.grid);
+  trial.record =
+      describe_trial(*setup.problem, setup.implementation_text, setup.grid, setup.backend);
   trial.record.transport = ranks.transport();
   trial.record.reason = why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0);
+  if (trial.record.reason.empty()) {
+    const std::string& why_none = why_no_device(setup.backend);
+    trial.record.reason = ranks.first_text(why_none.empty() ? "" : "no_device: " + why_none);
+  }
   if (trial.record.reason.empty()) {
     for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
       trial.record.padded_tokens += loss_problem.rows();

@@ -25,7 +25,7 @@ struct TrialOutcome {
 /// microbatches. Throws bad_input for an unknown implementation or a grid that the problem does not
 /// fit.
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
-                      const Grid& grid);
+                      const Grid& grid, Backend backend = Backend::cpu);
 
 /// A trial that does not fit, or that the implementation cannot take, is skipped with the reason.
 /// Where this process does not report, one that ran stays not_run.
@@ -39,10 +39,10 @@ std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& e
 
 /// What a trial is known by in reports; `problem` is the text of its case, or what a bundle is.
 std::string trial_id(const std::string& problem, const Grid& grid,
-                     const std::string& implementation);
+                     const std::string& implementation, Backend backend = Backend::cpu);
 
 /// Identity and reproduction line of a trial, before it runs.
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
-                           const Grid& grid);
+                           const Grid& grid, Backend backend = Backend::cpu);
 
 }  // namespace lossgrid

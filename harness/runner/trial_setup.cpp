@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "harness/device/cuda/block_sums.h"
+
 namespace lossgrid {
 
 LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
-                              const Objective& objective) {
+                              const Objective& objective, Backend backend) {
   const CaseSpec& spec = problem.spec;
   return {batch,
           spec.vocab,
@@ -14,7 +16,8 @@ LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, 
           grid,
           objective,
           spec.objective,
-          {spec.hidden, spec.temperature, spec.weight_layout}};
+          {spec.hidden, spec.temperature, spec.weight_layout},
+          backend};
 }
 
 std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden) {
@@ -33,7 +36,7 @@ void for_each_part(const TrialSetup& setup,
   for (std::size_t d = 0; d < setup.parts.size(); ++d) {
     for (const TrialPart& part : setup.parts[d]) {
       const PackedBatch batch = pack(*part.problem, setup.grid);
-      f(d, make_loss_problem(*part.problem, batch, setup.grid, *setup.objective));
+      f(d, make_loss_problem(*part.problem, batch, setup.grid, *setup.objective, setup.backend));
     }
   }
 }
@@ -43,7 +46,14 @@ ScaleSizes scale_sizes(const Problem& problem, const Grid& grid) {
 }
 
 int serial_adds(const TrialSetup& setup) {
-  return setup.implementation->describe().serial_adds + setup.grid.tp - 1;
+  int of_rows = setup.implementation->describe().serial_adds;
+  if (setup.backend != Backend::cpu) {
+    const CaseSpec& spec = setup.problem->spec;
+    const DType logits = spec.hidden > 0 ? DType::f32 : spec.dtype;
+    of_rows = std::max(of_rows, block_serial_adds(vocab_shard(spec.vocab, setup.grid.tp, 0).width,
+                                                  static_cast<std::int64_t>(size_of(logits))));
+  }
+  return of_rows + setup.grid.tp - 1;
 }
 
 DeclaredProducts declared_products(const TrialSetup& setup) {

@@ -11,6 +11,7 @@
 
 #include "harness/comm/fault.h"
 #include "harness/comm/process_grid.h"
+#include "harness/device/backend.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/scale_factor.h"
 #include "harness/verify/truth.h"
@@ -30,6 +31,7 @@ struct TrialSetup {
   std::string implementation_text;  // "fused:chunk_tokens=7"
   std::shared_ptr<const LossImplementation> implementation;
   Grid grid;
+  Backend backend = Backend::cpu;
   std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
   std::optional<Fault> fault;
   bool keep_outputs = false;  // of every rank, for --out
@@ -38,7 +40,7 @@ struct TrialSetup {
 /// What an implementation is asked to do with `batch`, the pack of `problem` on `grid`. All but
 /// `grid` outlive the result.
 LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
-                              const Objective& objective);
+                              const Objective& objective, Backend backend = Backend::cpu);
 
 /// Why an implementation cannot take problems that start from hidden states, or from logits; empty
 /// when it can.

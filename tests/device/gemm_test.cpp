@@ -373,7 +373,7 @@ TEST(Kernels, AddAddsEveryElement) {
   for (const std::int64_t count : {0, 1, 100, 100000}) {
     std::vector<float> values(static_cast<std::size_t>(count), 3.0f);
     std::vector<float> sum(values.size() + 1, 4.0f);
-    cpu_kernels().add(values.data(), count, sum.data());
+    cpu_kernels().add(values.data(), count, sum.data(), nullptr);
     for (std::int64_t k = 0; k < count; ++k) ASSERT_EQ(sum[k], 7) << k;
     EXPECT_EQ(sum.back(), 4);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised row kernels against the formulas in double, on every instruction set that this
-// processor has, for widths around lanes and blocks, alignments, and rows in which a shift that was
-// guessed from the first elements is wrong.
+// The row kernels against the formulas in double, vectorised ones on every instruction set that
+// this processor has and those of GPUs as the processor runs them, for widths around lanes and
+// blocks, alignments, and rows in which a shift that was guessed from the first elements is wrong.
 #include "impls/kernels/cpu/softmax_rows.h"
 
 #include <cmath>
@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "harness/core/philox.h"
+#include "harness/device/backend.h"
 #include "harness/device/rank_threads.h"
 #include "impls/kernels/cpu/sweep_rows.h"
 #include "kernel_targets.h"
@@ -29,6 +30,15 @@ constexpr double kSmallest = 1.1754943508222875e-38;  // normal; denormal number
 /// To the last bit, or both nearer to zero than any normal number.
 bool same(float got, double want) {
   return got == static_cast<float>(want) || std::abs(got - want) <= kSmallest;
+}
+
+/// The parameter that stands for the emulated kernels of GPUs, beside those of Highway.
+constexpr std::int64_t kEmulated = 0;
+
+/// Whose kernels work on rows.
+const Device*& device_of_test() {
+  static const Device* device = nullptr;
+  return device;
 }
 
 /// What the first columns of a row look like beside the others.
@@ -75,7 +85,8 @@ struct Rows {
     }
     if (count > 2) targets[1] = -1;
     if (kind == Kind::all_masked_but_last) targets[0] = static_cast<std::int32_t>(vocab - 1);
-    view = {DTypeOf<T>::value, base, count, vocab_shard(vocab, 1, 0), targets.data(), valid.data()};
+    view = {DTypeOf<T>::value, base,         count,           vocab_shard(vocab, 1, 0),
+            targets.data(),    valid.data(), device_of_test()};
   }
 
   static float value(Kind kind, std::int64_t v, std::int64_t vocab, float x) {
@@ -159,9 +170,28 @@ std::string label(Kind kind, std::int64_t vocab, DType dtype) {
 
 class SoftmaxRows : public OnEveryTarget {
  protected:
-  SoftmaxRows() { set_rank_threads(2); }
-  ~SoftmaxRows() override { set_rank_threads(1 << 20); }
+  SoftmaxRows() {
+    set_rank_threads(2);
+    if (GetParam() == kEmulated) device_of_test() = emulated_.get();
+  }
+  ~SoftmaxRows() override {
+    set_rank_threads(1 << 20);
+    device_of_test() = nullptr;
+  }
+
+ private:
+  const std::unique_ptr<Device> emulated_ = make_emulated_device();
 };
+
+std::vector<std::int64_t> targets_and_emulation() {
+  std::vector<std::int64_t> all = targets_here();
+  all.push_back(kEmulated);
+  return all;
+}
+
+std::string target_or_emulation(const testing::TestParamInfo<std::int64_t>& info) {
+  return info.param == kEmulated ? "CudaEmulated" : target_name(info);
+}
 
 /// Every third one where sanitizers make it slow.
 std::vector<std::int64_t> vocabularies(std::vector<std::int64_t> all) {
@@ -353,7 +383,8 @@ TEST_P(SoftmaxRows, NanStaysVisible) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, SoftmaxRows, testing::ValuesIn(targets_here()), target_name);
+INSTANTIATE_TEST_SUITE_P(Targets, SoftmaxRows, testing::ValuesIn(targets_and_emulation()),
+                         target_or_emulation);
 
 }  // namespace
 }  // namespace lossgrid

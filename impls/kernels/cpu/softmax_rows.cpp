@@ -13,6 +13,7 @@
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/row_statistics-inl.h"
 #include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/cuda/rows_on_device.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
@@ -133,8 +134,10 @@ HWY_EXPORT(gradient_bf16);
 
 LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   const auto offset = static_cast<std::size_t>(begin * shard.width) * size_of(dtype);
-  return {dtype,        static_cast<const std::byte*>(data) + offset, count, shard, targets + begin,
-          valid + begin};
+  return {dtype,           static_cast<const std::byte*>(data) + offset,
+          count,           shard,
+          targets + begin, valid + begin,
+          device};
 }
 
 std::int64_t owned_targets(const LogitsRows& rows) {
@@ -146,7 +149,9 @@ std::int64_t owned_targets(const LogitsRows& rows) {
 }
 
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
-  if (rows.dtype == DType::f64) {
+  if (runs_cuda_kernels(rows)) {
+    cuda_statistics(rows, out);
+  } else if (rows.dtype == DType::f64) {
     plain_statistics(rows, out);
   } else {
     for_each_part(rows.rows, [&](const RowPart& part) {
@@ -169,6 +174,7 @@ void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
 
 void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                    void* out) {
+  if (runs_cuda_kernels(rows)) return cuda_gradient(rows, shift, sum, grad, out);
   if (rows.dtype == DType::f64) {
     plain_gradient(rows, shift, sum, grad, out);
     return;

@@ -17,6 +17,7 @@
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/row_statistics-inl.h"
 #include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/cuda/rows_on_device.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
@@ -283,6 +284,10 @@ std::int64_t sweep_scratch_floats(DType dtype, const VocabShard& shard, bool in_
 
 std::int64_t rows_sweep(const LogitsRows& rows, const float* grad, std::span<float> scratch,
                         const RowStatistics& out, void* gradient) {
+  if (runs_cuda_kernels(rows)) {
+    cuda_sweep(rows, grad, out, gradient);
+    return owned_targets(rows);
+  }
   const bool in_place = gradient == rows.data;
   const std::int64_t of_thread = scratch_of_thread(rows.dtype, rows.shard.valid(), in_place);
   // Whole lines only: rows have to start at one.

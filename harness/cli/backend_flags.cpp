@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/backend_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+/// Empty where it is there.
+std::string why_not_there(const std::string& required, const Ranks& ranks) {
+  if (required == "cuda") return why_no_device(Backend::cuda);
+  if (required == "mpi") return ranks.transport() == "mpi" ? "" : "ranks are threads";
+  const std::vector<std::string> known{"cuda", "mpi"};
+  throw Error(ErrorCode::bad_input, unknown_name_message("--require", required, known));
+}
+
+}  // namespace
+
+void add_backend_flags(CLI::App& command, BackendFlags& flags) {
+  command.add_option("--backend", flags.backend,
+                     "where kernels run: cpu, cuda, or cuda_emulated (the kernels of cuda, block "
+                     "by block on the processor) (default cpu; see lossgrid list backends)");
+  command.add_option("--require", flags.require,
+                     "refuse to run, instead of skipping trials, where these are not there, comma "
+                     "separated: cuda, mpi");
+}
+
+Backend requested_backend(const BackendFlags& flags, const Ranks& ranks) {
+  const Backend backend = parse_backend(flags.backend, "--backend: ");
+  for (const std::string& required : parse_list(flags.require)) {
+    const std::string why = ranks.first_text(why_not_there(required, ranks));
+    if (why.empty()) continue;
+    throw_bad_input("--require {}: {}", required, why);
+  }
+  return backend;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/device/backend.h"
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/device/cuda/cuda_devices.h"
+
+namespace lossgrid {
+
+std::string_view name(Backend backend) {
+  switch (backend) {
+    case Backend::cuda:
+      return "cuda";
+    case Backend::cuda_emulated:
+      return "cuda_emulated";
+    default:
+      return "cpu";
+  }
+}
+
+Backend parse_backend(std::string_view text, std::string_view where) {
+  std::vector<std::string> known;
+  for (const Backend backend : all_backends()) {
+    if (text == name(backend)) return backend;
+    known.emplace_back(name(backend));
+  }
+  throw Error(
+      ErrorCode::bad_input,
+      fmt::format("{}{}", where, unknown_name_message("backend", std::string(text), known)));
+}
+
+const std::vector<Backend>& all_backends() {
+  static const std::vector<Backend> all{Backend::cpu, Backend::cuda, Backend::cuda_emulated};
+  return all;
+}
+
+const std::string& why_no_device(Backend backend) {
+  static const std::string here;
+  return backend == Backend::cuda ? cuda_devices().why_none : here;
+}
+
+std::vector<std::string> describe_devices(Backend backend) {
+  return backend == Backend::cuda ? cuda_devices().descriptions : std::vector<std::string>{};
+}
+
+std::unique_ptr<Device> make_device(Backend backend, int rank) {
+  const std::string& why_none = why_no_device(backend);
+  if (!why_none.empty()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("no device for backend {}: {}", name(backend), why_none));
+  }
+  switch (backend) {
+    case Backend::cuda:
+      return make_cuda_device(rank);
+    case Backend::cuda_emulated:
+      return make_emulated_device();
+    default:
+      return make_cpu_device();
+  }
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a block of a CUDA kernel adds up a row: its threads, what one of them takes in a turn, and
+// the longest chain of additions that comes of it.
+#pragma once
+
+#include <cstdint>
+
+namespace lossgrid {
+
+/// Of every block.
+inline constexpr int kBlockThreads = 512;
+/// What a thread loads at once.
+inline constexpr int kVectorBytes = 16;
+/// So many are under way before the first one is used.
+inline constexpr int kVectorsATurn = 4;
+
+/// Longest serial chain of float32 additions in the sum over `columns` elements of a row: the tree
+/// of a turn, the turns of a thread, single vectors and elements at the end of the row, the trees
+/// over the lanes of a warp and over warps.
+constexpr int block_serial_adds(std::int64_t columns, std::int64_t element_bytes) {
+  const std::int64_t turn = kVectorsATurn * kVectorBytes / element_bytes;
+  const std::int64_t of_block = turn * kBlockThreads;
+  int tree = 0;
+  while ((std::int64_t{1} << tree) < turn) ++tree;
+  const auto turns = static_cast<int>((columns + of_block - 1) / of_block);
+  constexpr int kAtTheEnd = kVectorsATurn - 1 + 1;
+  constexpr int kOverThreads = 5 + 5;
+  return tree + turns + kAtTheEnd + kOverThreads;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds without CUDA.
+#include "harness/core/error.h"
+#include "harness/device/cuda/cuda_devices.h"
+
+namespace lossgrid {
+
+const CudaDevices& cuda_devices() {
+  static const CudaDevices none{"this build has no CUDA (configure with -DLOSSGRID_CUDA=ON)", {}};
+  return none;
+}
+
+std::unique_ptr<Device> make_cuda_device(int /*rank*/) {
+  throw Error(ErrorCode::internal, "no CUDA in this build");
+}
+
+std::int64_t free_cuda_bytes() {
+  return 0;
+}
+
+}  // namespace lossgrid

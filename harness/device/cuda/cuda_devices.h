@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs of this machine, as far as this build can use them. Without CUDA, or without a driver,
+// there is a reason instead.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/device/device.h"
+
+namespace lossgrid {
+
+struct CudaDevices {
+  std::string why_none;                   // empty: there are some
+  std::vector<std::string> descriptions;  // one a device
+};
+
+/// Found at the first call, then the same.
+const CudaDevices& cuda_devices();
+
+/// Memory that kernels and host read alike (managed). Requires devices. One per rank: rank r has
+/// device r modulo their number, and a stream of its own.
+std::unique_ptr<Device> make_cuda_device(int rank);
+
+/// Free bytes of the device that rank 0 of this process has; 0 where there is none.
+std::int64_t free_cuda_bytes();
+
+}  // namespace lossgrid

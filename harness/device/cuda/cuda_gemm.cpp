@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by cuBLASLt, float32 accumulation without TF32. The library counts columns first: a
+// row-major c = a b is its c^T = b^T a^T.
+#include <memory>
+
+#include <cuda_runtime.h>
+
+#include "harness/core/error.h"
+#include "harness/device/cuda/cublas_lt.h"
+#include "harness/device/cuda/cuda_call.h"
+#include "harness/device/cuda/cuda_kernels.h"
+
+namespace lossgrid {
+namespace {
+
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const ErrorCode code = status == CUBLAS_STATUS_ALLOC_FAILED    ? ErrorCode::not_enough_memory
+                         : status == CUBLAS_STATUS_NOT_SUPPORTED ? ErrorCode::unsupported
+                                                                 : ErrorCode::internal;
+  throw Error(code, fmt::format("{}: {}", what, cublas_lt().status_string(status)));
+}
+
+/// Of the device that is current; one for every rank's thread.
+cublasLtHandle_t handle() {
+  thread_local cublasLtHandle_t own = nullptr;
+  if (own == nullptr) check(cublas_lt().create(&own), "cublasLtCreate");
+  return own;
+}
+
+cudaDataType type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+template <typename T>
+using Handle = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
+
+/// Of a matrix stored row by row, as the library sees it: its transpose.
+Handle<cublasLtMatrixLayout_t> layout(DType dtype, std::int64_t rows, std::int64_t columns,
+                                      std::int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublas_lt().create_layout(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
+                                  static_cast<std::uint64_t>(rows), stride),
+        "cublasLtMatrixLayoutCreate");
+  return {made, cublas_lt().destroy_layout};
+}
+
+/// op(M) is [rows, columns].
+Handle<cublasLtMatrixLayout_t> factor_layout(const Matrix& factor, std::int64_t rows,
+                                             std::int64_t columns) {
+  return factor.transposed ? layout(factor.dtype, columns, rows, factor.stride)
+                           : layout(factor.dtype, rows, columns, factor.stride);
+}
+
+Handle<cublasLtMatmulDesc_t> describe(const Gemm& product) {
+  cublasLtMatmulDesc_t made = nullptr;
+  check(cublas_lt().create_product(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  Handle<cublasLtMatmulDesc_t> description{made, cublas_lt().destroy_product};
+  const auto set = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
+    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(cublas_lt().set_product(made, which, &operation, sizeof(operation)),
+          "cublasLtMatmulDescSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed);
+  return description;
+}
+
+void multiply(const Gemm& product) {
+  const CublasLt& lt = cublas_lt();
+  const auto description = describe(product);
+  const auto left = factor_layout(product.b, product.k, product.n);
+  const auto right = factor_layout(product.a, product.m, product.k);
+  const auto result = layout(DType::f32, product.m, product.n, product.stride);
+  cublasLtMatmulPreference_t made = nullptr;
+  check(lt.create_preference(&made), "cublasLtMatmulPreferenceCreate");
+  const Handle<cublasLtMatmulPreference_t> preference{made, lt.destroy_preference};  // no workspace
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  check(lt.find_algorithm(handle(), description.get(), left.get(), right.get(), result.get(),
+                          result.get(), preference.get(), 1, &found, &count),
+        "cublasLtMatmulAlgoGetHeuristic");
+  if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+  const float beta = product.accumulate ? 1.0f : 0.0f;
+  auto* stream = static_cast<cudaStream_t>(product.stream);
+  check(lt.multiply(handle(), description.get(), &product.alpha, product.b.data, left.get(),
+                    product.a.data, right.get(), &beta, product.c, result.get(), product.c,
+                    result.get(), &found.algo, nullptr, 0, stream),
+        "cublasLtMatmul");
+  check_cuda(cudaStreamSynchronize(stream), "product");
+}
+
+/// An empty sum.
+void clear(const Gemm& product) {
+  const auto row_bytes = static_cast<std::size_t>(product.n) * sizeof(float);
+  auto* stream = static_cast<cudaStream_t>(product.stream);
+  check_cuda(cudaMemset2DAsync(product.c, static_cast<std::size_t>(product.stride) * sizeof(float),
+                               0, row_bytes, static_cast<std::size_t>(product.m), stream),
+             "cudaMemset2DAsync");
+  check_cuda(cudaStreamSynchronize(stream), "cudaMemset2DAsync");
+}
+
+void gemm(const Gemm& product, std::span<float> /*workspace*/) {
+  if (product.a.dtype != product.b.dtype ||
+      (product.a.dtype != DType::f32 && product.a.dtype != DType::bf16)) {
+    throw Error(ErrorCode::internal, fmt::format("impossible product on a GPU: {} x {}",
+                                                 name(product.a.dtype), name(product.b.dtype)));
+  }
+  if (product.m == 0 || product.n == 0) return;
+  if (product.k > 0) return multiply(product);
+  if (!product.accumulate) clear(product);
+}
+
+std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
+                                   std::int64_t /*k*/) {
+  return 0;
+}
+
+void add(const float* values, std::int64_t count, float* sum, void* stream) {
+  const char* said = cuda_add(values, count, sum, stream);
+  if (said != nullptr) throw Error(ErrorCode::internal, fmt::format("CUDA kernel add: {}", said));
+}
+
+}  // namespace
+
+const KernelTable& cuda_kernels() {
+  static constexpr KernelTable kKernels{gemm, gemm_workspace_floats, add};
+  return kKernels;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block of threads of a kernel on the processor (portable.h): what every thread does is done for
+// one after the other, and values come together in the order in which they would on a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "harness/device/cuda/portable.h"
+#include "harness/device/rank_threads.h"
+
+namespace lossgrid {
+
+class HostBlock {
+ public:
+  HostBlock(std::int64_t index, std::byte* shared) : index_(index), shared_(shared) {}
+
+  std::int64_t index() const { return index_; }
+  int threads() const { return kBlockThreads; }
+  /// Memory of the block.
+  std::byte* shared() const { return shared_; }
+
+  /// f(thread) of every thread.
+  template <typename F>
+  auto each(F&& f) const {
+    std::vector<decltype(f(0))> values;
+    values.reserve(kBlockThreads);
+    for (int thread = 0; thread < kBlockThreads; ++thread) values.push_back(f(thread));
+    return values;
+  }
+  /// The same for what has no value.
+  template <typename F>
+  void run(F&& f) const {
+    for (int thread = 0; thread < kBlockThreads; ++thread) f(thread);
+  }
+  /// The value that `each` gave for a thread, in the code of that thread.
+  template <typename T>
+  const T& of(const std::vector<T>& values, int thread) const {
+    return values[static_cast<std::size_t>(thread)];
+  }
+  /// On the first thread alone.
+  template <typename F>
+  void one(F&& f) const {
+    f();
+  }
+  void sync() const {}
+
+  /// What merge(a, b) makes of the values of all threads, known to all: a tree within every warp,
+  /// then one over the warps. Merging `none` changes nothing.
+  template <typename T, typename Merge>
+  T reduce(std::vector<T> values, const T& none, Merge&& merge) const {
+    constexpr int kWarp = 32;
+    constexpr int kWarps = kBlockThreads / kWarp;
+    for (int warp = 0; warp < kWarps; ++warp) reduce_warp(values.data() + warp * kWarp, merge);
+    std::vector<T> of_warps(kWarp, none);
+    for (int warp = 0; warp < kWarps; ++warp) {
+      of_warps[static_cast<std::size_t>(warp)] = values[static_cast<std::size_t>(warp) * kWarp];
+    }
+    reduce_warp(of_warps.data(), merge);
+    return of_warps[0];
+  }
+
+ private:
+  template <typename T, typename Merge>
+  static void reduce_warp(T* values, Merge&& merge) {
+    for (int offset = 16; offset > 0; offset /= 2) {
+      for (int lane = 0; lane < offset; ++lane) {
+        values[lane] = merge(values[lane], values[lane + offset]);
+      }
+    }
+  }
+
+  std::int64_t index_;
+  std::byte* shared_;
+};
+
+/// Runs `blocks` blocks of a kernel with the threads of the rank.
+struct HostLauncher {
+  template <typename Kernel>
+  void operator()(const Kernel& kernel, std::int64_t blocks, std::size_t shared_bytes) const {
+    parallel_for(blocks, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<std::byte> shared(shared_bytes + kAlignment);
+      const auto over = reinterpret_cast<std::uintptr_t>(shared.data()) % kAlignment;
+      for (std::int64_t index = begin; index < end; ++index) {
+        HostBlock block(index, shared.data() + (kAlignment - over) % kAlignment);
+        kernel(block);
+      }
+    });
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 16;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The row kernels on a GPU.
+#include "harness/device/cuda/device_block.cuh"
+#include "impls/kernels/cuda/row_kernels-inl.h"
+
+namespace lossgrid {
+namespace {
+
+const char* said_by(const DeviceLauncher& launcher) {
+  return launcher.status() == cudaSuccess ? nullptr : cudaGetErrorString(launcher.status());
+}
+
+const char* statistics(void* stream, const CudaRows& rows, const CudaRowStatistics& out) {
+  DeviceLauncher launcher(stream);
+  launch_statistics(launcher, rows, out);
+  return said_by(launcher);
+}
+
+const char* gradient(void* stream, const CudaRows& rows, const float* shift, const float* sum,
+                     const float* grad, void* out) {
+  DeviceLauncher launcher(stream);
+  launch_gradient(launcher, rows, shift, sum, grad, out);
+  return said_by(launcher);
+}
+
+const char* sweep(void* stream, const CudaRows& rows, const float* grad,
+                  const CudaRowStatistics& out, void* gradient) {
+  DeviceLauncher launcher(stream);
+  launch_sweep(launcher, rows, grad, out, gradient);
+  return said_by(launcher);
+}
+
+}  // namespace
+
+const CudaRowKernels* cuda_row_kernels() {
+  static const CudaRowKernels kernels{statistics, gradient, sweep};
+  return &kernels;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds without CUDA.
+#include "impls/kernels/cuda/cuda_rows.h"
+
+namespace lossgrid {
+
+const CudaRowKernels* cuda_row_kernels() {
+  return nullptr;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the threads of a block share the elements of a row: vectors of 16 bytes, several of them a
+// turn, so that enough loads are under way; elements behind the last whole one singly. Who has
+// which element depends on the number of columns alone, not on where the row stands: a token has
+// the same bits in every pack. A row that does not begin at a multiple of 16 bytes has its vectors
+// read and written element by element.
+#pragma once
+
+#include "harness/device/cuda/portable.h"
+
+namespace lossgrid {
+
+template <typename T>
+inline constexpr int kVectorSize = kVectorBytes / static_cast<int>(sizeof(T));
+/// Elements of a thread in one turn.
+template <typename T>
+inline constexpr int kTurnSize = kVectorsATurn* kVectorSize<T>;
+
+template <typename T>
+struct alignas(kVectorBytes) Vector {
+  T items[kVectorSize<T>];
+};
+
+template <typename T>
+LOSSGRID_KERNEL std::int64_t whole_vectors(std::int64_t columns) {
+  return columns / kVectorSize<T>;
+}
+
+/// Whether vectors of a row can be read and written at once. The processor finds the best way to
+/// do that itself.
+template <typename T>
+LOSSGRID_KERNEL bool is_aligned([[maybe_unused]] const T* row) {
+#ifdef __CUDACC__
+  return reinterpret_cast<std::uintptr_t>(row) % kVectorBytes == 0;
+#else
+  return false;
+#endif
+}
+
+/// Vector v of a row that is aligned or not.
+template <typename T>
+LOSSGRID_KERNEL Vector<T> load_vector(const T* row, [[maybe_unused]] bool aligned, std::int64_t v) {
+#ifdef __CUDACC__
+  if (aligned) return reinterpret_cast<const Vector<T>*>(row)[v];
+#endif
+  Vector<T> x;
+  for (int k = 0; k < kVectorSize<T>; ++k) x.items[k] = row[v * kVectorSize<T> + k];
+  return x;
+}
+
+template <typename T>
+LOSSGRID_KERNEL void store_vector(T* row, [[maybe_unused]] bool aligned, std::int64_t v,
+                                  const Vector<T>& x) {
+#ifdef __CUDACC__
+  if (aligned) {
+    reinterpret_cast<Vector<T>*>(row)[v] = x;
+    return;
+  }
+#endif
+  for (int k = 0; k < kVectorSize<T>; ++k) row[v * kVectorSize<T> + k] = x.items[k];
+}
+
+/// Reads the vectors of a row.
+template <typename T>
+class RowVectors {
+ public:
+  LOSSGRID_KERNEL explicit RowVectors(const T* row) : row_(row), aligned_(is_aligned(row)) {}
+  LOSSGRID_KERNEL Vector<T> operator()(std::int64_t v) const {
+    return load_vector(row_, aligned_, v);
+  }
+
+ private:
+  const T* row_;
+  bool aligned_;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where kernels run, as the command line has it: what is there, what is skipped, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/device/backend.h"
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kSmallRun = "run --case 'lens=5+8 vocab=24' --impl fused --grid tp2cp2 ";
+
+TEST(Backends, AreListedWithWhatIsThere) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(scratch, "list backends");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, StartsWith("cpu            this processor\ncuda           "));
+  EXPECT_THAT(result.out, HasSubstr("\ncuda_emulated  this processor\n"));
+  const std::string& why_none = why_no_device(Backend::cuda);
+  if (!why_none.empty()) {
+    EXPECT_THAT(result.out, HasSubstr("not here: " + why_none));
+  }
+}
+
+TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("report.json");
+  const ProcessResult result =
+      run_lossgrid(scratch, kSmallRun + ("--backend cuda_emulated --report " + report));
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const json trial = json::parse(read_all(report))["trials"][0];
+  EXPECT_EQ(trial["backend"], "cuda_emulated");
+  EXPECT_THAT(std::string(trial["id"]), HasSubstr("|fused|cuda_emulated"));
+  // What a trial of another backend found is not taken over.
+  const ProcessResult resumed = run_lossgrid(
+      scratch, kSmallRun + ("--resume " + report + " --report " + scratch.file("cpu.json")));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(json::parse(read_all(scratch.file("cpu.json")))["trials"][0]["backend"], "cpu");
+}
+
+TEST(Backends, MutantsAndBundlesRunOnThem) {
+  const ScratchFolder scratch;
+  const ProcessResult mutants = run_lossgrid(
+      scratch,
+      "mutants --suite smoke --impl mutant/gradient_times_cp --backend cuda_emulated --report " +
+          scratch.file("m.json"));
+  EXPECT_EQ(mutants.exit_code, 0) << mutants.out << mutants.err;
+  EXPECT_THAT(std::string(json::parse(read_all(scratch.file("m.json")))["mutants"][0]["reproduce"]),
+              HasSubstr("--backend cuda_emulated"));
+  const ProcessResult replay =
+      run_lossgrid(scratch, "replay tests/golden/nll_linear.safetensors --backend cuda_emulated");
+  EXPECT_EQ(replay.exit_code, 0) << replay.out << replay.err;
+}
+
+TEST(Backends, WithoutAGpuTrialsAreSkippedAndRequiringOneIsRefused) {
+  const std::string& why_none = why_no_device(Backend::cuda);
+  if (why_none.empty()) GTEST_SKIP() << "there is a GPU";
+  const ScratchFolder scratch;
+  const ProcessResult skipped = run_lossgrid(scratch, kSmallRun + std::string("--backend cuda"));
+  EXPECT_EQ(skipped.exit_code, 77) << skipped.out;
+  EXPECT_THAT(skipped.out, HasSubstr("no_device: " + why_none));
+  const ProcessResult refused =
+      run_lossgrid(scratch, "run --suite smoke --backend cuda --require cuda");
+  EXPECT_EQ(refused.exit_code, 65);
+  EXPECT_EQ(refused.err, "lossgrid: --require cuda: " + why_none + "\n");
+  EXPECT_EQ(refused.out, "");
+}
+
+TEST(Backends, WhatIsNotOneIsNamed) {
+  const ScratchFolder scratch;
+  const auto said = [&](const std::string& flags, int code) {
+    const ProcessResult result = run_lossgrid(scratch, kSmallRun + flags);
+    EXPECT_EQ(result.exit_code, code) << flags;
+    return result.err;
+  };
+  EXPECT_THAT(said("--backend cuda_emulate", 65), HasSubstr("cuda_emulated"));
+  EXPECT_THAT(said("--require rocm", 65), HasSubstr("rocm"));
+  EXPECT_THAT(said("--require mpi --transport thread", 65),
+              HasSubstr("--require mpi: ranks are threads"));
+  EXPECT_THAT(said("--backend cuda_emulated --mode verify,bench", 64),
+              HasSubstr("timings are of the processor"));
+}
+
+}  // namespace
+}  // namespace lossgrid

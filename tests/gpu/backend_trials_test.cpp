@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials with the kernels of GPUs: as the processor runs them, and on a GPU where there is one. The
+// same criterion as anywhere: right implementations pass, wrong ones fail.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/problem/bundle.h"
+#include "harness/problem/case_sweep.h"
+#include "harness/runner/mutation.h"
+#include "harness/runner/trial.h"
+
+namespace lossgrid {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr const char* kGolden = LOSSGRID_SOURCE_DIR "/tests/golden";
+
+class BackendTrials : public ::testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    const std::string& why_none = why_no_device(GetParam());
+    if (!why_none.empty()) GTEST_SKIP() << why_none;
+  }
+
+  static TrialRecord run(const PreparedProblem& prepared, const std::string& implementation,
+                         const std::string& grid) {
+    const TrialSetup setup = make_trial(prepared, implementation, parse_grid(grid), GetParam());
+    return run_trial(setup, std::chrono::seconds(60)).record;
+  }
+  static PreparedProblem prepare_case(const std::string& text) {
+    return prepare(make_problem(parse_case(text)));
+  }
+};
+
+TEST_P(BackendTrials, GoldenBundlesPass) {
+  for (const auto& file : fs::directory_iterator(kGolden)) {
+    Bundle bundle = read_bundle(file.path().string());
+    const PreparedProblem prepared = prepare(std::move(bundle.problem));
+    const bool from_hidden = prepared.problem->spec.hidden > 0;
+    std::vector<std::string> names = default_implementations(from_hidden);
+    if (!from_hidden) names.insert(names.end(), {"one_sweep", "one_sweep:in_place=true"});
+    for (const std::string& name : names) {
+      TrialSetup setup = make_trial(prepared, name, {2, 2}, GetParam());
+      setup.keep_outputs = true;
+      const TrialOutcome trial = run_trial(setup, std::chrono::seconds(60));
+      if (trial.record.status == TrialStatus::skipped) continue;  // one_sweep, some objectives
+      EXPECT_EQ(trial.record.status, TrialStatus::passed)
+          << file.path() << " " << name << ": " << trial.record.reason;
+      ASSERT_TRUE(trial.outputs.has_value());
+      for (const Check& check : check_outputs(setup, *bundle.expected, *trial.outputs)) {
+        EXPECT_TRUE(check.passed()) << file.path() << " " << name << " " << check.name();
+      }
+    }
+  }
+}
+
+/// Rows that begin anywhere, shards of unequal width, several turns of a block, all statistics.
+TEST_P(BackendTrials, ShapesThatDivideNothing) {
+  for (const char* text :
+       {"lens=5+8+3 vocab=24", "lens=5+1+7 vocab=1031", "lens=5+1+7 vocab=1031 dtype=bf16",
+        "lens=3+2 vocab=40009 statistics=false", "lens=3+2 vocab=70001 dtype=bf16 statistics=false",
+        "lens=3+2 vocab=515 dtype=f64"}) {
+    const PreparedProblem prepared = prepare_case(text);
+    for (const char* name : {"per_sequence", "fused:chunk_tokens=3", "cp_local", "one_sweep"}) {
+      for (const char* grid : {"tp3cp1", "tp1cp2"}) {
+        const TrialRecord record = run(prepared, name, grid);
+        EXPECT_THAT(record.status, testing::AnyOf(TrialStatus::passed, TrialStatus::skipped))
+            << text << " " << name << " " << grid << ": " << record.reason;
+      }
+    }
+  }
+}
+
+TEST_P(BackendTrials, EveryRegimePasses) {
+  for (const CaseSpec& spec : parse_sweep(
+           "lens=5+8+3 vocab=131 values=[normal,flat,peaked,all_negative,offset,overflow,ties,"
+           "masked_vocab,edge_mass,vanishing,denormal,finite_mask,late_max]")) {
+    const TrialRecord record = run(prepare(make_problem(spec)), "fused", "tp2cp2");
+    EXPECT_EQ(record.status, TrialStatus::passed) << format_case(spec) << ": " << record.reason;
+  }
+}
+
+TEST_P(BackendTrials, RecordsSayWhereTheyRan) {
+  const TrialRecord record = run(prepare_case("lens=5 vocab=24"), "fused", "tp1cp1");
+  const std::string backend(name(GetParam()));
+  EXPECT_EQ(record.backend, backend);
+  EXPECT_TRUE(record.id.ends_with("|" + backend)) << record.id;
+  EXPECT_THAT(record.reproduce, HasSubstr("--backend " + backend));
+}
+
+TEST_P(BackendTrials, WrongImplementationsAreRejectedAndControlsAreNot) {
+  Suite suite = read_suite(LOSSGRID_SOURCE_DIR "/cases/smoke.json");
+  suite.backend = GetParam();
+  ProblemCache problems;
+  const std::vector<std::string> names{"mutant/gradient_times_cp", "mutant/max_not_reduced",
+                                       "mutant/no_softmax_term", "control/saved_lse_gradient"};
+  std::vector<MutantRecord> records;
+  run_mutants({suite}, names, RunOptions(), problems,
+              [&](const MutantRecord& record) { records.push_back(record); });
+  ASSERT_EQ(records.size(), names.size());
+  for (const MutantRecord& record : records) {
+    EXPECT_EQ(record.rejected, !record.is_control) << record.name;
+  }
+}
+
+std::string backend_name(const testing::TestParamInfo<Backend>& info) {
+  return std::string(name(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, BackendTrials, testing::Values(Backend::cuda_emulated, Backend::cuda),
+                         backend_name);
+
+}  // namespace
+}  // namespace lossgrid
