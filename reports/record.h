@@ -104,6 +104,8 @@ struct PhaseTimeRecord {
   std::string phase;
   std::int64_t max_over_ranks_ns = 0;  // one run, coarse
   std::int64_t predicted_flops = 0;    // of matrix products, on the rank with the most
+  std::int64_t kernel_launches = 0;    // of a GPU, on the rank with the most
+  std::int64_t host_synchronisations = 0;
 };
 
 /// Where a rank was when its trial was cut short.

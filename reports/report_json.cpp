@@ -116,6 +116,8 @@ Json time_to_json(const PhaseTimeRecord& record) {
   out["phase"] = record.phase;
   out["max_over_ranks_ns"] = record.max_over_ranks_ns;
   out["predicted_flops"] = record.predicted_flops;
+  out["kernel_launches"] = record.kernel_launches;
+  out["host_synchronisations"] = record.host_synchronisations;
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/backend.h"
+#include "harness/device/device_work.h"
 #include "harness/device/gemm.h"
 
 namespace lossgrid {
@@ -11,13 +12,31 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
+void counted_gemm(const Gemm& product, std::span<float> workspace) {
+  count_launch_and_wait();
+  cpu_kernels().gemm(product, workspace);
+}
+
+void counted_add(const float* values, std::int64_t count, float* sum, void* stream) {
+  count_launch_and_wait();
+  cpu_kernels().add(values, count, sum, stream);
+}
+
+/// Those of the processor, counted as a GPU's.
+const KernelTable& emulated_kernels() {
+  static const KernelTable kernels{counted_gemm, cpu_kernels().gemm_workspace_floats, counted_add};
+  return kernels;
+}
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(Backend backend) : backend_(backend) {}
 
   std::string_view name() const override { return lossgrid::name(backend_); }
   Backend backend() const override { return backend_; }
-  const KernelTable& kernels() const override { return cpu_kernels(); }
+  const KernelTable& kernels() const override {
+    return backend_ == Backend::cpu ? cpu_kernels() : emulated_kernels();
+  }
 
  private:
   std::byte* acquire(std::size_t bytes) override {

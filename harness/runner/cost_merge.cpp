@@ -150,17 +150,22 @@ void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {
   for (std::size_t p = 0; p < kPhases.size(); ++p) {
     std::int64_t slowest = 0;
     std::int64_t most_flops = 0;
+    DeviceWork most;
     for (const RankResult& rank : ranks) {
       std::int64_t time = 0;
       std::int64_t flops = 0;
+      DeviceWork work;
       for (const PackFindings& pack : rank.packs) {
         time += pack.time_ns.at(kPhases[p]);
         flops += phase_cost(pack.predicted, p).flops;
+        work += pack.device_work.at(kPhases[p]);
       }
       slowest = std::max(slowest, time);
       most_flops = std::max(most_flops, flops);
+      most.launches = std::max(most.launches, work.launches);
+      most.synchronisations = std::max(most.synchronisations, work.synchronisations);
     }
-    record.times.push_back({kPhases[p], slowest, most_flops});
+    record.times.push_back({kPhases[p], slowest, most_flops, most.launches, most.synchronisations});
   }
   for (const RankResult& rank : ranks) {
     std::int64_t chunks = 0;

@@ -118,9 +118,11 @@ class PackTrial {
     device_.tracker().begin_phase(phase);
     rank_.counts = {};
     begin(rank_phase);
+    device_work() = {};
     const std::int64_t start = steady_clock_ns();
     body();
     result_.time_ns[phase] = steady_clock_ns() - start;
+    result_.device_work[phase] = device_work();
     device_.tracker().end_phase();
     result_.memory.push_back(device_.tracker().phases().back());
     if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {

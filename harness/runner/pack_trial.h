@@ -14,6 +14,7 @@
 #include "harness/comm/counting_communicator.h"
 #include "harness/comm/fault_injection.h"
 #include "harness/device/device.h"
+#include "harness/device/device_work.h"
 #include "harness/runner/trial_setup.h"
 #include "harness/verify/linear_checks.h"
 #include "harness/verify/shard_checks.h"
@@ -60,6 +61,7 @@ struct PackFindings {
   std::vector<PhaseMemory> memory;                   // plan, forward, backward
   std::map<std::string, RankCounts> counts;          // by phase
   std::map<std::string, std::int64_t> time_ns;       // by phase
+  std::map<std::string, DeviceWork> device_work;     // by phase
 
   std::uint64_t output_bits = 0;       // of everything by token that has a truth
   std::uint64_t own_logprob_bits = 0;  // of the own rows' log-probabilities; add up over CP

@@ -77,6 +77,11 @@ void fields(A& archive, PhaseMemory& memory) {
 }
 
 template <typename A>
+void fields(A& archive, DeviceWork& work) {
+  archive(work.launches, work.synchronisations);
+}
+
+template <typename A>
 void fields(A& archive, StageTimes& times) {
   archive(times.ns);
 }

@@ -85,6 +85,25 @@ TEST_P(BackendTrials, EveryRegimePasses) {
   }
 }
 
+/// What the loop over sequences costs beside one pass: a kernel and a wait for each.
+TEST_P(BackendTrials, LaunchesAndWaitsAreCounted) {
+  const PreparedProblem prepared = prepare_case("lens=5+8+3 vocab=24");
+  const auto launches = [&](const std::string& implementation, std::size_t phase) {
+    const PhaseTimeRecord time = run(prepared, implementation, "tp2cp1").times.at(phase);
+    EXPECT_EQ(time.host_synchronisations, time.kernel_launches);
+    return time.kernel_launches;
+  };
+  for (const std::size_t phase : {1, 2}) {
+    EXPECT_EQ(launches("per_sequence", phase), 3);
+    EXPECT_EQ(launches("fused", phase), 1);
+  }
+  EXPECT_EQ(launches("fused", 0), 0);
+  const PreparedProblem of_head = prepare_case("lens=5+8+3 vocab=24 hidden=8");
+  const TrialRecord linear = run(of_head, "linear_ce:chunk_tokens=8", "tp1cp1");
+  EXPECT_EQ(linear.times.at(1).kernel_launches, 2 * 2);  // two chunks: product, statistics
+  EXPECT_EQ(linear.times.at(2).kernel_launches, 2 * 4);  // product, gradient, two products
+}
+
 TEST_P(BackendTrials, RecordsSayWhereTheyRan) {
   const TrialRecord record = run(prepare_case("lens=5 vocab=24"), "fused", "tp1cp1");
   const std::string backend(name(GetParam()));

@@ -9,6 +9,7 @@
 #include "harness/device/cuda/cublas_lt.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/device_work.h"
 
 namespace lossgrid {
 namespace {
@@ -108,6 +109,7 @@ void gemm(const Gemm& product, std::span<float> /*workspace*/) {
                                                  name(product.a.dtype), name(product.b.dtype)));
   }
   if (product.m == 0 || product.n == 0) return;
+  count_launch_and_wait();
   if (product.k > 0) return multiply(product);
   if (!product.accumulate) clear(product);
 }
@@ -118,6 +120,7 @@ std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
 }
 
 void add(const float* values, std::int64_t count, float* sum, void* stream) {
+  count_launch_and_wait();
   const char* said = cuda_add(values, count, sum, stream);
   if (said != nullptr) throw Error(ErrorCode::internal, fmt::format("CUDA kernel add: {}", said));
 }

@@ -2,6 +2,7 @@
 #include "impls/kernels/cuda/rows_on_device.h"
 
 #include "harness/core/error.h"
+#include "harness/device/device_work.h"
 #include "impls/kernels/cuda/cuda_rows.h"
 
 namespace lossgrid {
@@ -24,6 +25,7 @@ CudaRowStatistics view(const RowStatistics& out) {
 }
 
 void require_done(const char* said, const char* kernel) {
+  count_launch_and_wait();
   if (said == nullptr) return;
   throw Error(ErrorCode::internal, fmt::format("CUDA kernel {}: {}", kernel, said));
 }
