@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "harness/core/rank_observer.h"
 #include "harness/device/device.h"
 
 namespace lossgrid {
@@ -23,6 +24,7 @@ Buffer::Buffer(Device& device, std::size_t bytes, std::string tag)
   std::memset(data_ + bytes_, static_cast<int>(kGuardByte), kGuardBytes);
   device.tracker().allocated(tag_, static_cast<std::int64_t>(bytes_));
   device.attach(this);
+  if (RankObserver* observer = rank_observer()) observer->allocated(tag_, data_, bytes_);
   poison();
 }
 
@@ -65,6 +67,7 @@ void Buffer::poison() {
 
 void Buffer::release() noexcept {
   if (device_ == nullptr) return;
+  if (RankObserver* observer = rank_observer()) observer->released(tag_, data_, bytes_);
   device_->detach(this);
   device_->tracker().released(tag_, static_cast<std::int64_t>(bytes_));
   device_->release(data_ - kGuardBytes);

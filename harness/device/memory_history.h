@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What became of the buffers of one rank: those that are alive, and the last allocations and
+// releases in a ring of bounded length, the oldest dropped first. Empty buffers have no memory and
+// are left out. One rank, one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lossgrid {
+
+/// What a buffer is for, and what the rank was at when it asked for it.
+struct BufferLabel {
+  std::string tag;
+  std::string phase;
+  friend auto operator<=>(const BufferLabel&, const BufferLabel&) = default;
+};
+
+struct MemoryEvent {
+  enum class Kind { allocated, released } kind;
+  std::uintptr_t address;
+  std::size_t bytes;
+  std::int64_t time_ns;      // since the Unix epoch
+  const BufferLabel* label;  // of the buffer; the history owns it
+};
+
+struct LiveBuffer {
+  std::size_t bytes;
+  const BufferLabel* label;
+};
+
+class MemoryHistory {
+ public:
+  /// The ring holds `max_entries` allocations and releases together. All of it is reserved here.
+  explicit MemoryHistory(std::size_t max_entries);
+  MemoryHistory(const MemoryHistory&) = delete;
+  MemoryHistory& operator=(const MemoryHistory&) = delete;
+
+  /// Empties the ring and fills it from now on.
+  void start();
+  void stop() { recording_ = false; }
+
+  void allocated(std::string_view tag, std::string_view phase, const std::byte* address,
+                 std::size_t bytes, std::int64_t time_ns);
+  void released(const std::byte* address, std::int64_t time_ns) noexcept;
+
+  /// The ring from its oldest entry on.
+  std::vector<MemoryEvent> events() const;
+  std::size_t dropped() const { return dropped_; }
+  /// By address, whether the ring still knows their allocation or not.
+  const std::map<std::uintptr_t, LiveBuffer>& live() const { return live_; }
+
+ private:
+  void record(const MemoryEvent& event) noexcept;
+
+  std::size_t max_entries_;
+  bool recording_ = false;
+  std::vector<MemoryEvent> ring_;
+  std::size_t oldest_ = 0;
+  std::size_t dropped_ = 0;
+  std::set<BufferLabel> labels_;
+  std::map<std::uintptr_t, LiveBuffer> live_;
+};
+
+}  // namespace lossgrid
