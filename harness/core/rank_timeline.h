@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tracks of one rank in a trace: what it works at, its collectives, and numbers over time. A
+// slice is written where it begins and where it ends, so that one that a crash interrupts is there.
+// One rank, one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/trace_file.h"
+
+namespace lossgrid {
+
+class RankTimeline {
+ public:
+  enum class Track { work, collectives };
+
+  /// Names the process ("rank 3") and its tracks where this is the first timeline of the rank.
+  RankTimeline(std::shared_ptr<TraceFile> file, int rank);
+  /// Ends the slices that are open.
+  ~RankTimeline();
+  RankTimeline(const RankTimeline&) = delete;
+  RankTimeline& operator=(const RankTimeline&) = delete;
+
+  /// Slices of a track nest.
+  void begin(Track track, std::string_view name, const nlohmann::ordered_json& arguments = {});
+  /// Ends the innermost slice, if there is one.
+  void end(Track track);
+  int open_slices(Track track) const { return open_[index_of(track)]; }
+  /// A number that holds from now on.
+  void count(std::string_view name, std::string_view unit, std::int64_t value);
+
+ private:
+  static std::size_t index_of(Track track) { return static_cast<std::size_t>(track); }
+  void name_tracks();
+  void add(nlohmann::ordered_json event);
+
+  std::shared_ptr<TraceFile> file_;
+  int rank_;
+  std::array<int, 2> open_{};
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of Chrome trace events, which ui.perfetto.dev and chrome://tracing load: a JSON array with
+// an event a line, written as they come. Both viewers take an array without its end, so what a
+// crash leaves can be read; finish() closes it. Any thread may add.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace lossgrid {
+
+class TraceFile {
+ public:
+  /// Makes missing folders and replaces the file. Times count from `origin_ns` after the Unix
+  /// epoch. Throws io that names the path and the reason.
+  TraceFile(std::string path, std::int64_t origin_ns);
+  ~TraceFile();
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::int64_t origin_ns() const { return origin_ns_; }
+
+  /// `events`: one JSON object or several, each in a line, separated by commas. The first failure
+  /// to write ends the file behind what stands there.
+  void add(std::string_view events) noexcept;
+  /// Whether this is the first call for `rank`: its tracks are named once.
+  bool is_new(int rank);
+
+  /// Moves the events of a finished trace to the end of this one. Does nothing where there is no
+  /// such file: another machine wrote it.
+  void take(const std::string& other_path);
+  /// Closes the array; what is added later is dropped. Throws io for the first failure to write.
+  void finish();
+
+ private:
+  void write(std::string_view text) noexcept;
+
+  const std::string path_;
+  const std::int64_t origin_ns_;
+  std::mutex mutex_;
+  int file_ = -1;
+  std::size_t written_bytes_ = 0;
+  bool is_empty_ = true;
+  int error_ = 0;
+  std::set<int> ranks_;
+};
+
+}  // namespace lossgrid
