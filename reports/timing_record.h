@@ -116,7 +116,7 @@ struct TimingRecord {
   std::string why_no_speedup;  // empty: the baseline was timed
   TimingStatus status = TimingStatus::timed;
   std::string reason;                  // one line; empty when timed
-  std::string why_not_representative;  // empty: no rank shares a core
+  std::string why_not_representative;  // empty: no rank shares a core, and nothing is traced
   std::int64_t cores = 0;
   std::int64_t threads_per_rank = 0;
   std::int64_t last_level_cache_bytes = 0;

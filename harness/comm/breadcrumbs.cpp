@@ -18,6 +18,7 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/core/error.h"
+#include "harness/core/rank_observer.h"
 
 namespace lossgrid {
 namespace {
@@ -179,6 +180,7 @@ TrailScope::~TrailScope() {
 
 void enter_phase(RankPhase phase) {
   if (trail_of_thread != nullptr) trail_of_thread->enter_phase(phase);
+  if (RankObserver* observer = rank_observer()) observer->begin_phase(name(phase));
 }
 
 std::vector<RankTrace> read_breadcrumbs(const std::string& directory) {

@@ -100,7 +100,8 @@ class TrailScope {
   BreadcrumbTrail* outer_;
 };
 
-/// Says what the rank of this thread is at; nothing where this thread is no rank.
+/// Says what the rank of this thread is at; nothing where this thread is no rank. Tells its
+/// observer (harness/core/rank_observer.h), if it has one, too.
 void enter_phase(RankPhase phase);
 
 /// What the newest run left in `directory`: one for each of its ranks, by rank. Not `known` are

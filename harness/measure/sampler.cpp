@@ -62,6 +62,7 @@ class Sampler {
   }
 
   void run_round(std::int64_t round, bool last) {
+    if (request_.begins_round) request_.begins_round(round);
     round_order(request_.order_seed, round, order_);
     for (const std::size_t k : order_) {
       for (std::size_t step = 0; step < items_[k]->steps(); ++step) {

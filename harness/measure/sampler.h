@@ -44,6 +44,8 @@ struct SamplerRequest {
   std::int64_t warm_up_ns = 20'000'000;
   std::uint64_t order_seed = 1;
   std::function<void()> before_sample;  // on every rank behind prepare(); may be empty
+  // On every rank, from 0, those of the warm-up included; may be empty.
+  std::function<void(std::int64_t round)> begins_round;
 };
 
 struct Samples {

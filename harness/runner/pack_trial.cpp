@@ -8,6 +8,7 @@
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/core/rank_observer.h"
 #include "harness/core/stage_clock.h"
 #include "harness/runner/injected_nan.h"
 #include "harness/runner/pack_checks.h"
@@ -82,6 +83,8 @@ class PackTrial {
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
+    // While the buffers are alive: the last state of a memory snapshot.
+    if (RankObserver* observer = rank_observer()) observer->end_step();
     return std::move(result_);
   }
 
@@ -123,6 +126,7 @@ class PackTrial {
     body();
     result_.time_ns[phase] = steady_clock_ns() - start;
     result_.device_work[phase] = device_work();
+    if (RankObserver* observer = rank_observer()) observer->end_phase();
     device_.tracker().end_phase();
     result_.memory.push_back(device_.tracker().phases().back());
     if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {

@@ -8,6 +8,7 @@
 #include "harness/device/rank_threads.h"
 #include "harness/runner/global_batch.h"
 #include "harness/runner/pipeline.h"
+#include "harness/runner/rank_recorder.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -21,6 +22,8 @@ void join_result(ObjectiveResult& into, const ObjectiveResult& other) {
 
 RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const StageScope scope(Stage::run);
+  std::optional<RankRecorder> recorder;  // outlives all buffers
+  if (setup.recording) recorder.emplace(*setup.recording, setup.grid, world.rank());
   enter_phase(RankPhase::setup);
   const int working = setup.grid.stage_ranks();  // while the last stage works the others wait
   share_cores(working, world.size() - working);
@@ -64,10 +67,13 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const std::unique_ptr<Device> device = make_device(setup.backend, world.rank());
   std::int64_t microbatch = 0;
   for (const TrialPart& part : parts) {
+    if (recorder) recorder->begin_step(microbatch);
     announce_shape(shape_of(*part.problem, setup.grid), microbatch++, stages);
-    if (!has_loss) continue;
-    result.packs.push_back(run_pack(setup, part, denominators, rank, *device));
-    join_result(result.result, result.packs.back().result);
+    if (has_loss) {
+      result.packs.push_back(run_pack(setup, part, denominators, rank, *device));
+      join_result(result.result, result.packs.back().result);
+    }
+    if (recorder) recorder->end_step();
   }
   result.peak_bytes = device->tracker().peak_bytes();
   share_result(result.result, stages);

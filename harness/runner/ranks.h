@@ -35,7 +35,9 @@ class Ranks {
   explicit Ranks(MpiSession& session) : session_(&session) {}
 
   std::string_view transport() const { return session_ == nullptr ? "thread" : "mpi"; }
-  bool reports() const { return session_ == nullptr || session_->rank() == 0; }
+  /// The rank of this process in the job; 0 without one.
+  int process() const { return session_ == nullptr ? 0 : session_->rank(); }
+  bool reports() const { return process() == 0; }
   /// Facts about the job for a report; null without one.
   nlohmann::ordered_json environment() const;
   /// Ranks that a grid may have; 0: as many as are asked for.

@@ -114,6 +114,8 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
     TrialSetup setup = make_trial(prepared, implementation, grid, backend);
     const std::int64_t struck = options.fault ? options.fault->trial : 0;
     if (struck == 0 || struck == number) setup.fault = options.fault;
+    setup.recording = record_trial(options.recording, "trial", number,
+                                   format_grid(grid) + "_" + implementation, id, implementation);
     trial = run_trial(setup, options.deadline, options.ranks);
     trial.record.case_name = spec.name;
     return trial;

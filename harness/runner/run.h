@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "harness/runner/finished_work.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/ranks.h"
+#include "harness/runner/recording.h"
 #include "reports/record.h"
 
 namespace lossgrid {
@@ -22,7 +24,8 @@ struct RunOptions {
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of a trial or timed iteration
   std::optional<Fault> fault;
   Ranks ranks;
-  FinishedWork finished;  // is taken over
+  FinishedWork finished;                    // is taken over
+  std::shared_ptr<RunRecording> recording;  // null: nothing beside the report
   /// Called with the id of every trial or timing that is about to run.
   std::function<void(const std::string& id)> begins = [](const std::string&) {};
 };

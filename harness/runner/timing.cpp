@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/core/text.h"
 #include "harness/device/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
@@ -31,7 +32,8 @@ std::string choose_baseline(const std::string& asked,
 /// The record without samples.
 TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
                              const std::vector<std::string>& implementations,
-                             const TimingRequest& request, CacheMode cache, const Ranks& ranks) {
+                             const TimingRequest& request, CacheMode cache, const Ranks& ranks,
+                             bool recorded) {
   TimingRecord record;
   record.case_name = spec.name;
   record.case_text = format_case(spec);
@@ -51,6 +53,8 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
     shared = fmt::format("{} ranks with {} thread{} each share {} core{}", grid.ranks(),
                          share.threads_per_rank, share.threads_per_rank == 1 ? "" : "s",
                          share.cores, share.cores == 1 ? "" : "s");
+  } else if (recorded) {
+    shared = "a trace or memory snapshots were written meanwhile";
   }
   record.why_not_representative = ranks.first_text(shared);  // a machine of the job may be fuller
   return record;
@@ -64,7 +68,8 @@ void stop(TimingRecord& record, TimingStatus status, const std::string& reason) 
 class Timing {
  public:
   Timing(const PreparedProblem& prepared, const Grid& grid, const TimingRequest& request,
-         CacheMode cache, const Ranks& ranks, TimingRecord& record)
+         CacheMode cache, const Ranks& ranks, const std::optional<TrialRecording>& recording,
+         TimingRecord& record)
       : prepared_(prepared),
         grid_(grid),
         ranks_(ranks),
@@ -79,6 +84,7 @@ class Timing {
     stop_rule.max_time_ns = static_cast<std::int64_t>(request.max_seconds * 1e9);
     plan_->sampler.order_seed = request.order_seed;
     plan_->cache = cache;
+    plan_->recording = recording;
   }
 
   /// Makes the trials of the implementations that can be timed. Returns why none is, or nothing.
@@ -165,12 +171,13 @@ ExitCode exit_code_of(TimingStatus status) {
 TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
-                                   std::chrono::milliseconds iteration_deadline,
-                                   const Ranks& ranks) {
+                                   std::chrono::milliseconds iteration_deadline, const Ranks& ranks,
+                                   const std::optional<TrialRecording>& recording) {
   const Problem& problem = *prepared.problem;
   TimingOutcome timed;
   TimingRecord& record = timed.record;
-  record = describe_timing(problem.spec, grid, implementations, request, cache, ranks);
+  record = describe_timing(problem.spec, grid, implementations, request, cache, ranks,
+                           recording.has_value());
   record.tokens = problem.tokens();
   // Three products of the same size: logits, and the gradients of hidden states and of the weight.
   record.useful_flops = 6.0 * static_cast<double>(problem.tokens()) *
@@ -185,7 +192,7 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     return timed;
   }
   require_fits(problem, grid);
-  Timing timing(prepared, grid, request, cache, ranks, record);
+  Timing timing(prepared, grid, request, cache, ranks, recording, record);
   const std::string reason = ranks.first_text(timing.choose(implementations));
   if (!reason.empty()) {
     stop(record, TimingStatus::skipped, reason);
@@ -197,8 +204,9 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
 
 namespace {
 
+/// The `number`-th timing of the run.
 TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& grid, CacheMode cache,
-                        const RunOptions& options, ProblemCache& problems) {
+                        std::int64_t number, const RunOptions& options, ProblemCache& problems) {
   TimingOutcome timed;
   const std::string id = timing_id(format_case(spec), format_grid(grid), std::string(name(cache)));
   if (options.finished.contains(id)) {
@@ -209,12 +217,15 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {
+    const auto recording = record_trial(options.recording, "timing", number,
+                                        fmt::format("{}_{}", format_grid(grid), name(cache)), id,
+                                        join(suite.implementations, ", "));
     timed = time_implementations(prepared, suite.implementations, grid, *suite.timing, cache,
-                                 options.deadline, options.ranks);
+                                 options.deadline, options.ranks, recording);
     timed.record.case_name = spec.name;
   } else {
-    timed.record =
-        describe_timing(spec, grid, suite.implementations, *suite.timing, cache, options.ranks);
+    timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache,
+                                   options.ranks, false);
     stop(timed.record, TimingStatus::skipped, why_too_big);
   }
   return timed;
@@ -224,12 +235,14 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
 
 bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
                  ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink) {
+  std::int64_t number = 0;
   for (const Suite& suite : suites) {
     if (!suite.timing) continue;
     for (const CaseSpec& spec : suite.cases) {
       for (const Grid& grid : suite.grids) {
         for (const CacheMode cache : suite.timing->caches) {
-          const TimingOutcome timed = time_case(suite, spec, grid, cache, options, problems);
+          const TimingOutcome timed =
+              time_case(suite, spec, grid, cache, ++number, options, problems);
           sink(timed.record);
           if (timed.rank_hung) return true;
         }

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "harness/comm/timed_communicator.h"
+#include "harness/core/rank_observer.h"
 #include "harness/core/text.h"
 #include "harness/device/rank_threads.h"
 #include "harness/measure/cache.h"
 #include "harness/runner/global_batch.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/pack_checks.h"
+#include "harness/runner/rank_recorder.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -123,7 +127,11 @@ class TimedImplementation final : public SampledItem {
                setup.implementation->grad_logits_dtype(shared.loss_problem())},
         plan_(setup.implementation->plan(
             shared.loss_problem(),
-            RankContext{shared.device(), shared.rank().tp, shared.rank().cp})) {}
+            RankContext{shared.device(), shared.rank().tp, shared.rank().cp})) {
+    for (const Phase phase : phases_) {
+      observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
+    }
+  }
 
   std::size_t steps() const override { return phases_.size(); }
 
@@ -136,14 +144,10 @@ class TimedImplementation final : public SampledItem {
   }
 
   void run(std::size_t step) override {
-    switch (phases_[step]) {
-      case Phase::forward:
-        return plan_->forward(inputs_, outputs_);
-      case Phase::backward:
-        return plan_->backward(inputs_, gradients_);
-      case Phase::forward_backward:
-        return plan_->forward_backward(inputs_, outputs_, gradients_);
-    }
+    RankObserver* observer = rank_observer();
+    if (observer != nullptr) observer->begin_phase(observed_names_[step]);
+    run_phase(phases_[step]);
+    if (observer != nullptr) observer->end_phase();
   }
 
   void finish(std::size_t step) override {
@@ -153,6 +157,17 @@ class TimedImplementation final : public SampledItem {
   std::vector<RankResult> take_findings() { return std::move(findings_); }
 
  private:
+  void run_phase(Phase phase) {
+    switch (phase) {
+      case Phase::forward:
+        return plan_->forward(inputs_, outputs_);
+      case Phase::backward:
+        return plan_->backward(inputs_, gradients_);
+      case Phase::forward_backward:
+        return plan_->forward_backward(inputs_, outputs_, gradients_);
+    }
+  }
+
   RankResult check() const {
     const StageScope scope(Stage::compare);
     const PackRank& rank = shared_.rank();
@@ -177,6 +192,7 @@ class TimedImplementation final : public SampledItem {
   SharedTensors& shared_;
   Description description_;
   std::vector<Phase> phases_;
+  std::vector<std::string> observed_names_;  // of the phases
   TokenPlaces places_;
   GradientTruth truth_;
   std::unique_ptr<LossPlan> plan_;
@@ -210,6 +226,11 @@ namespace {
 RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   const StageScope scope(Stage::run);
   share_cores(world.size());
+  std::optional<RankRecorder> recorder;  // outlives all buffers
+  if (plan.recording) {
+    recorder.emplace(*plan.recording, plan.setups.front().grid, world.rank());
+    recorder->begin_phase("setup");
+  }
   SharedTensors shared(plan, world);
   const LossProblem& problem = shared.loss_problem();
   std::vector<std::unique_ptr<TimedImplementation>> implementations;
@@ -233,7 +254,12 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
     walk = std::make_unique<CacheWalk>(shared.device());
     request.before_sample = [&walk] { walk->run(); };
   }
+  if (recorder) {
+    recorder->end_phase();
+    request.begins_round = [&recorder](std::int64_t round) { recorder->begin_step(round); };
+  }
   timing.samples = take_samples(items, world, shared.communication_ns(), request);
+  if (recorder) recorder->end_step();
   for (const auto& implementation : implementations) {
     timing.outputs.push_back(implementation->take_findings());
   }

@@ -4,6 +4,7 @@
 // timed iteration everything that an implementation returned is checked as in a trial.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct TimingPlan {
   std::int64_t product_rows = 0;   // of the ceilings
   CacheMode cache = CacheMode::hot;
   SamplerRequest sampler;
+  std::optional<TrialRecording> recording;
 };
 
 enum class Phase { forward, backward, forward_backward };

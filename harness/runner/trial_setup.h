@@ -14,6 +14,7 @@
 #include "harness/device/backend.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/scale_factor.h"
+#include "harness/runner/recording.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
@@ -35,6 +36,7 @@ struct TrialSetup {
   std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
   std::optional<Fault> fault;
   bool keep_outputs = false;  // of every rank, for --out
+  std::optional<TrialRecording> recording;
 };
 
 /// What an implementation is asked to do with `batch`, the pack of `problem` on `grid`. All but
