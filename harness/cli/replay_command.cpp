@@ -7,6 +7,7 @@
 
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
+#include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/problem_cache.h"
@@ -32,6 +33,7 @@ struct ReplayFlags {
   std::string report;
   std::string transport = "auto";
   BackendFlags backend;
+  RecordingFlags recording;
 };
 
 ExitCode run(const ReplayFlags& flags) {
@@ -57,13 +59,18 @@ ExitCode run(const ReplayFlags& flags) {
                bundle.nan_or_inf_logits);
   }
 
+  const std::shared_ptr<RunRecording> recording = open_recording(flags.recording, ranks);
   RunRecord record = begin_run("replay", flags.bundle);
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   bool rank_hung = false;
+  std::int64_t number = 0;
   for (const std::string& name : names) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
     setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
+    const std::string id = describe_trial(*setup.problem, name, grid, backend).id;
+    setup.recording =
+        record_trial(recording, "trial", ++number, format_grid(grid) + "_" + name, id, name);
     TrialOutcome trial = run_trial(setup, RunOptions().deadline, ranks);
     trial.record.case_name = flags.bundle;
     if (trial.outputs && bundle.expected) {
@@ -82,6 +89,7 @@ ExitCode run(const ReplayFlags& flags) {
     fmt::print("{}{}{}", format_trials_table(record), format_chunk_table(record),
                format_summary(record));
   }
+  finish_recording(recording.get(), ranks, rank_hung);
   if (rank_hung) leave_hung_process(code);
   return code;
 }
@@ -114,6 +122,7 @@ void add_replay_command(CLI::App& app, Action& action) {
   command->add_option("--report", flags->report, "write the JSON report here");
   add_transport_flag(*command, flags->transport);
   add_backend_flags(*command, flags->backend);
+  add_recording_flags(*command, flags->recording);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

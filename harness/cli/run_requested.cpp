@@ -81,6 +81,8 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   if (!flags.resume.empty())
     options.finished = read_finished(flags.resume, command, after_failure(flags), ranks);
 
+  options.recording = open_recording(flags.recording, ranks);
+
   RunRecord record = begin_run(command, flags.suite);
   if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
@@ -120,6 +122,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   if (writer) writer->finish(record);
   if (ranks.reports()) print_results(record, flags, rows);
   if (writer) fmt::print("report: {}\n", writer->path());
+  finish_recording(options.recording.get(), ranks, rank_hung);
   if (rank_hung) leave_hung_process(code);
   return code;
 }

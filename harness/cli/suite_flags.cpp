@@ -140,6 +140,7 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
                    "with --resume: take over too what ended by an error, a deadline or a crash");
   add_transport_flag(command, flags.transport);
   add_backend_flags(command, flags.backend);
+  add_recording_flags(command, flags.recording);
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }
 

@@ -9,6 +9,7 @@
 
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
+#include "harness/cli/recording_flags.h"
 #include "harness/runner/run.h"
 #include "reports/table.h"
 
@@ -29,6 +30,7 @@ struct SuiteFlags {
   std::string transport = "auto";
   BackendFlags backend;
   bool quiet = false;
+  RecordingFlags recording;
 };
 
 /// Those that are given; what is not given is as the suite says, or as TimingRequest has it.

@@ -286,6 +286,11 @@ void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
   }
   if (under_launcher()) refuse("--supervise starts the launcher itself: --launch \"mpirun -np 8\"");
   if (flags.report.empty()) refuse("--supervise needs --report");
+  if (flags.recording.any()) {
+    refuse(
+        "--memory-snapshot and --trace do not go with --supervise: each launch would replace what "
+        "the one before has written");
+  }
 }
 
 ExitCode supervise(const SuperviseFlags& how, const std::string& command, const SuiteFlags& flags,

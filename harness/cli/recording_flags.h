@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// --memory-snapshot and --trace: what a run writes of its ranks beside the report. Under a launcher
+// every process writes what its own rank does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "harness/runner/ranks.h"
+#include "harness/runner/recording.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lossgrid {
+
+struct RecordingFlags {
+  std::string snapshot_folder;  // empty: no snapshots
+  std::string steps;            // empty: as SnapshotRequest has them
+  std::int64_t max_entries = 0;
+  std::string trace;  // empty: none
+
+  bool any() const { return !snapshot_folder.empty() || !trace.empty(); }
+};
+
+void add_recording_flags(CLI::App& command, RecordingFlags& flags);
+
+/// Opens what `flags` ask for, null for nothing. Collective over the processes: all of them throw
+/// usage for flags that do not go together, bad_input for a folder of snapshots that is not empty
+/// and for what cannot be written.
+std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const Ranks& ranks);
+
+/// Closes the files when all trials are over, and prints where they are on the process that
+/// reports. Does nothing for null. Collective, unless `rank_hung`: then what other processes traced
+/// stays in their files, and what could not be written is said on stderr. Else throws bad_input for
+/// the first of it.
+void finish_recording(RunRecording* recording, const Ranks& ranks, bool rank_hung);
+
+}  // namespace lossgrid
