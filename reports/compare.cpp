@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "reports/relative_time.h"
+
 namespace lossgrid {
 namespace {
 
@@ -70,8 +72,7 @@ class Comparer {
       std::map<std::string, std::pair<const TimingRecord*, const TimingRow*>> found;
       for (const TimingRecord& timing : timings) {
         for (const TimingRow& row : timing.rows) {
-          found.emplace(fmt::format("{}|{}|{}", timing.id(), row.implementation, row.phase),
-                        std::pair(&timing, &row));
+          found.emplace(row_id(timing, row), std::pair(&timing, &row));
         }
       }
       return found;
@@ -167,33 +168,10 @@ class Comparer {
                                    {}});
   }
 
-  /// Time of a row over that of its reference in the same run, with its relative standard error.
-  struct Relative {
-    std::string reference;
-    double cost = 0;
-    double stderr_ratio = 0;
-  };
-
-  static std::optional<Relative> relative(const TimingRecord& timing, const TimingRow& row) {
-    if (row.status >= TimingStatus::above_ceiling || row.status == TimingStatus::skipped) return {};
-    if (row.speedup && *row.speedup > 0 && row.implementation != timing.baseline) {
-      double squares = row.time.stderr_ratio * row.time.stderr_ratio;
-      for (const TimingRow& other : timing.rows) {
-        if (other.implementation != timing.baseline || other.phase != row.phase) continue;
-        squares += other.time.stderr_ratio * other.time.stderr_ratio;
-      }
-      return Relative{timing.baseline, 1 / *row.speedup, std::sqrt(squares)};
-    }
-    if (row.ceiling_ratio && *row.ceiling_ratio > 0) {
-      return Relative{row.ceiling, 1 / *row.ceiling_ratio, row.time.stderr_ratio};
-    }
-    return {};
-  }
-
   void compare_row(const std::string& id, const TimingRecord& base, const TimingRow& base_row,
                    const TimingRecord& head, const TimingRow& head_row) {
-    const std::optional<Relative> before = relative(base, base_row);
-    const std::optional<Relative> now = relative(head, head_row);
+    const std::optional<RelativeTime> before = relative_time(base, base_row);
+    const std::optional<RelativeTime> now = relative_time(head, head_row);
     if (base_row.status < TimingStatus::above_ceiling &&
         head_row.status >= TimingStatus::above_ceiling) {
       comparison_.changes.push_back({ChangeKind::time,
@@ -209,7 +187,7 @@ class Comparer {
     }
     if (!before || !now || before->reference != now->reference) return;
     constexpr double kStandardErrors = 2;
-    const double ratio = now->cost / before->cost;
+    const double ratio = now->ratio / before->ratio;
     const double spread =
         std::exp(kStandardErrors * std::hypot(before->stderr_ratio, now->stderr_ratio));
     const double low = ratio / spread;
@@ -224,8 +202,8 @@ class Comparer {
       return;
     }
     comparison_.changes.push_back({ChangeKind::time, verdict, id, "time over " + now->reference,
-                                   fmt::format("{:.3f}", before->cost),
-                                   fmt::format("{:.3f}", now->cost), ratio, low, high});
+                                   fmt::format("{:.3f}", before->ratio),
+                                   fmt::format("{:.3f}", now->ratio), ratio, low, high});
   }
 
   Comparison comparison_;
@@ -243,6 +221,10 @@ std::string_view name(ChangeVerdict verdict) {
   constexpr std::array<std::string_view, 4> kNames{"regressed", "inconclusive", "improved",
                                                    "added"};
   return kNames[static_cast<std::size_t>(verdict)];
+}
+
+std::string row_id(const TimingRecord& timing, const TimingRow& row) {
+  return fmt::format("{}|{}|{}", timing.id(), row.implementation, row.phase);
 }
 
 std::int64_t Comparison::count(ChangeVerdict verdict) const {

@@ -57,6 +57,9 @@ struct Comparison {
   std::int64_t count(ChangeVerdict verdict) const;
 };
 
+/// What a timed row is known by: the subject of its changes.
+std::string row_id(const TimingRecord& timing, const TimingRow& row);
+
 /// `time_margin_ratio`: 0.1 lets a row be 10 % slower. Throws bad_input when the reports have no
 /// trial and no timed row in common.
 Comparison compare_reports(const RunRecord& base, const RunRecord& head, double time_margin_ratio);
