@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,6 +93,16 @@ void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   if (!descriptor.valid() || !write_all(descriptor.get(), bytes)) throw_io(path, last_error());
 }
 
+/// Bytes up to the last line's end, which a crash may have cut off.
+off_t whole_lines(int descriptor) {
+  off_t end = ::lseek(descriptor, 0, SEEK_END);
+  for (char last = 0; end > 0; --end) {
+    if (::pread(descriptor, &last, 1, end - 1) != 1) return -1;
+    if (last == '\n') break;
+  }
+  return end;
+}
+
 }  // namespace
 
 std::string read_text_file(const std::string& path) {
@@ -167,6 +178,21 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
 
 void write_file_atomically(const std::string& path, const std::string& text) {
   write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+void append_lines_to_file(const std::string& path, const std::string& lines) {
+  prepare_file_path(path);
+  Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!descriptor.valid()) throw_io(path, last_error());
+  ::flock(descriptor.get(), LOCK_EX);  // not every file system can; then one write must do
+  const off_t end = whole_lines(descriptor.get());
+  if (end < 0 || ::ftruncate(descriptor.get(), end) != 0) throw_io(path, last_error());
+  if (!write_all(descriptor.get(), std::as_bytes(std::span(lines))) ||
+      ::fsync(descriptor.get()) != 0) {
+    const std::string reason = last_error();
+    if (::ftruncate(descriptor.get(), end) != 0) throw_io(path, reason + ", cut off");
+    throw_io(path, reason);
+  }
 }
 
 }  // namespace lossgrid

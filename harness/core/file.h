@@ -23,4 +23,9 @@ void prepare_file_path(const std::string& path);
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::string& path, const std::string& text);
 
+/// Adds `lines`, each ended by '\n', to a file that is only ever added to, or makes it. Writers
+/// wait for each other; after a failure the file is as it was. A last line without '\n', which a
+/// crash cut off, is removed. Makes missing folders. Throws io that names the path and the reason.
+void append_lines_to_file(const std::string& path, const std::string& lines);
+
 }  // namespace lossgrid

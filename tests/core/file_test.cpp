@@ -107,6 +107,17 @@ TEST_F(FileTest, FollowsALinkAndSparesDevices) {
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }
 
+TEST_F(FileTest, AppendsWholeLines) {
+  const std::string file = path("one/a.jsonl");
+  append_lines_to_file(file, "1\n");
+  append_lines_to_file(file, "2\n3\n");
+  EXPECT_EQ(read_text_file(file), "1\n2\n3\n");
+  write_file_atomically(file, std::string("1\n2\ncut off"));
+  append_lines_to_file(file, "4\n");
+  EXPECT_EQ(read_text_file(file), "1\n2\n4\n");
+  EXPECT_EQ(error_of([&] { append_lines_to_file(folder_.string(), "x\n"); }).code(), ErrorCode::io);
+}
+
 TEST_F(FileTest, ReadNamesAMissingFileAndAFolder) {
   const Error missing = error_of([&] { read_text_file(path("none")); });
   EXPECT_EQ(missing.code(), ErrorCode::bad_input);
