@@ -240,6 +240,7 @@ Json trial_to_json(const TrialRecord& trial) {
   out["communication"] = array_of(trial.communication, communication_to_json);
   out["times"] = array_of(trial.times, time_to_json);
   out["fingerprints"] = object_from(trial.fingerprints);
+  out["cost_mismatches"] = trial.cost_mismatches;
   out["reproduce"] = trial.reproduce;
   return out;
 }

@@ -210,6 +210,9 @@ TrialRecord trial_from_json(const ReportJson& json) {
   trial.communication = list_field(json, "communication", communication_from);
   trial.times = list_field(json, "times", time_from);
   trial.fingerprints = map_field<std::string>(json, "fingerprints");
+  if (json.contains("cost_mismatches")) {
+    trial.cost_mismatches = field<std::vector<std::string>>(json, "cost_mismatches");
+  }
   trial.reproduce = field<std::string>(json, "reproduce");
   return trial;
 }

@@ -84,6 +84,7 @@ inline TrialRecord sample_failure() {
   gradient.ratio = 12345;
   gradient.worst = WorstElement{2, 1, 17, 94, -0.25, -0.125};
   gradient.beyond_bound = 3;
+  trial.cost_mismatches = {"memory"};
   return trial;
 }
 
