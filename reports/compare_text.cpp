@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three forms of a comparison. Changes that differ only in the trial stand together, so that
-// one cause on forty grids is one line.
-#include <algorithm>
-#include <map>
-#include <utility>
-
+// The three forms of a comparison.
 #include "reports/compare.h"
-#include "reports/text_table.h"
+#include "reports/folded_table.h"
 
 namespace lossgrid {
 namespace {
-
-constexpr std::size_t kMostLines = 40;
-constexpr std::size_t kSubjectWidth = 70;
 
 std::string ratio_text(const Change& change) {
   if (!change.ratio) return "";
@@ -23,36 +15,17 @@ std::string ratio_text(const Change& change) {
   return text;
 }
 
-/// Changes of the same kind from and to the same, of several subjects.
-struct Fold {
-  const Change* first = nullptr;
-  std::size_t subjects = 0;
-};
-
-std::vector<Fold> folded(const std::vector<Change>& changes) {
-  std::vector<Fold> folds;
-  std::map<std::vector<std::string>, std::size_t> known;
-  for (const Change& change : changes) {
-    const std::vector<std::string> key{std::string(name(change.verdict)),
-                                       std::string(name(change.kind)),
-                                       change.what,
-                                       change.base,
-                                       change.head,
-                                       ratio_text(change)};
-    const auto [at, is_new] = known.emplace(key, folds.size());
-    if (is_new) folds.push_back({&change, 0});
-    ++folds[at->second].subjects;
+FoldedTable table_of(const Comparison& comparison) {
+  FoldedTable table({"", "kind", "what", "base", "head", "head / base", "trial"});
+  for (const Change& change : comparison.changes) {
+    table.add({std::string(name(change.verdict)), std::string(name(change.kind)), change.what,
+               change.base, change.head, ratio_text(change)},
+              change.subject);
   }
-  return folds;
+  return table;
 }
 
-std::string subject_text(const Fold& fold) {
-  const std::string more =
-      fold.subjects > 1 ? fmt::format(" and {} more", fold.subjects - 1) : std::string();
-  return shortened(fold.first->subject, kSubjectWidth) + more;
-}
-
-std::string counts_text(const Comparison& comparison) {
+std::string comparison_counts(const Comparison& comparison) {
   const auto count = [&](ChangeVerdict verdict) { return comparison.count(verdict); };
   return fmt::format(
       "{} trials and {} timed rows in both: {} regressed, {} inconclusive, {} improved, {} added",
@@ -68,53 +41,19 @@ std::string margin_text(const Comparison& comparison) {
       100 * comparison.time_margin_ratio);
 }
 
-/// A cell of a table in GitHub's markdown.
-std::string cell(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string format_comparison(const Comparison& comparison) {
-  TextTable table;
-  table.add_column("", Align::left);
-  for (const char* header : {"kind", "what", "base", "head"}) {
-    table.add_column(header, Align::left);
-  }
-  table.add_column("head / base", Align::left);
-  table.add_column("trial", Align::left);
-  const std::vector<Fold> folds = folded(comparison.changes);
-  for (std::size_t k = 0; k < std::min(folds.size(), kMostLines); ++k) {
-    const Change& change = *folds[k].first;
-    table.add_row({std::string(name(change.verdict)), std::string(name(change.kind)), change.what,
-                   shortened(change.base, 40), shortened(change.head, 60), ratio_text(change),
-                   subject_text(folds[k])});
-  }
-  std::string out = table.text();
-  if (folds.size() > kMostLines) out += fmt::format("  and {} more\n", folds.size() - kMostLines);
-  out += counts_text(comparison) + '\n';
+  std::string out = table_of(comparison).text() + comparison_counts(comparison) + '\n';
   if (comparison.rows > 0) out += margin_text(comparison) + '\n';
   return out;
 }
 
 std::string comparison_markdown(const Comparison& comparison) {
-  std::string out = "**" + counts_text(comparison) + "**\n";
+  std::string out = "**" + comparison_counts(comparison) + "**\n";
   if (comparison.rows > 0) out += '\n' + margin_text(comparison) + '\n';
-  const std::vector<Fold> folds = folded(comparison.changes);
-  if (folds.empty()) return out;
-  out += "\n| | kind | what | base | head | head / base | trial |\n|---|---|---|---|---|---|---|\n";
-  for (std::size_t k = 0; k < std::min(folds.size(), kMostLines); ++k) {
-    const Change& change = *folds[k].first;
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", name(change.verdict),
-                       name(change.kind), cell(change.what), cell(change.base), cell(change.head),
-                       ratio_text(change), cell(subject_text(folds[k])));
-  }
-  if (folds.size() > kMostLines) out += fmt::format("\nand {} more\n", folds.size() - kMostLines);
+  const std::string table = table_of(comparison).markdown();
+  if (!table.empty()) out += '\n' + table;
   return out;
 }
 

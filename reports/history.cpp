@@ -16,7 +16,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::string_view kFormat = "lossgrid.history/1";
+constexpr std::string_view kHistoryFormat = "lossgrid.history/1";
 constexpr const char* kTime = "time_ratio";
 constexpr const char* kCounters[] = {"peak_bytes", "payload_bytes", "calls"};
 
@@ -32,7 +32,7 @@ std::string machine_of(const RunRecord& run) {
 
 ReportJson line_of(const RunRecord& run, const std::string& id) {
   ReportJson line;
-  line["schema"] = kFormat;
+  line["schema"] = kHistoryFormat;
   line["run"] = id;
   line["started_utc"] = run.started_utc;
   line["commit"] = environment_text(run, "tool", "git_revision");
@@ -51,7 +51,7 @@ std::vector<std::string> identity(const HistorySeries& series) {
 
 /// What `line` without its end may be the beginning of.
 bool may_be_cut_off(std::string_view line) {
-  const std::string begin = fmt::format(R"({{"schema":"{}")", kFormat);
+  const std::string begin = fmt::format(R"({{"schema":"{}")", kHistoryFormat);
   const std::size_t common = std::min(line.size(), begin.size());
   return line.substr(0, common) == begin.substr(0, common);
 }
@@ -59,7 +59,7 @@ bool may_be_cut_off(std::string_view line) {
 class SeriesByIdentity {
  public:
   void add(const ReportJson& line) {
-    require_format(line);
+    require_history_format(line);
     HistorySeries series;
     series.case_text = field<std::string>(line, "case");
     series.grid = field<std::string>(line, "grid");
@@ -96,10 +96,10 @@ class SeriesByIdentity {
   }
 
  private:
-  static void require_format(const ReportJson& line) {
+  static void require_history_format(const ReportJson& line) {
     const auto format = field<std::string>(line, "schema");
-    if (format != kFormat) {
-      throw_bad_input("it has the format '{}', this lossgrid reads '{}'", format, kFormat);
+    if (format != kHistoryFormat) {
+      throw_bad_input("it has the format '{}', this lossgrid reads '{}'", format, kHistoryFormat);
     }
   }
 

@@ -100,7 +100,7 @@ TEST(MeanChanges, FalseAlarmsAreRareAndStepsAreFound) {
       break;
     }
   }
-  EXPECT_LE(false_alarms, kSeries / 10);
+  EXPECT_LE(false_alarms, kSeries / 25);
   EXPECT_GE(found, kSeries * 95 / 100);
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table in which one cause on forty grids is one row: rows that differ only in their subject, the
+// last column, stand together as "SUBJECT and 39 more". As plain text and as GitHub's markdown, at
+// most 40 rows and how many more there are.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lossgrid {
+
+class FoldedTable {
+ public:
+  /// The last header is that of the subject.
+  explicit FoldedTable(std::vector<std::string> headers);
+
+  /// `cells`: without the subject.
+  void add(std::vector<std::string> cells, std::string subject);
+
+  /// Lines that end in '\n'; empty when there are no rows. Long cells are shortened.
+  std::string text() const;
+  std::string markdown() const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    std::string subject;  // the first
+    std::size_t subjects = 0;
+  };
+
+  std::vector<std::string> headers_;
+  std::vector<Row> rows_;
+  std::map<std::vector<std::string>, std::size_t> places_;
+};
+
+/// A cell of a table in GitHub's markdown.
+std::string markdown_cell(const std::string& text);
+
+}  // namespace lossgrid
