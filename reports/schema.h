@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON schemas of the formats that lossgrid defines, and whether a document keeps one. The text
+// is that of reports/schema/, built in. A format is named "lossgrid.NAME/MAJOR": keys may be added
+// within a major version, and readers pass over those they do not know; whatever else changes is a
+// new major version, which older readers refuse.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace lossgrid {
+
+/// "report", "policy"
+const std::vector<std::string>& schema_names();
+
+/// Throws usage with the known names.
+std::string_view schema_text(std::string_view name);
+
+/// Where `document` breaks the schema and which rule it breaks, a line each:
+/// "/trials/0/status: matches no value of the rule 'enum' (it is "ok")". Empty when it is valid.
+std::vector<std::string> schema_problems(std::string_view name,
+                                         const nlohmann::ordered_json& document);
+
+}  // namespace lossgrid
