@@ -36,19 +36,31 @@ std::string escaped(const std::string& text, bool property) {
   return out;
 }
 
-std::string command(const char* kind, const Annotation& annotation) {
-  return fmt::format("::{} title={}::{}\n", kind,
+/// "file=cases/regress/tied.json," where the suite was given as a file of the repository, which is
+/// where GitHub then shows the annotation.
+std::string file_property(const RunRecord& run) {
+  const std::string& file = run.suite;
+  const bool is_in_repository = file.ends_with(".json") && !file.starts_with('/') &&
+                                file.find(',') == std::string::npos &&
+                                file.find("..") == std::string::npos;
+  return is_in_repository ? "file=" + escaped(file, true) + ',' : "";
+}
+
+std::string command(const char* kind, const std::string& file, const Annotation& annotation) {
+  return fmt::format("::{} {}title={}::{}\n", kind, file,
                      escaped(shortened(annotation.title, kTitleWidth), true),
                      escaped(annotation.message, false));
 }
 
-std::string commands(const char* kind, const std::vector<Annotation>& annotations) {
+std::string commands(const char* kind, const std::string& file,
+                     const std::vector<Annotation>& annotations) {
   std::string out;
   for (std::size_t k = 0; k < annotations.size() && k < kMost; ++k) {
-    out += command(kind, annotations[k]);
+    out += command(kind, file, annotations[k]);
   }
   if (annotations.size() > kMost) {
-    out += command(kind, {"lossgrid", fmt::format("and {} more", annotations.size() - kMost)});
+    out +=
+        command(kind, file, {"lossgrid", fmt::format("and {} more", annotations.size() - kMost)});
   }
   return out;
 }
@@ -99,8 +111,9 @@ std::string github_text(const RunRecord& run) {
                                   check.expected)});
   }
   add_timings(run, errors, warnings);
-  return (is_good(run) ? command("notice", verdict) : "") + commands("error", errors) +
-         commands("warning", warnings);
+  const std::string file = file_property(run);
+  return (is_good(run) ? command("notice", file, verdict) : "") + commands("error", file, errors) +
+         commands("warning", file, warnings);
 }
 
 const RegisteredExporter registered{

@@ -11,6 +11,7 @@ namespace lossgrid {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::size_t commands_of(const std::string& text, const std::string& kind) {
   std::istringstream lines(text);
@@ -34,6 +35,14 @@ TEST(Github, AGoodRunIsANotice) {
   run.trials = {sample_trial(1, 1, "fused")};
   run.exit_code = 0;
   EXPECT_EQ(exported("github", run), "::notice title=lossgrid run::passed: 1 passed\n");
+  run.suite = "cases/regress/a,b.json";
+  EXPECT_THAT(exported("github", run), StartsWith("::notice title="));
+  run.suite = "cases/regress/a.json";
+  EXPECT_THAT(exported("github", run), StartsWith("::notice file=cases/regress/a.json,title="));
+  for (const std::string path : {"/root/a.json", "../a.json"}) {
+    run.suite = path;
+    EXPECT_THAT(exported("github", run), StartsWith("::notice title=")) << path;
+  }
 }
 
 TEST(Github, TimingsMutantsAndTheMeter) {
