@@ -61,6 +61,7 @@ TEST(MeanChanges, FindsStepsInOrder) {
   EXPECT_EQ(one[0].index, 20u);
   EXPECT_NEAR(one[0].ratio, 1.2, 0.02);
   EXPECT_LT(one[0].p_value, 1e-9);
+  EXPECT_THAT(mean_changes(values, {.max_p_value = one[0].p_value / 2}), IsEmpty());
 
   const std::vector<double> more = noisy(2, 90, 0.01, 30, 0.5);  // across windows
   values.insert(values.end(), more.begin(), more.end());
@@ -84,8 +85,8 @@ TEST(MeanChanges, KeepsToItsRule) {
   EXPECT_THAT(exact(5, 9, 1.5), IsEmpty());
 }
 
-/// What the rule was chosen for: 100 runs with 2 % of noise raise 0.04 false alarms, and 98 % of
-/// steps of 5 % are found within three runs.
+/// With 2 % of noise. Of 4000 series of 100 runs one in 70 has a false change, and 99 % of steps of
+/// 5 % are found within three runs; here those of 3 %, which tell a weaker method from this one.
 TEST(MeanChanges, FalseAlarmsAreRareAndStepsAreFound) {
   constexpr std::size_t kSeries = 200;
   constexpr std::size_t kRuns = 100;
@@ -94,14 +95,14 @@ TEST(MeanChanges, FalseAlarmsAreRareAndStepsAreFound) {
   for (std::size_t seed = 0; seed < kSeries; ++seed) {
     false_alarms += mean_changes(noisy(seed, kRuns, 0.02, kRuns, 1)).size();
     const std::size_t step = 20 + seed % 60;
-    for (const ChangePoint& change : mean_changes(noisy(seed, kRuns, 0.02, step, 1.05))) {
+    for (const ChangePoint& change : mean_changes(noisy(seed, kRuns, 0.02, step, 1.03))) {
       if (change.index + 3 < step || change.index > step + 3) continue;
       ++found;
       break;
     }
   }
-  EXPECT_LE(false_alarms, kSeries / 25);
-  EXPECT_GE(found, kSeries * 95 / 100);
+  EXPECT_LE(false_alarms, 5u);
+  EXPECT_GE(found, kSeries * 82 / 100);
 }
 
 TEST(ChangePoints, OfCountersAreEveryDifference) {
