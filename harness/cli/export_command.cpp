@@ -26,6 +26,7 @@ struct ExportFlags {
   std::string text;
   std::string out;
   bool expected = false;
+  bool one_per_case = false;
 };
 
 [[noreturn]] void throw_usage(const std::string& message) {
@@ -58,9 +59,21 @@ void add_to_step_summary(const RunRecord& run) {
   if (!file) throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path));
 }
 
+/// Every row as if its median were its only sample: chart tools take repetitions for benchmarks of
+/// the same name, of which they keep the first.
+void keep_medians(RunRecord& run) {
+  for (TimingRecord& timing : run.timings) {
+    for (TimingRow& row : timing.rows) row.time.samples_ns = {row.time.median_ns};
+  }
+}
+
 ExitCode export_report(const ExportFlags& flags) {
   const Exporter& exporter = find_exporter(flags.format);
-  const RunRecord run = read_report(flags.report);
+  if (flags.one_per_case && exporter.name != "gbench") {
+    throw_usage("--one-per-case goes with --to gbench; the others have one value anyway");
+  }
+  RunRecord run = read_report(flags.report);
+  if (flags.one_per_case) keep_medians(run);
   const std::string text = exporter.text(run);
   if (flags.out.empty() || flags.out == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -80,6 +93,7 @@ ExitCode run(const ExportFlags& flags) {
     if (flags.expected) throw_usage("--expected goes with --case");
     return export_report(flags);
   }
+  if (flags.one_per_case) throw_usage("--one-per-case goes with a report and --to gbench");
   if (!flags.format.empty()) throw_usage("--to goes with a report; a case becomes a bundle");
   if (flags.out.empty()) throw_usage("--case needs --out FILE, the bundle to write");
   return export_case(flags);
@@ -96,6 +110,9 @@ void add_export_command(CLI::App& app, Action& action) {
   command->add_option("--to", flags->format,
                       "the format of a report: see lossgrid list exports; github also adds to "
                       "$GITHUB_STEP_SUMMARY in a job of GitHub Actions");
+  command->add_flag("--one-per-case", flags->one_per_case,
+                    "with --to gbench: medians only, for tools that draw charts; without it every "
+                    "sample, for tests of two runs");
   command->add_option("--case", flags->text, "the case as \"key=value ...\"");
   command->add_option("-o,--out", flags->out,
                       "the file to write; of a report also - for stdout, the default");

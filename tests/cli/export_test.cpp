@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
+#include "reports/report_json.h"
+#include "reports/sample_run.h"
 
 namespace lossgrid {
 namespace {
@@ -79,6 +81,23 @@ TEST(Export, TheStepSummaryOfGithubActions) {
   EXPECT_EQ(export_as("GITHUB_ACTIONS=true", "github"), "before\n");
 }
 
+TEST(Export, MediansForToolsThatDrawCharts) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("bench.json");
+  const RunRecord run = sample_bench_run();
+  write_all(report, json_text(run_to_json(run)));
+  const auto benchmarks = [&](const std::string& flags) {
+    const ProcessResult result = run_lossgrid(scratch, "export " + report + " --to gbench" + flags);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["benchmarks"];
+  };
+  EXPECT_EQ(benchmarks("").size(), 4 * 11u);
+  const nlohmann::json medians = benchmarks(" --one-per-case");
+  ASSERT_EQ(medians.size(), 4u);
+  EXPECT_EQ(medians[3]["real_time"], 2'000'000);
+  EXPECT_EQ(medians[3]["repetitions"], 1);
+}
+
 TEST(Export, RefusesWhatDoesNotGoTogether) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "");
@@ -94,6 +113,8 @@ TEST(Export, RefusesWhatDoesNotGoTogether) {
   expect(report, 64, "needs --to FORMAT");
   expect(report + " --to junit --expected", 64, "--expected goes with --case");
   expect("--case 'lens=4' --out x --to junit", 64, "--to goes with a report");
+  expect(report + " --to junit --one-per-case", 64, "--one-per-case goes with --to gbench");
+  expect("--case 'lens=4' --out x --one-per-case", 64, "--one-per-case goes with a report");
   expect(report + " --to junitt", 64, "did you mean 'junit'?");
   expect(report + " --to spreadsheet", 64, "known: ");
   expect("nowhere.json --to junit", 65, "nowhere.json");
