@@ -146,6 +146,10 @@ int run_command_line(int argc, char** argv) {
   add_export_command(app, action);
   add_plan_command(app, action);
   add_compare_command(app, action);
+  add_gate_command(app, action);
+  add_history_command(app, action);
+  add_schema_command(app, action);
+  add_validate_command(app, action);
   add_list_command(app, action);
   try {
     require_known_command(app);
