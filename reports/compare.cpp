@@ -108,7 +108,7 @@ class Comparer {
                                    {},
                                    {},
                                    {},
-                                   TrialStatus::not_run});
+                                   ExitCode::correctness});
   }
 
   void add_trial(const TrialRecord& trial) {
@@ -123,7 +123,7 @@ class Comparer {
          {},
          {},
          {},
-         trial.status});
+         exit_code_of(trial)});
   }
 
   void compare_trial(const TrialRecord& base, const TrialRecord& head) {
@@ -142,7 +142,7 @@ class Comparer {
            {},
            {},
            {},
-           head.status});
+           exit_code_of(head)});
     }
     if (was_cut_short(base.status) || was_cut_short(head.status)) return;  // they counted nothing
     const Counters before = counters_of(base);
@@ -165,7 +165,8 @@ class Comparer {
                                    count_text(head),
                                    ratio,
                                    {},
-                                   {}});
+                                   {},
+                                   ExitCode::cost_regression});
   }
 
   void compare_row(const std::string& id, const TimingRecord& base, const TimingRow& base_row,
@@ -182,7 +183,8 @@ class Comparer {
                                      std::string(name(head_row.status)),
                                      {},
                                      {},
-                                     {}});
+                                     {},
+                                     ExitCode::time_regression});
       return;
     }
     if (!before || !now || before->reference != now->reference) return;
@@ -203,7 +205,8 @@ class Comparer {
     }
     comparison_.changes.push_back({ChangeKind::time, verdict, id, "time over " + now->reference,
                                    fmt::format("{:.3f}", before->ratio),
-                                   fmt::format("{:.3f}", now->ratio), ratio, low, high});
+                                   fmt::format("{:.3f}", now->ratio), ratio, low, high,
+                                   ExitCode::time_regression});
   }
 
   Comparison comparison_;
@@ -249,22 +252,7 @@ ExitCode exit_code_of(const Comparison& comparison, bool strict) {
     if (change.verdict == ChangeVerdict::inconclusive && strict) {
       code = worst(code, ExitCode::inconclusive);
     }
-    if (change.verdict != ChangeVerdict::regressed) continue;
-    switch (change.kind) {
-      case ChangeKind::coverage:
-        code = worst(code, ExitCode::correctness);
-        break;
-      case ChangeKind::verdict:
-        code = worst(code, change.head_status == TrialStatus::timeout  ? ExitCode::hang
-                           : change.head_status == TrialStatus::failed ? ExitCode::correctness
-                                                                       : ExitCode::rank_crashed);
-        break;
-      case ChangeKind::time:
-        code = worst(code, ExitCode::time_regression);
-        break;
-      default:
-        code = worst(code, ExitCode::cost_regression);
-    }
+    if (change.verdict == ChangeVerdict::regressed) code = worst(code, change.code);
   }
   return code;
 }

@@ -45,7 +45,7 @@ struct Change {
   std::optional<double> ratio;
   std::optional<double> ratio_low;
   std::optional<double> ratio_high;
-  TrialStatus head_status = TrialStatus::passed;  // of a verdict
+  ExitCode code = ExitCode::ok;  // of what regressed
 };
 
 struct Comparison {
@@ -65,8 +65,8 @@ std::string row_id(const TimingRecord& timing, const TimingRow& row);
 Comparison compare_reports(const RunRecord& base, const RunRecord& head, double time_margin_ratio);
 
 /// The worst of: lost coverage and wrong results `correctness`, crash and hang as such, counters
-/// `cost_regression`, times `time_regression`; with `strict` an inconclusive time `inconclusive`.
-/// What improved never fails.
+/// and costs that are not as predicted `cost_regression`, times `time_regression`; with `strict` an
+/// inconclusive time `inconclusive`. What improved never fails.
 ExitCode exit_code_of(const Comparison& comparison, bool strict);
 
 std::string format_comparison(const Comparison& comparison);

@@ -10,11 +10,6 @@
 namespace lossgrid {
 namespace {
 
-ExitCode code_of(TrialStatus status) {
-  if (status == TrialStatus::failed) return ExitCode::correctness;
-  return status == TrialStatus::timeout ? ExitCode::hang : ExitCode::rank_crashed;
-}
-
 ExitCode code_of(TimingStatus status) {
   switch (status) {
     case TimingStatus::above_ceiling:
@@ -32,7 +27,7 @@ class Statuses {
  public:
   void add_trial(const TrialRecord& trial) {
     if (trial.status != TrialStatus::failed && !was_cut_short(trial.status)) return;
-    add(subject_of(trial), "", name(trial.status), trial.reason, code_of(trial.status));
+    add(subject_of(trial), "", name(trial.status), trial.reason, exit_code_of(trial));
   }
 
   void add_timing(const TimingRecord& timing) {

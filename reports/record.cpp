@@ -36,6 +36,36 @@ bool was_cut_short(TrialStatus status) {
          status == TrialStatus::crashed || status == TrialStatus::out_of_memory;
 }
 
+namespace {
+
+bool only_costs_differ(const TrialRecord& trial) {
+  return !trial.cost_mismatches.empty() &&
+         std::all_of(trial.checks.begin(), trial.checks.end(),
+                     [](const CheckRecord& c) { return c.passed; }) &&
+         std::none_of(trial.invariants.begin(), trial.invariants.end(),
+                      [](const InvariantRecord& i) { return i.status == "failed"; }) &&
+         std::none_of(
+             trial.determinism.begin(), trial.determinism.end(),
+             [](const DeterminismRecord& d) { return d.claimed && d.verdict == "different_bits"; });
+}
+
+}  // namespace
+
+ExitCode exit_code_of(const TrialRecord& trial) {
+  switch (trial.status) {
+    case TrialStatus::failed:
+      return only_costs_differ(trial) ? ExitCode::cost_regression : ExitCode::correctness;
+    case TrialStatus::error:
+    case TrialStatus::crashed:
+    case TrialStatus::out_of_memory:
+      return ExitCode::rank_crashed;
+    case TrialStatus::timeout:
+      return ExitCode::hang;
+    default:
+      return ExitCode::ok;
+  }
+}
+
 const std::vector<TrialStatus>& trial_statuses() {
   static const std::vector<TrialStatus> statuses{
       TrialStatus::passed,  TrialStatus::failed,  TrialStatus::skipped,       TrialStatus::error,

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/core/error.h"
 #include "harness/core/stage_clock.h"
 #include "reports/timing_record.h"
 
@@ -176,6 +177,10 @@ struct TrialRecord {
   std::int64_t total_payload_bytes() const;  // of the recorded rank
   std::int64_t total_calls() const;
 };
+
+/// What a trial alone makes a run end with: `cost_regression` where nothing is wrong but costs that
+/// were not as predicted.
+ExitCode exit_code_of(const TrialRecord& trial);
 
 /// A mutant and what became of it.
 struct MutantRecord {

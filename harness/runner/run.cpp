@@ -50,31 +50,6 @@ class BitComparison {
   std::optional<TrialRecord> any_;
 };
 
-bool only_costs_differ(const TrialRecord& trial) {
-  return std::all_of(trial.checks.begin(), trial.checks.end(),
-                     [](const CheckRecord& c) { return c.passed; }) &&
-         std::none_of(trial.invariants.begin(), trial.invariants.end(),
-                      [](const InvariantRecord& i) { return i.status == "failed"; }) &&
-         std::none_of(
-             trial.determinism.begin(), trial.determinism.end(),
-             [](const DeterminismRecord& d) { return d.claimed && d.verdict == "different_bits"; });
-}
-
-ExitCode exit_code_of(const TrialRecord& trial) {
-  switch (trial.status) {
-    case TrialStatus::failed:
-      return only_costs_differ(trial) ? ExitCode::cost_regression : ExitCode::correctness;
-    case TrialStatus::error:
-    case TrialStatus::crashed:
-    case TrialStatus::out_of_memory:
-      return ExitCode::rank_crashed;
-    case TrialStatus::timeout:
-      return ExitCode::hang;
-    default:
-      return ExitCode::ok;
-  }
-}
-
 }  // namespace
 
 const std::vector<std::string>& default_implementations(bool from_hidden) {

@@ -59,6 +59,17 @@ TEST(Compare, AVerdictThatIsLostIsTheWorst) {
   }
 }
 
+/// A collective more than the implementation says: the trial fails, its numbers are right.
+TEST(Compare, CostsThatAreNotAsPredictedAreNoWrongResults) {
+  const TrialRecord passed = sample_trial(2, 1, "fused");
+  TrialRecord head = passed;
+  head.status = TrialStatus::failed;
+  head.cost_mismatches = {"communication"};
+  EXPECT_EQ(exit_code_of(compared(passed, head), false), ExitCode::cost_regression);
+  head.checks.at(0).passed = false;
+  EXPECT_EQ(exit_code_of(compared(passed, head), false), ExitCode::correctness);
+}
+
 TEST(Compare, LostCoverageFailsAndNewTrialsAreNamed) {
   const TrialRecord kept = sample_trial(1, 1, "fused");
   const TrialRecord other = sample_trial(2, 1, "fused");
