@@ -17,12 +17,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr const char* kCase = "lens=5+8+3 vocab=24";
+constexpr const char* kTimedCase = "lens=5+8+3 vocab=24";
 using Runs = std::vector<CollectedRun>;
 
 /// All phases of `implementation` with `iterations`.
 Runs run_benchmarks(const std::string& implementation, const std::string& grid, TrialRuns& runs,
-                    std::int64_t iterations = 2, const std::string& text = kCase) {
+                    std::int64_t iterations = 2, const std::string& text = kTimedCase) {
   Suite suite;
   suite.cases = {parse_case(text)};
   suite.cases[0].name = "c";
@@ -65,7 +65,7 @@ TEST(TrialBenchmarks, OneSweepHasOnePhase) {
 TEST(TrialBenchmarks, ReportTheMemoryOfATrial) {
   TrialRuns runs;
   const Runs found = run_benchmarks("fused", "tp2cp2", runs);
-  const PreparedProblem prepared = prepare(make_problem(parse_case(kCase)));
+  const PreparedProblem prepared = prepare(make_problem(parse_case(kTimedCase)));
   const TrialRecord trial =
       run_trial(make_trial(prepared, "fused", {2, 2}), std::chrono::seconds(60)).record;
   std::map<std::string, std::int64_t> peaks;
@@ -84,7 +84,7 @@ TEST(TrialBenchmarks, ReportTheMemoryOfATrial) {
 TEST(TrialBenchmarks, RepetitionsHaveSamplesOfTheirOwn) {
   TrialSession session;
   session.iterations = 3;
-  TimedTrial trial(parse_case(kCase), "gbench_probe", {1, 1}, session);
+  TimedTrial trial(parse_case(kTimedCase), "gbench_probe", {1, 1}, session);
   const int before = probe_plans;
   EXPECT_EQ(trial.why_not_timed(), "");
   const int verified = probe_plans;
