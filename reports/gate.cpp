@@ -84,7 +84,7 @@ class Judge {
     if (rule.tolerance_ratio && base_ == nullptr) {
       throw Error(ErrorCode::usage, name_of_rule + " has a tolerance_ratio, which needs BASE");
     }
-    const Metric& metric = find_metric(rule.metric);
+    const ReportMetric& metric = find_metric(rule.metric);
     std::vector<Measurement> measured = measured_by(rule, metric, head_);
     std::int64_t matches = static_cast<std::int64_t>(measured.size());
     if (rule.limit) {
@@ -95,7 +95,7 @@ class Judge {
     result_.judged += matches;
   }
 
-  static std::vector<Measurement> measured_by(const PolicyRule& rule, const Metric& metric,
+  static std::vector<Measurement> measured_by(const PolicyRule& rule, const ReportMetric& metric,
                                               const RunRecord& run) {
     std::vector<Measurement> measured = metric.measurements(run);
     std::erase_if(measured,
@@ -103,7 +103,7 @@ class Judge {
     return measured;
   }
 
-  void judge_limit(const PolicyRule& rule, const Metric& metric, const Measurement& head) {
+  void judge_limit(const PolicyRule& rule, const ReportMetric& metric, const Measurement& head) {
     const auto verdict = verdict_of_limit(rule.better, head, *rule.limit);
     if (!verdict) return;
     add(*verdict, metric, head, "-", format_number(head.value),
@@ -111,7 +111,7 @@ class Judge {
   }
 
   /// Returns how many are in both.
-  std::int64_t judge_growth(const PolicyRule& rule, const Metric& metric,
+  std::int64_t judge_growth(const PolicyRule& rule, const ReportMetric& metric,
                             std::vector<Measurement> measured) {
     std::vector<Measurement> before = measured_by(rule, metric, *base_);
     if (metric.is_counter) {
@@ -152,7 +152,7 @@ class Judge {
     }
   }
 
-  void add(GateVerdict verdict, const Metric& metric, const Measurement& measurement,
+  void add(GateVerdict verdict, const ReportMetric& metric, const Measurement& measurement,
            std::string base, std::string head, std::string bound) {
     result_.findings.push_back({verdict, metric.name, measurement.subject, measurement.place,
                                 std::move(base), std::move(head), std::move(bound), "",

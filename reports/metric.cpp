@@ -123,12 +123,12 @@ std::string Subject::text() const {
   return out;
 }
 
-const std::vector<Metric>& metrics() {
+const std::vector<ReportMetric>& metrics() {
   using enum Direction;
   constexpr ExitCode kWrong = ExitCode::correctness;
   constexpr ExitCode kCost = ExitCode::cost_regression;
   constexpr ExitCode kSlow = ExitCode::time_regression;
-  static const std::vector<Metric> all{
+  static const std::vector<ReportMetric> all{
       {"error_ratio", lower, kWrong, false, error_ratio},
       {"peak_bytes", lower, kCost, true, memory<&PhaseMemoryRecord::measured_peak_bytes>},
       {"allocations", lower, kCost, true, memory<&PhaseMemoryRecord::measured_allocations>},
@@ -142,8 +142,8 @@ const std::vector<Metric>& metrics() {
   return all;
 }
 
-const Metric& find_metric(std::string_view name) {
-  for (const Metric& metric : metrics()) {
+const ReportMetric& find_metric(std::string_view name) {
+  for (const ReportMetric& metric : metrics()) {
     if (metric.name == name) return metric;
   }
   throw Error(ErrorCode::internal, fmt::format("no metric '{}'", name));

@@ -37,7 +37,7 @@ struct Measurement {
   double stderr_ratio = 0;  // standard error / value; 0 for what is counted
 };
 
-struct Metric {
+struct ReportMetric {
   std::string name;
   Direction better = Direction::lower;
   ExitCode worse = ExitCode::cost_regression;
@@ -46,10 +46,10 @@ struct Metric {
   std::vector<Measurement> (*measurements)(const RunRecord& run) = nullptr;
 };
 
-const std::vector<Metric>& metrics();
+const std::vector<ReportMetric>& metrics();
 
 /// Throws internal: policies are checked before.
-const Metric& find_metric(std::string_view name);
+const ReportMetric& find_metric(std::string_view name);
 
 /// Whether a trial ended: one that was cut short counted less than it would have.
 bool has_counts(TrialStatus status);

@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 constexpr const char* kToday = "2026-06-15";
 
-RunRecord run_of(std::vector<TrialRecord> trials) {
+RunRecord gated_run(std::vector<TrialRecord> trials) {
   RunRecord run;
   run.trials = std::move(trials);
   return run;
@@ -92,8 +92,8 @@ TEST(Gate, NumbersAreJudgedByDirectionAndThreshold) {
     row.change(head);
     PolicyRule rule = rule_of(row.metric, row.tolerance_ratio);
     rule.better = row.direction;
-    const RunRecord before = run_of({base});
-    const GateResult result = judge(&before, run_of({head}), policy_of({rule}), kToday);
+    const RunRecord before = gated_run({base});
+    const GateResult result = judge(&before, gated_run({head}), policy_of({rule}), kToday);
     EXPECT_EQ(lines_of(result), row.lines) << row.metric;
     EXPECT_EQ(exit_code_of(result, true),
               row.lines.empty() ? ExitCode::ok : ExitCode::cost_regression);
@@ -103,11 +103,11 @@ TEST(Gate, NumbersAreJudgedByDirectionAndThreshold) {
 TEST(Gate, TheFirstCollectiveOfATrialIsSeen) {
   TrialRecord base = sample_trial(1, 1, "fused");
   base.communication.clear();
-  const RunRecord before = run_of({base});
+  const RunRecord before = gated_run({base});
   base.communication = {{0, "forward", "tp", "all_reduce", 0, 1, 0, 4}};
   PolicyRule rule = rule_of("calls", 0);
   rule.subjects.phase = "forward";
-  EXPECT_THAT(lines_of(judge(&before, run_of({base}), policy_of({rule}), kToday)),
+  EXPECT_THAT(lines_of(judge(&before, gated_run({base}), policy_of({rule}), kToday)),
               ElementsAre("failed calls tp: all_reduce 0 1 no more"));
 }
 
@@ -115,7 +115,7 @@ TEST(Gate, LimitsNeedNoBase) {
   TrialRecord trial = sample_trial(1, 1, "fused");
   trial.checks[0].ratio = 1.5;
   const auto judged = [&](std::optional<double> tolerance_ratio, double limit) {
-    return judge(nullptr, run_of({trial}),
+    return judge(nullptr, gated_run({trial}),
                  policy_of({rule_of("error_ratio", tolerance_ratio, limit)}), kToday);
   };
   EXPECT_THAT(lines_of(judged({}, 1.5)), IsEmpty());
@@ -138,7 +138,7 @@ TEST(Gate, LimitsNeedNoBase) {
 }
 
 /// Two implementations, the second `speedup` times as fast as the first.
-RunRecord timed(double speedup, double stderr_ratio) {
+RunRecord gated_timing(double speedup, double stderr_ratio) {
   RunRecord run = sample_bench_run();
   run.timings[0].rows.erase(run.timings[0].rows.begin(), run.timings[0].rows.begin() + 2);
   for (TimingRow& row : run.timings[0].rows) {
@@ -152,8 +152,8 @@ RunRecord timed(double speedup, double stderr_ratio) {
 
 TEST(Gate, TimesAreJudgedByTheirInterval) {
   const auto verdict = [](double base, double head, double stderr_ratio) {
-    const RunRecord before = timed(base, stderr_ratio);
-    return judge(&before, timed(head, stderr_ratio), policy_of({rule_of("time_ratio", 0.1)}),
+    const RunRecord before = gated_timing(base, stderr_ratio);
+    return judge(&before, gated_timing(head, stderr_ratio), policy_of({rule_of("time_ratio", 0.1)}),
                  kToday);
   };
   EXPECT_THAT(lines_of(verdict(2, 2, 0.01)), IsEmpty());
@@ -169,7 +169,7 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
 
   const auto least = [](double limit) {
     return lines_of(
-        judge(nullptr, timed(2, 0.01), policy_of({rule_of("speedup", {}, limit)}), kToday));
+        judge(nullptr, gated_timing(2, 0.01), policy_of({rule_of("speedup", {}, limit)}), kToday));
   };
   EXPECT_THAT(least(1.9), IsEmpty());
   EXPECT_THAT(least(1.99),
@@ -179,7 +179,7 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
 
 TEST(Gate, WhatIsWrongFailsWithoutARule) {
   const TrialRecord passed = sample_trial(2, 1, "fused");
-  const RunRecord before = run_of({passed});
+  const RunRecord before = gated_run({passed});
   for (const auto& [status, metric, code] :
        std::vector<std::tuple<TrialStatus, std::string, ExitCode>>{
            {TrialStatus::passed, "", ExitCode::ok},
@@ -193,7 +193,7 @@ TEST(Gate, WhatIsWrongFailsWithoutARule) {
     TrialRecord head = passed;
     head.status = status;
     TrialRecord kept = sample_trial(1, 1, "fused");
-    const GateResult result = judge(&before, run_of({head, kept}), {}, kToday);
+    const GateResult result = judge(&before, gated_run({head, kept}), {}, kToday);
     EXPECT_EQ(exit_code_of(result, false), code) << name(status);
     if (metric.empty()) continue;
     ASSERT_THAT(result.findings, SizeIs(1)) << name(status);
@@ -207,7 +207,7 @@ TEST(Gate, WhatIsWrongFailsWithoutARule) {
   EXPECT_THAT(lines_of(partial),
               ElementsAre("failed status run - ended before its end: in the middle of a trial "));
   EXPECT_EQ(exit_code_of(partial, false), ExitCode::rank_crashed);
-  RunRecord wrong_time = timed(2, 0);
+  RunRecord wrong_time = gated_timing(2, 0);
   wrong_time.timings[0].rows[1].status = TimingStatus::failed;
   wrong_time.meter[0].passed = false;
   EXPECT_THAT(judge(nullptr, wrong_time, {}, kToday).findings, SizeIs(2));
@@ -215,12 +215,12 @@ TEST(Gate, WhatIsWrongFailsWithoutARule) {
 
 TEST(Gate, KnownIssuesExcuseUpToTheirDay) {
   TrialRecord trial = sample_trial(2, 1, "fused");
-  const RunRecord before = run_of({trial});
+  const RunRecord before = gated_run({trial});
   trial.memory[1].measured_peak_bytes += 1;
   const auto judged = [&](const KnownIssue& issue) {
     Policy policy = policy_of({rule_of("peak_bytes", 0)});
     policy.known_issues = {issue};
-    return judge(&before, run_of({trial}), policy, kToday);
+    return judge(&before, gated_run({trial}), policy, kToday);
   };
   const GateResult excused = judged({"peak_bytes", {"C0", "tp2*", "", ""}, kToday, "issue 12"});
   EXPECT_EQ(excused.count(GateVerdict::excused), 1);
@@ -242,7 +242,7 @@ TEST(Gate, KnownIssuesExcuseUpToTheirDay) {
 }
 
 TEST(Gate, ARuleThatMatchesNothingIsNoted) {
-  const RunRecord run = run_of({sample_trial(2, 1, "fused")});
+  const RunRecord run = gated_run({sample_trial(2, 1, "fused")});
   PolicyRule rule = rule_of("peak_bytes", 0);
   rule.subjects.implementation = "fused:*";
   const GateResult result = judge(&run, run, policy_of({rule_of("calls", 0), rule}), kToday);
@@ -254,7 +254,7 @@ TEST(Gate, ARuleThatMatchesNothingIsNoted) {
 }
 
 TEST(GateText, FoldsWhatIsTheSameOnSeveralGrids) {
-  const RunRecord base = run_of({sample_trial(1, 1, "fused"), sample_trial(1, 2, "fused")});
+  const RunRecord base = gated_run({sample_trial(1, 1, "fused"), sample_trial(1, 2, "fused")});
   RunRecord head = base;
   for (TrialRecord& trial : head.trials) trial.memory[1].measured_peak_bytes = 2048;
   Policy policy = policy_of({rule_of("peak_bytes", 0), rule_of("speedup", {}, 2)});
