@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-json trials_of(const std::string& report) {
+json replayed_trials(const std::string& report) {
   return json::parse(read_all(report))["trials"];
 }
 
@@ -28,7 +28,7 @@ TEST(Replay, GoldenBundlesPassForEveryImplementation) {
         run_lossgrid(scratch, "replay tests/golden/" + bundle +
                                   ".safetensors --tp 2 --cp 2 --report " + scratch.file("r.json"));
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-    const json trials = trials_of(scratch.file("r.json"));
+    const json trials = replayed_trials(scratch.file("r.json"));
     ASSERT_EQ(trials.size(), 5u);
     for (const json& trial : trials) {
       EXPECT_EQ(trial["status"], "passed") << trial["reason"];
@@ -57,7 +57,7 @@ TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
                                   "--report " +
                                   scratch.file("r.json"));
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-    for (const json& trial : trials_of(scratch.file("r.json"))) {
+    for (const json& trial : replayed_trials(scratch.file("r.json"))) {
       EXPECT_EQ(trial["grid"]["dp"], 2);
       EXPECT_EQ(trial["grid"]["pp"], 2);
       EXPECT_THAT(trial["id"].get<std::string>(),
@@ -77,7 +77,7 @@ TEST(Replay, SequenceRatiosGatherNothingPerTokenOverCp) {
       scratch, "replay tests/golden/gspo.safetensors --impl cp_local --tp 2 --cp 4 --report " +
                    scratch.file("r.json"));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-  const json trials = trials_of(scratch.file("r.json"));
+  const json trials = replayed_trials(scratch.file("r.json"));
   std::int64_t calls = 0;
   for (const json& row : trials[0]["communication"]) {
     if (row["group"] != "cp") continue;
@@ -112,7 +112,7 @@ TEST(Replay, HiddenStatesGoToWhatStartsFromThem) {
                                 scratch.file("r.json"));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   std::vector<std::string> implementations;
-  for (const json& trial : trials_of(scratch.file("r.json"))) {
+  for (const json& trial : replayed_trials(scratch.file("r.json"))) {
     implementations.push_back(trial["implementation"]);
     EXPECT_EQ(trial["grid"]["sp"], true);
     EXPECT_THAT(trial["id"].get<std::string>(), HasSubstr("|tp4cp1sp|"));
@@ -185,8 +185,8 @@ TEST(Export, ReplaysToTheSameBits) {
     const ProcessResult replayed = run_lossgrid(
         scratch, "replay " + bundle + " --tp 2 --cp 2 --report " + scratch.file("replay.json"));
     ASSERT_EQ(replayed.exit_code, 0) << replayed.out << replayed.err;
-    const json run = trials_of(scratch.file("run.json"));
-    const json replay = trials_of(scratch.file("replay.json"));
+    const json run = replayed_trials(scratch.file("run.json"));
+    const json replay = replayed_trials(scratch.file("replay.json"));
     ASSERT_EQ(run.size(), replay.size());
     for (std::size_t i = 0; i < run.size(); ++i) {
       EXPECT_EQ(run[i]["fingerprints"], replay[i]["fingerprints"]) << run[i]["implementation"];
