@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What became of a thing: a word, a glyph and a colour of its own each, so that none of the three
+// has to be seen for the others. Worst last.
+
+const STATUS = {
+  passed: {glyph: '\u2713', kind: 'good'},
+  timed: {glyph: '\u2713', kind: 'good'},
+  rejected: {glyph: '\u2713', kind: 'good'},
+  accepted: {glyph: '\u2713', kind: 'good'},
+  OK: {glyph: '\u2713', kind: 'good'},
+  IMPROVED: {glyph: '\u25BC', kind: 'good'},
+  skipped: {glyph: '\u25CB', kind: 'none'},
+  not_run: {glyph: '\u00B7', kind: 'none'},
+  INCONCLUSIVE: {glyph: '?', kind: 'doubt'},
+  unstable: {glyph: '?', kind: 'doubt'},
+  above_ceiling: {glyph: '\u25B2', kind: 'bad'},
+  REGRESSED: {glyph: '\u25B2', kind: 'bad'},
+  survived: {glyph: '\u2717', kind: 'bad'},
+  'wrongly rejected': {glyph: '\u2717', kind: 'bad'},
+  failed: {glyph: '\u2717', kind: 'bad'},
+  error: {glyph: '!', kind: 'bad'},
+  out_of_memory: {glyph: '\u25A0', kind: 'bad'},
+  crashed: {glyph: '\u2020', kind: 'bad'},
+  timeout: {glyph: '\u25D4', kind: 'bad'},
+};
+
+const STATUS_NAMES = Object.keys(STATUS);
+const statusOf = (name) => STATUS[name] ?? {glyph: '?', kind: 'doubt'};
+const statusRank = (name) => STATUS_NAMES.indexOf(name);
+const statusWords = (name) => name.replaceAll('_', ' ');
+
+function statusBadge(name) {
+  const {glyph, kind} = statusOf(name);
+  return element(
+      'span', {class: 'badge ' + kind},
+      element('span', {class: 'glyph', 'aria-hidden': 'true'}, glyph), statusWords(name));
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/html_page.h"
+
+#include "reports/export_parts.h"
+#include "reports/packed_text.h"
+#include "reports/report_json.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string packed(const Json& json) {
+  return gzip_base64(json_text(json, -1));
+}
+
+}  // namespace
+
+std::string html_page(const Json& report, const Json& context) {
+  std::string page = kHtmlTemplate;
+  for (const auto& [place, json] : {std::pair("@report@", &report), {"@context@", &context}}) {
+    page.replace(page.find(place), std::string_view(place).size(), packed(*json));
+  }
+  return page;
+}
+
+std::string html_report(const RunRecord& run, const Json& history) {
+  Json context;
+  context["verdict"]["good"] = is_good(run);
+  context["verdict"]["text"] = verdict_line(run);
+  context["history"] = history;
+  return html_page(run_to_json(run), context);
+}
+
+}  // namespace lossgrid

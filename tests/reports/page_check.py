@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Opens pages of reports in headless Chromium, as page_check.py FULL.html FULL.json OTHER.html...
+
+All of them have to draw themselves without a message on the console and without a request. FULL,
+which has every section, is used as well: filter, sorting, heat map, dark mode, download. The last
+page is also opened with something in it that has to be noticed. Prints what is wrong, and ends with
+1.
+"""
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+class Browser:
+    """Chromium, spoken to over a pair of pipes: messages of JSON that end in a zero byte."""
+
+    def __init__(self):
+        self.profile = tempfile.mkdtemp()
+        commands, self.commands = os.pipe()
+        self.answers, answers = os.pipe()
+
+        def give_pipes():  # the browser reads from 3 and writes to 4
+            high = [os.dup(fd) for fd in (commands, answers)]
+            os.dup2(high[0], 3)
+            os.dup2(high[1], 4)
+
+        flags = ["--headless=new", "--remote-debugging-pipe", "--disable-gpu",
+                 "--disable-dev-shm-usage", "--user-data-dir=" + self.profile]
+        if os.geteuid() == 0:
+            flags.append("--no-sandbox")
+        self.process = subprocess.Popen(["chromium", *flags, "about:blank"], close_fds=False,
+                                        preexec_fn=give_pipes, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        os.close(commands)
+        os.close(answers)
+        self.numbers = itertools.count(1)
+        self.unread = b""
+        self.events = []
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def receive(self):
+        while b"\0" not in self.unread:
+            read = os.read(self.answers, 1 << 16)
+            if not read:
+                raise RuntimeError("the browser has gone")
+            self.unread += read
+        message, self.unread = self.unread.split(b"\0", 1)
+        return json.loads(message)
+
+    def call(self, method, session=None, **parameters):
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if session:
+            message["sessionId"] = session
+        os.write(self.commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.receive()
+            if answer.get("id") == number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.events.append(answer)
+
+
+class Page:
+    """A tab that has drawn `path`, or has failed to within some seconds."""
+
+    def __init__(self, browser, path):
+        self.browser = browser
+        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = browser.call("Target.attachToTarget", targetId=target,
+                                    flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(domain + ".enable")
+        browser.events.clear()
+        self.call("Page.navigate", url=Path(path).absolute().as_uri())
+        self.is_drawn = self.wait_for("document.documentElement?.dataset.ready === 'true'")
+
+    def call(self, method, **parameters):
+        return self.browser.call(method, self.session, **parameters)
+
+    def value(self, expression):
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def wait_for(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not self.value(condition):
+            if time.monotonic() > end or self.messages():
+                return False
+            time.sleep(0.02)
+        return True
+
+    def messages(self):
+        """What the page said on the console, threw and asked the network for."""
+        found = []
+        for event in self.browser.events:
+            about = event.get("params", {})
+            if event["method"] == "Runtime.exceptionThrown":
+                details = about["exceptionDetails"]
+                found.append(details.get("exception", {}).get("description", details["text"]))
+            elif event["method"] == "Runtime.consoleAPICalled":
+                found.append(f"console: {about['args']}")
+            elif event["method"] == "Log.entryAdded":
+                found.append(about["entry"]["text"])
+            elif event["method"] == "Network.requestWillBeSent" and about["type"] != "Document":
+                found.append("request of " + about["request"]["url"])
+        return found
+
+
+def texts(selector):
+    return f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.textContent)"
+
+
+def use(page, report):
+    """Yields what is wrong as the page is used."""
+    rows = texts("#trials tbody tr")
+    counts = texts("#trials .count")
+
+    def search(words):
+        page.value(f"""(() => {{
+            const field = document.querySelector('#trials input[type=search]');
+            field.value = {json.dumps(words)};
+            field.dispatchEvent(new Event('input'));
+        }})()""")
+        return page.value(rows)
+
+    total = len(report["trials"])
+    found = search("CP_LOCAL skipped")
+    wanted = [t for t in report["trials"]
+              if t["implementation"] == "cp_local" and t["status"] == "skipped"]
+    if not wanted or len(found) != len(wanted) or not all("skipped" in row for row in found):
+        yield f"the filter shows {found}"
+    if page.value(counts) != [f"{len(wanted)} of {total} rows"]:
+        yield f"the filter counts {page.value(counts)}"
+    if search("nothing has this") != [] or len(search("")) != total:
+        yield "the filter does not empty and fill the table"
+
+    page.value("document.querySelector('#verdict button.tile').click()")  # the worst status
+    if not 0 < len(page.value(rows)) < total:
+        yield "a tile of the verdict does not filter"
+    page.value("""(() => {
+        const status = document.querySelector('#trials select');
+        status.value = '';
+        status.dispatchEvent(new Event('change'));
+        [...document.querySelectorAll('#trials th button')].find((b) => b.textContent === 'grid')
+            .click();
+    })()""")
+    grids = page.value(texts("#trials tbody td:nth-child(3)"))
+    order = page.value("document.querySelector('#trials th:nth-child(3)').ariaSort")
+    if len(set(grids)) < 2 or grids != sorted(grids) or order != "ascending":
+        yield f"sorted by grid ({order}): {grids}"
+    page.value("document.querySelectorAll('#trials .opener').forEach((b) => b.click())")
+    if len(page.value(texts("#trials article"))) != total:
+        yield "not every row opens"
+    page.value("document.querySelectorAll('#trials .toolbar input[type=checkbox]')"
+               ".forEach((box) => box.click())")
+    if not 0 < len(page.value(rows)) < total:
+        yield "grids do not fold"
+
+    heat = texts("#grids td.heat")
+    seen = [page.value(heat)]
+    for button in range(1, page.value("document.querySelectorAll('#grids .toggle button').length")):
+        page.value(f"document.querySelectorAll('#grids .toggle button')[{button}].click()")
+        seen.append(page.value(heat))
+    if len(seen) < 4 or any(a == b for a, b in itertools.combinations(seen, 2)):
+        yield f"the heat map shows {seen}"
+
+    theme = ("[document.documentElement.dataset.theme, "
+             "getComputedStyle(document.body).backgroundColor]")
+    themes = []
+    for scheme in ("light", "dark"):
+        page.call("Emulation.setEmulatedMedia",
+                  features=[{"name": "prefers-color-scheme", "value": scheme}])
+        page.wait_for(f"document.documentElement.dataset.theme === '{scheme}'", seconds=5)
+        themes.append(page.value(theme))
+    page.value("document.getElementById('theme').click()")  # light, whatever the system says
+    themes.append(page.value(theme))
+    light, dark, chosen = themes
+    if dark[0] != "dark" or dark[1] == light[1] or chosen != light:
+        yield f"light, dark and chosen light are {themes}"
+
+    blank = page.value("""[...document.querySelectorAll('canvas')].filter((canvas) =>
+        !canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)
+    ).map((canvas) => canvas.ariaLabel)""")
+    if blank:
+        yield f"nothing is drawn in {blank}"
+    page.value("""(() => {
+        URL.createObjectURL = (blob) => { window.offered = blob.text(); return 'about:blank#'; };
+        HTMLAnchorElement.prototype.click = () => {};
+        document.getElementById('download').click();
+    })()""")
+    if json.loads(page.value("window.offered")) != report:
+        yield "the download is not the report"
+    if page.value("document.images.length + (window.hacked ? 1 : 0)") != 0:
+        yield "text of the report became an element"
+    page.value("document.querySelectorAll('#trials input[type=checkbox]')[0].click()")
+    if not any("<img" in row for row in search("<img")):
+        yield "hostile text is not shown"
+    search("")
+
+
+SPOILERS = {
+    "an error": "throw new Error('planted');",
+    "a message": "console.error('planted');",
+    "a request": "fetch('http://127.0.0.1:9/');",
+    "an image": "document.body.append(Object.assign(new Image(), {src: 'http://127.0.0.1:9/'}));",
+    "a handler": "document.body.insertAdjacentHTML('beforeend', '<p onclick=\"x()\">');",
+}
+
+
+def main(full, full_report, *others):
+    signal.alarm(240)
+    browser = Browser()
+    wrong = []
+    try:
+        for path in (full, *others):
+            page = Page(browser, path)
+            if not page.is_drawn:
+                wrong.append(f"{path}: it does not draw itself")
+            if path == full and page.is_drawn:
+                report = json.loads(Path(full_report).read_text())
+                wrong += [f"{path}: {what}" for what in use(page, report)]
+            wrong += [f"{path}: {message}" for message in page.messages()]
+        for name, script in SPOILERS.items():
+            spoilt = Path(full).with_name("spoilt.html")
+            spoilt.write_text(Path(others[-1]).read_text().replace(
+                "</body>", f'<script nonce="lossgrid">{script}</script></body>'))
+            page = Page(browser, spoilt)
+            page.wait_for("false", seconds=2)
+            if not page.messages():
+                wrong.append(f"{name} in a page goes unnoticed")
+    finally:
+        browser.close()
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
