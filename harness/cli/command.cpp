@@ -150,6 +150,7 @@ int run_command_line(int argc, char** argv) {
   add_history_command(app, action);
   add_schema_command(app, action);
   add_validate_command(app, action);
+  add_html_command(app, action);
   add_list_command(app, action);
   try {
     require_known_command(app);
