@@ -14,6 +14,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/stage_clock.h"
+#include "reports/ab_record.h"
 #include "reports/timing_record.h"
 
 namespace lossgrid {
@@ -206,7 +207,7 @@ struct MutationScore {
 };
 
 struct RunRecord {
-  std::string command;  // "run", "bench", "mutants", "replay"
+  std::string command;  // "run", "bench", "mutants", "replay", "ab"
   std::vector<std::string> arguments;
   std::string suite;
   std::string started_utc;
@@ -221,6 +222,7 @@ struct RunRecord {
   std::vector<MutantRecord> mutants;
   std::vector<TimingRecord> timings;
   std::vector<MeterRecord> meter;  // of runs that time
+  std::vector<AbRecord> ab;        // of command ab
   // Of a run that ended in the middle: the id of the trial or timing that had begun.
   std::string begun_id;
 

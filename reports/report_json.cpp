@@ -288,6 +288,7 @@ Json run_to_json(const RunRecord& run) {
   out["tables"]["peak_memory"] = array_of(peak_memory_ratios(run), memory_ratio_to_json);
   out["timings"] = array_of(run.timings, timing_to_json);
   out["meter"] = array_of(run.meter, meter_to_json);
+  if (run.command == "ab" || !run.ab.empty()) out["ab"] = array_of(run.ab, ab_to_json);
   if (run.command == "mutants") {
     out["mutants"] = array_of(run.mutants, mutant_to_json);
     out["score"] = score_to_json(run.mutation_score());
@@ -329,7 +330,8 @@ const std::vector<std::string>& volatile_keys() {
                                              "rate_per_second",
                                              "ceiling_details",
                                              "latency_ns",
-                                             "measured"};
+                                             "measured",
+                                             "ab"};
   return keys;
 }
 

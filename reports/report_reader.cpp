@@ -137,11 +137,12 @@ RunRecord run_from_json(const ReportJson& json) {
   run.trials = list_field(json, "trials", trial_from_json);
   run.timings = list_field(json, "timings", timing_from_json);
   run.meter = list_field(json, "meter", meter_from);
+  if (json.contains("ab")) run.ab = list_field(json, "ab", ab_from_json);
   if (run.command == "mutants") run.mutants = list_field(json, "mutants", mutant_from_json);
   return run;
 }
 
-/// The first line is the run, each other one a trial, timing or mutant.
+/// The first line is the run, each other one a trial, timing, A/B comparison or mutant.
 RunRecord run_from_lines(const std::string& text) {
   RunRecord run;
   std::istringstream lines(text);
@@ -160,6 +161,8 @@ RunRecord run_from_lines(const std::string& text) {
     } else if (json.contains("timing")) {
       run.timings.push_back(timing_from_json(json["timing"]));
       if (run.begun_id == run.timings.back().id()) run.begun_id.clear();
+    } else if (json.contains("ab")) {
+      run.ab.push_back(ab_from_json(json["ab"]));
     } else if (json.contains("mutant")) {
       run.mutants.push_back(mutant_from_json(json["mutant"]));
     }

@@ -81,6 +81,11 @@ void ReportWriter::add(const TimingRecord& timing) {
   append({{"timing", timing_to_json(timing)}});
 }
 
+void ReportWriter::add(const AbRecord& comparison) {
+  const StageScope scope(Stage::report);
+  append({{"ab", ab_to_json(comparison)}});
+}
+
 void ReportWriter::add(const MutantRecord& mutant) {
   const StageScope scope(Stage::report);
   append({{"mutant", mutant_to_json(mutant)}});

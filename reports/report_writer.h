@@ -30,10 +30,11 @@ class ReportWriter {
   /// reader knows what it died of.
   void begin(const std::string& id);
 
-  /// Appends one trial, timing or mutant, {"trial": ...}, {"timing": ...} or {"mutant": ...}, and
-  /// flushes it to the file system. Throws io.
+  /// Appends one trial, timing, A/B comparison or mutant, {"trial": ...}, {"timing": ...},
+  /// {"ab": ...} or {"mutant": ...}, and flushes it to the file system. Throws io.
   void add(const TrialRecord& trial);
   void add(const TimingRecord& timing);
+  void add(const AbRecord& comparison);
   void add(const MutantRecord& mutant);
 
   /// Writes the report and removes the partial file. Throws io; then the partial file stays.

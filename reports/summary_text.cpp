@@ -56,6 +56,16 @@ std::string timing_counts(const RunRecord& run) {
   return "timings: " + join(parts, ", ");
 }
 
+std::string ab_counts(const RunRecord& run) {
+  std::map<AbVerdict, std::int64_t> counts;
+  for (const AbRecord& record : run.ab) ++counts[record.verdict];
+  std::vector<std::string> parts;
+  for (const auto& [verdict, count] : counts) {
+    parts.push_back(fmt::format("{} {}", count, name(verdict)));
+  }
+  return "A/B: " + join(parts, ", ");
+}
+
 /// One line a reason, in the order of first appearance.
 std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string_view label) {
   struct Fold {
@@ -115,9 +125,10 @@ const CheckRecord* worst_failed_check(const TrialRecord& trial) {
 std::vector<std::string> count_lines(const RunRecord& run) {
   std::vector<std::string> lines;
   // A run of mutants, or one that only times, has no trials to count.
-  const bool only_trials = run.timings.empty() && run.mutants.empty();
+  const bool only_trials = run.timings.empty() && run.mutants.empty() && run.ab.empty();
   if (!run.trials.empty() || only_trials) lines.push_back(trial_counts(run));
   if (!run.timings.empty()) lines.push_back(timing_counts(run));
+  if (!run.ab.empty()) lines.push_back(ab_counts(run));
   if (!run.mutants.empty()) {
     const MutationScore score = run.mutation_score();
     lines.push_back(fmt::format("{} of {} mutants rejected, {} of {} controls accepted",

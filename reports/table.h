@@ -33,8 +33,8 @@ std::string format_mutants_table(const RunRecord& run);
 /// and reproduction line.
 std::string format_summary(const RunRecord& run);
 
-/// Its first lines: {"120 passed, 2 failed", "timings: 3 timed"}; of timings and mutants only where
-/// there are some, of trials unless there are none but those.
+/// Its first lines: {"120 passed, 2 failed", "timings: 3 timed"}; of timings, A/B comparisons and
+/// mutants only where there are some, of trials unless there are none but those.
 std::vector<std::string> count_lines(const RunRecord& run);
 
 /// A trial that did not pass: status, case, reason, ranks, worst check, how to reproduce it. Lines

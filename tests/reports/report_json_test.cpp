@@ -204,6 +204,7 @@ TEST(ReportJson, VolatileKeysExist) {
   RunRecord run = sample_run();
   run.timings = sample_bench_run().timings;
   run.meter = sample_bench_run().meter;
+  run.ab = sample_ab_run().ab;
   const std::string text = json_text(run_to_json(run));
   for (const std::string& key : volatile_keys()) EXPECT_THAT(text, HasSubstr('"' + key + '"'));
 }

@@ -48,8 +48,10 @@ TEST_F(ReportReader, GivesBackTheSameReport) {
   for (const TrialStatus status : trial_statuses()) {
     cut_short.trials.push_back(sample_cut_short(status));
   }
-  for (const RunRecord& run :
-       {sample_run(), with_stages, cut_short, sample_mutants_run(), sample_bench_run()}) {
+  RunRecord many_comparisons = sample_ab_run();  // their first look has no interval
+  many_comparisons.ab[0].ratio = {1, 0, std::numeric_limits<double>::infinity(), 1};
+  for (const RunRecord& run : {sample_run(), with_stages, cut_short, sample_mutants_run(),
+                               sample_bench_run(), sample_ab_run(), many_comparisons}) {
     const std::string text = json_text(run_to_json(run));
     write(path("r.json"), text);
     EXPECT_EQ(json_text(run_to_json(read_report(path("r.json")))), text);
@@ -62,11 +64,13 @@ TEST_F(ReportReader, ReadsWhatARunThatDidNotEndLeft) {
     ReportWriter writer(path("r.json"), run);
     for (const TrialRecord& trial : sample_run().trials) writer.add(trial);
     for (const TimingRecord& timing : run.timings) writer.add(timing);
+    for (const AbRecord& comparison : sample_ab_run().ab) writer.add(comparison);
   }
   const RunRecord left = read_report(path("r.json"));
   EXPECT_EQ(left.status, "partial");
   EXPECT_EQ(left.trials.size(), sample_run().trials.size());
   EXPECT_EQ(left.timings.size(), run.timings.size());
+  EXPECT_EQ(left.ab.size(), 1u);
   EXPECT_EQ(trial_to_json(left.trials[1]), trial_to_json(sample_run().trials[1]));
   EXPECT_EQ(read_report(path("r.json.partial.jsonl")).trials.size(), left.trials.size());
 }
@@ -100,6 +104,10 @@ TEST_F(ReportReader, RefusesWhatIsNoReport) {
   EXPECT_THAT(refusal_of(report.dump()), HasSubstr("the key 'status' holds a number"));
   report["trials"][0].erase("status");
   EXPECT_THAT(refusal_of(report.dump()), HasSubstr("the key 'status' is missing"));
+  nlohmann::ordered_json compared = run_to_json(sample_ab_run());
+  compared["ab"][0]["verdict"] = "GOOD";
+  EXPECT_THAT(refusal_of(compared.dump()),
+              HasSubstr("unknown verdict 'GOOD' of an A/B comparison"));
   report["trials"] = 3;
   EXPECT_THAT(refusal_of(report.dump()), HasSubstr("the key 'trials' holds no list"));
 }

@@ -249,6 +249,27 @@ inline RunRecord sample_bench_run() {
   return run;
 }
 
+inline RunRecord sample_ab_run() {
+  RunRecord run = sample_run();
+  run.command = "ab";
+  run.trials.clear();
+  AbRecord record;
+  record.case_title = "pack: lens=64 vocab=512";
+  record.grid = "tp2cp1";
+  record.cache = "hot";
+  record.phase = "forward";
+  record.a = "fused";
+  record.b = "probe/slowed:percent=10";
+  record.ratio = {1.1, 1.09, 1.11, 0.99365};
+  record.launch_ratios = {1.08, 1.09, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.11, 1.12};
+  record.pairs = 30;
+  record.margin = 0.03;
+  record.seed = 1;
+  record.verdict = AbVerdict::regressed;
+  run.ab = {record};
+  return run;
+}
+
 /// An empty folder of the running test, removed with it.
 class TemporaryFolder {
  public:

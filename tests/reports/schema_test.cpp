@@ -71,8 +71,11 @@ TEST(ReportSchema, WrittenReportsAreValid) {
   for (const TrialStatus status : trial_statuses()) {
     cut_short.trials.push_back(sample_cut_short(status));
   }
-  const std::vector<RunRecord> runs{sample_run(), sample_mutants_run(), empty, split, linear, timed,
-                                    cut_short};
+  RunRecord many_comparisons = sample_ab_run();
+  many_comparisons.ab[0].ratio.high = std::numeric_limits<double>::infinity();
+  const std::vector<RunRecord> runs{
+      sample_run(), sample_mutants_run(), empty,           split, linear, timed,
+      cut_short,    sample_ab_run(),      many_comparisons};
   std::string paths;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string path = folder.file("report-" + std::to_string(i) + ".json");
@@ -246,6 +249,13 @@ TEST(ReportSchema, BrokenTimingsAreRefused) {
       {"an all-reduce of one rank",
        [](Json& r) { r["timings"][0]["all_reduce"][0]["ranks"] = 1; },
        {"/timings/0/all_reduce/0/ranks:", "'minimum'"}},
+      {"an unknown verdict of a comparison",
+       [](Json& r) {
+         r["ab"] = run_to_json(sample_ab_run())["ab"];
+         r["ab"][0]["verdict"] = "GOOD";
+         r["ab"][0].erase("margin");
+       },
+       {"/ab/0/verdict:", "'enum'", "'margin'"}},
   };
   for (const Broken& broken : all) {
     Json report = run_to_json(sample_bench_run());
