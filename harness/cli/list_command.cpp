@@ -37,7 +37,8 @@ void list_implementations() {
 }
 
 void list_mutants() {
-  for (const auto kind : {ImplementationKind::mutant, ImplementationKind::control}) {
+  for (const auto kind :
+       {ImplementationKind::mutant, ImplementationKind::control, ImplementationKind::probe}) {
     for (const ImplementationEntry* entry : implementations(kind)) {
       fmt::print("{:<44} {:<4} {}\n", entry->name, entry->catalogue_id, entry->what);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that a user can ask for. Filled by objects of static storage before main, sorted by
-// name, only read afterwards. Mutants and controls live beside real implementations but never show
-// among them.
+// name, only read afterwards. Mutants, controls and probes live beside real implementations but
+// never show among them.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,7 @@ enum class ImplementationKind {
   real,
   mutant,   // deliberately wrong: a suite must reject it
   control,  // another right way of computing the same: a suite must not reject it
+  probe,    // right, at a known cost: shows that a measurement sees it; no suite runs it
 };
 
 using ImplementationOptions = std::map<std::string, std::string>;
@@ -28,7 +29,7 @@ struct ImplementationEntry {
   std::string name;
   ImplementationKind kind = ImplementationKind::real;
   std::string catalogue_id;  // of a mutant: "M4"; empty when it has none
-  std::string what;          // of a mutant or control: what differs
+  std::string what;          // of a mutant, control or probe: what differs
   /// Throws bad_input for an unknown option or a bad value.
   std::function<std::unique_ptr<LossImplementation>(const ImplementationOptions&)> make;
 };
