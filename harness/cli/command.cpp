@@ -40,9 +40,10 @@ constexpr const char* kDescription =
     "of mpirun, mpiexec or srun.";
 
 constexpr const char* kFooter =
-    "Exit codes: 0 all as it should be, 10 correctness, 11 faster than the machine can be, 12 "
-    "memory or communication,\n14 a rank crashed or ran out of memory, or the meter is wrong, 15 "
-    "hang, 64 usage, 65 bad input, 77 nothing ran.\nThe worst of a run wins.\n"
+    "Exit codes: 0 all as it should be, 10 correctness, 11 slower than before or faster than the "
+    "machine can be,\n12 memory or communication, 13 inconclusive where that fails, 14 a rank "
+    "crashed or ran out of memory, or the\nmeter is wrong, 15 hang, 64 usage, 65 bad input, 77 "
+    "nothing ran. The worst of a run wins.\n"
     "Try: lossgrid run --suite smoke";
 
 /// The parser would only say that a subcommand is missing.
@@ -151,6 +152,7 @@ int run_command_line(int argc, char** argv) {
   add_schema_command(app, action);
   add_validate_command(app, action);
   add_html_command(app, action);
+  add_ab_command(app, action);
   add_list_command(app, action);
   try {
     require_known_command(app);

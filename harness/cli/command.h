@@ -32,6 +32,7 @@ void add_history_command(CLI::App& app, Action& action);
 void add_schema_command(CLI::App& app, Action& action);
 void add_validate_command(CLI::App& app, Action& action);
 void add_html_command(CLI::App& app, Action& action);
+void add_ab_command(CLI::App& app, Action& action);
 void add_list_command(CLI::App& app, Action& action);
 
 /// Parses the command line, runs the subcommand, and prints errors as one line on stderr.

@@ -131,7 +131,7 @@ TEST(Help, IsCompleteForEverySubcommand) {
   const ProcessResult top = run_lossgrid(scratch, "--help");
   EXPECT_EQ(top.exit_code, 0);
   EXPECT_THAT(top.out, HasSubstr("Exit codes: 0"));
-  for (const std::string command : {"run", "bench", "mutants", "replay", "export", "list"}) {
+  for (const std::string command : {"run", "bench", "mutants", "replay", "export", "ab", "list"}) {
     EXPECT_THAT(top.out, HasSubstr(command));
     const ProcessResult help = run_lossgrid(scratch, command + " --help");
     EXPECT_EQ(help.exit_code, 0);
