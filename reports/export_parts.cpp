@@ -10,14 +10,14 @@
 namespace lossgrid {
 namespace {
 
-std::string_view meaning(ExitCode code) {
+std::string_view meaning(ExitCode code, bool compares) {
   switch (code) {
     case ExitCode::ok:
       return "all as it should be";
     case ExitCode::correctness:
       return "correctness";
     case ExitCode::time_regression:
-      return "faster than the machine can be";
+      return compares ? "time" : "faster than the machine can be";
     case ExitCode::cost_regression:
       return "memory or communication";
     case ExitCode::inconclusive:
@@ -44,8 +44,8 @@ std::string outcome(const RunRecord& run) {
     if (run.exit_code != 0) out += fmt::format(", exit code {}", run.exit_code);
     return out + ")";
   }
-  return fmt::format("failed ({}, exit code {})", meaning(static_cast<ExitCode>(run.exit_code)),
-                     run.exit_code);
+  return fmt::format("failed ({}, exit code {})",
+                     meaning(static_cast<ExitCode>(run.exit_code), !run.ab.empty()), run.exit_code);
 }
 
 }  // namespace
@@ -76,6 +76,18 @@ std::string trial_name(const TrialRecord& trial) {
 std::string timing_name(const TimingRecord& timing, const TimingRow& row) {
   return fmt::format("{}/{}/{}/{}/{}", timing.case_text, row.implementation, timing.grid, row.phase,
                      timing.cache);
+}
+
+std::string ab_name(const AbRecord& record) {
+  return fmt::format("{}/{} over {}/{}/{}/{}", record.case_title, record.b, record.a, record.grid,
+                     record.phase, record.cache);
+}
+
+std::string ab_finding(const AbRecord& record) {
+  return fmt::format("{}{}: {:.3f} [{:.3f}, {:.3f}], {} launches, margin {:.3g} %",
+                     record.is_false_alarm() ? "false alarm, " : "", name(record.verdict),
+                     record.ratio.median, record.ratio.low, record.ratio.high,
+                     record.launch_ratios.size(), 100 * record.margin);
 }
 
 std::string environment_text(const RunRecord& run, const char* section, const char* key) {

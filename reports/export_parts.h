@@ -30,6 +30,12 @@ std::string trial_name(const TrialRecord& trial);
 /// "CASE/IMPLEMENTATION/GRID/PHASE/CACHE"
 std::string timing_name(const TimingRecord& timing, const TimingRow& row);
 
+/// "CASE/B over A/GRID/PHASE/CACHE"
+std::string ab_name(const AbRecord& record);
+
+/// "REGRESSED: 1.100 [1.090, 1.110], 12 launches, margin 3 %", a false alarm as such.
+std::string ab_finding(const AbRecord& record);
+
 /// environment[section][key] as text, empty when it is not there.
 std::string environment_text(const RunRecord& run, const char* section, const char* key);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Annotations of GitHub Actions, as workflow commands on stdout: the verdict, an error for each
-// trial or timing that is wrong, a warning for each timing without a verdict. GitHub shows ten
-// errors and ten warnings of a step and drops the rest, so nine are written and how many more there
-// are. Commands are escaped: text of the report begins no command.
+// trial or timing that is wrong, a warning for each timing or A/B comparison without a verdict.
+// GitHub shows ten errors and ten warnings of a step and drops the rest, so nine are written and
+// how many more there are. Commands are escaped: text of the report begins no command.
 #include <string>
 #include <vector>
 
@@ -94,6 +94,15 @@ void add_timings(const RunRecord& run, std::vector<Annotation>& errors,
   }
 }
 
+void add_comparisons(const RunRecord& run, std::vector<Annotation>& errors,
+                     std::vector<Annotation>& warnings) {
+  for (const AbRecord& record : run.ab) {
+    const bool bad = record.verdict == AbVerdict::regressed || record.is_false_alarm();
+    if (!bad && record.verdict != AbVerdict::inconclusive) continue;
+    (bad ? errors : warnings).push_back({ab_finding(record), ab_name(record)});
+  }
+}
+
 std::string github_text(const RunRecord& run) {
   std::vector<Annotation> errors;
   std::vector<Annotation> warnings;
@@ -111,6 +120,7 @@ std::string github_text(const RunRecord& run) {
                                   check.expected)});
   }
   add_timings(run, errors, warnings);
+  add_comparisons(run, errors, warnings);
   const std::string file = file_property(run);
   return (is_good(run) ? command("notice", file, verdict) : "") + commands("error", file, errors) +
          commands("warning", file, warnings);

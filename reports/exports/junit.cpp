@@ -197,6 +197,25 @@ TestSuite suite_of(const std::vector<MeterRecord>& meter) {
   return suite;
 }
 
+/// Inconclusive is no failure, and no pass either.
+TestSuite suite_of(const std::vector<AbRecord>& comparisons) {
+  TestSuite suite{"A/B", {}};
+  for (const AbRecord& record : comparisons) {
+    TestCase& made = suite.cases.emplace_back();
+    made.class_name = "lossgrid.ab";
+    made.name = ab_name(record);
+    made.message = ab_finding(record);
+    if (record.verdict == AbVerdict::inconclusive) {
+      made.outcome = "skipped";
+    } else if (record.verdict == AbVerdict::regressed || record.is_false_alarm()) {
+      made.outcome = "failure";
+      made.type = "ab";
+      made.text = made.message + '\n';
+    }
+  }
+  return suite;
+}
+
 /// A report that stops in the middle must not look as if all had passed.
 TestSuite suite_of_run(const RunRecord& run) {
   TestCase made;
@@ -222,6 +241,7 @@ std::vector<TestSuite> suites_of(const RunRecord& run) {
     for (TestCase& made : cases_of(trial)) at->cases.push_back(std::move(made));
   }
   for (const TimingRecord& timing : run.timings) suites.push_back(suite_of(timing));
+  if (!run.ab.empty()) suites.push_back(suite_of(run.ab));
   if (!run.mutants.empty()) suites.push_back(suite_of(run.mutants));
   if (!run.meter.empty()) suites.push_back(suite_of(run.meter));
   return suites;

@@ -150,11 +150,21 @@ std::string timings_table(const RunRecord& run) {
   return table.text("Timings");
 }
 
+std::string ab_table(const RunRecord& run) {
+  Table table({"case", "grid", "cache", "phase", "A", "B", "B / A"}, kMostTimings);
+  for (const AbRecord& record : run.ab) {
+    table.add({code(record.case_title), record.grid, record.cache, record.phase, code(record.a),
+               code(record.b), ab_finding(record)});
+  }
+  return table.text("A/B");
+}
+
 std::string markdown_text(const RunRecord& run) {
   std::string out = marker(run.suite);
   out += fmt::format("**lossgrid {}** {} {}\n", run.command, is_good(run) ? "✅" : "❌",
                      code(verdict_line(run)));
-  out += trials_table(run) + mutants_table(run) + meter_table(run) + timings_table(run);
+  out += trials_table(run) + mutants_table(run) + meter_table(run) + ab_table(run) +
+         timings_table(run);
   out += fmt::format("\nSuite {}, lossgrid {} {}, {}, {}\n", code(run.suite),
                      code(environment_text(run, "tool", "version")),
                      code(environment_text(run, "tool", "git_revision")),

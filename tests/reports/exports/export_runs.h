@@ -83,6 +83,13 @@ inline std::map<std::string, RunRecord> export_runs() {
     }
   }
   runs["markup"] = markup;
+  RunRecord compared = sample_ab_run();  // regressed, inconclusive, and one that may be wrong
+  compared.exit_code = 11;
+  compared.ab.resize(3, compared.ab[0]);
+  compared.ab[1].phase = "backward";
+  compared.ab[1].verdict = AbVerdict::inconclusive;
+  compared.ab[2].b = compared.ab[2].a;
+  runs["ab"] = compared;
   // The same thing twice.
   RunRecord twice = bench_run();
   twice.trials.push_back(twice.trials[0]);

@@ -57,6 +57,13 @@ TEST(Github, TimingsMutantsAndTheMeter) {
   mutants.mutants[0].rejected = false;
   EXPECT_THAT(exported("github", mutants),
               HasSubstr("::error title=mutant_0%3A a wrong implementation passes::"));
+  const std::string compared = exported("github", export_runs().at("ab"));
+  EXPECT_THAT(compared,
+              HasSubstr("::error title=REGRESSED%3A 1.100 [1.090%2C 1.110]%2C 12 launches"
+                        "%2C margin 3 %25::pack: lens=64 vocab=512/probe/slowed:percent=10"
+                        " over fused/tp2cp1/forward/hot\n"));
+  EXPECT_THAT(compared, HasSubstr("::error title=false alarm%2C REGRESSED%3A "));
+  EXPECT_THAT(compared, HasSubstr("::warning title=INCONCLUSIVE%3A "));
   EXPECT_THAT(exported("github", export_runs().at("timing error")),
               HasSubstr("::error title=error%3A lens=64 vocab=512|tp2cp1|hot|timing::why\n"));
 }

@@ -135,6 +135,12 @@ TEST(Junit, TimingsMutantsAndTheMeter) {
               HasSubstr("classname=\"lossgrid.meter\" name=\"copy\" time=\"0.000000\">\n      "
                         "<failure type=\"meter\" message=\"measured 2.5 B, expected 1\">"));
 
+  const std::string compared = exported("junit", export_runs().at("ab"));
+  EXPECT_THAT(compared, HasSubstr("<testsuite name=\"A/B\" tests=\"3\" failures=\"2\" errors=\"0\" "
+                                  "skipped=\"1\""));
+  EXPECT_THAT(compared, HasSubstr("<failure type=\"ab\" message=\"REGRESSED: 1.100 [1.090, "));
+  EXPECT_THAT(compared, HasSubstr("<skipped message=\"INCONCLUSIVE: "));
+
   RunRecord mutants = sample_mutants_run();
   mutants.mutants[0].rejected = false;
   mutants.mutants[3].rejected = true;

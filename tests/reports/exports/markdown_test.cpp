@@ -47,6 +47,14 @@ TEST(Markdown, TimingsThatAreWrongComeFirst) {
               HasSubstr(begin + "- | - | - | - | - | - | - | timeout: `why` |\n"));
 }
 
+TEST(Markdown, Comparisons) {
+  const std::string text = exported("markdown", export_runs().at("ab"));
+  EXPECT_THAT(text, HasSubstr("`failed (time, exit code 11): A/B: 1 INCONCLUSIVE, 2 REGRESSED`"));
+  EXPECT_THAT(text, HasSubstr("| `pack: lens=64 vocab=512` | tp2cp1 | hot | forward | `fused` | "
+                              "`probe/slowed:percent=10` | REGRESSED: 1.100 [1.090, 1.110], 12 "
+                              "launches, margin 3 % |\n"));
+}
+
 TEST(Markdown, MutantsThatSurvive) {
   RunRecord run = sample_mutants_run();
   EXPECT_THAT(exported("markdown", run), Not(HasSubstr("### Mutants")));
