@@ -90,7 +90,7 @@ template <typename A>
 void fields(A& archive, PackFindings& found) {
   archive(found.result, found.owned_labels, found.predicted, found.checks, found.grad_logits,
           found.grad_hidden, found.invariants, found.input_bytes, found.output_bytes, found.memory,
-          found.counts, found.time_ns, found.output_bits, found.own_logprob_bits,
+          found.counts, found.time_ns, found.device_work, found.output_bits, found.own_logprob_bits,
           found.gradient_bits, found.same_bits_again, found.logprobs, found.row_gradient);
 }
 

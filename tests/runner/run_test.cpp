@@ -136,6 +136,7 @@ TEST(Run, ExitCodeIsTheWorstOfTheTrials) {
   wrong.checks.push_back({"loss", false, 2, 1, 0.5, {}, 1, 1});
   TrialRecord costly;
   costly.status = TrialStatus::failed;
+  costly.cost_mismatches = {"memory"};
   TrialRecord crashed;
   crashed.status = TrialStatus::error;
   TrialRecord hung;
