@@ -265,14 +265,14 @@ class Summary {
     if (!wrong.empty()) {
       row.status = TimingStatus::failed;
       row.reason = "outputs of the last timed iteration: " + wrong;
+    } else if (distinct < kFewestDistinctSamples) {  // too few for a standard error as well
+      row.status = TimingStatus::unstable;
+      row.reason =
+          fmt::format("{} distinct samples, fewer than {}", distinct, kFewestDistinctSamples);
     } else if (row.ceiling_judged && least_ratio > kMostOfCeiling) {
       row.status = TimingStatus::above_ceiling;
       row.reason =
           fmt::format("at least {:.1f} % of what {} reaches here", 100 * least_ratio, row.ceiling);
-    } else if (distinct < kFewestDistinctSamples) {
-      row.status = TimingStatus::unstable;
-      row.reason =
-          fmt::format("{} distinct samples, fewer than {}", distinct, kFewestDistinctSamples);
     }
   }
 

@@ -182,7 +182,9 @@ TEST(TimedOutputs, OneSweepHasOnePhase) {
 
 TEST(TimedOutputs, ThatAreRightButFasterThanTheMachineAreNoSuccess) {
   const std::string absurd = "timing_twisted:bytes=1000000000000000";
-  const TimingRecord record = time_case(kCase, {"fused", absurd}, {1, 1}).record;
+  EXPECT_EQ(time_case(kCase, {"fused", absurd}, {1, 1}).record.status, TimingStatus::unstable);
+  // Many: some of them may be the same.
+  const TimingRecord record = time_case(kCase, {"fused", absurd}, {1, 1}, few_samples(60)).record;
   EXPECT_EQ(record.status, TimingStatus::above_ceiling);
   EXPECT_THAT(record.reason, HasSubstr("% of what read reaches here"));
   EXPECT_EQ(row_of(record, absurd, "forward").status, TimingStatus::above_ceiling);

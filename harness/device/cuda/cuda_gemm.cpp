@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by cuBLASLt, float32 accumulation without TF32. The library counts columns first: a
 // row-major c = a b is its c^T = b^T a^T.
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include <cuda_runtime.h>
 
@@ -22,9 +24,14 @@ void check(cublasStatus_t status, const char* what) {
   throw Error(code, fmt::format("{}: {}", what, cublas_lt().status_string(status)));
 }
 
-/// Of the device that is current; one for every rank's thread.
+/// Of the device that is current. Ranks share it: the library may be called from several threads.
 cublasLtHandle_t handle() {
-  thread_local cublasLtHandle_t own = nullptr;
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;  // never destroyed: CUDA may be gone by then
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& own = handles[device];
   if (own == nullptr) check(cublas_lt().create(&own), "cublasLtCreate");
   return own;
 }
@@ -79,13 +86,14 @@ void multiply(const Gemm& product) {
   const Handle<cublasLtMatmulPreference_t> preference{made, lt.destroy_preference};  // no workspace
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  check(lt.find_algorithm(handle(), description.get(), left.get(), right.get(), result.get(),
+  const cublasLtHandle_t library = handle();
+  check(lt.find_algorithm(library, description.get(), left.get(), right.get(), result.get(),
                           result.get(), preference.get(), 1, &found, &count),
         "cublasLtMatmulAlgoGetHeuristic");
   if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
   const float beta = product.accumulate ? 1.0f : 0.0f;
   auto* stream = static_cast<cudaStream_t>(product.stream);
-  check(lt.multiply(handle(), description.get(), &product.alpha, product.b.data, left.get(),
+  check(lt.multiply(library, description.get(), &product.alpha, product.b.data, left.get(),
                     product.a.data, right.get(), &beta, product.c, result.get(), product.c,
                     result.get(), &found.algo, nullptr, 0, stream),
         "cublasLtMatmul");
