@@ -39,7 +39,7 @@ TEST(Github, AGoodRunIsANotice) {
   EXPECT_THAT(exported("github", run), StartsWith("::notice title="));
   run.suite = "cases/regress/a.json";
   EXPECT_THAT(exported("github", run), StartsWith("::notice file=cases/regress/a.json,title="));
-  for (const std::string path : {"/root/a.json", "../a.json"}) {
+  for (const std::string path : {"/elsewhere/a.json", "../a.json"}) {
     run.suite = path;
     EXPECT_THAT(exported("github", run), StartsWith("::notice title=")) << path;
   }
