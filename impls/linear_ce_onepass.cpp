@@ -28,7 +28,8 @@ class OnepassPlan final : public LossPlan {
         pass_(problem, context, steps, local_, options, true),
         statistics_(context.device, problem, steps, statistics_rows(problem, options)),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
-        grad_weight_(context.device, problem.weight_elements(), "grad_weight_kept"),
+        grad_weight_(context.device, problem.weight_elements(), "grad_weight_kept",
+                     MemorySpace::device),
         objective_(context.device, problem, steps) {}
 
   static std::int64_t statistics_rows(const LossProblem& problem, const LinearOptions& options) {

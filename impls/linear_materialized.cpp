@@ -10,8 +10,8 @@ namespace {
 
 /// The same problem from where the logits are there.
 LossProblem from_logits(const LossProblem& problem) {
-  return {problem.batch, problem.vocab,     DType::f32,
-          problem.grid,  problem.objective, problem.objective_spec};
+  return {problem.batch,     problem.vocab,          DType::f32, problem.grid,
+          problem.objective, problem.objective_spec, {},         problem.backend};
 }
 
 class MaterializedPlan final : public LossPlan {

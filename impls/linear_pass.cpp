@@ -2,10 +2,10 @@
 #include "impls/linear_pass.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "impls/kernels/cpu/hidden_rows.h"
 
 namespace lossgrid {
 namespace {
@@ -20,18 +20,6 @@ std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
 
 std::string rate(double flops) {
   return fmt::format("{:.0f} GFLOP/s", flops * 1e-9);
-}
-
-/// to[k] := from[k] in another dtype.
-void copy_row(DType from_dtype, const std::byte* from, DType to_dtype, std::byte* to,
-              std::int64_t count) {
-  if (from_dtype == to_dtype) {
-    std::memcpy(to, from, static_cast<std::size_t>(count) * size_of(to_dtype));
-    return;
-  }
-  const auto* narrow = reinterpret_cast<const bf16*>(from);
-  auto* wide = reinterpret_cast<float*>(to);
-  for (std::int64_t k = 0; k < count; ++k) wide[k] = static_cast<float>(narrow[k]);
 }
 
 }  // namespace
@@ -114,18 +102,21 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
   const std::int64_t chunk = options.chunk_rows(problem);
   const std::size_t elements = static_cast<std::size_t>(local * size_);
   if (problem.grid.sp) {
-    gathered_ = device.allocate(elements * size_of(problem.dtype), "hidden_gathered");
+    gathered_ =
+        device.allocate(elements * size_of(problem.dtype), "hidden_gathered", MemorySpace::device);
   }
-  hidden_ =
-      device.allocate(static_cast<std::size_t>(chunk * size_) * size_of(factor_), "hidden_chunk");
-  logits_ = FloatArray(device, chunk * problem.width(), "logits_chunk");
-  source_ = DeviceArray<std::int32_t>(device, static_cast<std::size_t>(chunk), "row_table");
-  workspace_ = FloatArray(device, workspace_floats(problem, factor_), "gemm_workspace");
+  hidden_ = device.allocate(static_cast<std::size_t>(chunk * size_) * size_of(factor_),
+                            "hidden_chunk", MemorySpace::device);
+  logits_ = FloatArray(device, chunk * problem.width(), "logits_chunk", MemorySpace::device);
+  source_ = DeviceArray<std::int32_t>(device, static_cast<std::size_t>(local), "row_table");
+  workspace_ =
+      FloatArray(device, workspace_floats(problem, factor_), "gemm_workspace", MemorySpace::device);
   if (has_partial(problem, keeps_partial)) {
-    partial_ = FloatArray(device, local * size_, "grad_hidden_partial");
+    partial_ = FloatArray(device, local * size_, "grad_hidden_partial", MemorySpace::device);
   }
   if (problem.grid.sp && problem.dtype == DType::bf16) {
-    own_ = FloatArray(device, problem.hidden_rows() * size_, "grad_hidden_partial");
+    own_ = FloatArray(device, problem.hidden_rows() * size_, "grad_hidden_partial",
+                      MemorySpace::device);
   }
 }
 
@@ -140,7 +131,7 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
   const std::int64_t chunk = options.chunk_rows(problem);
   const DType factor = options.factor_dtype(problem);
   std::int64_t bytes = chunk * size * static_cast<std::int64_t>(size_of(factor)) +
-                       kFloatBytes * chunk * problem.width() + kPositionBytes * chunk +
+                       kFloatBytes * chunk * problem.width() + kPositionBytes * local +
                        kFloatBytes * workspace_floats(problem, factor);
   if (problem.grid.sp) bytes += local * size * problem.element_bytes();
   if (has_partial(problem, keeps_partial)) bytes += kFloatBytes * local * size;
@@ -174,22 +165,17 @@ void LinearPass::gather(const LossInputs& inputs) {
 }
 
 void LinearPass::copy_rows(const RowRange& chunk, Read read) {
-  const std::span<std::int32_t> source(source_.data(), static_cast<std::size_t>(chunk.count));
+  // Chunks have places of their own: kernels may not have read those of the one before.
+  const std::span<std::int32_t> source(source_.data() + chunk.begin,
+                                       static_cast<std::size_t>(chunk.count));
   steps_.chunk_source(problem_, chunk, context_.tp.rank(), source);
-  const auto* from = static_cast<const std::byte*>(all_hidden_);
-  const std::size_t from_stride = static_cast<std::size_t>(size_) * size_of(problem_.dtype);
-  const std::size_t to_stride = static_cast<std::size_t>(size_) * size_of(factor_);
   for (std::int64_t k = 0; k < chunk.count; ++k) {
     const std::int64_t row = chunk.begin + k;
-    std::byte* to = hidden_.data() + static_cast<std::size_t>(k) * to_stride;
     const bool wanted = read == Read::valid ? rows_.valid()[row] != 0 : rows_.targets()[row] >= 0;
-    if (wanted) {
-      copy_row(problem_.dtype, from + static_cast<std::size_t>(source[k]) * from_stride, factor_,
-               to, size_);
-    } else {
-      std::memset(to, 0, to_stride);
-    }
+    if (!wanted) source[static_cast<std::size_t>(k)] = -1;
   }
+  gather_rows(context_.device, {problem_.dtype, all_hidden_, source.data(), factor_, hidden_.data(),
+                                chunk.count, size_});
 }
 
 std::int64_t LinearPass::run_statistics(ShardStatistics& statistics, const TokenOutputs& out) {
@@ -203,20 +189,13 @@ std::int64_t LinearPass::run_statistics(ShardStatistics& statistics, const Token
   return owned;
 }
 
-void LinearPass::clear_untrained(const RowRange& chunk) {
-  const std::size_t stride = static_cast<std::size_t>(size_) * size_of(factor_);
-  for (std::int64_t k = 0; k < chunk.count; ++k) {
-    if (rows_.valid()[chunk.begin + k] != 0) continue;
-    std::memset(hidden_.data() + static_cast<std::size_t>(k) * stride, 0, stride);
-  }
-}
-
 Matrix LinearPass::hidden_factor(bool transposed) const {
   return {factor_, hidden_.data(), size_, transposed};
 }
 
 Matrix LinearPass::gradient_factor(bool transposed) {
-  return {factor_, logits_.data(), shard_.width, transposed};
+  const std::int64_t stride = factor_ == DType::bf16 ? 2 * shard_.width : shard_.width;
+  return {factor_, logits_.data(), stride, transposed};
 }
 
 Gemm LinearPass::product(std::int64_t m, std::int64_t n, std::int64_t k) const {
@@ -255,22 +234,12 @@ std::span<float> LinearPass::partial(void* grad_hidden) {
   return partial_.span();
 }
 
-/// The gradient of logits to bf16, in place: a row of half the bytes never reaches an unread one.
-void LinearPass::round_gradient(const RowRange& chunk) {
-  if (factor_ != DType::bf16) return;
-  auto* bytes = reinterpret_cast<std::byte*>(logits_.data());
-  for (std::int64_t k = 0; k < chunk.count * shard_.width; ++k) {
-    float value = 0;
-    std::memcpy(&value, bytes + k * kFloatBytes, sizeof(value));
-    const bf16 rounded(value);
-    std::memcpy(bytes + k * kFloatBytes / 2, &rounded, sizeof(rounded));
-  }
-}
-
 void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, bool accumulate,
                                void* grad_hidden) {
   const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
-  round_gradient(chunk);
+  if (factor_ == DType::bf16) {
+    round_rows(context_.device, logits_.data(), chunk.count, shard_.width);
+  }
   Gemm dx = product(chunk.count, size_, shard_.valid());
   dx.a = gradient_factor(false);
   dx.b = {problem_.dtype, weight_, by_id ? size_ : shard_.width, !by_id};
@@ -278,7 +247,9 @@ void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, bool a
   dx.stride = size_;
   context_.device.kernels().gemm(dx, workspace_.span());
 
-  clear_untrained(chunk);  // zero times a poisoned row is no zero
+  // Zero times a poisoned row is no zero.
+  clear_rows(context_.device, factor_, hidden_.data(), rows_.valid() + chunk.begin, chunk.count,
+             size_);
   Gemm dw = by_id ? product(shard_.valid(), size_, chunk.count)
                   : product(size_, shard_.valid(), chunk.count);
   dw.a = by_id ? gradient_factor(true) : hidden_factor(true);
@@ -309,14 +280,11 @@ void LinearPass::write_hidden(void* grad_hidden) {
   if (problem_.grid.sp) {
     own = rounds ? own_.span() : std::span<float>(static_cast<float*>(grad_hidden), own_elements);
   }
-  steps_.reduce_grad_hidden(context_.tp, problem_.grid.sp, sums, own);
+  steps_.reduce_grad_hidden(context_.device, context_.tp, problem_.grid.sp, sums, own);
   const std::span<const float> result = problem_.grid.sp ? own : sums;
-  if (rounds) {
-    auto* out = static_cast<bf16*>(grad_hidden);
-    for (std::size_t k = 0; k < own_elements; ++k) out[k] = bf16(result[k]);
-  } else if (result.data() != grad_hidden) {
-    std::copy(result.begin(), result.end(), static_cast<float*>(grad_hidden));
-  }
+  if (result.data() == grad_hidden) return;
+  write_floats(context_.device, result.data(), problem_.dtype, grad_hidden,
+               static_cast<std::int64_t>(own_elements));
 }
 
 }  // namespace lossgrid

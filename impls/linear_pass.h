@@ -98,8 +98,6 @@ class LinearPass {
   Gemm product(std::int64_t m, std::int64_t n, std::int64_t k) const;
   std::span<float> partial(void* grad_hidden);
   void copy_rows(const RowRange& chunk, Read read);
-  void clear_untrained(const RowRange& chunk);
-  void round_gradient(const RowRange& chunk);
   Matrix hidden_factor(bool transposed) const;
   Matrix gradient_factor(bool transposed);
 

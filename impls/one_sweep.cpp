@@ -63,7 +63,8 @@ class OneSweepPlan final : public LossPlan {
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
         statistics_(context.device, problem, steps, options.block_rows(problem)),
-        scratch_(context.device, options.scratch_floats(problem), "exponentials"),
+        scratch_(context.device, options.scratch_floats(problem), "exponentials",
+                 MemorySpace::device),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}
 

@@ -38,7 +38,7 @@ class PerSequencePlan final : public LossPlan {
                   "outputs_received"),
         sequence_grad_(context.device, longest(problem.batch), "grad_logprobs"),
         pack_grad_(context.device, problem.rows(), "grad_logprobs"),
-        local_grad_(context.device, longest(problem.batch) / cp_, "grad_logprobs"),
+        local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
@@ -79,11 +79,11 @@ class PerSequencePlan final : public LossPlan {
       const RowRange own = local_range(i);
       const std::int64_t first = context_.cp.rank() * problem_.local_rows() + own.begin;
       for (std::int64_t k = 0; k < own.count; ++k) {
-        local_grad_[k] = grad[order_[first + k] - begin];
+        local_grad_[own.begin + k] = grad[order_[first + k] - begin];
       }
       statistics_.select(own.begin, own.count);
       steps_.gradient(rows.slice(own.begin, own.count), statistics_.shift(), statistics_.sum(),
-                      local_grad_.data(),
+                      local_grad_.data() + own.begin,
                       static_cast<std::byte*>(gradients.logits) + own.begin * row_bytes);
     }
   }
@@ -162,8 +162,8 @@ class PerSequence final : public LossImplementation {
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, local, Exchange::three) +
-        kFloatBytes * (columns * (longest_rows + longest_local) + longest_rows + longest_local) +
-        kFloatBytes * rows + ObjectivePass::bytes(problem);
+        kFloatBytes * (columns * (longest_rows + longest_local) + longest_rows) +
+        kFloatBytes * (rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, local, sequences, Exchange::three, cost.forward.tp);
     add_logits_traffic(problem, cost);

@@ -2,6 +2,9 @@
 #include "impls/reference_inputs.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "harness/device/host_view.h"
 
 namespace lossgrid {
 namespace {
@@ -12,7 +15,9 @@ class Gathered {
   Gathered(Device& device, std::int64_t part_bytes, int ranks)
       : ranks_(ranks),
         part_bytes_(part_bytes),
-        all_(device.allocate(static_cast<std::size_t>(bytes(part_bytes, ranks)), "gathered")) {}
+        device_(device),
+        all_(device.allocate(static_cast<std::size_t>(bytes(part_bytes, ranks)), "gathered",
+                             MemorySpace::device)) {}
   static std::int64_t bytes(std::int64_t part_bytes, int ranks) {
     return ranks > 1 ? part_bytes * ranks : 0;
   }
@@ -22,16 +27,25 @@ class Gathered {
   }
 
   const void* gather(Communicator& group, const void* part, DType dtype) {
+    part_ = part;
     if (ranks_ == 1) return part;
     group.all_gather(part, all_.data(), static_cast<std::size_t>(part_bytes_) / size_of(dtype),
                      dtype);
     return all_.data();
   }
 
+  /// What was gathered.
+  HostView view() const {
+    if (ranks_ > 1) return HostView(all_);
+    return {device_, part_, static_cast<std::size_t>(part_bytes_)};
+  }
+
  private:
   int ranks_;
   std::int64_t part_bytes_;
+  Device& device_;
   Buffer all_;
+  const void* part_ = nullptr;
 };
 
 class GivenLogits final : public ReferenceInputs {
@@ -49,14 +63,15 @@ class GivenLogits final : public ReferenceInputs {
   }
 
   void gather(const LossInputs& inputs) override {
-    all_ = over_tp_.gather(context_.tp, inputs.logits, problem_.dtype);
-    all_ = over_cp_.gather(context_.cp, all_, problem_.dtype);
+    const void* over_tp = over_tp_.gather(context_.tp, inputs.logits, problem_.dtype);
+    over_cp_.gather(context_.cp, over_tp, problem_.dtype);
+    all_.emplace(over_cp_.view());
   }
 
   void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) override {
     const std::int64_t width = problem_.width();
     dispatch_floating(problem_.dtype, [&](auto zero) {
-      const auto* logits = static_cast<const decltype(zero)*>(all_);
+      const auto logits = all_->as<const decltype(zero)>();
       for (std::int64_t v = 0; v < problem_.vocab; ++v) {
         const std::int64_t shard = cp_rank * problem_.grid.tp + v / width;
         row[v] =
@@ -66,11 +81,9 @@ class GivenLogits final : public ReferenceInputs {
   }
 
   void begin_gradient(const LossGradients& gradients) override {
-    out_ = gradients.logits;
-    dispatch_floating(problem_.dtype, [&](auto zero) {
-      std::fill_n(static_cast<decltype(zero)*>(out_), problem_.local_rows() * problem_.width(),
-                  zero);
-    });
+    out_.emplace(context_.device, gradients.logits,
+                 static_cast<std::size_t>(problem_.logits_bytes()));
+    std::fill_n(out_->data(), problem_.logits_bytes(), std::byte{0});
   }
 
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
@@ -80,18 +93,20 @@ class GivenLogits final : public ReferenceInputs {
     dispatch_floating(problem_.dtype, [&](auto zero) {
       using T = decltype(zero);
       for (std::int64_t v = begin; v < end; ++v) {
-        static_cast<T*>(out_)[slot * width + v - begin] = static_cast<T>(row[v]);
+        out_->as<T>()[slot * width + v - begin] = static_cast<T>(row[v]);
       }
     });
   }
+
+  void end_gradient() override { out_->write_back(); }
 
  private:
   const LossProblem& problem_;
   RankContext context_;
   Gathered over_tp_;
   Gathered over_cp_;
-  const void* all_ = nullptr;  // [cp][tp][T_c][V_t]
-  void* out_ = nullptr;
+  std::optional<HostView> all_;  // [cp][tp][T_c][V_t]
+  std::optional<HostView> out_;
 };
 
 class ProjectedHidden final : public ReferenceInputs {
@@ -123,9 +138,11 @@ class ProjectedHidden final : public ReferenceInputs {
   }
 
   void gather(const LossInputs& inputs) override {
-    weight_ = weight_over_tp_.gather(context_.tp, inputs.weight, problem_.dtype);
-    hidden_ = hidden_over_tp_.gather(context_.tp, inputs.hidden, problem_.dtype);
-    hidden_ = hidden_over_cp_.gather(context_.cp, hidden_, problem_.dtype);
+    weight_over_tp_.gather(context_.tp, inputs.weight, problem_.dtype);
+    weight_.emplace(weight_over_tp_.view());
+    const void* over_tp = hidden_over_tp_.gather(context_.tp, inputs.hidden, problem_.dtype);
+    hidden_over_cp_.gather(context_.cp, over_tp, problem_.dtype);
+    hidden_.emplace(hidden_over_cp_.view());
   }
 
   void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) override {
@@ -137,11 +154,12 @@ class ProjectedHidden final : public ReferenceInputs {
   }
 
   void begin_gradient(const LossGradients& gradients) override {
-    out_ = gradients;
     std::fill(grad_weight_.begin(), grad_weight_.end(), 0.0);
-    dispatch_floating(problem_.dtype, [&](auto zero) {
-      std::fill_n(static_cast<decltype(zero)*>(out_.hidden), problem_.hidden_rows() * size_, zero);
-    });
+    out_weight_.emplace(context_.device, gradients.weight,
+                        static_cast<std::size_t>(problem_.weight_elements()) * sizeof(float));
+    out_hidden_.emplace(context_.device, gradients.hidden,
+                        static_cast<std::size_t>(problem_.hidden_bytes()));
+    std::fill_n(out_hidden_->data(), problem_.hidden_bytes(), std::byte{0});
   }
 
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
@@ -160,8 +178,12 @@ class ProjectedHidden final : public ReferenceInputs {
 
   void end_gradient() override {
     for (std::size_t k = 0; k < grad_weight_.size(); ++k) {
-      if (grad_weight_[k] != 0) out_.weight[k] += static_cast<float>(grad_weight_[k]);
+      if (grad_weight_[k] != 0) {
+        out_weight_->as<float>()[k] += static_cast<float>(grad_weight_[k]);
+      }
     }
+    out_weight_->write_back();
+    out_hidden_->write_back();
   }
 
  private:
@@ -177,17 +199,18 @@ class ProjectedHidden final : public ReferenceInputs {
 
   double weight_at(std::int64_t v, std::int64_t h) const {
     const std::int64_t shard = v / problem_.width();
-    return element(weight_, shard * problem_.weight_elements() + place(v % problem_.width(), h));
+    return element(*weight_, shard * problem_.weight_elements() + place(v % problem_.width(), h));
   }
 
   double hidden_at(std::int64_t cp_rank, std::int64_t slot, std::int64_t h) const {
-    return element(hidden_, (cp_rank * problem_.local_rows() + slot) * size_ + h);
+    return element(*hidden_, (cp_rank * problem_.local_rows() + slot) * size_ + h);
   }
 
-  double element(const void* data, std::int64_t k) const {
+  double element(const HostView& tensor, std::int64_t k) const {
+    const auto place = static_cast<std::size_t>(k);
     return problem_.dtype == DType::bf16
-               ? static_cast<double>(static_cast<float>(static_cast<const bf16*>(data)[k]))
-               : static_cast<double>(static_cast<const float*>(data)[k]);
+               ? static_cast<double>(static_cast<float>(tensor.as<bf16>()[place]))
+               : static_cast<double>(tensor.as<float>()[place]);
   }
 
   void write_grad_hidden(std::int64_t own, std::span<const double> row) {
@@ -197,7 +220,7 @@ class ProjectedHidden final : public ReferenceInputs {
       sum /= problem_.head.temperature;
       dispatch_floating(problem_.dtype, [&](auto zero) {
         using T = decltype(zero);
-        static_cast<T*>(out_.hidden)[own * size_ + h] = static_cast<T>(sum);
+        out_hidden_->as<T>()[own * size_ + h] = static_cast<T>(sum);
       });
     }
   }
@@ -209,9 +232,10 @@ class ProjectedHidden final : public ReferenceInputs {
   Gathered hidden_over_tp_;
   Gathered hidden_over_cp_;
   DeviceArray<double> grad_weight_;
-  const void* weight_ = nullptr;  // [tp] shards
-  const void* hidden_ = nullptr;  // [cp][T_c][H]
-  LossGradients out_;
+  std::optional<HostView> weight_;  // [tp] shards
+  std::optional<HostView> hidden_;  // [cp][T_c][H]
+  std::optional<HostView> out_weight_;
+  std::optional<HostView> out_hidden_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ class ReferenceInputs {
   virtual void begin_gradient(const LossGradients& gradients) = 0;
   /// `row`: d loss / d logits [V] of the own row at `slot`.
   virtual void add_gradient(std::int64_t slot, std::span<const double> row) = 0;
-  virtual void end_gradient() {}
+  virtual void end_gradient() = 0;
 };
 
 std::unique_ptr<ReferenceInputs> make_reference_inputs(const LossProblem& problem,

@@ -24,7 +24,8 @@ std::int64_t own_shift_floats(std::int64_t capacity, Exchange exchange) {
 
 ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, const Steps& steps,
                                  std::int64_t capacity, Exchange exchange)
-    : all_(problem.row_statistics()),
+    : device_(device),
+      all_(problem.row_statistics()),
       width_(width_of(problem)),
       exchange_(exchange),
       columns_(device, width_ * capacity, "statistics"),
@@ -64,13 +65,14 @@ RowStatistics ShardStatistics::own(std::int64_t begin) {
 
 std::int64_t ShardStatistics::add(const Steps& steps, const LogitsRows& logits,
                                   std::int64_t begin) {
-  const RowStatistics out = own(begin);
-  const std::int64_t owned = steps.statistics(logits, out);
-  for (std::int64_t r = 0; all_ && r < logits.rows; ++r) out.min[r] = -out.min[r];
-  return owned;
+  return steps.statistics(logits, own(begin));
 }
 
 void ShardStatistics::merge(const Steps& steps, Communicator& tp, const std::int32_t* targets) {
+  device_.synchronise();
+  if (all_) {
+    for (float& min : column(kNegatedMin)) min = -min;
+  }
   if (exchange_ == Exchange::three) {
     reduce_one_by_one(steps, tp, targets);
   } else if (shards_.size() > 1) {
@@ -139,6 +141,7 @@ void ShardStatistics::reduce_one_by_one(const Steps& steps, Communicator& tp,
 
 void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
                             const TokenOutputs& out) {
+  device_.synchronise();
   const std::span<float> target = column(kTarget);
   const std::span<float> sum = column(kSum);
   if (all_) steps.entropy(sum, column(kWeighted), out.entropy);

@@ -71,6 +71,7 @@ class ShardStatistics {
   void merge_gathered(const Steps& steps, Communicator& tp, const std::int32_t* targets);
   void reduce_one_by_one(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
+  Device& device_;
   const bool all_;  // entropy and extrema too
   const std::int64_t width_;
   const Exchange exchange_;

@@ -77,7 +77,8 @@ void rows_of_chunk(const LossProblem& /*problem*/, const RowRange& chunk, int /*
   std::iota(source.begin(), source.end(), static_cast<std::int32_t>(chunk.begin));
 }
 
-void sum_over_tp(Communicator& tp, bool sp, std::span<float> partial, std::span<float> own) {
+void sum_over_tp(Device& /*device*/, Communicator& tp, bool sp, std::span<float> partial,
+                 std::span<float> own) {
   if (sp) {
     tp.reduce_scatter(std::span<const float>(partial), own, ReduceOp::sum);
   } else {

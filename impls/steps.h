@@ -81,7 +81,7 @@ struct Steps {
                        std::span<std::int32_t> source);
   /// Without SP: sums `partial` [T_c, H] over TP in place. With SP: writes the sum of the own rows
   /// to `own` [T_c / tp, H].
-  void (*reduce_grad_hidden)(Communicator& tp, bool sp, std::span<float> partial,
+  void (*reduce_grad_hidden)(Device& device, Communicator& tp, bool sp, std::span<float> partial,
                              std::span<float> own);
   /// Adds the product to the gradient of the weight.
   void (*add_grad_weight)(Device& device, const Gemm& product, std::span<float> workspace);

@@ -33,14 +33,14 @@ class RowTable {
   static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
-  const Device& device() const { return device_; }
+  Device& device() const { return device_; }
   const std::int32_t* targets() const { return targets_.data(); }
   const std::uint8_t* valid() const { return valid_.data(); }
   /// The tokens of rows [begin, begin + count) of this table and of `outputs`.
   ObjectiveTokens tokens(const TokenOutputs& outputs, std::int64_t begin, std::int64_t count) const;
 
  private:
-  const Device& device_;
+  Device& device_;
   DeviceArray<std::int32_t> targets_;
   DeviceArray<std::uint8_t> valid_;
   DeviceArray<std::uint8_t> real_;
@@ -52,12 +52,13 @@ class RowTable {
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows);
 
-/// A buffer of floats and its span.
+/// A buffer of floats and its span, which is not the host's to read where the space is not.
 class FloatArray {
  public:
   FloatArray() = default;
-  FloatArray(Device& device, std::int64_t size, const char* tag)
-      : array_(device, static_cast<std::size_t>(size), tag) {}
+  FloatArray(Device& device, std::int64_t size, const char* tag,
+             MemorySpace space = MemorySpace::shared)
+      : array_(device, static_cast<std::size_t>(size), tag, space) {}
   std::span<float> span() { return {array_.data(), array_.size()}; }
   std::span<float> span(std::int64_t begin, std::int64_t count) {
     return span().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));

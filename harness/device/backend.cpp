@@ -4,6 +4,7 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_devices.h"
+#include "harness/device/emulated_device.h"
 
 namespace lossgrid {
 

@@ -2,7 +2,7 @@
 #include "harness/device/buffer.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <utility>
 
 #include "harness/core/rank_observer.h"
@@ -12,16 +12,16 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kGuardBytes = 64;
-constexpr std::byte kGuardByte{0xA5};
+constexpr std::uint16_t kGuardPattern = 0xA5A5;
 
 }  // namespace
 
-Buffer::Buffer(Device& device, std::size_t bytes, std::string tag)
-    : device_(&device), bytes_(bytes), tag_(std::move(tag)) {
-  std::byte* block = device.acquire(bytes_ + 2 * kGuardBytes);
+Buffer::Buffer(Device& device, std::size_t bytes, std::string tag, MemorySpace space)
+    : device_(&device), bytes_(bytes), tag_(std::move(tag)), space_(space) {
+  std::byte* block = device.acquire(bytes_ + 2 * kGuardBytes, space_);
   data_ = block + kGuardBytes;
-  std::memset(block, static_cast<int>(kGuardByte), kGuardBytes);
-  std::memset(data_ + bytes_, static_cast<int>(kGuardByte), kGuardBytes);
+  device.fill(block, kGuardPattern, kGuardBytes, space_);
+  device.fill(data_ + bytes_, kGuardPattern, kGuardBytes, space_);
   device.tracker().allocated(tag_, static_cast<std::int64_t>(bytes_));
   device.attach(this);
   if (RankObserver* observer = rank_observer()) observer->allocated(tag_, data_, bytes_);
@@ -36,7 +36,8 @@ Buffer::Buffer(Buffer&& other) noexcept
     : device_(std::exchange(other.device_, nullptr)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      tag_(std::move(other.tag_)) {
+      tag_(std::move(other.tag_)),
+      space_(other.space_) {
   if (device_ != nullptr) device_->moved(&other, this);
 }
 
@@ -47,6 +48,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     data_ = std::exchange(other.data_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
     tag_ = std::move(other.tag_);
+    space_ = other.space_;
     if (device_ != nullptr) device_->moved(&other, this);
   }
   return *this;
@@ -54,15 +56,18 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 bool Buffer::guards_intact() const {
   if (data_ == nullptr) return true;
-  const auto is_guard = [](std::byte b) { return b == kGuardByte; };
-  return std::all_of(data_ - kGuardBytes, data_, is_guard) &&
-         std::all_of(data_ + bytes_, data_ + bytes_ + kGuardBytes, is_guard);
+  return is_guard(data_ - kGuardBytes) && is_guard(data_ + bytes_);
+}
+
+bool Buffer::is_guard(const std::byte* band) const {
+  std::array<std::uint16_t, kGuardBytes / sizeof(kGuardPattern)> found;
+  device_->copy(found.data(), band, kGuardBytes);
+  return std::all_of(found.begin(), found.end(),
+                     [](std::uint16_t pattern) { return pattern == kGuardPattern; });
 }
 
 void Buffer::poison() {
-  std::fill_n(reinterpret_cast<std::uint16_t*>(data_), bytes_ / sizeof(kPoisonPattern),
-              kPoisonPattern);
-  if (bytes_ % 2 != 0) data_[bytes_ - 1] = std::byte{0xFB};
+  device_->fill(data_, kPoisonPattern, bytes_, space_);
 }
 
 void Buffer::release() noexcept {
@@ -70,7 +75,7 @@ void Buffer::release() noexcept {
   if (RankObserver* observer = rank_observer()) observer->released(tag_, data_, bytes_);
   device_->detach(this);
   device_->tracker().released(tag_, static_cast<std::int64_t>(bytes_));
-  device_->release(data_ - kGuardBytes);
+  device_->release(data_ - kGuardBytes, space_);
   device_ = nullptr;
   data_ = nullptr;
 }

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 
@@ -20,10 +19,15 @@ inline constexpr std::uint16_t kPoisonPattern = 0x7FFB;
 
 class Device;
 
+/// Who reads and writes a buffer: host and kernels alike (on a GPU, pinned memory of the host), or
+/// kernels alone: there the host copies (Device::copy, host_view.h). Tables by token are shared,
+/// tensors are the device's. One memory where the processor is the device.
+enum class MemorySpace { shared, device };
+
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device& device, std::size_t bytes, std::string tag);
+  Buffer(Device& device, std::size_t bytes, std::string tag, MemorySpace space);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -43,6 +47,8 @@ class Buffer {
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(data_), bytes_ / sizeof(T)};
   }
+  MemorySpace space() const { return space_; }
+  Device& device() const { return *device_; }
 
   /// True when nothing was written in front of or behind the buffer.
   bool guards_intact() const;
@@ -52,11 +58,13 @@ class Buffer {
 
  private:
   void release() noexcept;
+  bool is_guard(const std::byte* band) const;
 
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   std::string tag_;
+  MemorySpace space_ = MemorySpace::shared;
 };
 
 }  // namespace lossgrid

@@ -3,7 +3,17 @@
 
 #include <algorithm>
 
+#include "harness/core/error.h"
+#include "harness/device/device_work.h"
+
 namespace lossgrid {
+
+void Device::synchronise() {
+  if (!launches_pending()) return;
+  launches_pending() = false;
+  ++device_work().synchronisations;
+  wait();
+}
 
 std::vector<std::string> Device::take_broken_guards() {
   std::vector<std::string> broken = std::move(broken_);
@@ -14,8 +24,12 @@ std::vector<std::string> Device::take_broken_guards() {
   return broken;
 }
 
+/// A device that is out of order cannot say what stands in its memory; whoever waits for it sees.
 void Device::detach(Buffer* buffer) noexcept {
-  if (!buffer->guards_intact()) broken_.push_back(buffer->tag());
+  try {
+    if (!buffer->guards_intact()) broken_.push_back(buffer->tag());
+  } catch (const Error&) {
+  }
   buffers_.erase(std::find(buffers_.begin(), buffers_.end(), buffer));
 }
 

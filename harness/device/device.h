@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where buffers live. One Device per rank, used by that rank's thread only. Every allocation goes
-// through the tracker with a tag; a buffer must not outlive its device.
+// Where buffers live and kernels run. One Device per rank, used by that rank's thread only. Every
+// allocation goes through the tracker with a tag; a buffer must not outlive its device.
+//
+// Kernels run in the order in which they were launched, and behind the host's back: whoever reads
+// on the host what they write, or overwrites there what they read, calls synchronise() before. A
+// processor has done its work when the call returns.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +38,21 @@ class Device {
   virtual const KernelTable& kernels() const = 0;
 
   /// `bytes` of poisoned memory, accounted under `tag`. Throws not_enough_memory.
-  Buffer allocate(std::size_t bytes, std::string tag) {
-    return Buffer(*this, bytes, std::move(tag));
+  Buffer allocate(std::size_t bytes, std::string tag, MemorySpace space = MemorySpace::shared) {
+    return Buffer(*this, bytes, std::move(tag), space);
   }
+
+  /// Waits for all that was launched. Throws internal with what went wrong in it.
+  void synchronise();
+
+  /// to[0 .. bytes) := from[0 .. bytes), both memory of this device or of the host, behind all that
+  /// was launched; done when it returns.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  /// Fills memory of this device with a pattern of two bytes, behind all that was launched; what is
+  /// shared is full when it returns.
+  virtual void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) = 0;
+  /// Whether the host can read `memory`, whoever it belongs to.
+  virtual bool host_reads(const void* /*memory*/) const { return true; }
 
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }
@@ -47,8 +63,11 @@ class Device {
 
  private:
   friend class Buffer;
-  virtual std::byte* acquire(std::size_t bytes) = 0;
-  virtual void release(std::byte* block) noexcept = 0;
+  friend class Staging;
+  virtual std::byte* acquire(std::size_t bytes, MemorySpace space) = 0;
+  virtual void release(std::byte* block, MemorySpace space) noexcept = 0;
+  /// As synchronise().
+  virtual void wait() {}
   void attach(Buffer* buffer) { buffers_.push_back(buffer); }
   void detach(Buffer* buffer) noexcept;
   void moved(Buffer* from, Buffer* to) noexcept;
@@ -58,18 +77,17 @@ class Device {
   std::vector<std::string> broken_;
 };
 
-/// Host memory, 64-byte aligned.
+/// The processor: all memory is the host's, 64-byte aligned.
 std::unique_ptr<Device> make_cpu_device();
-/// The same for the backend cuda_emulated.
-std::unique_ptr<Device> make_emulated_device();
 
 /// An array of `T` in a buffer of its own.
 template <typename T>
 class DeviceArray {
  public:
   DeviceArray() = default;
-  DeviceArray(Device& device, std::size_t size, std::string tag)
-      : buffer_(device.allocate(size * sizeof(T), std::move(tag))) {}
+  DeviceArray(Device& device, std::size_t size, std::string tag,
+              MemorySpace space = MemorySpace::shared)
+      : buffer_(device.allocate(size * sizeof(T), std::move(tag), space)) {}
 
   T* data() { return reinterpret_cast<T*>(buffer_.data()); }
   const T* data() const { return reinterpret_cast<const T*>(buffer_.data()); }
@@ -81,6 +99,7 @@ class DeviceArray {
   const T* begin() const { return data(); }
   const T* end() const { return data() + size(); }
   Buffer& buffer() { return buffer_; }
+  const Buffer& buffer() const { return buffer_; }
 
  private:
   Buffer buffer_;

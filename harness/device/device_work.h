@@ -24,9 +24,16 @@ inline DeviceWork& device_work() {
   return work;
 }
 
-/// One kernel that the host waited for.
-inline void count_launch_and_wait() {
-  device_work() += {1, 1};
+/// Whether the calling thread launched anything since it last waited.
+inline bool& launches_pending() {
+  thread_local bool pending = false;
+  return pending;
+}
+
+/// One kernel that the host did not wait for.
+inline void count_launch() {
+  ++device_work().launches;
+  launches_pending() = true;
 }
 
 }  // namespace lossgrid

@@ -36,7 +36,9 @@ void write_a_nan(RankPhase phase, const RankPack& pack, const Truth& truth,
   const auto width = static_cast<std::size_t>(hidden ? problem.head.hidden : problem.width());
   dispatch_floating(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    static_cast<T*>(hidden ? gradients.hidden : gradients.logits)[row * width] = T(kNan);
+    const T value(kNan);
+    T* to = static_cast<T*>(hidden ? gradients.hidden : gradients.logits);
+    pack.device.copy(to + row * width, &value, sizeof(value));
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/device/host_view.h"
 #include "harness/runner/rank_tensors.h"
 #include "harness/runner/weight_gradient.h"
 #include "harness/verify/unwritten.h"
@@ -35,18 +36,17 @@ class LinearTensors final : public RankTensors {
       : pack_(pack),
         places_(weight_places(pack.problem.spec, pack.loss_problem.grid, pack.rank.tp_rank)),
         rows_(own_part(pack)),
-        hidden_(pack.device.allocate(hidden_bytes(), "hidden")),
+        hidden_(pack.device.allocate(hidden_bytes(), "hidden", MemorySpace::device)),
         weight_(pack.device.allocate(
             static_cast<std::size_t>(places_.elements() * pack.loss_problem.element_bytes()),
-            "weight")) {
+            "weight", MemorySpace::device)) {
     restore_inputs();
   }
 
   LossInputs inputs() const override { return {nullptr, hidden_.data(), weight_.data()}; }
 
   std::uint64_t input_bits() const override {
-    return fingerprint({hidden_.data(), hidden_.bytes()}, 0) +
-           fingerprint({weight_.data(), weight_.bytes()}, 1);
+    return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1);
   }
 
   std::string shift(double /*amount*/) override { return "starts from hidden states"; }
@@ -56,27 +56,33 @@ class LinearTensors final : public RankTensors {
 
   void restore_inputs() override {
     const Grid& grid = pack_.loss_problem.grid;
-    fill_hidden_shard(pack_.problem, grid, pack_.rank.tp_rank, pack_.rank.cp_rank, hidden_.data());
-    fill_weight_shard(pack_.problem, grid, pack_.rank.tp_rank, weight_.data());
+    const HostView hidden(hidden_);
+    fill_hidden_shard(pack_.problem, grid, pack_.rank.tp_rank, pack_.rank.cp_rank, hidden.data());
+    hidden.write_back();
+    const HostView weight(weight_);
+    fill_weight_shard(pack_.problem, grid, pack_.rank.tp_rank, weight.data());
+    weight.write_back();
   }
 
   void set_in_place(bool /*in_place*/) override {}
 
   void allocate_gradients() override {
-    grad_hidden_ = pack_.device.allocate(hidden_bytes(), "grad_hidden");
+    grad_hidden_ = pack_.device.allocate(hidden_bytes(), "grad_hidden", MemorySpace::device);
     grad_weight_ = DeviceArray<float>(pack_.device, static_cast<std::size_t>(places_.elements()),
-                                      "grad_weight");
-    std::copy(before().begin(), before().end(), grad_weight_.begin());
+                                      "grad_weight", MemorySpace::device);
+    write_before();
   }
 
   void restore_gradients() override {
     grad_hidden_.poison();
-    std::copy(before().begin(), before().end(), grad_weight_.begin());
+    write_before();
   }
 
   void renew_gradients() override {
     grad_hidden_.poison();
-    std::swap_ranges(grad_weight_.begin(), grad_weight_.end(), before().begin());
+    const HostView weight = weight_gradient();
+    std::swap_ranges(before().begin(), before().end(), weight.as<float>().begin());
+    weight.write_back();
   }
 
   LossGradients gradients() override { return {nullptr, grad_hidden_.data(), grad_weight_.data()}; }
@@ -86,8 +92,9 @@ class LinearTensors final : public RankTensors {
   }
 
   void check(const GradientTruth& truth, PackFindings& findings) const override {
-    findings.grad_hidden = check_grad_hidden(pack_.problem, truth.truth, rows_, grad_hidden_.data(),
-                                             truth.grad_logits, pack_.rank.rank);
+    findings.grad_hidden =
+        check_grad_hidden(pack_.problem, truth.truth, rows_, HostView(grad_hidden_).data(),
+                          truth.grad_logits, pack_.rank.rank);
     const LinearFindings& hidden = *findings.grad_hidden;
     const WeightFaults weight = find_weight_faults();
     const ElementPlace& first_unwritten =
@@ -117,15 +124,21 @@ class LinearTensors final : public RankTensors {
 
   /// What stood in the gradient of the weight before this pack.
   std::span<float> before() const { return pack_.rank.weight_gradient; }
+  void write_before() {
+    pack_.device.copy(grad_weight_.data(), before().data(), before().size_bytes());
+  }
+
+  HostView weight_gradient() const { return HostView(grad_weight_.buffer()); }
 
   std::uint64_t hidden_bits(const Truth& truth) const {
     const std::size_t stride =
         static_cast<std::size_t>(places_.size) * pack_.loss_problem.element_bytes();
+    const HostView hidden(grad_hidden_);
     std::uint64_t bits = 0;
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const std::int64_t row = rows_[k].row;
       if (row < 0 || !truth.rows[row].valid) continue;
-      bits += fingerprint({grad_hidden_.data() + k * stride, stride},
+      bits += fingerprint({hidden.data() + k * stride, stride},
                           static_cast<std::uint64_t>(pack_.problem.whole_row(row)));
     }
     return bits;
@@ -136,9 +149,10 @@ class LinearTensors final : public RankTensors {
     const std::int64_t lines = by_id ? places_.shard.valid() : places_.size;
     const std::int64_t length = by_id ? places_.size : places_.shard.valid();
     const std::int64_t stride = by_id ? places_.size : places_.shard.width;
+    const HostView weight = weight_gradient();
     std::uint64_t bits = 0;
     for (std::int64_t k = 0; k < lines; ++k) {
-      const std::span<const float> line(grad_weight_.data() + k * stride,
+      const std::span<const float> line(weight.as<const float>().data() + k * stride,
                                         static_cast<std::size_t>(length));
       bits += fingerprint(std::as_bytes(line), static_cast<std::uint64_t>(k) * 4096 +
                                                    static_cast<std::uint64_t>(pack_.rank.tp_rank));
@@ -154,8 +168,10 @@ class LinearTensors final : public RankTensors {
       ++counter;
     };
     faults.first.rank = pack_.rank.rank;
+    const HostView weight = weight_gradient();
+    const std::span<const float> gradient = weight.as<const float>();
     for (std::int64_t place = 0; place < places_.elements(); ++place) {
-      const float got = grad_weight_[static_cast<std::size_t>(place)];
+      const float got = gradient[static_cast<std::size_t>(place)];
       if (places_.column(place) >= places_.shard.valid()) {
         if (!(got == before()[static_cast<std::size_t>(place)])) {
           count(faults.changed_padding, place);
@@ -171,9 +187,10 @@ class LinearTensors final : public RankTensors {
 
   /// Those that were not written among them.
   std::int64_t hidden_not_finite() const {
+    const HostView hidden(grad_hidden_);
     std::int64_t count = 0;
     dispatch_floating(pack_.problem.spec.dtype, [&](auto zero) {
-      for (const auto& x : grad_hidden_.as<decltype(zero)>()) {
+      for (const auto& x : hidden.as<decltype(zero)>()) {
         count += std::isfinite(static_cast<double>(x)) ? 0 : 1;
       }
     });

@@ -2,10 +2,10 @@
 // Packs that start from logits: a shard [T_c, V_t] and a gradient of the same shape, every element
 // of which has a truth.
 #include <atomic>
-#include <cstring>
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/device/host_view.h"
 #include "harness/device/parallel_fingerprint.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/rank_tensors.h"
@@ -18,14 +18,14 @@ class LogitsTensors final : public RankTensors {
   explicit LogitsTensors(const RankPack& pack)
       : pack_(pack),
         shard_(vocab_shard(pack.problem.spec.vocab, pack.loss_problem.grid.tp, pack.rank.tp_rank)),
-        logits_(pack.device.allocate(bytes(), "logits")) {
+        logits_(pack.device.allocate(bytes(), "logits", MemorySpace::device)) {
     fill();
   }
 
   LossInputs inputs() const override { return {logits_.data(), nullptr, nullptr}; }
 
   std::uint64_t input_bits() const override {
-    return parallel_fingerprint({logits_.data(), logits_.bytes()});
+    return parallel_fingerprint(HostView(logits_).bytes());
   }
 
   std::string shift(double amount) override {
@@ -34,31 +34,32 @@ class LogitsTensors final : public RankTensors {
     const Problem& problem = pack_.problem;
     if (problem.spec.dtype == DType::bf16) return "bf16 rounds the shift away";
     if (problem.tokens() * problem.spec.vocab > kLimitElements) return "more than 2^20 logits";
+    const HostView logits(logits_);
     dispatch_floating(problem.spec.dtype, [&](auto zero) {
-      for (auto& x : logits_.as<decltype(zero)>()) {
+      for (auto& x : logits.as<decltype(zero)>()) {
         x = static_cast<decltype(zero)>(static_cast<double>(x) + amount);
       }
     });
+    logits.write_back();
     return "";
   }
 
   void keep_inputs() override {
-    kept_ = pack_.device.allocate(bytes(), "logits_copy");
-    std::memcpy(kept_.data(), logits_.data(), bytes());
+    kept_ = pack_.device.allocate(bytes(), "logits_copy", MemorySpace::device);
+    pack_.device.copy(kept_.data(), logits_.data(), bytes());
   }
 
   void restore_inputs() override {
     if (kept_.data() == nullptr) return fill();
-    parallel_for(static_cast<std::int64_t>(bytes()), [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(logits_.data() + begin, kept_.data() + begin,
-                  static_cast<std::size_t>(end - begin));
-    });
+    pack_.device.copy(logits_.data(), kept_.data(), bytes());
   }
 
   void set_in_place(bool in_place) override { in_place_ = in_place; }
 
   void allocate_gradients() override {
-    if (!in_place_) grad_ = pack_.device.allocate(bytes(), "grad_logits");
+    if (!in_place_) {
+      grad_ = pack_.device.allocate(bytes(), "grad_logits", MemorySpace::device);
+    }
   }
 
   /// In place there is nothing to poison: what stands there is read.
@@ -76,6 +77,7 @@ class LogitsTensors final : public RankTensors {
     const std::size_t element = size_of(pack_.problem.spec.dtype);
     const std::size_t stride = static_cast<std::size_t>(shard_.width) * element;
     const std::size_t valid_bytes = static_cast<std::size_t>(shard_.valid()) * element;
+    const HostView gradients(gradient());
     std::atomic<std::uint64_t> bits = 0;
     const auto add_row = [&](std::size_t k) {
       // Only rows that take part: a dummy holds rows of another pack.
@@ -83,7 +85,7 @@ class LogitsTensors final : public RankTensors {
       if (row < 0 || !truth.rows[row].valid) return;
       const auto place = static_cast<std::uint64_t>(pack_.problem.whole_row(row)) * 4096 +
                          static_cast<std::uint64_t>(pack_.rank.tp_rank);
-      bits += fingerprint({gradient().data() + k * stride, valid_bytes}, place);
+      bits += fingerprint({gradients.data() + k * stride, valid_bytes}, place);
     };
     parallel_for(static_cast<std::int64_t>(pack_.rows.size()),
                  [&](std::int64_t begin, std::int64_t end) {
@@ -93,8 +95,9 @@ class LogitsTensors final : public RankTensors {
   }
 
   void check(const GradientTruth& truth, PackFindings& findings) const override {
-    findings.grad_logits = check_gradient(pack_.problem, truth.truth, pack_.rows, shard_,
-                                          gradient().data(), truth.serial_adds, pack_.rank.rank);
+    findings.grad_logits =
+        check_gradient(pack_.problem, truth.truth, pack_.rows, shard_, HostView(gradient()).data(),
+                       truth.serial_adds, pack_.rank.rank);
     const GradientFindings& found = *findings.grad_logits;
     const auto where = [&](std::int64_t count) {
       return describe_misplaced(count, found.first_misplaced);
@@ -117,8 +120,10 @@ class LogitsTensors final : public RankTensors {
   const Buffer& gradient() const { return in_place_ ? logits_ : grad_; }
 
   void fill() {
+    const HostView logits(logits_);
     fill_logits_shard(pack_.problem, pack_.loss_problem.grid, pack_.rank.tp_rank,
-                      pack_.rank.cp_rank, logits_.data());
+                      pack_.rank.cp_rank, logits.data());
+    logits.write_back();
   }
 
   RankPack pack_;
@@ -132,9 +137,10 @@ class LogitsTensors final : public RankTensors {
 }  // namespace
 
 std::vector<double> as_doubles(const Buffer& buffer, DType dtype) {
+  const HostView view(buffer);
   std::vector<double> values;
   dispatch_floating(dtype, [&](auto zero) {
-    for (const auto& x : buffer.as<decltype(zero)>()) values.push_back(static_cast<double>(x));
+    for (const auto& x : view.as<decltype(zero)>()) values.push_back(static_cast<double>(x));
   });
   return values;
 }

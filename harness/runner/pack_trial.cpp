@@ -124,6 +124,7 @@ class PackTrial {
     device_work() = {};
     const std::int64_t start = steady_clock_ns();
     body();
+    device_.synchronise();
     result_.time_ns[phase] = steady_clock_ns() - start;
     result_.device_work[phase] = device_work();
     if (RankObserver* observer = rank_observer()) observer->end_phase();
@@ -164,6 +165,7 @@ class PackTrial {
       restore_inputs();
       forward();
       backward();
+      device_.synchronise();
     }
     PackFindings again;
     checks_.fingerprint(outputs_, *tensors_, again);
@@ -187,6 +189,7 @@ class PackTrial {
       {
         const StageScope scope(Stage::run);
         forward();
+        device_.synchronise();
       }
       check_shifted(invariant);
     }

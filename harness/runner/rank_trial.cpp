@@ -9,6 +9,7 @@
 #include "harness/runner/global_batch.h"
 #include "harness/runner/pipeline.h"
 #include "harness/runner/rank_recorder.h"
+#include "harness/runner/staged_communicator.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -55,16 +56,15 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const bool has_loss = groups.is_last_stage();
   std::vector<float> weight_gradient;
   if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
-  const PackRank rank{world.rank(),
-                      groups.tp_rank(),
-                      groups.cp_rank(),
-                      tp_with_faults ? *tp_with_faults : *tp,
-                      cp_with_faults ? *cp_with_faults : *cp,
-                      counts,
-                      weight_gradient,
-                      injector ? &*injector : nullptr};
-  Communicator& stages = pp_with_faults ? *pp_with_faults : *pp;
   const std::unique_ptr<Device> device = make_device(setup.backend, world.rank());
+  const std::unique_ptr<Communicator> staged_tp =
+      stage_payloads(tp_with_faults ? *tp_with_faults : *tp, *device);
+  const std::unique_ptr<Communicator> staged_cp =
+      stage_payloads(cp_with_faults ? *cp_with_faults : *cp, *device);
+  const PackRank rank{
+      world.rank(), groups.tp_rank(), groups.cp_rank(), *staged_tp,
+      *staged_cp,   counts,           weight_gradient,  injector ? &*injector : nullptr};
+  Communicator& stages = pp_with_faults ? *pp_with_faults : *pp;
   std::int64_t microbatch = 0;
   for (const TrialPart& part : parts) {
     if (recorder) recorder->begin_step(microbatch);

@@ -3,7 +3,6 @@
 // to that rank alone. Nothing is wrong with a number; the others wait for a rank that does not come
 // and must be told so at once, not at a deadline.
 #include <algorithm>
-#include <cstring>
 
 #include "impls/mutants/mutant.h"
 
@@ -24,6 +23,7 @@ class EarlyReturnPlan final : public LossPlan {
  public:
   EarlyReturnPlan(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
       : problem_(problem),
+        device_(context.device),
         right_(std::move(right)),
         returns_(problem.grid.cp > 1 && !has_valid_rows(problem, context.cp.rank())) {}
 
@@ -35,11 +35,13 @@ class EarlyReturnPlan final : public LossPlan {
   }
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     if (!returns_) return right_->backward(inputs, gradients);
-    std::memset(gradients.logits, 0, static_cast<std::size_t>(problem_.logits_bytes()));
+    device_.fill(gradients.logits, 0, static_cast<std::size_t>(problem_.logits_bytes()),
+                 MemorySpace::device);
   }
 
  private:
   const LossProblem& problem_;
+  Device& device_;
   std::unique_ptr<LossPlan> right_;
   const bool returns_;
 };

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -29,6 +30,11 @@ std::int64_t with_sums(const LogitsRows& rows, const RowStatistics& out, Sum&& s
     }
   });
   return owned;
+}
+
+template <float (*kSum)(std::span<const float>)>
+std::int64_t with_sum(const LogitsRows& rows, const RowStatistics& out) {
+  return with_sums(rows, out, kSum);
 }
 
 float pairwise(std::span<const float> terms) {
@@ -117,36 +123,29 @@ void saved_lse(const LogitsRows& rows, const float* shift, const float* sum, con
 const RegisteredControl controls[] = {
     RegisteredControl({"", "pairwise_sum", "pairwise float32 sum", "fused",
                        [](Steps& s) {
-                         s.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
-                           return with_sums(rows, out, pairwise);
-                         };
+                         s.statistics = statistics_on_host<with_sum<pairwise>>;
                          s.serial_adds = 20;
                        }}),
     RegisteredControl({"", "lanes_256_sum", "256 float32 lanes, then a tree", "cp_local",
                        [](Steps& s) {
-                         s.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
-                           return with_sums(rows, out, lanes_256);
-                         };
+                         s.statistics = statistics_on_host<with_sum<lanes_256>>;
                          s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
                        }}),
-    RegisteredControl({"", "double_sum", "float64 sum, last term first", "fused",
-                       [](Steps& s) {
-                         s.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
-                           return with_sums(rows, out, backwards_in_double);
-                         };
-                       }}),
+    RegisteredControl(
+        {"", "double_sum", "float64 sum, last term first", "fused",
+         [](Steps& s) { s.statistics = statistics_on_host<with_sum<backwards_in_double>>; }}),
     RegisteredControl({"", "online_blocks_sum", "online softmax over blocks of 512", "fused",
                        [](Steps& s) {
-                         s.statistics = online_blocks;
+                         s.statistics = statistics_on_host<online_blocks>;
                          s.serial_adds = 65536 / 512 + 9;
                        }}),
     RegisteredControl({"", "exp2_fma_sum", "exp2 of a fused multiply-add", "cp_local",
                        [](Steps& s) {
-                         s.statistics = exp2_fma;
+                         s.statistics = statistics_on_host<exp2_fma>;
                          s.serial_adds = 20;
                        }}),
     RegisteredControl({"", "saved_lse_gradient", "probabilities from a saved log-sum-exp", "fused",
-                       [](Steps& s) { s.gradient = saved_lse; }}),
+                       [](Steps& s) { s.gradient = gradient_on_host<saved_lse>; }}),
 };
 
 }  // namespace

@@ -47,7 +47,8 @@ class RetainedChunksPlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     right_->forward(inputs, outputs);
-    kept_ = FloatArray(context_.device, problem_.local_rows() * problem_.width(), "logits_kept");
+    kept_ = FloatArray(context_.device, problem_.local_rows() * problem_.width(), "logits_kept",
+                       MemorySpace::device);
   }
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     right_->backward(inputs, gradients);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -189,21 +190,22 @@ const RegisteredMutant mutants[] = {
                       "fused", [](Steps& s) { s.token_terms = mean_of_microbatch_means; }}),
     RegisteredMutant({"M37", "onehot_on_every_rank",
                       "ranks that do not own the label subtract it too", "fused",
-                      [](Steps& s) { s.gradient = onehot_on_every_rank; }}),
+                      [](Steps& s) { s.gradient = gradient_on_host<onehot_on_every_rank>; }}),
     RegisteredMutant({"M51", "mask_multiplies", "masked terms are multiplied by zero, not selected",
                       "fused", [](Steps& s) { s.token_terms = mask_multiplies; }}),
     RegisteredMutant({"", "zero_gradient", "the gradient is zero", "fused",
-                      [](Steps& s) { s.gradient = zero_gradient; }}),
+                      [](Steps& s) { s.gradient = gradient_on_host<zero_gradient>; }}),
     RegisteredMutant({"", "no_softmax_term", "the gradient has no softmax term", "cp_local",
-                      [](Steps& s) { s.gradient = no_softmax_term; }}),
+                      [](Steps& s) { s.gradient = gradient_on_host<no_softmax_term>; }}),
     RegisteredMutant({"", "gradient_times_2", "the gradient is doubled", "fused",
-                      [](Steps& s) { s.gradient = scaled_gradient<2000>; }}),
+                      [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<2000>>; }}),
     RegisteredMutant({"", "gradient_times_1.02", "the gradient is 2 % too large", "fused",
-                      [](Steps& s) { s.gradient = scaled_gradient<1020>; }}),
+                      [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1020>>; }}),
     RegisteredMutant({"", "gradient_times_1.004", "the gradient is 0.4 % too large", "cp_local",
-                      [](Steps& s) { s.gradient = scaled_gradient<1004>; }}),
+                      [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1004>>; }}),
     RegisteredMutant({"", "probability_rounded_first", "bf16(p) - 1 instead of bf16(p - 1)",
-                      "fused", [](Steps& s) { s.gradient = probability_rounded_first; }}),
+                      "fused",
+                      [](Steps& s) { s.gradient = gradient_on_host<probability_rounded_first>; }}),
     RegisteredMutant({"", "gradient_on_masked_rows", "rows that are not trained on get a gradient",
                       "fused", [](Steps& s) { s.token_terms = gradient_on_masked_rows; }}),
 };

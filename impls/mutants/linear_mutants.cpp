@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/device/staging.h"
+#include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -82,31 +84,41 @@ void gradient_of_own_shard(const LogitsRows& rows, const float*, const float*, c
 }
 
 /// Communicates as it should and keeps its own part.
-void not_reduced(Communicator& tp, bool sp, std::span<float> partial, std::span<float> own) {
-  std::vector<float> sums(partial.begin(), partial.end());
-  std::vector<float> received(own.size());
-  Steps().reduce_grad_hidden(tp, sp, sums, received);
+void not_reduced(Device& device, Communicator& tp, bool sp, std::span<float> partial,
+                 std::span<float> own) {
+  Staging sums(device, MemorySpace::device);
+  device.copy(sums.at_least(partial.size_bytes()), partial.data(), partial.size_bytes());
+  const std::span<float> copy(reinterpret_cast<float*>(sums.at_least(0)), partial.size());
+  Steps().reduce_grad_hidden(device, tp, sp, copy, own);
   if (!sp) return;
   const std::span<float> mine =
       partial.subspan(static_cast<std::size_t>(tp.rank()) * own.size(), own.size());
-  std::copy(mine.begin(), mine.end(), own.begin());
+  device.copy(own.data(), mine.data(), mine.size_bytes());
 }
 
 /// Calls f(gradient so far, product of this chunk) for every element.
 template <typename F>
 void with_product(Device& device, const Gemm& product, std::span<float> workspace, F&& f) {
-  std::vector<float> chunk(static_cast<std::size_t>(product.m * product.n));
+  if (product.m == 0 || product.n == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(product.m * product.n) * sizeof(float);
+  Staging chunk(device, MemorySpace::device);
   Gemm alone = product;
-  alone.c = chunk.data();
+  alone.c = reinterpret_cast<float*>(chunk.at_least(bytes));
   alone.stride = product.n;
   alone.accumulate = false;
   device.kernels().gemm(alone, workspace);
+  const HostView added(device, alone.c, bytes);
+  const HostView sums(
+      device, product.c,
+      static_cast<std::size_t>((product.m - 1) * product.stride + product.n) * sizeof(float));
   for (std::int64_t i = 0; i < product.m; ++i) {
     for (std::int64_t j = 0; j < product.n; ++j) {
-      float& sum = product.c[i * product.stride + j];
-      sum = f(product.accumulate ? sum : 0.0f, chunk[static_cast<std::size_t>(i * product.n + j)]);
+      float& sum = sums.as<float>()[static_cast<std::size_t>(i * product.stride + j)];
+      sum = f(product.accumulate ? sum : 0.0f,
+              added.as<float>()[static_cast<std::size_t>(i * product.n + j)]);
     }
   }
+  sums.write_back();
 }
 
 void add_in_bf16(Device& device, const Gemm& product, std::span<float> workspace) {
@@ -157,7 +169,8 @@ const RegisteredMutant mutants[] = {
                       "linear_ce", [](Steps& s) { s.chunk_source = offset_twice; }, kSmallChunks}),
     RegisteredMutant({"M39", "linear_stale_statistics",
                       "the backward pass makes shift and sum again without TP", "linear_ce",
-                      [](Steps& s) { s.gradient = gradient_of_own_shard; }, kSmallChunks}),
+                      [](Steps& s) { s.gradient = gradient_on_host<gradient_of_own_shard>; },
+                      kSmallChunks}),
     RegisteredMutant({"M40", "linear_weight_grad_in_bf16", "d weight added up over chunks in bf16",
                       "linear_ce", [](Steps& s) { s.add_grad_weight = add_in_bf16; },
                       kSmallChunks}),

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -158,20 +159,22 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"", "shifts_not_gathered", "sums are merged as if they had the own shift",
                       "cp_local", [](Steps& s) { s.gather_statistics = own_shift_everywhere; }}),
     RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "per_sequence",
-                      [](Steps& s) { s.statistics = range_includes_end; }}),
+                      [](Steps& s) { s.statistics = statistics_on_host<range_includes_end>; }}),
     RegisteredMutant({"", "edge_on_wrong_rank",
                       "the first id of a shard is owned by the rank before", "per_sequence",
-                      [](Steps& s) { s.statistics = edge_on_wrong_rank; }}),
+                      [](Steps& s) { s.statistics = statistics_on_host<edge_on_wrong_rank>; }}),
     RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator",
                       "fused", [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),
     RegisteredMutant({"M36", "max_not_subtracted", "exp of the logits themselves", "fused",
-                      [](Steps& s) { s.statistics = max_not_subtracted; }}),
+                      [](Steps& s) { s.statistics = statistics_on_host<max_not_subtracted>; }}),
     RegisteredMutant({"", "max_starts_at_zero", "the running maximum starts at 0", "fused",
-                      [](Steps& s) { s.statistics = max_starts_at_zero; }}),
+                      [](Steps& s) { s.statistics = statistics_on_host<max_starts_at_zero>; }}),
     RegisteredMutant({"", "sum_without_last_tile", "the last vocab tile is not in the sum",
-                      "cp_local", [](Steps& s) { s.statistics = sum_without_last_tile; }}),
+                      "cp_local",
+                      [](Steps& s) { s.statistics = statistics_on_host<sum_without_last_tile>; }}),
     RegisteredMutant({"", "sum_in_sequence", "float32 sum over the vocab, one after the other",
-                      "fused", [](Steps& s) { s.statistics = sum_in_sequence; }}),
+                      "fused",
+                      [](Steps& s) { s.statistics = statistics_on_host<sum_in_sequence>; }}),
     RegisteredMutant({"M38",
                       "tail_chunk_dropped",
                       "rows after the last whole chunk are left out",

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -101,22 +102,24 @@ void statistics_of_first_row(const LogitsRows& rows, const float* shift, const f
 
 const RegisteredMutant mutants[] = {
     RegisteredMutant({"", "sweep_sum_of_next_row", "a row is divided by the sum of the next one",
-                      "one_sweep", [](Steps& s) { s.sweep = sum_of_next_row; }}),
+                      "one_sweep", [](Steps& s) { s.sweep = sweep_on_host<sum_of_next_row>; }}),
     RegisteredMutant({"", "sweep_first_block_not_rescaled",
                       "exponentials of the first block keep the shift that the row began with",
-                      "one_sweep", [](Steps& s) { s.sweep = first_block_not_rescaled; }}),
+                      "one_sweep",
+                      [](Steps& s) { s.sweep = sweep_on_host<first_block_not_rescaled>; }}),
     RegisteredMutant({"",
                       "sweep_target_read_too_late",
                       "the logit of the target is read after the gradient took its place",
                       "one_sweep",
-                      [](Steps& s) { s.sweep = target_read_too_late; },
+                      [](Steps& s) { s.sweep = sweep_on_host<target_read_too_late>; },
                       {{"in_place", "true"}}}),
     RegisteredMutant({"", "sweep_statistics_not_gathered",
                       "statistics of a block stay local to a TP rank", "one_sweep",
                       [](Steps& s) { s.gather_statistics = nothing_gathered; }}),
     RegisteredMutant({"", "sweep_statistics_of_first_row",
                       "a block's gradient is made with the statistics of its first row",
-                      "one_sweep", [](Steps& s) { s.gradient = statistics_of_first_row; }}),
+                      "one_sweep",
+                      [](Steps& s) { s.gradient = gradient_on_host<statistics_of_first_row>; }}),
 };
 
 }  // namespace

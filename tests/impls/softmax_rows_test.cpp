@@ -15,6 +15,7 @@
 
 #include "harness/core/philox.h"
 #include "harness/device/backend.h"
+#include "harness/device/emulated_device.h"
 #include "harness/device/rank_threads.h"
 #include "impls/kernels/cpu/sweep_rows.h"
 #include "kernel_targets.h"
@@ -36,9 +37,30 @@ bool same(float got, double want) {
 constexpr std::int64_t kEmulated = 0;
 
 /// Whose kernels work on rows.
-const Device*& device_of_test() {
-  static const Device* device = nullptr;
+Device*& device_of_test() {
+  static Device* device = nullptr;
   return device;
+}
+
+// The kernels, with what they write there when they return.
+
+std::int64_t done_statistics(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
+  if (rows.device != nullptr) rows.device->synchronise();
+  return owned;
+}
+
+void done_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+                   void* out) {
+  rows_gradient(rows, shift, sum, grad, out);
+  if (rows.device != nullptr) rows.device->synchronise();
+}
+
+std::int64_t done_sweep(const LogitsRows& rows, const float* grad, std::span<float> scratch,
+                        const RowStatistics& out, void* gradient) {
+  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  if (rows.device != nullptr) rows.device->synchronise();
+  return owned;
 }
 
 /// What the first columns of a row look like beside the others.
@@ -208,8 +230,8 @@ void check_statistics(Kind kind, std::int64_t vocab) {
   Rows<T> rows(kind, vocab, kRows, vocab % 3);
   Statistics some(kRows);
   Statistics all(kRows);
-  EXPECT_EQ(rows_statistics(rows.view, some.some()), kRows - 1);
-  EXPECT_EQ(rows_statistics(rows.view, all.all()), kRows - 1);
+  EXPECT_EQ(done_statistics(rows.view, some.some()), kRows - 1);
+  EXPECT_EQ(done_statistics(rows.view, all.all()), kRows - 1);
   for (std::int64_t r = 0; r < kRows; ++r) {
     if (rows.targets[r] < 0) {
       EXPECT_EQ(some.shift[r], 0);
@@ -260,10 +282,10 @@ void check_gradient(Kind kind, std::int64_t vocab, bool in_place, bool sweep) {
   if (sweep) {
     std::vector<float> scratch(static_cast<std::size_t>(
         sweep_scratch_floats(DTypeOf<T>::value, rows.view.shard, in_place)));
-    EXPECT_EQ(rows_sweep(rows.view, grad.data(), scratch, s.some(), to), kRows - 1);
+    EXPECT_EQ(done_sweep(rows.view, grad.data(), scratch, s.some(), to), kRows - 1);
   } else {
-    rows_statistics(rows.view, s.some());
-    rows_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), to);
+    done_statistics(rows.view, s.some());
+    done_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), to);
   }
   for (std::int64_t r = 0; r < kRows; ++r) {
     const Truth truth(before, r);
@@ -289,7 +311,7 @@ void check_gradient(Kind kind, std::int64_t vocab, bool in_place, bool sweep) {
   }
   if (sweep && rows.targets[2] >= 0) {
     Statistics alone(kRows);
-    rows_statistics(before.view, alone.some());
+    done_statistics(before.view, alone.some());
     for (std::int64_t r = 0; r < kRows; ++r) {
       const double shifted =
           alone.sum[r] * std::exp(static_cast<double>(alone.shift[r]) - s.shift[r]);
@@ -329,11 +351,11 @@ TEST_P(SoftmaxRows, StreamedGradientHasTheSameBits) {
   std::vector<float> streamed(static_cast<std::size_t>(kRows * kVocab));
   ASSERT_GE(streamed.size() * sizeof(float), std::size_t{1} << 24);
   Statistics s(kRows);
-  rows_statistics(rows.view, s.some());
-  rows_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), streamed.data());
+  done_statistics(rows.view, s.some());
+  done_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), streamed.data());
   for (std::int64_t r = 0; r < kRows; r += 97) {
     std::vector<float> alone(static_cast<std::size_t>(kVocab));
-    rows_gradient(rows.view.slice(r, 1), &s.shift[r], &s.sum[r], &grad[r], alone.data());
+    done_gradient(rows.view.slice(r, 1), &s.shift[r], &s.sum[r], &grad[r], alone.data());
     for (std::int64_t v = 0; v < kVocab; ++v) {
       ASSERT_EQ(streamed[r * kVocab + v], alone[v]) << r << " " << v;
     }
@@ -353,7 +375,7 @@ TEST_P(SoftmaxRows, SameBitsWhateverTheThreads) {
     std::vector<bf16> out(static_cast<std::size_t>(kRows * kVocab));
     std::vector<float> scratch(
         static_cast<std::size_t>(sweep_scratch_floats(DType::bf16, rows.view.shard, false)));
-    rows_sweep(rows.view, grad.data(), scratch, s.some(), out.data());
+    done_sweep(rows.view, grad.data(), scratch, s.some(), out.data());
     gradients.push_back(out);
     sums.push_back(s.sum);
   }
@@ -365,7 +387,7 @@ TEST_P(SoftmaxRows, ShardWithNothingButMinusInfinityHasNoSum) {
   Rows<float> rows(Kind::ordinary, 2000, 2);
   std::fill(rows.storage.begin(), rows.storage.end(), -kInf);
   Statistics s(2);
-  rows_statistics(rows.view, s.all());
+  done_statistics(rows.view, s.all());
   EXPECT_EQ(s.shift[0], -kInf);
   EXPECT_EQ(s.sum[0], 0);
   EXPECT_EQ(s.weighted[0], 0);
@@ -378,7 +400,7 @@ TEST_P(SoftmaxRows, NanStaysVisible) {
     const_cast<float*>(static_cast<const float*>(rows.view.data))[at] =
         std::numeric_limits<float>::quiet_NaN();
     Statistics s(1);
-    rows_statistics(rows.view, s.some());
+    done_statistics(rows.view, s.some());
     EXPECT_TRUE(std::isnan(s.sum[0]) || std::isnan(s.shift[0])) << at;
   }
 }

@@ -6,6 +6,7 @@
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/host_memory.h"
 
 namespace lossgrid {
 namespace {
@@ -17,19 +18,15 @@ std::string version_text(int version) {
 
 /// What makes a device useless to this build; empty for one that it can use.
 std::string why_unusable(const cudaDeviceProp& properties, int device) {
-  int shares_memory = 0;
+  int has_pools = 0;
   const cudaError_t asked =
-      cudaDeviceGetAttribute(&shares_memory, cudaDevAttrConcurrentManagedAccess, device);
+      cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device);
   if (asked != cudaSuccess) return cudaGetErrorString(asked);
   if (properties.major < 8) {
     return fmt::format("{} is sm_{}{}, older than sm_80", properties.name, properties.major,
                        properties.minor);
   }
-  // Ranks that are threads read their tables while kernels of other ranks run.
-  if (shares_memory == 0) {
-    return fmt::format("{} does not let host and kernels use managed memory at once",
-                       properties.name);
-  }
+  if (has_pools == 0) return fmt::format("{} has no memory pools", properties.name);
   return "";
 }
 
@@ -62,6 +59,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int device) : device_(device) {
     check_cuda(cudaSetDevice(device_), "cudaSetDevice");  // of this thread, which is the rank's
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    keep_freed_memory();
   }
   ~CudaDevice() override { cudaStreamDestroy(stream_); }
 
@@ -70,40 +68,62 @@ class CudaDevice final : public Device {
   void* stream() const override { return stream_; }
   const KernelTable& kernels() const override { return cuda_kernels(); }
 
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+    wait_for("copy");
+  }
+
+  bool host_reads(const void* memory) const override {
+    cudaPointerAttributes found{};
+    check_cuda(cudaPointerGetAttributes(&found, memory), "cudaPointerGetAttributes");
+    return found.type != cudaMemoryTypeDevice;
+  }
+
+  void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) override {
+    if (space == MemorySpace::shared) {
+      wait_for("fill");
+      return fill_on_host(to, pattern, bytes);
+    }
+    const char* said = cuda_fill(to, pattern, static_cast<std::int64_t>(bytes), stream_);
+    if (said != nullptr)
+      throw Error(ErrorCode::internal, fmt::format("CUDA kernel fill: {}", said));
+  }
+
  private:
-  std::byte* acquire(std::size_t bytes) override {
+  /// Memory that is given back stays in the pool: the next buffer costs no call of the driver.
+  void keep_freed_memory() const {
+    cudaMemPool_t pool = nullptr;
+    check_cuda(cudaDeviceGetDefaultMemPool(&pool, device_), "cudaDeviceGetDefaultMemPool");
+    std::uint64_t everything = ~std::uint64_t{0};
+    check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything),
+               "cudaMemPoolSetAttribute");
+  }
+
+  void wait() override { wait_for("what was launched"); }
+  void wait_for(const char* what) { check_cuda(cudaStreamSynchronize(stream_), what); }
+
+  std::byte* acquire(std::size_t bytes, MemorySpace space) override {
     void* block = nullptr;
-    const cudaError_t got = cudaMallocManaged(&block, bytes);
+    const bool tensor = space == MemorySpace::device;
+    const cudaError_t got =
+        tensor ? cudaMallocAsync(&block, bytes, stream_)
+               : cudaHostAlloc(&block, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
     if (got == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
+      cudaGetLastError();  // it is not sticky
       throw Error(ErrorCode::not_enough_memory, fmt::format("cannot allocate {} bytes", bytes));
     }
-    check_cuda(got, "cudaMallocManaged");
-    place(block, bytes);
+    check_cuda(got, tensor ? "cudaMallocAsync" : "cudaHostAlloc");
     return static_cast<std::byte*>(block);
   }
 
-  /// Tensors belong on the GPU. What is known by token stays with the host, which works on it
-  /// between kernels, and kernels reach it where it is.
-  void place(void* block, std::size_t bytes) const {
-    constexpr std::size_t kLeastTensorBytes = std::size_t{1} << 20;
-    const bool tensor = bytes >= kLeastTensorBytes;
-    advise(block, bytes, cudaMemAdviseSetPreferredLocation, tensor);
-    if (!tensor) advise(block, bytes, cudaMemAdviseSetAccessedBy, true);
-  }
-
-  void advise(void* block, std::size_t bytes, cudaMemoryAdvise advice, bool on_gpu) const {
-#if CUDART_VERSION >= 13000
-    const cudaMemLocation location{on_gpu ? cudaMemLocationTypeDevice : cudaMemLocationTypeHost,
-                                   on_gpu ? device_ : 0};
-#else
-    const int location = on_gpu ? device_ : cudaCpuDeviceId;
-#endif
-    check_cuda(cudaMemAdvise(block, bytes, advice, location), "cudaMemAdvise");
-  }
-
-  void release(std::byte* block) noexcept override {
-    cudaFree(block);
+  /// Kernels that were launched may still need it.
+  void release(std::byte* block, MemorySpace space) noexcept override {
+    if (space == MemorySpace::device) {
+      cudaFreeAsync(block, stream_);
+    } else {
+      cudaStreamSynchronize(stream_);
+      cudaFreeHost(block);
+    }
   }
 
   int device_;

@@ -19,8 +19,8 @@ struct CudaDevices {
 /// Found at the first call, then the same.
 const CudaDevices& cuda_devices();
 
-/// Memory that kernels and host read alike (managed). Requires devices. One per rank: rank r has
-/// device r modulo their number, and a stream of its own.
+/// Requires devices. One per rank: rank r has device r modulo their number, and a stream of its
+/// own, in whose order its memory comes from the pool of the device and goes back to it.
 std::unique_ptr<Device> make_cuda_device(int rank);
 
 /// Free bytes of the device that rank 0 of this process has; 0 where there is none.

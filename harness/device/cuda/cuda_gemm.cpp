@@ -97,7 +97,6 @@ void multiply(const Gemm& product) {
                     product.a.data, right.get(), &beta, product.c, result.get(), product.c,
                     result.get(), &found.algo, nullptr, 0, stream),
         "cublasLtMatmul");
-  check_cuda(cudaStreamSynchronize(stream), "product");
 }
 
 /// An empty sum.
@@ -107,7 +106,6 @@ void clear(const Gemm& product) {
   check_cuda(cudaMemset2DAsync(product.c, static_cast<std::size_t>(product.stride) * sizeof(float),
                                0, row_bytes, static_cast<std::size_t>(product.m), stream),
              "cudaMemset2DAsync");
-  check_cuda(cudaStreamSynchronize(stream), "cudaMemset2DAsync");
 }
 
 void gemm(const Gemm& product, std::span<float> /*workspace*/) {
@@ -117,7 +115,7 @@ void gemm(const Gemm& product, std::span<float> /*workspace*/) {
                                                  name(product.a.dtype), name(product.b.dtype)));
   }
   if (product.m == 0 || product.n == 0) return;
-  count_launch_and_wait();
+  count_launch();
   if (product.k > 0) return multiply(product);
   if (!product.accumulate) clear(product);
 }
@@ -128,7 +126,7 @@ std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
 }
 
 void add(const float* values, std::int64_t count, float* sum, void* stream) {
-  count_launch_and_wait();
+  count_launch();
   const char* said = cuda_add(values, count, sum, stream);
   if (said != nullptr) throw Error(ErrorCode::internal, fmt::format("CUDA kernel add: {}", said));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole-matrix operations on a GPU (gemm.h): products by cuBLASLt, which is loaded when the first
-// one is made. Each returns when its result can be read.
+// one is made. Each returns when its work is launched.
 #pragma once
 
 #include "harness/device/gemm.h"
@@ -9,7 +9,11 @@ namespace lossgrid {
 
 const KernelTable& cuda_kernels();
 
-/// sum[k] += values[k] on `stream`; null, or what CUDA says is wrong.
+// On `stream`; null, or what CUDA says is wrong.
+
+/// sum[k] += values[k], k < count.
 const char* cuda_add(const float* values, std::int64_t count, float* sum, void* stream);
+/// As Device::fill.
+const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream);
 
 }  // namespace lossgrid

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kBlockThreads) run_kernel(const __grid_constan
   kernel(block);
 }
 
-/// Launches on `stream` and waits for the end. Keeps the first error.
+/// Launches on `stream`. Keeps the first error.
 class DeviceLauncher {
  public:
   explicit DeviceLauncher(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
@@ -109,10 +109,12 @@ class DeviceLauncher {
     run_kernel<Kernel>
         <<<static_cast<unsigned>(blocks), kBlockThreads, shared_bytes, stream_>>>(kernel);
     status_ = cudaGetLastError();
-    if (status_ == cudaSuccess) status_ = cudaStreamSynchronize(stream_);
   }
 
-  cudaError_t status() const { return status_; }
+  /// Null when all is well.
+  const char* said() const {
+    return status_ == cudaSuccess ? nullptr : cudaGetErrorString(status_);
+  }
 
  private:
   cudaStream_t stream_;

@@ -22,9 +22,9 @@ struct LogitsRows {
   const void* data;
   std::int64_t rows;
   VocabShard shard;
-  const std::int32_t* targets;     // [rows] global vocab id, -1: the row predicts nothing
-  const std::uint8_t* valid;       // [rows]
-  const Device* device = nullptr;  // whose kernels work on them; null: the processor's
+  const std::int32_t* targets;  // [rows] global vocab id, -1: the row predicts nothing
+  const std::uint8_t* valid;    // [rows]
+  Device* device = nullptr;     // whose kernels work on them; null: the processor's
 
   /// The part [begin, begin + count).
   LogitsRows slice(std::int64_t begin, std::int64_t count) const;

@@ -6,28 +6,24 @@
 namespace lossgrid {
 namespace {
 
-const char* said_by(const DeviceLauncher& launcher) {
-  return launcher.status() == cudaSuccess ? nullptr : cudaGetErrorString(launcher.status());
-}
-
 const char* statistics(void* stream, const CudaRows& rows, const CudaRowStatistics& out) {
   DeviceLauncher launcher(stream);
   launch_statistics(launcher, rows, out);
-  return said_by(launcher);
+  return launcher.said();
 }
 
 const char* gradient(void* stream, const CudaRows& rows, const float* shift, const float* sum,
                      const float* grad, void* out) {
   DeviceLauncher launcher(stream);
   launch_gradient(launcher, rows, shift, sum, grad, out);
-  return said_by(launcher);
+  return launcher.said();
 }
 
 const char* sweep(void* stream, const CudaRows& rows, const float* grad,
                   const CudaRowStatistics& out, void* gradient) {
   DeviceLauncher launcher(stream);
   launch_sweep(launcher, rows, grad, out, gradient);
-  return said_by(launcher);
+  return launcher.said();
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ struct CudaRowStatistics {
   float* min;
 };
 
-/// Each returns when the work is done: null, or what CUDA says is wrong.
+/// Each returns when its work is launched on the stream of a device: null, or what CUDA says is
+/// wrong.
 struct CudaRowKernels {
   const char* (*statistics)(void* stream, const CudaRows&, const CudaRowStatistics&);
   const char* (*gradient)(void* stream, const CudaRows&, const float* shift, const float* sum,

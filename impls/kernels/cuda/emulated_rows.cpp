@@ -1,29 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The row kernels of GPUs on the processor.
-#include "harness/device/cuda/host_block.h"
+#include "impls/kernels/cuda/emulated_launch.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 
 namespace lossgrid {
 namespace {
 
-const char* statistics(void* /*stream*/, const CudaRows& rows, const CudaRowStatistics& out) {
-  HostLauncher launcher;
-  launch_statistics(launcher, rows, out);
-  return nullptr;
+const char* statistics(void* stream, const CudaRows& rows, const CudaRowStatistics& out) {
+  return launch_emulated(stream, [=](HostLauncher& on) { launch_statistics(on, rows, out); });
 }
 
-const char* gradient(void* /*stream*/, const CudaRows& rows, const float* shift, const float* sum,
+const char* gradient(void* stream, const CudaRows& rows, const float* shift, const float* sum,
                      const float* grad, void* out) {
-  HostLauncher launcher;
-  launch_gradient(launcher, rows, shift, sum, grad, out);
-  return nullptr;
+  return launch_emulated(
+      stream, [=](HostLauncher& on) { launch_gradient(on, rows, shift, sum, grad, out); });
 }
 
-const char* sweep(void* /*stream*/, const CudaRows& rows, const float* grad,
+const char* sweep(void* stream, const CudaRows& rows, const float* grad,
                   const CudaRowStatistics& out, void* gradient) {
-  HostLauncher launcher;
-  launch_sweep(launcher, rows, grad, out, gradient);
-  return nullptr;
+  return launch_emulated(stream,
+                         [=](HostLauncher& on) { launch_sweep(on, rows, grad, out, gradient); });
 }
 
 }  // namespace

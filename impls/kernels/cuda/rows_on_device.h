@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The row kernels of softmax_rows.h and sweep_rows.h for rows of a CUDA device, or of one that is
-// emulated. Each returns when its results can be read; throws internal with what CUDA says.
+// emulated. Each returns when its work is launched; throws internal with what CUDA says.
 #pragma once
 
 #include "impls/kernels/cpu/softmax_rows.h"

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels over arrays without rows.
+#include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/cuda/device_block.cuh"
+
+namespace lossgrid {
+namespace {
+
+/// f(k) of every k < count, of which a thread has every so many-th.
+template <typename F>
+struct ForEachElement {
+  std::int64_t count;
+  F f;
+
+  __device__ void operator()(DeviceBlock& block) const {
+    block.run([&](int thread) {
+      const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kBlockThreads;
+      for (std::int64_t k = block.index() * kBlockThreads + thread; k < count; k += stride) f(k);
+    });
+  }
+};
+
+template <typename F>
+const char* for_each_element(std::int64_t count, void* stream, const F& f) {
+  constexpr std::int64_t kMostBlocks = 4096;
+  const std::int64_t needed = (count + kBlockThreads - 1) / kBlockThreads;
+  DeviceLauncher launch(stream);
+  launch(ForEachElement<F>{count, f}, needed < kMostBlocks ? needed : kMostBlocks, 0);
+  return launch.said();
+}
+
+struct Add {
+  const float* values;
+  float* sum;
+  __device__ void operator()(std::int64_t k) const { sum[k] += values[k]; }
+};
+
+/// Element `bytes` / 2 is one byte, where there is one.
+struct Fill {
+  void* to;
+  std::uint16_t pattern;
+  std::int64_t bytes;
+  __device__ void operator()(std::int64_t k) const {
+    if (2 * k + 1 < bytes) {
+      static_cast<std::uint16_t*>(to)[k] = pattern;
+    } else {
+      static_cast<unsigned char*>(to)[2 * k] = static_cast<unsigned char>(pattern & 0xFF);
+    }
+  }
+};
+
+}  // namespace
+
+const char* cuda_add(const float* values, std::int64_t count, float* sum, void* stream) {
+  return for_each_element(count, stream, Add{values, sum});
+}
+
+const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream) {
+  return for_each_element((bytes + 1) / 2, stream, Fill{to, pattern, bytes});
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/device/emulated_device.h"
+
+#include <map>
+
+#include <sys/mman.h>
+
+#include "harness/device/backend.h"
+#include "harness/device/device_work.h"
+#include "harness/device/gemm.h"
+#include "harness/device/host_memory.h"
+
+namespace lossgrid {
+namespace {
+
+EmulatedStream& stream_of(void* stream) {
+  return *static_cast<EmulatedStream*>(stream);
+}
+
+void launch_gemm(const Gemm& product, std::span<float> workspace) {
+  count_launch();
+  stream_of(product.stream).launch([product, workspace] {
+    cpu_kernels().gemm(product, workspace);
+  });
+}
+
+void launch_add(const float* values, std::int64_t count, float* sum, void* stream) {
+  count_launch();
+  stream_of(stream).launch([=] { cpu_kernels().add(values, count, sum, nullptr); });
+}
+
+/// Those of the processor.
+const KernelTable& emulated_kernels() {
+  static const KernelTable kernels{launch_gemm, cpu_kernels().gemm_workspace_floats, launch_add};
+  return kernels;
+}
+
+/// Pages that are readable and writable, or neither.
+class Pages {
+ public:
+  std::byte* acquire(std::size_t bytes) {
+    void* block = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) {
+      throw Error(ErrorCode::not_enough_memory, fmt::format("cannot allocate {} bytes", bytes));
+    }
+    blocks_.emplace(static_cast<std::byte*>(block), bytes);
+    return static_cast<std::byte*>(block);
+  }
+  void release(std::byte* block) noexcept {
+    const auto found = blocks_.find(block);
+    munmap(found->first, found->second);
+    blocks_.erase(found);
+  }
+  bool has(const void* memory) const { return find(memory) != blocks_.end(); }
+  void open() { protect(PROT_READ | PROT_WRITE); }
+  void close() { protect(PROT_NONE); }
+  /// Those of the block that `memory` is in, where it is in one.
+  void open(const void* memory) { protect(memory, PROT_READ | PROT_WRITE); }
+  void close(const void* memory) { protect(memory, PROT_NONE); }
+
+ private:
+  void protect(int access) {
+    for (const auto& [block, bytes] : blocks_) mprotect(block, bytes, access);
+  }
+  void protect(const void* memory, int access) {
+    const auto block = find(memory);
+    if (block != blocks_.end()) mprotect(block->first, block->second, access);
+  }
+
+  using Blocks = std::map<std::byte*, std::size_t>;
+  Blocks::const_iterator find(const void* memory) const {
+    auto* place = static_cast<std::byte*>(const_cast<void*>(memory));
+    const auto after = blocks_.upper_bound(place);
+    if (after == blocks_.begin()) return blocks_.end();
+    const auto block = std::prev(after);
+    return place < block->first + block->second ? block : blocks_.end();
+  }
+
+  Blocks blocks_;  // by begin, with their bytes
+};
+
+class EmulatedDevice final : public Device {
+ public:
+  ~EmulatedDevice() override {
+    launches_pending() = false;  // nobody waits for what is left
+  }
+
+  std::string_view name() const override { return lossgrid::name(backend()); }
+  Backend backend() const override { return Backend::cuda_emulated; }
+  void* stream() const override { return &stream_; }
+  const KernelTable& kernels() const override { return emulated_kernels(); }
+
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    synchronise();
+    wait();  // also for what is not counted
+    pages_.open(to);
+    pages_.open(from);
+    copy_on_host(to, from, bytes);
+    pages_.close(to);
+    pages_.close(from);
+  }
+  bool host_reads(const void* memory) const override { return !pages_.has(memory); }
+
+  void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) override {
+    if (space == MemorySpace::device) {
+      stream_.launch([=] { fill_on_host(to, pattern, bytes); });
+    } else {
+      wait();
+      fill_on_host(to, pattern, bytes);
+    }
+  }
+
+ private:
+  void wait() override {
+    if (stream_.idle()) return;
+    struct Open {
+      explicit Open(Pages& pages) : pages(pages) { pages.open(); }
+      ~Open() { pages.close(); }
+      Pages& pages;
+    } open(pages_);
+    stream_.run();
+  }
+
+  std::byte* acquire(std::size_t bytes, MemorySpace space) override {
+    return space == MemorySpace::device ? pages_.acquire(bytes) : acquire_on_host(bytes);
+  }
+
+  /// Kernels that were launched may still need it.
+  void release(std::byte* block, MemorySpace space) noexcept override {
+    try {
+      wait();
+    } catch (const std::exception&) {  // whoever waits is told, not whoever tidies up
+    }
+    if (space == MemorySpace::device) {
+      pages_.release(block);
+    } else {
+      release_on_host(block);
+    }
+  }
+
+  mutable EmulatedStream stream_;
+  Pages pages_;
+};
+
+}  // namespace
+
+void EmulatedStream::run() {
+  const std::vector<std::function<void()>> kernels = std::exchange(pending_, {});
+  for (const std::function<void()>& kernel : kernels) kernel();
+}
+
+std::unique_ptr<Device> make_emulated_device() {
+  return std::make_unique<EmulatedDevice>();
+}
+
+}  // namespace lossgrid

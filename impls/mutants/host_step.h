@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong steps are written for memory of the host. Where tensors are a GPU's they work on copies,
+// with the right kernels of the processor for the part of a step that stays.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "harness/device/host_view.h"
+#include "impls/kernels/cpu/sweep_rows.h"
+
+namespace lossgrid {
+
+/// Rows that the host can read: the same ones, or a copy.
+class HostRows {
+ public:
+  explicit HostRows(const LogitsRows& rows) : rows_(rows) {
+    if (rows.device == nullptr || rows.device->host_reads(rows.data)) return;
+    view_.emplace(*rows.device, rows.data, bytes());
+    rows_.data = view_->data();
+    rows_.device = nullptr;
+  }
+
+  const LogitsRows& rows() const { return rows_; }
+
+  /// Calls f(void* out) with memory for `out` [rows, width] that the host can read and write; what
+  /// stands there comes from `out`, which may be the logits, and goes back to it.
+  template <typename F>
+  void with_output(Device* device, void* out, bool in_place, F&& f) const {
+    if (!view_) return f(out);
+    const HostView written = HostView(*device, out, bytes());
+    f(in_place ? view_->data() : written.data());
+    if (in_place) std::copy_n(view_->data(), bytes(), written.data());
+    written.write_back();
+  }
+
+ private:
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(rows_.rows * rows_.shard.width) * size_of(rows_.dtype);
+  }
+
+  LogitsRows rows_;
+  std::optional<HostView> view_;
+};
+
+/// A step of Steps, on the host.
+template <auto kStep>
+std::int64_t statistics_on_host(const LogitsRows& rows, const RowStatistics& out) {
+  return kStep(HostRows(rows).rows(), out);
+}
+
+template <auto kStep>
+void gradient_on_host(const LogitsRows& rows, const float* shift, const float* sum,
+                      const float* grad, void* out) {
+  const HostRows host(rows);
+  host.with_output(rows.device, out, out == rows.data,
+                   [&](void* to) { kStep(host.rows(), shift, sum, grad, to); });
+}
+
+template <auto kStep>
+std::int64_t sweep_on_host(const LogitsRows& rows, const float* grad, std::span<float> scratch,
+                           const RowStatistics& out, void* gradient) {
+  const HostRows host(rows);
+  const bool in_place = gradient == rows.data;
+  std::vector<float> own;
+  if (host.rows().device != rows.device) {
+    own.resize(static_cast<std::size_t>(sweep_scratch_floats(rows.dtype, rows.shard, in_place)));
+    scratch = own;
+  }
+  std::int64_t owned = 0;
+  host.with_output(rows.device, gradient, in_place,
+                   [&](void* to) { owned = kStep(host.rows(), grad, scratch, out, to); });
+  return owned;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulated device: nothing happens before somebody waits, and the memory of the device is none
+// of the host's.
+#include "harness/device/emulated_device.h"
+
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/device/device_work.h"
+#include "harness/device/gemm.h"
+#include "harness/device/host_view.h"
+#include "harness/device/staging.h"
+
+namespace lossgrid {
+namespace {
+
+EmulatedStream& stream_of(const Device& device) {
+  return *static_cast<EmulatedStream*>(device.stream());
+}
+
+TEST(EmulatedDevice, LaunchesRunInOrderWhenSomebodyWaits) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  std::vector<int> done;
+  for (const int k : {1, 2, 3}) {
+    count_launch();
+    stream_of(*device).launch([&done, k] { done.push_back(k); });
+  }
+  EXPECT_TRUE(done.empty());
+  device_work() = {};
+  device->synchronise();
+  EXPECT_EQ(done, (std::vector<int>{1, 2, 3}));
+  device->synchronise();  // nothing to wait for
+  EXPECT_EQ(device_work().synchronisations, 1);
+}
+
+TEST(EmulatedDevice, WhatAKernelThrowsIsThrownToWhoWaits) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  bool later = false;
+  count_launch();
+  stream_of(*device).launch([] { throw Error(ErrorCode::internal, "out of order"); });
+  stream_of(*device).launch([&] { later = true; });
+  EXPECT_THROW(device->synchronise(), Error);
+  device->synchronise();
+  EXPECT_FALSE(later);
+}
+
+TEST(EmulatedDevice, CopiesAndFillsGoBehindWhatWasLaunched) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  Buffer buffer = device->allocate(6, "tensor", MemorySpace::device);
+  const std::vector<std::uint16_t> values{1, 2, 3};
+  device->copy(buffer.data(), values.data(), 6);
+  std::vector<std::uint16_t> found(3);
+  device->copy(found.data(), buffer.data(), 6);
+  EXPECT_EQ(found, values);
+  stream_of(*device).launch([&] { buffer.as<std::uint16_t>()[1] = 7; });
+  device->fill(buffer.data() + 4, 9, 2, MemorySpace::device);
+  device->copy(found.data(), buffer.data(), 6);
+  EXPECT_EQ(found, (std::vector<std::uint16_t>{1, 7, 9}));
+  EXPECT_TRUE(device->take_broken_guards().empty());
+}
+
+TEST(EmulatedDevice, AKernelThatWritesOutsideBreaksTheGuards) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  Buffer buffer = device->allocate(16, "tensor", MemorySpace::device);
+  std::byte* end = buffer.data() + 16;
+  stream_of(*device).launch([end] { *end = std::byte{0}; });
+  EXPECT_EQ(device->take_broken_guards(), std::vector<std::string>{"tensor"});
+}
+
+TEST(EmulatedDeviceDeath, TheHostIsKeptOutOfTensors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::unique_ptr<Device> device = make_emulated_device();
+  Buffer tensor = device->allocate(64, "tensor", MemorySpace::device);
+  Buffer table = device->allocate(64, "table");
+  EXPECT_FALSE(device->host_reads(tensor.data() + 63));
+  EXPECT_TRUE(device->host_reads(table.data()));
+  table.as<int>()[0] = 1;
+  EXPECT_DEATH(tensor.as<int>()[0] = 1, "");
+  Staging staging(*device, MemorySpace::device);
+  std::byte* staged = staging.at_least(8);
+  EXPECT_FALSE(device->host_reads(staged));
+  EXPECT_DEATH(*staged = std::byte{1}, "");
+}
+
+TEST(EmulatedDevice, ViewsOfTheHostAreCopiesThatGoBack) {
+  const std::unique_ptr<Device> emulated = make_emulated_device();
+  const std::unique_ptr<Device> cpu = make_cpu_device();
+  for (Device* device : {emulated.get(), cpu.get()}) {
+    Buffer buffer = device->allocate(8, "tensor", MemorySpace::device);
+    const HostView view(buffer);
+    EXPECT_EQ(view.data() == buffer.data(), device == cpu.get());
+    view.as<int>()[1] = 5;
+    view.write_back();
+    EXPECT_EQ(HostView(*device, buffer.data() + 4, 4).as<int>()[0], 5);
+  }
+}
+
+TEST(EmulatedDevice, ProductsWaitTheirTurn) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  DeviceArray<float> a(*device, 1, "a", MemorySpace::device);
+  DeviceArray<float> c(*device, 1, "c");
+  const float three = 3;
+  device->copy(a.data(), &three, sizeof(three));
+  c[0] = 1;
+  const Matrix factor{DType::f32, a.data(), 1};
+  Gemm square{1, 1, 1, factor, factor, c.data(), 1};
+  square.accumulate = true;
+  square.stream = device->stream();
+  device->kernels().gemm(square, {});
+  device->kernels().add(a.data(), 1, c.data(), device->stream());
+  EXPECT_EQ(c[0], 1);
+  device->synchronise();
+  EXPECT_EQ(c[0], 1 + 9 + 3);
+}
+
+}  // namespace
+}  // namespace lossgrid
