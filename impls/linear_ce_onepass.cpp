@@ -6,7 +6,7 @@
 // rank for the backward pass, as those of an automatic differentiation do. Statistics of a chunk
 // must be whole before its gradient: one gather over TP a chunk.
 //
-// Options: chunk_tokens=c (256), bf16_gemm=native|converted.
+// Options: chunk_tokens=c (256, on a GPU 1024), bf16_gemm=native|converted.
 #include <algorithm>
 
 #include "impls/linear_pass.h"
@@ -102,7 +102,7 @@ class OnepassPlan final : public LossPlan {
 class LinearCeOnepass final : public LinearImplementation {
  public:
   LinearCeOnepass(const Steps& steps, const ImplementationOptions& options)
-      : LinearImplementation(steps, read_linear_options(options, 256, "linear_ce_onepass")) {}
+      : LinearImplementation(steps, read_linear_options(options, true, "linear_ce_onepass")) {}
 
   Description describe() const override {
     Description description{"linear_ce_onepass",

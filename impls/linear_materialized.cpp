@@ -54,7 +54,7 @@ class MaterializedPlan final : public LossPlan {
 class LinearMaterialized final : public LinearImplementation {
  public:
   LinearMaterialized(const Steps& steps, const ImplementationOptions& options)
-      : LinearImplementation(steps, read_linear_options(options, 0, "linear_materialized")),
+      : LinearImplementation(steps, read_linear_options(options, false, "linear_materialized")),
         fused_(make_strategy("fused", steps, {})) {}
 
   Description describe() const override {

@@ -17,7 +17,8 @@ namespace lossgrid {
 
 /// How a strategy makes its products.
 struct LinearOptions {
-  std::int64_t chunk_tokens = 0;                     // 0: all rows in one chunk
+  bool chunked = false;
+  std::int64_t chunk_tokens = 0;                     // 0: what suits the backend
   std::optional<Bf16Gemm> bf16_gemm = std::nullopt;  // none: the faster one, by measurement
 
   std::int64_t chunk_rows(const LossProblem& problem) const;
@@ -29,8 +30,8 @@ struct LinearOptions {
   std::string why_unsupported(const LossProblem& problem) const;
 };
 
-/// Reads chunk_tokens (where `default_chunk` > 0) and bf16_gemm=native|converted.
-LinearOptions read_linear_options(const ImplementationOptions& options, std::int64_t default_chunk,
+/// Reads chunk_tokens (where the strategy is `chunked`) and bf16_gemm=native|converted.
+LinearOptions read_linear_options(const ImplementationOptions& options, bool chunked,
                                   const std::string& strategy);
 
 /// What the strategies from hidden states say of themselves alike.

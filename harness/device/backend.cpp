@@ -5,6 +5,7 @@
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/emulated_device.h"
+#include "harness/device/gemm.h"
 
 namespace lossgrid {
 
@@ -42,6 +43,10 @@ const std::string& why_no_device(Backend backend) {
 
 std::vector<std::string> describe_devices(Backend backend) {
   return backend == Backend::cuda ? cuda_devices().descriptions : std::vector<std::string>{};
+}
+
+const KernelTable& kernels_of(Backend backend) {
+  return backend == Backend::cuda ? cuda_device_kernels() : cpu_kernels();
 }
 
 std::unique_ptr<Device> make_device(Backend backend, int rank) {

@@ -26,6 +26,9 @@ const std::string& why_no_device(Backend backend);
 /// "NVIDIA H200, sm_90, 139.8 GiB, driver 13.0": a line for each device; of the processor, none.
 std::vector<std::string> describe_devices(Backend backend);
 
+/// Device::kernels() of such devices; those of the processor in builds without CUDA.
+const KernelTable& kernels_of(Backend backend);
+
 /// The device of a rank of this process; ranks beyond the number of GPUs share them in turn. Throws
 /// unsupported where there is none.
 std::unique_ptr<Device> make_device(Backend backend, int rank);

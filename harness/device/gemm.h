@@ -65,7 +65,7 @@ struct KernelTable {
   /// Throws internal on impossible arguments, unsupported where the processor has no native
   /// product.
   void (*gemm)(const Gemm& product, std::span<float> workspace);
-  /// Floats of workspace for a product with factors of these dtypes. At most the size of b.
+  /// Floats of workspace for a product with factors of these dtypes.
   std::int64_t (*gemm_workspace_floats)(DType a, DType b, std::int64_t n, std::int64_t k);
   /// sum[k] += values[k], k < count, with the threads of products, or on `stream`.
   void (*add)(const float* values, std::int64_t count, float* sum, void* stream);

@@ -30,6 +30,7 @@ CublasLt load() {
   find(library, "cublasLtMatrixLayoutDestroy", lt.destroy_layout);
   find(library, "cublasLtMatmulPreferenceCreate", lt.create_preference);
   find(library, "cublasLtMatmulPreferenceDestroy", lt.destroy_preference);
+  find(library, "cublasLtMatmulPreferenceSetAttribute", lt.set_preference);
   find(library, "cublasLtMatmulAlgoGetHeuristic", lt.find_algorithm);
   find(library, "cublasLtMatmul", lt.multiply);
   return lt;

@@ -17,6 +17,7 @@ struct CublasLt {
   decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
   decltype(&cublasLtMatmulPreferenceCreate) create_preference;
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
   decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithm;
   decltype(&cublasLtMatmul) multiply;
 };

@@ -2,6 +2,7 @@
 // Builds without CUDA.
 #include "harness/core/error.h"
 #include "harness/device/cuda/cuda_devices.h"
+#include "harness/device/gemm.h"
 
 namespace lossgrid {
 
@@ -12,6 +13,10 @@ const CudaDevices& cuda_devices() {
 
 std::unique_ptr<Device> make_cuda_device(int /*rank*/) {
   throw Error(ErrorCode::internal, "no CUDA in this build");
+}
+
+const KernelTable& cuda_device_kernels() {
+  return cpu_kernels();
 }
 
 std::int64_t free_cuda_bytes() {

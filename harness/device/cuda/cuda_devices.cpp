@@ -142,6 +142,10 @@ std::unique_ptr<Device> make_cuda_device(int rank) {
   return std::make_unique<CudaDevice>(rank % count);
 }
 
+const KernelTable& cuda_device_kernels() {
+  return cuda_kernels();
+}
+
 std::int64_t free_cuda_bytes() {
   if (!cuda_devices().why_none.empty()) return 0;
   std::size_t free = 0;

@@ -23,6 +23,9 @@ const CudaDevices& cuda_devices();
 /// own, in whose order its memory comes from the pool of the device and goes back to it.
 std::unique_ptr<Device> make_cuda_device(int rank);
 
+/// Their kernels (gemm.h); those of the processor in a build without CUDA.
+const KernelTable& cuda_device_kernels();
+
 /// Free bytes of the device that rank 0 of this process has; 0 where there is none.
 std::int64_t free_cuda_bytes();
 

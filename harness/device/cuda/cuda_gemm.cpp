@@ -75,15 +75,37 @@ Handle<cublasLtMatmulDesc_t> describe(const Gemm& product) {
   return description;
 }
 
-void multiply(const Gemm& product) {
+/// Bytes that the address is a multiple of, as far as the library cares.
+std::uint32_t alignment_of(const void* data) {
+  constexpr std::uintptr_t kMost = 256;
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | kMost;
+  return static_cast<std::uint32_t>(address & -address);
+}
+
+/// What algorithms may use and have to put up with.
+Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t workspace_bytes) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check(cublas_lt().create_preference(&made), "cublasLtMatmulPreferenceCreate");
+  Handle<cublasLtMatmulPreference_t> preference{made, cublas_lt().destroy_preference};
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+    check(cublas_lt().set_preference(made, which, &value, sizeof(value)),
+          "cublasLtMatmulPreferenceSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
+  return preference;
+}
+
+void multiply(const Gemm& product, std::span<float> workspace) {
   const CublasLt& lt = cublas_lt();
   const auto description = describe(product);
   const auto left = factor_layout(product.b, product.k, product.n);
   const auto right = factor_layout(product.a, product.m, product.k);
   const auto result = layout(DType::f32, product.m, product.n, product.stride);
-  cublasLtMatmulPreference_t made = nullptr;
-  check(lt.create_preference(&made), "cublasLtMatmulPreferenceCreate");
-  const Handle<cublasLtMatmulPreference_t> preference{made, lt.destroy_preference};  // no workspace
+  const auto preference = prefer(product, workspace.size_bytes());
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasLtHandle_t library = handle();
@@ -95,7 +117,7 @@ void multiply(const Gemm& product) {
   auto* stream = static_cast<cudaStream_t>(product.stream);
   check(lt.multiply(library, description.get(), &product.alpha, product.b.data, left.get(),
                     product.a.data, right.get(), &beta, product.c, result.get(), product.c,
-                    result.get(), &found.algo, nullptr, 0, stream),
+                    result.get(), &found.algo, workspace.data(), workspace.size_bytes(), stream),
         "cublasLtMatmul");
 }
 
@@ -108,7 +130,7 @@ void clear(const Gemm& product) {
              "cudaMemset2DAsync");
 }
 
-void gemm(const Gemm& product, std::span<float> /*workspace*/) {
+void gemm(const Gemm& product, std::span<float> workspace) {
   if (product.a.dtype != product.b.dtype ||
       (product.a.dtype != DType::f32 && product.a.dtype != DType::bf16)) {
     throw Error(ErrorCode::internal, fmt::format("impossible product on a GPU: {} x {}",
@@ -116,13 +138,14 @@ void gemm(const Gemm& product, std::span<float> /*workspace*/) {
   }
   if (product.m == 0 || product.n == 0) return;
   count_launch();
-  if (product.k > 0) return multiply(product);
+  if (product.k > 0) return multiply(product, workspace);
   if (!product.accumulate) clear(product);
 }
 
+/// 32 MiB, what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
 std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
                                    std::int64_t /*k*/) {
-  return 0;
+  return std::int64_t{8} << 20;
 }
 
 void add(const float* values, std::int64_t count, float* sum, void* stream) {
