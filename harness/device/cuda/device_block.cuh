@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "harness/device/cuda/portable.h"
+#include "harness/device/cuda/shared_memory.h"
 
 namespace lossgrid {
 
@@ -98,9 +99,8 @@ class DeviceLauncher {
 
   template <typename Kernel>
   void operator()(const Kernel& kernel, std::int64_t blocks, std::size_t shared_bytes) {
-    constexpr std::size_t kAlwaysAllowedBytes = 48 * 1024;
     if (blocks == 0 || status_ != cudaSuccess) return;
-    if (shared_bytes > kAlwaysAllowedBytes) {
+    if (must_be_allowed(shared_bytes)) {
       status_ =
           cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared_bytes));
@@ -111,12 +111,28 @@ class DeviceLauncher {
     status_ = cudaGetLastError();
   }
 
+  /// Bytes of shared memory that a block can have beside another one, and beside what both have
+  /// anyway.
+  std::int64_t room_of_block() {
+    int device = 0;
+    int of_sm = 0;
+    int of_block = 0;
+    keep(cudaGetDevice(&device));
+    keep(cudaDeviceGetAttribute(&of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
+    keep(cudaDeviceGetAttribute(&of_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    return room_beside_another(of_sm, of_block);
+  }
+
   /// Null when all is well.
   const char* said() const {
     return status_ == cudaSuccess ? nullptr : cudaGetErrorString(status_);
   }
 
  private:
+  void keep(cudaError_t status) {
+    if (status_ == cudaSuccess) status_ = status;
+  }
+
   cudaStream_t stream_;
   cudaError_t status_ = cudaSuccess;
 };

@@ -8,10 +8,6 @@
 
 namespace lossgrid {
 
-/// As much of a row stays in the shared memory of its block while it is swept: four blocks have
-/// room on an SM with 227 KiB.
-inline constexpr std::int64_t kKeptRowBytes = 48 * 1024;
-
 template <typename T>
 struct RowAccess {
   CudaRows rows;
@@ -112,9 +108,16 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
                                     block.of(of_target, thread)};
     const int threads = block.threads();
     const std::int64_t count = whole_vectors<T>(columns);
-    for (std::int64_t v = thread; v < count; v += threads) {
-      store_vector(to, aligned, v, gradient.vector(load(v), v * kVectorSize<T>));
+    const auto write = [&](std::int64_t v, const Vector<T>& x) {
+      store_vector(to, aligned, v, gradient.vector(x, v * kVectorSize<T>));
+    };
+    std::int64_t v = thread;
+    for (; v + (kVectorsATurn - 1) * threads < count; v += kVectorsATurn * threads) {
+      Vector<T> x[kVectorsATurn];
+      for (int k = 0; k < kVectorsATurn; ++k) x[k] = load(v + k * threads);
+      for (int k = 0; k < kVectorsATurn; ++k) write(v + k * threads, x[k]);
     }
+    for (; v < count; v += threads) write(v, load(v));
     for (std::int64_t k = count * kVectorSize<T> + thread; k < columns; k += threads) {
       to[k] = gradient.element(row[k], k);
     }
@@ -198,7 +201,8 @@ struct SweepKernel {
 };
 
 // What is launched, for every type of element. A Launcher is called with a kernel, its blocks
-// and their bytes of shared memory.
+// and their bytes of shared memory, of which it has room_of_block() for each of the two blocks that
+// an SM has at once.
 
 template <typename F>
 void for_dtype(DType dtype, F&& f) {
@@ -239,7 +243,7 @@ void launch_sweep(Launcher& launch, const CudaRows& rows, const float* grad,
   for_dtype(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t row_vectors = rows.columns / kVectorSize<T>;
-    const std::int64_t most = kKeptRowBytes / kVectorBytes;
+    const std::int64_t most = launch.room_of_block() / kVectorBytes;
     const std::int64_t kept = row_vectors < most ? row_vectors : most;
     launch(SweepKernel<T>{{rows}, grad, out, gradient, kept}, rows.rows,
            static_cast<std::size_t>(kept * kVectorBytes));
