@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 
 #include "expect_error.h"
 #include "harness/core/text.h"
+#include "harness/problem/case_data.h"
 #include "harness/problem/problem.h"
 #include "harness/problem/sharding.h"
 
@@ -216,9 +219,9 @@ TEST(Suites, OfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
   for (const std::string wanted :
-       {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf", "perf_grid", "perf_linear",
-        "perf_slow_paths", "perf_smoke", "regress/bf16_gradient_bias", "regress/c0_bin_fill",
-        "smoke", "upstream"}) {
+       {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf", "perf_gpu", "perf_grid",
+        "perf_linear", "perf_slow_paths", "perf_smoke", "regress/bf16_gradient_bias",
+        "regress/c0_bin_fill", "smoke", "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }
   for (const std::string& name : names) {
@@ -262,6 +265,30 @@ TEST(Suites, PerfHasRealVocabulariesInBothDtypes) {
     EXPECT_TRUE(covered.contains({vocab, DType::f32})) << vocab;
     EXPECT_TRUE(covered.contains({vocab, DType::bf16})) << vocab;
   }
+}
+
+/// Those that their published times are of, and the upstream batch for the speed-up.
+TEST(Suites, PerfGpuHasTheShapesOfPeers) {
+  const Suite perf = read_suite((kCases / "perf_gpu.json").string());
+  ASSERT_TRUE(perf.timing);
+  EXPECT_EQ(perf.timing->baseline, "per_sequence");
+  EXPECT_EQ(perf.timing->caches, (std::vector{CacheMode::hot, CacheMode::cold}));
+  std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, DType>> shapes;
+  for (const CaseSpec& spec : perf.cases) {
+    const std::vector<std::int64_t> lengths = case_lengths(spec);
+    const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+    shapes.emplace(tokens, spec.hidden, spec.vocab, spec.dtype);
+  }
+  CaseSpec upstream = read_suite((kCases / "upstream.json").string()).cases.at(0);
+  upstream.statistics = false;
+  EXPECT_EQ(format_case(perf.cases.back()), format_case(upstream));
+  const std::vector<std::int64_t> lengths = case_lengths(upstream);
+  shapes.erase(
+      {std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}), 0, 512, DType::f32});
+  EXPECT_EQ(shapes, (decltype(shapes){{8192, 0, 131072, DType::bf16},
+                                      {8192, 0, 128256, DType::f32},
+                                      {8192, 4096, 131072, DType::bf16},
+                                      {8192, 2304, 256000, DType::bf16}}));
 }
 
 TEST(Suites, PerfSmokeTimesWhatPerfDoesOnAllPathsInSeconds) {
