@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kWidth = 130;
 
 struct PlanFlags {
+  std::string suite;
   std::vector<std::string> cases;
   std::string implementations;
   std::string grids;
@@ -69,32 +70,37 @@ std::int64_t parse_bytes(const std::string& text) {
                   text);
 }
 
-std::vector<CaseSpec> requested_cases(const PlanFlags& flags) {
-  if (flags.cases.empty()) throw Error(ErrorCode::usage, "plan needs --case");
-  std::vector<CaseSpec> cases;
-  for (const std::string& text : flags.cases) {
-    for (const CaseSpec& spec : parse_sweep(text)) cases.push_back(spec);
+/// The suites, or the cases as a suite of the one grid tp1cp1; what flags say replaces what suites
+/// do. Without implementations those are planned that start from what a case starts from.
+std::vector<Suite> requested_plans(const PlanFlags& flags) {
+  if (flags.suite.empty() == flags.cases.empty()) {
+    throw Error(ErrorCode::usage, "plan needs either --suite or --case");
   }
-  if (flags.model.empty()) return cases;
-  const ModelShape model = find_model(flags.model);
-  for (CaseSpec& spec : cases) {
-    spec.vocab = model.vocab;
-    spec.hidden = model.hidden;
+  std::vector<Suite> suites;
+  if (!flags.suite.empty()) {
+    suites = load_suites(flags.suite);
+  } else {
+    suites.emplace_back().grids = {Grid{}};
+    for (const std::string& text : flags.cases) {
+      for (const CaseSpec& spec : parse_sweep(text)) suites[0].cases.push_back(spec);
+    }
   }
-  return cases;
-}
-
-std::vector<Grid> requested_grids(const PlanFlags& flags) {
-  if (flags.grids.empty()) return {Grid{}};
-  std::vector<Grid> grids;
-  for (const std::string& text : parse_list(flags.grids)) grids.push_back(parse_grid(text));
-  return grids;
-}
-
-/// Those asked for, or those that start from what the case starts from.
-std::vector<std::string> requested_implementations(const PlanFlags& flags, const CaseSpec& spec) {
-  if (!flags.implementations.empty()) return parse_list(flags.implementations);
-  return default_implementations(spec.hidden > 0);
+  for (Suite& suite : suites) {
+    if (!flags.implementations.empty()) suite.implementations = parse_list(flags.implementations);
+    if (!flags.grids.empty()) {
+      suite.grids.clear();
+      for (const std::string& text : parse_list(flags.grids)) {
+        suite.grids.push_back(parse_grid(text));
+      }
+    }
+    if (flags.model.empty()) continue;
+    const ModelShape model = find_model(flags.model);
+    for (CaseSpec& spec : suite.cases) {
+      spec.vocab = model.vocab;
+      spec.hidden = model.hidden;
+    }
+  }
+  return suites;
 }
 
 PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
@@ -286,17 +292,20 @@ ExitCode run(const PlanFlags& flags) {
   std::optional<std::int64_t> limit;
   if (!flags.fit.empty()) limit = parse_bytes(flags.fit);
   const FitKey key = flags.vary == "seqs" ? FitKey::seqs : FitKey::seq_len;
-  const std::vector<CaseSpec> cases = requested_cases(flags);
-  const std::vector<Grid> grids = requested_grids(flags);
+  const std::vector<Suite> suites = requested_plans(flags);
   if (!flags.json.empty()) prepare_file_path(flags.json);
 
   std::vector<PlannedGrid> plans;
   bool any = false;
-  for (const CaseSpec& spec : cases) {
-    const std::vector<std::string> implementations = requested_implementations(flags, spec);
-    for (const Grid& grid : grids) {
-      plans.push_back(plan_grid(spec, grid, implementations, key, limit));
-      for (const Fit& fit : plans.back().fits) any = any || fit.reason.empty();
+  for (const Suite& suite : suites) {
+    for (const CaseSpec& spec : suite.cases) {
+      const std::vector<std::string> implementations =
+          suite.implementations.empty() ? default_implementations(spec.hidden > 0)
+                                        : suite.implementations;
+      for (const Grid& grid : suite.grids) {
+        plans.push_back(plan_grid(spec, grid, implementations, key, limit));
+        for (const Fit& fit : plans.back().fits) any = any || fit.reason.empty();
+      }
     }
   }
   if (!flags.json.empty()) {
@@ -313,14 +322,18 @@ void add_plan_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command = app.add_subcommand(
       "plan", "predict bytes, collectives and FLOPs without running; what fits a limit");
+  command->add_option("--suite", flags->suite,
+                      "the cases of a suite by name (see lossgrid list suites), file or folder");
   command->add_option("--case", flags->cases,
                       "a case as \"key=value ...\"; key=[a,b] sweeps; may be repeated "
                       "(keys: lossgrid list keys)");
-  command->add_option("--grid", flags->grids,
-                      "process grids, comma separated: tp2cp4,tp4sp (default tp1cp1); any size");
+  command->add_option(
+      "--grid", flags->grids,
+      "process grids, comma separated: tp2cp4,tp4sp (default: the suite's, or tp1cp1); "
+      "any size");
   command->add_option("--impl", flags->implementations,
                       "implementations, comma separated, with options as name:option=value "
-                      "(default: all that take the inputs of the case)");
+                      "(default: the suite's; of cases all that take their inputs)");
   command->add_option("--model", flags->model,
                       "take vocab and hidden of every case from this model (lossgrid list models)");
   command->add_option("--fit", flags->fit,

@@ -85,6 +85,27 @@ TEST(Plan, AModelGivesVocabAndHiddenAndNothingElse) {
   }
 }
 
+TEST(Plan, TakesTheCasesOfASuite) {
+  const ScratchFolder scratch;
+  const json plan = plan_json(scratch, "--suite perf_gpu");
+  ASSERT_EQ(plan["plans"].size(), 5u);
+  const auto planned = [&](std::size_t number) {
+    std::vector<std::string> names;
+    for (const json& row : plan["plans"][number]["rows"]) {
+      if (!row.contains("skipped")) names.push_back(row["implementation"]);
+    }
+    return names;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(planned(0),
+              ElementsAre("per_sequence", "fused", "one_sweep", "one_sweep:in_place=true"));
+  EXPECT_THAT(planned(2), ElementsAre("linear_ce", "linear_ce_onepass"));
+  EXPECT_EQ(plan["plans"][0]["rows"][1]["inputs_bytes"], std::int64_t{8192} * 131072 * 2);
+  const json other = plan_json(scratch, "--suite perf_gpu --grid tp2cp1 --impl cp_local");
+  EXPECT_EQ(other["plans"][0]["grid"], "tp2cp1");
+  EXPECT_EQ(other["plans"][0]["rows"][0]["inputs_bytes"], std::int64_t{8192} * 131072);
+}
+
 TEST(Plan, SaysWhatFits) {
   const ScratchFolder scratch;
   const json plan =
@@ -170,7 +191,9 @@ TEST_P(RefusedPlans, OneLineAndTheRightCode) {
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedPlans,
     ::testing::Values(
-        Refused{"", 64, "plan needs --case"},
+        Refused{"", 64, "plan needs either --suite or --case"},
+        Refused{"--suite ci --case lens=8", 64, "plan needs either --suite or --case"},
+        Refused{"--suite perf_cpu", 65, "did you mean 'perf_gpu'"},
         Refused{"--case lens=8 --vary seqs", 64, "there is no --fit"},
         Refused{"--case lens=8 --fit 1GiB --vary vocab", 64, "vary"},
         Refused{"--case lens=8 --fit GiB", 65, "--fit = 'GiB' is no number of bytes"},
