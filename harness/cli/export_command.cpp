@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid export: a stored report in the format of another program, or a case as a bundle, for
-// other programs and for replay.
+// lossgrid export: a stored report in the format of another program, or a case or all cases of a
+// suite as bundles, for other programs and for replay.
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -10,6 +12,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/core/file.h"
+#include "harness/loss/registry.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/problem_cache.h"
@@ -24,6 +27,7 @@ struct ExportFlags {
   std::string report;
   std::string format;
   std::string text;
+  std::string suite;
   std::string out;
   bool expected = false;
   bool one_per_case = false;
@@ -33,20 +37,54 @@ struct ExportFlags {
   throw Error(ErrorCode::usage, "export: " + message);
 }
 
-ExitCode export_case(const ExportFlags& flags) {
-  const CaseSpec spec = parse_case(flags.text);
-  const std::string too_big = why_too_big(case_memory_bytes(spec));
-  if (!too_big.empty()) throw Error(ErrorCode::not_enough_memory, too_big);
-  const PreparedProblem prepared = prepare(make_problem(spec));
-  std::optional<BundleResults> expected;
-  if (flags.expected) {
-    expected = expected_results(
-        *prepared.problem, make_truth(*prepared.problem, prepared.rows, *prepared.objective, 0));
+/// Whether what the objective reads is drawn around the truth of every row.
+bool is_drawn(const CaseSpec& spec) {
+  const ObjectiveNeeds needs = make_objective(spec.objective, spec.statistics)->needs();
+  return needs.rewards ||
+         std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
+}
+
+void export_case(const CaseSpec& spec, bool with_expected, const std::string& path) {
+  const std::string too_big = why_too_big(bundle_memory_bytes(spec, with_expected));
+  if (!too_big.empty()) {
+    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, too_big));
   }
-  write_bundle(flags.out, *prepared.problem, expected);
-  fmt::print("{}: {} sequences, {} tokens, vocabulary {}, {}\n", flags.out,
-             prepared.problem->sequences(), prepared.problem->tokens(), spec.vocab,
-             name(spec.dtype));
+  std::optional<BundleResults> expected;
+  std::shared_ptr<const Problem> problem = std::make_shared<const Problem>(make_problem(spec));
+  if (with_expected || is_drawn(spec)) {
+    const PreparedProblem prepared = prepare(*problem);
+    problem = prepared.problem;
+    if (with_expected) {
+      expected =
+          expected_results(*problem, make_truth(*problem, prepared.rows, *prepared.objective, 0));
+    }
+  }
+  write_bundle(path, *problem, expected, format_case(spec));
+  fmt::print("{}: {} sequences, {} tokens, vocabulary {}, {}\n", path, problem->sequences(),
+             problem->tokens(), spec.vocab, name(spec.dtype));
+}
+
+/// The name of a case as that of a file.
+std::string file_name(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '.'; }, '_');
+  return text;
+}
+
+ExitCode export_cases(const ExportFlags& flags) {
+  if (flags.suite.empty()) {
+    export_case(parse_case(flags.text), flags.expected, flags.out);
+    return ExitCode::ok;
+  }
+  int number = 0;
+  for (const Suite& suite : load_suites(flags.suite)) {
+    for (const CaseSpec& spec : suite.cases) {
+      export_case(
+          spec, flags.expected,
+          fmt::format("{}/{:02}_{}.safetensors", flags.out, ++number, file_name(spec.name)));
+    }
+  }
   return ExitCode::ok;
 }
 
@@ -85,18 +123,20 @@ ExitCode export_report(const ExportFlags& flags) {
 }
 
 ExitCode run(const ExportFlags& flags) {
-  if (flags.report.empty() == flags.text.empty()) {
-    throw_usage("takes a REPORT with --to FORMAT, or --case with --out FILE");
+  const int sources = !flags.report.empty() + !flags.text.empty() + !flags.suite.empty();
+  if (sources != 1) {
+    throw_usage(
+        "takes a REPORT with --to FORMAT, or --case with --out FILE, or --suite with --out FOLDER");
   }
   if (!flags.report.empty()) {
     if (flags.format.empty()) throw_usage("a report needs --to FORMAT (lossgrid list exports)");
-    if (flags.expected) throw_usage("--expected goes with --case");
+    if (flags.expected) throw_usage("--expected goes with --case or --suite");
     return export_report(flags);
   }
   if (flags.one_per_case) throw_usage("--one-per-case goes with a report and --to gbench");
   if (!flags.format.empty()) throw_usage("--to goes with a report; a case becomes a bundle");
-  if (flags.out.empty()) throw_usage("--case needs --out FILE, the bundle to write");
-  return export_case(flags);
+  if (flags.out.empty()) throw_usage("--out says where the bundle goes, of --suite the folder");
+  return export_cases(flags);
 }
 
 }  // namespace
@@ -104,7 +144,7 @@ ExitCode run(const ExportFlags& flags) {
 void add_export_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* command = app.add_subcommand(
-      "export", "write a report in another program's format, or the batch of a case as a bundle");
+      "export", "write a report in another program's format, or batches of cases as bundles");
   command->add_option("report", flags->report,
                       "a report, or what a run that died left of it; only with --to");
   command->add_option("--to", flags->format,
@@ -114,11 +154,15 @@ void add_export_command(CLI::App& app, Action& action) {
                     "with --to gbench: medians only, for tools that draw charts; without it every "
                     "sample, for tests of two runs");
   command->add_option("--case", flags->text, "the case as \"key=value ...\"");
+  command->add_option("--suite", flags->suite,
+                      "all cases of a suite (lossgrid list suites), a bundle each");
   command->add_option("-o,--out", flags->out,
-                      "the file to write; of a report also - for stdout, the default");
-  command->add_flag("--expected", flags->expected,
-                    "with --case: add the float64 truth as expected.loss, .logprobs, .grad_logits "
-                    "and metrics");
+                      "the file to write, with --suite the folder; of a report also - for stdout, "
+                      "the default");
+  command->add_flag(
+      "--expected", flags->expected,
+      "with --case or --suite: add the float64 truth as expected.loss, .logprobs, .grad_logits "
+      "and metrics");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -42,8 +42,9 @@ Bundle read_bundle(const std::string& path);
 /// finite in inputs that nothing trains on (poison) is written as 0. The weight is [V, H] whatever
 /// the layout of shards. Throws io; bad_input for what a bundle cannot say (a temperature other
 /// than 1, a tied embedding); internal when a gradient does not have the size of its tensor.
+/// `case_text`: of the case that the problem was made from, for other programs; empty: of none.
 void write_bundle(const std::string& path, const Problem& problem,
-                  const std::optional<BundleResults>& expected);
+                  const std::optional<BundleResults>& expected, const std::string& case_text = "");
 
 /// Writes results only (`--out`). Metrics that are not finite are null; gradients that are empty
 /// are left out, and of a batch without tokens all are. Throws io.

@@ -37,8 +37,8 @@ const std::vector<std::string>& known_tensors() {
 }
 
 const std::vector<std::string>& known_metadata() {
-  static const std::vector<std::string> keys{"format", "objective", "global_valid_toks",
-                                             "global_valid_seqs", "expected_metrics"};
+  static const std::vector<std::string> keys{
+      "format", "objective", "case", "global_valid_toks", "global_valid_seqs", "expected_metrics"};
   return keys;
 }
 

@@ -154,11 +154,12 @@ Json objective_json(const ObjectiveSpec& objective) {
 }  // namespace
 
 void write_bundle(const std::string& path, const Problem& problem,
-                  const std::optional<BundleResults>& expected) {
+                  const std::optional<BundleResults>& expected, const std::string& case_text) {
   const CaseSpec& spec = problem.spec;
   require_expressible(path, spec);
   std::map<std::string, std::string> metadata{{"format", "lossgrid.bundle/1"},
                                               {"objective", objective_json(spec.objective).dump()}};
+  if (!case_text.empty()) metadata["case"] = case_text;
   if (spec.global_valid_toks != 0) {
     metadata["global_valid_toks"] = std::to_string(spec.global_valid_toks);
   }

@@ -70,9 +70,17 @@ std::int64_t trial_memory_bytes(const LossProblem& problem,
   return checked_product(rank, std::int64_t{problem.grid.tp} * problem.grid.cp, "bytes of a trial");
 }
 
-std::int64_t case_memory_bytes(const CaseSpec& spec) {
+namespace {
+
+std::int64_t case_tokens(const CaseSpec& spec) {
   const std::vector<std::int64_t> lengths = case_lengths(spec);
-  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+std::int64_t case_memory_bytes(const CaseSpec& spec) {
+  const std::int64_t tokens = case_tokens(spec);
   // Ids, masks, inputs, truth of the row; and the tape of an objective, some sixty nodes a token.
   constexpr double kHostBytesPerToken = 8192;
   // In floating point: the products may be far beyond 64 bits.
@@ -87,6 +95,18 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
                              : hidden * (rows * (4 + 2 * element) + vocab * (4 + element + 4));
   const double bytes = rows * kHostBytesPerToken + tensors;
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
+}
+
+std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
+  const auto rows = static_cast<double>(case_tokens(spec));
+  const auto vocab = static_cast<double>(spec.vocab);
+  const double inputs = spec.hidden == 0 ? rows * vocab : (rows + vocab) * spec.hidden;
+  // Of hidden states and weight: the truth and four numbers beside it that bounds are made of.
+  const double truths = spec.hidden == 0 ? 1 : 6;
+  double bytes = 2 * inputs * static_cast<double>(size_of(spec.dtype));
+  if (with_truth) bytes += inputs * (truths + 2) * sizeof(double);
+  return static_cast<std::int64_t>(
+      std::min(static_cast<double>(case_memory_bytes(spec)) + bytes, 0x1p62));
 }
 
 namespace {

@@ -98,6 +98,22 @@ TEST(Export, MediansForToolsThatDrawCharts) {
   EXPECT_EQ(medians[3]["repetitions"], 1);
 }
 
+TEST(Export, ASuiteBecomesABundleACase) {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("new/bundles");
+  const ProcessResult result =
+      run_lossgrid(scratch, "export --suite perf_smoke --expected --out " + folder);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto has_case = [&](const std::string& name, const std::string& text) {
+    const std::string bundle = read_all(folder + "/" + name + ".safetensors");
+    EXPECT_THAT(bundle.substr(0, 2000), HasSubstr("\"case\":\"" + text + "\""));
+    EXPECT_THAT(bundle.substr(0, 2000), HasSubstr("\"expected.grad_logits\""));
+    EXPECT_THAT(result.out, HasSubstr(name + ".safetensors: 3 sequences, 128 tokens"));
+  };
+  has_case("01_small_dtype_f32", "lens=50+30+48 mask=all vocab=2048 statistics=false");
+  has_case("02_small_dtype_bf16", "lens=50+30+48 mask=all vocab=2048 dtype=bf16 statistics=false");
+}
+
 TEST(Export, RefusesWhatDoesNotGoTogether) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "");
@@ -110,8 +126,11 @@ TEST(Export, RefusesWhatDoesNotGoTogether) {
   };
   expect("", 64, "takes a REPORT with --to FORMAT, or --case with --out FILE");
   expect(report + " --case 'lens=4' --out x", 64, "takes a REPORT with --to FORMAT, or --case");
+  expect("--suite ci --case 'lens=4' --out x", 64, "or --suite with --out FOLDER");
+  expect("--suite ci", 64, "--out says where the bundle goes");
+  expect("--case 'lens=2000000 vocab=2000000' --out x", 77, "x: not enough memory: needs");
   expect(report, 64, "needs --to FORMAT");
-  expect(report + " --to junit --expected", 64, "--expected goes with --case");
+  expect(report + " --to junit --expected", 64, "--expected goes with --case or --suite");
   expect("--case 'lens=4' --out x --to junit", 64, "--to goes with a report");
   expect(report + " --to junit --one-per-case", 64, "--one-per-case goes with --to gbench");
   expect("--case 'lens=4' --out x --one-per-case", 64, "--one-per-case goes with a report");

@@ -54,5 +54,18 @@ TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
   EXPECT_EQ(bytes_of({2, 2, 1, true}, 6), 4 * (hidden + 2 * weight + copies + 1000 + kHost));
 }
 
+TEST(BundleMemory, HoldsTheFileTwiceAndTheTruthBesides) {
+  const CaseSpec logits = parse_case("lens=8192 vocab=131072 dtype=bf16");
+  const std::int64_t elements = std::int64_t{8192} * 131072;
+  EXPECT_EQ(bundle_memory_bytes(logits, false), case_memory_bytes(logits) + 2 * elements * 2);
+  EXPECT_EQ(bundle_memory_bytes(logits, true) - bundle_memory_bytes(logits, false),
+            3 * elements * 8);
+  const CaseSpec hidden = parse_case("lens=5+3 vocab=24 hidden=4");
+  EXPECT_EQ(bundle_memory_bytes(hidden, true),
+            case_memory_bytes(hidden) + 2 * 32 * 4 * 4 + 8 * 32 * 4 * 8);
+  EXPECT_EQ(bundle_memory_bytes(parse_case("lens=2147483647 vocab=2147483647"), true),
+            std::int64_t{1} << 62);
+}
+
 }  // namespace
 }  // namespace lossgrid
