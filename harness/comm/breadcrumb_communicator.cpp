@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "harness/comm/breadcrumbs.h"
+#include "harness/comm/call_signature.h"
 #include "harness/core/rank_observer.h"
 
 namespace lossgrid {
@@ -51,6 +52,11 @@ class BreadcrumbCommunicator final : public Communicator {
     auto part = inner_->split(color, key, std::move(name));
     leave();
     return std::make_unique<BreadcrumbCommunicator>(std::move(part), *trail_);
+  }
+  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
+    enter(call.collective, call.count, call.dtype, call.op, call.root);
+    inner_->carry(call, advance);
+    leave();
   }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 

@@ -89,9 +89,7 @@ CallSignature signature_of(std::uint64_t call, std::uint64_t count) {
   const std::uint64_t operation = call & 0xFF;
   const std::uint64_t op = (call >> kOpBit) & 0xFF;
   const std::uint64_t root = (call >> kRootBit) & 0xFFFFFFFF;
-  const auto collective = static_cast<Collective>(operation);
-  signature.operation = operation == kSplit ? "split" : name(collective);
-  signature.has_payload = operation != kSplit && collective != Collective::barrier;
+  if (operation != kSplit) signature.collective = static_cast<Collective>(operation);
   signature.count = count;
   signature.dtype = static_cast<DType>((call >> kDtypeBit) & 0xFF);
   if (op > 0) signature.op = static_cast<ReduceOp>(op - 1);

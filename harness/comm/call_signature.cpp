@@ -5,11 +5,18 @@
 
 namespace lossgrid {
 
+std::string_view operation(const CallSignature& call) {
+  return call.collective ? name(*call.collective) : "split";
+}
+
 std::string describe(const CallSignature& call) {
-  std::string text(call.operation);
+  std::string text(operation(call));
   if (call.op) text += fmt::format(" {}", name(*call.op));
-  if (call.has_payload) text += fmt::format(" of {} {}", call.count, name(call.dtype));
+  if (call.collective && call.collective != Collective::barrier) {
+    text += fmt::format(" of {} {}", call.count, name(call.dtype));
+  }
   if (call.root) text += fmt::format(" from {}", *call.root);
+  if (call.between_gpus) text += " between GPUs";
   return text;
 }
 

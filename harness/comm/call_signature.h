@@ -14,14 +14,17 @@
 namespace lossgrid {
 
 struct CallSignature {
-  std::string_view operation;
-  bool has_payload = false;  // a tensor argument, to be named in messages
+  std::optional<Collective> collective = std::nullopt;  // none: a split
   std::size_t count = 0;
   DType dtype = DType::u8;
-  std::optional<ReduceOp> op;
-  std::optional<int> root;
+  std::optional<ReduceOp> op = std::nullopt;
+  std::optional<int> root = std::nullopt;
+  bool between_gpus = false;  // carried past the hosts
   friend bool operator==(const CallSignature&, const CallSignature&) = default;
 };
+
+/// "all_reduce", "split"
+std::string_view operation(const CallSignature& call);
 
 /// "all_reduce sum of 8 f32"
 std::string describe(const CallSignature& call);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@ enum class ReduceOp { sum, max, min };
 
 enum class Collective { all_reduce, all_gather, reduce_scatter, broadcast, barrier };
 inline constexpr int kCollectives = 5;
+
+struct CallSignature;  // call_signature.h
 
 std::string_view name(ReduceOp op);
 std::string_view name(Collective collective);
@@ -47,6 +50,12 @@ class Communicator {
 
   /// A communicator of the ranks that give the same `color`, ordered by (key, rank). Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
+
+  /// A collective whose payload another transport moves. Meets the others in `call`, then calls
+  /// `advance` until it returns true: it starts the transfer, and says when it is over. Members are
+  /// compared, and failures and deadlines seen, as in the calls above; what `advance` throws comes
+  /// out. Who gives a transfer up has to end what was started of it.
+  virtual void carry(const CallSignature& call, const std::function<bool()>& advance) = 0;
 
   /// Fails all ranks of the run with `reason`. May be called from any thread.
   virtual void abort(const std::string& reason) noexcept = 0;

@@ -29,7 +29,7 @@ class ThreadCommunicator final : public Communicator {
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
     ThreadCall call = make_call(Collective::all_reduce, count, dtype);
-    require_reducible(call.operation, dtype);
+    require_reducible(operation(call), dtype);
     call.op = op;
     call.send_bytes = count * size_of(dtype);
     call.send = static_cast<const std::byte*>(data);
@@ -56,7 +56,7 @@ class ThreadCommunicator final : public Communicator {
   void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
                       ReduceOp op) override {
     ThreadCall call = make_call(Collective::reduce_scatter, count, dtype);
-    require_reducible(call.operation, dtype);
+    require_reducible(operation(call), dtype);
     call.op = op;
     call.send_bytes = static_cast<std::size_t>(size()) * count * size_of(dtype);
     call.send = static_cast<const std::byte*>(send);
@@ -84,7 +84,7 @@ class ThreadCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     const std::array<std::int32_t, 2> own{color, key};
     ThreadCall call = make_call(Collective::barrier, own.size(), DType::i32);
-    call.operation = "split";
+    call.collective.reset();
     call.send_bytes = sizeof(own);
     call.send = reinterpret_cast<const std::byte*>(own.data());
     const std::uint64_t round = group_->meet(rank_, call);
@@ -103,6 +103,14 @@ class ThreadCommunicator final : public Communicator {
                                     static_cast<int>(own_place - members.begin()), std::move(name));
   }
 
+  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
+    ThreadCall own;
+    static_cast<CallSignature&>(own) = call;
+    own.communicator = name_;
+    group_->meet(rank_, own);
+    group_->carry(rank_, own, advance);
+  }
+
   void abort(const std::string& reason) noexcept override {
     const int culprit = group_->world_rank(rank_);
     group_->world().fail(culprit, fmt::format("rank {} aborted the run: {}", culprit, reason));
@@ -113,9 +121,8 @@ class ThreadCommunicator final : public Communicator {
 
   ThreadCall make_call(Collective collective, std::size_t count, DType dtype) const {
     ThreadCall call;
-    call.operation = lossgrid::name(collective);
+    call.collective = collective;
     call.communicator = name_;
-    call.has_payload = collective != Collective::barrier;
     call.count = count;
     call.dtype = dtype;
     return call;

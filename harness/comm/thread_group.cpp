@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/comm/backoff.h"
 #include "harness/comm/thread_world.h"
 
 namespace lossgrid {
@@ -64,6 +65,29 @@ void ThreadGroup::part(int rank) {
   wake_others(rank);
 }
 
+void ThreadGroup::carry(int rank, const ThreadCall& call, const std::function<bool()>& advance) {
+  ThreadWorld::RankState& state = world_->ranks_[static_cast<std::size_t>(world_rank(rank))];
+  const auto set_place = [&](std::string place) {
+    const std::lock_guard lock(world_->mutex_);
+    state.carries = std::move(place);
+  };
+  set_place(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
+  try {
+    for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
+      {
+        const std::lock_guard lock(world_->mutex_);
+        if (state.verdict) throw Error(*state.verdict);
+        if (world_->failure_) throw Error(ErrorCode::aborted, world_->failure_->reason);
+      }
+      if (advance()) break;
+    }
+  } catch (...) {
+    set_place("");
+    throw;
+  }
+  set_place("");
+}
+
 std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
                                                    const std::vector<int>& members) {
   const std::lock_guard lock(world_->mutex_);
@@ -81,7 +105,7 @@ std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
 }
 
 std::string ThreadGroup::place_locked(const ThreadCall& call) const {
-  return fmt::format("{} #{} of '{}'", call.operation, round_ + 1, call.communicator);
+  return fmt::format("{} #{} of '{}'", operation(call), round_ + 1, call.communicator);
 }
 
 std::string ThreadGroup::missing_locked() const {

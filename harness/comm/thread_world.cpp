@@ -34,9 +34,17 @@ std::vector<int> ThreadWorld::expire(const std::string& limit) {
   const std::lock_guard lock(mutex_);
   std::vector<int> busy;
   if (failure_) return busy;
+  int carrying = -1;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& state = ranks_[r];
     if (state.left) continue;
+    if (!state.carries.empty()) {
+      const std::string message =
+          fmt::format("{} passed while rank {} is in {}", limit, r, state.carries);
+      state.verdict.emplace(ErrorCode::timeout, message);
+      if (carrying < 0) carrying = static_cast<int>(r);
+      continue;
+    }
     if (state.waiting_in == nullptr) {
       busy.push_back(static_cast<int>(r));
       continue;
@@ -45,8 +53,11 @@ std::vector<int> ThreadWorld::expire(const std::string& limit) {
                           fmt::format("{} passed while rank {} waits in {} for {}", limit, r,
                                       place_locked(r), state.waiting_in->missing_locked()));
   }
-  if (!busy.empty())
+  if (!busy.empty()) {
     fail_locked(busy[0], fmt::format("{} passed with rank {} busy", limit, busy[0]));
+  } else if (carrying >= 0) {  // nobody keeps the others waiting: the first of them stands for all
+    fail_locked(carrying, ranks_[static_cast<std::size_t>(carrying)].verdict->what());
+  }
   return busy;
 }
 

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,7 @@ class ThreadWorld {
     bool left = false;
     const ThreadGroup* waiting_in = nullptr;   // whose call is incomplete
     const ThreadCall* waiting_call = nullptr;  // valid while `waiting_in` is set
+    std::string carries;                       // "all_reduce #5 of 'tp'", while that is carried
     std::optional<Error> verdict;              // what that call throws, else Error(aborted)
   };
 
@@ -89,6 +91,9 @@ class ThreadGroup {
 
   /// Waits until all members have made the same call. Returns the number of the round, from 0.
   std::uint64_t meet(int rank, const ThreadCall& call);
+
+  /// Communicator::carry, after the `meet` of `call`.
+  void carry(int rank, const ThreadCall& call, const std::function<bool()>& advance);
 
   /// Waits until all members have come here; does not fail. Ends a round whose `peer` was used.
   void part(int rank);

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "harness/comm/breadcrumbs.h"
+#include "harness/comm/call_signature.h"
 #include "ranks.h"
 
 namespace lossgrid {
@@ -38,6 +40,26 @@ TEST(CountingCommunicator, CountsCallsAndPayloadByOperation) {
     EXPECT_EQ(counts, want);
     EXPECT_EQ(counts.total(), (CollectiveCount{6, 228}));
     EXPECT_EQ(counts[Collective::reduce_scatter], (CollectiveCount{1, 120}));
+  });
+}
+
+// Decorators see it as the transport below them does: as the collective that it is.
+TEST(CountingCommunicator, ACarriedCallCountsAsWhatItIs) {
+  expect_ranks_ok(3, [](Communicator& world) {
+    CollectiveCounts counts;
+    BreadcrumbTrail trail(1, 3, world.rank(), "");
+    const auto inner = leave_breadcrumbs(world, trail);
+    const auto comm = count_calls(*inner, counts);
+    int asked = 0;
+    const auto done = [&] { return ++asked >= 2; };
+    comm->carry({Collective::reduce_scatter, 5, DType::f64, ReduceOp::max}, done);
+    comm->carry({}, done);  // a split
+    EXPECT_EQ(asked, 3);
+    EXPECT_EQ(counts[Collective::reduce_scatter], (CollectiveCount{1, 120}));
+    EXPECT_EQ(counts.total(), (CollectiveCount{1, 120}));
+    ASSERT_EQ(trail.trace().calls.size(), 2u);
+    EXPECT_EQ(trail.trace().calls[0].call, "reduce_scatter max of 5 f64");
+    EXPECT_EQ(trail.trace().calls[1].call, "split");
   });
 }
 

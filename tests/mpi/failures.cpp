@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/comm/call_signature.h"
 #include "harness/comm/consensus.h"
 #include "harness/comm/fault_injection.h"
 #include "harness/comm/mpi_ranks.h"
@@ -187,6 +188,21 @@ std::map<std::string, Scenario> scenarios() {
                      world.barrier();
                    },
                    kSoon, kSoon};
+  // While what is carried past MPI is under way.
+  const CallSignature carried{Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, true};
+  all["carried_hang"] = {[carried](Communicator& world) {
+                           const auto group = world.split(0, 0, "group");
+                           group->carry(carried, [] { return false; });
+                         },
+                         kSoon, kFar};
+  all["carried_throw"] = {[carried](Communicator& world) {
+    world.carry(carried, [rank = world.rank()] {
+      if (rank == 2) throw Error(ErrorCode::rank_failed, "no way");
+      return false;
+    });
+  }};
+  all["mismatch_carried"] =
+      mismatch(barrier, [carried](Communicator& w) { w.carry(carried, [] { return true; }); });
   all["injected_throw"] = injected("rank=2,call=3,kind=throw");
   all["injected_hang"] = injected("rank=2,call=3,kind=hang", kSoon);
   all["injected_leave"] = injected("rank=2,call=3,kind=leave");

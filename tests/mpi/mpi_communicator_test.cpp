@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over MPI have the bits of collectives on threads, whatever the size of the segments
 // that they are cut into. Rank 0 has the threads, and compares.
-#include <array>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "comm/collective_log.h"
 #include "comm/ranks.h"
 #include "comm/values.h"
+#include "harness/comm/call_signature.h"
 #include "harness/comm/counting_communicator.h"
 #include "harness/comm/process_grid.h"
 #include "harness/comm/timed_communicator.h"
@@ -18,90 +17,6 @@
 
 namespace lossgrid {
 namespace {
-
-// What a slot holds, what is gathered at once, and whole segments lie between these.
-constexpr std::array<std::size_t, 12> kCounts{0,   1,    7,    8,    15,   16,
-                                              117, 1000, 1024, 1025, 2049, 70001};
-
-/// The fingerprints of what a rank has after a list of collectives.
-class Log {
- public:
-  template <typename T>
-  void add(const std::string& what, const std::vector<T>& result) {
-    names_.push_back(what);
-    digests_.push_back(fingerprint(std::as_bytes(std::span(result))));
-  }
-  const std::vector<std::string>& names() const { return names_; }
-  const std::vector<std::uint64_t>& digests() const { return digests_; }
-
- private:
-  std::vector<std::string> names_;
-  std::vector<std::uint64_t> digests_;
-};
-
-/// Some values are NaN, of ranks in turn.
-template <typename T>
-std::vector<T> data_of(int rank, std::size_t count, std::uint64_t salt) {
-  std::vector<T> out = values_of<T>(rank, count, salt);
-  if constexpr (std::is_floating_point_v<T>) {
-    for (auto i = static_cast<std::size_t>(rank) + 3; i < count; i += 37) {
-      out[i] = std::numeric_limits<T>::quiet_NaN();
-    }
-  }
-  return out;
-}
-
-template <typename T>
-void log_reductions(Communicator& comm, Log& log) {
-  const auto size = static_cast<std::size_t>(comm.size());
-  for (const std::size_t count : kCounts) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
-      const std::string what = fmt::format("{} of {} {}", name(op), count, name(DTypeOf<T>::value));
-      // Which of several NaN a sum gives is up to the compiler, its operands being commutative.
-      std::vector<T> data = op == ReduceOp::sum ? values_of<T>(comm.rank(), count, 1)
-                                                : data_of<T>(comm.rank(), count, 1);
-      comm.all_reduce(std::span(data), op);
-      log.add("all_reduce " + what, data);
-      if (count * size > 200000) continue;
-      const std::vector<T> send = data_of<T>(comm.rank(), count * size, 2);
-      std::vector<T> receive(count);
-      comm.reduce_scatter(std::span<const T>(send), std::span(receive), op);
-      for (T& value : receive) {
-        if (value != value) value = std::numeric_limits<T>::quiet_NaN();
-      }
-      log.add("reduce_scatter " + what, receive);
-    }
-  }
-}
-
-template <typename T>
-void log_movements(Communicator& comm, Log& log) {
-  const auto size = static_cast<std::size_t>(comm.size());
-  for (const std::size_t count : kCounts) {
-    const std::string what = fmt::format("of {} {}", count, name(DTypeOf<T>::value));
-    const std::vector<T> send = values_of<T>(comm.rank(), count, 3);
-    std::vector<T> receive(count * size);
-    comm.all_gather(std::span<const T>(send), std::span(receive));
-    log.add("all_gather " + what, receive);
-    for (int root = 0; root < comm.size(); root += 3) {
-      std::vector<T> data = values_of<T>(comm.rank(), count, 4);
-      comm.broadcast(std::span(data), root);
-      log.add(fmt::format("broadcast {} from {}", what, root), data);
-    }
-  }
-}
-
-Log log_all(Communicator& comm) {
-  Log log;
-  log_reductions<double>(comm, log);
-  log_reductions<float>(comm, log);
-  log_reductions<std::int64_t>(comm, log);
-  log_reductions<std::int32_t>(comm, log);
-  log_movements<double>(comm, log);
-  log_movements<bf16>(comm, log);
-  log_movements<std::uint8_t>(comm, log);
-  return log;
-}
 
 /// `work` logs the same on threads and over MPI, for every rank.
 void expect_same_as_threads(int ranks, const std::function<Log(Communicator&)>& work) {
@@ -231,6 +146,23 @@ TEST(MpiCommunicator, ManyCallsOverCrossingGroups) {
       if (data.back() != 3 * half - 2) ++wrong;
     }
     EXPECT_EQ(wrong, 0);
+  });
+}
+
+// The others have met when it begins, and the rank is asked until it is done.
+TEST(MpiCommunicator, CarriesWhatGoesAnotherWay) {
+  expect_mpi_ranks_ok([](Communicator& world) {
+    std::int64_t sum = 0;
+    for (int round = 0; round < 20; ++round) {
+      int asked = 0;
+      const CallSignature call{Collective::broadcast, 8, DType::f32, std::nullopt, 0, true};
+      world.carry(call, [&] { return ++asked == world.rank() + 1; });
+      EXPECT_EQ(asked, world.rank() + 1);
+      std::int64_t one = 1;
+      world.all_reduce(std::span(&one, 1), ReduceOp::sum);
+      sum += one;
+    }
+    EXPECT_EQ(sum, 20 * world.size());
   });
 }
 

@@ -23,7 +23,8 @@ struct SlotHeader {
   std::uint64_t number = 0;
   std::uint64_t count = 0;
   std::int32_t operation = 0;  // a Collective, or kSplit
-  std::int32_t dtype = 0;
+  std::int16_t dtype = 0;
+  std::int16_t between_gpus = 0;
   std::int32_t op = -1;
   std::int32_t root = -1;
   friend bool operator==(const SlotHeader&, const SlotHeader&) = default;
@@ -40,13 +41,12 @@ std::string_view name_of_operation(std::int32_t operation) {
 
 CallSignature signature_of(const SlotHeader& header) {
   CallSignature call;
-  call.operation = name_of_operation(header.operation);
-  call.has_payload = header.operation != kSplit &&
-                     static_cast<Collective>(header.operation) != Collective::barrier;
+  if (header.operation != kSplit) call.collective = static_cast<Collective>(header.operation);
   call.count = header.count;
   call.dtype = static_cast<DType>(header.dtype);
   if (header.op >= 0) call.op = static_cast<ReduceOp>(header.op);
   if (header.root >= 0) call.root = header.root;
+  call.between_gpus = header.between_gpus != 0;
   return call;
 }
 
@@ -195,6 +195,19 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(world_, std::move(part), place, std::move(name));
   }
 
+  void carry(const CallSignature& signature, const std::function<bool()>& advance) override {
+    SlotHeader header;
+    header.operation =
+        signature.collective ? static_cast<std::int32_t>(*signature.collective) : kSplit;
+    header.count = signature.count;
+    header.dtype = static_cast<std::int16_t>(signature.dtype);
+    if (signature.op) header.op = static_cast<std::int32_t>(*signature.op);
+    if (signature.root) header.root = *signature.root;
+    header.between_gpus = signature.between_gpus ? 1 : 0;
+    meet(header, nullptr, 0);
+    world_->carry(call(operation_), advance);
+  }
+
   void abort(const std::string& reason) noexcept override { world_->abort(reason); }
 
  private:
@@ -204,7 +217,7 @@ class MpiCommunicator final : public Communicator {
     SlotHeader header;
     header.operation = static_cast<std::int32_t>(collective);
     header.count = count;
-    header.dtype = static_cast<std::int32_t>(dtype);
+    header.dtype = static_cast<std::int16_t>(dtype);
     return header;
   }
 

@@ -5,7 +5,6 @@
 // transport, as all of this folder is.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -13,30 +12,12 @@
 
 #include <mpi.h>
 
+#include "harness/comm/backoff.h"
+
 namespace lossgrid {
 
 /// Throws rank_failed with MPI's own text when `code`, which `call` returned, is an error.
 void check_mpi(int code, std::string_view call);
-
-/// The pauses of one wait: a few tests at once, then after a yield, then after short sleeps.
-class Backoff {
- public:
-  /// For a rank inside of a collective, where the others are near.
-  static Backoff brisk() { return {16, 200, std::chrono::microseconds(100)}; }
-  /// For a process that waits for the end of somebody else's work.
-  static Backoff idle() { return {0, 16, std::chrono::microseconds(1000)}; }
-
-  void pause();
-
- private:
-  Backoff(int spins, int yields, std::chrono::microseconds longest)
-      : spins_(spins), yields_(yields), longest_(longest) {}
-
-  int spins_;
-  int yields_;
-  std::chrono::microseconds longest_;
-  std::chrono::microseconds sleep_{10};
-};
 
 struct MpiRuntime {
   std::mutex mutex;  // held around every call of MPI; guards what else stands here and in MpiWorld

@@ -23,18 +23,6 @@ void check_mpi(int code, std::string_view call) {
   throw Error(ErrorCode::rank_failed, fmt::format("{}: {}", call, said));
 }
 
-void Backoff::pause() {
-  if (spins_ > 0) {
-    --spins_;
-  } else if (yields_ > 0) {
-    --yields_;
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(2 * sleep_, longest_);
-  }
-}
-
 void MpiRuntime::complete_idly(MPI_Request& request) {
   for (Backoff backoff = Backoff::idle();; backoff.pause()) {
     const std::lock_guard lock(mutex);

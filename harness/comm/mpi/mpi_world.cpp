@@ -105,10 +105,36 @@ void MpiWorld::wait(const MpiCall& call, std::uint64_t step, MPI_Request& reques
   }
 }
 
-void MpiWorld::require_running_locked(const MpiCall& call, std::uint64_t step) {
+void MpiWorld::carry(const MpiCall& call, const std::function<bool()>& advance) {
+  const auto set_place = [this](const MpiCall* place) {
+    const std::lock_guard lock(runtime_->mutex);
+    waiting_in_ = place;
+  };
+  set_place(&call);
+  try {
+    for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
+      {
+        const std::lock_guard lock(runtime_->mutex);
+        receive_locked();
+        require_open_locked();
+      }
+      if (advance()) break;
+    }
+  } catch (...) {
+    set_place(nullptr);
+    throw;
+  }
+  set_place(nullptr);
+}
+
+void MpiWorld::require_open_locked() {
   if (expired_) throw Error(ErrorCode::timeout, *expired_);
   if (failure_) throw Error(ErrorCode::aborted, failure_->reason);
   if (closed_) throw Error(ErrorCode::aborted, fmt::format("the run of rank {} is over", rank_));
+}
+
+void MpiWorld::require_running_locked(const MpiCall& call, std::uint64_t step) {
+  require_open_locked();
   require_entered_locked(call, step);
 }
 

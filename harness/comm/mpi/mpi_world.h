@@ -61,6 +61,8 @@ class MpiWorld {
   /// Starts an exchange of `call` and waits for it. Throws aborted when the run has failed or fails
   /// meanwhile, timeout after the deadline, rank_failed when a member has left.
   void exchange(const MpiCall& call, const Start& start);
+  /// Communicator::carry, once all members have met in `call`.
+  void carry(const MpiCall& call, const std::function<bool()>& advance);
   /// Fails the run because of `culprit` and throws rank_failed.
   [[noreturn]] void fail(int culprit, const std::string& reason);
   /// Splits `group` off into those of the same `color`, in the order of `key`, both from 0. All
@@ -95,6 +97,7 @@ class MpiWorld {
  private:
   void receive_locked();
   void note_failure_locked(const WorldFailure& failure);
+  void require_open_locked();
   void require_running_locked(const MpiCall& call, std::uint64_t step);
   void require_entered_locked(const MpiCall& call, std::uint64_t step);
   void wait(const MpiCall& call, std::uint64_t step, MPI_Request& request, bool committed);
