@@ -36,8 +36,8 @@ class Communicator {
   /// "world", "tp", "cp", ...: for messages and for the counts in a report.
   virtual std::string_view name() const = 0;
 
-  /// data[i] := op over ranks of data[i]; in place, in rank order, so that the bits are the same on
-  /// all ranks and in every run. f64, f32, i64 and i32. max and min propagate a NaN.
+  /// data[i] := op over ranks of data[i], in place, f64, f32, i64 and i32. In rank order: the same
+  /// bits on all ranks in every run (sums over NCCL: nccl_transport.h). max and min keep a NaN.
   virtual void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// receive[r * count .. ] := rank r's send; any dtype.
   virtual void all_gather(const void* send, void* receive, std::size_t count, DType dtype) = 0;

@@ -35,6 +35,25 @@ struct Add {
   __device__ void operator()(std::int64_t k) const { sum[k] += values[k]; }
 };
 
+/// The largest or smallest of the rows; of equal values the first, and a NaN once there is one.
+template <typename T>
+struct Extrema {
+  const T* rows;
+  int ranks;
+  std::int64_t stride;
+  bool largest;
+  T* out;
+  __device__ void operator()(std::int64_t k) const {
+    T found = rows[k];
+    for (int r = 1; r < ranks; ++r) {
+      const T next = rows[r * stride + k];
+      const bool further = largest ? next > found : next < found;
+      if (found == found && (further || next != next)) found = next;
+    }
+    out[k] = found;
+  }
+};
+
 /// Element `bytes` / 2 is one byte, where there is one.
 struct Fill {
   void* to;
@@ -53,6 +72,18 @@ struct Fill {
 
 const char* cuda_add(const float* values, std::int64_t count, float* sum, void* stream) {
   return for_each_element(count, stream, Add{values, sum});
+}
+
+const char* cuda_extrema(DType dtype, const void* rows, int ranks, std::int64_t stride,
+                         std::int64_t count, bool largest, void* out, void* stream) {
+  if (dtype == DType::f64) {
+    return for_each_element(count, stream,
+                            Extrema<double>{static_cast<const double*>(rows), ranks, stride,
+                                            largest, static_cast<double*>(out)});
+  }
+  return for_each_element(count, stream,
+                          Extrema<float>{static_cast<const float*>(rows), ranks, stride, largest,
+                                         static_cast<float*>(out)});
 }
 
 const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream) {

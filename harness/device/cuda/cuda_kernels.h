@@ -13,6 +13,10 @@ const KernelTable& cuda_kernels();
 
 /// sum[k] += values[k], k < count.
 const char* cuda_add(const float* values, std::int64_t count, float* sum, void* stream);
+/// out[k] := the largest, or smallest, of `ranks` rows [count] of f32 or f64 that stand `stride`
+/// elements apart, first to last; a NaN stays one.
+const char* cuda_extrema(DType dtype, const void* rows, int ranks, std::int64_t stride,
+                         std::int64_t count, bool largest, void* out, void* stream);
 /// As Device::fill.
 const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream);
 

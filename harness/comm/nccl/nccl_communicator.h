@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "harness/comm/nccl/nccl_library.h"
+#include "harness/comm/nccl_stream.h"
+#include "harness/comm/nccl_transport.h"
+
+namespace lossgrid {
+
+/// As over_nccl(inner, stream), with the functions of `nccl`, which outlive it too.
+std::unique_ptr<Communicator> over_nccl(Communicator& inner, NcclStream& stream,
+                                        const NcclLibrary& nccl);
+
+}  // namespace lossgrid
