@@ -40,6 +40,8 @@ FinishedWork::FinishedWork(const RunRecord& earlier, AfterFailure after, const R
   std::vector<std::string> ids;
   for (const TrialRecord& trial : earlier.trials) {
     if (!is_finished(trial.status, after)) continue;
+    // NCCL adds in another order than all other transports, which have the same bits.
+    if ((trial.transport == "nccl") != ranks.has_nccl()) continue;
     trials_.insert_or_assign(trial.id, trial);
     ids.push_back(trial.id);
   }

@@ -225,11 +225,12 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
       }
     }
   }
+  const bool ordered = adds_in_rank_order(setup);
   const bool claims_packing =
-      description.claims_packing &&
+      ordered && description.claims_packing &&
       (setup.objective->sizes().coefficients == 0 || description.claims_packing_of_sequence_sums);
-  record.determinism.push_back(
-      {"run_to_run", same ? "same_bits" : "different_bits", description.claims_run_to_run, ""});
+  record.determinism.push_back({"run_to_run", same ? "same_bits" : "different_bits",
+                                ordered && description.claims_run_to_run, ""});
   // Judged by the run, which has seen the other grids of the case.
   record.determinism.push_back({"packing", "not_compared", claims_packing, ""});
   record.determinism.push_back({"tp_size", "not_compared", false, ""});

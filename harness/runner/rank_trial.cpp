@@ -4,6 +4,8 @@
 #include "harness/comm/breadcrumbs.h"
 #include "harness/comm/consensus.h"
 #include "harness/comm/fault_injection.h"
+#include "harness/comm/nccl_stream.h"
+#include "harness/comm/nccl_transport.h"
 #include "harness/core/error.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/global_batch.h"
@@ -28,7 +30,14 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   enter_phase(RankPhase::setup);
   const int working = setup.grid.stage_ranks();  // while the last stage works the others wait
   share_cores(working, world.size() - working);
-  const ProcessGrid groups = make_process_grid(world, setup.grid);
+  const std::unique_ptr<Device> device = make_device(setup.backend, world.rank());
+  std::unique_ptr<NcclStream> stream;
+  std::unique_ptr<Communicator> nccl;
+  if (setup.over_nccl) {
+    stream = make_nccl_stream(*device);
+    nccl = over_nccl(world, *stream);
+  }
+  const ProcessGrid groups = make_process_grid(nccl ? *nccl : world, setup.grid);
   RankCounts counts;
   RankResult result;
   const std::unique_ptr<Communicator> tp = count_calls(*groups.tp, counts.tp);
@@ -56,14 +65,22 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const bool has_loss = groups.is_last_stage();
   std::vector<float> weight_gradient;
   if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
-  const std::unique_ptr<Device> device = make_device(setup.backend, world.rank());
-  const std::unique_ptr<Communicator> staged_tp =
-      stage_payloads(tp_with_faults ? *tp_with_faults : *tp, *device);
-  const std::unique_ptr<Communicator> staged_cp =
-      stage_payloads(cp_with_faults ? *cp_with_faults : *cp, *device);
-  const PackRank rank{
-      world.rank(), groups.tp_rank(), groups.cp_rank(), *staged_tp,
-      *staged_cp,   counts,           weight_gradient,  injector ? &*injector : nullptr};
+  Communicator& used_tp = tp_with_faults ? *tp_with_faults : *tp;
+  Communicator& used_cp = cp_with_faults ? *cp_with_faults : *cp;
+  std::unique_ptr<Communicator> staged_tp;
+  std::unique_ptr<Communicator> staged_cp;
+  if (!setup.over_nccl) {
+    staged_tp = stage_payloads(used_tp, *device);
+    staged_cp = stage_payloads(used_cp, *device);
+  }
+  const PackRank rank{world.rank(),
+                      groups.tp_rank(),
+                      groups.cp_rank(),
+                      staged_tp ? *staged_tp : used_tp,
+                      staged_cp ? *staged_cp : used_cp,
+                      counts,
+                      weight_gradient,
+                      injector ? &*injector : nullptr};
   Communicator& stages = pp_with_faults ? *pp_with_faults : *pp;
   std::int64_t microbatch = 0;
   for (const TrialPart& part : parts) {

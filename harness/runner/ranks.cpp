@@ -3,10 +3,41 @@
 
 #include <algorithm>
 
+#include "harness/comm/nccl_transport.h"
 #include "harness/core/error.h"
 #include "harness/device/rank_threads.h"
 
 namespace lossgrid {
+
+Ranks Ranks::with_nccl() const {
+  Ranks ranks = *this;
+  ranks.has_nccl_ = true;
+  return ranks;
+}
+
+std::string Ranks::why_no_nccl(Backend backend, int ranks) const {
+  if (!lossgrid::why_no_nccl().empty()) return lossgrid::why_no_nccl();
+  if (nccl_is_emulated()) {
+    if (backend != Backend::cuda_emulated) {
+      return fmt::format("{} names an emulation, which is for backend cuda_emulated",
+                         kNcclLibraryVariable);
+    }
+    return session_ == nullptr ? "" : "its emulation is for ranks that are threads";
+  }
+  if (backend != Backend::cuda) return "it moves memory of GPUs, as backend cuda has it";
+  if (!why_no_device(backend).empty()) return why_no_device(backend);
+  auto here = static_cast<std::size_t>(ranks);
+  if (session_ != nullptr) {
+    const std::vector<ProcessCores>& processes = session_->processes_here();
+    here = static_cast<std::size_t>(
+        std::count_if(processes.begin(), processes.end(),
+                      [ranks](const ProcessCores& process) { return process.rank < ranks; }));
+  }
+  const std::size_t gpus = describe_devices(backend).size();
+  if (here <= gpus) return "";
+  return fmt::format("it wants a GPU for every rank: {} ranks on a machine with {} GPU{}", here,
+                     gpus, gpus == 1 ? "" : "s");
+}
 
 RanksOutcome Ranks::run_bodies(int count, std::function<void(Communicator& world)> body,
                                std::chrono::milliseconds deadline) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of trials and timings are: threads of this process, or processes of an MPI job.
+// Where the ranks of trials and timings are: threads of this process, or processes of an MPI job;
+// and whether what GPUs hold goes over NCCL between them.
 // Every process of a job goes through the same trials in the same order; one of them, that of rank
 // 0, gets what all ranks found and reports it. Whatever a process decides from what it alone can
 // see (its memory, its clock) is agreed on here, so that no two of them differ in what they run.
@@ -18,6 +19,7 @@
 #include "harness/comm/mpi_ranks.h"
 #include "harness/comm/thread_communicator.h"
 #include "harness/core/archive.h"
+#include "harness/device/backend.h"
 
 namespace lossgrid {
 
@@ -34,7 +36,17 @@ class Ranks {
   /// The processes of a job; `session` outlives the object.
   explicit Ranks(MpiSession& session) : session_(&session) {}
 
-  std::string_view transport() const { return session_ == nullptr ? "thread" : "mpi"; }
+  /// The same ranks, each with a GPU of its own: their trials use NCCL.
+  Ranks with_nccl() const;
+  bool has_nccl() const { return has_nccl_; }
+  /// Why `ranks` of these ranks cannot use NCCL on `backend`, as far as this process knows; empty
+  /// when they can.
+  std::string why_no_nccl(Backend backend, int ranks) const;
+
+  /// What carries collectives: "thread", "mpi", "nccl".
+  std::string_view transport() const { return has_nccl_ ? "nccl" : launcher(); }
+  /// Where the ranks are: "thread", "mpi".
+  std::string_view launcher() const { return session_ == nullptr ? "thread" : "mpi"; }
   /// The rank of this process in the job; 0 without one.
   int process() const { return session_ == nullptr ? 0 : session_->rank(); }
   bool reports() const { return process() == 0; }
@@ -57,6 +69,7 @@ class Ranks {
                           std::chrono::milliseconds deadline) const;
 
   MpiSession* session_ = nullptr;
+  bool has_nccl_ = false;
 };
 
 template <typename Result>

@@ -20,7 +20,7 @@ namespace lossgrid {
 namespace {
 
 /// Why the trial cannot run here; empty when it can. A dp rank holds one microbatch at a time, on
-/// its last pipeline stage.
+/// its last pipeline stage; all of it on one GPU, or with NCCL every rank its part.
 std::string why_skipped(const TrialSetup& setup) {
   std::string unsupported;
   std::vector<std::int64_t> bytes(setup.parts.size(), 0);
@@ -31,7 +31,10 @@ std::string why_skipped(const TrialSetup& setup) {
   });
   if (!unsupported.empty()) return unsupported;
   const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-  return setup.backend == Backend::cuda ? why_too_big_for_gpu(all) : why_too_big(all);
+  if (setup.backend != Backend::cuda) return why_too_big(all);
+  if (!setup.over_nccl) return why_too_big_for_gpu(all);
+  return why_too_big_for_gpu(*std::max_element(bytes.begin(), bytes.end()) /
+                             (setup.grid.tp * setup.grid.cp));
 }
 
 TrialStatus status_of(ErrorCode code) {
@@ -156,16 +159,24 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   return setup;
 }
 
-TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadline,
+TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadline,
                        const Ranks& ranks) {
+  const auto shared = std::make_shared<TrialSetup>(made);
+  shared->over_nccl = ranks.has_nccl();
+  const TrialSetup& setup = *shared;
   TrialOutcome trial;
   trial.record =
       describe_trial(*setup.problem, setup.implementation_text, setup.grid, setup.backend);
   trial.record.transport = ranks.transport();
+  if (ranks.has_nccl()) trial.record.reproduce += " --transport nccl";
   trial.record.reason = why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0);
   if (trial.record.reason.empty()) {
     const std::string& why_none = why_no_device(setup.backend);
     trial.record.reason = ranks.first_text(why_none.empty() ? "" : "no_device: " + why_none);
+  }
+  if (trial.record.reason.empty() && ranks.has_nccl()) {
+    const std::string why_none = ranks.why_no_nccl(setup.backend, setup.grid.ranks());
+    trial.record.reason = ranks.first_text(why_none.empty() ? "" : "no_nccl: " + why_none);
   }
   if (trial.record.reason.empty()) {
     for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
@@ -181,7 +192,6 @@ TrialOutcome run_trial(const TrialSetup& setup, std::chrono::milliseconds deadli
     return trial;
   }
 
-  const auto shared = std::make_shared<const TrialSetup>(setup);
   const RanksRun<RankResult> run = ranks.run<RankResult>(
       setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },
       deadline);

@@ -53,7 +53,11 @@ int serial_adds(const TrialSetup& setup) {
     of_rows = std::max(of_rows, block_serial_adds(vocab_shard(spec.vocab, setup.grid.tp, 0).width,
                                                   static_cast<std::int64_t>(size_of(logits))));
   }
-  return of_rows + setup.grid.tp - 1;
+  return of_rows + setup.grid.tp - 1;  // the most that an order of adding up ranks can have
+}
+
+bool adds_in_rank_order(const TrialSetup& setup) {
+  return !setup.over_nccl || std::max(setup.grid.tp, setup.grid.cp) <= 2;
 }
 
 DeclaredProducts declared_products(const TrialSetup& setup) {

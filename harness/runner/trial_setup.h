@@ -33,6 +33,7 @@ struct TrialSetup {
   std::shared_ptr<const LossImplementation> implementation;
   Grid grid;
   Backend backend = Backend::cpu;
+  bool over_nccl = false;                     // what devices hold, between ranks
   std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
   std::optional<Fault> fault;
   bool keep_outputs = false;  // of every rank, for --out
@@ -57,6 +58,11 @@ ScaleSizes scale_sizes(const Problem& problem, const Grid& grid);
 
 /// Longest serial float32 add chain over the vocabulary of one row, the sum over TP included.
 int serial_adds(const TrialSetup& setup);
+
+/// Whether float sums over ranks are added in rank order, as an implementation expects that
+/// promises bits. NCCL has an order of its own, which depends on where in a payload an element
+/// stands; sums of two have no order.
+bool adds_in_rank_order(const TrialSetup& setup);
 
 /// What an implementation declares of its products with the gradient of logits: the bounds of d
 /// hidden and d weight depend on it.
