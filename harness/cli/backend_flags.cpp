@@ -9,10 +9,13 @@ namespace lossgrid {
 namespace {
 
 /// Empty where it is there.
-std::string why_not_there(const std::string& required, const Ranks& ranks) {
+std::string why_not_there(const std::string& required, Backend backend, const Ranks& ranks) {
   if (required == "cuda") return why_no_device(Backend::cuda);
-  if (required == "mpi") return ranks.transport() == "mpi" ? "" : "ranks are threads";
-  const std::vector<std::string> known{"cuda", "mpi"};
+  if (required == "mpi") return ranks.launcher() == "mpi" ? "" : "ranks are threads";
+  if (required == "nccl") {
+    return ranks.has_nccl() ? ranks.why_no_nccl(backend, 1) : "it takes --transport nccl";
+  }
+  const std::vector<std::string> known{"cuda", "mpi", "nccl"};
   throw Error(ErrorCode::bad_input, unknown_name_message("--require", required, known));
 }
 
@@ -24,13 +27,16 @@ void add_backend_flags(CLI::App& command, BackendFlags& flags) {
                      "by block on the processor) (default cpu; see lossgrid list backends)");
   command.add_option("--require", flags.require,
                      "refuse to run, instead of skipping trials, where these are not there, comma "
-                     "separated: cuda, mpi");
+                     "separated: cuda, mpi, nccl");
 }
 
 Backend requested_backend(const BackendFlags& flags, const Ranks& ranks) {
   const Backend backend = parse_backend(flags.backend, "--backend: ");
+  if (ranks.has_nccl() && backend == Backend::cpu) {
+    throw Error(ErrorCode::usage, "--transport nccl moves memory of GPUs: it takes --backend cuda");
+  }
   for (const std::string& required : parse_list(flags.require)) {
-    const std::string why = ranks.first_text(why_not_there(required, ranks));
+    const std::string why = ranks.first_text(why_not_there(required, backend, ranks));
     if (why.empty()) continue;
     throw_bad_input("--require {}: {}", required, why);
   }

@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/comm/mpi_ranks.h"
+#include "harness/comm/nccl_transport.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
@@ -91,6 +93,23 @@ void list_backends() {
   }
 }
 
+void list_transports() {
+  const std::string& why_no_gpu = why_no_device(Backend::cuda);
+  std::string nccl = "not here: " + why_no_nccl();
+  if (why_no_nccl().empty()) {
+    nccl = fmt::format("NCCL {} between GPUs of such ranks", nccl_version());
+    if (nccl_is_emulated()) {
+      nccl += ", an emulation for --backend cuda_emulated";
+    } else if (!why_no_gpu.empty()) {
+      nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), why_no_gpu);
+    }
+  }
+  fmt::print("thread  ranks are threads of one process\n");
+  fmt::print("mpi     {}\n", mpi_is_compiled_in() ? "ranks are processes of an MPI launcher"
+                                                  : "not here: this build has no MPI");
+  fmt::print("nccl    {}\n", nccl);
+}
+
 void list_exports() {
   for (const Exporter* exporter : exporters()) {
     fmt::print("{:<23} {}\n", exporter->name, exporter->summary);
@@ -129,6 +148,7 @@ constexpr Kind kKinds[] = {{"suites", list_suites},
                            {"frameworks", list_frameworks},
                            {"models", list_models},
                            {"backends", list_backends},
+                           {"transports", list_transports},
                            {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
@@ -179,12 +199,12 @@ void add_list_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "list",
       "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
-      "backends or exports");
+      "backends, transports or exports");
   command
       ->add_option(
           "what", *what,
-          "suites, implementations, objectives, mutants, keys, frameworks, models, backends or "
-          "exports")
+          "suites, implementations, objectives, mutants, keys, frameworks, models, backends, "
+          "transports or exports")
       ->required();
   command->callback([what, &action] { action = [what] { return run(*what); }; });
 }

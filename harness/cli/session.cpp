@@ -23,11 +23,15 @@ void add_transport_flag(CLI::App& command, std::string& transport) {
   command
       .add_option("--transport", transport,
                   "where ranks are: thread (of this process), mpi (processes of mpirun, mpiexec or "
-                  "srun), auto (mpi under one of these, else thread) (default auto)")
-      ->check(CLI::IsMember({"auto", "thread", "mpi"}));
+                  "srun), auto (mpi under one of these, else thread); nccl: as auto, each with a "
+                  "GPU of its own, whose memory goes over NCCL (with --backend cuda; "
+                  "LOSSGRID_NCCL_LIBRARY names another libnccl.so.2) (default auto; see lossgrid "
+                  "list transports)")
+      ->check(CLI::IsMember({"auto", "thread", "mpi", "nccl"}));
 }
 
 Ranks start_ranks(const std::string& transport) {
+  if (transport == "nccl") return start_ranks("auto").with_nccl();
   if (transport == "thread" || (transport == "auto" && !under_launcher())) return Ranks();
   if (!mpi_is_compiled_in()) {
     throw Error(ErrorCode::usage,

@@ -20,8 +20,8 @@ namespace lossgrid {
 void add_transport_flag(CLI::App& command, std::string& transport);
 
 /// Where the ranks of a run are. `transport`: "auto" (processes under a launcher, else threads),
-/// "thread", "mpi". The session begins with the first call that needs it. Throws usage when this
-/// build has no MPI.
+/// "thread", "mpi", or "nccl": as "auto", with NCCL between GPUs. The session begins with the first
+/// call that needs it. Throws usage when this build has no MPI.
 Ranks start_ranks(const std::string& transport);
 
 /// The writer of a report at `path`, on the process that reports; none elsewhere or for an empty

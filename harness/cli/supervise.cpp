@@ -101,7 +101,7 @@ class Supervisor {
         breadcrumbs_(flags.report + ".launch.crumbs") {
     if (flags.resume.empty()) return;
     const FinishedWork finished(read_earlier(flags.resume, record.command), after_failure(flags),
-                                Ranks());
+                                uses_nccl() ? Ranks().with_nccl() : Ranks());
     RunRecord kept;
     for (const auto& [id, trial] : finished.trials()) kept.trials.push_back(trial);
     for (const auto& [id, timing] : finished.timings()) kept.timings.push_back(timing);
@@ -156,6 +156,13 @@ class Supervisor {
   }
 
  private:
+  bool uses_nccl() const { return flags_.transport == "nccl"; }
+
+  std::string transport_of(const RunRecord& launch) const {
+    if (uses_nccl()) return "nccl";
+    return launch.environment.contains("mpi") ? "mpi" : "thread";
+  }
+
   bool is_done(const Launch& launch) const {
     return launch.grid.empty() ? is_done() : work_.has_all_of(launch.grid);
   }
@@ -212,8 +219,7 @@ class Supervisor {
     for (std::size_t k = 0; k < kStages; ++k) stages_.ns[k] += found.stages.ns[k];
     if (!found.begun_id.empty() && interrupted_by == 0) {
       work_.lose({found.begun_id, end.stopped ? TrialStatus::timeout : TrialStatus::crashed,
-                  end.text, found.environment.contains("mpi") ? "mpi" : "thread",
-                  desync_report(read_breadcrumbs(breadcrumbs_))});
+                  end.text, transport_of(found), desync_report(read_breadcrumbs(breadcrumbs_))});
     }
     remove_launch_files();
     return whole;

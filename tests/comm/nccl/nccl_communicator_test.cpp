@@ -51,10 +51,10 @@ INSTANTIATE_TEST_SUITE_P(All, NcclVersions, testing::Values(NCCL_VERSION_CODE, k
 
 TEST_P(NcclVersions, HaveTheBitsOfThreads) {
   const NcclLibrary nccl = fresh_nccl(GetParam());
-  expect_same_as_threads(3, log_all, nccl);
+  expect_same_as_threads(4, log_all, nccl);
   EXPECT_GT(fake_nccl().collectives, 0);
-  EXPECT_EQ(fake_nccl().connected, 3);
-  EXPECT_EQ(fake_nccl().destroyed, 3);
+  EXPECT_EQ(fake_nccl().connected, 4);
+  EXPECT_EQ(fake_nccl().destroyed, 4);
   EXPECT_EQ(fake_nccl().aborted, 0);
 }
 
@@ -76,8 +76,9 @@ TEST_P(NcclVersions, SplitIntoTheGroupsOfAGrid) {
         return log;
       },
       nccl);
-  EXPECT_EQ(fake_nccl().connected, nccl.is_recent() ? 8 : 5 * 8);
-  EXPECT_EQ(fake_nccl().split, nccl.is_recent() ? 4 * 8 : 0);
+  const bool splits = GetParam() != kBeforeSplit;
+  EXPECT_EQ(fake_nccl().connected, splits ? 8 : 5 * 8);
+  EXPECT_EQ(fake_nccl().split, splits ? 4 * 8 : 0);
   EXPECT_EQ(fake_nccl().destroyed, 5 * 8);
   EXPECT_EQ(fake_nccl().aborted, 0);
 }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL as the command line has it: where it is there, whole runs through the library that stands
+// for it, and what is refused.
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/device/backend.h"
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr const char* kCase = "run --case 'lens=5+8 vocab=24' --impl fused ";
+
+/// Sets the library for the processes that a test starts.
+class NcclLibraryScope {
+ public:
+  explicit NcclLibraryScope(const char* path) { setenv("LOSSGRID_NCCL_LIBRARY", path, 1); }
+  ~NcclLibraryScope() { unsetenv("LOSSGRID_NCCL_LIBRARY"); }
+};
+
+TEST(NcclTransport, IsListedWithItsVersionOrWhyItIsNotThere) {
+  const ScratchFolder scratch;
+  const auto listed = [&](const char* library) {
+    const NcclLibraryScope scope(library);
+    const ProcessResult result = run_lossgrid(scratch, "list transports");
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("thread  ranks are threads of one process\nmpi     "));
+    return result.out.substr(result.out.find("\nnccl    ") + 9);
+  };
+  EXPECT_THAT(listed(LOSSGRID_FAKE_NCCL), HasSubstr("NCCL 2.28.9 between GPUs of such ranks, an "
+                                                    "emulation for --backend cuda_emulated"));
+  EXPECT_THAT(listed("/nowhere/libnccl.so"), HasSubstr("not here: /nowhere/libnccl.so: cannot"));
+}
+
+// Both halves of a trial: kernels whose memory the host cannot read, and what ranks tell each
+// other.
+TEST(NcclTransport, TrialsPassThroughTheLibrary) {
+  const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("report.json");
+  const std::string flags =
+      "run --case 'lens=5+8 vocab=24' --case 'lens=8+8 vocab=24 hidden=16' "
+      "--impl fused,per_sequence,cp_gather_logits,linear_ce --backend cuda_emulated "
+      "--grid tp2cp2,tp4cp1,tp2cp1dp2pp2,tp2cp2sp --report " +
+      report;
+  const ProcessResult result = run_lossgrid(scratch, flags + " --transport nccl --require nccl");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  int passed = 0;
+  for (const json& trial : json::parse(read_all(report))["trials"]) {
+    EXPECT_EQ(trial["transport"], "nccl");
+    EXPECT_THAT(std::string(trial["reproduce"]), HasSubstr(" --transport nccl"));
+    if (trial["status"] != "passed") continue;
+    ++passed;
+    // NCCL has an order of adding up of its own, which sums of two do not show.
+    EXPECT_EQ(trial["determinism"][0]["claimed"], trial["grid"]["tp"] == 2);
+  }
+  EXPECT_EQ(passed, 3 * 4 + 4);
+  // Other transports add in rank order: their trials are not those.
+  const ProcessResult resumed =
+      run_lossgrid(scratch, std::string(kCase) + "--grid tp2cp2 --backend cuda_emulated --resume " +
+                                report + " --report " + scratch.file("threads.json"));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  const json trials = json::parse(read_all(scratch.file("threads.json")))["trials"];
+  ASSERT_EQ(trials.size(), 1u);
+  EXPECT_EQ(trials[0]["transport"], "thread");
+}
+
+TEST(NcclTransport, WhatItCannotDoIsSkippedOrRefusedWithTheReason) {
+  const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
+  const ScratchFolder scratch;
+  const auto said = [&](const std::string& flags, int code) {
+    const ProcessResult result = run_lossgrid(scratch, kCase + flags);
+    EXPECT_EQ(result.exit_code, code) << flags << '\n' << result.out << result.err;
+    return result.out + result.err;
+  };
+  EXPECT_EQ(said("--transport nccl", 64),
+            "lossgrid: --transport nccl moves memory of GPUs: it takes --backend cuda\n");
+  EXPECT_EQ(said("--require nccl", 65), "lossgrid: --require nccl: it takes --transport nccl\n");
+  const std::string& why_none = why_no_device(Backend::cuda);
+  if (!why_none.empty()) {
+    EXPECT_THAT(said("--transport nccl --backend cuda", 77), HasSubstr("no_device: " + why_none));
+  }
+  const NcclLibraryScope missing("/nowhere/libnccl.so");
+  EXPECT_THAT(said("--transport nccl --backend cuda_emulated", 77),
+              HasSubstr("no_nccl: /nowhere/libnccl.so: cannot open"));
+  EXPECT_THAT(said("--transport nccl --backend cuda_emulated --require nccl", 65),
+              HasSubstr("--require nccl: /nowhere/libnccl.so: cannot open"));
+}
+
+}  // namespace
+}  // namespace lossgrid
