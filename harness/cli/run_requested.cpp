@@ -8,6 +8,7 @@
 #include "harness/cli/resume.h"
 #include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
+#include "harness/comm/nccl_transport.h"
 #include "harness/device/rank_threads.h"
 #include "harness/runner/timing.h"
 #include "reports/report_writer.h"
@@ -85,6 +86,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
 
   RunRecord record = begin_run(command, flags.suite);
   if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
+  if (ranks.has_nccl() && why_no_nccl().empty()) record.environment["nccl"] = nccl_version();
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   if (writer) {
     keep_finished(options.finished, *writer);

@@ -53,7 +53,9 @@ TEST(NcclTransport, TrialsPassThroughTheLibrary) {
   const ProcessResult result = run_lossgrid(scratch, flags + " --transport nccl --require nccl");
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   int passed = 0;
-  for (const json& trial : json::parse(read_all(report))["trials"]) {
+  const json found = json::parse(read_all(report));
+  EXPECT_EQ(found["environment"]["nccl"], "2.28.9");
+  for (const json& trial : found["trials"]) {
     EXPECT_EQ(trial["transport"], "nccl");
     EXPECT_THAT(std::string(trial["reproduce"]), HasSubstr(" --transport nccl"));
     if (trial["status"] != "passed") continue;
