@@ -18,7 +18,7 @@ std::string MpiCall::place() const {
   return fmt::format("{} #{} of '{}'", operation, number, communicator);
 }
 
-std::byte* Staging::at_least(std::size_t bytes) {
+std::byte* MessageMemory::at_least(std::size_t bytes) {
   if (bytes > bytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     bytes_ = bytes;
@@ -26,7 +26,7 @@ std::byte* Staging::at_least(std::size_t bytes) {
   return memory_.get();
 }
 
-void Staging::leak() {
+void MessageMemory::leak() {
   static_cast<void>(memory_.release());
   bytes_ = 0;
 }
@@ -99,7 +99,7 @@ void MpiWorld::wait(const MpiCall& call, std::uint64_t step, MPI_Request& reques
     } catch (...) {
       waiting_in_ = nullptr;
       gave_up_ = true;
-      for (Staging& staging : staging_) staging.leak();
+      for (MessageMemory& staging : staging_) staging.leak();
       throw;
     }
   }

@@ -40,7 +40,7 @@ struct MpiCall {
 };
 
 /// Memory that MPI reads and writes. What was in use by a call that was given up is leaked.
-class Staging {
+class MessageMemory {
  public:
   std::byte* at_least(std::size_t bytes);
   void leak();
@@ -73,10 +73,10 @@ class MpiWorld {
 
   const MpiGroup& group() const { return group_; }
   std::size_t segment_bytes() const { return runtime_->segment_bytes; }
-  Staging& outgoing() { return staging_[0]; }
-  Staging& incoming() { return staging_[1]; }
-  Staging& outgoing_slot() { return staging_[2]; }
-  Staging& incoming_slots() { return staging_[3]; }
+  MessageMemory& outgoing() { return staging_[0]; }
+  MessageMemory& incoming() { return staging_[1]; }
+  MessageMemory& outgoing_slot() { return staging_[2]; }
+  MessageMemory& incoming_slots() { return staging_[3]; }
 
   // For the thread that waits for the rank's.
 
@@ -108,7 +108,7 @@ class MpiWorld {
   MpiGroup group_;
   const int rank_;
   std::vector<MPI_Comm> opened_;  // in the order that all their members opened them in
-  Staging staging_[4];
+  MessageMemory staging_[4];
 
   std::optional<WorldFailure> failure_;
   std::optional<std::string> expired_;  // what calls throw after the deadline
