@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include "harness/device/cuda/launch_shape.h"
 #include "harness/device/cuda/portable.h"
 #include "harness/device/cuda/shared_memory.h"
 
@@ -99,15 +100,21 @@ class DeviceLauncher {
 
   template <typename Kernel>
   void operator()(const Kernel& kernel, std::int64_t blocks, std::size_t shared_bytes) {
-    if (blocks == 0 || status_ != cudaSuccess) return;
-    if (must_be_allowed(shared_bytes)) {
-      status_ =
-          cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes));
-      if (status_ != cudaSuccess) return;
+    const LaunchShape shape = launch_shape(blocks, shared_bytes);
+    if (shape.step == LaunchStep::nothing || status_ != cudaSuccess) return;
+    if (shape.step == LaunchStep::is_impossible) {
+      status_ = cudaErrorInvalidConfiguration;
+      return;
     }
-    run_kernel<Kernel>
-        <<<static_cast<unsigned>(blocks), kBlockThreads, shared_bytes, stream_>>>(kernel);
+    if (shape.step == LaunchStep::allow_shared) {
+      status_ = cudaFuncSetAttribute(
+          run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+      if (status_ != cudaSuccess) {
+        cudaGetLastError();  // else the next launch would be blamed for it
+        return;
+      }
+    }
+    run_kernel<Kernel><<<shape.blocks, kBlockThreads, shared_bytes, stream_>>>(kernel);
     status_ = cudaGetLastError();
   }
 
