@@ -16,6 +16,8 @@ std::string_view name(ErrorCode code) {
       return "unsupported";
     case ErrorCode::not_enough_memory:
       return "not_enough_memory";
+    case ErrorCode::device_lost:
+      return "device_lost";
     case ErrorCode::rank_failed:
       return "rank_failed";
     case ErrorCode::aborted:
@@ -67,6 +69,7 @@ ExitCode exit_code(ErrorCode code) {
       return ExitCode::nothing_ran;
     case ErrorCode::timeout:
       return ExitCode::hang;
+    case ErrorCode::device_lost:
     case ErrorCode::rank_failed:
     case ErrorCode::aborted:
     case ErrorCode::internal:

@@ -18,6 +18,7 @@ enum class ErrorCode {
   bad_input,          // a case, suite, bundle or report that breaks its rules
   unsupported,        // right input that this implementation or build cannot take
   not_enough_memory,  // more than the machine has
+  device_lost,        // a GPU failed, and every later call of the process to it fails too
   rank_failed,        // this rank threw, left early or called another collective than its peers
   aborted,            // this rank was woken because another one failed
   timeout,            // the deadline of the trial has passed

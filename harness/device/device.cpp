@@ -10,9 +10,13 @@ namespace lossgrid {
 
 void Device::synchronise() {
   if (!launches_pending()) return;
-  launches_pending() = false;
   ++device_work().synchronisations;
-  wait();
+  wait();  // where it throws, who waits next is told too: it may have been to give memory back
+  launches_pending() = false;
+}
+
+void Device::lose() {
+  throw Error(ErrorCode::unsupported, fmt::format("the device of {} cannot be lost", name()));
 }
 
 std::vector<std::string> Device::take_broken_guards() {

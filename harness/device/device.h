@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "harness/device/buffer.h"
+#include "harness/device/driver_memory.h"
 #include "harness/device/memory_tracker.h"
 
 namespace lossgrid {
@@ -42,7 +44,9 @@ class Device {
     return Buffer(*this, bytes, std::move(tag), space);
   }
 
-  /// Waits for all that was launched. Throws internal with what went wrong in it.
+  /// Waits for all that was launched. Throws internal with what went wrong in it; device_lost where
+  /// that cost the device: then every later call throws so, but those that give memory back, which
+  /// leave the device alone.
   void synchronise();
 
   /// to[0 .. bytes) := from[0 .. bytes), both memory of this device or of the host, behind all that
@@ -53,6 +57,13 @@ class Device {
   virtual void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) = 0;
   /// Whether the host can read `memory`, whoever it belongs to.
   virtual bool host_reads(const void* /*memory*/) const { return true; }
+
+  /// Now; nothing where memory is the host's.
+  virtual std::optional<DriverMemory> driver_memory() { return std::nullopt; }
+
+  /// Launches what the device does not survive, to see what the harness does. Throws unsupported
+  /// where there is nothing to lose.
+  virtual void lose();
 
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }

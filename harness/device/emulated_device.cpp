@@ -4,6 +4,7 @@
 #include <map>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "harness/device/backend.h"
 #include "harness/device/device_work.h"
@@ -44,13 +45,17 @@ class Pages {
       throw Error(ErrorCode::not_enough_memory, fmt::format("cannot allocate {} bytes", bytes));
     }
     blocks_.emplace(static_cast<std::byte*>(block), bytes);
+    bytes_ += rounded_up(bytes);
     return static_cast<std::byte*>(block);
   }
   void release(std::byte* block) noexcept {
     const auto found = blocks_.find(block);
     munmap(found->first, found->second);
+    bytes_ -= rounded_up(found->second);
     blocks_.erase(found);
   }
+  /// Of the pages.
+  std::int64_t bytes() const { return bytes_; }
   bool has(const void* memory) const { return find(memory) != blocks_.end(); }
   void open() { protect(PROT_READ | PROT_WRITE); }
   void close() { protect(PROT_NONE); }
@@ -59,6 +64,11 @@ class Pages {
   void close(const void* memory) { protect(memory, PROT_NONE); }
 
  private:
+  static std::int64_t rounded_up(std::size_t bytes) {
+    static const std::int64_t page = sysconf(_SC_PAGESIZE);
+    return (static_cast<std::int64_t>(bytes) + page - 1) / page * page;
+  }
+
   void protect(int access) {
     for (const auto& [block, bytes] : blocks_) mprotect(block, bytes, access);
   }
@@ -77,6 +87,7 @@ class Pages {
   }
 
   Blocks blocks_;  // by begin, with their bytes
+  std::int64_t bytes_ = 0;
 };
 
 class EmulatedDevice final : public Device {
@@ -102,6 +113,7 @@ class EmulatedDevice final : public Device {
   bool host_reads(const void* memory) const override { return !pages_.has(memory); }
 
   void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) override {
+    require_alive();
     if (space == MemorySpace::device) {
       stream_.launch([=] { fill_on_host(to, pattern, bytes); });
     } else {
@@ -110,18 +122,40 @@ class EmulatedDevice final : public Device {
     }
   }
 
+  std::optional<DriverMemory> driver_memory() override {
+    return DriverMemory{pages_.bytes(), pages_.bytes()};
+  }
+
+  void lose() override {
+    count_launch();
+    stream_.launch([] {
+      throw Error(ErrorCode::device_lost, "what was launched: the device is lost (injected)");
+    });
+  }
+
  private:
   void wait() override {
+    require_alive();
     if (stream_.idle()) return;
     struct Open {
       explicit Open(Pages& pages) : pages(pages) { pages.open(); }
       ~Open() { pages.close(); }
       Pages& pages;
     } open(pages_);
-    stream_.run();
+    try {
+      stream_.run();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::device_lost) why_lost_ = error.what();
+      throw;
+    }
+  }
+
+  void require_alive() const {
+    if (!why_lost_.empty()) throw Error(ErrorCode::device_lost, why_lost_);
   }
 
   std::byte* acquire(std::size_t bytes, MemorySpace space) override {
+    require_alive();
     return space == MemorySpace::device ? pages_.acquire(bytes) : acquire_on_host(bytes);
   }
 
@@ -140,6 +174,7 @@ class EmulatedDevice final : public Device {
 
   mutable EmulatedStream stream_;
   Pages pages_;
+  std::string why_lost_;  // empty: it is not
 };
 
 }  // namespace

@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "harness/device/driver_memory.h"
 
 namespace lossgrid {
 
@@ -18,6 +21,7 @@ struct PhaseMemory {
   std::map<std::string, std::int64_t> by_tag_bytes;  // what was live at that peak
   std::int64_t end_bytes = 0;                        // live when the phase ended
   std::int64_t allocations = 0;                      // buffers asked for during the phase
+  std::optional<DriverMemory> driver = {};           // at its end, where there is a driver
 };
 
 class MemoryTracker {

@@ -10,11 +10,11 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::array<ErrorCode, 9> kCodes{ErrorCode::usage,       ErrorCode::bad_input,
-                                          ErrorCode::unsupported, ErrorCode::not_enough_memory,
-                                          ErrorCode::rank_failed, ErrorCode::aborted,
-                                          ErrorCode::timeout,     ErrorCode::io,
-                                          ErrorCode::internal};
+constexpr std::array<ErrorCode, 10> kCodes{ErrorCode::usage,       ErrorCode::bad_input,
+                                           ErrorCode::unsupported, ErrorCode::not_enough_memory,
+                                           ErrorCode::device_lost, ErrorCode::rank_failed,
+                                           ErrorCode::aborted,     ErrorCode::timeout,
+                                           ErrorCode::io,          ErrorCode::internal};
 
 TEST(Error, CarriesCodeMessageAndPlace) {
   const Error error(ErrorCode::timeout, "too late");
@@ -61,6 +61,7 @@ TEST(Error, ExitCodeOfEveryErrorCode) {
   EXPECT_EQ(exit_code(ErrorCode::unsupported), ExitCode::nothing_ran);
   EXPECT_EQ(exit_code(ErrorCode::not_enough_memory), ExitCode::nothing_ran);
   EXPECT_EQ(exit_code(ErrorCode::timeout), ExitCode::hang);
+  EXPECT_EQ(exit_code(ErrorCode::device_lost), ExitCode::rank_crashed);
   EXPECT_EQ(exit_code(ErrorCode::rank_failed), ExitCode::rank_crashed);
   EXPECT_EQ(exit_code(ErrorCode::aborted), ExitCode::rank_crashed);
   EXPECT_EQ(exit_code(ErrorCode::internal), ExitCode::rank_crashed);

@@ -47,6 +47,69 @@ TEST(EmulatedDevice, WhatAKernelThrowsIsThrownToWhoWaits) {
   EXPECT_FALSE(later);
 }
 
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::io;  // nothing was thrown
+}
+
+/// Said to who waits, and from then on to all but those who give memory back.
+TEST(EmulatedDevice, ThatIsLostRunsNothingMore) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  bool before = false;
+  bool behind = false;
+  {
+    Buffer tensor = device->allocate(64, "tensor", MemorySpace::device);
+    Buffer table = device->allocate(64, "table");
+    stream_of(*device).launch([&] { before = true; });
+    device->lose();
+    stream_of(*device).launch([&] { behind = true; });
+    EXPECT_EQ(code_of([&] { device->synchronise(); }), ErrorCode::device_lost);
+    EXPECT_EQ(code_of([&] { HostView(tensor).data(); }), ErrorCode::device_lost);
+    EXPECT_EQ(code_of([&] { device->allocate(8, "more"); }), ErrorCode::device_lost);
+    EXPECT_EQ(code_of([&] { table.poison(); }), ErrorCode::device_lost);
+    stream_of(*device).launch([&] { behind = true; });
+    EXPECT_EQ(code_of([&] { device->take_broken_guards(); }), ErrorCode::device_lost);
+  }
+  EXPECT_TRUE(before);
+  EXPECT_FALSE(behind);
+  EXPECT_EQ(device->tracker().live_bytes(), 0);
+}
+
+TEST(EmulatedDevice, ThatIsLostWhileMemoryIsGivenBackIsSaidToWhoWaits) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  {
+    Buffer tensor = device->allocate(64, "tensor", MemorySpace::device);
+    device->lose();
+  }
+  EXPECT_EQ(code_of([&] { device->synchronise(); }), ErrorCode::device_lost);
+}
+
+TEST(Device, OfTheProcessorCannotBeLost) {
+  EXPECT_EQ(code_of([] { make_cpu_device()->lose(); }), ErrorCode::unsupported);
+}
+
+TEST(EmulatedDevice, ItsDriverCountsPages) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  const auto used = [&] { return device->driver_memory().value().used_bytes; };
+  EXPECT_EQ(used(), 0);
+  {
+    const Buffer table = device->allocate(64, "table");
+    EXPECT_EQ(used(), 0) << "memory of the host";
+    const Buffer tensor = device->allocate(64, "tensor", MemorySpace::device);
+    const std::int64_t page = used();
+    EXPECT_GT(page, 64);
+    const Buffer two = device->allocate(static_cast<std::size_t>(page), "two", MemorySpace::device);
+    EXPECT_EQ(used(), 3 * page);
+    EXPECT_EQ(device->driver_memory()->other_bytes(), 0);
+  }
+  EXPECT_EQ(used(), 0);
+  EXPECT_FALSE(make_cpu_device()->driver_memory().has_value());
+}
+
 TEST(EmulatedDevice, CopiesAndFillsGoBehindWhatWasLaunched) {
   const std::unique_ptr<Device> device = make_emulated_device();
   Buffer buffer = device->allocate(6, "tensor", MemorySpace::device);

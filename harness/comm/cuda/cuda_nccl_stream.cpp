@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "harness/device/cuda/cuda_call.h"
+#include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/cuda/cuda_kernels.h"
 #include "harness/device/device_work.h"
 
@@ -47,9 +48,7 @@ class CudaNcclStream final : public NcclStream {
     const char* said = cuda_extrema(rows.dtype, rows.data, rows.ranks, stride, count, largest, out,
                                     device().stream());
     count_launch();
-    if (said != nullptr) {
-      throw Error(ErrorCode::internal, fmt::format("CUDA kernel extrema: {}", said));
-    }
+    if (said != nullptr) throw_cuda_failure("CUDA kernel extrema", said);
   }
 };
 

@@ -19,6 +19,10 @@ const KernelTable& cuda_device_kernels() {
   return cpu_kernels();
 }
 
+void throw_cuda_failure(const char* call, const char* said) {
+  throw Error(ErrorCode::internal, fmt::format("{}: {}", call, said));
+}
+
 std::int64_t free_cuda_bytes() {
   return 0;
 }

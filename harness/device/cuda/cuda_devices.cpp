@@ -6,6 +6,7 @@
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/device_work.h"
 #include "harness/device/host_memory.h"
 
 namespace lossgrid {
@@ -59,15 +60,22 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int device) : device_(device) {
     check_cuda(cudaSetDevice(device_), "cudaSetDevice");  // of this thread, which is the rank's
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    check_cuda(cudaDeviceGetDefaultMemPool(&pool_, device_), "cudaDeviceGetDefaultMemPool");
     keep_freed_memory();
+    before_ = memory_now();
   }
-  ~CudaDevice() override { cudaStreamDestroy(stream_); }
+  ~CudaDevice() override {
+    if (!cuda_is_lost()) cudaStreamDestroy(stream_);
+  }
 
   std::string_view name() const override { return "cuda"; }
   Backend backend() const override { return Backend::cuda; }
   void* stream() const override { return stream_; }
   const KernelTable& kernels() const override { return cuda_kernels(); }
 
+  /// Memory of the host that is not pinned goes through pinned memory of the driver. So do views of
+  /// the host, for checks, and nothing that is timed; payloads of collectives are staged in pinned
+  /// memory of ours (Staging). So no staging of this class's own.
   void copy(void* to, const void* from, std::size_t bytes) override {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
     wait_for("copy");
@@ -85,18 +93,36 @@ class CudaDevice final : public Device {
       return fill_on_host(to, pattern, bytes);
     }
     const char* said = cuda_fill(to, pattern, static_cast<std::int64_t>(bytes), stream_);
-    if (said != nullptr)
-      throw Error(ErrorCode::internal, fmt::format("CUDA kernel fill: {}", said));
+    if (said != nullptr) throw_cuda_failure("CUDA kernel fill", said);
+  }
+
+  std::optional<DriverMemory> driver_memory() override {
+    const DriverMemory now = memory_now();
+    return DriverMemory{now.used_bytes - before_.used_bytes, now.pool_bytes - before_.pool_bytes};
+  }
+
+  void lose() override {
+    count_launch();
+    const char* said = cuda_trap(stream_);
+    if (said != nullptr) throw_cuda_failure("CUDA kernel trap", said);
   }
 
  private:
   /// Memory that is given back stays in the pool: the next buffer costs no call of the driver.
   void keep_freed_memory() const {
-    cudaMemPool_t pool = nullptr;
-    check_cuda(cudaDeviceGetDefaultMemPool(&pool, device_), "cudaDeviceGetDefaultMemPool");
     std::uint64_t everything = ~std::uint64_t{0};
-    check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything),
+    check_cuda(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &everything),
                "cudaMemPoolSetAttribute");
+  }
+
+  DriverMemory memory_now() const {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    std::uint64_t reserved = 0;
+    check_cuda(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved),
+               "cudaMemPoolGetAttribute");
+    return {static_cast<std::int64_t>(total - free), static_cast<std::int64_t>(reserved)};
   }
 
   void wait() override { wait_for("what was launched"); }
@@ -109,7 +135,7 @@ class CudaDevice final : public Device {
         tensor ? cudaMallocAsync(&block, bytes, stream_)
                : cudaHostAlloc(&block, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
     if (got == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // it is not sticky
+      cudaGetLastError();  // else the next launch would be blamed for it
       throw Error(ErrorCode::not_enough_memory, fmt::format("cannot allocate {} bytes", bytes));
     }
     check_cuda(got, tensor ? "cudaMallocAsync" : "cudaHostAlloc");
@@ -118,6 +144,7 @@ class CudaDevice final : public Device {
 
   /// Kernels that were launched may still need it.
   void release(std::byte* block, MemorySpace space) noexcept override {
+    if (cuda_is_lost()) return;  // the process ends, and the driver takes it back
     if (space == MemorySpace::device) {
       cudaFreeAsync(block, stream_);
     } else {
@@ -128,6 +155,8 @@ class CudaDevice final : public Device {
 
   int device_;
   cudaStream_t stream_ = nullptr;
+  cudaMemPool_t pool_ = nullptr;
+  DriverMemory before_;
 };
 
 }  // namespace
@@ -144,6 +173,12 @@ std::unique_ptr<Device> make_cuda_device(int rank) {
 
 const KernelTable& cuda_device_kernels() {
   return cuda_kernels();
+}
+
+void throw_cuda_failure(const char* call, const char* said) {
+  // A sticky error is what every call gives.
+  check_cuda(cudaDeviceSynchronize(), call);
+  throw Error(ErrorCode::internal, fmt::format("{}: {}", call, said));
 }
 
 std::int64_t free_cuda_bytes() {

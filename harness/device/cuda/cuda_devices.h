@@ -26,6 +26,10 @@ std::unique_ptr<Device> make_cuda_device(int rank);
 /// Their kernels (gemm.h); those of the processor in a build without CUDA.
 const KernelTable& cuda_device_kernels();
 
+/// Throws for a call that says what went wrong, but not in a status of CUDA: internal, or
+/// device_lost where the GPU answers no other call either.
+[[noreturn]] void throw_cuda_failure(const char* call, const char* said);
+
 /// Free bytes of the device that rank 0 of this process has; 0 where there is none.
 std::int64_t free_cuda_bytes();
 

@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/device/cuda/cublas_lt.h"
 #include "harness/device/cuda/cuda_call.h"
+#include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/cuda/cuda_kernels.h"
 #include "harness/device/device_work.h"
 
@@ -18,10 +19,14 @@ namespace {
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const ErrorCode code = status == CUBLAS_STATUS_ALLOC_FAILED    ? ErrorCode::not_enough_memory
-                         : status == CUBLAS_STATUS_NOT_SUPPORTED ? ErrorCode::unsupported
-                                                                 : ErrorCode::internal;
-  throw Error(code, fmt::format("{}: {}", what, cublas_lt().status_string(status)));
+  const char* said = cublas_lt().status_string(status);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
+    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", what, said));
+  }
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    throw Error(ErrorCode::unsupported, fmt::format("{}: {}", what, said));
+  }
+  throw_cuda_failure(what, said);
 }
 
 /// Of the device that is current. Ranks share it: the library may be called from several threads.
@@ -151,7 +156,7 @@ std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
 void add(const float* values, std::int64_t count, float* sum, void* stream) {
   count_launch();
   const char* said = cuda_add(values, count, sum, stream);
-  if (said != nullptr) throw Error(ErrorCode::internal, fmt::format("CUDA kernel add: {}", said));
+  if (said != nullptr) throw_cuda_failure("CUDA kernel add", said);
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ const char* cuda_add(const float* values, std::int64_t count, float* sum, void* 
 /// elements apart, first to last; a NaN stays one.
 const char* cuda_extrema(DType dtype, const void* rows, int ranks, std::int64_t stride,
                          std::int64_t count, bool largest, void* out, void* stream);
+/// Ends in a sticky error.
+const char* cuda_trap(void* stream);
 /// As Device::fill.
 const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "harness/core/error.h"
+#include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/device.h"
 #include "harness/device/device_work.h"
 
@@ -16,11 +17,12 @@ const Kernels& kernels_for(const Device& device, const Kernels* on_gpu, const Ke
   return *on_gpu;
 }
 
-/// Counts the launch of `kernel`; throws internal with what CUDA said, null being nothing.
+/// Counts the launch of `kernel`; throws internal or device_lost with what CUDA said, null being
+/// nothing.
 inline void require_launched(const char* said, const char* kernel) {
   count_launch();
   if (said == nullptr) return;
-  throw Error(ErrorCode::internal, fmt::format("CUDA kernel {}: {}", kernel, said));
+  throw_cuda_failure(fmt::format("CUDA kernel {}", kernel).c_str(), said);
 }
 
 }  // namespace lossgrid

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel that a GPU does not survive.
+#include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/cuda/device_block.cuh"
+
+namespace lossgrid {
+namespace {
+
+struct Trap {
+  __device__ void operator()(DeviceBlock& /*block*/) const { asm volatile("trap;"); }
+};
+
+}  // namespace
+
+const char* cuda_trap(void* stream) {
+  DeviceLauncher launch(stream);
+  launch(Trap{}, 1, 0);
+  return launch.said();
+}
+
+}  // namespace lossgrid
