@@ -21,7 +21,7 @@ template <typename... Args>
 }
 
 FaultKind parse_kind(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, FaultKind>, 8> kKinds{
+  constexpr std::array<std::pair<std::string_view, FaultKind>, 9> kKinds{
       {{"throw", FaultKind::throws},
        {"hang", FaultKind::hangs},
        {"leave", FaultKind::leaves},
@@ -29,6 +29,7 @@ FaultKind parse_kind(const std::string& text) {
        {"segv", FaultKind::segfaults},
        {"kill", FaultKind::is_killed},
        {"oom", FaultKind::runs_out_of_memory},
+       {"device_lost", FaultKind::loses_device},
        {"nan", FaultKind::writes_a_nan}}};
   std::vector<std::string> names;
   for (const auto& [name, kind] : kKinds) {
@@ -91,6 +92,9 @@ Fault parse_fault(std::string_view text) {
       fault.phase == RankPhase::forward || fault.phase == RankPhase::backward;
   if (fault.kind == FaultKind::writes_a_nan && !gives_numbers) {
     refuse("fault '{}': kind=nan needs at=forward or at=backward", text);
+  }
+  if (fault.kind == FaultKind::loses_device && fault.phase == RankPhase::none) {
+    refuse("fault '{}': kind=device_lost needs at=", text);
   }
   return fault;
 }

@@ -18,6 +18,7 @@ enum class FaultKind {
   segfaults,           // "segv": its process dies of SIGSEGV
   is_killed,           // "kill": its process dies of SIGKILL
   runs_out_of_memory,  // "oom": an allocation fails
+  loses_device,        // "device_lost": what it launches next fails, and its GPU with it
   writes_a_nan,        // "nan": one element of what the phase gives is not a number
 };
 
@@ -30,9 +31,9 @@ struct Fault {
   std::int64_t trial = 0;             // the n-th of the run, from 1; 0: all of them
 };
 
-/// Reads "rank=R,kind=throw|hang|leave|exit|segv|kill|oom|nan", with "call=N" or
+/// Reads "rank=R,kind=throw|hang|leave|exit|segv|kill|oom|device_lost|nan", with "call=N" or
 /// "at=setup|plan|forward|backward|check" (neither: call=1), and "trial=N". nan is for forward and
-/// backward, which give numbers. Throws Error(usage).
+/// backward, which give numbers; device_lost needs a phase. Throws Error(usage).
 Fault parse_fault(std::string_view text);
 
 }  // namespace lossgrid

@@ -44,13 +44,22 @@ void FaultInjector::before_call(std::string_view what) {
 }
 
 void FaultInjector::at_phase(RankPhase phase) {
-  if (!waits_ || fault_.phase != phase || fault_.kind == FaultKind::writes_a_nan) return;
-  waits_ = false;
+  const bool is_the_callers =
+      fault_.kind == FaultKind::writes_a_nan || fault_.kind == FaultKind::loses_device;
+  if (is_the_callers || !takes_turn(fault_.kind, phase)) return;
   strike(fmt::format("in {}", name(phase)));
 }
 
 bool FaultInjector::spoils(RankPhase phase) {
-  if (!waits_ || fault_.phase != phase || fault_.kind != FaultKind::writes_a_nan) return false;
+  return takes_turn(FaultKind::writes_a_nan, phase);
+}
+
+bool FaultInjector::loses_device(RankPhase phase) {
+  return takes_turn(FaultKind::loses_device, phase);
+}
+
+bool FaultInjector::takes_turn(FaultKind kind, RankPhase phase) {
+  if (!waits_ || fault_.phase != phase || fault_.kind != kind) return false;
   waits_ = false;
   return true;
 }
@@ -75,6 +84,7 @@ void FaultInjector::strike(const std::string& place) {
       return;
     case FaultKind::runs_out_of_memory:
       throw std::bad_alloc();
+    case FaultKind::loses_device:
     case FaultKind::writes_a_nan:
       return;
   }

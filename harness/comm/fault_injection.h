@@ -23,8 +23,11 @@ class FaultInjector {
   void at_phase(RankPhase phase);
   /// Whether an element of what `phase` gave is to become a NaN.
   bool spoils(RankPhase phase);
+  /// Whether the rank is to lose its GPU where `phase` begins.
+  bool loses_device(RankPhase phase);
 
  private:
+  bool takes_turn(FaultKind kind, RankPhase phase);
   void strike(const std::string& place);
 
   Fault fault_;

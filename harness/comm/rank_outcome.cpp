@@ -26,6 +26,12 @@ bool RanksOutcome::any_hung() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) { return !r.finished; });
 }
 
+bool RanksOutcome::is_the_last() const {
+  return any_hung() || std::any_of(ranks.begin(), ranks.end(), [](const RankOutcome& r) {
+           return r.code == ErrorCode::device_lost;
+         });
+}
+
 RankOutcome outcome_of(const std::function<void()>& body) {
   try {
     body();

@@ -25,6 +25,8 @@ struct RanksOutcome {
   std::vector<RankOutcome> ranks;
   bool all_ok() const;
   bool any_hung() const;
+  /// Whether nothing more can run in this process: a rank hangs, or has lost its GPU.
+  bool is_the_last() const;
   /// The rank whose failure came first, -1 when all is well; a rank that was only woken by the
   /// failure of another one (`aborted`) is never it. When ranks hang, the first that hangs. A rank
   /// that left while others waited for it, or that was busy when the deadline passed, has failed

@@ -88,6 +88,15 @@ TEST(FaultInjection, SpoilsTheOutputsOfItsPhaseOnce) {
   EXPECT_FALSE(other.spoils(RankPhase::forward));
 }
 
+TEST(FaultInjection, LosesTheDeviceOfItsRankOnce) {
+  FaultInjector injector({1, 1, FaultKind::loses_device, RankPhase::backward}, 1);
+  injector.at_phase(RankPhase::backward);
+  EXPECT_FALSE(injector.spoils(RankPhase::backward));
+  EXPECT_FALSE(injector.loses_device(RankPhase::forward));
+  EXPECT_TRUE(injector.loses_device(RankPhase::backward));
+  EXPECT_FALSE(injector.loses_device(RankPhase::backward));
+}
+
 TEST(FaultInjection, LeavesWithoutAnException) {
   const Stopwatch watch;
   const RanksOutcome outcome =

@@ -38,6 +38,12 @@ TEST(Fault, IsReadFromItsText) {
   }
 }
 
+TEST(Fault, ALostDeviceHasAPhase) {
+  const Fault fault = parse_fault("rank=1,kind=device_lost,at=plan");
+  EXPECT_EQ(fault.kind, FaultKind::loses_device);
+  EXPECT_EQ(fault.phase, RankPhase::plan);
+}
+
 TEST(Fault, RefusesOtherTextsInOneLine) {
   const auto refusal = [](const std::string& text) -> std::string {
     try {
@@ -63,6 +69,7 @@ TEST(Fault, RefusesOtherTextsInOneLine) {
        {"rank=1,kind=nan", "rank=1,kind=nan,at=plan", "rank=1,kind=nan,call=2"}) {
     EXPECT_THAT(refusal(text), HasSubstr("kind=nan needs at=forward or at=backward"));
   }
+  EXPECT_THAT(refusal("rank=1,kind=device_lost,call=2"), HasSubstr("kind=device_lost needs at="));
 }
 
 }  // namespace
