@@ -103,7 +103,7 @@ std::vector<std::string> parse_list(const std::string& text) {
   return text.empty() ? std::vector<std::string>() : split(text, ',');
 }
 
-void leave_hung_process(ExitCode code) {
+void leave_at_once(ExitCode code) {
   std::fflush(nullptr);
   std::_Exit(end_session(static_cast<int>(code)));
 }

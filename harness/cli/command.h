@@ -67,8 +67,8 @@ ModelShape find_model(const std::string& name);
 /// "a,b" -> {"a", "b"}
 std::vector<std::string> parse_list(const std::string& text);
 
-/// A rank hangs in a thread that cannot be ended: leaves the process at once with `code`, after all
-/// has been reported.
-[[noreturn]] void leave_hung_process(ExitCode code);
+/// Leaves the process with `code`, after all has been reported, and destroys nothing: a rank hangs
+/// in a thread that cannot be ended, or its GPU is lost and nobody may call it.
+[[noreturn]] void leave_at_once(ExitCode code);
 
 }  // namespace lossgrid

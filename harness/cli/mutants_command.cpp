@@ -48,17 +48,22 @@ ExitCode run(const MutantFlags& flags) {
   std::optional<ReportWriter> writer;
   if (!flags.report.empty()) writer.emplace(flags.report, record);
   ProblemCache problems;
-  const bool rank_hung =
+  const bool must_end =
       run_mutants(suites, names, RunOptions(), problems, [&](const MutantRecord& mutant) {
         if (writer) writer->add(mutant);
         record.mutants.push_back(mutant);
       });
-  const ExitCode code = exit_code_of(record.mutants);
-  end_run(record, code, !rank_hung);
+  ExitCode code = exit_code_of(record.mutants);
+  if (must_end) {  // those behind it were not even tried
+    fmt::print(stderr, "lossgrid: a rank hangs or has lost its GPU: {} was the last that ran\n",
+               record.mutants.back().name);
+    code = worst(code, ExitCode::rank_crashed);
+  }
+  end_run(record, code, !must_end);
   if (writer) writer->finish(record);
   fmt::print("{}", format_mutants_table(record));
   if (writer) fmt::print("report: {}\n", writer->path());
-  if (rank_hung) leave_hung_process(code);
+  if (must_end) leave_at_once(code);
   return code;
 }
 

@@ -117,17 +117,17 @@ std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const 
   return std::make_shared<RunRecording>(std::move(snapshots), std::move(trace));
 }
 
-void finish_recording(RunRecording* recording, const Ranks& ranks, bool rank_hung) {
+void finish_recording(RunRecording* recording, const Ranks& ranks, bool must_end) {
   if (recording == nullptr) return;
   if (ranks.reports()) print_places(*recording);
   const auto finish_own = [&] {
     if (recording->trace() != nullptr) recording->trace()->finish();
     if (!recording->failure().empty()) throw Error(ErrorCode::io, recording->failure());
   };
-  if (rank_hung) {
+  if (must_end) {
     try {
       finish_own();
-    } catch (const Error& error) {  // the process ends with the code of the hang
+    } catch (const Error& error) {  // the process ends with the code of the trial
       fmt::print(stderr, "lossgrid: {}\n", error.what());
     }
     return;

@@ -33,9 +33,9 @@ void add_recording_flags(CLI::App& command, RecordingFlags& flags);
 std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const Ranks& ranks);
 
 /// Closes the files when all trials are over, and prints where they are on the process that
-/// reports. Does nothing for null. Collective, unless `rank_hung`: then what other processes traced
+/// reports. Does nothing for null. Collective, unless `must_end`: then what other processes traced
 /// stays in their files, and what could not be written is said on stderr. Else throws bad_input for
 /// the first of it.
-void finish_recording(RunRecording* recording, const Ranks& ranks, bool rank_hung);
+void finish_recording(RunRecording* recording, const Ranks& ranks, bool must_end);
 
 }  // namespace lossgrid

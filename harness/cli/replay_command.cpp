@@ -63,7 +63,7 @@ ExitCode run(const ReplayFlags& flags) {
   RunRecord record = begin_run("replay", flags.bundle);
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
-  bool rank_hung = false;
+  bool must_end = false;
   std::int64_t number = 0;
   for (const std::string& name : names) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
@@ -79,18 +79,18 @@ ExitCode run(const ReplayFlags& flags) {
     if (trial.outputs && !flags.out.empty()) write_results(flags.out, *trial.outputs);
     if (writer) writer->add(trial.record);
     record.trials.push_back(trial.record);
-    rank_hung = trial.rank_hung;
-    if (rank_hung) break;
+    must_end = trial.must_end;
+    if (must_end) break;
   }
   const ExitCode code = exit_code_of(record.trials);
-  end_run(record, code, !rank_hung);
+  end_run(record, code, !must_end);
   if (writer) writer->finish(record);
   if (ranks.reports()) {
     fmt::print("{}{}{}", format_trials_table(record), format_chunk_table(record),
                format_summary(record));
   }
-  finish_recording(recording.get(), ranks, rank_hung);
-  if (rank_hung) leave_hung_process(code);
+  finish_recording(recording.get(), ranks, must_end);
+  if (must_end) leave_at_once(code);
   return code;
 }
 

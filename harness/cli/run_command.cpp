@@ -37,9 +37,19 @@ SuiteModes parse_modes(const std::string& text) {
   return modes;
 }
 
+void require_losable(Backend backend) {
+  if (backend != Backend::cpu) return;
+  throw Error(ErrorCode::usage,
+              "--inject kind=device_lost: the processor cannot be lost; it needs --backend "
+              "cuda_emulated or cuda");
+}
+
 ExitCode run(const RunFlags& flags) {
   std::optional<Fault> fault;
   if (!flags.inject.empty()) fault = parse_fault(flags.inject);
+  if (fault && fault->kind == FaultKind::loses_device) {
+    require_losable(parse_backend(flags.suite.backend.backend, "--backend: "));
+  }
   const SuiteModes modes = parse_modes(flags.modes);
   const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
   require_sensible(flags.supervise, flags.suite);
@@ -62,7 +72,7 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option(
       "--inject", flags->inject,
       "make a rank misbehave, to see what the harness does: "
-      "rank=2,at=forward,kind=throw|hang|leave|exit|segv|kill|oom|nan, where its "
+      "rank=2,at=forward,kind=throw|hang|leave|exit|segv|kill|oom|nan|device_lost, where its "
       "first pack comes to setup|plan|forward|backward|check, or call=3: before its "
       "third collective; trial=4: in the fourth trial only");
   command->add_flag("--by-grid", flags->by_grid, "one table row for every grid");

@@ -34,8 +34,11 @@ bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ran
   return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
 }
 
-/// The trials that a run did not come to.
-void add_not_run(const std::vector<Suite>& suites, const std::string& reason, RunRecord& record) {
+/// The trials that a run did not come to behind one that had to be its last.
+void add_not_run(const std::vector<Suite>& suites, RunRecord& record) {
+  const bool hung = record.trials.back().status == TrialStatus::timeout;
+  const char* reason =
+      hung ? "a rank of an earlier trial hangs" : "a rank of an earlier trial has lost its GPU";
   std::vector<TrialRecord> planned = planned_trials(suites);
   for (std::size_t k = record.trials.size(); k < planned.size(); ++k) {
     planned[k].reason = reason;
@@ -93,25 +96,25 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
     options.begins = [&writer](const std::string& id) { writer->begin(id); };
   }
 
-  bool rank_hung = false;
+  bool must_end = false;
   {
     Progress progress(plan_steps(suites, modes), progress_stream(flags.quiet || !ranks.reports()));
     ProblemCache problems;
     if (modes.verify) {
-      rank_hung = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
+      must_end = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
         progress.finish_trial(
             fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation));
         if (writer && !options.finished.contains(trial.id)) writer->add(trial);
         record.trials.push_back(trial);
         return true;
       });
-      if (rank_hung) add_not_run(suites, "a rank of an earlier trial hangs", record);
+      if (must_end) add_not_run(suites, record);
     }
     const bool timed = std::any_of(suites.begin(), suites.end(),
                                    [](const Suite& suite) { return suite.timing.has_value(); });
-    if (timed && !rank_hung) record.meter = test_meter();
-    if (timed && !rank_hung && is_right_everywhere(record.meter, ranks)) {
-      rank_hung = time_suites(suites, options, problems, [&](const TimingRecord& found) {
+    if (timed && !must_end) record.meter = test_meter();
+    if (timed && !must_end && is_right_everywhere(record.meter, ranks)) {
+      must_end = time_suites(suites, options, problems, [&](const TimingRecord& found) {
         progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
                                found.max_seconds);
         if (writer && !options.finished.contains(found.id())) writer->add(found);
@@ -120,12 +123,12 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
     }
   }
   const ExitCode code = code_of(record, modes);
-  end_run(record, code, !rank_hung);
+  end_run(record, code, !must_end);
   if (writer) writer->finish(record);
   if (ranks.reports()) print_results(record, flags, rows);
   if (writer) fmt::print("report: {}\n", writer->path());
-  finish_recording(options.recording.get(), ranks, rank_hung);
-  if (rank_hung) leave_hung_process(code);
+  finish_recording(options.recording.get(), ranks, must_end);
+  if (must_end) leave_at_once(code);
   return code;
 }
 

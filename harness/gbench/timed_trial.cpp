@@ -43,7 +43,7 @@ std::string TimedTrial::why_not_timed() {
     if (!prepared.why_too_big.empty()) return "skipped: " + prepared.why_too_big;
     const TrialOutcome trial =
         run_trial(make_trial(prepared, implementation_, grid_), session_.deadline);
-    session_.rank_hung = trial.rank_hung;
+    session_.rank_hung = trial.must_end;
     verified_ = trial.record;
     if (verified_->status != TrialStatus::skipped) {
       session_.code = worst(session_.code, exit_code_of(std::vector{*verified_}));

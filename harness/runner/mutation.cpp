@@ -27,7 +27,7 @@ std::vector<std::string> failed_checks(const TrialRecord& trial) {
 }
 
 MutantRecord run_one(const ImplementationEntry& entry, const std::vector<Suite>& suites,
-                     const RunOptions& options, ProblemCache& problems, bool& rank_hung) {
+                     const RunOptions& options, ProblemCache& problems, bool& must_end) {
   MutantRecord record;
   record.name = entry.name;
   record.catalogue_id = entry.catalogue_id;
@@ -35,7 +35,7 @@ MutantRecord run_one(const ImplementationEntry& entry, const std::vector<Suite>&
   record.is_control = entry.kind == ImplementationKind::control;
   std::vector<Suite> own = suites;
   for (Suite& suite : own) suite.implementations = {entry.name};
-  rank_hung = run_suites(own, options, problems, [&](const TrialRecord& trial) {
+  must_end = run_suites(own, options, problems, [&](const TrialRecord& trial) {
     if (trial.status == TrialStatus::skipped) return true;
     ++record.trials;
     if (trial.status == TrialStatus::passed) return true;
@@ -59,9 +59,9 @@ bool run_mutants(const std::vector<Suite>& suites, const std::vector<std::string
       const bool selected =
           names.empty() || std::find(names.begin(), names.end(), entry->name) != names.end();
       if (!selected) continue;
-      bool rank_hung = false;
-      sink(run_one(*entry, suites, options, problems, rank_hung));
-      if (rank_hung) return true;
+      bool must_end = false;
+      sink(run_one(*entry, suites, options, problems, must_end));
+      if (must_end) return true;
     }
   }
   return false;

@@ -91,7 +91,9 @@ class PackTrial {
  private:
   void begin(RankPhase phase) {
     enter_phase(phase);
-    if (rank_.faults != nullptr) rank_.faults->at_phase(phase);
+    if (rank_.faults == nullptr) return;
+    rank_.faults->at_phase(phase);
+    if (rank_.faults->loses_device(phase)) device_.lose();
   }
 
   RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
@@ -130,6 +132,7 @@ class PackTrial {
     if (RankObserver* observer = rank_observer()) observer->end_phase();
     device_.tracker().end_phase();
     result_.memory.push_back(device_.tracker().phases().back());
+    result_.memory.back().driver = device_.driver_memory();
     if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {
       write_a_nan(rank_phase, rank_pack(), truth_, places_.own, outputs_, tensors_->gradients());
     }

@@ -114,8 +114,9 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
           TrialOutcome trial =
               run_case(spec, text, grid, suite.backend, ++number, options, problems);
           bits.judge(trial.record);
-          if (!sink(trial.record)) return false;
-          if (trial.rank_hung) return true;
+          const bool goes_on = sink(trial.record);
+          if (trial.must_end) return true;
+          if (!goes_on) return false;
         }
       }
     }

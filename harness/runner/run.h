@@ -37,8 +37,8 @@ const std::vector<std::string>& default_implementations(bool from_hidden);
 /// Called for every finished trial; returning false ends the run.
 using TrialSink = std::function<bool(const TrialRecord&)>;
 
-/// Runs all trials. Returns true when a rank hangs: then no further trial ran, a thread is left
-/// behind, and the process must report and end with std::_Exit.
+/// Runs all trials. Returns true when a rank hangs or has lost its GPU: then no further trial ran,
+/// and the process must report and end with std::_Exit.
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink);
 

@@ -45,6 +45,8 @@ TrialStatus status_of(ErrorCode code) {
       return TrialStatus::skipped;
     case ErrorCode::not_enough_memory:
       return TrialStatus::out_of_memory;
+    case ErrorCode::device_lost:
+      return TrialStatus::crashed;
     default:
       return TrialStatus::error;
   }
@@ -195,7 +197,7 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
   const RanksRun<RankResult> run = ranks.run<RankResult>(
       setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },
       deadline);
-  trial.rank_hung = run.outcome.any_hung();
+  trial.must_end = run.outcome.is_the_last();
   if (!run.outcome.all_ok()) {
     record_failure(run.outcome, trial.record);
     return trial;

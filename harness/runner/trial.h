@@ -17,7 +17,8 @@ namespace lossgrid {
 
 struct TrialOutcome {
   TrialRecord record;
-  bool rank_hung = false;                // the process must report and end with std::_Exit
+  bool must_end = false;  // a rank hangs or has lost its GPU: the process must report and end with
+                          // std::_Exit
   std::optional<BundleResults> outputs;  // in the unsharded layout, with setup.keep_outputs
 };
 

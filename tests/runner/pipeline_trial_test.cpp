@@ -242,7 +242,7 @@ TEST(DivergentCollectives, AreAnErrorAndNotATimeout) {
     EXPECT_EQ(outcome.record.status, TrialStatus::error) << outcome.record.reason;
     EXPECT_THAT(outcome.record.reason, AnyOf(HasSubstr(" left while "), HasSubstr("all ranks wait"),
                                              HasSubstr("ranks disagree")));
-    EXPECT_FALSE(outcome.rank_hung);
+    EXPECT_FALSE(outcome.must_end);
   }
   const TrialRecord nobody_alone =
       record_of("lens=40 mask=all vocab=24", "mutant/early_return", {1, 4});

@@ -171,7 +171,7 @@ TEST(Trial, ARankThatThrowsFailsTheTrialAndNamesItself) {
   EXPECT_EQ(outcome.record.status, TrialStatus::error);
   EXPECT_EQ(outcome.record.first_failed_rank, 2);
   EXPECT_THAT(outcome.record.reason, HasSubstr("rank 2"));
-  EXPECT_FALSE(outcome.rank_hung);
+  EXPECT_FALSE(outcome.must_end);
 }
 
 TEST(Trial, ARankThatFailsInItsSecondMicrobatchFailsTheOtherDpRanks) {
