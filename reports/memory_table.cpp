@@ -28,6 +28,18 @@ double ratio(std::int64_t bytes, std::int64_t baseline) {
   return baseline > 0 ? static_cast<double>(bytes) / static_cast<double>(baseline) : 0.0;
 }
 
+using DriverBytes = std::optional<std::int64_t> PhaseMemoryRecord::*;
+
+std::optional<std::int64_t> largest(const TrialRecord& trial, DriverBytes bytes) {
+  std::optional<std::int64_t> most;
+  for (const PhaseMemoryRecord& phase : trial.memory) most = std::max(most, phase.*bytes);
+  return most;
+}
+
+std::string bytes_or_dash(std::optional<std::int64_t> bytes) {
+  return bytes ? format_bytes(*bytes) : "-";
+}
+
 std::string_view without_options(std::string_view implementation) {
   return implementation.substr(0, implementation.find(':'));
 }
@@ -50,7 +62,9 @@ std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run) {
     const std::int64_t predicted = predicted_peak(trial);
     rows.push_back({trial.case_title(), trial.grid(), trial.implementation, measured, predicted,
                     ratio(measured, baseline->second->max_peak_bytes()),
-                    ratio(predicted, predicted_peak(*baseline->second))});
+                    ratio(predicted, predicted_peak(*baseline->second)),
+                    largest(trial, &PhaseMemoryRecord::device_used_bytes),
+                    largest(trial, &PhaseMemoryRecord::device_other_bytes)});
   }
   return rows;
 }
@@ -67,17 +81,35 @@ std::string format_memory_table(const RunRecord& run) {
   table.add_column("predicted", Align::right);
   table.add_column("ratio", Align::right);
   table.add_column("predicted", Align::right);
+  const bool has_driver = std::any_of(rows.begin(), rows.end(), [](const MemoryRatioRow& row) {
+    return row.device_used_bytes.has_value();
+  });
+  if (has_driver) {
+    table.add_column("by driver", Align::right);
+    table.add_column("of others", Align::right);
+  }
   std::string last_case;
   for (const MemoryRatioRow& row : rows) {
     if (row.case_title != last_case) table.add_title(shortened(row.case_title, kWidth));
     last_case = row.case_title;
-    table.add_row({row.implementation, row.grid, format_bytes(row.measured_bytes),
-                   format_bytes(row.predicted_bytes), fmt::format("{:.3f}", row.measured_ratio),
-                   fmt::format("{:.3f}", row.predicted_ratio)});
+    std::vector<std::string> cells{row.implementation,
+                                   row.grid,
+                                   format_bytes(row.measured_bytes),
+                                   format_bytes(row.predicted_bytes),
+                                   fmt::format("{:.3f}", row.measured_ratio),
+                                   fmt::format("{:.3f}", row.predicted_ratio)};
+    if (has_driver) {
+      cells.push_back(bytes_or_dash(row.device_used_bytes));
+      cells.push_back(bytes_or_dash(row.device_other_bytes));
+    }
+    table.add_row(std::move(cells));
   }
+  constexpr const char* kOfDriver =
+      "By driver: in use on the GPU, inputs included, beyond what was before the trial; of others: "
+      "outside the\npool of buffers (libraries, communicators, other processes).\n";
   return fmt::format(
-      "\nPeak memory without inputs, and its ratio to {}, measured and predicted:\n{}\n", kBaseline,
-      table.text());
+      "\nPeak memory without inputs, and its ratio to {}, measured and predicted:\n{}{}\n",
+      kBaseline, has_driver ? kOfDriver : "", table.text());
 }
 
 }  // namespace lossgrid

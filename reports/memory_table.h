@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct MemoryRatioRow {
   std::int64_t predicted_bytes = 0;
   double measured_ratio = 0;  // to linear_materialized
   double predicted_ratio = 0;
+  // By the driver of a GPU, the largest over ranks and phases (record.h).
+  std::optional<std::int64_t> device_used_bytes = {};
+  std::optional<std::int64_t> device_other_bytes = {};
 };
 
 /// In the order of the run, linear_materialized included; none where it did not run.

@@ -25,7 +25,7 @@ enum class TrialStatus {
   skipped,        // cannot run here or by this implementation, with the reason
   error,          // a rank threw
   timeout,        // the deadline passed; a rank hangs
-  crashed,        // the process of a rank died
+  crashed,        // the process of a rank died, or had to end: its GPU was lost
   out_of_memory,  // a rank could not get memory
   not_run,        // never reached
 };
@@ -86,6 +86,11 @@ struct PhaseMemoryRecord {
   std::int64_t measured_peak_with_inputs_bytes = 0;
   std::int64_t measured_allocations = 0;             // buffers asked for during the phase
   std::map<std::string, std::int64_t> by_tag_bytes;  // live at the peak
+  // What the driver of a GPU says at the end of the phase, compared with before the trial: more in
+  // use on the whole GPU, and how much of that is none of the buffers' pool, but of libraries,
+  // communicators and other processes.
+  std::optional<std::int64_t> device_used_bytes = {};
+  std::optional<std::int64_t> device_other_bytes = {};
 };
 
 struct CommunicationRecord {

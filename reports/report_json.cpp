@@ -95,6 +95,8 @@ Json memory_to_json(const PhaseMemoryRecord& record) {
   out["measured_peak_with_inputs_bytes"] = record.measured_peak_with_inputs_bytes;
   out["measured_allocations"] = record.measured_allocations;
   out["by_tag_bytes"] = object_from(record.by_tag_bytes);
+  if (record.device_used_bytes) out["device_used_bytes"] = *record.device_used_bytes;
+  if (record.device_other_bytes) out["device_other_bytes"] = *record.device_other_bytes;
   return out;
 }
 
@@ -306,6 +308,8 @@ const std::vector<std::string>& volatile_keys() {
                                              "stages_ns",
                                              "host",
                                              "details",
+                                             "device_used_bytes",
+                                             "device_other_bytes",
                                              "max_over_ranks_ns",
                                              "warm_up_rounds",
                                              "rounds",

@@ -66,6 +66,12 @@ PhaseMemoryRecord memory_from(const ReportJson& json) {
       field<std::int64_t>(json, "measured_peak_with_inputs_bytes");
   record.measured_allocations = field<std::int64_t>(json, "measured_allocations");
   record.by_tag_bytes = map_field<std::int64_t>(json, "by_tag_bytes");
+  const auto of_driver = [&](const char* key) -> std::optional<std::int64_t> {
+    if (!json.contains(key)) return std::nullopt;
+    return field<std::int64_t>(json, key);
+  };
+  record.device_used_bytes = of_driver("device_used_bytes");
+  record.device_other_bytes = of_driver("device_other_bytes");
   return record;
 }
 

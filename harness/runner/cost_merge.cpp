@@ -100,6 +100,10 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
         if (measured.peak_bytes > largest.measured_peak_with_inputs_bytes) {
           largest = {static_cast<std::int64_t>(r), kPhases[p],           predicted + outputs,  peak,
                      measured.peak_bytes,          measured.allocations, measured.by_tag_bytes};
+          if (measured.driver) {
+            largest.device_used_bytes = measured.driver->used_bytes;
+            largest.device_other_bytes = measured.driver->other_bytes();
+          }
         }
         // Outputs are the harness's own: the prediction is judged by the workspace alone.
         const auto workspace = static_cast<double>(peak - outputs);

@@ -71,9 +71,14 @@ void fields(A& archive, Invariant& invariant) {
 }
 
 template <typename A>
+void fields(A& archive, DriverMemory& memory) {
+  archive(memory.used_bytes, memory.pool_bytes);
+}
+
+template <typename A>
 void fields(A& archive, PhaseMemory& memory) {
   archive(memory.phase, memory.peak_bytes, memory.by_tag_bytes, memory.end_bytes,
-          memory.allocations);
+          memory.allocations, memory.driver);
 }
 
 template <typename A>

@@ -37,11 +37,16 @@ TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
   const json trial = json::parse(read_all(report))["trials"][0];
   EXPECT_EQ(trial["backend"], "cuda_emulated");
   EXPECT_THAT(std::string(trial["id"]), HasSubstr("|fused|cuda_emulated"));
+  // What a driver would say: the tensors, and nothing of others.
+  EXPECT_GT(trial["memory"][2]["device_used_bytes"], 0);
+  EXPECT_EQ(trial["memory"][2]["device_other_bytes"], 0);
   // What a trial of another backend found is not taken over.
   const ProcessResult resumed = run_lossgrid(
       scratch, kSmallRun + ("--resume " + report + " --report " + scratch.file("cpu.json")));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_EQ(json::parse(read_all(scratch.file("cpu.json")))["trials"][0]["backend"], "cpu");
+  const json on_cpu = json::parse(read_all(scratch.file("cpu.json")))["trials"][0];
+  EXPECT_EQ(on_cpu["backend"], "cpu");
+  EXPECT_FALSE(on_cpu["memory"][2].contains("device_used_bytes"));
 }
 
 TEST(Backends, MutantsAndBundlesRunOnThem) {

@@ -46,6 +46,8 @@ inline TrialRecord sample_trial(int tp, int cp, const std::string& implementatio
     trial.memory.push_back({0, phase, bytes, bytes, bytes + 4096, 2, {{"logits", 4096}}});
     trial.times.push_back({phase, 1234567});
   }
+  trial.memory.back().device_used_bytes = 8192;
+  trial.memory.back().device_other_bytes = -4096;
   trial.communication = {{0, "forward", "tp", "all_reduce", 3, 3, 156, 156},
                          {0, "forward", "cp", "all_gather", 1, 1, 28 * cp, 28 * cp}};
   if (dp > 1) trial.communication.push_back({0, "batch", "dp", "all_reduce", 2, 2, 24, 24});

@@ -125,11 +125,27 @@ TEST(MemoryTable, StandsBesideTheBaseline) {
   for (PhaseMemoryRecord& phase : run.trials[1].memory) {
     phase.measured_peak_bytes = phase.predicted_peak_bytes = 8 << 20;
   }
+  for (TrialRecord& trial : run.trials) {
+    trial.memory.back().device_used_bytes.reset();
+    trial.memory.back().device_other_bytes.reset();
+  }
   const std::string text = format_memory_table(run);
   EXPECT_THAT(words_of(line_with(text, "chunk_tokens")),
               testing::ElementsAre("linear_ce:chunk_tokens=16", "tp2cp1sp", "3.0", "MiB", "2.0",
                                    "MiB", "0.375", "0.250"));
   EXPECT_THAT(line_with(text, "  linear_materialized"), testing::HasSubstr("1.000  "));
+  EXPECT_EQ(text.find("driver"), std::string::npos);
+  // What a driver says has columns of its own: the most over phases.
+  run.trials[0].memory[0].device_used_bytes = 7 << 20;
+  run.trials[0].memory[0].device_other_bytes = 1 << 20;
+  run.trials[0].memory[2].device_used_bytes = 5 << 20;
+  run.trials[0].memory[2].device_other_bytes = 2 << 20;
+  const std::string with_driver = format_memory_table(run);
+  EXPECT_THAT(words_of(line_with(with_driver, "chunk_tokens")),
+              testing::ElementsAre("linear_ce:chunk_tokens=16", "tp2cp1sp", "3.0", "MiB", "2.0",
+                                   "MiB", "0.375", "0.250", "7.0", "MiB", "2.0", "MiB"));
+  EXPECT_THAT(words_of(line_with(with_driver, "  linear_materialized")),
+              testing::Contains("-").Times(2));
   run.trials[1].sp = false;
   EXPECT_EQ(format_memory_table(run), "") << "the baseline ran on another grid";
 }
