@@ -10,6 +10,7 @@ bool adds_up(Reduction reduction) {
   return reduction == Reduction::sum || reduction == Reduction::count;
 }
 
+/// Without kernels: what it multiplies by is a convention to check, and costs no time that counts.
 class WithFramework final : public Objective {
  public:
   WithFramework(std::shared_ptr<const Objective> objective, const Framework& framework,

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/loss/objective.h"
 
+#include <algorithm>
+
+#include "harness/device/cuda/block_sums.h"
+
 namespace lossgrid {
+
+std::int64_t partial_total_blocks(std::int64_t tokens) {
+  constexpr std::int64_t kMostBlocks = 128;  // about one for an SM, few to add up one by one
+  return std::min(kMostBlocks, (tokens + kBlockThreads - 1) / kBlockThreads);
+}
 
 std::optional<Enclosure> MetricTruth::value() const {
   if (reduction == Reduction::count) return amount;

@@ -26,55 +26,18 @@
 
 #include "harness/loss/enclosure.h"
 #include "harness/loss/metric.h"
+#include "harness/loss/objective_kernels.h"
+#include "harness/loss/objective_tokens.h"
 #include "harness/problem/objective_inputs.h"
 #include "harness/problem/packed_batch.h"
 
 namespace lossgrid {
-
-/// Rows of a pack as arrays of the same length, in any order and any part of the pack. What is said
-/// of a row that is not valid may be anything, NaN included: it is selected away, never multiplied.
-struct ObjectiveTokens {
-  std::span<const float> logprobs;
-  std::span<const float> entropy;    // empty unless needs().row_statistics, as the next two
-  std::span<const float> vocab_min;  // smallest logit of the row that is not -inf
-  std::span<const float> vocab_max;
-  std::span<const std::uint8_t> valid;                      // 1: trained on
-  std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
-  std::span<const std::int32_t> sequence;                   // of the pack
-  std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
-
-  std::span<const float> input(TokenInput which) const {
-    return inputs[static_cast<std::size_t>(which)];
-  }
-};
-
-/// [S, columns] numbers by sequence, a part of the columns of a row-major table.
-template <typename T>
-struct SequenceTable {
-  T* data = nullptr;
-  std::int64_t sequences = 0;
-  int columns = 0;
-  int stride = 0;
-
-  T& at(std::int64_t sequence, int column) const { return data[sequence * stride + column]; }
-  SequenceTable part(int first, int count) const {
-    return {data + first, sequences, count, stride};
-  }
-  operator SequenceTable<const T>() const { return {data, sequences, columns, stride}; }
-};
 
 struct ObjectiveSizes {
   int sequence_sums = 0;  // K
   int coefficients = 0;   // C
   int sums = 0;           // scalars that add up over tokens
   int maxima = 0;         // scalars of which the largest counts (a minimum as its negative)
-};
-
-/// What step 3 adds up. Maxima start at -infinity.
-template <typename T>
-struct ObjectiveTotals {
-  std::span<T> sums;
-  std::span<T> maxima;
 };
 
 struct ObjectiveResult {
@@ -137,6 +100,14 @@ class Objective {
   virtual void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                            std::span<float> grad_logprobs) const = 0;
+
+  /// Steps 1 and 3 on a device of `backend`, about this batch, which may be gone when they run.
+  /// Null where there are no such kernels (so it is unless overridden): then the two functions
+  /// above work on the device's tables.
+  virtual std::unique_ptr<ObjectiveKernels> kernels(Backend /*backend*/,
+                                                    const PackedBatch& /*batch*/) const {
+    return nullptr;
+  }
 
   /// Loss and metrics from the sums, coefficients and totals of the whole pack.
   virtual ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,

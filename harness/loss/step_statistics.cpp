@@ -5,22 +5,18 @@
 // extrema are those of the whole vocabulary and not of a shard of it, they count valid tokens only,
 // and the extrema of an empty set have no value.
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "harness/loss/objective.h"
+#include "harness/loss/step_statistics_terms.h"
+#include "harness/loss/terms_kernels.h"
 
 namespace lossgrid {
 namespace {
 
-// Per valid token, in the order of token_values.
-constexpr const char* kTokenValues[] = {"loss", "entropy", "vocab_min_logits", "vocab_max_logits"};
-constexpr int kCount = static_cast<int>(std::size(kTokenValues));
-
-/// Raises `maximum` to `value`; a NaN stays.
-void raise(double& maximum, double value) {
-  if (value > maximum || std::isnan(value)) maximum = value;
-}
+constexpr int kCount = StepStatisticsTerms::kValues;
+constexpr const char* kTokenValues[kCount] = {"loss", "entropy", "vocab_min_logits",
+                                              "vocab_max_logits"};
 
 /// NAME_avg, NAME_min and NAME_max of `count` elements; `least` and `largest` are not read of none.
 void add_spread(const std::string& name, double sum, double least, double largest, double count,
@@ -59,36 +55,27 @@ class StepStatistics final : public Objective {
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
-    sizes.sequence_sums = 2;    // -log-probabilities, valid tokens
-    sizes.sums = 2 + kCount;    // true tokens, valid tokens, each value
-    sizes.maxima = 2 * kCount;  // of each value its negative, itself
+    sizes.sequence_sums = StepStatisticsTerms::kSequenceSums;
+    sizes.sums = StepStatisticsTerms::kSums;
+    sizes.maxima = StepStatisticsTerms::kMaxima;
     return sizes;
   }
 
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
                      SequenceTable<double> sums) const override {
-    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      if (tokens.valid[t] == 0) continue;
-      sums.at(tokens.sequence[t], 0) -= tokens.logprobs[t];
-      sums.at(tokens.sequence[t], 1) += 1;
-    }
+    add_sequence_sums(StepStatisticsTerms(), tokens, sums);
   }
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
                    SequenceTable<const double> /*coefficients*/, ObjectiveTotals<double> totals,
-                   std::span<float> /*grad_logprobs*/) const override {
-    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      totals.sums[0] += tokens.real[t];
-      if (tokens.valid[t] == 0) continue;
-      totals.sums[1] += 1;
-      const double values[kCount] = {-tokens.logprobs[t], tokens.entropy[t], tokens.vocab_min[t],
-                                     tokens.vocab_max[t]};
-      for (int k = 0; k < kCount; ++k) {
-        totals.sums[2 + k] += values[k];
-        raise(totals.maxima[2 * k], -values[k]);
-        raise(totals.maxima[2 * k + 1], values[k]);
-      }
-    }
+                   std::span<float> grad_logprobs) const override {
+    add_token_terms(StepStatisticsTerms(), tokens, {}, totals.sums.data(), totals.maxima.data(),
+                    grad_logprobs);
+  }
+
+  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
+                                            const PackedBatch& /*batch*/) const override {
+    return terms_kernels(backend, StepStatisticsTerms());
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -108,8 +95,8 @@ class StepStatistics final : public Objective {
       const double ppl = std::exp(sums.at(i, 0) / sums.at(i, 1));
       sequences += 1;
       ppl_sum += ppl;
-      raise(ppl_max_negative, -ppl);
-      raise(ppl_max, ppl);
+      raise_to(ppl_max_negative, -ppl);
+      raise_to(ppl_max, ppl);
     }
     add_spread("ppl", ppl_sum, -ppl_max_negative, ppl_max, sequences, metrics);
     metrics["n_seqs"] = {Reduction::count, sequences, 1};
@@ -161,6 +148,46 @@ class StepStatistics final : public Objective {
   }
 };
 
+template <typename T>
+ObjectiveTotals<T> first_part(const ObjectiveTotals<T>& totals, const ObjectiveSizes& sizes) {
+  return {totals.sums.first(sizes.sums), totals.maxima.first(sizes.maxima)};
+}
+template <typename T>
+ObjectiveTotals<T> last_part(const ObjectiveTotals<T>& totals, const ObjectiveSizes& sizes) {
+  return {totals.sums.last(sizes.sums), totals.maxima.last(sizes.maxima)};
+}
+
+class WithStatisticsKernels final : public ObjectiveKernels {
+ public:
+  WithStatisticsKernels(std::unique_ptr<ObjectiveKernels> objective, const ObjectiveSizes& own,
+                        std::unique_ptr<ObjectiveKernels> statistics, const ObjectiveSizes& added)
+      : objective_(std::move(objective)),
+        own_(own),
+        statistics_(std::move(statistics)),
+        added_(added) {}
+
+  void sequence_sums(Device& device, const ObjectiveTokens& tokens,
+                     SequenceTable<double> sums) const override {
+    objective_->sequence_sums(device, tokens, sums.part(0, own_.sequence_sums));
+    statistics_->sequence_sums(device, tokens, sums.part(own_.sequence_sums, added_.sequence_sums));
+  }
+
+  void token_terms(Device& device, const ObjectiveTokens& tokens,
+                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                   std::span<float> grad_logprobs, double* partial_totals) const override {
+    objective_->token_terms(device, tokens, coefficients, first_part(totals, own_), grad_logprobs,
+                            partial_totals);
+    statistics_->token_terms(device, tokens, {}, last_part(totals, added_), grad_logprobs,
+                             partial_totals);
+  }
+
+ private:
+  std::unique_ptr<ObjectiveKernels> objective_;
+  ObjectiveSizes own_;
+  std::unique_ptr<ObjectiveKernels> statistics_;
+  ObjectiveSizes added_;
+};
+
 /// Columns and totals of the objective, those of the statistics behind them.
 class WithStatistics final : public Objective {
  public:
@@ -198,17 +225,25 @@ class WithStatistics final : public Objective {
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    std::span<float> grad_logprobs) const override {
-    objective_->token_terms(tokens, batch, coefficients, own_part(totals), grad_logprobs);
-    statistics_.token_terms(tokens, batch, {}, added_part(totals), grad_logprobs);
+    objective_->token_terms(tokens, batch, coefficients, first_part(totals, own_), grad_logprobs);
+    statistics_.token_terms(tokens, batch, {}, last_part(totals, added_), grad_logprobs);
+  }
+
+  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
+                                            const PackedBatch& batch) const override {
+    auto own = objective_->kernels(backend, batch);
+    auto added = statistics_.kernels(backend, batch);
+    if (own == nullptr || added == nullptr) return nullptr;
+    return std::make_unique<WithStatisticsKernels>(std::move(own), own_, std::move(added), added_);
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
                          SequenceTable<const double> coefficients,
                          ObjectiveTotals<const double> totals) const override {
-    ObjectiveResult result =
-        objective_->finish(batch, sums.part(0, own_.sequence_sums), coefficients, own_part(totals));
+    ObjectiveResult result = objective_->finish(batch, sums.part(0, own_.sequence_sums),
+                                                coefficients, first_part(totals, own_));
     ObjectiveResult added = statistics_.finish(
-        batch, sums.part(own_.sequence_sums, added_.sequence_sums), {}, added_part(totals));
+        batch, sums.part(own_.sequence_sums, added_.sequence_sums), {}, last_part(totals, added_));
     result.metrics.merge(added.metrics);
     return result;
   }
@@ -220,15 +255,6 @@ class WithStatistics final : public Objective {
   }
 
  private:
-  template <typename T>
-  ObjectiveTotals<T> own_part(const ObjectiveTotals<T>& totals) const {
-    return {totals.sums.first(own_.sums), totals.maxima.first(own_.maxima)};
-  }
-  template <typename T>
-  ObjectiveTotals<T> added_part(const ObjectiveTotals<T>& totals) const {
-    return {totals.sums.last(added_.sums), totals.maxima.last(added_.maxima)};
-  }
-
   std::unique_ptr<Objective> objective_;
   StepStatistics statistics_;
   ObjectiveSizes own_;

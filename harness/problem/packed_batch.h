@@ -13,28 +13,9 @@
 
 #include "harness/comm/process_grid.h"
 #include "harness/problem/case_spec.h"
+#include "harness/problem/token_inputs.h"
 
 namespace lossgrid {
-
-/// Exact denominators of the *global* batch (all dp, cp and microbatches).
-struct Denominators {
-  std::int64_t valid_tokens = 0;     // targets with token mask and sample mask
-  std::int64_t valid_sequences = 0;  // sum of the sample mask
-  std::int64_t positive_tokens = 0;  // valid tokens of sequences with a reward above 0
-  friend bool operator==(const Denominators&, const Denominators&) = default;
-};
-
-/// What objectives read about a token beside its log-probability; float32.
-enum class TokenInput {
-  advantages,
-  prev_logprobs,              // of the policy that the ratio is taken to
-  generation_logprobs,        // of the policy that sampled
-  reference_policy_logprobs,  // of the policy that the KL penalty or DPO compares with
-};
-inline constexpr int kTokenInputs = 4;
-
-/// "advantages", ...: the name in bundles and messages.
-std::string_view name(TokenInput input);
 
 /// One array for each TokenInput, all of the same length or empty where nothing needs it.
 using TokenInputs = std::array<std::vector<float>, kTokenInputs>;

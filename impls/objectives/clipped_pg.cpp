@@ -62,6 +62,7 @@ void add_weights(const ClippedPgOptions& options, const PackedBatch& batch,
 }  // namespace
 
 ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
+  if (options.positive_example_nll_weight > 0) positive = coefficients++;
   const bool has_sequence_weight =
       options.sequence_level_importance_ratios || options.masks_sequences();
   if (options.token_level_loss && !has_sequence_weight) return;

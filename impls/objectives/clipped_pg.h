@@ -8,73 +8,19 @@
 // of the arithmetic for one token; sums over tokens are float64 in any case.
 #pragma once
 
-#include <array>
-#include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
-#include "impls/objectives/clipped_pg_formulas.h"
+#include "harness/loss/objective.h"
+#include "harness/loss/terms_kernels.h"
+#include "impls/objectives/clipped_pg_terms.h"
 
 namespace lossgrid {
 
 /// The forward formula on a tape, written apart from the formulas above. `rows` [T_pad] by row.
 ObjectiveTruth clipped_pg_truth(const ClippedPgOptions& options, const PackedBatch& batch,
                                 std::span<const TokenTruth> rows);
-
-/// Columns of the tables by sequence; -1 where the options need none.
-struct ClippedPgColumns {
-  explicit ClippedPgColumns(const ClippedPgOptions& options);
-
-  // Sums over the valid tokens of a sequence.
-  int tokens = -1;
-  int log_ratio = -1;            // x - prev
-  int positive_advantages = -1;  // the loss is linear in advantages of one sign
-  int negative_advantages = -1;
-  int log_weight = -1;  // prev - generation
-  int sums = 0;
-
-  // Coefficients.
-  int share = -1;           // of a token in the mean over sequences of token means
-  int ratio = -1;           // the one ratio of the sequence
-  int ratio_gradient = -1;  // d (policy loss) / d logprob of every token, by that ratio
-  int weight = -1;          // importance weight; seq-mask-tis: 1 kept, 0 masked
-  int out_of_bounds = -1;   // of that weight: 1, else 0
-  int coefficients = 0;
-};
-
-/// What step 3 adds up over valid tokens, and what it takes the largest of.
-struct ClippedPgTotals {
-  enum Sum {
-    kTokens,
-    kActor,  // with the tokens' shares in the loss, as kKl
-    kKl,
-    kPositiveNll,
-    kRatio,
-    kRatioClamped,
-    kMultProbError,
-    kGenKl,
-    kPolicyKl,
-    kJsDivergence,
-    kEntropy,
-    kWeight,
-    kOutOfBounds,
-    kSums,
-  };
-  enum Maximum { kMaxRatio, kMaxMinusRatio, kMaxRatioClamped, kMaxMinusRatioClamped, kMaxima };
-
-  std::array<double, kSums> sums{};
-  std::array<double, kMaxima> maxima{-kInfinity, -kInfinity, -kInfinity, -kInfinity};
-
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-  /// A NaN stays.
-  void raise(Maximum which, double value) {
-    if (value > maxima[which] || std::isnan(value)) maxima[which] = value;
-  }
-
-  /// Adds these to `totals` of the same sizes.
-  void add_to(ObjectiveTotals<double> totals) const;
-};
 
 /// Loss and metrics from what the three steps left behind; `mean_weight`: of the sequences that
 /// count, read under sequence-level importance ratios only.
@@ -94,26 +40,15 @@ class ClippedPgObjective final : public Objective {
     return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima};
   }
 
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
+  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
                      SequenceTable<double> sums) const override {
-    if (columns_.sums == 0) return;
-    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      if (tokens.valid[t] == 0) continue;
-      const Token token = read(tokens, t);
-      const auto add = [&](int column, Real term) {
-        if (column >= 0) sums.at(token.sequence, column) += term;
-      };
-      add(columns_.tokens, 1);
-      add(columns_.log_ratio, token.x - token.p);
-      add(columns_.positive_advantages, std::max(token.advantage, Real(0)));
-      add(columns_.negative_advantages, std::min(token.advantage, Real(0)));
-      add(columns_.log_weight, token.p - token.q);
-    }
+    add_sequence_sums(terms(batch), tokens, sums);
   }
 
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override {
     if (columns_.coefficients == 0) return;
+    const Terms terms = this->terms(batch);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       const auto sum = [&](int column) {
         return column >= 0 ? static_cast<Real>(sums.at(i, column)) : Real(0);
@@ -121,10 +56,11 @@ class ClippedPgObjective final : public Objective {
       const auto set = [&](int column, Real value) {
         if (column >= 0) coefficients.at(i, column) = value;
       };
-      const Real per_token = inverse(static_cast<std::int64_t>(sums.at(i, columns_.tokens)));
-      const Real share = per_token * inverse(batch.denominators.valid_sequences);
+      if (columns_.positive >= 0) set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
+      const Real per_token = Terms::inverse(static_cast<std::int64_t>(sum(columns_.tokens)));
+      const Real share = per_token * Terms::inverse(batch.denominators.valid_sequences);
       const Real log_weight = sum(columns_.log_weight);
-      const Weight weight = sequence_weight(log_weight, log_weight * per_token);
+      const Weight weight = sequence_weight(terms, log_weight, log_weight * per_token);
       set(columns_.share, share);
       set(columns_.weight, weight.value);
       set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
@@ -138,45 +74,26 @@ class ClippedPgObjective final : public Objective {
       const Real by_ratio =
           slope(columns_.positive_advantages) + slope(columns_.negative_advantages);
       set(columns_.ratio, rho);
-      set(columns_.ratio_gradient, share * used(weight) * by_ratio * rho * per_token);
+      set(columns_.ratio_gradient, share * terms.used(weight) * by_ratio * rho * per_token);
     }
   }
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    std::span<float> grad_logprobs) const override {
-    const auto beta = static_cast<Real>(options_.kl_penalty());
-    const auto nll_weight = static_cast<Real>(options_.positive_example_nll_weight);
-    const Real nll_share = inverse(batch.denominators.positive_tokens);
-    Real share = inverse(batch.denominators.valid_tokens);
     ClippedPgTotals sums;
-    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      if (tokens.valid[t] == 0) continue;
-      const Token token = read(tokens, t);
-      const auto of_sequence = [&](int column) {
-        return static_cast<Real>(coefficients.at(token.sequence, column));
-      };
-      if (columns_.share >= 0) share = of_sequence(columns_.share);
-      const Ratio ratio = this->ratio(token, coefficients);
-      const Weight weight = token_weight(token, coefficients);
-
-      const Pair policy = actor(token, ratio, weight);
-      sums.sums[ClippedPgTotals::kActor] += share * policy.value;
-      Real gradient = share * policy.slope;
-      if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
-      if (beta != 0) {
-        const Pair kl = kl_penalty<Formulas>(token.x, token.q, token.f, options_);
-        sums.sums[ClippedPgTotals::kKl] += share * kl.value;
-        gradient += beta * share * kl.slope;
-      }
-      if (nll_weight > 0 && batch.rewards[token.sequence] > 0) {
-        sums.sums[ClippedPgTotals::kPositiveNll] -= nll_share * token.x;
-        gradient -= nll_weight * nll_share;
-      }
-      grad_logprobs[t] += static_cast<float>(gradient);
-      add_metrics(token, ratio, weight, sums);
-    }
+    add_token_terms(terms(batch), tokens, coefficients, sums.sums.data(), sums.maxima.data(),
+                    grad_logprobs);
     sums.add_to(totals);
+  }
+
+  /// Of the right formulas in float64: kernels of others would have to be compiled for GPUs too.
+  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
+                                            const PackedBatch& batch) const override {
+    if constexpr (std::is_same_v<Terms, ClippedPgTerms<>>) {
+      return terms_kernels(backend, terms(batch));
+    }
+    return nullptr;
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
@@ -199,111 +116,16 @@ class ClippedPgObjective final : public Objective {
   }
 
  private:
-  using Pair = Slope<Real>;
+  using Terms = ClippedPgTerms<Formulas, Real>;
+  using Pair = typename Terms::Pair;
+  using Weight = typename Terms::Weight;
 
-  /// Log-probabilities of one token under the current policy, the previous one, the one that
-  /// generated it and the reference; what the options do not need is 0.
-  struct Token {
-    std::int64_t sequence;
-    Real x, p, q, f;
-    Real advantage;
-  };
+  Terms terms(const PackedBatch& batch) const { return {options_, columns_, batch.denominators}; }
 
-  /// The ratio that multiplies the advantage, slope by x, and the clipped one, slope by the ratio.
-  struct Ratio {
-    Pair free;
-    Pair clipped;
-  };
-
-  struct Weight {
-    Real value;
-    bool is_out_of_bounds;
-  };
-
-  static Real inverse(std::int64_t count) { return count > 0 ? 1 / static_cast<Real>(count) : 0; }
-
-  Real used(const Weight& weight) const {
-    return options_.use_importance_sampling_correction ? weight.value : Real(1);
-  }
-
-  Token read(const ObjectiveTokens& tokens, std::size_t t) const {
-    const auto input = [&](TokenInput which) {
-      const std::span<const float> values = tokens.input(which);
-      return values.empty() ? Real(0) : static_cast<Real>(values[t]);
-    };
-    const auto x = static_cast<Real>(tokens.logprobs[t]);
-    return {.sequence = tokens.sequence[t],
-            .x = x,
-            .p = options_.force_on_policy_ratio ? x : input(TokenInput::prev_logprobs),
-            .q = input(TokenInput::generation_logprobs),
-            .f = input(TokenInput::reference_policy_logprobs),
-            .advantage = input(TokenInput::advantages)};
-  }
-
-  Ratio ratio(const Token& token, SequenceTable<const double> coefficients) const {
-    if (options_.force_on_policy_ratio) return {{1, 1}, {1, 1}};
-    if (options_.disable_ppo_ratio) return {{token.x, 1}, {token.x, 1}};
-    if (options_.sequence_ratio()) {
-      // Its gradient is not the token's own: it stands in the coefficients.
-      const auto rho = static_cast<Real>(coefficients.at(token.sequence, columns_.ratio));
-      return {{rho, 0}, Formulas::clipped(rho, options_)};
-    }
-    const Real rho = std::exp(token.x - token.p);
-    return {{rho, rho}, Formulas::clipped(rho, options_)};
-  }
-
-  Weight bounded(Real weight) const {
-    return {Formulas::truncated(weight, options_),
-            options_.truncates() && Formulas::out_of_bounds(weight, options_)};
-  }
-
-  Weight token_weight(const Token& token, SequenceTable<const double> coefficients) const {
-    const auto of_sequence = [&] {
-      return static_cast<Real>(coefficients.at(token.sequence, columns_.weight));
-    };
-    if (options_.sequence_level_importance_ratios) return {of_sequence(), false};
-    const Real weight = Formulas::finite_exp(token.p - token.q);
-    if (options_.masks_sequences()) return {weight * of_sequence(), false};
-    return bounded(weight);
-  }
-
-  Weight sequence_weight(Real log_weight, Real mean_log_weight) const {
-    if (!options_.masks_sequences()) return bounded(Formulas::finite_exp(log_weight));
+  Weight sequence_weight(const Terms& terms, Real log_weight, Real mean_log_weight) const {
+    if (!options_.masks_sequences()) return terms.bounded(Formulas::finite_exp(log_weight));
     const bool is_masked = Formulas::out_of_bounds(std::exp(mean_log_weight), options_);
     return {is_masked ? Real(0) : Real(1), is_masked};
-  }
-
-  Pair actor(const Token& token, const Ratio& ratio, const Weight& weight) const {
-    const Real factor = used(weight);
-    if (options_.use_cispo) {
-      const Real slope = -token.advantage * ratio.clipped.value * factor;
-      return {slope * token.x, slope};
-    }
-    const Pair loss =
-        surrogate<Formulas>(token.advantage, ratio.free.value, ratio.clipped, options_);
-    return {factor * loss.value, factor * loss.slope * ratio.free.slope};
-  }
-
-  void add_metrics(const Token& token, const Ratio& ratio, const Weight& weight,
-                   ClippedPgTotals& totals) const {
-    using T = ClippedPgTotals;
-    const KlType type = options_.reference_policy_kl_type;
-    const Real gap = token.p - token.q;
-    auto& sums = totals.sums;
-    sums[T::kTokens] += 1;
-    sums[T::kRatio] += ratio.free.value;
-    sums[T::kRatioClamped] += ratio.clipped.value;
-    sums[T::kMultProbError] += std::exp(std::abs(gap));
-    sums[T::kGenKl] += Formulas::kl(type, gap).value;
-    sums[T::kPolicyKl] += Formulas::kl(type, -gap).value;
-    sums[T::kJsDivergence] += js_divergence(token.p, token.q);
-    sums[T::kEntropy] -= std::exp(token.x - token.q) * token.x;
-    sums[T::kWeight] += weight.value;
-    sums[T::kOutOfBounds] += weight.is_out_of_bounds ? 1 : 0;
-    totals.raise(T::kMaxRatio, ratio.free.value);
-    totals.raise(T::kMaxMinusRatio, -ratio.free.value);
-    totals.raise(T::kMaxRatioClamped, ratio.clipped.value);
-    totals.raise(T::kMaxMinusRatioClamped, -ratio.clipped.value);
   }
 
   ClippedPgOptions options_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of `clipped_pg` for one token, with derivatives by hand, on any real type: first the
-// pieces (ClippedPgFormulas), then what is made of them. A wrong objective is a struct that derives
-// from ClippedPgFormulas and hides one piece.
+// The formulas of `clipped_pg` for one token, with derivatives by hand, on any real type, for the
+// processor and for GPUs: first the pieces (ClippedPgFormulas), then what is made of them. A wrong
+// objective is a struct that derives from ClippedPgFormulas and hides one piece.
 //
 // Sources: NeMo-RL `ClippedPGLossFn` and `calculate_kl`; PPO (Schulman et al., 2017), dual clip (Ye
 // et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), KL estimators (Schulman, 2020).
@@ -16,6 +16,7 @@
 #include <numbers>
 #include <span>
 
+#include "harness/device/cuda/portable.h"
 #include "impls/objectives/clipped_pg_options.h"
 
 namespace lossgrid {
@@ -30,7 +31,7 @@ struct Slope {
 struct ClippedPgFormulas {
   /// rho within the clip bounds; slope by rho.
   template <typename Real>
-  static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {
+  LOSSGRID_KERNEL static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {
     const auto low = static_cast<Real>(1 - options.ratio_clip_min);
     const auto high = static_cast<Real>(1 + options.ratio_clip_max);
     return {std::clamp(rho, low, high), low <= rho && rho <= high ? Real(1) : Real(0)};
@@ -38,19 +39,19 @@ struct ClippedPgFormulas {
 
   /// d max(a, b) / d a. Of min(a, b) it is larger_share(b, a).
   template <typename Real>
-  static Real larger_share(Real a, Real b) {
+  LOSSGRID_KERNEL static Real larger_share(Real a, Real b) {
     return a > b ? Real(1) : a < b ? Real(0) : Real(0.5);
   }
 
   /// Whether the dual clip bounds the loss of a token with this advantage.
   template <typename Real>
-  static bool dual_clip_applies(Real advantage) {
+  LOSSGRID_KERNEL static bool dual_clip_applies(Real advantage) {
     return advantage < 0;
   }
 
   /// KL by r = reference - current; slope by r.
   template <typename Real>
-  static Slope<Real> kl(KlType type, Real r) {
+  LOSSGRID_KERNEL static Slope<Real> kl(KlType type, Real r) {
     if (type == KlType::k1) return {-r, Real(-1)};
     if (type == KlType::k2) return {r * r / 2, r};
     const Real growth = std::expm1(r);
@@ -59,7 +60,7 @@ struct ClippedPgFormulas {
 
   /// exp(x), or 0 where that is not a finite float32.
   template <typename Real>
-  static Real finite_exp(Real x) {
+  LOSSGRID_KERNEL static Real finite_exp(Real x) {
     const Real result = std::exp(x);
     return result <= static_cast<Real>(std::numeric_limits<float>::max()) ? result : Real(0);
   }
@@ -68,7 +69,7 @@ struct ClippedPgFormulas {
   /// gradient that of the expectation over tokens drawn from the policy (score function), or the
   /// importance weight exp(x - q) of tokens that another policy has drawn.
   template <typename Real>
-  static Slope<Real> kl_weight(Real x, Real q, const ClippedPgOptions& options) {
+  LOSSGRID_KERNEL static Slope<Real> kl_weight(Real x, Real q, const ClippedPgOptions& options) {
     if (!options.use_on_policy_kl_approximation) return {Real(1), Real(1)};
     const Real weight = finite_exp(x - q);
     return {weight, weight};
@@ -76,7 +77,7 @@ struct ClippedPgFormulas {
 
   /// Whether an importance weight, or the mean one of a sequence, lies outside of its bounds.
   template <typename Real>
-  static bool out_of_bounds(Real weight, const ClippedPgOptions& options) {
+  LOSSGRID_KERNEL static bool out_of_bounds(Real weight, const ClippedPgOptions& options) {
     const auto& low = options.truncated_importance_sampling_ratio_min;
     return weight > static_cast<Real>(*options.truncated_importance_sampling_ratio) ||
            (low && weight < static_cast<Real>(*low));
@@ -84,7 +85,7 @@ struct ClippedPgFormulas {
 
   /// The importance weight w as tis and icepop leave it.
   template <typename Real>
-  static Real truncated(Real weight, const ClippedPgOptions& options) {
+  LOSSGRID_KERNEL static Real truncated(Real weight, const ClippedPgOptions& options) {
     switch (options.truncated_importance_sampling_type) {
       case Truncation::tis:
         return std::clamp(
@@ -112,8 +113,8 @@ struct ClippedPgFormulas {
 /// l = max(-A rho, -A rho_c), for a dual clip with A < 0 at most -A c; slope by rho. `clipped` is
 /// rho_c with its slope.
 template <class Formulas, typename Real>
-Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
-                      const ClippedPgOptions& options) {
+LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
+                                      const ClippedPgOptions& options) {
   const Real free = -advantage * rho;
   const Real bound = -advantage * clipped.value;
   Slope<Real> loss{std::max(free, bound),
@@ -130,7 +131,7 @@ Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
 /// The KL penalty of a token without its factor, for current x, generation q and reference f; slope
 /// by x.
 template <class Formulas, typename Real>
-Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOptions& options) {
+LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOptions& options) {
   Real r = f - x;
   Real r_slope = -1;  // by x
   Slope<Real> weight = Formulas::kl_weight(x, q, options);
@@ -155,7 +156,7 @@ Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOptions& options) 
 /// Jensen-Shannon divergence of previous p and generation q, by the k3 estimator against their
 /// mixture u = log((e^p + e^q) / 2): p - u = ln 2 + log sigmoid(p - q).
 template <typename Real>
-Real js_divergence(Real p, Real q) {
+LOSSGRID_KERNEL Real js_divergence(Real p, Real q) {
   const auto from_mixture = [](Real difference) {
     const Real log_sigmoid =
         std::min(difference, Real(0)) - std::log1p(std::exp(-std::abs(difference)));

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of `clipped_pg`, under the names and with the defaults of NeMo-RL's
 // `ClippedPGLossConfig`, and what follows from their combination. Combinations that have no
-// meaning are refused, those that NeMo-RL refuses among them.
+// meaning are refused, those that NeMo-RL refuses among them. nvcc compiles this header.
 #pragma once
 
+#include <map>
 #include <optional>
-
-#include "harness/loss/objective.h"
+#include <string>
 
 namespace lossgrid {
+
+struct ObjectiveNeeds;
 
 /// Estimators of KL(x || ref) from r = ref - x (J. Schulman, "Approximating KL Divergence", 2020).
 enum class KlType {
@@ -47,18 +49,20 @@ struct ClippedPgOptions {
   double positive_example_nll_weight = 0;
 
   /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
-  static ClippedPgOptions from(const ObjectiveOptions& options);
+  static ClippedPgOptions from(const std::map<std::string, std::string>& options);
 
   /// Weight of the KL term in the loss.
-  double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }
+  constexpr double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }
   /// Whether all tokens of a sequence share one ratio.
-  bool sequence_ratio() const {
+  constexpr bool sequence_ratio() const {
     return sequence_level_importance_ratios && !force_on_policy_ratio && !disable_ppo_ratio;
   }
   /// Whether the ratio is one of probabilities, with clip bounds.
-  bool clips() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
-  bool truncates() const { return truncated_importance_sampling_type != Truncation::none; }
-  bool masks_sequences() const {
+  constexpr bool clips() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
+  constexpr bool truncates() const {
+    return truncated_importance_sampling_type != Truncation::none;
+  }
+  constexpr bool masks_sequences() const {
     return truncated_importance_sampling_type == Truncation::seq_mask_tis;
   }
 

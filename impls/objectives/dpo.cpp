@@ -7,15 +7,16 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
+#include "harness/loss/terms_kernels.h"
+#include "impls/objectives/dpo_terms.h"
 #include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
 namespace {
 
-// Columns of the sequence sums.
-constexpr int kLogRatio = 0;  // sum of lp - ref
-constexpr int kLogprob = 1;
-constexpr int kTokens = 2;
+constexpr auto kLogRatio = DpoTerms::kLogRatio;
+constexpr auto kLogprob = DpoTerms::kLogprob;
+constexpr auto kTokens = DpoTerms::kTokens;
 
 /// 1 / (1 + exp(-x)), without overflow.
 double sigmoid(double x) {
@@ -81,7 +82,7 @@ ObjectiveNeeds DpoSteps::needs() const {
 
 ObjectiveSizes DpoSteps::sizes() const {
   ObjectiveSizes sizes;
-  sizes.sequence_sums = 3;
+  sizes.sequence_sums = DpoTerms::kSequenceSums;
   sizes.coefficients = 1;  // d loss / d lp of every valid token of the sequence
   return sizes;
 }
@@ -107,14 +108,7 @@ double DpoSteps::reward(SequenceTable<const double> sums, std::int64_t i) const 
 
 void DpoSteps::sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
                              SequenceTable<double> sums) const {
-  const std::span<const float> reference = tokens.input(TokenInput::reference_policy_logprobs);
-  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-    if (tokens.valid[t] == 0) continue;
-    const double logprob = tokens.logprobs[t];
-    sums.at(tokens.sequence[t], kLogRatio) += logprob - reference[t];
-    sums.at(tokens.sequence[t], kLogprob) += logprob;
-    sums.at(tokens.sequence[t], kTokens) += 1;
-  }
+  add_sequence_sums(DpoTerms(), tokens, sums);
 }
 
 void DpoSteps::coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -134,13 +128,15 @@ void DpoSteps::coefficients(const PackedBatch& batch, SequenceTable<const double
 }
 
 void DpoSteps::token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                           SequenceTable<const double> coefficients,
-                           ObjectiveTotals<double> /*totals*/,
+                           SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                            std::span<float> grad_logprobs) const {
-  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-    if (tokens.valid[t] == 0) continue;
-    grad_logprobs[t] += static_cast<float>(coefficients.at(tokens.sequence[t], 0));
-  }
+  add_token_terms(DpoTerms(), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
+                  grad_logprobs);
+}
+
+std::unique_ptr<ObjectiveKernels> DpoSteps::kernels(Backend backend,
+                                                    const PackedBatch& /*batch*/) const {
+  return terms_kernels(backend, DpoTerms());
 }
 
 ObjectiveResult DpoSteps::finish(const PackedBatch& batch, SequenceTable<const double> sums,

@@ -51,6 +51,8 @@ class DpoSteps : public Objective {
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    std::span<float> grad_logprobs) const override;
+  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
+                                            const PackedBatch& batch) const override;
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
                          SequenceTable<const double> coefficients,
                          ObjectiveTotals<const double> totals) const override;

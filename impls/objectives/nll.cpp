@@ -6,6 +6,8 @@
 // G = 0 gives loss 0 and gradient 0. (Upstream's 1e-8 in denominators is not reproduced.)
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
+#include "harness/loss/terms_kernels.h"
+#include "impls/objectives/nll_terms.h"
 #include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
@@ -24,18 +26,15 @@ class NllObjective final : public Objective {
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
-    sizes.sequence_sums = token_level_ ? 0 : 1;  // valid tokens
-    sizes.coefficients = token_level_ ? 0 : 1;   // weight of a token
-    sizes.sums = 2;                              // loss, valid tokens
+    sizes.sequence_sums = token_level_ ? 0 : NllTerms::kSequenceSums;
+    sizes.coefficients = token_level_ ? 0 : 1;  // weight of a token
+    sizes.sums = NllTerms::kSums;
     return sizes;
   }
 
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
+  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
                      SequenceTable<double> sums) const override {
-    if (token_level_) return;
-    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      if (tokens.valid[t] != 0) sums.at(tokens.sequence[t], 0) += 1;
-    }
+    add_sequence_sums(terms(batch), tokens, sums);
   }
 
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -50,14 +49,13 @@ class NllObjective final : public Objective {
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    std::span<float> grad_logprobs) const override {
-    const double token_weight = inverse_or_zero(global_number(batch));
-    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      if (tokens.valid[t] == 0) continue;
-      const double weight = token_level_ ? token_weight : coefficients.at(tokens.sequence[t], 0);
-      totals.sums[0] -= weight * tokens.logprobs[t];
-      totals.sums[1] += 1;
-      grad_logprobs[t] -= static_cast<float>(weight);
-    }
+    add_token_terms(terms(batch), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
+                    grad_logprobs);
+  }
+
+  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
+                                            const PackedBatch& batch) const override {
+    return terms_kernels(backend, terms(batch));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
@@ -105,6 +103,10 @@ class NllObjective final : public Objective {
   }
 
  private:
+  NllTerms terms(const PackedBatch& batch) const {
+    return {token_level_, inverse_or_zero(global_number(batch))};
+  }
+
   double global_number(const PackedBatch& batch) const {
     return static_cast<double>(token_level_ ? batch.denominators.valid_tokens
                                             : batch.denominators.valid_sequences);

@@ -87,6 +87,10 @@ LOSSGRID_KERNEL float larger(float a, float b) {
 LOSSGRID_KERNEL float smaller(float a, float b) {
   return a < b ? a : b;
 }
+/// Raises `to` to `value`; a NaN stays.
+LOSSGRID_KERNEL void raise_to(double& to, double value) {
+  if (value > to || value != value) to = value;
+}
 LOSSGRID_KERNEL float infinity() {
 #ifdef __CUDACC__
   return __int_as_float(0x7f800000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of hidden_rows.h on the processor, as a GPU runs them.
-#include "impls/kernels/cuda/emulated_launch.h"
+#include "harness/device/cuda/emulated_launch.h"
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
 
 namespace lossgrid {

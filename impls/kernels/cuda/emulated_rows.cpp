@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The row kernels of GPUs on the processor.
-#include "impls/kernels/cuda/emulated_launch.h"
+#include "harness/device/cuda/emulated_launch.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 
 namespace lossgrid {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/kernels/cuda/hidden_on_device.h"
 
+#include "harness/device/cuda/launched.h"
 #include "impls/kernels/cuda/cuda_hidden.h"
-#include "impls/kernels/cuda/launched.h"
 
 namespace lossgrid {
 namespace {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the steps of an objective read and write, as views of arrays. Plain data only: nvcc compiles
+// this header, and kernels call what is constexpr.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "harness/problem/token_inputs.h"
+
+namespace lossgrid {
+
+/// Positions [begin, end).
+struct TokenRange {
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+};
+
+/// Rows of a pack as arrays of the same length, in any order and any part of the pack. What is said
+/// of a row that is not valid may be anything, NaN included: it is selected away, never multiplied.
+struct ObjectiveTokens {
+  std::span<const float> logprobs;
+  std::span<const float> entropy;    // empty unless needs().row_statistics, as the next two
+  std::span<const float> vocab_min;  // smallest logit of the row that is not -inf
+  std::span<const float> vocab_max;
+  std::span<const std::uint8_t> valid;                      // 1: trained on
+  std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
+  std::span<const std::int32_t> sequence;                   // of the pack
+  std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
+  // By sequence, where its tokens stand in the table that these rows are a part of, from row
+  // `first` on, among others perhaps; empty: anywhere.
+  std::span<const TokenRange> ranges = {};
+  std::int64_t first = 0;
+
+  constexpr std::span<const float> input(TokenInput which) const {
+    return inputs[static_cast<std::size_t>(which)];
+  }
+
+  /// Where to look for tokens of a sequence.
+  constexpr TokenRange range_of(std::int64_t sequence) const {
+    const auto count = static_cast<std::int64_t>(valid.size());
+    if (ranges.empty()) return {0, static_cast<std::int32_t>(count)};
+    const TokenRange range = ranges[static_cast<std::size_t>(sequence)];
+    return {static_cast<std::int32_t>(std::max<std::int64_t>(range.begin - first, 0)),
+            static_cast<std::int32_t>(std::min(range.end - first, count))};
+  }
+};
+
+/// [S, columns] numbers by sequence, a part of the columns of a row-major table.
+template <typename T>
+struct SequenceTable {
+  T* data = nullptr;
+  std::int64_t sequences = 0;
+  int columns = 0;
+  int stride = 0;
+
+  constexpr SequenceTable() = default;
+  constexpr SequenceTable(T* data, std::int64_t sequences, int columns, int stride)
+      : data(data), sequences(sequences), columns(columns), stride(stride) {}
+  /// What is written is read too.
+  template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
+  constexpr SequenceTable(const SequenceTable<U>& table)
+      : SequenceTable(table.data, table.sequences, table.columns, table.stride) {}
+
+  constexpr T& at(std::int64_t sequence, int column) const {
+    return data[sequence * stride + column];
+  }
+  SequenceTable part(int first, int count) const {
+    return {data + first, sequences, count, stride};
+  }
+};
+
+/// What step 3 adds up. Maxima start at -infinity.
+template <typename T>
+struct ObjectiveTotals {
+  std::span<T> sums;
+  std::span<T> maxima;
+};
+
+}  // namespace lossgrid

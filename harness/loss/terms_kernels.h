@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// An objective's terms: what it says of one token, as a struct of plain data and portable code
+// (harness/device/cuda/portable.h) that its loops on the host and its kernels share:
+//
+//   static constexpr int kSequenceSums, kSums, kMaxima;  // at most; all of ObjectiveSizes
+//   static constexpr bool kHasGradient;
+//   // Adds a valid token to the sums of its sequence.
+//   void add_to_sequence(const ObjectiveTokens&, std::int64_t t, double* sums) const;
+//   // Adds any token to the totals. Returns d loss / d logprob, 0 where it is not valid.
+//   float add_token(const ObjectiveTokens&, std::int64_t t, SequenceTable<const double>,
+//                   double* sums, double* maxima) const;
+//
+// Objective::kernels returns terms_kernels(terms); impls/kernels/cuda/cuda_objectives.cu names the
+// struct for GPUs.
+#pragma once
+
+#include <memory>
+
+#include "harness/device/cuda/emulated_launch.h"
+#include "harness/device/cuda/launched.h"
+#include "harness/loss/cuda/launch_terms.h"
+#include "harness/loss/cuda/objective_kernels-inl.h"
+#include "harness/loss/objective_kernels.h"
+
+namespace lossgrid {
+
+/// Objective::sequence_sums on the host.
+template <class Terms>
+void add_sequence_sums(const Terms& terms, const ObjectiveTokens& tokens,
+                       SequenceTable<double> sums) {
+  if (sums.columns == 0) return;
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    if (tokens.valid[t] == 0) continue;
+    terms.add_to_sequence(tokens, static_cast<std::int64_t>(t), &sums.at(tokens.sequence[t], 0));
+  }
+}
+
+/// Objective::token_terms on the host.
+template <class Terms>
+void add_token_terms(const Terms& terms, const ObjectiveTokens& tokens,
+                     SequenceTable<const double> coefficients, double* sums, double* maxima,
+                     std::span<float> grad_logprobs) {
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    [[maybe_unused]] const float gradient =
+        terms.add_token(tokens, static_cast<std::int64_t>(t), coefficients, sums, maxima);
+    if constexpr (Terms::kHasGradient) grad_logprobs[t] += gradient;
+  }
+}
+
+template <class Terms>
+class TermsKernels final : public ObjectiveKernels {
+ public:
+  explicit TermsKernels(const Terms& terms) : terms_(terms) {}
+
+  void sequence_sums(Device& device, const ObjectiveTokens& tokens,
+                     SequenceTable<double> sums) const override {
+    if (sums.columns == 0) return;
+    const char* said = nullptr;
+    if (device.backend() == Backend::cuda) {
+      said = cuda_launches<Terms>->sequence_sums(device.stream(), terms_, tokens, sums);
+    } else {
+      said = launch_emulated(device.stream(), [=, terms = terms_](HostLauncher& launcher) {
+        launch_sequence_sums(launcher, terms, tokens, sums);
+      });
+    }
+    require_launched(said, "sequence_sums");
+  }
+
+  void token_terms(Device& device, const ObjectiveTokens& tokens,
+                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                   std::span<float> grad_logprobs, double* partial_totals) const override {
+    const auto blocks = partial_total_blocks(static_cast<std::int64_t>(tokens.valid.size()));
+    if (blocks == 0) return;
+    float* gradient = grad_logprobs.data();
+    const char* said = nullptr;
+    if (device.backend() == Backend::cuda) {
+      said = cuda_launches<Terms>->token_terms(device.stream(), terms_, tokens, coefficients,
+                                               totals, gradient, blocks, partial_totals);
+    } else {
+      said = launch_emulated(device.stream(), [=, terms = terms_](HostLauncher& launcher) {
+        launch_token_terms(launcher, terms, tokens, coefficients, totals, gradient, blocks,
+                           partial_totals);
+      });
+    }
+    if (Terms::kSums + Terms::kMaxima > 0) count_launch();  // of the totals
+    require_launched(said, "token_terms");
+  }
+
+ private:
+  Terms terms_;
+};
+
+/// Null on the processor, and on GPUs where the build has no such kernels.
+template <class Terms>
+std::unique_ptr<ObjectiveKernels> terms_kernels(Backend backend, const Terms& terms) {
+  const bool has_kernels = backend == Backend::cuda_emulated ||
+                           (backend == Backend::cuda && cuda_launches<Terms> != nullptr);
+  return has_kernels ? std::make_unique<TermsKernels<Terms>>(terms) : nullptr;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `clipped_pg` says of one token (harness/loss/terms_kernels.h), by its formulas.
+#pragma once
+
+#include <array>
+
+#include "harness/loss/objective_tokens.h"
+#include "impls/objectives/clipped_pg_formulas.h"
+
+namespace lossgrid {
+
+/// Columns of the tables by sequence; -1 where the options need none.
+struct ClippedPgColumns {
+  explicit ClippedPgColumns(const ClippedPgOptions& options);
+
+  // Sums over the valid tokens of a sequence.
+  int tokens = -1;
+  int log_ratio = -1;            // x - prev
+  int positive_advantages = -1;  // the loss is linear in advantages of one sign
+  int negative_advantages = -1;
+  int log_weight = -1;  // prev - generation
+  int sums = 0;
+
+  // Coefficients.
+  int share = -1;           // of a token in the mean over sequences of token means
+  int ratio = -1;           // the one ratio of the sequence
+  int ratio_gradient = -1;  // d (policy loss) / d logprob of every token, by that ratio
+  int weight = -1;          // importance weight; seq-mask-tis: 1 kept, 0 masked
+  int out_of_bounds = -1;   // of that weight: 1, else 0
+  int positive = -1;        // reward above 0: 1, else 0
+  int coefficients = 0;
+};
+
+/// What step 3 adds up over valid tokens, and what it takes the largest of.
+struct ClippedPgTotals {
+  enum Sum {
+    kTokens,
+    kActor,  // with the tokens' shares in the loss, as kKl
+    kKl,
+    kPositiveNll,
+    kRatio,
+    kRatioClamped,
+    kMultProbError,
+    kGenKl,
+    kPolicyKl,
+    kJsDivergence,
+    kEntropy,
+    kWeight,
+    kOutOfBounds,
+    kSums,
+  };
+  enum Maximum { kMaxRatio, kMaxMinusRatio, kMaxRatioClamped, kMaxMinusRatioClamped, kMaxima };
+
+  std::array<double, kSums> sums{};
+  std::array<double, kMaxima> maxima{-kInfinity, -kInfinity, -kInfinity, -kInfinity};
+
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  /// Adds these to `totals` of the same sizes.
+  void add_to(ObjectiveTotals<double> totals) const;
+};
+
+template <class Formulas = ClippedPgFormulas, class Real = double>
+class ClippedPgTerms {
+ public:
+  static constexpr int kSequenceSums = 5;
+  static constexpr int kSums = ClippedPgTotals::kSums;
+  static constexpr int kMaxima = ClippedPgTotals::kMaxima;
+  static constexpr bool kHasGradient = true;
+
+  ClippedPgTerms(const ClippedPgOptions& options, const ClippedPgColumns& columns,
+                 const Denominators& denominators)
+      : options_(options),
+        columns_(columns),
+        share_(inverse(denominators.valid_tokens)),
+        nll_share_(inverse(denominators.positive_tokens)) {}
+
+  static Real inverse(std::int64_t count) { return count > 0 ? 1 / static_cast<Real>(count) : 0; }
+
+  LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
+                                       double* sums) const {
+    const Token token = read(tokens, t);
+    const auto add = [&](int column, Real term) {
+      if (column >= 0) sums[column] += term;
+    };
+    add(columns_.tokens, 1);
+    add(columns_.log_ratio, token.x - token.p);
+    add(columns_.positive_advantages, std::max(token.advantage, Real(0)));
+    add(columns_.negative_advantages, std::min(token.advantage, Real(0)));
+    add(columns_.log_weight, token.p - token.q);
+  }
+
+  LOSSGRID_KERNEL float add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                  SequenceTable<const double> coefficients, double* sums,
+                                  double* maxima) const {
+    if (tokens.valid[t] == 0) return 0;
+    const auto beta = static_cast<Real>(options_.kl_penalty());
+    const auto nll_weight = static_cast<Real>(options_.positive_example_nll_weight);
+    const Token token = read(tokens, t);
+    const auto of_sequence = [&](int column) {
+      return static_cast<Real>(coefficients.at(token.sequence, column));
+    };
+    const Real share = columns_.share >= 0 ? of_sequence(columns_.share) : share_;
+    const Ratio ratio = this->ratio(token, coefficients);
+    const Weight weight = token_weight(token, coefficients);
+
+    const Pair policy = actor(token, ratio, weight);
+    sums[ClippedPgTotals::kActor] += share * policy.value;
+    Real gradient = share * policy.slope;
+    if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
+    if (beta != 0) {
+      const Pair kl = kl_penalty<Formulas>(token.x, token.q, token.f, options_);
+      sums[ClippedPgTotals::kKl] += share * kl.value;
+      gradient += beta * share * kl.slope;
+    }
+    if (columns_.positive >= 0 && of_sequence(columns_.positive) > 0) {
+      sums[ClippedPgTotals::kPositiveNll] -= nll_share_ * token.x;
+      gradient -= nll_weight * nll_share_;
+    }
+    add_metrics(token, ratio, weight, sums, maxima);
+    return static_cast<float>(gradient);
+  }
+
+  using Pair = Slope<Real>;
+
+  struct Weight {
+    Real value;
+    bool is_out_of_bounds;
+  };
+
+  /// An importance weight as it counts.
+  LOSSGRID_KERNEL Weight bounded(Real weight) const {
+    return {Formulas::truncated(weight, options_),
+            options_.truncates() && Formulas::out_of_bounds(weight, options_)};
+  }
+
+  /// Its factor in the loss.
+  LOSSGRID_KERNEL Real used(const Weight& weight) const {
+    return options_.use_importance_sampling_correction ? weight.value : Real(1);
+  }
+
+ private:
+  /// Log-probabilities of one token under the current policy, the previous one, the one that
+  /// generated it and the reference; what the options do not need is 0.
+  struct Token {
+    std::int64_t sequence;
+    Real x, p, q, f;
+    Real advantage;
+  };
+
+  /// The ratio that multiplies the advantage, slope by x, and the clipped one, slope by the ratio.
+  struct Ratio {
+    Pair free;
+    Pair clipped;
+  };
+
+  LOSSGRID_KERNEL Token read(const ObjectiveTokens& tokens, std::int64_t t) const {
+    const auto input = [&](TokenInput which) {
+      const std::span<const float> values = tokens.input(which);
+      return values.empty() ? Real(0) : static_cast<Real>(values[t]);
+    };
+    const auto x = static_cast<Real>(tokens.logprobs[t]);
+    return {.sequence = tokens.sequence[t],
+            .x = x,
+            .p = options_.force_on_policy_ratio ? x : input(TokenInput::prev_logprobs),
+            .q = input(TokenInput::generation_logprobs),
+            .f = input(TokenInput::reference_policy_logprobs),
+            .advantage = input(TokenInput::advantages)};
+  }
+
+  LOSSGRID_KERNEL Ratio ratio(const Token& token, SequenceTable<const double> coefficients) const {
+    if (options_.force_on_policy_ratio) return {{1, 1}, {1, 1}};
+    if (options_.disable_ppo_ratio) return {{token.x, 1}, {token.x, 1}};
+    if (options_.sequence_ratio()) {
+      // Its gradient is not the token's own: it stands in the coefficients.
+      const auto rho = static_cast<Real>(coefficients.at(token.sequence, columns_.ratio));
+      return {{rho, 0}, Formulas::clipped(rho, options_)};
+    }
+    const Real rho = std::exp(token.x - token.p);
+    return {{rho, rho}, Formulas::clipped(rho, options_)};
+  }
+
+  LOSSGRID_KERNEL Weight token_weight(const Token& token,
+                                      SequenceTable<const double> coefficients) const {
+    const auto of_sequence = [&] {
+      return static_cast<Real>(coefficients.at(token.sequence, columns_.weight));
+    };
+    if (options_.sequence_level_importance_ratios) return {of_sequence(), false};
+    const Real weight = Formulas::finite_exp(token.p - token.q);
+    if (options_.masks_sequences()) return {weight * of_sequence(), false};
+    return bounded(weight);
+  }
+
+  LOSSGRID_KERNEL Pair actor(const Token& token, const Ratio& ratio, const Weight& weight) const {
+    const Real factor = used(weight);
+    if (options_.use_cispo) {
+      const Real slope = -token.advantage * ratio.clipped.value * factor;
+      return {slope * token.x, slope};
+    }
+    const Pair loss =
+        surrogate<Formulas>(token.advantage, ratio.free.value, ratio.clipped, options_);
+    return {factor * loss.value, factor * loss.slope * ratio.free.slope};
+  }
+
+  LOSSGRID_KERNEL void add_metrics(const Token& token, const Ratio& ratio, const Weight& weight,
+                                   double* sums, double* maxima) const {
+    using T = ClippedPgTotals;
+    const KlType type = options_.reference_policy_kl_type;
+    const Real gap = token.p - token.q;
+    sums[T::kTokens] += 1;
+    sums[T::kRatio] += ratio.free.value;
+    sums[T::kRatioClamped] += ratio.clipped.value;
+    sums[T::kMultProbError] += std::exp(std::abs(gap));
+    sums[T::kGenKl] += Formulas::kl(type, gap).value;
+    sums[T::kPolicyKl] += Formulas::kl(type, -gap).value;
+    sums[T::kJsDivergence] += js_divergence(token.p, token.q);
+    sums[T::kEntropy] -= std::exp(token.x - token.q) * token.x;
+    sums[T::kWeight] += weight.value;
+    sums[T::kOutOfBounds] += weight.is_out_of_bounds ? 1 : 0;
+    raise_to(maxima[T::kMaxRatio], ratio.free.value);
+    raise_to(maxima[T::kMaxMinusRatio], -ratio.free.value);
+    raise_to(maxima[T::kMaxRatioClamped], ratio.clipped.value);
+    raise_to(maxima[T::kMaxMinusRatioClamped], -ratio.clipped.value);
+  }
+
+  ClippedPgOptions options_;
+  ClippedPgColumns columns_;
+  Real share_;      // of a token in the loss, unless it stands in the coefficients
+  Real nll_share_;  // of a token of a positive example in its term
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `dpo` says of one token (harness/loss/terms_kernels.h).
+#pragma once
+
+#include "harness/device/cuda/portable.h"
+#include "harness/loss/objective_tokens.h"
+
+namespace lossgrid {
+
+struct DpoTerms {
+  enum SequenceSum { kLogRatio, kLogprob, kTokens };  // the first one of lp - ref
+
+  static constexpr int kSequenceSums = 3;
+  static constexpr int kSums = 0;
+  static constexpr int kMaxima = 0;
+  static constexpr bool kHasGradient = true;
+
+  LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
+                                       double* sums) const {
+    const double logprob = tokens.logprobs[t];
+    sums[kLogRatio] += logprob - tokens.input(TokenInput::reference_policy_logprobs)[t];
+    sums[kLogprob] += logprob;
+    sums[kTokens] += 1;
+  }
+
+  LOSSGRID_KERNEL float add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                  SequenceTable<const double> coefficients, double* /*sums*/,
+                                  double* /*maxima*/) const {
+    if (tokens.valid[t] == 0) return 0;
+    return static_cast<float>(coefficients.at(tokens.sequence[t], 0));
+  }
+};
+
+}  // namespace lossgrid
