@@ -14,22 +14,13 @@
 
 #include "harness/comm/process_grid.h"
 #include "harness/problem/packed_batch.h"
+#include "harness/problem/vocab_shard.h"
 
 namespace lossgrid {
 
 /// [T_c] padded position of every local row of `cp_rank`, local rows in pack order.
 /// Requires cu_padded[i] divisible by 2 cp (cp > 1); throws bad_input otherwise.
 std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, int cp, int cp_rank);
-
-/// Columns [begin, end) of the vocabulary that a TP rank holds, in a shard `width` columns wide;
-/// columns beyond `end - begin` are padding: they count as -inf and get no gradient.
-struct VocabShard {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t width = 0;  // ceil(V / tp), the same on all ranks
-  std::int64_t valid() const { return end - begin; }
-  bool owns(std::int64_t id) const { return id >= begin && id < end; }
-};
 
 VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain data only: nvcc compiles this header.
+#pragma once
+
+#include <cstdint>
+
+namespace lossgrid {
+
+/// Columns [begin, end) of the vocabulary that a TP rank holds, in a shard `width` columns wide;
+/// columns beyond `end - begin` are padding: they count as -inf and get no gradient.
+struct VocabShard {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t width = 0;  // ceil(V / tp), the same on all ranks
+  constexpr std::int64_t valid() const { return end - begin; }
+  constexpr bool owns(std::int64_t id) const { return id >= begin && id < end; }
+};
+
+}  // namespace lossgrid

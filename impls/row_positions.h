@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows from where ranks hold them to where they stand in the pack (zigzag un-split) and back, on
+// the processor and on GPUs (items.h). Plain data only: nvcc compiles this header.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/device/cuda/portable.h"
+
+namespace lossgrid {
+
+/// Item rank * rows + k: row k of the rank in every column,
+/// to[column][positions[rank * stride + k]] := from[rank, column, k].
+struct ScatterRow {
+  static constexpr int kMostColumns = 4;
+
+  const float* from;  // [ranks, columns, rows]
+  std::int64_t rows;  // of a rank
+  int columns;
+  const std::int32_t* positions;
+  std::int64_t stride;
+  float* to[kMostColumns];
+
+  LOSSGRID_KERNEL void operator()(std::int64_t item) const {
+    const std::int64_t rank = item / rows;
+    const std::int64_t k = item % rows;
+    const std::int32_t position = positions[rank * stride + k];
+    const float* of_rank = from + rank * columns * rows;
+    for (int c = 0; c < columns; ++c) to[c][position] = of_rank[c * rows + k];
+  }
+};
+
+/// to[k] := from[positions[k] - first].
+struct PickRow {
+  const float* from;
+  const std::int32_t* positions;
+  std::int32_t first;
+  float* to;
+
+  LOSSGRID_KERNEL void operator()(std::int64_t k) const { to[k] = from[positions[k] - first]; }
+};
+
+/// to[k] := factor from[k].
+struct ScaleRow {
+  float factor;
+  const float* from;
+  float* to;
+
+  LOSSGRID_KERNEL void operator()(std::int64_t k) const { to[k] = factor * from[k]; }
+};
+
+}  // namespace lossgrid
