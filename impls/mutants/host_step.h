@@ -3,6 +3,7 @@
 // with the right kernels of the processor for the part of a step that stays.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
