@@ -3,7 +3,9 @@
 // rank. What CP-local strategies replaced; kept to measure what it costs.
 #include <algorithm>
 
+#include "harness/device/items.h"
 #include "impls/objective_pass.h"
+#include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
@@ -19,8 +21,8 @@ class GatherLogitsPlan final : public LossPlan {
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
-        received_(context.device, rank_by_rank(problem, steps)),
-        pack_(context.device, steps.shift(problem.batch)),
+        received_(context.device, rank_by_rank(problem, steps), problem.batch.sequences()),
+        pack_(context.device, steps.shift(problem.batch), problem.batch.sequences()),
         logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered",
                                         MemorySpace::device)),
         statistics_(context.device, problem, steps, problem.rows()),
@@ -49,17 +51,17 @@ class GatherLogitsPlan final : public LossPlan {
     const std::int64_t owned = statistics_.run(steps_, context_.tp, rows, gathered);
     // Every CP rank saw all rows; one of them accounts for the labels.
     outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
-    scatter_columns(gathered, {order_.data(), order_.size()}, outputs.tokens);
+    scatter_columns(context_.device, outputs_.span(), problem_.rows(), 1, order_.data(), 0,
+                    outputs.tokens);
 
     outputs.result =
         objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.span());
-    for (std::int64_t k = 0; k < problem_.local_rows(); ++k) {
-      local_grad_[k] = pack_grad_[order_[first_own_row() + k]];
-    }
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     const std::int64_t first = first_own_row();
+    for_each_item(context_.device, problem_.local_rows(),
+                  PickRow{pack_grad_.data(), order_.data() + first, 0, local_grad_.data()});
     const LogitsRows own{problem_.dtype,
                          inputs.logits,
                          problem_.local_rows(),

@@ -22,7 +22,8 @@ class CpLocalPlan final : public LossPlan {
         steps_(steps),
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
-               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
+               problem.batch.sequences()),
         statistics_(context.device, problem, steps, problem.local_rows()),
         grad_(context.device, problem.local_rows(), "grad_logprobs"),
         objective_(context.device, problem, steps) {}

@@ -7,7 +7,9 @@
 // Option chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass.
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/device/items.h"
 #include "impls/objective_pass.h"
+#include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
@@ -25,8 +27,9 @@ class FusedPlan final : public LossPlan {
         chunks_(steps.chunks(problem.local_rows(),
                              chunked_ ? chunk : std::max<std::int64_t>(1, problem.local_rows()))),
         local_(context.device,
-               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
-        pack_(context.device, steps.shift(problem.batch)),
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
+               problem.batch.sequences()),
+        pack_(context.device, steps.shift(problem.batch), problem.batch.sequences()),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
         statistics_(context.device, problem, steps, statistics_rows(problem, chunk)),
@@ -45,7 +48,8 @@ class FusedPlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     const LogitsRows rows = view(inputs);
-    const TokenOutputs local = columns_in(local_outputs_.span(), problem_, problem_.local_rows());
+    const std::int64_t count = problem_.local_rows();
+    const TokenOutputs local = columns_in(local_outputs_.span(), problem_, count);
     outputs.owned_labels = 0;
     for (const RowRange& chunk : chunks_) {
       statistics_.select(0, chunk.count);
@@ -57,15 +61,15 @@ class FusedPlan final : public LossPlan {
 
     outputs.result =
         objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.span());
-
-    const std::span<const std::int32_t> own = rows_of(context_.cp.rank());
-    for (std::size_t k = 0; k < own.size(); ++k) local_grad_[k] = pack_grad_[own[k]];
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     const LogitsRows rows = view(inputs);
     const std::int64_t row_bytes =
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
+    const std::int64_t count = problem_.local_rows();
+    const std::int32_t* own = order_.data() + context_.cp.rank() * count;
+    for_each_item(context_.device, count, PickRow{pack_grad_.data(), own, 0, local_grad_.data()});
     for (const RowRange& range : chunks_) {
       const LogitsRows chunk = rows.slice(range.begin, range.count);
       if (chunked_) {
@@ -84,12 +88,6 @@ class FusedPlan final : public LossPlan {
     return logits_rows(problem_, shard_, inputs, local_);
   }
 
-  /// Where the rows of a CP rank stand in the pack.
-  std::span<const std::int32_t> rows_of(int cp_rank) const {
-    const auto local = static_cast<std::size_t>(problem_.local_rows());
-    return {order_.data() + static_cast<std::size_t>(cp_rank) * local, local};
-  }
-
   /// All CP ranks' rows, in the order of the pack.
   void gather(const TokenOutputs& pack) {
     std::span<float> blocks = local_outputs_.span();
@@ -97,12 +95,8 @@ class FusedPlan final : public LossPlan {
       context_.cp.all_gather(std::span<const float>(blocks), received_.span());
       blocks = received_.span();
     }
-    const std::size_t block = local_outputs_.span().size();
-    for (int rank = 0; rank < problem_.grid.cp; ++rank) {
-      const std::span<float> of_rank =
-          blocks.subspan(static_cast<std::size_t>(rank) * block, block);
-      scatter_columns(columns_in(of_rank, problem_, problem_.local_rows()), rows_of(rank), pack);
-    }
+    const std::int64_t local = problem_.local_rows();
+    scatter_columns(context_.device, blocks, local, problem_.grid.cp, order_.data(), local, pack);
   }
 
   const LossProblem& problem_;
@@ -113,7 +107,7 @@ class FusedPlan final : public LossPlan {
   std::vector<RowRange> chunks_;
   RowTable local_;
   RowTable pack_;
-  DeviceArray<std::int32_t> order_;
+  DeviceArray<std::int32_t> order_;  // where the rows of the CP ranks stand in the pack
   ShardStatistics statistics_;
   FloatArray local_outputs_;
   FloatArray received_;

@@ -21,7 +21,8 @@ class MaterializedPlan final : public LossPlan {
       : logits_problem_(from_logits(problem)),
         all_{0, problem.local_rows()},
         local_(context.device,
-               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank())),
+               steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
+               problem.batch.sequences()),
         pass_(problem, context, steps, local_, options, false),
         fused_(fused.plan(logits_problem_, context)) {}
 

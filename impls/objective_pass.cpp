@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace lossgrid {
 namespace {
@@ -13,6 +14,13 @@ std::int64_t numbers_of(const LossProblem& problem) {
          sizes.maxima;
 }
 
+/// Of blocks of the kernels.
+std::int64_t partial_totals_of(const LossProblem& problem) {
+  if (problem.objective.kernels(problem.backend, problem.batch) == nullptr) return 0;
+  const ObjectiveSizes sizes = problem.objective.sizes();
+  return partial_total_blocks(problem.rows()) * (sizes.sums + sizes.maxima);
+}
+
 void add_reduction(std::int64_t numbers, CollectiveCounts& cp) {
   if (numbers == 0) return;
   cp.add(Collective::all_reduce, 1, numbers * static_cast<std::int64_t>(sizeof(double)));
@@ -21,8 +29,13 @@ void add_reduction(std::int64_t numbers, CollectiveCounts& cp) {
 }  // namespace
 
 ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const Steps& steps)
-    : problem_(problem),
+    : device_(device),
+      problem_(problem),
       steps_(steps),
+      kernels_(problem.objective.kernels(problem.backend, problem.batch)),
+      launches_token_terms_(kernels_ != nullptr && steps.token_terms == Steps().token_terms),
+      partial_totals_(device, static_cast<std::size_t>(partial_totals_of(problem)),
+                      "objective_sums", MemorySpace::device),
       numbers_(device, static_cast<std::size_t>(numbers_of(problem)), "objective_sums") {
   const ObjectiveSizes sizes = problem.objective.sizes();
   const std::int64_t sequences = problem.batch.sequences();
@@ -37,7 +50,8 @@ ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const S
 }
 
 std::int64_t ObjectivePass::bytes(const LossProblem& problem) {
-  return numbers_of(problem) * static_cast<std::int64_t>(sizeof(double));
+  return (numbers_of(problem) + partial_totals_of(problem)) *
+         static_cast<std::int64_t>(sizeof(double));
 }
 
 ObjectiveResult ObjectivePass::run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs) {
@@ -64,34 +78,60 @@ void ObjectivePass::gradient_alone(Communicator& cp, const ObjectiveTokens& toke
   add_tokens(tokens, grad_logprobs);
 }
 
+void ObjectivePass::wait() {
+  if (std::exchange(launched_, false)) device_.synchronise();
+}
+
 void ObjectivePass::begin() {
+  wait();
   std::fill(numbers_.begin(), numbers_.end(), 0.0);
   std::fill(totals_.maxima.begin(), totals_.maxima.end(), -std::numeric_limits<double>::infinity());
 }
 
 void ObjectivePass::add_sequences(const ObjectiveTokens& tokens) {
-  if (sums_.columns > 0) problem_.objective.sequence_sums(tokens, problem_.batch, sums_);
+  if (sums_.columns == 0) return;
+  if (kernels_ != nullptr) {
+    kernels_->sequence_sums(device_, tokens, sums_);
+    launched_ = true;
+  } else {
+    device_.synchronise();
+    problem_.objective.sequence_sums(tokens, problem_.batch, sums_);
+  }
 }
 
 void ObjectivePass::reduce_sequences(Communicator& cp) {
+  wait();
   steps_.reduce_sequence_sums(cp, sums_);
+  launched_ = true;  // where the transport is a GPU's
 }
 
 void ObjectivePass::make_coefficients() {
+  if (coefficients_.columns == 0) return;
+  wait();
   problem_.objective.coefficients(problem_.batch, sums_, coefficients_);
 }
 
 void ObjectivePass::add_tokens(const ObjectiveTokens& tokens, std::span<float> grad_logprobs) {
+  if (launches_token_terms_) {
+    kernels_->token_terms(device_, tokens, coefficients_, totals_, grad_logprobs,
+                          partial_totals_.data());
+    launched_ = true;
+    return;
+  }
+  device_.synchronise();
   std::fill(grad_logprobs.begin(), grad_logprobs.end(), 0.0f);
   steps_.token_terms(problem_.objective, tokens, problem_.batch, problem_.grid.cp, coefficients_,
                      totals_, grad_logprobs);
 }
 
 void ObjectivePass::reduce_totals(Communicator& cp) {
+  wait();
   steps_.reduce_totals(cp, totals_);
+  launched_ = true;  // where the transport is a GPU's
 }
 
-ObjectiveResult ObjectivePass::result() const {
+ObjectiveResult ObjectivePass::result() {
+  wait();
   return steps_.finish(problem_.objective, problem_.batch, problem_.grid.cp, sums_, coefficients_,
                        {totals_.sums, totals_.maxima});
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three steps of an objective over the rows of one pack, with the buffers that they add up in:
 // all at once for a rank with the whole pack (run) or with some rows of it (run_local), or one by
-// one. Every rank takes the same branches.
+// one. Every rank takes the same branches. On a device for which the objective has kernels the
+// steps by token are launched, and the host waits where it needs their sums.
 #pragma once
 
 #include "harness/loss/loss_implementation.h"
@@ -34,7 +35,7 @@ class ObjectivePass {
   /// Step 3 over some rows: writes their d loss / d logprob.
   void add_tokens(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
   void reduce_totals(Communicator& cp);
-  ObjectiveResult result() const;
+  ObjectiveResult result();
 
   /// What reduce_sequences and reduce_totals cost.
   static void add_reductions(const LossProblem& problem, CollectiveCounts& cp);
@@ -42,8 +43,16 @@ class ObjectivePass {
   static void add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp);
 
  private:
+  /// For the kernels that this pass has launched: before the host reads or writes their tables.
+  void wait();
+
+  Device& device_;
   const LossProblem& problem_;
   const Steps steps_;
+  const std::unique_ptr<ObjectiveKernels> kernels_;  // or null: loops of the host
+  const bool launches_token_terms_;                  // with the right step
+  bool launched_ = false;                            // something, since the last wait
+  DeviceArray<double> partial_totals_;
   DeviceArray<double> numbers_;  // what the views below look at, in their order
   SequenceTable<double> sums_;
   SequenceTable<double> coefficients_;

@@ -6,7 +6,9 @@
 // `AllGatherCPTensor`.)
 #include <algorithm>
 
+#include "harness/device/items.h"
 #include "impls/objective_pass.h"
+#include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
 
@@ -28,8 +30,9 @@ class PerSequencePlan final : public LossPlan {
         steps_(steps),
         cp_(problem.grid.cp),
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
-        local_(context.device, steps.local_targets(problem.batch, steps, cp_, context.cp.rank())),
-        pack_(context.device, steps.shift(problem.batch)),
+        local_(context.device, steps.local_targets(problem.batch, steps, cp_, context.cp.rank()),
+               problem.batch.sequences()),
+        pack_(context.device, steps.shift(problem.batch), problem.batch.sequences()),
         order_(copy_positions(context.device, steps.gather_order(problem.batch, steps, cp_))),
         statistics_(context.device, problem, steps, problem.local_rows(), Exchange::three),
         local_outputs_(context.device, problem.token_columns() * (longest(problem.batch) / cp_),
@@ -73,14 +76,15 @@ class PerSequencePlan final : public LossPlan {
       const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
       const std::int64_t count = problem_.batch.padded_length(i);
       const std::span<float> grad = sequence_grad_.span(0, count);
-      for (std::int64_t t = 0; t < count; ++t) grad[t] = share * pack_grad_[begin + t];
+      for_each_item(context_.device, count,
+                    ScaleRow{share, pack_grad_.data() + begin, grad.data()});
       if (cp_ > 1) steps_.add_gathered_gradients(context_.cp, grad);
 
       const RowRange own = local_range(i);
       const std::int64_t first = context_.cp.rank() * problem_.local_rows() + own.begin;
-      for (std::int64_t k = 0; k < own.count; ++k) {
-        local_grad_[own.begin + k] = grad[order_[first + k] - begin];
-      }
+      for_each_item(context_.device, own.count,
+                    PickRow{grad.data(), order_.data() + first, static_cast<std::int32_t>(begin),
+                            local_grad_.data() + own.begin});
       statistics_.select(own.begin, own.count);
       steps_.gradient(rows.slice(own.begin, own.count), statistics_.shift(), statistics_.sum(),
                       local_grad_.data() + own.begin,
@@ -111,13 +115,8 @@ class PerSequencePlan final : public LossPlan {
       context_.cp.all_gather(std::span<const float>(blocks), received);
       blocks = received;
     }
-    for (int rank = 0; rank < cp_; ++rank) {
-      const std::span<float> of_rank =
-          blocks.subspan(static_cast<std::size_t>(rank * block), static_cast<std::size_t>(block));
-      const std::int32_t* positions = order_.data() + rank * problem_.local_rows() + own.begin;
-      scatter_columns(columns_in(of_rank, problem_, own.count),
-                      {positions, static_cast<std::size_t>(own.count)}, pack);
-    }
+    scatter_columns(context_.device, blocks, own.count, cp_, order_.data() + own.begin,
+                    problem_.local_rows(), pack);
   }
 
   const LossProblem& problem_;

@@ -42,7 +42,8 @@ class ShardStatistics {
   void merge(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
   /// What is known by token, after merge() or where the shard is the vocabulary: lp = x_y - m - ln
-  /// s, and with row statistics entropy and vocab extrema; 0 for rows that predict nothing.
+  /// s, and with row statistics entropy = - sum p ln p = ln s - w / s and vocab extrema; 0 for rows
+  /// that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
   /// add, merge and write of one block of rows: those of `logits`.
@@ -53,19 +54,17 @@ class ShardStatistics {
   RowStatistics own(std::int64_t begin);
 
   /// Of the selected rows, for the gradient, after merge().
-  float* shift() { return column(kShift).data(); }
-  float* sum() { return column(kSum).data(); }
+  float* shift() { return selected().column(Column::kShift); }
+  float* sum() { return selected().column(Column::kSum); }
 
  private:
-  // Columns in their order; the first and the last one with all statistics only. What is reduced
-  // together stands together.
-  enum Column { kNegatedMin, kShift, kTarget, kSum, kWeighted };
+  using Column = StatisticsColumns::Column;
 
-  std::int64_t place(Column column) const { return column - (all_ ? 0 : 1); }
+  /// Of the selected rows.
+  StatisticsColumns selected() { return {columns_.data() + width_ * at_, rows_, all_}; }
   std::span<float> columns(Column first, Column last) {
-    return columns_.span(width_ * at_ + place(first) * rows_, (last - first + 1) * rows_);
+    return {selected().column(first), static_cast<std::size_t>((last - first + 1) * rows_)};
   }
-  std::span<float> column(Column which) { return columns(which, which); }
   std::span<float> all_columns() { return columns_.span(width_ * at_, width_ * rows_); }
 
   void merge_gathered(const Steps& steps, Communicator& tp, const std::int32_t* targets);
@@ -75,7 +74,7 @@ class ShardStatistics {
   const bool all_;  // entropy and extrema too
   const std::int64_t width_;
   const Exchange exchange_;
-  std::vector<VocabShard> shards_;  // of the TP ranks
+  DeviceArray<VocabShard> shards_;  // of the TP ranks
   std::int64_t at_ = 0;
   std::int64_t rows_ = 0;
   FloatArray columns_;    // [columns, rows] for every selection

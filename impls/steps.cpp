@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/device/items.h"
+
 namespace lossgrid {
 namespace {
 
@@ -34,6 +36,10 @@ void all_reduce_max(Communicator& tp, std::span<float> values) {
 
 void all_reduce_sum(Communicator& comm, std::span<float> values) {
   comm.all_reduce(values, ReduceOp::sum);
+}
+
+void write_rows(Device& device, std::int64_t rows, const WriteRow& write) {
+  for_each_item(device, rows, write);
 }
 
 std::vector<std::int64_t> rows_rank_by_rank(const PackedBatch& batch, const Steps& steps, int cp) {
@@ -100,6 +106,7 @@ Steps::Steps()
       reduce_max(all_reduce_max),
       reduce_sum(all_reduce_sum),
       reduce_target(all_reduce_sum),
+      write_outputs(write_rows),
       gather_order(rows_rank_by_rank),
       loss_share(one_of_cp),
       add_gathered_gradients(all_reduce_sum),

@@ -11,6 +11,7 @@
 #include "harness/device/gemm.h"
 #include "harness/loss/loss_implementation.h"
 #include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/statistics_rows.h"
 
 namespace lossgrid {
 
@@ -43,8 +44,8 @@ struct Steps {
   void (*reduce_sum)(Communicator& tp, std::span<float>);
   // and of the logits of targets.
   void (*reduce_target)(Communicator& tp, std::span<float>);
-  void (*entropy)(std::span<const float> sum, std::span<const float> weighted,
-                  std::span<float> entropy) = rows_entropy;
+  /// What is then known by token, of `rows` rows.
+  void (*write_outputs)(Device& device, std::int64_t rows, const WriteRow&);
 
   // --- from local rows to a pack, over CP -------------------------------------------------------
   /// [T_pad] padded position of row k of the ranks' rows, one rank after the other.

@@ -5,6 +5,8 @@
 #include <map>
 
 #include "harness/core/error.h"
+#include "harness/device/items.h"
+#include "impls/row_positions.h"
 
 namespace lossgrid {
 namespace {
@@ -12,6 +14,11 @@ namespace {
 std::map<std::string, StrategyFactory>& factories() {
   static std::map<std::string, StrategyFactory> map;
   return map;
+}
+
+/// Loops of the host go through all rows once.
+std::int64_t ranges_of(Backend backend, std::int64_t sequences) {
+  return backend == Backend::cpu ? 0 : sequences;
 }
 
 }  // namespace
@@ -35,12 +42,14 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
   return factory->second(steps, options);
 }
 
-RowTable::RowTable(Device& device, const ShiftedBatch& rows)
+RowTable::RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequences)
     : device_(device),
       targets_(device, rows.rows(), "row_table"),
       valid_(device, rows.rows(), "row_table"),
       real_(device, rows.rows(), "row_table"),
-      sequence_(device, rows.rows(), "row_table") {
+      sequence_(device, rows.rows(), "row_table"),
+      ranges_(device, static_cast<std::size_t>(ranges_of(device.backend(), sequences)),
+              "row_table") {
   std::copy(rows.targets.begin(), rows.targets.end(), targets_.begin());
   std::copy(rows.valid.begin(), rows.valid.end(), valid_.begin());
   std::copy(rows.real.begin(), rows.real.end(), real_.begin());
@@ -49,12 +58,19 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows)
     inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
     std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
   }
+  std::fill(ranges_.begin(), ranges_.end(), TokenRange());
+  for (std::size_t row = 0; ranges_.size() > 0 && row < rows.rows(); ++row) {
+    TokenRange& range = ranges_[static_cast<std::size_t>(rows.sequence[row])];
+    if (range.end == 0) range.begin = static_cast<std::int32_t>(row);
+    range.end = static_cast<std::int32_t>(row) + 1;
+  }
 }
 
 std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
   std::int64_t row = 4 + 1 + 1 + 4;
   for (const std::vector<float>& input : problem.batch.inputs) row += input.empty() ? 0 : 4;
-  return rows * row;
+  return rows * row + ranges_of(problem.backend, problem.batch.sequences()) *
+                          static_cast<std::int64_t>(sizeof(TokenRange));
 }
 
 ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin,
@@ -69,20 +85,22 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
                          {valid_.data() + from, size},
                          {real_.data() + from, size},
                          {sequence_.data() + from, size},
-                         {}};
+                         {},
+                         {ranges_.data(), ranges_.size()},
+                         begin};
   for (int k = 0; k < kTokenInputs; ++k) {
     if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
   }
   return tokens;
 }
 
-void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
-                     const TokenOutputs& to) {
-  const auto sources = from.columns();
-  const auto targets = to.columns();
-  for (std::size_t c = 0; c < sources.size(); ++c) {
-    for (std::size_t k = 0; k < sources[c].size(); ++k) targets[c][positions[k]] = sources[c][k];
+void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
+                     const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack) {
+  ScatterRow scatter{blocks.data(), rows, 0, positions, stride, {}};
+  for (const std::span<float> column : pack.columns()) {
+    if (!column.empty()) scatter.to[scatter.columns++] = column.data();
   }
+  for_each_item(device, ranks * rows, scatter);
 }
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,

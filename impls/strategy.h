@@ -29,7 +29,8 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
 /// What rows predict, and what the objective reads about them, in buffers of the rank.
 class RowTable {
  public:
-  RowTable(Device& device, const ShiftedBatch& rows);
+  /// Of a pack of `sequences` sequences.
+  RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequences);
   static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
@@ -46,6 +47,7 @@ class RowTable {
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
   std::array<DeviceArray<float>, kTokenInputs> inputs_;
+  DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
 };
 
 /// This rank's logits with what their rows predict.
@@ -70,9 +72,10 @@ class FloatArray {
   DeviceArray<float> array_;
 };
 
-/// to[positions[k]] := from[k] in every column.
-void scatter_columns(const TokenOutputs& from, std::span<const std::int32_t> positions,
-                     const TokenOutputs& to);
+/// Columns of `rows` rows of each of `ranks` ranks in `blocks`, as columns_in has them, to their
+/// places in the pack; those of a rank's rows stand at positions[rank * stride].
+void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
+                     const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack);
 
 /// The logits are read for the statistics, and read and written as a gradient.
 void add_logits_traffic(const LossProblem& problem, Cost& cost);

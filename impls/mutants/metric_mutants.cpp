@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "harness/device/items.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -87,17 +88,26 @@ void range_not_reduced(Communicator& tp, std::span<float> values) {
   std::copy(own.begin(), own.end(), minima.begin());
 }
 
-void entropy_sign(std::span<const float> sum, std::span<const float> weighted,
-                  std::span<float> entropy) {
-  rows_entropy(sum, weighted, entropy);
-  for (float& h : entropy) h = -h;
+/// Changes entropies that are there already; nothing where none is asked for.
+template <typename Change>
+void write_and_change_entropy(Device& device, std::int64_t rows, const WriteRow& write,
+                              Change&& change) {
+  for_each_item(device, rows, write);
+  device.synchronise();
+  for (std::int64_t r = 0; write.columns.all && r < rows; ++r) change(r, write.out.entropy[r]);
+}
+
+void entropy_sign(Device& device, std::int64_t rows, const WriteRow& write) {
+  write_and_change_entropy(device, rows, write, [](std::int64_t, float& h) { h = -h; });
 }
 
 /// Temperature applied to the logits once more, T = 1 / 0.9.
-void entropy_at_other_temperature(std::span<const float> sum, std::span<const float> weighted,
-                                  std::span<float> entropy) {
-  rows_entropy(sum, weighted, entropy);
-  for (std::size_t r = 0; r < sum.size(); ++r) entropy[r] += 0.1f * weighted[r] / sum[r];
+void entropy_at_other_temperature(Device& device, std::int64_t rows, const WriteRow& write) {
+  write_and_change_entropy(device, rows, write, [&](std::int64_t r, float& h) {
+    using Columns = StatisticsColumns;
+    if (write.targets[r] < 0) return;
+    h += 0.1f * write.columns.at(Columns::kWeighted, r) / write.columns.at(Columns::kSum, r);
+  });
 }
 
 const RegisteredMutant mutants[] = {
@@ -119,9 +129,9 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"M58", "vocab_range_not_reduced", "the smallest logit of the TP shard",
                       "per_sequence", [](Steps& s) { s.reduce_max = range_not_reduced; }}),
     RegisteredMutant({"M59", "entropy_sign", "sum p log p instead of its negative", "fused",
-                      [](Steps& s) { s.entropy = entropy_sign; }}),
+                      [](Steps& s) { s.write_outputs = entropy_sign; }}),
     RegisteredMutant({"M59", "entropy_temperature", "entropy at another temperature", "cp_local",
-                      [](Steps& s) { s.entropy = entropy_at_other_temperature; }}),
+                      [](Steps& s) { s.write_outputs = entropy_at_other_temperature; }}),
 };
 
 }  // namespace

@@ -44,8 +44,8 @@ TEST(Plan, NumbersByHand) {
   EXPECT_EQ(row.gradients_bytes, 8 * 12 * 4);
   EXPECT_EQ(row.outputs_bytes, 8 * 4);
   // Target 4, valid 1, real 1, sequence 4; shift, target's logit and sum, own and of both ranks;
-  // d loss / d logprob; loss and count.
-  const std::int64_t workspace = 8 * (10 + 3 * 12 + 4) + 2 * 8;
+  // d loss / d logprob; loss and count; vocab shards of both ranks.
+  const std::int64_t workspace = 8 * (10 + 3 * 12 + 4) + 2 * 8 + 2 * 24;
   EXPECT_EQ(row.phases[0].name, "plan");
   EXPECT_EQ(row.phases[0].peak_bytes, 384 + workspace);
   EXPECT_EQ(row.phases[1].peak_bytes, 384 + workspace + 32);

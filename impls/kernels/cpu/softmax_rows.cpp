@@ -165,13 +165,6 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
   return owned_targets(rows);
 }
 
-void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
-                  std::span<float> entropy) {
-  for (std::size_t r = 0; r < sum.size(); ++r) {
-    entropy[r] = std::log(sum[r]) - weighted[r] / sum[r];
-  }
-}
-
 void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                    void* out) {
   if (runs_cuda_kernels(rows)) return cuda_gradient(rows, shift, sum, grad, out);

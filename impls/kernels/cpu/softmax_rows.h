@@ -50,10 +50,6 @@ inline constexpr int kStatisticsSerialAdds = 22;
 /// many valid targets the shard owns.
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 
-/// entropy[r] = - sum p ln p = ln(sum[r]) - weighted[r] / sum[r], from sums over the vocabulary.
-void rows_entropy(std::span<const float> sum, std::span<const float> weighted,
-                  std::span<float> entropy);
-
 /// out [rows, width] in the dtype of the logits := grad[r] ([v = y] - exp(x - shift[r]) / sum[r]);
 /// rows with grad 0 and padding columns become 0 without being read. `out` may be the logits; else
 /// a large one is written past the caches.
