@@ -2,6 +2,7 @@
 // Builds without CUDA.
 #include "harness/core/error.h"
 #include "harness/device/cuda/cuda_devices.h"
+#include "harness/device/cuda/cuda_timing.h"
 #include "harness/device/gemm.h"
 
 namespace lossgrid {
@@ -25,6 +26,18 @@ void throw_cuda_failure(const char* call, const char* said) {
 
 std::int64_t free_cuda_bytes() {
   return 0;
+}
+
+std::unique_ptr<DeviceTimer> make_cuda_timer(Device& /*device*/) {
+  throw Error(ErrorCode::internal, "no CUDA in this build");
+}
+
+std::int64_t cuda_l2_bytes() {
+  return 0;
+}
+
+std::string cuda_device_uuid() {
+  throw Error(ErrorCode::internal, "no CUDA in this build");
 }
 
 }  // namespace lossgrid

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/cuda/cuda_devices.h"
 
+#include <utility>
+
 #include <cuda_runtime.h>
 
 #include "harness/core/text.h"
@@ -159,6 +161,21 @@ class CudaDevice final : public Device {
   DriverMemory before_;
 };
 
+/// What the pool of the current device holds and nobody has: not free to the driver, but here.
+std::int64_t idle_pool_bytes() {
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+  std::uint64_t held = 0;
+  std::uint64_t used = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
+  for (const auto& [which, bytes] : {std::pair(cudaMemPoolAttrReservedMemCurrent, &held),
+                                     std::pair(cudaMemPoolAttrUsedMemCurrent, &used)}) {
+    check_cuda(cudaMemPoolGetAttribute(pool, which, bytes), "cudaMemPoolGetAttribute");
+  }
+  return static_cast<std::int64_t>(held - used);
+}
+
 }  // namespace
 
 const CudaDevices& cuda_devices() {
@@ -186,7 +203,7 @@ std::int64_t free_cuda_bytes() {
   std::size_t free = 0;
   std::size_t total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return static_cast<std::int64_t>(free);
+  return static_cast<std::int64_t>(free) + idle_pool_bytes();
 }
 
 }  // namespace lossgrid

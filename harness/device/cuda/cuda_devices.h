@@ -30,7 +30,8 @@ const KernelTable& cuda_device_kernels();
 /// device_lost where the GPU answers no other call either.
 [[noreturn]] void throw_cuda_failure(const char* call, const char* said);
 
-/// Free bytes of the device that rank 0 of this process has; 0 where there is none.
+/// Bytes that may still be allocated on the device that rank 0 of this process has; 0 where there
+/// is none.
 std::int64_t free_cuda_bytes();
 
 }  // namespace lossgrid

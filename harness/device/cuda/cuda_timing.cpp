@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/device/cuda/cuda_timing.h"
+
+#include <cmath>
+
+#include "harness/device/cuda/cuda_call.h"
+#include "harness/device/cuda/cuda_devices.h"
+
+namespace lossgrid {
+namespace {
+
+class Event {
+ public:
+  Event() { check_cuda(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(cudaStream_t stream) {
+    check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord");
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaTimer final : public DeviceTimer {
+ public:
+  explicit CudaTimer(Device& device)
+      : device_(device), stream_(static_cast<cudaStream_t>(device.stream())) {}
+
+  void start() override { start_.record(stream_); }
+  std::int64_t stop() override {
+    end_.record(stream_);
+    device_.synchronise();
+    check_cuda(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, start_.get(), end_.get()),
+               "cudaEventElapsedTime");
+    return std::llround(static_cast<double>(milliseconds) * 1e6);
+  }
+
+ private:
+  Device& device_;
+  cudaStream_t stream_;
+  Event start_;
+  Event end_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceTimer> make_cuda_timer(Device& device) {
+  return std::make_unique<CudaTimer>(device);
+}
+
+std::int64_t cuda_l2_bytes() {
+  if (!cuda_devices().why_none.empty()) return 0;
+  int bytes = 0;
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, 0), "cudaDeviceGetAttribute");
+  return bytes;
+}
+
+std::string cuda_device_uuid() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::string text;
+  for (const char byte : properties.uuid.bytes) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
+}  // namespace lossgrid

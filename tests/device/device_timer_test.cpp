@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What belongs to a time that is taken on a device: never how long it is, but what it is not less
+// than.
+#include "harness/device/device_timer.h"
+
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "harness/device/backend.h"
+#include "harness/device/device_work.h"
+#include "harness/device/emulated_device.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::chrono::milliseconds kNap{3};
+constexpr std::int64_t kNapNs = 3'000'000;
+
+TEST(DeviceTimer, WaitsForWhatWasLaunched) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  const std::unique_ptr<DeviceTimer> timer = make_device_timer(*device);
+  bool done = false;
+  timer->start();
+  count_launch();
+  static_cast<EmulatedStream*>(device->stream())->launch([&done] {
+    std::this_thread::sleep_for(kNap);
+    done = true;
+  });
+  EXPECT_GE(timer->stop(), kNapNs);
+  EXPECT_TRUE(done);
+}
+
+TEST(DeviceTimer, CountsWhatTheHostDoesInBetween) {
+  for (const Backend backend : all_backends()) {
+    if (!why_no_device(backend).empty()) continue;
+    const std::unique_ptr<Device> device = make_device(backend, 0);
+    const std::unique_ptr<DeviceTimer> timer = make_device_timer(*device);
+    timer->start();
+    std::this_thread::sleep_for(kNap);
+    // Events are read to half a microsecond.
+    EXPECT_GE(timer->stop(), kNapNs - 1000) << name(backend);
+  }
+}
+
+TEST(DeviceTimer, HasANameByBackend) {
+  EXPECT_EQ(timer_name(Backend::cpu), "steady_clock");
+  EXPECT_EQ(timer_name(Backend::cuda), "cuda_events");
+  EXPECT_EQ(timer_name(Backend::cuda_emulated), "steady_clock");
+}
+
+}  // namespace
+}  // namespace lossgrid
