@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/core/error.h"
+#include "harness/device/cuda/cuda_timing.h"
 #include "harness/device/rank_threads.h"
 
 namespace lossgrid {
@@ -43,20 +44,36 @@ std::int64_t find_last_level() {
 
 }  // namespace
 
-std::int64_t last_level_cache_bytes() {
-  static const std::int64_t bytes = find_last_level();
-  return bytes;
+std::int64_t last_level_cache_bytes(Backend backend) {
+  static const std::int64_t of_processor = find_last_level();
+  switch (backend) {
+    case Backend::cuda:
+      return cuda_l2_bytes();
+    case Backend::cuda_emulated:
+      return std::int64_t{1} << 20;
+    default:
+      return of_processor;
+  }
 }
 
-std::int64_t cache_walk_bytes() {
-  return last_level_cache_bytes() + last_level_cache_bytes() / 4;
+std::int64_t cache_walk_bytes(Backend backend) {
+  const std::int64_t cache = last_level_cache_bytes(backend);
+  return backend == Backend::cpu ? cache + cache / 4 : 4 * cache;
 }
 
 CacheWalk::CacheWalk(Device& device)
-    : words_(device, static_cast<std::size_t>(cache_walk_bytes()) / sizeof(std::uint64_t),
-             "cache_walk") {}
+    : device_(device),
+      words_(device,
+             static_cast<std::size_t>(cache_walk_bytes(device.backend())) / sizeof(std::uint64_t),
+             "cache_walk", MemorySpace::device),
+      memory_(device, cache_walk_bytes(device.backend())) {}
 
-void CacheWalk::run() const {
+void CacheWalk::run() {
+  if (device_.backend() != Backend::cpu) {
+    memory_.run(MemoryKernel::read, MemoryVariant::plain, words_.data(), nullptr,
+                static_cast<std::int64_t>(words_.buffer().bytes()));
+    return;
+  }
   constexpr std::int64_t kStep = kLineBytes / static_cast<std::int64_t>(sizeof(std::uint64_t));
   static std::atomic<std::uint64_t> sink;  // what is read must be needed
   parallel_for(static_cast<std::int64_t>(words_.size()) / kStep,

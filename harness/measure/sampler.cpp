@@ -76,12 +76,21 @@ class Sampler {
     if (request_.before_sample) request_.before_sample();
     world_.barrier();
     const std::int64_t communication = communication_ns_;
-    const std::int64_t start = clock_();
-    item.run(step);
     // At least a tick: samples are divided by.
-    own_ns_[place] = std::max<std::int64_t>(1, clock_() - start);
+    own_ns_[place] = std::max<std::int64_t>(1, time_of_run(item, step));
     own_communication_ns_[place] = communication_ns_ - communication;
     if (last) item.finish(step);
+  }
+
+  std::int64_t time_of_run(SampledItem& item, std::size_t step) const {
+    if (request_.timer != nullptr) {
+      request_.timer->start();
+      item.run(step);
+      return request_.timer->stop();
+    }
+    const std::int64_t start = clock_();
+    item.run(step);
+    return clock_() - start;
   }
 
   void keep_round() {

@@ -13,6 +13,7 @@
 
 #include "harness/comm/communicator.h"
 #include "harness/core/clock.h"
+#include "harness/device/device_timer.h"
 #include "harness/measure/stopping.h"
 
 namespace lossgrid {
@@ -43,6 +44,7 @@ struct SamplerRequest {
   // Rounds before the first sample: at least one, and more until this time has passed.
   std::int64_t warm_up_ns = 20'000'000;
   std::uint64_t order_seed = 1;
+  DeviceTimer* timer = nullptr;         // of what is timed; null: the clock
   std::function<void()> before_sample;  // on every rank behind prepare(); may be empty
   // On every rank, from 0, those of the warm-up included; may be empty.
   std::function<void(std::int64_t round)> begins_round;
@@ -56,7 +58,7 @@ struct Samples {
 };
 
 /// Collective over `world`. `communication_ns`: how long this rank was inside of collectives so far
-/// (timed_communicator.h); read behind every step. The clock of rank 0 decides.
+/// (timed_communicator.h); read behind every step. The clock of rank 0 decides when it is enough.
 Samples take_samples(std::span<SampledItem* const> items, Communicator& world,
                      const std::int64_t& communication_ns, const SamplerRequest& request,
                      const ClockNs& clock = steady_clock_ns);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -104,6 +105,26 @@ TEST(Sampler, ASampleIsTheTimeOfTheSlowestRank) {
     EXPECT_THAT(view.samples.items[2][0].own_ns, Each(100 + 10 * view.rank.rank));
     EXPECT_THAT(view.samples.items[2][0].own_communication_ns, Each(7));
   }
+}
+
+TEST(Sampler, ADeviceHasATimerOfItsOwn) {
+  struct FakeTimer final : DeviceTimer {
+    void start() override { running = true; }
+    std::int64_t stop() override {
+      EXPECT_TRUE(std::exchange(running, false));
+      return 42;
+    }
+    bool running = false;
+  } timer;
+  SamplerRequest request = quick(4);
+  request.timer = &timer;
+  request.before_sample = [&] { EXPECT_FALSE(timer.running); };
+  const auto views = sample(1, request, [&](int, std::size_t, std::int64_t) {
+    EXPECT_TRUE(timer.running);
+    return 100;
+  });
+  EXPECT_THAT(views[0].samples.items[0][1].slowest_ns, ElementsAre(42, 42, 42, 42));
+  EXPECT_FALSE(timer.running);
 }
 
 TEST(Sampler, StopsWhenEveryMedianIsKnown) {

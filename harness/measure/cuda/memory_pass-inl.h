@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes over memory as code of a block: every thread has four vectors of 16 bytes under way before
+// it uses the first one, and no block does so much that the last one is waited for.
+#pragma once
+
+#include "harness/device/cuda/portable.h"
+#include "harness/measure/cuda/cuda_memory_pass.h"
+
+namespace lossgrid {
+
+struct alignas(kVectorBytes) PassVector {
+  std::uint32_t words[4];
+};
+static_assert(kPassPieceBytes == std::int64_t{kVectorsATurn} * kVectorBytes * kBlockThreads);
+
+/// With kStream as what is not needed again: it may leave the caches first.
+template <bool kStream>
+LOSSGRID_KERNEL PassVector load_vector(const PassVector* from) {
+#ifdef __CUDACC__
+  const auto* vector = reinterpret_cast<const uint4*>(from);
+  const uint4 x = kStream ? __ldcs(vector) : *vector;
+  return {{x.x, x.y, x.z, x.w}};
+#else
+  return *from;
+#endif
+}
+template <bool kStream>
+LOSSGRID_KERNEL void store_vector(const PassVector& x, PassVector* to) {
+#ifdef __CUDACC__
+  const uint4 vector = make_uint4(x.words[0], x.words[1], x.words[2], x.words[3]);
+  if (kStream) {
+    __stcs(reinterpret_cast<uint4*>(to), vector);
+  } else {
+    *reinterpret_cast<uint4*>(to) = vector;
+  }
+#else
+  *to = x;
+#endif
+}
+
+template <MemoryKernel kKernel, bool kStream>
+struct MemoryPassKernel {
+  CudaMemoryPass pass;
+  std::int64_t pieces;
+
+  template <typename Block>
+  LOSSGRID_KERNEL void operator()(Block& block) const {
+    const auto sums = block.each([&](int thread) { return sweep(block.index(), thread); });
+    if constexpr (kKernel == MemoryKernel::read) {
+      const std::uint32_t whole = block.reduce(
+          sums, std::uint32_t{0}, [](std::uint32_t a, std::uint32_t b) { return a + b; });
+      block.one([&] { pass.sums[block.index()] = whole; });
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kSignBit = 0x80000000u;
+
+  /// The part of a thread; the sum of what it reads.
+  LOSSGRID_KERNEL std::uint32_t sweep(std::int64_t piece, int thread) const {
+    const void* source = kKernel == MemoryKernel::update ? pass.to : pass.from;
+    const auto* from = static_cast<const PassVector*>(source);
+    auto* to = static_cast<PassVector*>(pass.to);
+    const std::int64_t count = pass.bytes / kVectorBytes;
+    const std::int64_t first = piece * kVectorsATurn * kBlockThreads + thread;
+    PassVector x[kVectorsATurn];
+    for (int k = 0; k < kVectorsATurn; ++k) {
+      const std::int64_t v = first + k * kBlockThreads;
+      x[k] = v < count ? load_vector<kStream>(from + v) : PassVector{};
+    }
+    std::uint32_t sum = 0;
+    for (int k = 0; k < kVectorsATurn; ++k) {
+      const std::int64_t v = first + k * kBlockThreads;
+      for (std::uint32_t& word : x[k].words) {
+        sum += word;
+        if constexpr (kKernel == MemoryKernel::update) word ^= kSignBit;
+      }
+      if constexpr (kKernel != MemoryKernel::read) {
+        if (v < count) store_vector<kStream>(x[k], to + v);
+      }
+    }
+    const bool is_last = piece + 1 == pieces;
+    return is_last && thread == 0 ? sum + sweep_rest(count * kVectorBytes) : sum;
+  }
+
+  /// What is behind the last whole vector.
+  LOSSGRID_KERNEL std::uint32_t sweep_rest(std::int64_t begin) const {
+    const auto* from = static_cast<const unsigned char*>(pass.from);
+    auto* to = static_cast<unsigned char*>(pass.to);
+    std::uint32_t sum = 0;
+    if constexpr (kKernel == MemoryKernel::copy) {
+      for (std::int64_t k = begin; k < pass.bytes; ++k) to[k] = from[k];
+    } else {
+      for (std::int64_t k = begin; k + 4 <= pass.bytes; k += 4) {
+        if constexpr (kKernel == MemoryKernel::read) {
+          sum += *reinterpret_cast<const std::uint32_t*>(from + k);
+        } else {
+          *reinterpret_cast<std::uint32_t*>(to + k) ^= kSignBit;
+        }
+      }
+    }
+    return sum;
+  }
+};
+
+template <MemoryKernel kKernel, typename Launcher>
+void launch_pass_of(Launcher& launch, const CudaMemoryPass& pass) {
+  const std::int64_t pieces = pieces_of(pass.bytes);
+  if (pass.variant == MemoryVariant::streaming) {
+    launch(MemoryPassKernel<kKernel, true>{pass, pieces}, pieces, 0);
+  } else {
+    launch(MemoryPassKernel<kKernel, false>{pass, pieces}, pieces, 0);
+  }
+}
+
+/// All variants but `library`. A Launcher is called with a kernel, its blocks and their bytes of
+/// shared memory.
+template <typename Launcher>
+void launch_memory_pass(Launcher& launch, const CudaMemoryPass& pass) {
+  switch (pass.kernel) {
+    case MemoryKernel::copy:
+      return launch_pass_of<MemoryKernel::copy>(launch, pass);
+    case MemoryKernel::update:
+      return launch_pass_of<MemoryKernel::update>(launch, pass);
+    default:
+      return launch_pass_of<MemoryKernel::read>(launch, pass);
+  }
+}
+
+}  // namespace lossgrid
