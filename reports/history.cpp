@@ -129,6 +129,7 @@ std::string history_lines(const RunRecord& run) {
       line["case"] = timing.case_text;
       line["grid"] = timing.grid;
       line["implementation"] = row.implementation;
+      if (timing.backend != "cpu") line["backend"] = timing.backend;
       line["phase"] = row.phase;
       line["cache"] = timing.cache;
       line["reference"] = time->reference;

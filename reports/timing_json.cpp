@@ -66,6 +66,8 @@ Json row_to_json(const TimingRow& row) {
   out["rank_times"] = Json::array();
   for (const RankTime& rank : row.rank_times) out["rank_times"].push_back(rank_time_to_json(rank));
   out["straggler"] = straggler_to_json(row.straggler);
+  out["kernel_launches"] = row.kernel_launches;
+  out["host_synchronisations"] = row.host_synchronisations;
   return out;
 }
 
@@ -82,8 +84,9 @@ Json ceiling_to_json(const CeilingRow& ceiling) {
 }  // namespace
 
 std::string timing_id(const std::string& case_text, const std::string& grid,
-                      const std::string& cache) {
-  return fmt::format("{}|{}|{}|timing", case_text, grid, cache);
+                      const std::string& cache, const std::string& backend) {
+  const std::string id = fmt::format("{}|{}|{}|timing", case_text, grid, cache);
+  return backend == "cpu" ? id : id + "|" + backend;
 }
 
 std::string_view name(TimingStatus status) {
@@ -112,6 +115,8 @@ Json timing_to_json(const TimingRecord& record) {
   out["case"]["text"] = record.case_text;
   out["grid"] = record.grid;
   out["cache"] = record.cache;
+  out["backend"] = record.backend;
+  if (!record.timer.empty()) out["timer"] = record.timer;
   out["baseline"] = record.baseline;
   out["no_speedup_reason"] = record.why_no_speedup;
   out["status"] = name(record.status);

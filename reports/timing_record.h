@@ -29,9 +29,10 @@ enum class TimingStatus {
 
 std::string_view name(TimingStatus status);
 
-/// What a timing is known by: its case, grid and state of the cache.
+/// What a timing is known by: its case, grid and state of the cache, and the backend where it is
+/// not the processor.
 std::string timing_id(const std::string& case_text, const std::string& grid,
-                      const std::string& cache);
+                      const std::string& cache, const std::string& backend = "cpu");
 
 /// Samples of the slowest rank, in the order of the rounds.
 struct TimeSummary {
@@ -81,6 +82,9 @@ struct TimingRow {
   std::optional<double> ceiling_ratio;  // median over rounds of time at the ceiling / sample
   bool ceiling_judged = false;          // more bytes than 4 last-level caches
   double communication_ratio = 0;       // of the time of all ranks
+  // Of the last sample, on the rank with the most; none on the processor.
+  std::int64_t kernel_launches = 0;
+  std::int64_t host_synchronisations = 0;
   std::vector<RankTime> rank_times;
   std::optional<Straggler> straggler;  // with more than one rank
 };
@@ -109,14 +113,16 @@ struct AllReduceRow {
 /// A case on a grid with a state of the cache.
 struct TimingRecord {
   std::string case_name;
-  std::string case_text;       // what is computed
-  std::string grid;            // "tp2cp1"
-  std::string cache;           // "hot", "cold"
+  std::string case_text;  // what is computed
+  std::string grid;       // "tp2cp1"
+  std::string cache;      // "hot", "cold"
+  std::string backend = "cpu";
+  std::string timer;           // "steady_clock", "cuda_events"; empty: not said
   std::string baseline;        // what speed-ups are over
   std::string why_no_speedup;  // empty: the baseline was timed
   TimingStatus status = TimingStatus::timed;
   std::string reason;                  // one line; empty when timed
-  std::string why_not_representative;  // empty: no rank shares a core, and nothing is traced
+  std::string why_not_representative;  // empty: no rank shares a core or GPU, and nothing is traced
   std::int64_t cores = 0;
   std::int64_t threads_per_rank = 0;
   std::int64_t last_level_cache_bytes = 0;
@@ -138,7 +144,7 @@ struct TimingRecord {
   std::string ceiling_details;           // which kernels of memory or products they are made of
   std::vector<AllReduceRow> all_reduce;  // of groups with more than one rank
 
-  std::string id() const { return timing_id(case_text, grid, cache); }
+  std::string id() const { return timing_id(case_text, grid, cache, backend); }
 };
 
 /// What the meter found when it measured what is known beforehand.

@@ -95,12 +95,17 @@ std::string heading_of(const TimingRecord& record) {
   const char* stopped = record.stopped_by == "target"        ? "median known"
                         : record.stopped_by == "time_budget" ? "time over"
                                                              : "most samples";
-  return line_of(fmt::format(
-      "on {}, cache {}, {} rounds ({}), {} thread{} a rank on {} core{}, {}", record.grid,
-      record.cache, record.rounds, stopped, record.threads_per_rank,
-      record.threads_per_rank == 1 ? "" : "s", record.cores, record.cores == 1 ? "" : "s",
-      record.why_no_speedup.empty() ? "speedup over " + record.baseline
-                                    : "no speedup: " + record.why_no_speedup));
+  const std::string where =
+      record.backend == "cpu"
+          ? fmt::format("{} thread{} a rank on {} core{}", record.threads_per_rank,
+                        record.threads_per_rank == 1 ? "" : "s", record.cores,
+                        record.cores == 1 ? "" : "s")
+          : fmt::format("backend {}, {}", record.backend, record.timer);
+  return line_of(fmt::format("on {}, cache {}, {} rounds ({}), {}, {}", record.grid, record.cache,
+                             record.rounds, stopped, where,
+                             record.why_no_speedup.empty()
+                                 ? "speedup over " + record.baseline
+                                 : "no speedup: " + record.why_no_speedup));
 }
 
 /// The row whose slowest rank is furthest behind, of what does the whole work.

@@ -207,6 +207,8 @@ inline TimingRow sample_timing_row(const std::string& implementation, const std:
   row.rank_times = {{0, median_ns, 400'000, median_ns - 400'000, {median_ns}, {400'000}},
                     {1, median_ns, 100'000, median_ns - 100'000, {median_ns}, {100'000}}};
   row.straggler = Straggler{1, median_ns - 100'000, 300'000};
+  row.kernel_launches = 7;
+  row.host_synchronisations = 2;
   return row;
 }
 
@@ -217,6 +219,7 @@ inline TimingRecord sample_timing() {
   record.case_text = "lens=64 vocab=512";
   record.grid = "tp2cp1";
   record.cache = "hot";
+  record.timer = "steady_clock";
   record.baseline = "per_sequence";
   record.cores = 4;
   record.threads_per_rank = 2;

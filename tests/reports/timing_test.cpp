@@ -34,14 +34,29 @@ TEST(TimingJson, HasTheSameKeysWithAndWithoutSamples) {
   EXPECT_EQ(keys_of(timing_to_json(skipped_timing())), keys_of(json));
   ASSERT_EQ(json["rows"].size(), 4u);
   for (const Json& row : json["rows"]) {
-    EXPECT_THAT(
-        keys_of(row),
-        ElementsAre("implementation", "phase", "status", "reason", "samples_ns", "median_ns",
-                    "p20_ns", "p80_ns", "stderr_ratio", "speedup", "rank_bytes", "rank_flops",
-                    "bytes_per_second", "flops_per_second", "useful_flops_per_second",
-                    "tokens_per_second", "ceiling", "ceiling_ratio", "ceiling_judged",
-                    "communication_ratio", "rank_times", "straggler"));
+    EXPECT_THAT(keys_of(row),
+                ElementsAre("implementation", "phase", "status", "reason", "samples_ns",
+                            "median_ns", "p20_ns", "p80_ns", "stderr_ratio", "speedup",
+                            "rank_bytes", "rank_flops", "bytes_per_second", "flops_per_second",
+                            "useful_flops_per_second", "tokens_per_second", "ceiling",
+                            "ceiling_ratio", "ceiling_judged", "communication_ratio", "rank_times",
+                            "straggler", "kernel_launches", "host_synchronisations"));
   }
+}
+
+TEST(TimingJson, OfAGpuSaysSo) {
+  TimingRecord record = sample_timing();
+  EXPECT_EQ(record.id(), "lens=64 vocab=512|tp2cp1|hot|timing");
+  record.backend = "cuda";
+  record.timer = "cuda_events";
+  EXPECT_EQ(record.id(), "lens=64 vocab=512|tp2cp1|hot|timing|cuda");
+  const Json json = timing_to_json(record);
+  EXPECT_EQ(json["backend"], "cuda");
+  EXPECT_EQ(json["timer"], "cuda_events");
+  EXPECT_EQ(json["rows"][0]["kernel_launches"], 7);
+  EXPECT_EQ(json["rows"][0]["host_synchronisations"], 2);
+  EXPECT_THAT(format_timing_table({record}),
+              HasSubstr("(median known), backend cuda, cuda_events"));
 }
 
 TEST(TimingJson, HoldsWhatTheRecordHolds) {
