@@ -32,7 +32,9 @@ void add_bench_command(CLI::App& app, Action& action) {
   command->footer(
       "Exit codes: 0 timed, 10 outputs of the last timed iteration are wrong, 11 faster than the "
       "machine can be,\n14 a rank crashed or the meter is wrong, 15 hang, 64 usage, 65 bad input, "
-      "77 nothing was timed.\nTry: lossgrid bench --case \"lens=512 vocab=32768\" --impl "
+      "77 nothing was timed.\nOn a GPU (--backend cuda) samples are the time between CUDA "
+      "events; with cuda_emulated times say nothing.\nTry: lossgrid bench --case \"lens=512 "
+      "vocab=32768\" --impl "
       "per_sequence,fused --cache hot,cold");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

@@ -87,12 +87,6 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
     const bool timed = modes.bench == SuiteModes::Bench::always ||
                        (modes.bench == SuiteModes::Bench::where_asked && suite.timing);
     suite.timing = timed ? std::optional(requested_timing(timing, suite)) : std::nullopt;
-    if (timed && suite.backend != Backend::cpu) {
-      throw Error(ErrorCode::usage,
-                  fmt::format("--backend {}: timings are of the processor; --mode verify runs the "
-                              "trials alone",
-                              name(suite.backend)));
-    }
     for (CaseSpec& spec : suite.cases) {
       if (spec.name.empty()) spec.name = format_case(spec);
     }
@@ -148,7 +142,7 @@ void add_timing_flags(CLI::App& command, TimingFlags& flags) {
   command.add_option(
       "--cache", flags.caches,
       "what caches hold before a timed phase, comma separated: hot (what was there), "
-      "cold (nothing of use) (default: the suite's, or hot)");
+      "cold (nothing of use); of a GPU its L2 (default: the suite's, or hot)");
   command.add_option("--baseline", flags.baseline,
                      "the implementation that speed-ups are over (default: the suite's, or "
                      "per_sequence, or the first)");

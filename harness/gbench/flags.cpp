@@ -14,10 +14,10 @@ namespace lossgrid {
 namespace {
 
 constexpr const char* kDescription =
-    "lossgrid_gbench runs trials, row kernels and collectives as Google Benchmarks. All "
-    "--benchmark_* "
-    "flags go\nthrough: --benchmark_filter=REGEX, --benchmark_out=FILE, --benchmark_repetitions=N "
-    "and so on, below.";
+    "lossgrid_gbench runs trials, row kernels and collectives as Google Benchmarks, on the "
+    "processor only (on a GPU:\nlossgrid bench --backend cuda). All --benchmark_* flags go "
+    "through: "
+    "--benchmark_filter=REGEX,\n--benchmark_out=FILE, --benchmark_repetitions=N and so on, below.";
 
 constexpr const char* kFooter =
     "Names:\n"

@@ -21,6 +21,7 @@ LaunchedWork::LaunchedWork(std::vector<Suite> suites, bool verify) : suites_(std
           record.case_text = format_case(spec);
           record.grid = format_grid(grid);
           record.cache = name(cache);
+          record.backend = name(suite.backend);
           timings_.push_back({record.id(), record});
         }
       }

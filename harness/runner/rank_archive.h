@@ -129,7 +129,7 @@ void fields(A& archive, AllReduceCeiling& ceiling) {
 template <typename A>
 void fields(A& archive, RankTiming& timing) {
   archive(timing.samples, timing.ceilings, timing.tp_all_reduce, timing.cp_all_reduce,
-          timing.outputs, timing.stages);
+          timing.outputs, timing.work, timing.gpu, timing.stages);
 }
 
 }  // namespace lossgrid

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "harness/core/text.h"
+#include "harness/device/device_timer.h"
 #include "harness/device/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
@@ -32,15 +33,17 @@ std::string choose_baseline(const std::string& asked,
 /// The record without samples.
 TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
                              const std::vector<std::string>& implementations,
-                             const TimingRequest& request, CacheMode cache, const Ranks& ranks,
-                             bool recorded) {
+                             const TimingRequest& request, CacheMode cache, Backend backend,
+                             const Ranks& ranks, bool recorded) {
   TimingRecord record;
+  record.backend = name(backend);
+  record.timer = timer_name(backend);
   record.case_name = spec.name;
   record.case_text = format_case(spec);
   record.grid = format_grid(grid);
   record.cache = name(cache);
   record.baseline = choose_baseline(request.baseline, implementations);
-  record.last_level_cache_bytes = last_level_cache_bytes();
+  record.last_level_cache_bytes = last_level_cache_bytes(backend);
   record.order_seed = request.order_seed;
   record.min_samples = request.min_samples;
   record.max_seconds = request.max_seconds;
@@ -49,7 +52,9 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   record.cores = share.cores;
   record.threads_per_rank = share.threads_per_rank;
   std::string shared;
-  if (share.oversubscribed) {
+  if (backend == Backend::cuda_emulated) {
+    shared = "kernels of a GPU run on the processor";
+  } else if (share.oversubscribed) {
     shared = fmt::format("{} ranks with {} thread{} each share {} core{}", grid.ranks(),
                          share.threads_per_rank, share.threads_per_rank == 1 ? "" : "s",
                          share.cores, share.cores == 1 ? "" : "s");
@@ -68,14 +73,15 @@ void stop(TimingRecord& record, TimingStatus status, const std::string& reason) 
 class Timing {
  public:
   Timing(const PreparedProblem& prepared, const Grid& grid, const TimingRequest& request,
-         CacheMode cache, const Ranks& ranks, const std::optional<TrialRecording>& recording,
-         TimingRecord& record)
+         CacheMode cache, Backend backend, const Ranks& ranks,
+         const std::optional<TrialRecording>& recording, TimingRecord& record)
       : prepared_(prepared),
         grid_(grid),
+        backend_(backend),
         ranks_(ranks),
         record_(record),
         batch_(pack(*prepared.problem, grid)),
-        problem_(make_loss_problem(*prepared.problem, batch_, grid, *prepared.objective)),
+        problem_(make_loss_problem(*prepared.problem, batch_, grid, *prepared.objective, backend)),
         plan_(std::make_shared<TimingPlan>()) {
     StopRule& stop_rule = plan_->sampler.stop;
     stop_rule.min_samples = request.min_samples;
@@ -102,14 +108,14 @@ class Timing {
       const std::int64_t chunks = std::max<std::int64_t>(1, implementation->cost(problem_).chunks);
       plan.product_rows =
           std::max(plan.product_rows, (problem_.local_rows() + chunks - 1) / chunks);
-      plan.setups.push_back(make_trial(prepared_, text, grid_));
+      plan.setups.push_back(make_trial(prepared_, text, grid_, backend_));
     }
     if (plan.setups.empty()) return "no implementation takes it";
     if (std::find(implementations.begin(), implementations.end(), record_.baseline) ==
         implementations.end()) {
       record_.why_no_speedup = record_.baseline + " is not among the implementations";
     }
-    return why_too_big(timing_memory_bytes(problem_, plan));
+    return why_timing_too_big();
   }
 
   /// Returns whether a rank hangs or has lost its GPU.
@@ -134,6 +140,19 @@ class Timing {
   }
 
  private:
+  std::string why_timing_too_big() const {
+    const auto of_ranks = [&](std::int64_t bytes, std::int64_t ranks) {
+      return checked_product(bytes, ranks, "bytes of a timing");
+    };
+    const std::int64_t rank = timing_memory_bytes(problem_, *plan_);
+    if (backend_ != Backend::cuda) return why_too_big(of_ranks(rank, grid_.ranks()));
+    const auto gpus = static_cast<std::int64_t>(describe_devices(backend_).size());
+    const std::int64_t most_on_one = (grid_.ranks() + gpus - 1) / gpus;
+    const std::string why = why_too_big_for_gpu(of_ranks(rank, most_on_one));
+    if (!why.empty()) return why;
+    return why_too_big(of_ranks(timing_host_bytes(problem_), grid_.ranks()));
+  }
+
   void record_failure(const RanksOutcome& outcome) {
     const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
     const RankOutcome& failed = outcome.ranks[first];
@@ -144,6 +163,7 @@ class Timing {
 
   const PreparedProblem& prepared_;
   Grid grid_;
+  Backend backend_;
   const Ranks& ranks_;
   TimingRecord& record_;
   PackedBatch batch_;
@@ -172,11 +192,12 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
                                    std::chrono::milliseconds iteration_deadline, const Ranks& ranks,
-                                   const std::optional<TrialRecording>& recording) {
+                                   const std::optional<TrialRecording>& recording,
+                                   Backend backend) {
   const Problem& problem = *prepared.problem;
   TimingOutcome timed;
   TimingRecord& record = timed.record;
-  record = describe_timing(problem.spec, grid, implementations, request, cache, ranks,
+  record = describe_timing(problem.spec, grid, implementations, request, cache, backend, ranks,
                            recording.has_value());
   record.tokens = problem.tokens();
   // Three products of the same size: logits, and the gradients of hidden states and of the weight.
@@ -192,7 +213,13 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     return timed;
   }
   require_fits(problem, grid);
-  Timing timing(prepared, grid, request, cache, ranks, recording, record);
+  const std::string& why_none = why_no_device(backend);
+  const std::string no_device = ranks.first_text(why_none.empty() ? "" : "no_device: " + why_none);
+  if (!no_device.empty()) {
+    stop(record, TimingStatus::skipped, no_device);
+    return timed;
+  }
+  Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);
   const std::string reason = ranks.first_text(timing.choose(implementations));
   if (!reason.empty()) {
     stop(record, TimingStatus::skipped, reason);
@@ -208,7 +235,8 @@ namespace {
 TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& grid, CacheMode cache,
                         std::int64_t number, const RunOptions& options, ProblemCache& problems) {
   TimingOutcome timed;
-  const std::string id = timing_id(format_case(spec), format_grid(grid), std::string(name(cache)));
+  const std::string id = timing_id(format_case(spec), format_grid(grid), std::string(name(cache)),
+                                   std::string(name(suite.backend)));
   if (options.finished.contains(id)) {
     timed.record = options.finished.timing(id);
     return timed;
@@ -221,11 +249,11 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
                                         fmt::format("{}_{}", format_grid(grid), name(cache)), id,
                                         join(suite.implementations, ", "));
     timed = time_implementations(prepared, suite.implementations, grid, *suite.timing, cache,
-                                 options.deadline, options.ranks, recording);
+                                 options.deadline, options.ranks, recording, suite.backend);
     timed.record.case_name = spec.name;
   } else {
     timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache,
-                                   options.ranks, false);
+                                   suite.backend, options.ranks, false);
     stop(timed.record, TimingStatus::skipped, why_too_big);
   }
   return timed;

@@ -27,15 +27,17 @@ struct TimingOutcome {
 /// One record: samples by the protocol of harness/measure/sampler.h until the request is met.
 /// Implementations that cannot take the case are listed with the reason. Skipped as a whole:
 /// several dp ranks, pipeline stages or microbatches, no implementation that takes the case, too
-/// little memory for all of them side by side. An iteration, with its checks, may take as long as
-/// `iteration_deadline` on average. With a `recording` times are not representative. Throws
-/// bad_input for an unknown implementation or a grid that the problem does not fit.
+/// little memory for all of them side by side, no device of the backend. An iteration, with its
+/// checks, may take as long as `iteration_deadline` on average. Times are not representative with a
+/// `recording`, of an emulated GPU, and where ranks share cores or a GPU. Throws bad_input for an
+/// unknown implementation or a grid that the problem does not fit.
 TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
                                    std::chrono::milliseconds iteration_deadline,
                                    const Ranks& ranks = Ranks(),
-                                   const std::optional<TrialRecording>& recording = std::nullopt);
+                                   const std::optional<TrialRecording>& recording = std::nullopt,
+                                   Backend backend = Backend::cpu);
 
 /// Times every case of the suites that ask for it on every grid in every state of the cache and
 /// calls `sink` for each. Returns true when a rank hangs: then nothing further was timed, and the

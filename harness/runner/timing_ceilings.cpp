@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products have the shapes, the layout and the dtypes that implementations use; the values do not
-// matter. Bytes of copy and update count what is read and what is written.
+// Products have the shapes, the layout and the dtypes that implementations use. Their factors are
+// random: which numbers they are does not matter, but a processor draws less power, and may run
+// faster, where all are the same. Bytes of copy and update count what is read and what is written.
 #include "harness/runner/timing_ceilings.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <utility>
 
+#include "harness/core/philox.h"
+#include "harness/device/backend.h"
 #include "harness/device/gemm.h"
-#include "harness/measure/memory_kernels.h"
+#include "harness/measure/device_memory.h"
 
 namespace lossgrid {
 namespace {
 
-/// A factor of products beside the weight: bf16 where native products are faster than converting.
+/// A factor of products beside the weight: bf16 where native products are faster than converting,
+/// as they are on a GPU.
 DType factor_dtype(const LossProblem& problem) {
+  if (problem.dtype != DType::bf16) return DType::f32;
   const bool native =
-      problem.dtype == DType::bf16 && bf16_gemm_rates().faster() == Bf16Gemm::native;
+      problem.backend == Backend::cuda || bf16_gemm_rates().faster() == Bf16Gemm::native;
   return native ? DType::bf16 : DType::f32;
 }
 
@@ -24,20 +29,36 @@ constexpr std::array kMemoryKernels{MemoryKernel::read, MemoryKernel::copy, Memo
 
 class MemoryCeiling final : public SampledItem {
  public:
-  MemoryCeiling(MemoryKernel kernel, const void* from, void* to, std::int64_t bytes)
-      : kernel_(kernel), from_(from), to_(to), bytes_(static_cast<std::size_t>(bytes)) {}
-  std::size_t steps() const override { return variants_of(kernel_).size(); }
+  MemoryCeiling(MemoryKernel kernel, const void* from, void* to, std::int64_t bytes,
+                std::shared_ptr<DeviceMemory> memory, Backend backend)
+      : kernel_(kernel),
+        variants_(variants_of(kernel, backend)),
+        from_(from),
+        to_(to),
+        bytes_(bytes),
+        memory_(std::move(memory)) {}
+  std::size_t steps() const override { return variants_.size(); }
   void prepare(std::size_t /*step*/, bool /*last*/) override {}
   void run(std::size_t step) override {
-    run_memory_kernel(kernel_, variants_of(kernel_)[step], from_, to_, bytes_);
+    memory_->run(kernel_, variants_[step], from_, to_, bytes_);
   }
 
  private:
   MemoryKernel kernel_;
+  std::span<const MemoryVariant> variants_;
   const void* from_;
   void* to_;
-  std::size_t bytes_;
+  std::int64_t bytes_;
+  std::shared_ptr<DeviceMemory> memory_;
 };
+
+/// Of the largest product.
+std::int64_t workspace_floats(const LossProblem& problem, std::int64_t product_rows) {
+  const std::int64_t widest = std::max(problem.width(), problem.head.hidden);
+  const std::int64_t deepest = std::max(widest, product_rows);
+  return kernels_of(problem.backend)
+      .gemm_workspace_floats(factor_dtype(problem), problem.dtype, widest, deepest);
+}
 
 /// Factors and results of the products; one set for the three items.
 struct ProductBuffers {
@@ -46,21 +67,32 @@ struct ProductBuffers {
         factor(factor_dtype(problem)),
         hidden(filled(device, rows * problem.head.hidden, "gemm_hidden")),
         grad_logits(filled(device, rows * problem.width(), "gemm_grad_logits")),
-        logits(device, static_cast<std::size_t>(rows * problem.width()), "gemm_logits"),
+        logits(device, static_cast<std::size_t>(rows * problem.width()), "gemm_logits",
+               MemorySpace::device),
         grad_hidden(device, static_cast<std::size_t>(rows * problem.head.hidden),
-                    "gemm_grad_hidden") {
-    const std::int64_t widest = std::max(problem.width(), problem.head.hidden);
-    const std::int64_t deepest = std::max({problem.width(), problem.head.hidden, rows});
-    const std::int64_t floats =
-        device.kernels().gemm_workspace_floats(factor, problem.dtype, widest, deepest);
-    workspace = DeviceArray<float>(device, static_cast<std::size_t>(floats), "gemm_workspace");
+                    "gemm_grad_hidden", MemorySpace::device) {
+    workspace = DeviceArray<float>(
+        device, static_cast<std::size_t>(workspace_floats(problem, product_rows)), "gemm_workspace",
+        MemorySpace::device);
   }
 
+  /// Random numbers, the same ones from time to time.
   Buffer filled(Device& device, std::int64_t elements, const std::string& tag) const {
-    constexpr float kValue = 0x1p-6F;
-    Buffer buffer = device.allocate(static_cast<std::size_t>(elements) * size_of(factor), tag);
+    constexpr std::int64_t kPeriod = (std::int64_t{1} << 16) + 4;  // of no row's size
+    constexpr float kScale = 0x1p-6F;
+    const RandomStream random(0, 0x47454D4D);
+    Buffer buffer = device.allocate(static_cast<std::size_t>(elements) * size_of(factor), tag,
+                                    MemorySpace::device);
     dispatch_floating(factor, [&](auto zero) {
-      for (auto& x : buffer.as<decltype(zero)>()) x = static_cast<decltype(zero)>(kValue);
+      using T = decltype(zero);
+      std::vector<T> values;
+      for (std::uint32_t k = 0; std::ssize(values) < std::min(elements, kPeriod); ++k) {
+        for (const float x : random.normals(0, k)) values.push_back(static_cast<T>(kScale * x));
+      }
+      for (std::int64_t begin = 0; begin < elements; begin += kPeriod) {
+        const auto count = static_cast<std::size_t>(std::min(elements - begin, kPeriod));
+        device.copy(reinterpret_cast<T*>(buffer.data()) + begin, values.data(), count * sizeof(T));
+      }
     });
     return buffer;
   }
@@ -77,7 +109,9 @@ struct ProductBuffers {
 class ProductCeiling final : public SampledItem {
  public:
   ProductCeiling(const Gemm& product, std::shared_ptr<ProductBuffers> buffers, Device& device)
-      : product_(product), buffers_(std::move(buffers)), kernels_(device.kernels()) {}
+      : product_(product), buffers_(std::move(buffers)), kernels_(device.kernels()) {
+    product_.stream = device.stream();
+  }
   std::size_t steps() const override { return 1; }
   void prepare(std::size_t /*step*/, bool /*last*/) override {}
   void run(std::size_t /*step*/) override {
@@ -130,7 +164,8 @@ std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffer
 std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows) {
   if (problem.from_hidden()) {
     const std::int64_t flops = 2 * product_rows * problem.width() * problem.head.hidden;
-    const std::vector<std::string> one_way{gemm_library()};
+    const bool on_gpu = problem.backend == Backend::cuda;
+    const std::vector<std::string> one_way{on_gpu ? "cuBLASLt" : gemm_library()};
     return {{"gemm_logits", 0, flops, one_way},
             {"gemm_hidden", 0, flops, one_way},
             {"gemm_weight", 0, flops, one_way}};
@@ -139,7 +174,7 @@ std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t produc
   for (const MemoryKernel kernel : kMemoryKernels) {
     const std::int64_t passes = kernel == MemoryKernel::read ? 1 : 2;
     Ceiling ceiling{std::string(name(kernel)), passes * problem.logits_bytes(), 0, {}};
-    for (const MemoryVariant variant : variants_of(kernel)) {
+    for (const MemoryVariant variant : variants_of(kernel, problem.backend)) {
       ceiling.variants.emplace_back(name(variant));
     }
     ceilings.push_back(std::move(ceiling));
@@ -148,9 +183,11 @@ std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t produc
 }
 
 std::int64_t ceiling_memory_bytes(const LossProblem& problem, std::int64_t product_rows) {
-  if (!problem.from_hidden()) return 0;
+  if (!problem.from_hidden()) {
+    return DeviceMemory::memory_bytes(problem.logits_bytes(), problem.backend);
+  }
   const std::int64_t elements = product_rows * (problem.width() + problem.head.hidden);
-  const std::int64_t workspace = problem.weight_elements() * 4;  // at most the size of a factor
+  const std::int64_t workspace = 4 * workspace_floats(problem, product_rows);
   return elements * (4 + static_cast<std::int64_t>(size_of(factor_dtype(problem)))) + workspace;
 }
 
@@ -167,9 +204,10 @@ std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& 
     }
     return items;
   }
+  const auto memory = std::make_shared<DeviceMemory>(device, problem.logits_bytes());
   for (const MemoryKernel kernel : kMemoryKernels) {
-    items.push_back(std::make_unique<MemoryCeiling>(kernel, inputs.logits, gradients.logits,
-                                                    problem.logits_bytes()));
+    items.push_back(std::make_unique<MemoryCeiling>(
+        kernel, inputs.logits, gradients.logits, problem.logits_bytes(), memory, device.backend()));
   }
   return items;
 }

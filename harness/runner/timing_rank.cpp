@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // First what a rank holds for all implementations together, then one implementation as an item of
 // the sampler. Buffers are poisoned before the last iteration of each: what the implementation
-// before it left there must not pass as its own.
+// before it left there must not pass as its own. All that is launched before a sample is done when
+// it begins, and what the sample launches when it ends.
 #include "harness/runner/timing_rank.h"
 
 #include <algorithm>
@@ -11,12 +12,15 @@
 #include "harness/comm/timed_communicator.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/text.h"
+#include "harness/device/cuda/cuda_timing.h"
+#include "harness/device/host_view.h"
 #include "harness/device/rank_threads.h"
 #include "harness/measure/cache.h"
 #include "harness/runner/global_batch.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/pack_checks.h"
 #include "harness/runner/rank_recorder.h"
+#include "harness/runner/staged_communicator.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -38,15 +42,18 @@ class SharedTensors {
   SharedTensors(const TimingPlan& plan, Communicator& world)
       : problem_(*plan.setups.front().problem),
         groups_(make_process_grid(world, plan.setups.front().grid)),
-        device_(make_cpu_device()),
-        tp_(time_calls(*groups_.tp, communication_ns_)),
-        cp_(time_calls(*groups_.cp, communication_ns_)),
+        device_(make_device(plan.setups.front().backend, world.rank())),
+        timed_tp_(time_calls(*groups_.tp, communication_ns_)),
+        timed_cp_(time_calls(*groups_.cp, communication_ns_)),
+        tp_(stage_payloads(*timed_tp_, *device_)),
+        cp_(stage_payloads(*timed_cp_, *device_)),
         weight_gradient_(first_weight_gradient(plan.setups.front(), groups_.tp_rank())),
         rank_{world.rank(), groups_.tp_rank(), groups_.cp_rank(), *tp_,
               *cp_,         no_counts_,        weight_gradient_},
         batch_(pack(problem_, groups_.grid)),
-        loss_problem_(
-            make_loss_problem(problem_, batch_, groups_.grid, *plan.setups.front().objective)),
+        loss_problem_(make_loss_problem(problem_, batch_, groups_.grid,
+                                        *plan.setups.front().objective,
+                                        plan.setups.front().backend)),
         rows_(place_tokens(problem_, loss_problem_, rank_.cp_rank, LogprobScope::shard).rows),
         tensors_(generate_tensors()),
         tokens_(*device_,
@@ -99,6 +106,8 @@ class SharedTensors {
   ProcessGrid groups_;
   std::unique_ptr<Device> device_;
   std::int64_t communication_ns_ = 0;
+  std::unique_ptr<Communicator> timed_tp_;  // without the copies of payloads
+  std::unique_ptr<Communicator> timed_cp_;
   std::unique_ptr<Communicator> tp_;
   std::unique_ptr<Communicator> cp_;
   RankCounts no_counts_;
@@ -146,15 +155,19 @@ class TimedImplementation final : public SampledItem {
   void run(std::size_t step) override {
     RankObserver* observer = rank_observer();
     if (observer != nullptr) observer->begin_phase(observed_names_[step]);
+    device_work() = {};
     run_phase(phases_[step]);
     if (observer != nullptr) observer->end_phase();
   }
 
   void finish(std::size_t step) override {
+    work_.push_back(device_work());
     if (phases_[step] != Phase::forward) findings_.push_back(check());
   }
 
   std::vector<RankResult> take_findings() { return std::move(findings_); }
+  /// Of the phases.
+  std::vector<DeviceWork> take_work() { return std::move(work_); }
 
  private:
   void run_phase(Phase phase) {
@@ -182,8 +195,8 @@ class TimedImplementation final : public SampledItem {
     result.result_bits = fingerprint_result(result.result);
     if (shared_.loss_problem().from_hidden()) {
       const auto elements = static_cast<std::size_t>(shared_.loss_problem().weight_elements());
-      result.grad_weight =
-          check_weight_sum(setup_, shared_.groups(), {gradients_.weight, elements});
+      const HostView weight(shared_.device(), gradients_.weight, elements * sizeof(float));
+      result.grad_weight = check_weight_sum(setup_, shared_.groups(), weight.as<const float>());
     }
     return result;
   }
@@ -200,6 +213,7 @@ class TimedImplementation final : public SampledItem {
   LossGradients gradients_;
   LossOutputs outputs_;
   std::vector<RankResult> findings_;
+  std::vector<DeviceWork> work_;
 };
 
 }  // namespace
@@ -223,6 +237,12 @@ std::vector<Phase> timed_phases(const Description& description) {
 
 namespace {
 
+/// Fills are none of the launches that a device remembers.
+void wait_for_all(Device& device) {
+  launches_pending() = true;
+  device.synchronise();
+}
+
 RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   const StageScope scope(Stage::run);
   share_cores(world.size());
@@ -245,15 +265,19 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   for (const std::unique_ptr<SampledItem>& item : ceilings) items.push_back(item.get());
 
   RankTiming timing;
+  if (problem.backend == Backend::cuda) timing.gpu = cuda_device_uuid();
   timing.ceilings = ceilings_of(problem, plan.product_rows);
   timing.tp_all_reduce = measure_all_reduce(*shared.groups().tp);
   timing.cp_all_reduce = measure_all_reduce(*shared.groups().cp);
   std::unique_ptr<CacheWalk> walk;
+  if (plan.cache == CacheMode::cold) walk = std::make_unique<CacheWalk>(shared.device());
+  const std::unique_ptr<DeviceTimer> timer = make_device_timer(shared.device());
   SamplerRequest request = plan.sampler;
-  if (plan.cache == CacheMode::cold) {
-    walk = std::make_unique<CacheWalk>(shared.device());
-    request.before_sample = [&walk] { walk->run(); };
-  }
+  request.timer = timer.get();
+  request.before_sample = [&] {
+    if (walk) walk->run();
+    wait_for_all(shared.device());
+  };
   if (recorder) {
     recorder->end_phase();
     request.begins_round = [&recorder](std::int64_t round) { recorder->begin_step(round); };
@@ -262,6 +286,7 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   if (recorder) recorder->end_step();
   for (const auto& implementation : implementations) {
     timing.outputs.push_back(implementation->take_findings());
+    timing.work.push_back(implementation->take_work());
   }
   return timing;
 }
@@ -281,8 +306,15 @@ std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& p
     rank += workspace_bytes(problem, *setup.implementation);
   }
   if (any_in_place(plan.setups)) rank += problem.logits_bytes();
-  if (plan.cache == CacheMode::cold) rank += cache_walk_bytes();
-  return checked_product(rank, problem.grid.tp * problem.grid.cp, "bytes of a timing");
+  if (plan.cache == CacheMode::cold) rank += cache_walk_bytes(problem.backend);
+  return rank;
+}
+
+std::int64_t timing_host_bytes(const LossProblem& problem) {
+  const std::int64_t tensors = problem.input_bytes() + problem.gradient_bytes();
+  // Inputs as they are made, or gradients as they are checked.
+  return std::max(problem.input_bytes(), problem.gradient_bytes()) + rank_data_bytes(problem) -
+         tensors + 4 * problem.rows() * problem.token_columns();
 }
 
 }  // namespace lossgrid

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/device/device_work.h"
 #include "harness/measure/all_reduce_ceiling.h"
 #include "harness/measure/sampler.h"
 #include "harness/problem/suite.h"
@@ -39,13 +40,17 @@ struct RankTiming {
   AllReduceCeiling cp_all_reduce;
   // [setups][iterations of the last round]: outputs as a trial finds them, without costs.
   std::vector<std::vector<RankResult>> outputs;
+  std::vector<std::vector<DeviceWork>> work;  // [setups][phases], of the last round
+  std::string gpu;                            // which one it is; empty for none
   StageTimes stages;
 };
 
 /// Collective over `world`.
 RankTiming time_rank(const TimingPlan& plan, Communicator& world);
 
-/// Bytes of what time_rank holds on all ranks together.
+/// Bytes of what time_rank holds on a rank.
 std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& plan);
+/// Of the host, for a rank on a GPU: what checks look at, and tables by token.
+std::int64_t timing_host_bytes(const LossProblem& problem);
 
 }  // namespace lossgrid

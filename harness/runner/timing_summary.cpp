@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -55,7 +56,9 @@ RankTime rank_time(std::int64_t rank, const StepSamples& samples) {
   time.communication_samples_ns = samples.own_communication_ns;
   std::vector<std::int64_t> kernel_ns;
   for (std::size_t k = 0; k < samples.own_ns.size(); ++k) {
-    kernel_ns.push_back(samples.own_ns[k] - samples.own_communication_ns[k]);
+    // Two clocks on a GPU: a phase of nothing but waits may be shorter by one than by the other.
+    kernel_ns.push_back(
+        std::max<std::int64_t>(0, samples.own_ns[k] - samples.own_communication_ns[k]));
   }
   time.median_ns = median_ns(samples.own_ns);
   time.communication_ns = median_ns(samples.own_communication_ns);
@@ -91,7 +94,7 @@ double communication_ratio(const std::vector<RankTime>& ranks) {
     inside += static_cast<double>(rank.communication_ns);
     all += static_cast<double>(rank.median_ns);
   }
-  return all > 0 ? inside / all : 0;
+  return all > 0 ? std::min(1.0, inside / all) : 0;
 }
 
 /// The ceilings of a record, with their samples.
@@ -155,6 +158,7 @@ class Summary {
     record_.warm_up_rounds = samples.warm_up_rounds;
     record_.rounds = samples.rounds;
     record_.stopped_by = name(samples.stopped_by);
+    say_whether_gpus_are_shared();
     add_ceilings();
     add_all_reduce("tp", problem_.grid.tp, ranks_[0].tp_all_reduce);
     add_all_reduce("cp", problem_.grid.cp, ranks_[0].cp_all_reduce);
@@ -164,6 +168,13 @@ class Summary {
   }
 
  private:
+  void say_whether_gpus_are_shared() {
+    if (!record_.why_not_representative.empty()) return;
+    std::vector<std::string> gpus;
+    for (const RankTiming& rank : ranks_) gpus.push_back(rank.gpu);
+    record_.why_not_representative = why_gpus_are_shared(gpus);
+  }
+
   void add_ceilings() {
     const std::vector<Ceiling>& ceilings = ranks_[0].ceilings;
     for (std::size_t k = 0; k < ceilings.size(); ++k) {
@@ -211,10 +222,19 @@ class Summary {
       }
       row.communication_ratio = communication_ratio(row.rank_times);
       row.straggler = straggler_of(row.rank_times);
+      add_device_work(setup, step, row);
       const double least_ratio =
           add_rates(cost_of(cost, phases[step]), implementation.describe().in_place, row);
       judge(wrong, least_ratio, row);
       record_.rows.push_back(std::move(row));
+    }
+  }
+
+  void add_device_work(std::size_t setup, std::size_t step, TimingRow& row) const {
+    for (const RankTiming& rank : ranks_) {
+      const DeviceWork& work = rank.work[setup][step];
+      row.kernel_launches = std::max(row.kernel_launches, work.launches);
+      row.host_synchronisations = std::max(row.host_synchronisations, work.synchronisations);
     }
   }
 
@@ -245,7 +265,8 @@ class Summary {
     // Logits are gone over up to three times: only a third of what is moved may be there to touch.
     const std::int64_t touched =
         from_hidden ? problem_.input_bytes() + problem_.gradient_bytes() : row.rank_bytes / 3;
-    row.ceiling_judged = touched > kJudgedCaches * last_level_cache_bytes();
+    row.ceiling_judged = problem_.backend != Backend::cuda_emulated &&
+                         touched > kJudgedCaches * last_level_cache_bytes(problem_.backend);
     return *row.ceiling_ratio / (1 + 2 * relative_stderr_of_median(ratios));
   }
 
@@ -301,6 +322,15 @@ class Summary {
 };
 
 }  // namespace
+
+std::string why_gpus_are_shared(const std::vector<std::string>& gpus) {
+  std::map<std::string, int> ranks_on;
+  int most = 0;
+  for (const std::string& gpu : gpus) {
+    if (!gpu.empty()) most = std::max(most, ++ranks_on[gpu]);
+  }
+  return most > 1 ? fmt::format("{} ranks share a GPU", most) : "";
+}
 
 void summarise_timing(const TimingPlan& plan, const LossProblem& problem,
                       const std::vector<RankTiming>& ranks, TimingRecord& record) {

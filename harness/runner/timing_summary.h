@@ -3,6 +3,7 @@
 // the ceiling, speed-ups, the straggler, and the verdicts on a row.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "harness/runner/timing_rank.h"
@@ -14,8 +15,11 @@ namespace lossgrid {
 inline constexpr double kMostOfCeiling = 1.02;
 
 /// Rows that move fewer last-level caches than this are not judged: what stays in a cache is faster
-/// than memory by a factor that differs between phases.
+/// than memory by a factor that differs between phases. Nor is what an emulated GPU does.
 inline constexpr std::int64_t kJudgedCaches = 4;
+
+/// "2 ranks share a GPU", or empty. `gpus`: of the ranks (RankTiming::gpu).
+std::string why_gpus_are_shared(const std::vector<std::string>& gpus);
 
 /// Fills what comes from samples: rows, ceilings, all-reduces, rounds, and with the verdicts of the
 /// rows status and reason of the record. `ranks`: of all ranks, by rank.

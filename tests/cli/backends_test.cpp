@@ -70,6 +70,10 @@ TEST(Backends, WithoutAGpuTrialsAreSkippedAndRequiringOneIsRefused) {
   const ProcessResult skipped = run_lossgrid(scratch, kSmallRun + std::string("--backend cuda"));
   EXPECT_EQ(skipped.exit_code, 77) << skipped.out;
   EXPECT_THAT(skipped.out, HasSubstr("no_device: " + why_none));
+  const ProcessResult bench = run_lossgrid(
+      scratch, "bench --case 'lens=5+8 vocab=24' --impl fused --cache hot,cold --backend cuda");
+  EXPECT_EQ(bench.exit_code, 77) << bench.out;
+  EXPECT_THAT(bench.out, HasSubstr("skipped on tp1cp1, cache cold: no_device: " + why_none));
   const ProcessResult refused =
       run_lossgrid(scratch, "run --suite smoke --backend cuda --require cuda");
   EXPECT_EQ(refused.exit_code, 65);
@@ -88,8 +92,6 @@ TEST(Backends, WhatIsNotOneIsNamed) {
   EXPECT_THAT(said("--require rocm", 65), HasSubstr("rocm"));
   EXPECT_THAT(said("--require mpi --transport thread", 65),
               HasSubstr("--require mpi: ranks are threads"));
-  EXPECT_THAT(said("--backend cuda_emulated --mode verify,bench", 64),
-              HasSubstr("timings are of the processor"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace lossgrid {
 namespace {
 
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -69,6 +70,40 @@ TEST(Bench, OfAnLmHeadIsValidToo) {
   EXPECT_EQ(timing["baseline"], "linear_ce");
   EXPECT_EQ(timing["order_seed"], 7);
   EXPECT_EQ(timing["ceilings"][0]["name"], "gemm_logits");
+}
+
+TEST(Bench, OfAnEmulatedGpuTakesTheWholePath) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("gpu.json");
+  const std::string arguments =
+      "run --case 'lens=5+8 vocab=24' --impl fused,one_sweep:in_place=true --mode verify,bench "
+      "--grid tp1cp1,tp2cp1 --cache hot,cold --backend cuda_emulated --report ";
+  const ProcessResult result = run_lossgrid(scratch, arguments + report + kFew);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out,
+              ContainsRegex("on tp2cp1, cache cold, .*, backend cuda_emulated, steady_clock,"));
+  EXPECT_EQ(validate(report), 0);
+  const json parsed = json::parse(read_all(report));
+  ASSERT_EQ(parsed["timings"].size(), 4u);
+  for (const json& timing : parsed["timings"]) {
+    EXPECT_EQ(timing["backend"], "cuda_emulated");
+    EXPECT_EQ(timing["timer"], "steady_clock");
+    EXPECT_EQ(timing["representative_reason"], "kernels of a GPU run on the processor");
+    ASSERT_EQ(timing["rows"].size(), 4u);
+    for (const json& row : timing["rows"]) {
+      EXPECT_GE(row["kernel_launches"], 1) << row;
+      EXPECT_GE(row["host_synchronisations"], 1) << row;
+    }
+    EXPECT_EQ(timing["ceilings"].size(), 3u);
+  }
+  // What was timed on another backend is not taken over.
+  const ProcessResult resumed =
+      run_lossgrid(scratch, "run --mode bench --case 'lens=5+8 vocab=24' --impl fused --resume " +
+                                report + " --report " + scratch.file("cpu.json") + kFew);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  const json again = json::parse(read_all(scratch.file("cpu.json")));
+  EXPECT_EQ(again["timings"][0]["backend"], "cpu");
+  EXPECT_EQ(again["timings"][0]["rows"][0]["kernel_launches"], 0);
 }
 
 TEST(Bench, WrongOutputsAreExitTen) {

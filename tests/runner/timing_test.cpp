@@ -13,9 +13,11 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
+#include "harness/device/emulated_device.h"
 #include "harness/device/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/statistics.h"
+#include "harness/runner/timing_summary.h"
 #include "timing_case.h"
 
 namespace lossgrid {
@@ -55,6 +57,9 @@ class ProbePlan final : public LossPlan {
   ProbePlan(ProbeOptions options, RankContext context) : options_(options), context_(context) {}
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     ++forwards_;
+    if (context_.device.backend() == Backend::cuda_emulated) {  // nothing from before is timed
+      EXPECT_TRUE(static_cast<EmulatedStream*>(context_.device.stream())->idle());
+    }
     if (is_last() && forwards_ == options_.throw_at) throw std::runtime_error("probe fails");
     for (float& x : outputs.tokens.logprobs) x = 0;
     write("forward", {inputs.logits, outputs.tokens.logprobs.data()});
@@ -201,6 +206,24 @@ TEST(Timing, FasterThanTheMachineIsNoSuccess) {
       time_case("lens=8 vocab=24", {"timing_probe:bytes=2304"}, {1, 1}).record;
   EXPECT_FALSE(small.rows[0].ceiling_judged);
   ASSERT_TRUE(small.rows[0].ceiling_ratio);
+}
+
+TEST(Timing, OfAnEmulatedGpuIsJudgedByNothing) {
+  const PreparedProblem prepared = prepare(make_problem(parse_case("lens=8 vocab=24")));
+  const TimingRecord record =
+      time_implementations(prepared, {"timing_probe:bytes=1000000000000000"}, {1, 1},
+                           few_samples(2), CacheMode::cold, seconds(60), Ranks(), std::nullopt,
+                           Backend::cuda_emulated)
+          .record;
+  EXPECT_FALSE(record.rows[0].ceiling_judged);
+  EXPECT_GT(*record.rows[0].ceiling_ratio, 1.02);
+  EXPECT_NE(record.why_not_representative, "");
+}
+
+TEST(Timing, RanksOnOneGpuAreCounted) {
+  EXPECT_EQ(why_gpus_are_shared({"", ""}), "");
+  EXPECT_EQ(why_gpus_are_shared({"a", "b"}), "");
+  EXPECT_EQ(why_gpus_are_shared({"a", "b", "a", "a"}), "3 ranks share a GPU");
 }
 
 TEST(Timing, OfAnLmHeadIsComparedWithItsProducts) {
