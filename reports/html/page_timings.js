@@ -40,6 +40,8 @@ function timingFacts(timing) {
   const facts =
       [`${plural(timing.rounds, 'round')}, ${plural(timing.threads_per_rank, 'thread')} a rank on ${
           plural(timing.cores, 'core')}, speed-up over ${timing.baseline || 'nothing'}`];
+  if (timing.backend && timing.backend !== 'cpu')
+    facts.push(`backend ${timing.backend}, timed by ${timing.timer || 'an unknown timer'}`);
   if (!timing.representative) facts.push('not representative: ' + timing.representative_reason);
   if (timing.reason) facts.push(statusWords(timing.status) + ': ' + timing.reason);
   if (timing.no_speedup_reason) facts.push('no speed-up: ' + timing.no_speedup_reason);
