@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/loss/registry.h"
+#include "harness/measure/cache.h"
+#include "harness/runner/timing_rank.h"
 
 namespace lossgrid {
 namespace {
@@ -52,6 +54,23 @@ TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
   EXPECT_EQ(bytes_of({2, 2}, 6), 4 * (2 * hidden + 2 * weight + copies + 1000 + kHost));
   // Sequence parallelism halves the hidden states alone.
   EXPECT_EQ(bytes_of({2, 2, 1, true}, 6), 4 * (hidden + 2 * weight + copies + 1000 + kHost));
+}
+
+TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
+  PackedBatch batch;
+  batch.cu_seqlens = batch.cu_seqlens_padded = {0, 24};
+  const ObjectiveSpec spec;
+  const auto objective = make_objective(spec, false);
+  const LossProblem problem{batch,      26,   DType::f32, {1, 1},
+                            *objective, spec, {},         Backend::cuda_emulated};
+  const std::int64_t tensor = 24 * 26 * 4;
+  const std::int64_t tokens = 24 * problem.token_columns() * 4;
+  TimingPlan plan;
+  EXPECT_EQ(timing_memory_bytes(problem, plan), 2 * tensor + kHost + tokens + 4);
+  plan.cache = CacheMode::cold;
+  EXPECT_EQ(timing_memory_bytes(problem, plan),
+            2 * tensor + kHost + tokens + 4 + cache_walk_bytes(Backend::cuda_emulated));
+  EXPECT_EQ(timing_host_bytes(problem), tensor + kHost + tokens);
 }
 
 TEST(BundleMemory, HoldsTheFileTwiceAndTheTruthBesides) {
