@@ -116,6 +116,7 @@ Json timing_to_json(const TimingRecord& record) {
   out["grid"] = record.grid;
   out["cache"] = record.cache;
   out["backend"] = record.backend;
+  out["transport"] = record.transport;
   if (!record.timer.empty()) out["timer"] = record.timer;
   out["baseline"] = record.baseline;
   out["no_speedup_reason"] = record.why_no_speedup;

@@ -98,6 +98,7 @@ TimingRecord timing_from_json(const ReportJson& json) {
   record.grid = field<std::string>(json, "grid");
   record.cache = field<std::string>(json, "cache");
   record.backend = field_or<std::string>(json, "backend", "cpu");
+  record.transport = field_or<std::string>(json, "transport", "thread");
   record.timer = field_or<std::string>(json, "timer", "");
   record.baseline = field<std::string>(json, "baseline");
   record.why_no_speedup = field<std::string>(json, "no_speedup_reason");

@@ -117,9 +117,10 @@ struct TimingRecord {
   std::string grid;       // "tp2cp1"
   std::string cache;      // "hot", "cold"
   std::string backend = "cpu";
-  std::string timer;           // "steady_clock", "cuda_events"; empty: not said
-  std::string baseline;        // what speed-ups are over
-  std::string why_no_speedup;  // empty: the baseline was timed
+  std::string transport = "thread";  // what carried collectives
+  std::string timer;                 // "steady_clock", "cuda_events"; empty: not said
+  std::string baseline;              // what speed-ups are over
+  std::string why_no_speedup;        // empty: the baseline was timed
   TimingStatus status = TimingStatus::timed;
   std::string reason;                  // one line; empty when timed
   std::string why_not_representative;  // empty: no rank shares a core or GPU, and nothing is traced

@@ -41,11 +41,14 @@ inline void copy_on_host(void* to, const void* from, std::size_t bytes) {
   });
 }
 
-/// An odd byte at the end gets the first byte of the pattern.
+/// An odd byte at the end gets the first byte of the pattern. `to` may stand anywhere.
 inline void fill_on_host(void* to, std::uint16_t pattern, std::size_t bytes) {
-  std::fill_n(static_cast<std::uint16_t*>(to), bytes / sizeof(pattern), pattern);
-  if (bytes % sizeof(pattern) != 0) {
-    static_cast<std::byte*>(to)[bytes - 1] = static_cast<std::byte>(pattern & 0xFF);
+  const std::byte of_pattern[] = {std::byte(pattern & 0xFF), std::byte(pattern >> 8)};
+  const bool aligned = reinterpret_cast<std::uintptr_t>(to) % alignof(std::uint16_t) == 0;
+  const std::size_t whole = aligned ? bytes / sizeof(pattern) : 0;
+  std::fill_n(static_cast<std::uint16_t*>(to), whole, pattern);
+  for (std::size_t k = whole * sizeof(pattern); k < bytes; ++k) {
+    static_cast<std::byte*>(to)[k] = of_pattern[k % 2];
   }
 }
 

@@ -28,6 +28,12 @@ bool is_finished(TimingStatus status, AfterFailure after) {
   }
 }
 
+/// NCCL adds in another order than all other transports, which have the same bits, and takes
+/// another way.
+bool same_way(const std::string& transport, const Ranks& ranks) {
+  return (transport == "nccl") == ranks.has_nccl();
+}
+
 template <typename Record>
 Record record_of(const std::map<std::string, Record>& records, const std::string& id) {
   const auto found = records.find(id);
@@ -40,13 +46,12 @@ FinishedWork::FinishedWork(const RunRecord& earlier, AfterFailure after, const R
   std::vector<std::string> ids;
   for (const TrialRecord& trial : earlier.trials) {
     if (!is_finished(trial.status, after)) continue;
-    // NCCL adds in another order than all other transports, which have the same bits.
-    if ((trial.transport == "nccl") != ranks.has_nccl()) continue;
+    if (!same_way(trial.transport, ranks)) continue;
     trials_.insert_or_assign(trial.id, trial);
     ids.push_back(trial.id);
   }
   for (const TimingRecord& timing : earlier.timings) {
-    if (!is_finished(timing.status, after)) continue;
+    if (!is_finished(timing.status, after) || !same_way(timing.transport, ranks)) continue;
     timings_.insert_or_assign(timing.id(), timing);
     ids.push_back(timing.id());
   }

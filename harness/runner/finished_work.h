@@ -2,7 +2,7 @@
 // Trials and timings that an earlier run of the same build has finished, which a resumed run takes
 // over instead of running them again. Finished is what has a verdict on the implementation; what
 // was skipped runs again, and so does what ended by an error, a deadline or a crash unless it is to
-// be kept. Trials over NCCL and over other transports do not stand for each other.
+// be kept. Work over NCCL and over other transports does not stand for each other.
 #pragma once
 
 #include <map>

@@ -4,14 +4,12 @@
 #include "harness/comm/breadcrumbs.h"
 #include "harness/comm/consensus.h"
 #include "harness/comm/fault_injection.h"
-#include "harness/comm/nccl_stream.h"
-#include "harness/comm/nccl_transport.h"
 #include "harness/core/error.h"
 #include "harness/device/rank_threads.h"
+#include "harness/runner/device_world.h"
 #include "harness/runner/global_batch.h"
 #include "harness/runner/pipeline.h"
 #include "harness/runner/rank_recorder.h"
-#include "harness/runner/staged_communicator.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -30,14 +28,9 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   enter_phase(RankPhase::setup);
   const int working = setup.grid.stage_ranks();  // while the last stage works the others wait
   share_cores(working, world.size() - working);
-  const std::unique_ptr<Device> device = make_device(setup.backend, world.rank());
-  std::unique_ptr<NcclStream> stream;
-  std::unique_ptr<Communicator> nccl;
-  if (setup.over_nccl) {
-    stream = make_nccl_stream(*device);
-    nccl = over_nccl(world, *stream);
-  }
-  const ProcessGrid groups = make_process_grid(nccl ? *nccl : world, setup.grid);
+  DeviceWorld device_world(setup, world);
+  Device& device = device_world.device();
+  const ProcessGrid groups = make_process_grid(device_world.world(), setup.grid);
   RankCounts counts;
   RankResult result;
   const std::unique_ptr<Communicator> tp = count_calls(*groups.tp, counts.tp);
@@ -65,19 +58,11 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const bool has_loss = groups.is_last_stage();
   std::vector<float> weight_gradient;
   if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
-  Communicator& used_tp = tp_with_faults ? *tp_with_faults : *tp;
-  Communicator& used_cp = cp_with_faults ? *cp_with_faults : *cp;
-  std::unique_ptr<Communicator> staged_tp;
-  std::unique_ptr<Communicator> staged_cp;
-  if (!setup.over_nccl) {
-    staged_tp = stage_payloads(used_tp, *device);
-    staged_cp = stage_payloads(used_cp, *device);
-  }
   const PackRank rank{world.rank(),
                       groups.tp_rank(),
                       groups.cp_rank(),
-                      staged_tp ? *staged_tp : used_tp,
-                      staged_cp ? *staged_cp : used_cp,
+                      device_world.for_tensors(tp_with_faults ? *tp_with_faults : *tp),
+                      device_world.for_tensors(cp_with_faults ? *cp_with_faults : *cp),
                       counts,
                       weight_gradient,
                       injector ? &*injector : nullptr};
@@ -87,12 +72,12 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
     if (recorder) recorder->begin_step(microbatch);
     announce_shape(shape_of(*part.problem, setup.grid), microbatch++, stages);
     if (has_loss) {
-      result.packs.push_back(run_pack(setup, part, denominators, rank, *device));
+      result.packs.push_back(run_pack(setup, part, denominators, rank, device));
       join_result(result.result, result.packs.back().result);
     }
     if (recorder) recorder->end_step();
   }
-  result.peak_bytes = device->tracker().peak_bytes();
+  result.peak_bytes = device.tracker().peak_bytes();
   share_result(result.result, stages);
   reduce_result(result.result, *dp);
   if (setup.grid.dp > 1) {

@@ -15,6 +15,13 @@ Ranks Ranks::with_nccl() const {
   return ranks;
 }
 
+std::string Ranks::why_not_here(Backend backend, int ranks) const {
+  if (!why_no_device(backend).empty()) return "no_device: " + why_no_device(backend);
+  if (!has_nccl()) return "";
+  const std::string why = why_no_nccl(backend, ranks);
+  return why.empty() ? "" : "no_nccl: " + why;
+}
+
 std::string Ranks::why_no_nccl(Backend backend, int ranks) const {
   if (!lossgrid::why_no_nccl().empty()) return lossgrid::why_no_nccl();
   if (nccl_is_emulated()) {

@@ -42,6 +42,9 @@ class Ranks {
   /// Why `ranks` of these ranks cannot use NCCL on `backend`, as far as this process knows; empty
   /// when they can.
   std::string why_no_nccl(Backend backend, int ranks) const;
+  /// Why `ranks` of these ranks cannot run on `backend`, in the words of a report ("no_device: ",
+  /// "no_nccl: ") and as far as this process knows; empty when they can.
+  std::string why_not_here(Backend backend, int ranks) const;
 
   /// What carries collectives: "thread", "mpi", "nccl".
   std::string_view transport() const { return has_nccl_ ? "nccl" : launcher(); }

@@ -37,6 +37,7 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
                              const Ranks& ranks, bool recorded) {
   TimingRecord record;
   record.backend = name(backend);
+  record.transport = ranks.transport();
   record.timer = timer_name(backend);
   record.case_name = spec.name;
   record.case_text = format_case(spec);
@@ -109,6 +110,7 @@ class Timing {
       plan.product_rows =
           std::max(plan.product_rows, (problem_.local_rows() + chunks - 1) / chunks);
       plan.setups.push_back(make_trial(prepared_, text, grid_, backend_));
+      plan.setups.back().over_nccl = ranks_.has_nccl();
     }
     if (plan.setups.empty()) return "no implementation takes it";
     if (std::find(implementations.begin(), implementations.end(), record_.baseline) ==
@@ -213,10 +215,9 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     return timed;
   }
   require_fits(problem, grid);
-  const std::string& why_none = why_no_device(backend);
-  const std::string no_device = ranks.first_text(why_none.empty() ? "" : "no_device: " + why_none);
-  if (!no_device.empty()) {
-    stop(record, TimingStatus::skipped, no_device);
+  const std::string not_here = ranks.first_text(ranks.why_not_here(backend, grid.ranks()));
+  if (!not_here.empty()) {
+    stop(record, TimingStatus::skipped, not_here);
     return timed;
   }
   Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);

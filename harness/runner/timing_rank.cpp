@@ -16,11 +16,11 @@
 #include "harness/device/host_view.h"
 #include "harness/device/rank_threads.h"
 #include "harness/measure/cache.h"
+#include "harness/runner/device_world.h"
 #include "harness/runner/global_batch.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/pack_checks.h"
 #include "harness/runner/rank_recorder.h"
-#include "harness/runner/staged_communicator.h"
 #include "harness/runner/weight_gradient.h"
 
 namespace lossgrid {
@@ -41,22 +41,25 @@ class SharedTensors {
  public:
   SharedTensors(const TimingPlan& plan, Communicator& world)
       : problem_(*plan.setups.front().problem),
-        groups_(make_process_grid(world, plan.setups.front().grid)),
-        device_(make_device(plan.setups.front().backend, world.rank())),
+        device_world_(plan.setups.front(), world),
+        groups_(make_process_grid(device_world_.world(), plan.setups.front().grid)),
         timed_tp_(time_calls(*groups_.tp, communication_ns_)),
         timed_cp_(time_calls(*groups_.cp, communication_ns_)),
-        tp_(stage_payloads(*timed_tp_, *device_)),
-        cp_(stage_payloads(*timed_cp_, *device_)),
         weight_gradient_(first_weight_gradient(plan.setups.front(), groups_.tp_rank())),
-        rank_{world.rank(), groups_.tp_rank(), groups_.cp_rank(), *tp_,
-              *cp_,         no_counts_,        weight_gradient_},
+        rank_{world.rank(),
+              groups_.tp_rank(),
+              groups_.cp_rank(),
+              device_world_.for_tensors(*timed_tp_),
+              device_world_.for_tensors(*timed_cp_),
+              no_counts_,
+              weight_gradient_},
         batch_(pack(problem_, groups_.grid)),
         loss_problem_(make_loss_problem(problem_, batch_, groups_.grid,
                                         *plan.setups.front().objective,
                                         plan.setups.front().backend)),
         rows_(place_tokens(problem_, loss_problem_, rank_.cp_rank, LogprobScope::shard).rows),
         tensors_(generate_tensors()),
-        tokens_(*device_,
+        tokens_(device(),
                 static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
                 "token_outputs") {
     batch_.denominators = count_denominators(plan.setups.front().parts[0], problem_, *groups_.dp);
@@ -71,7 +74,7 @@ class SharedTensors {
   const LossProblem& loss_problem() const { return loss_problem_; }
   const ProcessGrid& groups() const { return groups_; }
   const PackRank& rank() const { return rank_; }
-  Device& device() { return *device_; }
+  Device& device() { return device_world_.device(); }
   RankTensors& tensors() { return *tensors_; }
   const std::int64_t& communication_ns() const { return communication_ns_; }
 
@@ -99,17 +102,15 @@ class SharedTensors {
  private:
   std::unique_ptr<RankTensors> generate_tensors() {
     const StageScope scope(Stage::generate);
-    return make_rank_tensors({problem_, loss_problem_, rank_, *device_, rows_});
+    return make_rank_tensors({problem_, loss_problem_, rank_, device(), rows_});
   }
 
   const Problem& problem_;
+  DeviceWorld device_world_;
   ProcessGrid groups_;
-  std::unique_ptr<Device> device_;
   std::int64_t communication_ns_ = 0;
   std::unique_ptr<Communicator> timed_tp_;  // without the copies of payloads
   std::unique_ptr<Communicator> timed_cp_;
-  std::unique_ptr<Communicator> tp_;
-  std::unique_ptr<Communicator> cp_;
   RankCounts no_counts_;
   std::vector<float> weight_gradient_;  // as before the first iteration
   PackRank rank_;

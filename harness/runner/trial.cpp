@@ -173,12 +173,7 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
   if (ranks.has_nccl()) trial.record.reproduce += " --transport nccl";
   trial.record.reason = why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0);
   if (trial.record.reason.empty()) {
-    const std::string& why_none = why_no_device(setup.backend);
-    trial.record.reason = ranks.first_text(why_none.empty() ? "" : "no_device: " + why_none);
-  }
-  if (trial.record.reason.empty() && ranks.has_nccl()) {
-    const std::string why_none = ranks.why_no_nccl(setup.backend, setup.grid.ranks());
-    trial.record.reason = ranks.first_text(why_none.empty() ? "" : "no_nccl: " + why_none);
+    trial.record.reason = ranks.first_text(ranks.why_not_here(setup.backend, setup.grid.ranks()));
   }
   if (trial.record.reason.empty()) {
     for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {

@@ -125,6 +125,21 @@ TEST(EmulatedDevice, CopiesAndFillsGoBehindWhatWasLaunched) {
   EXPECT_TRUE(device->take_broken_guards().empty());
 }
 
+TEST(EmulatedDevice, FillsMayBeginAndEndAnywhere) {
+  const std::unique_ptr<Device> emulated = make_emulated_device();
+  const std::unique_ptr<Device> cpu = make_cpu_device();
+  for (Device* device : {emulated.get(), cpu.get()}) {
+    Buffer buffer = device->allocate(7, "tensor", MemorySpace::device);  // guards behind it
+    device->fill(buffer.data(), 0, 7, MemorySpace::device);
+    device->fill(buffer.data() + 1, 0x0201, 5, MemorySpace::device);
+    const HostView view(buffer);
+    const auto bytes = view.as<const std::uint8_t>();
+    EXPECT_EQ(std::vector<std::uint8_t>(bytes.begin(), bytes.end()),
+              (std::vector<std::uint8_t>{0, 1, 2, 1, 2, 1, 0}));
+    EXPECT_TRUE(device->take_broken_guards().empty());
+  }
+}
+
 TEST(EmulatedDevice, AKernelThatWritesOutsideBreaksTheGuards) {
   const std::unique_ptr<Device> device = make_emulated_device();
   Buffer buffer = device->allocate(16, "tensor", MemorySpace::device);

@@ -54,17 +54,19 @@ struct Extrema {
   }
 };
 
-/// Element `bytes` / 2 is one byte, where there is one.
+/// Two bytes an element, of which the last may be one. `to` may stand anywhere.
 struct Fill {
-  void* to;
+  unsigned char* to;
   std::uint16_t pattern;
   std::int64_t bytes;
   __device__ void operator()(std::int64_t k) const {
-    if (2 * k + 1 < bytes) {
-      static_cast<std::uint16_t*>(to)[k] = pattern;
-    } else {
-      static_cast<unsigned char*>(to)[2 * k] = static_cast<unsigned char>(pattern & 0xFF);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(to) % sizeof(pattern) == 0;
+    if (aligned && 2 * k + 1 < bytes) {
+      reinterpret_cast<std::uint16_t*>(to)[k] = pattern;
+      return;
     }
+    to[2 * k] = static_cast<unsigned char>(pattern & 0xFF);
+    if (2 * k + 1 < bytes) to[2 * k + 1] = static_cast<unsigned char>(pattern >> 8);
   }
 };
 
@@ -87,7 +89,8 @@ const char* cuda_extrema(DType dtype, const void* rows, int ranks, std::int64_t 
 }
 
 const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream) {
-  return for_each_element((bytes + 1) / 2, stream, Fill{to, pattern, bytes});
+  return for_each_element((bytes + 1) / 2, stream,
+                          Fill{static_cast<unsigned char*>(to), pattern, bytes});
 }
 
 }  // namespace lossgrid

@@ -74,6 +74,26 @@ TEST(NcclTransport, TrialsPassThroughTheLibrary) {
   EXPECT_EQ(trials[0]["transport"], "thread");
 }
 
+TEST(NcclTransport, TimingsGoThroughTheLibrary) {
+  const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
+  const ScratchFolder scratch;
+  const auto forward = [&](const std::string& transport) {
+    const std::string report = scratch.file(transport + ".json");
+    const ProcessResult result = run_lossgrid(
+        scratch,
+        "bench --case 'lens=5+8 vocab=24' --impl fused --grid tp2cp1 --backend cuda_emulated "
+        "--max-seconds 0.1 --cache hot --quiet --transport " +
+            transport + " --report " + report);
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    const json timing = json::parse(read_all(report))["timings"][0];
+    EXPECT_EQ(timing["transport"], transport);
+    EXPECT_EQ(timing["rows"][0]["phase"], "forward");
+    return std::int64_t{timing["rows"][0]["kernel_launches"]};
+  };
+  // The gather over TP is a kernel, too.
+  EXPECT_EQ(forward("nccl"), forward("thread") + 1);
+}
+
 TEST(NcclTransport, WhatItCannotDoIsSkippedOrRefusedWithTheReason) {
   const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
   const ScratchFolder scratch;
