@@ -39,6 +39,12 @@ T field_or(const ReportJson& object, const char* key, T otherwise) {
   return member(object, key).is_null() ? otherwise : field<T>(object, key);
 }
 
+/// Of a key that reports of earlier versions, or of other programs, do not have.
+template <typename T>
+T field_if_there(const ReportJson& object, const char* key, T otherwise) {
+  return object.contains(key) ? field<T>(object, key) : otherwise;
+}
+
 inline double number_field(const ReportJson& object, const char* key) {
   return field_or(object, key, std::numeric_limits<double>::quiet_NaN());
 }

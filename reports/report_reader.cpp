@@ -91,8 +91,8 @@ CommunicationRecord communication_from(const ReportJson& json) {
 PhaseTimeRecord time_from(const ReportJson& json) {
   return {field<std::string>(json, "phase"), field<std::int64_t>(json, "max_over_ranks_ns"),
           field<std::int64_t>(json, "predicted_flops"),
-          field_or<std::int64_t>(json, "kernel_launches", 0),
-          field_or<std::int64_t>(json, "host_synchronisations", 0)};
+          field_if_there<std::int64_t>(json, "kernel_launches", 0),
+          field_if_there<std::int64_t>(json, "host_synchronisations", 0)};
 }
 
 RankRecord rank_from(const ReportJson& json) {

@@ -65,8 +65,8 @@ TimingRow row_from(const ReportJson& json) {
   row.communication_ratio = number_field(json, "communication_ratio");
   row.rank_times = list_field(json, "rank_times", rank_time_from);
   row.straggler = straggler_from(member(json, "straggler"));
-  row.kernel_launches = field_or<std::int64_t>(json, "kernel_launches", 0);
-  row.host_synchronisations = field_or<std::int64_t>(json, "host_synchronisations", 0);
+  row.kernel_launches = field_if_there<std::int64_t>(json, "kernel_launches", 0);
+  row.host_synchronisations = field_if_there<std::int64_t>(json, "host_synchronisations", 0);
   return row;
 }
 
@@ -97,9 +97,9 @@ TimingRecord timing_from_json(const ReportJson& json) {
   record.case_text = field<std::string>(member(json, "case"), "text");
   record.grid = field<std::string>(json, "grid");
   record.cache = field<std::string>(json, "cache");
-  record.backend = field_or<std::string>(json, "backend", "cpu");
-  record.transport = field_or<std::string>(json, "transport", "thread");
-  record.timer = field_or<std::string>(json, "timer", "");
+  record.backend = field_if_there<std::string>(json, "backend", "cpu");
+  record.transport = field_if_there<std::string>(json, "transport", "thread");
+  record.timer = field_if_there<std::string>(json, "timer", "");
   record.baseline = field<std::string>(json, "baseline");
   record.why_no_speedup = field<std::string>(json, "no_speedup_reason");
   record.status = timing_status(json);
