@@ -6,6 +6,7 @@
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/cuda/cuda_timing.h"
 #include "harness/device/device_work.h"
 
 namespace lossgrid {
@@ -29,17 +30,7 @@ class CudaNcclStream final : public NcclStream {
     return about.type != cudaMemoryTypeUnregistered;
   }
 
-  std::string gpu() const override {
-    int device = 0;
-    cudaDeviceProp properties{};
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    std::string text = "GPU-";
-    for (const char byte : properties.uuid.bytes) {
-      text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    }
-    return text;
-  }
+  std::string gpu() const override { return "GPU-" + cuda_device_uuid(); }
 
   void reduce(const RankRows& rows, ReduceOp op, void* out) override {
     const bool largest = op == ReduceOp::max;
