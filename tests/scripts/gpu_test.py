@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu with a program that stands for lossgrid, which says that there is a GPU, or is not,
-and fails where it is told to."""
+"""Tests of scripts/gpu with programs that stand for lossgrid, compute-sanitizer and Python. That for
+lossgrid reports a GPU or none, writes the files it is asked for, and fails where it is told to."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,20 +19,46 @@ echo "called: $*"
 case "$*" in
   *"$FAILS"*) exit 10 ;;
 esac
+case "$*" in
+  "export --suite perf_gpu --out "*) mkdir -p "$5" && touch "$5/a.safetensors" "$5/b.safetensors" ;;
+  "bench --suite perf_gpu "*) touch "$7" ;;
+esac
+"""
+SANITIZER = """#!/bin/sh
+echo "sanitizer: $*"
+[ "$FAILS" != "$2" ]
+"""
+# It is asked for PyTorch, and it runs scripts/bench_peers.
+PYTHON = """#!/bin/sh
+case "$1" in
+  -c) exit "$NO_TORCH" ;;
+esac
+echo "python: $*"
 """
 
 
 class Gpu(unittest.TestCase):
-    def run_script(self, *arguments, gpu="NVIDIA H200, sm_90", fails="nothing at all"):
-        with tempfile.TemporaryDirectory() as folder:
-            program = os.path.join(folder, "lossgrid")
-            with open(program, "w", encoding="utf-8") as file:
-                file.write(STAND_IN)
-            os.chmod(program, 0o755)
-            out = [os.path.join(folder, "out"), *arguments] if arguments else []
-            return subprocess.run([SCRIPT, *out], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "LOSSGRID_BUILD": folder, "GPU": gpu,
-                                       "FAILS": fails})
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.out = os.path.join(self.folder, "out")
+        self.stand_in("lossgrid", STAND_IN)
+        self.stand_in("bin/compute-sanitizer", SANITIZER)
+        self.stand_in("bin/python3", PYTHON)
+
+    def stand_in(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def run_script(self, *arguments, gpu="NVIDIA H200, sm_90", fails="nothing at all", torch=True):
+        environment = {**os.environ, "LOSSGRID_BUILD": self.folder, "GPU": gpu, "FAILS": fails,
+                       "NO_TORCH": "0" if torch else "1",
+                       "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+        return subprocess.run([SCRIPT, *([self.out] if arguments else []), *arguments],
+                              capture_output=True, text=True, check=False, env=environment)
 
     def test_without_a_gpu_it_is_skipped_with_the_reason(self):
         ended = self.run_script("bench", gpu="not here: no driver")
@@ -57,6 +84,46 @@ class Gpu(unittest.TestCase):
         self.assertIn("called: bench", ended.stdout)
         # There are no tests in the folder of the program that stands for lossgrid.
         self.assertTrue(ended.stdout.endswith("gpu: failed: ctest run_smoke\n"), ended.stdout)
+
+    def test_sanitizers_run_one_after_the_other_whatever_the_first_finds(self):
+        ended = self.run_script("sanitize", fails="memcheck")
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        for tool in ("memcheck", "racecheck", "initcheck"):
+            self.assertIn(f"sanitizer: --tool {tool} --error-exitcode 1 {self.folder}/lossgrid run "
+                          "--suite smoke --backend cuda\n", ended.stdout)
+        self.assertTrue(ended.stdout.endswith("gpu: failed: memcheck\n"), ended.stdout)
+
+    def test_peers_get_the_bundles_of_the_suite_and_the_report_of_bench(self):
+        ended = self.run_script("bench", "peers")
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn(f"called: export --suite perf_gpu --out {self.out}/bundles\n", ended.stdout)
+        bundles = f"{self.out}/bundles/a.safetensors {self.out}/bundles/b.safetensors"
+        self.assertIn(f"python: scripts/bench_peers {bundles} --device cuda --beside "
+                      f"{self.out}/perf_gpu.json --report {self.out}/perf_gpu_and_peers.json\n",
+                      self.printed_by("python: ", ended.stdout))
+        self.assertEqual(self.printed_by("python: ", ended.stdout).count("\n"), 1)
+
+    def test_peers_alone_have_a_report_of_their_own(self):
+        ended = self.run_script("peers")
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("b.safetensors --device cuda --report",
+                      self.printed_by("python: ", ended.stdout))
+
+    def test_without_bundles_no_peers(self):
+        ended = self.run_script("peers", fails="export")
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertEqual(self.printed_by("python: ", ended.stdout), "")
+        self.assertTrue(ended.stdout.endswith("gpu: failed: export\n"), ended.stdout)
+
+    def test_without_pytorch_peers_are_skipped(self):
+        ended = self.run_script("peers", torch=False)
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("peers: skipped: no PyTorch that sees a GPU here\n", ended.stdout)
+        self.assertNotIn("called: export", ended.stdout)
+
+    @staticmethod
+    def printed_by(prefix, text):
+        return "".join(line for line in text.splitlines(True) if line.startswith(prefix))
 
 
 if __name__ == "__main__":
