@@ -12,7 +12,7 @@ namespace lossgrid {
 namespace {
 
 bool is_among(int rank, int first, int ranks) {
-  return rank >= first && rank < first + ranks;
+  return rank >= first && rank - first < ranks;
 }
 
 /// How many of the processes may use each core.

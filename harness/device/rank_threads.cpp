@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <utility>
 
 #include <omp.h>
@@ -27,6 +28,11 @@ Machine& machine() {
 int cores() {
   static const int most = omp_get_max_threads();  // before the first change
   return most;
+}
+
+/// At least one. A share is a sum of fractions, and may be a little less than it should be.
+int whole_cores(double share) {
+  return std::max(1, static_cast<int>(share + 1e-9));
 }
 
 }  // namespace
@@ -57,7 +63,7 @@ CoreShare core_share(int ranks, int first) {
   const Machine& here = machine();
   const double own = core_share_of(here.rank, first, ranks, here.processes);
   if (own > 0) {
-    const int fitting = std::clamp(static_cast<int>(own + 1e-9), 1, cores());
+    const int fitting = std::min(whole_cores(own), cores());
     share.cores = cores_of(first, ranks, here.processes);
     share.threads_per_rank = asked > 0 ? asked : fitting;
     share.oversubscribed = share.threads_per_rank > own + 1e-9;
@@ -67,6 +73,13 @@ CoreShare core_share(int ranks, int first) {
   share.threads_per_rank = asked > 0 ? asked : std::max(1, share.cores / ranks);
   share.oversubscribed = share.threads_per_rank * ranks > share.cores;
   return share;
+}
+
+int process_threads() {
+  const Machine& here = machine();
+  if (here.processes.empty()) return static_cast<int>(own_cores().size());
+  constexpr int kAllRanks = std::numeric_limits<int>::max();
+  return whole_cores(core_share_of(here.rank, 0, kAllRanks, here.processes));
 }
 
 void share_cores(int ranks, int first) {

@@ -35,6 +35,10 @@ struct CoreShare {
 };
 CoreShare core_share(int ranks, int first = 0);
 
+/// Threads for what a process does for all of its ranks, such as inputs and truth: the cores that
+/// it may use, and where ranks are processes its share of them. At least 1.
+int process_threads();
+
 /// Sets the threads of the calling rank, one of `ranks` that are threads of this process.
 void share_cores(int ranks, int first = 0);
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/problem_cache.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "harness/core/stage_clock.h"
+#include "harness/device/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/memory_plan.h"
 
@@ -26,8 +24,7 @@ PreparedProblem prepare(Problem problem) {
   const CaseSpec& spec = problem.spec;
   PreparedProblem prepared;
   prepared.objective = make_objective(spec.objective, spec.statistics);
-  prepared.rows =
-      compute_rows(problem, static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  prepared.rows = compute_rows(problem, process_threads());
   const ObjectiveNeeds needs = prepared.objective->needs();
   if (problem.source.starts_with("--case")) {
     std::vector<double> logprobs;

@@ -26,8 +26,9 @@ struct PreparedProblem {
   std::shared_ptr<LastTruth> last_truth = std::make_shared<LastTruth>();
 };
 
-/// Objective and rows of a problem (on all cores). What the objective reads is drawn for a case and
-/// required of a bundle. Throws bad_input when the problem breaks a rule of its objective.
+/// Objective and rows of a problem, on the threads of the process. What the objective reads is
+/// drawn for a case and required of a bundle. Throws bad_input when the problem breaks a rule of
+/// its objective.
 PreparedProblem prepare(Problem problem);
 
 /// The truth for implementations with this longest add chain over the vocabulary (make_truth). The

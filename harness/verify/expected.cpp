@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <thread>
 
+#include "harness/device/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/linear_bounds.h"
 #include "harness/verify/linear_truth.h"
@@ -104,9 +104,8 @@ std::vector<double> expected_grad_logits(const Problem& problem, const Truth& tr
 void add_expected_linear(const Problem& problem, const Truth& truth, BundleResults& results) {
   std::shared_ptr<const LinearTruth> linear = truth.linear;
   if (linear->sampled) {
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     linear = std::make_shared<const LinearTruth>(
-        make_linear_truth(problem, truth.rows, truth.objective, 0, cores, kNoLimits));
+        make_linear_truth(problem, truth.rows, truth.objective, 0, process_threads(), kNoLimits));
   }
   const std::int64_t size = linear->size;
   results.grad_hidden.assign(static_cast<std::size_t>(problem.tokens() * size), 0.0);

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "harness/core/clock.h"
 #include "harness/core/stage_clock.h"
+#include "harness/device/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
 #include "harness/verify/linear_truth.h"
@@ -123,9 +123,8 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     truth.linear = std::make_shared<const LinearTruth>(
-        make_linear_truth(problem, truth.rows, truth.objective, serial_adds, cores));
+        make_linear_truth(problem, truth.rows, truth.objective, serial_adds, process_threads()));
   }
   return truth;
 }

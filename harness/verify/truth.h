@@ -66,7 +66,7 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads);
 
 /// The objective on rows that a float32 implementation knows up to their bounds (bounds.h), with
 /// the given longest serial add chain over the vocabulary; and of a problem with a projection the
-/// truth of its gradients (linear_truth.h), on all cores.
+/// truth of its gradients (linear_truth.h), on the threads of the process.
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds);
 

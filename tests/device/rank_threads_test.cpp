@@ -20,6 +20,7 @@ class RankThreads : public testing::Test {
   ~RankThreads() override {
     set_threads_per_rank(0);
     set_rank_threads(kAllThreads);
+    share_machine(0, {});
   }
 };
 
@@ -58,6 +59,20 @@ TEST_F(RankThreads, OneSettingOverrulesTheShares) {
   EXPECT_TRUE(core_share(2).oversubscribed);
   EXPECT_THROW(set_threads_per_rank(-1), Error);
   EXPECT_THROW(set_threads_per_rank(cores + 1), Error);
+}
+
+TEST_F(RankThreads, AProcessUsesTheCoresItMayAndItsShareBesideOthers) {
+  EXPECT_EQ(process_threads(), static_cast<int>(own_cores().size()));
+  share_machine(0, {{0, {0, 1, 2, 3}}});
+  EXPECT_EQ(process_threads(), 4);
+  share_machine(1, {{0, {0, 1, 2, 3}}, {1, {0, 1, 2, 3}}});
+  EXPECT_EQ(process_threads(), 2);
+  share_machine(1, {{0, {0, 1}}, {1, {2, 3, 4}}});  // bound to cores of their own
+  EXPECT_EQ(process_threads(), 3);
+  share_machine(2, {{0, {0, 1}}, {1, {0, 1}}, {2, {0, 1}}});
+  EXPECT_EQ(process_threads(), 1);
+  share_machine(0, {{0, {0}}, {1, {0}}, {2, {0}}});
+  EXPECT_EQ(process_threads(), 1);
 }
 
 TEST_F(RankThreads, ParallelForCallsTheBodyOnceForEveryIndex) {
