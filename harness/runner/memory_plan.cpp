@@ -2,51 +2,14 @@
 #include "harness/runner/memory_plan.h"
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <numeric>
-#include <sstream>
 
+#include "harness/core/available_memory.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_devices.h"
 
 namespace lossgrid {
-namespace {
-
-constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
-
-/// The first number of a file, or kUnlimited when there is none ("max").
-std::int64_t number_in(const char* path) {
-  std::ifstream file(path);
-  std::int64_t value = kUnlimited;
-  return file >> value ? value : kUnlimited;
-}
-
-std::int64_t meminfo_available() {
-  std::ifstream file("/proc/meminfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    std::string key;
-    std::int64_t kib = 0;
-    if (words >> key >> kib && key == "MemAvailable:") return kib * 1024;
-  }
-  return kUnlimited;
-}
-
-std::int64_t cgroup_left() {
-  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
-  return limit == kUnlimited || used == kUnlimited ? kUnlimited : limit - used;
-}
-
-}  // namespace
-
-std::int64_t available_memory_bytes() {
-  return std::min(meminfo_available(), cgroup_left());
-}
-
 std::int64_t rank_data_bytes(const LossProblem& problem) {
   // Places, log-probabilities; rows of the truth.
   std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;

@@ -11,10 +11,6 @@
 
 namespace lossgrid {
 
-/// Bytes that this process may still take: the smaller of what /proc/meminfo calls available and
-/// what is left of a cgroup's limit.
-std::int64_t available_memory_bytes();
-
 /// Bytes of one pack on a rank, whatever runs it: inputs, gradients, and the harness's own rows and
 /// copies.
 std::int64_t rank_data_bytes(const LossProblem& problem);
