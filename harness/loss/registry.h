@@ -28,7 +28,7 @@ using ImplementationOptions = std::map<std::string, std::string>;
 struct ImplementationEntry {
   std::string name;
   ImplementationKind kind = ImplementationKind::real;
-  std::string catalogue_id;  // of a mutant: "M4"; empty when it has none
+  std::string catalogue_id;  // of a mutant: "M4" (impls/mutants/mutant.h); empty when it has none
   std::string what;          // of a mutant, control or probe: what differs
   /// Throws bad_input for an unknown option or a bad value.
   std::function<std::unique_ptr<LossImplementation>(const ImplementationOptions&)> make;

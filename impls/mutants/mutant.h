@@ -15,8 +15,9 @@ namespace lossgrid {
 /// The steps of the strategy stay.
 inline void keep_steps(Steps&) {}
 
-/// What is wrong, in the words of the catalogue of known wrong implementations (README), and the
-/// strategy it is made of.
+/// One mutant: what is wrong in a line, and the strategy that it is made of. `lossgrid list
+/// mutants` prints all of them. An id M1 .. M59 numbers a kind of mistake; several mutants may
+/// share one.
 struct MutantOf {
   const char* catalogue_id;  // "M4", "" when it has none
   const char* name;

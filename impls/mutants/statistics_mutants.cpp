@@ -142,6 +142,22 @@ std::int64_t sum_in_sequence(const LogitsRows& rows, const RowStatistics& out) {
   return owned;
 }
 
+/// The softmax has taken the place of the logits when the entropy, ln s - sum p x, is made.
+std::int64_t entropy_of_overwritten(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
+  if (out.weighted == nullptr) return owned;
+  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+    if (rows.targets[r] < 0 || out.sum[r] == 0) return;
+    float weighted = 0;
+    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
+      const float e = std::exp(logit(v) - out.shift[r]);
+      weighted += e * (e / out.sum[r] - out.shift[r]);
+    }
+    out.weighted[r] = weighted;
+  });
+  return owned;
+}
+
 std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) {
   std::vector<RowRange> ranges;
   for (std::int64_t begin = 0; begin + chunk <= rows; begin += chunk)
@@ -175,6 +191,9 @@ const RegisteredMutant mutants[] = {
     RegisteredMutant({"", "sum_in_sequence", "float32 sum over the vocab, one after the other",
                       "fused",
                       [](Steps& s) { s.statistics = statistics_on_host<sum_in_sequence>; }}),
+    RegisteredMutant({"M52", "entropy_of_overwritten_logits",
+                      "the entropy is read where the softmax has overwritten the logits", "fused",
+                      [](Steps& s) { s.statistics = statistics_on_host<entropy_of_overwritten>; }}),
     RegisteredMutant({"M38",
                       "tail_chunk_dropped",
                       "rows after the last whole chunk are left out",
