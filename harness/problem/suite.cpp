@@ -237,21 +237,32 @@ Suite read_suite(const std::string& path) {
   return suite;
 }
 
+std::string cases_near(const std::string& executable) {
+  const auto has_models = [](const fs::path& cases) {
+    std::error_code ignored;
+    return fs::is_regular_file(cases / "models.json", ignored);
+  };
+  const fs::path beside = fs::path(executable).parent_path();
+  const fs::path installed = beside.parent_path() / "share/lossgrid/cases";
+  if (has_models(installed)) return installed.string();
+  for (fs::path folder = beside; !folder.empty(); folder = folder.parent_path()) {
+    if (has_models(folder / "cases")) return (folder / "cases").string();
+    if (folder == folder.parent_path()) break;
+  }
+  return "";
+}
+
 std::string cases_directory() {
   if (const char* folder = std::getenv("LOSSGRID_CASES_DIR"); folder != nullptr && *folder != 0) {
     if (!is_folder(folder)) throw_bad_input("LOSSGRID_CASES_DIR = {} is not a folder", folder);
     return folder;
   }
-  if (is_folder("cases")) return "cases";
   std::error_code failed;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
-  for (fs::path folder = executable.parent_path(); !failed; folder = folder.parent_path()) {
-    if (is_folder(folder / "cases")) return (folder / "cases").string();
-    if (folder == folder.parent_path()) break;
-  }
+  const std::string near = cases_near(fs::read_symlink("/proc/self/exe", failed).string());
+  if (!near.empty()) return near;
   throw_bad_input(
-      "no folder of suites: neither LOSSGRID_CASES_DIR nor a folder 'cases' here, "
-      "beside or above the executable");
+      "no folder of suites: set LOSSGRID_CASES_DIR (there is no ../share/lossgrid/cases and no "
+      "cases/ with models.json beside or above the executable)");
 }
 
 std::vector<std::string> suite_names() {

@@ -53,9 +53,14 @@ struct Suite {
 /// grids are unique.
 Suite read_suite(const std::string& path);
 
-/// Folder with the suites: LOSSGRID_CASES_DIR, else ./cases, else a folder `cases` beside or above
-/// the executable. Throws bad_input when there is none.
+/// Folder with the suites: LOSSGRID_CASES_DIR, else the one that came with the executable; the
+/// working directory does not matter. Throws bad_input when there is none.
 std::string cases_directory();
+
+/// The folder of suites that came with an executable: ../share/lossgrid/cases of an installed one,
+/// else the nearest `cases` beside or above it, as in the source tree or a build folder; empty when
+/// there is none. A folder of suites has a models.json, which tells it from others of that name.
+std::string cases_near(const std::string& executable);
 
 /// Names of the suites there (file names without .json), sorted; those in regress/ as "regress/x".
 std::vector<std::string> suite_names();

@@ -201,17 +201,30 @@ TEST_F(SuiteFile, AFolderThatIsNotThereIsNamed) {
   expect_bad_input([] { cases_directory(); }, {"LOSSGRID_CASES_DIR", "none"});
 }
 
-TEST(CasesDirectory, IsFoundAboveTheExecutable) {
-  if (!fs::read_symlink("/proc/self/exe").string().starts_with(LOSSGRID_SOURCE_DIR)) {
-    GTEST_SKIP() << "built outside the source tree";
-  }
+TEST_F(SuiteFile, TheWorkingDirectoryDoesNotShadowTheSuitesOfTheBuild) {
+  fs::create_directories(folder_ / "cases");
+  write("{}", "cases/models.json");
   const fs::path before = fs::current_path();
-  fs::current_path(testing::TempDir());
-  if (!fs::is_directory("cases")) {
-    std::error_code failed;
-    EXPECT_TRUE(fs::equivalent(cases_directory(), kCases, failed)) << cases_directory();
-  }
+  fs::current_path(folder_);
+  std::error_code failed;
+  EXPECT_TRUE(fs::equivalent(cases_directory(), kCases, failed)) << cases_directory();
   fs::current_path(before);
+}
+
+TEST_F(SuiteFile, SuitesOfAnInstallationComeFirstThenThoseAboveTheExecutable) {
+  const std::string executable = (folder_ / "opt/bin/lossgrid").string();
+  for (const char* cases : {"cases", "opt/bin/cases", "opt/share/lossgrid/cases"}) {
+    fs::create_directories(folder_ / cases);
+  }
+  const auto path = [&](const char* name) { return (folder_ / name).string(); };
+  EXPECT_EQ(cases_near(executable), "");  // none of them holds suites
+  write("{}", "cases/models.json");
+  EXPECT_EQ(cases_near(executable), path("cases"));
+  write("{}", "opt/bin/cases/models.json");
+  EXPECT_EQ(cases_near(executable), path("opt/bin/cases"));
+  write("{}", "opt/share/lossgrid/cases/models.json");
+  EXPECT_EQ(cases_near(executable), path("opt/share/lossgrid/cases"));
+  EXPECT_EQ(cases_near(""), "");
 }
 
 /// The suites of the repository: right, and every case of them can be made for every grid.
