@@ -3,10 +3,16 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <span>
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
+
+#include "core/git_revision.h"
+#include "harness/core/hash.h"
 
 namespace lossgrid {
 namespace {
@@ -30,6 +36,17 @@ std::int64_t memory_total_bytes() {
   return kib.empty() ? 0 : std::strtoll(kib.c_str(), nullptr, 10) * 1024;
 }
 
+/// Tells builds apart that a revision does not; empty where the executable cannot be read.
+std::string executable_fingerprint() {
+  static const std::string made = [] {
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    if (bytes.empty()) return std::string();
+    return fmt::format("{:016x}", fingerprint(std::as_bytes(std::span(bytes))));
+  }();
+  return made;
+}
+
 }  // namespace
 
 const char* const kVersion = LOSSGRID_VERSION;
@@ -39,8 +56,12 @@ nlohmann::ordered_json capture_environment() {
   environment["tool"] = {{"version", LOSSGRID_VERSION},
                          {"git_revision", LOSSGRID_GIT_REVISION},
                          {"build_type", LOSSGRID_BUILD_TYPE},
-                         {"compiler", "g++ " __VERSION__},
+                         {"compiler", LOSSGRID_COMPILER},
                          {"sanitize", LOSSGRID_SANITIZE}};
+  const std::string revision = LOSSGRID_GIT_REVISION;
+  if (revision.empty() || revision.ends_with("-dirty")) {
+    environment["tool"]["executable_fingerprint"] = executable_fingerprint();
+  }
   utsname system{};
   uname(&system);
   environment["host"] = {{"cpu_model", proc_value("/proc/cpuinfo", "model name")},

@@ -9,7 +9,9 @@ namespace lossgrid {
 
 extern const char* const kVersion;  // of this build, "0.1.0"
 
-/// {"tool": {...}, "host": {...}, "variables": {...}}
+/// {"tool": {...}, "host": {...}, "variables": {...}}. The build is told by its revision in git,
+/// with "-dirty" behind it where sources differ from that; such a build, and one without git, has
+/// the fingerprint of the executable besides.
 nlohmann::ordered_json capture_environment();
 
 }  // namespace lossgrid
