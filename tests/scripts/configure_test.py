@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Without test libraries and MPI the configuration has the program and no tests; with them, in the
+same build folder, it has the tests."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+OPTIONAL = ("GTest", "benchmark", "MPI")
+
+
+class Configure(unittest.TestCase):
+    def setUp(self):
+        self.build = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.build)
+
+    def configure(self, *options):
+        return subprocess.run(["cmake", "-S", ROOT, "-B", self.build, "-G", "Ninja",
+                               "-DLOSSGRID_CUDA=OFF", *options], capture_output=True, text=True,
+                              check=False)
+
+    def targets(self):
+        printed = subprocess.run(["ninja", "-C", self.build, "-t", "targets", "all"], check=True,
+                                 capture_output=True, text=True).stdout
+        return {line.split(":")[0] for line in printed.splitlines()}
+
+    def test_what_is_not_there_is_left_out_until_it_is(self):
+        ended = self.configure(*(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in OPTIONAL))
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        targets = self.targets()
+        self.assertIn("lossgrid", targets)
+        for target in ("test_core", "lossgrid_gbench", "test_gbench", "test_mpi"):
+            self.assertNotIn(target, targets)
+        ended = self.configure(*(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=OFF" for name in OPTIONAL))
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertLessEqual({"lossgrid", "test_core", "lossgrid_gbench", "test_gbench", "test_mpi"},
+                             self.targets())
+
+    def test_tests_that_are_asked_for_need_their_library(self):
+        ended = self.configure("-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON", "-DLOSSGRID_TESTS=ON")
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("LOSSGRID_TESTS=ON, but there is no GoogleTest with GoogleMock", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

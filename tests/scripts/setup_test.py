@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of scripts/setup with programs that stand for apt-get, dpkg-query, id, sudo and the compiler."""
+
+import sys
+import unittest
+
+from stand_ins import ScriptTest
+
+# Dependencies of tests alone: no newcomer has to install them.
+OF_TESTS = {"chromium", "prometheus", "libgtest-dev", "libgmock-dev", "libbenchmark-dev",
+            "libbenchmark-tools", "python3-jsonschema", "python3-numpy", "python3-scipy",
+            "python3-prometheus-client", "libxml2-utils"}
+OF_MPI = {"libopenmpi-dev", "openmpi-bin"}
+
+
+class Setup(ScriptTest):
+    def setUp(self):
+        super().setUp()
+        self.copy_script("setup")
+        self.link("bash", "cat", "sh", "env")
+        self.be_user(0)
+
+    def be_user(self, number):
+        self.stand_in("bin/id", f"echo {number}")
+
+    def debian(self, missing=(), status=0):
+        """A Debian where all packages that are asked for are installed but `missing`."""
+        self.stand_in("bin/apt-get", status=status)
+        self.stand_in("bin/dpkg-query", f"""
+shift 2
+for package in "$@"; do
+  case " {' '.join(missing)} " in
+    *" $package "*) ;;
+    *) echo "$package installed" ;;
+  esac
+done""")
+
+    def tools(self, missing_header="none"):
+        for program in ("cmake", "ninja"):
+            self.stand_in(f"bin/{program}")
+        self.stand_in("bin/c++", f'! grep -q "<{missing_header}>"; exit $?')
+        self.link("grep")
+
+    def setup_of(self, *arguments):
+        return self.run_script("setup", *arguments, path=self.bin)
+
+    def missing(self, *jobs):
+        self.stand_in("bin/apt-get")
+        self.stand_in("bin/dpkg-query", status=1)
+        ended = self.setup_of("--missing", *jobs)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return set(ended.stdout.split())
+
+    def test_a_run_needs_neither_tests_nor_mpi_nor_a_browser(self):
+        run = self.missing("run")
+        self.assertLessEqual({"g++", "cmake", "ninja-build", "libfmt-dev", "libdnnl-dev"}, run)
+        self.assertFalse(run & (OF_TESTS | OF_MPI | {"clang-format", "git"}))
+        self.assertEqual(self.missing("mpi"), run | OF_MPI)
+        self.assertEqual(self.missing("test"), run | OF_MPI | OF_TESTS | {"python3", "git"})
+        self.assertEqual(self.missing("format"), {"git", "clang-format"})
+        self.assertEqual(self.missing(), self.missing("test", "format"))
+
+    def test_nothing_is_done_where_all_is_there(self):
+        self.debian()
+        ended = self.setup_of("run")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertEqual(ended.stdout, "setup: all that is needed for run is installed\n")
+        self.assertEqual(self.setup_of("--missing").stdout, "")
+        self.assertEqual(self.calls("apt-get"), [])
+
+    def test_what_is_missing_is_installed(self):
+        self.debian(missing=("libfmt-dev", "cmake", "chromium"))
+        ended = self.setup_of("run")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(self.calls("apt-get"), ["apt-get update -qq", "apt-get install -y -qq "
+                                                 "--no-install-recommends cmake libfmt-dev"])
+
+    def test_sudo_is_used_where_the_user_is_not_root(self):
+        self.debian(missing=("cmake",))
+        self.be_user(1000)
+        self.stand_in("bin/sudo", '"$@"')
+        self.assertEqual(self.setup_of("run").returncode, 0)
+        self.assertEqual(len(self.calls("sudo env DEBIAN_FRONTEND=noninteractive apt-get")), 2)
+
+    def test_an_installation_that_fails_is_told(self):
+        self.debian(missing=("cmake",), status=100)
+        ended = self.setup_of("run")
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stderr, "setup: apt-get could not install cmake\n")
+
+    def test_without_root_or_sudo_what_is_missing_is_named(self):
+        self.debian(missing=("libfmt-dev", "libcli11-dev"))  # the latter is there from elsewhere
+        self.be_user(1000)
+        self.tools(missing_header="fmt/format.h")
+        for arguments in (("run",), ("--missing", "run")):
+            ended = self.setup_of(*arguments)
+            self.assertEqual((ended.returncode, ended.stdout), (65, ""))
+            self.assertEqual(ended.stderr, "setup: apt-get needs root or sudo; please install what "
+                             "run needs: header fmt/format.h (Debian: libfmt-dev)\n")
+        self.assertEqual(self.calls("apt-get"), [])
+
+    def test_elsewhere_than_on_debian_what_is_missing_is_named(self):
+        self.tools(missing_header="zlib.h")
+        self.stand_in("bin/ninja")
+        ended = self.setup_of("run")
+        self.assertEqual(ended.returncode, 65)
+        self.assertEqual(ended.stderr, "setup: this system has no apt-get; please install what run "
+                         "needs: header zlib.h (Debian: zlib1g-dev)\n")
+
+    def test_elsewhere_nothing_is_wrong_where_all_is_there(self):
+        self.tools()
+        ended = self.setup_of("run")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+    def test_elsewhere_without_a_compiler_headers_are_looked_for_as_files(self):
+        ended = self.setup_of("run")
+        self.assertEqual(ended.returncode, 65)
+        self.assertIn("command c++ (Debian: g++), command cmake (Debian: cmake)", ended.stderr)
+        self.assertNotIn("zlib.h", ended.stderr)  # tests have it in /usr/include
+
+    def test_usage(self):
+        ended = self.setup_of("everything")
+        self.assertEqual(ended.returncode, 64)
+        self.assertTrue(ended.stderr.startswith("usage: scripts/setup "))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
