@@ -14,6 +14,18 @@ std::string packed(const Json& json) {
   return gzip_base64(json_text(json, -1));
 }
 
+/// What a run that ended in the middle had begun and planned; null where it is not known.
+void add_dead_run(const RunRecord& run, Json& context) {
+  context["begun"] = nullptr;
+  if (!run.begun_id.empty()) {
+    context["begun"] = {{"id", run.begun_id}, {"reproduce", run.begun_reproduce}};
+  }
+  context["planned"] = nullptr;
+  if (run.planned) {
+    context["planned"] = {{"trials", run.planned->trials}, {"timings", run.planned->timings}};
+  }
+}
+
 }  // namespace
 
 std::string html_page(const Json& report, const Json& context) {
@@ -29,6 +41,7 @@ std::string html_report(const RunRecord& run, const Json& history) {
   context["verdict"]["good"] = is_good(run);
   context["verdict"]["text"] = verdict_line(run);
   context["history"] = history;
+  add_dead_run(run, context);
   return html_page(run_to_json(run), context);
 }
 

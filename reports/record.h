@@ -211,6 +211,12 @@ struct MutationScore {
   std::int64_t controls_total = 0;
 };
 
+/// How much a run sets out to do.
+struct PlannedWork {
+  std::int64_t trials = 0;
+  std::int64_t timings = 0;
+};
+
 struct RunRecord {
   std::string command;  // "run", "bench", "mutants", "replay", "ab"
   std::vector<std::string> arguments;
@@ -228,8 +234,12 @@ struct RunRecord {
   std::vector<TimingRecord> timings;
   std::vector<MeterRecord> meter;  // of runs that time
   std::vector<AbRecord> ab;        // of command ab
-  // Of a run that ended in the middle: the id of the trial or timing that had begun.
+  // Of a run that ended in the middle: the trial or timing that had begun, and the command line
+  // that runs it again; empty where it has none, or nothing had begun.
   std::string begun_id;
+  std::string begun_reproduce;
+  // What a run that ended in the middle had set out to do.
+  std::optional<PlannedWork> planned = {};
 
   /// Every status, zeros included.
   std::map<std::string, std::int64_t> counts_by_status() const;

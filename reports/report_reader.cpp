@@ -127,6 +127,11 @@ void read_header(const ReportJson& json, RunRecord& run) {
   run.ended_utc = field_or<std::string>(about, "ended_utc", "");
   run.status = field<std::string>(about, "status");
   run.exit_code = field_or<int>(about, "exit_code", 0);
+  if (about.contains("planned")) {
+    const ReportJson& planned = about["planned"];
+    run.planned = PlannedWork{field<std::int64_t>(planned, "trials"),
+                              field<std::int64_t>(planned, "timings")};
+  }
   run.environment = member(json, "environment");
   const ReportJson& stages = member(about, "stages_ns");
   if (stages.is_null()) return;
@@ -148,6 +153,12 @@ RunRecord run_from_json(const ReportJson& json) {
   return run;
 }
 
+void end_begun(RunRecord& run, const std::string& id) {
+  if (run.begun_id != id) return;
+  run.begun_id.clear();
+  run.begun_reproduce.clear();
+}
+
 /// The first line is the run, each other one a trial, timing, A/B comparison or mutant.
 RunRecord run_from_lines(const std::string& text) {
   RunRecord run;
@@ -161,12 +172,13 @@ RunRecord run_from_lines(const std::string& text) {
       read_header(json, run);
     } else if (json.contains("begin")) {
       run.begun_id = field<std::string>(json, "begin");
+      run.begun_reproduce = field_if_there<std::string>(json, "reproduce", "");
     } else if (json.contains("trial")) {
       run.trials.push_back(trial_from_json(json["trial"]));
-      if (run.begun_id == run.trials.back().id) run.begun_id.clear();
+      end_begun(run, run.trials.back().id);
     } else if (json.contains("timing")) {
       run.timings.push_back(timing_from_json(json["timing"]));
-      if (run.begun_id == run.timings.back().id()) run.begun_id.clear();
+      end_begun(run, run.timings.back().id());
     } else if (json.contains("ab")) {
       run.ab.push_back(ab_from_json(json["ab"]));
     } else if (json.contains("mutant")) {

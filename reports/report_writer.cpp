@@ -37,6 +37,9 @@ ReportWriter::ReportWriter(std::string path, const RunRecord& run)
   nlohmann::ordered_json header = run_header_to_json(run);
   header["run"]["status"] = "partial";
   header["run"]["exit_code"] = nullptr;
+  if (run.planned) {
+    header["run"]["planned"] = {{"trials", run.planned->trials}, {"timings", run.planned->timings}};
+  }
   try {
     append(header);
   } catch (...) {
@@ -67,8 +70,8 @@ void ReportWriter::append(const nlohmann::ordered_json& line) {
   }
 }
 
-void ReportWriter::begin(const std::string& id) {
-  append({{"begin", id}});
+void ReportWriter::begin(const std::string& id, const std::string& reproduce) {
+  append({{"begin", id}, {"reproduce", reproduce}});
 }
 
 void ReportWriter::add(const TrialRecord& trial) {

@@ -20,15 +20,15 @@ class ReportWriter {
  public:
   /// Makes missing folders, refuses a path that is a folder and opens the partial file; throws io
   /// that names the path when it cannot be written, before any trial runs. First line of the
-  /// partial file: the run without trials.
+  /// partial file: the run without trials, with what it planned.
   ReportWriter(std::string path, const RunRecord& run);
   ~ReportWriter();
   ReportWriter(ReportWriter&& other) noexcept;
   ReportWriter& operator=(ReportWriter&&) = delete;
 
-  /// Appends {"begin": id} of a trial or timing that is about to run: should the process die, a
-  /// reader knows what it died of.
-  void begin(const std::string& id);
+  /// Appends {"begin": id, "reproduce": line} of a trial or timing that is about to run: should the
+  /// process die, a reader knows what it died of. `reproduce`: a command line, may be empty.
+  void begin(const std::string& id, const std::string& reproduce);
 
   /// Appends one trial, timing, A/B comparison or mutant, {"trial": ...}, {"timing": ...},
   /// {"ab": ...} or {"mutant": ...}, and flushes it to the file system. Throws io.

@@ -90,15 +90,20 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   RunRecord record = begin_run(command, flags.suite);
   if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
   if (ranks.has_nccl() && why_no_nccl().empty()) record.environment["nccl"] = nccl_version();
+  const PlannedSteps planned = plan_steps(suites, modes);
+  record.planned = PlannedWork{static_cast<std::int64_t>(planned.trials),
+                               static_cast<std::int64_t>(planned.timings)};
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   if (writer) {
     keep_finished(options.finished, *writer);
-    options.begins = [&writer](const std::string& id) { writer->begin(id); };
+    options.begins = [&writer](const std::string& id, const std::string& reproduce) {
+      writer->begin(id, reproduce);
+    };
   }
 
   bool must_end = false;
   {
-    Progress progress(plan_steps(suites, modes), progress_stream(flags.quiet || !ranks.reports()));
+    Progress progress(planned, progress_stream(flags.quiet || !ranks.reports()));
     ProblemCache problems;
     if (modes.verify) {
       must_end = run_suites(suites, options, problems, [&](const TrialRecord& trial) {

@@ -82,7 +82,8 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
     trial.record = options.finished.trial(id);
     return trial;
   }
-  options.begins(id);
+  options.begins(id, describe_unprepared(spec, implementation, grid, backend).reproduce +
+                         (options.ranks.has_nccl() ? " --transport nccl" : ""));
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {

@@ -26,8 +26,10 @@ struct RunOptions {
   Ranks ranks;
   FinishedWork finished;                    // is taken over
   std::shared_ptr<RunRecording> recording;  // null: nothing beside the report
-  /// Called with the id of every trial or timing that is about to run.
-  std::function<void(const std::string& id)> begins = [](const std::string&) {};
+  /// Called for every trial or timing that is about to run, with its id and the command line that
+  /// runs it again (empty for a timing).
+  std::function<void(const std::string& id, const std::string& reproduce)> begins =
+      [](const std::string&, const std::string&) {};
 };
 
 /// The implementations that problems are run with unless told otherwise: those that start from

@@ -242,7 +242,7 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
     timed.record = options.finished.timing(id);
     return timed;
   }
-  options.begins(id);
+  options.begins(id, "");
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {

@@ -15,24 +15,14 @@ const AB_COLUMNS = [
   {
     title: 'case',
     kind: 'name',
-    cell: (record) => element('td', {class: 'name', title: record.case}, record.case),
+    cell: (record) => nameCell(record.case),
     value: (record) => record.case
   },
   {title: 'grid', cell: (record) => record.grid, value: (record) => record.grid},
   {title: 'cache', cell: (record) => record.cache ?? '-', value: (record) => record.cache ?? ''},
   {title: 'phase', cell: (record) => phaseLabel(record.phase), value: (record) => record.phase},
-  {
-    title: 'A',
-    kind: 'name',
-    cell: (record) => element('td', {class: 'name'}, record.a),
-    value: (record) => record.a
-  },
-  {
-    title: 'B',
-    kind: 'name',
-    cell: (record) => element('td', {class: 'name'}, record.b),
-    value: (record) => record.b
-  },
+  {title: 'A', kind: 'name', cell: (record) => nameCell(record.a), value: (record) => record.a},
+  {title: 'B', kind: 'name', cell: (record) => nameCell(record.b), value: (record) => record.b},
   {
     title: 'B / A',
     kind: 'number',

@@ -5,6 +5,22 @@
 const PALETTE =
     ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00', '#F0E442', '#999999'];
 
+const narrow = matchMedia('(max-width: 700px)');
+
+/// A text for a canvas, in lines that end behind joints of names and words: a chart has no room for
+/// long ones, and would cut them off.
+function chartLines(text, narrowLength, wideLength) {
+  const most = narrow.matches ? narrowLength : wideLength;
+  const lines = [''];
+  for (const part of visible(text).split(/(?<=[/_:,= ])/)) {
+    if (lines.at(-1) !== '' && lines.at(-1).length + part.trimEnd().length > most) lines.push('');
+    lines[lines.length - 1] += part;
+  }
+  return lines;
+}
+
+const rowLabel = (name) => chartLines(name, 18, 40);
+
 /// A canvas that is drawn by configure() -> configuration of Chart.js, and again after redraw() and
 /// a change of theme. Height in CSS pixels, fixed or a function.
 class ChartBox {
@@ -15,6 +31,7 @@ class ChartBox {
     this.node = element('div', {class: 'chart'}, this.canvas);
     this.chart = null;
     onThemeChange.push(() => this.redraw());
+    narrow.addEventListener('change', () => this.redraw());
   }
 
   /// Nothing while it is not part of the page: a chart takes its size from there.
@@ -51,7 +68,7 @@ function drawLine(context, colour, width, points, dash = []) {
   context.stroke();
 }
 
-const axisTitle = (text) => ({display: text !== '', text});
+const axisTitle = (text) => ({display: text !== '', text: chartLines(text, 40, 200)});
 
 /// One row each: a mark at `value`, a whisker from `low` to `high` (null: no end), faint dots.
 /// rows: [{label, value, low, high, dots, kind, text}]. band: [low, high] of what counts as equal.
@@ -97,7 +114,7 @@ function intervalChart(rows, {title, format, reference = null, band = null, from
   return {
     type: 'scatter',
     data: {
-      labels: rows.map((row) => row.label),
+      labels: rows.map((row) => rowLabel(row.label)),
       datasets: [
         {
           parsing: false,
@@ -125,12 +142,16 @@ function intervalChart(rows, {title, format, reference = null, band = null, from
           min: fromZero ? 0 : Math.max(0, low - margin),
           max: high + margin,
           title: axisTitle(title),
-          ticks: {callback: (value) => format(value), maxTicksLimit: 9, includeBounds: false}
+          ticks: {
+            callback: (value) => format(value),
+            maxTicksLimit: narrow.matches ? 4 : 9,
+            includeBounds: false
+          }
         },
         y: {
           type: 'category',
           offset: true,
-          labels: rows.map((row) => row.label),
+          labels: rows.map((row) => rowLabel(row.label)),
           ticks: {autoSkip: false}
         },
       },
@@ -146,4 +167,4 @@ function intervalChart(rows, {title, format, reference = null, band = null, from
   };
 }
 
-const rowsHeight = (count) => 70 + 30 * Math.max(1, count);
+const rowsHeight = (count) => 70 + (narrow.matches ? 40 : 30) * Math.max(1, count);

@@ -12,10 +12,16 @@ function element(name, attributes = {}, ...children) {
     } else if (key.startsWith('--')) {
       node.style.setProperty(key, value);
     } else {
-      node.setAttribute(key, value === true ? '' : value);
+      node.setAttribute(
+          key,
+          value === true      ? '' :
+              key === 'title' ? String(value).replace(UNSEEN, spelled) :
+                                value);
     }
   }
-  node.append(...children.flat(2).filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(2)
+                  .filter((child) => child !== null && child !== undefined)
+                  .map((child) => (child instanceof Node ? child : visible(child))));
   return node;
 }
 
@@ -26,76 +32,25 @@ function section(id, title, note) {
       element('h2', {id: id + '-title'}, title), note ? element('p', {class: 'note'}, note) : null);
 }
 
-/// Cells are strings, nodes, arrays of them, or <td> as they shall be.
-const cellNode = (content, kind = null) =>
-    (content instanceof HTMLTableCellElement ? content : element('td', {class: kind}, content));
+/// Cells are strings, nodes, arrays of them, or <td> as they shall be. `label`: the head of the
+/// column, for a row that stands by itself.
+function cellNode(content, label, kind = null) {
+  const cell =
+      content instanceof HTMLTableCellElement ? content : element('td', {class: kind}, content);
+  cell.dataset.label = visible(label);
+  return cell;
+}
 
-/// A table whose first row is a head.
+const nameCell = (name) => element('td', {class: 'name'}, breakable(name));
+
+/// A table whose first row is a head, of words.
 function plainTable(head, rows, attributes = {}) {
-  return element(
+  return fitted(element(
       'table', attributes,
       element(
           'thead', {}, element('tr', {}, head.map((cell) => element('th', {scope: 'col'}, cell)))),
       element(
           'tbody', {},
-          rows.map((cells) => element('tr', {}, cells.map((cell) => cellNode(cell))))));
-}
-
-/// A labelled <select>; options are strings or {value, label}.
-function choice(label, options, chosen, onchoice) {
-  const select =
-      element('select', {onchange: () => onchoice(select.value)}, options.map((option) => {
-        const {value, label: text} =
-            typeof option === 'string' ? {value: option, label: option} : option;
-        return element('option', {value, selected: value === chosen}, text);
-      }));
-  return element('label', {class: 'field'}, element('span', {}, label), select);
-}
-
-function checkbox(label, checked, onchange) {
-  const box = element('input', {type: 'checkbox', checked, onchange: () => onchange(box.checked)});
-  return element('label', {class: 'field'}, box, element('span', {}, label));
-}
-
-/// Buttons of which one is pressed.
-function toggle(label, options, chosen, onchoice) {
-  const group = element('div', {class: 'toggle', role: 'group', 'aria-label': label});
-  const press = (value) => {
-    for (const button of group.children) {
-      button.setAttribute('aria-pressed', String(button.dataset.value === value));
-    }
-  };
-  for (const {value, label: text} of options) {
-    group.append(element(
-        'button', {
-          type: 'button',
-          'data-value': value,
-          onclick: () => {
-            press(value);
-            onchoice(value);
-          }
-        },
-        text));
-  }
-  press(chosen);
-  return group;
-}
-
-/// A command line with a button that copies it.
-function commandLine(text) {
-  const button = element(
-      'button', {
-        type: 'button',
-        onclick: () => {
-          navigator.clipboard.writeText(text).then(
-              () => {
-                button.textContent = 'copied';
-              },
-              () => {
-                button.textContent = 'select it by hand';
-              });
-        }
-      },
-      'copy');
-  return element('div', {class: 'command'}, element('code', {}, text), button);
+          rows.map(
+              (cells) => element('tr', {}, cells.map((cell, k) => cellNode(cell, head[k])))))));
 }

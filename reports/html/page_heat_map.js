@@ -152,9 +152,10 @@ function heatMaps(cells, quantity) {
     const rows = tps.map(
         (tp) => element('tr', {}, element('th', {scope: 'row'}, `TP ${tp}`), cps.map((cp) => {
           const cell = some.find((candidate) => candidate.tp === tp && candidate.cp === cp);
-          return heatCellNode(cell, quantity, scale, cell ? bestOf(cell.grid) : null);
+          const node = heatCellNode(cell, quantity, scale, cell ? bestOf(cell.grid) : null);
+          return cellNode(node, `CP ${cp}`);
         })));
-    return element(
+    return fitted(element(
         'table', {class: 'heat-map'},
         element(
             'caption', {}, implementation,
@@ -164,7 +165,7 @@ function heatMaps(cells, quantity) {
             element(
                 'tr', {}, element('td', {}),
                 cps.map((cp) => element('th', {scope: 'col'}, `CP ${cp}`)))),
-        element('tbody', {}, rows));
+        element('tbody', {}, rows)));
   });
 }
 
@@ -190,22 +191,13 @@ function drawHeatMap({report}) {
              ' Times of one run are coarse; lossgrid bench measures.' :
              '');
   };
-  node.append(
-      element(
-          'div', {class: 'toolbar'},
-          choice(
-              'Case', cases.map(({text, title}) => ({value: text, label: title})), state.text,
-              (value) => {
-                state.text = value;
-                update();
-              }),
-          toggle(
-              'Quantity', quantities, state.quantity.value,
-              (value) => {
-                state.quantity = quantities.find((one) => one.value === value);
-                update();
-              })),
-      maps, legend);
+  node.append(element('div', {class: 'toolbar'}, caseChoice(cases, state.text, (value) => {
+                        state.text = value;
+                        update();
+                      }), toggle('Quantity', quantities, state.quantity.value, (value) => {
+                        state.quantity = quantities.find((one) => one.value === value);
+                        update();
+                      })), maps, legend);
   update();
   return node;
 }

@@ -1,39 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacks the report, draws every section that it has something for, and offers it for download.
-
-async function unpack(id) {
-  const text = atob(document.getElementById(id).textContent);
-  const bytes = new Uint8Array(text.length);
-  for (let k = 0; k < text.length; ++k) bytes[k] = text.charCodeAt(k);
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')))
-      .text();
-}
-
-function offerDownload(text) {
-  document.getElementById('download').addEventListener('click', () => {
-    const address = URL.createObjectURL(new Blob([text], {type: 'application/json'}));
-    element('a', {href: address, download: 'report.json'}).click();
-    setTimeout(() => URL.revokeObjectURL(address), 60000);
-  });
-}
+// Draws the verdict and the trials at once, then every other section that the report has something
+// for, with a pause in between: a large report can be read while the rest of it is drawn.
 
 const SECTIONS = [
-  drawMatrix, drawHeatMap, drawMemory, drawTimings, drawAb, drawMutants, drawTrends,
-  drawChunkErrors, drawPeakRatios, drawEnvironment
+  drawHeatMap, drawMemory, drawTimings, drawAb, drawMutants, drawTrends, drawChunkErrors,
+  drawPeakRatios, drawEnvironment
 ];
+
+const pause = () => new Promise((resume) => setTimeout(resume));
+
+function addSection(node) {
+  document.getElementById('sections').append(node);
+  document.getElementById('contents')
+      .append(element('a', {href: '#' + node.id}, node.querySelector('h2').textContent));
+}
 
 async function main() {
   startTheme();
-  const text = await unpack('report-data');
-  offerDownload(text);
-  const page = {report: JSON.parse(text), ...JSON.parse(await unpack('context-data'))};
-  const nodes = SECTIONS.map((draw) => draw(page)).filter(Boolean);
-  const trials = nodes.find((node) => node.id === 'trials');
+  offerDownload();
+  const page = await readPage();
+  document.getElementById('sections').replaceChildren();
+  const trials = drawMatrix(page);
   drawVerdict(page, (status) => trials.showStatus(status));
-  document.getElementById('contents')
-      .append(...nodes.map(
-          (node) => element('a', {href: '#' + node.id}, node.querySelector('h2').textContent)));
-  document.getElementById('sections').replaceChildren(...nodes);
+  if (trials) addSection(trials);
+  for (const draw of SECTIONS) {
+    await pause();
+    const node = draw(page);
+    if (node) addSection(node);
+  }
   applyTheme();
   document.documentElement.dataset.ready = 'true';
 }

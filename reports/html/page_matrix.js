@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials against checks, to filter and sort. Grids of a case can be folded to one row.
+// Trials against checks, to filter and sort, below a summary of them. Grids of a case can be folded
+// to one row.
 
 /// A row of the table: one trial, or those of a case and implementation on all grids.
 class MatrixRow {
@@ -11,13 +12,20 @@ class MatrixRow {
     this.name = trials[0].case.name;
     this.grids = unique(trials.map((trial) => gridText(trial.grid)));
     this.implementation = trials[0].implementation;
-    this.text = [
-      this.case, this.name, this.implementation,
-      unique(trials.map((trial) => trial.status)).join(' '), this.grids.join(' '),
-      unique(trials.map((trial) => trial.reason)).join(' '),
-      unique(trials.map((trial) => trial.backend)).join(' ')
-    ].join(' ');
     this.worst = new Map();  // by column
+  }
+
+  /// What a search goes through.
+  text() {
+    const all = (valueOf) => unique(this.trials.map(valueOf)).join(' ');
+    return [
+      this.case, this.name, this.implementation, this.grids.join(' '), all((trial) => trial.status),
+      all((trial) => trial.reason), all((trial) => trial.backend)
+    ].join(' ');
+  }
+
+  stands(place) {
+    return this.implementation === place.implementation && this.grids.includes(place.grid);
   }
 
   /// The worst check that `belongs`, with its trial: {check, trial, count}; null without any.
@@ -45,41 +53,68 @@ function rowDetail(row) {
               trialDetail(trial))));
 }
 
-function drawMatrix({report}) {
-  if (report.trials.length === 0) return null;
-  const trials = report.trials;
-  const node = section(
-      'trials', 'Trials and checks',
-      'Ratio = error / bound of the worst element: right up to 1. Hover over a cell for that ' +
-          'element; open a row for all of the trial.');
-  const state = {search: '', status: '', folded: false};
-  const table = new DataTable(
-      matrixColumns(trials, false), {detail: rowDetail, caption: 'Trials and checks'});
-  const count = element('output', {class: 'count'});
+/// Hangs and crashes before failures, then all others as in the report.
+const badFirst = (rows) => {
+  const rank = (row) => (isBad(row.status) ? statusRank(row.status) : 0);
+  return rows.sort((a, b) => rank(b) - rank(a));
+};
+
+/// Rows of single trials, or of all grids of a case and implementation; made once.
+function matrixRows(trials) {
   const made = new Map();
-  const rowsOf = (folded) => {  // what is worst first, else as in the report
+  return (folded) => {
     if (!made.has(folded)) {
       const groups = folded ?
           [...groupBy(
                trials, (trial) => [caseText(trial), trial.implementation, trial.backend].join('|'))
                .values()] :
           trials.map((trial) => [trial]);
-      const rows = groups.map((group) => new MatrixRow(group));
-      made.set(
-          folded,
-          rows.sort(
-              (a, b) => (statusOf(b.status).kind === 'bad') - (statusOf(a.status).kind === 'bad')));
+      made.set(folded, badFirst(groups.map((group) => new MatrixRow(group))));
     }
     return made.get(folded);
   };
+}
+
+const matrixLegend = () => element(
+    'p', {class: 'legend'}, element('span', {class: 'ratio fine sample'}, '\u2713 up to 0.5'),
+    element('span', {class: 'ratio near sample'}, '\u25D5 up to 1'),
+    element('span', {class: 'ratio bad sample'}, '\u2717 beyond the bound'),
+    element('span', {class: 'halted sample'}, '\u25D4 \u2020 hung, crashed'),
+    ' \u2013 not compared. Bars: 0.0001 to 1, logarithmic.');
+
+function drawMatrix(page) {
+  const trials = page.report.trials;
+  if (trials.length === 0 && !page.begun) return null;
+  const node = section(
+      'trials', 'Trials and checks',
+      'Ratio = error / bound of the worst element: right up to 1. First the worst of all cases; ' +
+          'a click shows the trials of a cell, a second one all of them again.');
+  const state = {search: '', status: '', folded: false, place: null};
+  const table = new DataTable(
+      matrixColumns(trials, false), {detail: rowDetail, caption: 'Trials and checks'});
+  const count = element('output', {class: 'count'});
+  const rowsOf = matrixRows(trials);
   const update = () => {
     const all = rowsOf(state.folded);
     const shown = all.filter(
         (row) =>
             (state.status === '' || row.trials.some((trial) => trial.status === state.status)) &&
-            matches(row.text, state.search));
+            (state.place === null || row.stands(state.place)) &&
+            (state.search.trim() === '' || matches(row.text(), state.search)));
     count.textContent = `${formatCount(shown.length)} of ${plural(all.length, 'row')}`;
     table.setRows(shown);
+  };
+  const chosen = element('span');
+  const overview = drawOverview(page, (place) => showPlace(place));
+  const showPlace = (place) => {
+    state.place = place;
+    overview.press(place);
+    chosen.replaceChildren(
+        place ? element(
+                    'button', {type: 'button', class: 'chosen', onclick: () => showPlace(null)},
+                    `only ${place.implementation} on ${place.grid} \u2715`) :
+                '');
+    update();
   };
   const statuses = unique(trials.map((trial) => trial.status));
   const statusChoice = choice(
@@ -92,41 +127,23 @@ function drawMatrix({report}) {
         state.status = value;
         update();
       });
-  node.append(
-      element(
-          'div', {class: 'toolbar'},
-          searchField(
-              'Filter',
-              (value) => {
-                state.search = value;
-                update();
-              }),
-          statusChoice,
-          checkbox(
-              'fold grids', false,
-              (value) => {
-                state.folded = value;
-                update();
-              }),
-          checkbox(
-              'every check apart', false,
-              (value) => {
-                table.setColumns(matrixColumns(trials, value));
-                update();
-              }),
-          count),
-      table.node,
-      element(
-          'p', {class: 'legend'}, element('span', {class: 'ratio fine sample'}, '\u2713 up to 0.5'),
-          element('span', {class: 'ratio near sample'}, '\u25D5 up to 1'),
-          element('span', {class: 'ratio bad sample'}, '\u2717 beyond the bound'),
-          ' \u2013 not compared. Bars: 0.0001 to 1, logarithmic.'));
+  const toolbar = element('div', {class: 'toolbar'}, searchField('Filter', (value) => {
+                            state.search = value;
+                            update();
+                          }), statusChoice, checkbox('fold grids', false, (value) => {
+                            state.folded = value;
+                            update();
+                          }), checkbox('every check apart', false, (value) => {
+                            table.setColumns(matrixColumns(trials, value));
+                            update();
+                          }), count, chosen);
+  node.append(overview.node, matrixLegend(), toolbar, table.node);
   update();
   node.showStatus = (status) => {
     state.status = status;
     statusChoice.querySelector('select').value = status;
     update();
-    node.scrollIntoView();
+    toolbar.scrollIntoView();
   };
   return node;
 }

@@ -152,9 +152,8 @@ function matrixColumns(trials, apart) {
       title: 'case',
       kind: 'name',
       cell: (row) => element(
-          'td', {class: 'name', title: row.case},
-          row.name === row.case ? null : element('b', {}, row.name + ' '),
-          element('span', {class: 'dim'}, row.case)),
+          'td', {class: 'name'}, row.name === row.case ? null : element('b', {}, row.name + ' '),
+          element('span', {class: 'dim'}, breakable(row.case))),
       value: (row) => row.name + row.case
     },
     {
@@ -167,7 +166,7 @@ function matrixColumns(trials, apart) {
     {
       title: 'implementation',
       kind: 'name',
-      cell: (row) => element('td', {class: 'name', title: row.implementation}, row.implementation),
+      cell: (row) => nameCell(row.implementation),
       value: (row) => row.implementation
     },
     ...checkColumns(trials, apart),

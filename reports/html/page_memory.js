@@ -44,7 +44,7 @@ function memoryChart(bars) {
   return {
     type: 'bar',
     data: {
-      labels: bars.map((bar) => bar.implementation),
+      labels: bars.map((bar) => rowLabel(bar.implementation)),
       datasets: groups.map(({label, tags}, k) => ({
                              label,
                              data: bars.map(({record}) => bytesOf(record, tags)),
@@ -64,7 +64,7 @@ function memoryChart(bars) {
           ticks: {
             callback: (value) => formatBytes(value),
             includeBounds: false,
-            stepSize: 2 ** Math.ceil(Math.log2(most / 8))
+            stepSize: 2 ** Math.ceil(Math.log2(most / (narrow.matches ? 3 : 8)))
           }
         },
         y: {stacked: true, ticks: {autoSkip: false}}
@@ -119,7 +119,7 @@ function drawMemory({report}) {
   const box = new ChartBox(
       'Memory at the peak by tag; the table below has the same numbers',
       () => 50 + rowsHeight(bars.length), () => memoryChart(bars));
-  const table = element('div', {class: 'scroll'});
+  const table = element('div');
   const grids = element('span');
   const fill = () => {
     bars = memoryBars(report, state.text, state.grid);
@@ -134,19 +134,12 @@ function drawMemory({report}) {
         state.grid = value;
         show();
       }));
-  node.append(
-      element(
-          'div', {class: 'toolbar'},
-          choice(
-              'Case', cases.map(({text, title}) => ({value: text, label: title})), state.text,
-              (value) => {
-                state.text = value;
-                if (!gridsOf(value).includes(state.grid)) state.grid = gridsOf(value)[0];
-                offerGrids();
-                show();
-              }),
-          grids),
-      box.node, table);
+  node.append(element('div', {class: 'toolbar'}, caseChoice(cases, state.text, (value) => {
+                        state.text = value;
+                        if (!gridsOf(value).includes(state.grid)) state.grid = gridsOf(value)[0];
+                        offerGrids();
+                        show();
+                      }), grids), box.node, table);
   offerGrids();
   fill();
   return node;

@@ -27,7 +27,7 @@ const MUTANT_COLUMNS = [
   {
     title: 'name',
     kind: 'name',
-    cell: (mutant) => element('td', {class: 'name whole'}, mutant.name),
+    cell: (mutant) => nameCell(mutant.name),
     value: (mutant) => mutant.name
   },
   {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What became of a thing: a word, a glyph and a colour of its own each, so that none of the three
-// has to be seen for the others. Worst last.
+// has to be seen for the others. Worst last. `halted`: it never came to its checks, which stands
+// out beside what failed them.
 
 const STATUS = {
   passed: {glyph: '\u2713', kind: 'good'},
@@ -18,10 +19,10 @@ const STATUS = {
   survived: {glyph: '\u2717', kind: 'bad'},
   'wrongly rejected': {glyph: '\u2717', kind: 'bad'},
   failed: {glyph: '\u2717', kind: 'bad'},
-  error: {glyph: '!', kind: 'bad'},
-  out_of_memory: {glyph: '\u25A0', kind: 'bad'},
-  crashed: {glyph: '\u2020', kind: 'bad'},
-  timeout: {glyph: '\u25D4', kind: 'bad'},
+  error: {glyph: '!', kind: 'bad', halted: true},
+  out_of_memory: {glyph: '\u25A0', kind: 'bad', halted: true},
+  crashed: {glyph: '\u2020', kind: 'bad', halted: true},
+  timeout: {glyph: '\u25D4', kind: 'bad', halted: true},
 };
 
 const STATUS_NAMES = Object.keys(STATUS);
@@ -30,8 +31,8 @@ const statusRank = (name) => STATUS_NAMES.indexOf(name);
 const statusWords = (name) => name.replaceAll('_', ' ');
 
 function statusBadge(name) {
-  const {glyph, kind} = statusOf(name);
+  const {glyph, kind, halted} = statusOf(name);
   return element(
-      'span', {class: 'badge ' + kind},
+      'span', {class: 'badge ' + kind + (halted ? ' halted' : '')},
       element('span', {class: 'glyph', 'aria-hidden': 'true'}, glyph), statusWords(name));
 }

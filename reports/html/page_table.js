@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table that sorts by its column heads and makes only so many rows at a time.
 
-const ROWS_AT_A_TIME = 200;
+const ROWS_AT_A_TIME = 50;
+const MOST_ROWS = 2000;  // that one click adds
 
 /// columns: [{title, about, cell(row) -> node or text or <td>, value(row) -> number or text to sort
 /// by, optional, kind: "number"}]. `detail(row)`: what opens below a row, null for none.
@@ -15,12 +16,10 @@ class DataTable {
     this.head = element('tr');
     this.body = element('tbody');
     this.more = element('div', {class: 'more'});
-    this.node = element(
-        'div', {},
-        element(
-            'div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption},
-            element('table', {class: 'data'}, element('thead', {}, this.head), this.body)),
-        this.more);
+    this.place = fitted(element(
+        'table', {class: 'data', 'aria-label': caption}, element('thead', {}, this.head),
+        this.body));
+    this.node = element('div', {}, this.place, this.more);
     this.drawHead();
   }
 
@@ -101,13 +100,16 @@ class DataTable {
         `show ${formatCount(count)} more`);
     this.more.replaceChildren(...(left <= 0 ? [] : [
       `${formatCount(this.limit)} of ${plural(rows.length, 'row')} `,
-      show(Math.min(left, ROWS_AT_A_TIME)), left > ROWS_AT_A_TIME ? show(left) : ''
+      show(Math.min(left, ROWS_AT_A_TIME)),
+      left > ROWS_AT_A_TIME ? show(Math.min(left, MOST_ROWS)) : ''
     ]));
+    if (this.place.isConnected) fit(this.place);
   }
 
   rowNode(row) {
-    const node =
-        element('tr', {}, this.columns.map((column) => cellNode(column.cell(row), column.kind)));
+    const node = element(
+        'tr', {},
+        this.columns.map((column) => cellNode(column.cell(row), column.title, column.kind)));
     if (this.detail) this.addOpener(node, row);
     return node;
   }
@@ -125,7 +127,9 @@ class DataTable {
       } else {
         opened = element(
             'tr', {class: 'detail'},
-            element('td', {colspan: this.columns.length}, this.detail(row)));
+            element(
+                'td', {colspan: this.columns.length},
+                element('div', {class: 'detail-place'}, this.detail(row))));
         node.after(opened);
       }
       opener.setAttribute('aria-expanded', String(opened !== null));
@@ -137,11 +141,9 @@ class DataTable {
 
 /// A search field for rows: every word of it has to stand in textOf(row).
 function searchField(label, onsearch) {
-  const input = element('input', {
-    type: 'search',
-    placeholder: 'words, all of which must be there',
-    oninput: () => onsearch(input.value)
-  });
+  const input = element(
+      'input',
+      {type: 'search', placeholder: 'all of these words', oninput: () => onsearch(input.value)});
   return element('label', {class: 'field wide'}, element('span', {}, label), input);
 }
 

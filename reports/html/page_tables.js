@@ -3,19 +3,18 @@
 // the implementation that makes all logits.
 
 const CHUNK_COLUMNS = [
-  {
-    title: 'case',
-    kind: 'name',
-    cell: (row) => element('td', {class: 'name', title: row.case}, row.case),
-    value: (row) => row.case
-  },
+  {title: 'case', kind: 'name', cell: (row) => nameCell(row.case), value: (row) => row.case},
   {
     title: 'chunks',
     kind: 'number',
     cell: (row) => formatCount(row.chunks),
     value: (row) => row.chunks
   },
-  {title: 'implementation', cell: (row) => row.implementation, value: (row) => row.implementation},
+  {
+    title: 'implementation',
+    cell: (row) => nameCell(row.implementation),
+    value: (row) => row.implementation
+  },
   {
     title: 'relative l2',
     kind: 'number',
@@ -31,14 +30,13 @@ const CHUNK_COLUMNS = [
 ];
 
 const PEAK_COLUMNS = [
-  {
-    title: 'case',
-    kind: 'name',
-    cell: (row) => element('td', {class: 'name', title: row.case}, row.case),
-    value: (row) => row.case
-  },
+  {title: 'case', kind: 'name', cell: (row) => nameCell(row.case), value: (row) => row.case},
   {title: 'grid', cell: (row) => row.grid, value: (row) => row.grid},
-  {title: 'implementation', cell: (row) => row.implementation, value: (row) => row.implementation},
+  {
+    title: 'implementation',
+    cell: (row) => nameCell(row.implementation),
+    value: (row) => row.implementation
+  },
   {
     title: 'measured',
     kind: 'number',

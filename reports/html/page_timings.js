@@ -70,7 +70,7 @@ const TIMING_COLUMNS = [
   {
     title: 'case',
     kind: 'name',
-    cell: ({timing}) => element('td', {class: 'name', title: timing.case.text}, timing.case.text),
+    cell: ({timing}) => nameCell(timing.case.text),
     value: ({timing}) => timing.case.text
   },
   {title: 'grid', cell: ({timing}) => timing.grid, value: ({timing}) => timing.grid},
@@ -78,7 +78,7 @@ const TIMING_COLUMNS = [
   {
     title: 'implementation',
     kind: 'name',
-    cell: ({row}) => element('td', {class: 'name'}, row.implementation),
+    cell: ({row}) => nameCell(row.implementation),
     value: ({row}) => row.implementation
   },
   {title: 'phase', cell: ({row}) => phaseLabel(row.phase), value: ({row}) => row.phase},

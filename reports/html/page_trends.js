@@ -94,9 +94,7 @@ function changesTable(all) {
                seriesTitle(series), pointName(series.points[change.index]), changeText(change),
                change.p_value > 0 ? change.p_value.toExponential(0) : 'exact']));
   return rows.length > 0 ?
-      element(
-          'div', {class: 'scroll'},
-          plainTable(['what', 'case', 'of', 'since', 'change', 'p'], rows, {class: 'data'})) :
+      plainTable(['what', 'case', 'of', 'since', 'change', 'p'], rows, {class: 'data'}) :
       element('p', {class: 'note'}, 'No series changed.');
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first thing to see: whether all is as it should be, how many of what, and of which program on
-// which machine.
+// The first thing to see: whether all is as it should be, what is wrong and how to see it again,
+// how many of what, and of which program on which machine.
 
 function tile(label, value, about) {
   return element(
@@ -27,19 +27,92 @@ function statusTiles(items, onpick) {
   });
 }
 
+/// It never came to write how it ended.
+const isDead = (run) => run.status !== 'complete' && run.exit_code === 0;
+
+const wasReached = (trial) => trial.status !== 'not_run';
+
+/// "The run died in the middle of a trial: 25 of 192 planned trials were done"
+function deathInWords({report, begun, planned}) {
+  const done = report.trials.filter(wasReached).length;
+  const counted = (count, all, noun) =>
+      (all === undefined ? `${plural(count, noun)} done` :
+                           `${formatCount(count)} of ${plural(all, 'planned ' + noun)} done`);
+  const parts = [];
+  if (!planned || planned.trials > 0) parts.push(counted(done, planned?.trials, 'trial'));
+  if (planned?.timings > 0) parts.push(counted(report.timings.length, planned.timings, 'timing'));
+  return `The run died in the middle${begun ? ' of ' + begunKind(begun) : ''}: ` + parts.join(', ');
+}
+
+/// CASE|GRID|IMPLEMENTATION|BACKEND of a trial, CASE|GRID|CACHE|BACKEND of a timing; only a trial
+/// has a command line that runs it again.
+const begunKind = (begun) => (begun.reproduce ? 'a trial' : 'a timing');
+
+function begunTitle(begun) {
+  const [text, grid, what] = begun.id.split('|');
+  return {where: `${what} on ${grid}`, of: `(${text})`};
+}
+
+function finding(label, {where, of}, words, reproduce) {
+  return element(
+      'div', {class: 'finding'}, element('p', {class: 'finding-label'}, label),
+      element(
+          'p', {}, element('b', {}, where), ' ', element('span', {class: 'dim'}, of),
+          words ? element('span', {class: 'words'}, words) : null),
+      reproduce ? commandLine(reproduce) : null);
+}
+
+/// The trial in which a run died, the first problem and the worst one, with how to see them again.
+function findings({begun}, groups) {
+  const shown = [];
+  if (begun) {
+    shown.push(
+        finding('In progress', begunTitle(begun), 'It ran when the run died.', begun.reproduce));
+  }
+  for (const {wrong} of groups.slice(0, 1)) {
+    const first = wrong[0], worst = worstProblem(wrong);
+    const add = (label, problem, reproduce) =>
+        shown.push(finding(label, problem.title(), problem.words(), reproduce));
+    if (first !== worst) add('First', first, null);
+    add(wrong.length === 1  ? 'What' :
+            first === worst ? 'First and worst' :
+                              'Worst',
+        worst, worst.reproduce);
+  }
+  return shown;
+}
+
+function drawBanner(page) {
+  const {report, verdict} = page;
+  const run = report.run;
+  const groups = problemGroups(report);
+  const isWrong = groups.length > 0 || page.begun || (run.status === 'complete' && !verdict.good);
+  const kind = isWrong ? 'bad' : verdict.good ? 'good' : 'doubt';
+  const lines = groups.map(countInWords);
+  if (isDead(run)) lines.unshift(deathInWords(page));
+  document.title = `lossgrid ${run.command} ${run.suite}: ${visible(lines[0] ?? verdict.text)}`;
+  return element(
+      'div', {class: 'banner ' + kind},
+      element(
+          'span', {class: 'banner-glyph', 'aria-hidden': 'true'},
+          {good: '\u2713', bad: '\u2717', doubt: '!'}[kind]),
+      element(
+          'div', {class: 'banner-text'},
+          lines.map((line) => element('p', {class: 'headline'}, line)),
+          element('p', {class: lines.length > 0 ? 'outcome' : 'headline'}, verdict.text),
+          findings(page, groups)));
+}
+
 /// `onpick(status)` shows the trials with that status.
-function drawVerdict({report, verdict}, onpick) {
+function drawVerdict(page, onpick) {
+  const {report} = page;
   const run = report.run, host = report.environment.host ?? {},
         tool = report.environment.tool ?? {};
   const began = run.started_utc ?? '';
   const took = run.stages_ns ? sum(Object.values(run.stages_ns)) : null;
-  document.title = `lossgrid ${run.command} ${run.suite}: ${verdict.text}`;
-  document.getElementById('run-title').append([
+  document.getElementById('run-title').append(visible([
     run.command, run.suite, began.replace('T', ' ').replace('Z', ' UTC')
-  ].filter((text) => text !== '').join(' \u00B7 '));
-  const kind = verdict.good ? 'good' : run.status === 'complete' ? 'bad' : 'doubt';
-  const glyph = {good: '\u2713', bad: '\u2717', doubt: '!'}[kind];
-  const tiles = statusTiles(report.trials, onpick);
+  ].filter((text) => text !== '').join(' \u00B7 ')));
   const group = (title, content) =>
       (content.length > 0 ? element(
                                 'div', {role: 'group', 'aria-label': title},
@@ -60,14 +133,11 @@ function drawVerdict({report, verdict}, onpick) {
   const failedMeter = report.meter.filter((check) => !check.passed)
                           .map((check) => ({status: 'failed', name: check.name}));
   document.getElementById('verdict').append(
+      drawBanner(page),
       element(
-          'div', {class: 'banner ' + kind},
-          element('span', {class: 'banner-glyph', 'aria-hidden': 'true'}, glyph),
-          element('p', {}, verdict.text)),
-      element(
-          'div', {class: 'strip'}, group('Trials', tiles), group('Timed rows', statusTiles(rows)),
-          group('A/B', abTiles), group('Mutation score', score),
-          group('Meter', statusTiles(failedMeter)),
+          'div', {class: 'strip'}, group('Trials', statusTiles(report.trials, onpick)),
+          group('Timed rows', statusTiles(rows)), group('A/B', abTiles),
+          group('Mutation score', score), group('Meter', statusTiles(failedMeter)),
           group(
               'Program',
               [

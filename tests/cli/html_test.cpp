@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
+#include "reports/report_reader.h"
 
 namespace lossgrid {
 namespace {
@@ -58,6 +59,14 @@ TEST_F(HtmlCommand, TakesAHistory) {
 TEST_F(HtmlCommand, ReadsWhatAKilledRunLeft) {
   const std::string path = report("--inject rank=0,at=backward,trial=2,kind=kill");
   ASSERT_FALSE(std::filesystem::exists(path));
+  const RunRecord left = read_report(path);
+  ASSERT_TRUE(left.planned);
+  EXPECT_EQ(left.planned->trials, 2);
+  EXPECT_EQ(left.planned->timings, 0);
+  EXPECT_EQ(left.trials.size(), 1u);
+  EXPECT_EQ(left.begun_id, "lens=5+8 vocab=24|tp2cp2|fused|cpu");
+  EXPECT_EQ(left.begun_reproduce,
+            "lossgrid run --impl fused --grid tp2cp2 --case \"lens=5+8 vocab=24\"");
   EXPECT_EQ(html(path).exit_code, 0);
   EXPECT_THAT(read_all(file("report.html")), HasSubstr("</html>"));
 }

@@ -9,127 +9,16 @@ page is also opened with something in it that has to be noticed. Prints what is 
 """
 import itertools
 import json
-import os
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
-
-class Browser:
-    """Chromium, spoken to over a pair of pipes: messages of JSON that end in a zero byte."""
-
-    def __init__(self):
-        self.profile = tempfile.mkdtemp()
-        commands, self.commands = os.pipe()
-        self.answers, answers = os.pipe()
-
-        def give_pipes():  # the browser reads from 3 and writes to 4
-            high = [os.dup(fd) for fd in (commands, answers)]
-            os.dup2(high[0], 3)
-            os.dup2(high[1], 4)
-
-        flags = ["--headless=new", "--remote-debugging-pipe", "--disable-gpu",
-                 "--disable-dev-shm-usage", "--user-data-dir=" + self.profile]
-        if os.geteuid() == 0:
-            flags.append("--no-sandbox")
-        self.process = subprocess.Popen(["chromium", *flags, "about:blank"], close_fds=False,
-                                        preexec_fn=give_pipes, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
-        os.close(commands)
-        os.close(answers)
-        self.numbers = itertools.count(1)
-        self.unread = b""
-        self.events = []
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.profile, ignore_errors=True)
-
-    def receive(self):
-        while b"\0" not in self.unread:
-            read = os.read(self.answers, 1 << 16)
-            if not read:
-                raise RuntimeError("the browser has gone")
-            self.unread += read
-        message, self.unread = self.unread.split(b"\0", 1)
-        return json.loads(message)
-
-    def call(self, method, session=None, **parameters):
-        number = next(self.numbers)
-        message = {"id": number, "method": method, "params": parameters}
-        if session:
-            message["sessionId"] = session
-        os.write(self.commands, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self.receive()
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
-                return answer["result"]
-            self.events.append(answer)
-
-
-class Page:
-    """A tab that has drawn `path`, or has failed to within some seconds."""
-
-    def __init__(self, browser, path):
-        self.browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = browser.call("Target.attachToTarget", targetId=target,
-                                    flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(domain + ".enable")
-        browser.events.clear()
-        self.call("Page.navigate", url=Path(path).absolute().as_uri())
-        self.is_drawn = self.wait_for("document.documentElement?.dataset.ready === 'true'")
-
-    def call(self, method, **parameters):
-        return self.browser.call(method, self.session, **parameters)
-
-    def value(self, expression):
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
-                           awaitPromise=True)
-        if "exceptionDetails" in answer:
-            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
-        return answer["result"].get("value")
-
-    def wait_for(self, condition, seconds=60):
-        end = time.monotonic() + seconds
-        while not self.value(condition):
-            if time.monotonic() > end or self.messages():
-                return False
-            time.sleep(0.02)
-        return True
-
-    def messages(self):
-        """What the page said on the console, threw and asked the network for."""
-        found = []
-        for event in self.browser.events:
-            about = event.get("params", {})
-            if event["method"] == "Runtime.exceptionThrown":
-                details = about["exceptionDetails"]
-                found.append(details.get("exception", {}).get("description", details["text"]))
-            elif event["method"] == "Runtime.consoleAPICalled":
-                found.append(f"console: {about['args']}")
-            elif event["method"] == "Log.entryAdded":
-                found.append(about["entry"]["text"])
-            elif event["method"] == "Network.requestWillBeSent" and about["type"] != "Document":
-                found.append("request of " + about["request"]["url"])
-        return found
-
-
-def texts(selector):
-    return f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.textContent)"
+from browser import Browser, Page, texts
 
 
 def use(page, report):
     """Yields what is wrong as the page is used."""
-    rows = texts("#trials tbody tr")
+    rows = texts("#trials table.data tbody tr")
     counts = texts("#trials .count")
 
     def search(words):
@@ -158,11 +47,11 @@ def use(page, report):
         const status = document.querySelector('#trials select');
         status.value = '';
         status.dispatchEvent(new Event('change'));
-        [...document.querySelectorAll('#trials th button')].find((b) => b.textContent === 'grid')
-            .click();
+        [...document.querySelectorAll('#trials table.data th button')]
+            .find((b) => b.textContent === 'grid').click();
     })()""")
-    grids = page.value(texts("#trials tbody td:nth-child(3)"))
-    order = page.value("document.querySelector('#trials th:nth-child(3)').ariaSort")
+    grids = page.value(texts("#trials table.data tbody td:nth-child(3)"))
+    order = page.value("document.querySelector('#trials table.data th:nth-child(3)').ariaSort")
     if len(set(grids)) < 2 or grids != sorted(grids) or order != "ascending":
         yield f"sorted by grid ({order}): {grids}"
     page.value("document.querySelectorAll('#trials .opener').forEach((b) => b.click())")
@@ -205,6 +94,7 @@ def use(page, report):
         HTMLAnchorElement.prototype.click = () => {};
         document.getElementById('download').click();
     })()""")
+    page.wait_for("window.offered !== undefined")
     if json.loads(page.value("window.offered")) != report:
         yield "the download is not the report"
     if page.value("document.images.length + (window.hacked ? 1 : 0)") != 0:

@@ -91,7 +91,7 @@ TEST(ValidateFile, TakesWhatADeadRunLeft) {
   const std::string path = folder.file("report.json");
   {
     ReportWriter writer(path, sample_run());
-    writer.begin(sample_run().trials[0].id);
+    writer.begin(sample_run().trials[0].id, "");
     writer.add(sample_run().trials[0]);
     writer.add(sample_timing());
   }

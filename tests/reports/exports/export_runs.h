@@ -33,6 +33,8 @@ inline RunRecord cut_off_run() {
   run.exit_code = 0;
   run.ended_utc.clear();
   run.begun_id = "vocab=96 lens=5+8|tp2cp1|fused|cpu";
+  run.begun_reproduce = "lossgrid run --impl fused --grid tp2cp1 --case \"vocab=96 lens=5+8\"";
+  run.planned = PlannedWork{8, 2};
   return run;
 }
 

@@ -63,10 +63,13 @@ TEST(Exporters, TakeAnEmptyRunAndAPartialFile) {
   {
     ReportWriter writer(folder.file("r.json"), cut_off_run());
     writer.add(cut_off_run().trials[0]);
-    writer.begin(cut_off_run().begun_id);
+    writer.begin(cut_off_run().begun_id, cut_off_run().begun_reproduce);
   }
   const RunRecord partial = read_report(folder.file("r.json"));
   EXPECT_EQ(partial.begun_id, cut_off_run().begun_id);
+  EXPECT_EQ(partial.begun_reproduce, cut_off_run().begun_reproduce);
+  EXPECT_EQ(partial.planned->trials, 8);
+  EXPECT_EQ(partial.planned->timings, 2);
   for (const Exporter* exporter : exporters()) {
     EXPECT_EQ(exporter->text(partial), exporter->text(cut_off_run())) << exporter->name;
     EXPECT_TRUE(exporter->text(RunRecord()).ends_with('\n')) << exporter->name;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of the page: packed where they stand in it, unpacked and parsed here and nowhere else.
+
+async function unpack(id) {
+  const text = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let k = 0; k < text.length; ++k) bytes[k] = text.charCodeAt(k);
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')))
+      .text();
+}
+
+/// {report, verdict, history, begun, planned}
+const readPage = async () => (
+    {report: JSON.parse(await unpack('report-data')), ...JSON.parse(await unpack('context-data'))});
+
+/// The text is unpacked anew: a large one does not stay in memory for a button.
+function offerDownload() {
+  document.getElementById('download').addEventListener('click', async () => {
+    const text = await unpack('report-data');
+    const address = URL.createObjectURL(new Blob([text], {type: 'application/json'}));
+    element('a', {href: address, download: 'report.json'}).click();
+    setTimeout(() => URL.revokeObjectURL(address), 60000);
+  });
+}
