@@ -12,20 +12,22 @@ function choice(label, options, chosen, onchoice) {
   return element('label', {class: 'field'}, element('span', {}, label), select);
 }
 
-const SHORT_CASE = 24;  // fits its <select> anywhere
+// Characters that fit a <select>: in a narrow window, and in a wide one.
+const SHORT_OPTION = 24, LONG_OPTION = 100;
 
-/// A choice of a case, which can be longer than its <select>: below it stands all of it.
-function caseChoice(cases, chosen, onchoice) {
-  const titleOf = (text) => cases.find((one) => one.text === text).title;
+/// A choice whose options can be longer than its <select>: below it stands all of the chosen one.
+function longChoice(label, options, chosen, onchoice) {
   const whole = element('p', {class: 'note whole'});
-  const show = (text) =>
-      whole.replaceChildren(titleOf(text).length > SHORT_CASE ? visible(titleOf(text)) : '');
+  const show = (value) => {
+    const text = options.find((option) => option.value === value).label;
+    whole.replaceChildren(text.length > SHORT_OPTION ? visible(text) : '');
+    whole.classList.toggle('long', text.length > LONG_OPTION);
+  };
   show(chosen);
-  const select = choice(
-      'Case', cases.map(({text, title}) => ({value: text, label: title})), chosen, (value) => {
-        show(value);
-        onchoice(value);
-      });
+  const select = choice(label, options, chosen, (value) => {
+    show(value);
+    onchoice(value);
+  });
   return [select, whole];
 }
 
@@ -58,25 +60,25 @@ function toggle(label, options, chosen, onchoice) {
   return group;
 }
 
+/// Copies it, or where the page may not, selects it for the reader to copy.
+async function copyText(text, shownIn, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = 'copied';
+  } catch {
+    getSelection().selectAllChildren(shownIn);
+    button.textContent = 'selected';
+  }
+}
+
 /// A command line with a button that copies it as it is shown: nothing unseen goes to a terminal.
 function commandLine(text) {
   const shown = visible(text);
-  const button = element(
-      'button', {
-        type: 'button',
-        onclick: () => {
-          navigator.clipboard.writeText(shown).then(
-              () => {
-                button.textContent = 'copied';
-              },
-              () => {
-                button.textContent = 'select it by hand';
-              });
-        }
-      },
-      'copy');
   // Lines break between words, and inside of one only where it is longer than a line.
   const words = shown.split(' ').flatMap(
       (word, k) => [k > 0 ? ' ' : '', element('span', {class: 'word'}, word)]);
-  return element('div', {class: 'command'}, element('code', {}, words), button);
+  const code = element('code', {}, words);
+  const button =
+      element('button', {type: 'button', onclick: () => copyText(shown, code, button)}, 'copy');
+  return element('div', {class: 'command'}, code, button);
 }

@@ -178,7 +178,7 @@ function drawHeatMap({report}) {
       'One map an implementation, one scale for all. Time is the median of forward and ' +
           'backward, the slowest rank; wire bytes are the payload of the collectives of a rank.');
   const timed = report.timings[0]?.case.text;
-  const state = {text: timed ?? cases[0].text, quantity: quantities[0]};
+  const state = {text: timed ?? cases[0].value, quantity: quantities[0]};
   const maps = element('div', {class: 'maps'});
   const legend = element('p', {class: 'note'});
   const update = () => {
@@ -191,7 +191,7 @@ function drawHeatMap({report}) {
              ' Times of one run are coarse; lossgrid bench measures.' :
              '');
   };
-  node.append(element('div', {class: 'toolbar'}, caseChoice(cases, state.text, (value) => {
+  node.append(element('div', {class: 'toolbar'}, longChoice('Case', cases, state.text, (value) => {
                         state.text = value;
                         update();
                       }), toggle('Quantity', quantities, state.quantity.value, (value) => {

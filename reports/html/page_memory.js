@@ -113,8 +113,8 @@ function drawMemory({report}) {
           'without inputs.');
   const byCase = groupBy(withMemory, caseText);
   const gridsOf = (text) => unique(byCase.get(text).map((trial) => gridText(trial.grid)));
-  const cases = casesOf(report).filter(({text}) => byCase.has(text));
-  const state = {text: cases[0].text, grid: gridsOf(cases[0].text)[0]};
+  const cases = casesOf(report).filter(({value}) => byCase.has(value));
+  const state = {text: cases[0].value, grid: gridsOf(cases[0].value)[0]};
   let bars = memoryBars(report, state.text, state.grid);
   const box = new ChartBox(
       'Memory at the peak by tag; the table below has the same numbers',
@@ -134,7 +134,7 @@ function drawMemory({report}) {
         state.grid = value;
         show();
       }));
-  node.append(element('div', {class: 'toolbar'}, caseChoice(cases, state.text, (value) => {
+  node.append(element('div', {class: 'toolbar'}, longChoice('Case', cases, state.text, (value) => {
                         state.text = value;
                         if (!gridsOf(value).includes(state.grid)) state.grid = gridsOf(value)[0];
                         offerGrids();

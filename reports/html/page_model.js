@@ -64,7 +64,7 @@ function verifiedTime(trial) {
   return times.length > 0 ? sum(times.map((time) => time.max_over_ranks_ns)) : null;
 }
 
-/// Cases in the order of the report: [{text, title}].
+/// Cases in the order of the report, to choose from: [{value: text, label}].
 function casesOf(report) {
   const titles = new Map();
   const add = (text, name) => {
@@ -72,5 +72,5 @@ function casesOf(report) {
   };
   for (const trial of report.trials) add(caseText(trial), trial.case.name);
   for (const timing of report.timings) add(timing.case.text, timing.case.name);
-  return [...titles].map(([text, title]) => ({text, title}));
+  return [...titles].map(([value, label]) => ({value, label}));
 }

@@ -173,7 +173,7 @@ function drawTimings({report}) {
   node.append(
       element(
           'div', {class: 'toolbar'},
-          choice(
+          longChoice(
               'Timing',
               report.timings.map((timing, k) => ({value: String(k), label: timingTitle(timing)})),
               '0',

@@ -74,10 +74,8 @@ function findings({begun}, groups) {
     const add = (label, problem, reproduce) =>
         shown.push(finding(label, problem.title(), problem.words(), reproduce));
     if (first !== worst) add('First', first, null);
-    add(wrong.length === 1  ? 'What' :
-            first === worst ? 'First and worst' :
-                              'Worst',
-        worst, worst.reproduce);
+    const both = wrong.length === 1 ? 'What broke' : 'First and worst';
+    add(first === worst ? both : 'Worst', worst, worst.reproduce);
   }
   return shown;
 }
