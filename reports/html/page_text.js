@@ -17,4 +17,4 @@ const visible = (text) => String(text).replace(UNSEEN, spelled).replaceAll('\n',
 
 /// A long name that breaks behind its joints before it breaks anywhere else.
 const breakable = (name) =>
-    name.split(/(?<=[/_:,=|])/).flatMap((part, k) => (k === 0 ? [part] : [element('wbr'), part]));
+    name.split(/(?<=[/_:,|])/).flatMap((part, k) => (k === 0 ? [part] : [element('wbr'), part]));
