@@ -25,6 +25,31 @@ inline RunRecord small_run() {
   return run;
 }
 
+/// Text that is something else in a terminal, in markup, in a table, or nothing at all in UTF-8.
+inline constexpr const char* kHostile = "a\x1b[31m\n\r\x07| <b> \"'`%, \\ \xc2\x9b \xff z";
+
+/// Every text of its records is kHostile; files that are read back are always UTF-8.
+inline RunRecord hostile_run() {
+  RunRecord run = small_run();
+  run.command = run.suite = run.arguments[0] = kHostile;
+  run.environment["tool"]["version"] = kHostile;
+  run.environment["host"]["cpu_model"] = kHostile;
+  for (TrialRecord& trial : run.trials) {
+    trial.id = std::string(kHostile) + "|tp1cp1|x|cpu";
+    trial.implementation = trial.reproduce = kHostile;
+    if (trial.status != TrialStatus::passed) trial.reason = kHostile;
+    for (CheckRecord& check : trial.checks) check.name = kHostile;
+    for (DeterminismRecord& bits : trial.determinism) bits.name = bits.detail = kHostile;
+  }
+  TimingRecord timing = sample_timing();
+  timing.case_name = timing.case_text = timing.grid = timing.cache = kHostile;
+  for (TimingRow& row : timing.rows) row.implementation = row.phase = row.ceiling = kHostile;
+  timing.rows[0].status = TimingStatus::failed;
+  timing.rows[0].reason = kHostile;
+  run.timings = {timing};
+  return run;
+}
+
 /// A run that was killed in the middle of its second trial.
 inline RunRecord cut_off_run() {
   RunRecord run = sample_run();

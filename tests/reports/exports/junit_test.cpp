@@ -5,6 +5,8 @@
 
 #include "export_runs.h"
 #include "harness/core/file.h"
+#include "harness/core/text.h"
+#include "reports/text_table.h"
 #include "shell.h"
 
 namespace lossgrid {
@@ -14,8 +16,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr const char* kExpected = R"xml(<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="lossgrid" tests="12" failures="3" errors="1" skipped="2" time="0.007407">
-  <testsuite name="run" tests="1" failures="0" errors="0" skipped="0" time="0.000000" timestamp="2026-01-02T03:04:05">
+<testsuites name="lossgrid" tests="5" failures="1" errors="1" time="0.007">
+  <testsuite name="run" tests="1" failures="0" errors="0" time="0.000" skipped="0" timestamp="2026-01-02T03:04:05">
     <properties>
       <property name="command" value="lossgrid run --suite smoke"/>
       <property name="suite" value="smoke"/>
@@ -24,48 +26,26 @@ constexpr const char* kExpected = R"xml(<?xml version="1.0" encoding="UTF-8"?>
       <property name="git_revision" value="abc1234"/>
       <property name="cpu_model" value="a model"/>
     </properties>
-    <testcase classname="lossgrid.run" name="complete" time="0.000000"/>
+    <testcase classname="lossgrid.run" name="complete" time="0.000"/>
   </testsuite>
-  <testsuite name="C0: vocab=96 lens=5+8" tests="11" failures="3" errors="1" skipped="2" time="0.007407" timestamp="2026-01-02T03:04:05">
-    <testcase classname="vocab=96 lens=5+8.tp2cp1.fused.cpu" name="loss" time="0.003704"/>
-    <testcase classname="vocab=96 lens=5+8.tp2cp1.fused.cpu" name="logprobs" time="0.000000"/>
-    <testcase classname="vocab=96 lens=5+8.tp2cp1.fused.cpu" name="invariant same_bits_on_all_ranks" time="0.000000"/>
-    <testcase classname="vocab=96 lens=5+8.tp2cp1.fused.cpu" name="invariant shift_invariance" time="0.000000">
-      <skipped message="an offset would overflow"/>
-    </testcase>
-    <testcase classname="vocab=96 lens=5+8.tp2cp1.fused.cpu" name="determinism run_to_run" time="0.000000"/>
-    <testcase classname="vocab=96 lens=5+8.tp2cp4.fused.cpu" name="loss" time="0.003704">
-      <failure type="tolerance" message="ratio 3, 1 of 1 elements beyond the bound">failed: vocab=96 lens=5+8|tp2cp4|fused|cpu
+  <testsuite name="C0: vocab=96 lens=5+8" tests="4" failures="1" errors="1" time="0.007" skipped="1" timestamp="2026-01-02T03:04:05">
+    <testcase classname="vocab=96 lens=5+8.fused" name="tp2cp1 cpu" time="0.004"/>
+    <testcase classname="vocab=96 lens=5+8.fused" name="tp2cp4 cpu" time="0.004">
+      <failure type="failed" message="grad_logits: ratio 1.2e+04">failed: vocab=96 lens=5+8|tp2cp4|fused|cpu
   case: C0
   reason: grad_logits: ratio 1.2e+04
   worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements beyond the bound
   worst element: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125
   reproduce: lossgrid run --impl fused --grid tp2cp4 --case &quot;vocab=96 lens=5+8&quot;
+  failed: loss, ratio 3, 1 of 1 elements beyond the bound
+  failed: grad_logits, ratio 1.23e+04, 3 of 672 elements beyond the bound: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125
+  failed: determinism run_to_run: different bits, grad_logits
 </failure>
     </testcase>
-    <testcase classname="vocab=96 lens=5+8.tp2cp4.fused.cpu" name="grad_logits" time="0.000000">
-      <failure type="tolerance" message="ratio 1.23e+04, 3 of 672 elements beyond the bound: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125">failed: vocab=96 lens=5+8|tp2cp4|fused|cpu
-  case: C0
-  reason: grad_logits: ratio 1.2e+04
-  worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements beyond the bound
-  worst element: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125
-  reproduce: lossgrid run --impl fused --grid tp2cp4 --case &quot;vocab=96 lens=5+8&quot;
-</failure>
-    </testcase>
-    <testcase classname="vocab=96 lens=5+8.tp2cp4.fused.cpu" name="grad_logits_bias" time="0.000000"/>
-    <testcase classname="vocab=96 lens=5+8.tp2cp4.fused.cpu" name="determinism run_to_run" time="0.000000">
-      <failure type="determinism" message="different bits, grad_logits">failed: vocab=96 lens=5+8|tp2cp4|fused|cpu
-  case: C0
-  reason: grad_logits: ratio 1.2e+04
-  worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements beyond the bound
-  worst element: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125
-  reproduce: lossgrid run --impl fused --grid tp2cp4 --case &quot;vocab=96 lens=5+8&quot;
-</failure>
-    </testcase>
-    <testcase classname="vocab=96 lens=5+8.tp1cp1.cp_local.cpu" name="trial" time="0.000000">
+    <testcase classname="vocab=96 lens=5+8.cp_local" name="tp1cp1 cpu" time="0.000">
       <skipped message="cp_local needs cp &gt; 1"/>
     </testcase>
-    <testcase classname="vocab=96 lens=5+8.tp2cp1.fused.cpu" name="trial" time="0.000000">
+    <testcase classname="vocab=96 lens=5+8.fused" name="tp2cp1 cpu #2" time="0.000">
       <error type="crashed" message="rank 1: it ended">crashed: vocab=96 lens=5+8|tp2cp1|fused|cpu
   case: C0
   reason: rank 1: it ended
@@ -83,16 +63,31 @@ TEST(Junit, ASmallRun) {
   EXPECT_EQ(exported("junit", small_run()), kExpected);
 }
 
-TEST(Junit, ATrialWhoseChecksPassFailsAsAWhole) {
+TEST(Junit, ATrialWhoseChecksPassFailsForItsReason) {
   RunRecord run = small_run();
   run.trials = {sample_trial(2, 1, "fused")};
   run.trials[0].status = TrialStatus::failed;
   run.trials[0].reason = "memory: peak of rank 0 in forward is 2048 bytes, predicted 1024";
-  EXPECT_THAT(exported("junit", run),
-              HasSubstr("name=\"trial\" time=\"0.000000\">\n"
-                        "      <failure type=\"failed\" message=\"memory: peak of rank 0"));
-  run.trials[0].checks[0].passed = false;
-  EXPECT_THAT(exported("junit", run), Not(HasSubstr("name=\"trial\"")));
+  run.trials[0].invariants[0] = {"guard_bands", "failed", "byte 3 of logits"};
+  const std::string text = exported("junit", run);
+  EXPECT_THAT(text, HasSubstr("<failure type=\"failed\" message=\"memory: peak of rank 0"));
+  EXPECT_THAT(text, HasSubstr("\n  failed: invariant guard_bands: byte 3 of logits\n"));
+  EXPECT_THAT(text, Not(HasSubstr("shift_invariance")));  // not run
+}
+
+/// Beyond 30 MB or 500,000 test cases GitLab shows none. 25,000 trials are more than suite ci has.
+TEST(Junit, IsWithinTheLimitsOfGitLabWhateverFails) {
+  RunRecord run = small_run();
+  TrialRecord trial = sample_failure();
+  trial.reason.append(2000, '"');
+  trial.reproduce.append(100, '<');
+  trial.checks.resize(10, trial.checks[2]);
+  run.trials.assign(25'000, trial);
+  const std::string text = exported("junit", run);
+  EXPECT_LT(text.size(), 30'000'000u);
+  EXPECT_THAT(text.substr(0, 200), HasSubstr("tests=\"25001\" failures=\"25000\""));
+  EXPECT_THAT(text.substr(0, 6000), HasSubstr("  failed: grad_logits, ratio"));
+  EXPECT_THAT(text.substr(text.size() - 4000), HasSubstr(">the report has the rest\n</failure>"));
 }
 
 TEST(Junit, WhatEndedIsAnErrorAndWhatDidNotRunIsSkipped) {
@@ -121,23 +116,20 @@ TEST(Junit, ARunThatStoppedInTheMiddleIsAnError) {
 TEST(Junit, TimingsMutantsAndTheMeter) {
   const std::string text = exported("junit", bench_run());
   const std::string of_class = "classname=\"timing.lens=64 vocab=512.tp2cp1.hot\" name=\"";
-  EXPECT_THAT(text,
-              HasSubstr(of_class + "per_sequence forward\" time=\"0.001500\">\n      <skipped "
-                                   "message=\"unstable: 9 distinct samples\"/>"));
+  EXPECT_THAT(text, HasSubstr(of_class + "per_sequence forward\" time=\"0.002\">\n      <skipped "
+                                         "message=\"unstable: 9 distinct samples\"/>"));
   EXPECT_THAT(text,
               HasSubstr("<failure type=\"above_ceiling\" message=\"above_ceiling: 131 % of "));
   EXPECT_THAT(text, HasSubstr("<failure type=\"failed\" message=\"failed: loss: ratio 2\">"));
   EXPECT_THAT(text,
-              HasSubstr(of_class + "fused:chunk_tokens=7 forward_backward\" time=\"0.002000\"/>"));
-  EXPECT_THAT(text,
-              HasSubstr(of_class + "linear_ce\" time=\"0.000000\">\n      <skipped message="));
-  EXPECT_THAT(text,
-              HasSubstr("classname=\"lossgrid.meter\" name=\"copy\" time=\"0.000000\">\n      "
-                        "<failure type=\"meter\" message=\"measured 2.5 B, expected 1\">"));
+              HasSubstr(of_class + "fused:chunk_tokens=7 forward_backward\" time=\"0.002\"/>"));
+  EXPECT_THAT(text, HasSubstr(of_class + "linear_ce\" time=\"0.000\">\n      <skipped message="));
+  EXPECT_THAT(text, HasSubstr("classname=\"lossgrid.meter\" name=\"copy\" time=\"0.000\">\n      "
+                              "<failure type=\"meter\" message=\"measured 2.5 B, expected 1\">"));
 
   const std::string compared = exported("junit", export_runs().at("ab"));
   EXPECT_THAT(compared, HasSubstr("<testsuite name=\"A/B\" tests=\"3\" failures=\"2\" errors=\"0\" "
-                                  "skipped=\"1\""));
+                                  "time=\"0.000\" skipped=\"1\""));
   EXPECT_THAT(compared, HasSubstr("<failure type=\"ab\" message=\"REGRESSED: 1.100 [1.090, "));
   EXPECT_THAT(compared, HasSubstr("<skipped message=\"INCONCLUSIVE: "));
 
@@ -161,22 +153,37 @@ TEST(Junit, XmllintFindsEveryRunValid) {
     const ShellOutcome outcome = run_shell(command);
     EXPECT_EQ(outcome.exit_code, 0) << what << ": " << outcome.output;
   }
-  std::string text = exported("junit", small_run());
-  text.replace(text.find("name=\"logprobs\""), 15, "name=\"loss\"");
-  write_file_atomically(folder.file("r.xml"), text);
-  EXPECT_NE(run_shell(command).exit_code, 0);  // the same name twice
+  const auto refuses = [&](const std::string& before, const std::string& after) {
+    std::string text = exported("junit", small_run());
+    text.replace(text.find(before), before.size(), after);
+    write_file_atomically(folder.file("r.xml"), text);
+    EXPECT_NE(run_shell(command).exit_code, 0) << after;
+  };
+  refuses("tp2cp1 cpu #2", "tp2cp1 cpu");                 // the same name twice
+  refuses("errors=\"1\"", "errors=\"1\" skipped=\"1\"");  // of all suites
+  refuses("time=\"0.007\"", "time=\"0.007407\"");         // six decimals
+  refuses("<skipped message=\"", "<skipped because=\"because");
 }
 
-/// What Python's parser reads is what was meant, markup included.
+/// Python's parser reads what was meant, markup included.
 TEST(Junit, PythonReadsTheTextBack) {
   const TemporaryFolder folder;
-  write_file_atomically(folder.file("r.xml"), exported("junit", export_runs().at("markup")));
-  const ShellOutcome outcome = run_shell(
-      "python3 -c \"import xml.etree.ElementTree as e; r = e.parse('" + folder.file("r.xml") +
-      "').getroot(); print(len(r.findall('.//testcase')), r.get('tests')); "
-      "print(r.find('.//error').get('message')); print(r.findall('testsuite')[1].get('name'))\"");
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.output, "12 12\n]]> | [31m  <!--  ::error::z\nC0: a<b>&\"c\"\n");
+  const std::string path = folder.file("r.xml");
+  const auto read_back = [&](const RunRecord& run) {
+    write_file_atomically(path, exported("junit", run));
+    return run_shell("/usr/bin/python3 -c \"import xml.etree.ElementTree as e; r = e.parse('" +
+                     path +
+                     "').getroot(); print(len(r.findall('.//testcase')), r.get('tests')); "
+                     "print(r.find('.//error').get('message')); "
+                     "print(r.findall('testsuite')[1].get('name'))\"");
+  };
+  const RunRecord markup = export_runs().at("markup");
+  EXPECT_EQ(read_back(markup).output, "5 5\n]]> | " + escape_controls("\x01\x1b") +
+                                          "[31m \\ufffe <!--  ::error::z\nC0: a<b>&\"c\"\n");
+  const RunRecord hostile = hostile_run();
+  EXPECT_EQ(read_back(hostile).output,
+            "10 10\n" + escape_controls(shortened(kHostile, 240)) + "\nC0: " +
+                escape_controls(kHostile).substr(0, escape_controls(kHostile).find('|')) + '\n');
 }
 
 }  // namespace
