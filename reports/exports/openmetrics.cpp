@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenMetrics 1.0 text, for Prometheus (textfile collector), Grafana and GitLab's metrics reports.
-// All are gauges in base units, without timestamps; every family has its samples in one block. What
-// a trial or timing has no valid number for has no sample.
+// OpenMetrics 1.0 text, for Prometheus, Grafana and GitLab's metrics reports. All are gauges in
+// base units, without timestamps, so that readers of the older Prometheus text format (textfile
+// collector, Pushgateway) take it too; every family has its samples in one block. A number that a
+// trial or timing does not have, or that is not valid, has no sample.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -20,7 +21,7 @@ using Labels = std::vector<std::pair<const char*, std::string>>;
 
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : escape_controls(text, "\n")) {
     if (c == '\\' || c == '"') out += '\\';
     out += c == '\n' ? std::string("\\n") : std::string(1, c);
   }
@@ -63,11 +64,11 @@ class Family {
 };
 
 std::string run_text(const RunRecord& run) {
-  std::string out = fmt::format(
-      "# TYPE lossgrid_build info\n# HELP lossgrid_build What made the report.\n"
-      "lossgrid_build_info{{version=\"{}\",git_revision=\"{}\",suite=\"{}\"}} 1\n",
-      escaped(environment_text(run, "tool", "version")),
-      escaped(environment_text(run, "tool", "git_revision")), escaped(run.suite));
+  // A gauge and no info: the older format does not have that type.
+  Family build("build_info", "", "Version and revision of lossgrid, and the suite; always 1.");
+  build.add(1, {{"version", environment_text(run, "tool", "version")},
+                {"git_revision", environment_text(run, "tool", "git_revision")},
+                {"suite", run.suite}});
   Family complete("run_complete", "", "1 when the run ended.");
   complete.add(run.status == "complete" ? 1 : 0);
   Family code("run_exit_code", "", "Exit code of the run.");
@@ -76,7 +77,7 @@ std::string run_text(const RunRecord& run) {
   for (const auto& [status, count] : run.counts_by_status()) {
     trials.add(static_cast<double>(count), {{"status", status}});
   }
-  return out + complete.text() + code.text() + trials.text();
+  return build.text() + complete.text() + code.text() + trials.text();
 }
 
 std::string trials_text(const RunRecord& run) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a small run, and the parser of Prometheus' Python client on every run.
+// The text of a small run, and on every run the parser of Prometheus' Python client and promtool,
+// which reads the older Prometheus text format as the textfile collector and Pushgateway do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kExpected = R"text(# TYPE lossgrid_build info
-# HELP lossgrid_build What made the report.
+constexpr const char* kExpected = R"text(# TYPE lossgrid_build_info gauge
+# HELP lossgrid_build_info Version and revision of lossgrid, and the suite; always 1.
 lossgrid_build_info{version="0.1.0",git_revision="abc1234",suite="smoke"} 1
 # TYPE lossgrid_run_complete gauge
 # HELP lossgrid_run_complete 1 when the run ended.
@@ -91,6 +92,27 @@ TEST(OpenMetrics, MutantsByVerdict) {
                         "lossgrid_mutants{kind=\"control\",verdict=\"not_accepted\"} 0\n"));
 }
 
+TEST(OpenMetrics, PromtoolHasNothingAgainstAnyRun) {
+  if (!shell_has("promtool --version")) GTEST_SKIP() << "no promtool (prometheus)";
+  const TemporaryFolder folder;
+  const std::string path = folder.file("r.prom");
+  const auto check = [&](const std::string& text) {
+    write_file_atomically(path, text);
+    return run_shell("promtool check metrics <" + path);
+  };
+  std::map<std::string, RunRecord> runs = export_runs();
+  runs["hostile"] = hostile_run();
+  for (const auto& [what, run] : runs) {
+    const ShellOutcome outcome = check(exported("openmetrics", run));
+    EXPECT_EQ(outcome.exit_code, 0) << what;
+    EXPECT_EQ(outcome.output, "") << what;
+  }
+  std::string text = exported("openmetrics", small_run());
+  const std::string type = "lossgrid_build_info gauge";
+  text.replace(text.find(type), type.size(), "lossgrid_build info");
+  EXPECT_NE(check(text).exit_code, 0);
+}
+
 TEST(OpenMetrics, TheClientOfPrometheusReadsEveryRun) {
   if (!shell_has("/usr/bin/python3 -c 'import prometheus_client'")) {
     GTEST_SKIP() << "no prometheus_client (python3-prometheus-client)";
@@ -105,7 +127,9 @@ TEST(OpenMetrics, TheClientOfPrometheusReadsEveryRun) {
       "s in f.samples]; assert len(samples) == len(set(samples)); "
       "print([s.labels['implementation'] "
       "for f in families if f.name == 'lossgrid_trial_passed' for s in f.samples])\"";
-  for (const auto& [what, run] : export_runs()) {
+  std::map<std::string, RunRecord> runs = export_runs();
+  runs["hostile"] = hostile_run();
+  for (const auto& [what, run] : runs) {
     write_file_atomically(path, exported("openmetrics", run));
     const ShellOutcome outcome = run_shell(command);
     EXPECT_EQ(outcome.exit_code, 0) << what << ": " << outcome.output;
