@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows for all_benchmark_data.csv of Liger-Kernel (benchmark/scripts/utils.py), which its
-// visualizer draws: kernel lossgrid_OBJECTIVE, provider the implementation, x the tokens B x T.
-// speed is in ms from the 20th to the 80th percentile, modes forward, backward and full; memory in
-// MB (2^20 bytes) with inputs, three times the same number, for it is counted and not sampled.
-// Case, grid and cache stand in extra_benchmark_config_str; the version is lossgrid's.
+// visualizer draws: one chart a kernel, metric, mode and extra_benchmark_config_str, one curve a
+// provider, one point a row. Kernel lossgrid_OBJECTIVE, provider the implementation, x the tokens
+// B x T. The extra config has grid, cache and the keys of the case without its lengths, so that
+// cases that differ in length alone are one curve. speed is in ms from the 20th to the 80th
+// percentile, modes forward, backward and full; memory in MB (2^20 bytes) with inputs, three times
+// the same number, for it is counted and not sampled. The version is lossgrid's.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/core/text.h"
@@ -18,20 +21,49 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+std::string field(const std::string& text_of_report) {
+  const std::string text = escape_controls(text_of_report);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + '"';
 }
 
-/// Of "objective=dpo lens=5+8"; "nll" is what a case has that does not say.
-std::string objective_of(const std::string& case_text) {
-  constexpr std::string_view kKey = "objective=";
+/// The keys of a case as words "KEY=VALUE". Of a text of another form, that text as `case`.
+std::vector<std::pair<std::string, std::string>> keys_of(const std::string& case_text) {
+  std::vector<std::pair<std::string, std::string>> keys;
   for (const std::string& word : split(case_text, ' ')) {
-    if (word.starts_with(kKey)) return word.substr(kKey.size());
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) return {{"case", case_text}};
+    keys.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return keys;
+}
+
+/// "nll" is the objective of a case that names none.
+std::string objective_of(const std::string& case_text) {
+  for (const auto& [key, value] : keys_of(case_text)) {
+    if (key == "objective") return value;
   }
   return "nll";
+}
+
+/// Of "lens=5+8 vocab=96": {"seqs": "2", "vocab": "96"}. Of lengths drawn from a distribution its
+/// name stays, and the longest one is left out.
+Json config_of(const std::string& case_text, const std::string& grid) {
+  Json config = Json::object();
+  for (const auto& [key, value] : keys_of(case_text)) {
+    if (key == "objective" || key == "seq_len") continue;
+    const bool is_list =
+        key == "lens" && value.find_first_not_of("0123456789+") == std::string::npos;
+    if (is_list) {
+      config["seqs"] = std::to_string(1 + std::count(value.begin(), value.end(), '+'));
+    } else {
+      config[key] = value;
+    }
+  }
+  config["grid"] = grid;
+  return config;
 }
 
 struct Row {
@@ -57,7 +89,7 @@ class Lines {
   void add(const Row& row) {
     const std::vector<std::string> fields{field("lossgrid_" + objective_of(row.case_text)),
                                           field(row.implementation),
-                                          row.mode,
+                                          field(row.mode),
                                           row.metric,
                                           row.unit,
                                           "BT",
@@ -91,18 +123,14 @@ double milliseconds(std::int64_t ns) {
 std::string csv_liger_text(const RunRecord& run) {
   Lines lines(run);
   for (const TimingRecord& timing : run.timings) {
+    Json config = config_of(timing.case_text, timing.grid);
+    config["cache"] = timing.cache;
     for (const TimingRow& row : timing.rows) {
       if (row.status != TimingStatus::timed) continue;
-      lines.add({timing.case_text,
-                 row.implementation,
-                 row.phase == "forward_backward" ? "full" : row.phase,
-                 "speed",
-                 "ms",
-                 timing.tokens,
-                 milliseconds(row.time.median_ns),
-                 milliseconds(row.time.p20_ns),
-                 milliseconds(row.time.p80_ns),
-                 {{"case", timing.case_text}, {"grid", timing.grid}, {"cache", timing.cache}}});
+      lines.add({timing.case_text, row.implementation,
+                 row.phase == "forward_backward" ? "full" : row.phase, "speed", "ms", timing.tokens,
+                 milliseconds(row.time.median_ns), milliseconds(row.time.p20_ns),
+                 milliseconds(row.time.p80_ns), config});
     }
   }
   for (const TrialRecord& trial : run.trials) {
@@ -112,16 +140,8 @@ std::string csv_liger_text(const RunRecord& run) {
       bytes = std::max(bytes, phase.measured_peak_with_inputs_bytes);
     }
     const double mb = static_cast<double>(bytes) / (1 << 20);
-    lines.add({case_text(trial),
-               trial.implementation,
-               "full",
-               "memory",
-               "MB",
-               trial.tokens,
-               mb,
-               mb,
-               mb,
-               {{"case", case_text(trial)}, {"grid", trial.grid()}}});
+    lines.add({case_text(trial), trial.implementation, "full", "memory", "MB", trial.tokens, mb, mb,
+               mb, config_of(case_text(trial), trial.grid())});
   }
   return lines.text();
 }
