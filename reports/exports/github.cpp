@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/core/text.h"
 #include "reports/export_parts.h"
 #include "reports/exporter.h"
 #include "reports/table.h"
@@ -26,8 +27,8 @@ struct Annotation {
 
 std::string escaped(const std::string& text, bool property) {
   std::string out;
-  for (const char c : text) {
-    if (c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','))) {
+  for (const char c : escape_controls(text, "\n")) {
+    if (c == '%' || c == '\n' || (property && (c == ':' || c == ','))) {
       out += fmt::format("%{:02X}", c);
     } else {
       out += c;

@@ -2,7 +2,7 @@
 // GitHub-flavoured markdown, short of the 65,536 bytes that a comment holds: first a hidden
 // marker by which a comment can be found and edited, the verdict, then only what did not pass, and
 // the timings, those that are not as they should be first. Text of the report stands in code spans,
-// where nothing of it is markup.
+// where nothing of it is markup, or, where it is one word of a few known ones, is escaped.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -21,16 +21,33 @@ namespace {
 constexpr std::size_t kMostProblems = 20;  // of trials, of mutants and of the meter
 constexpr std::size_t kMostTimings = 30;
 constexpr std::size_t kTextWidth = 120;
+constexpr std::size_t kWordWidth = 32;
+
+/// One line without control characters.
+std::string one_line(const std::string& text, std::size_t width) {
+  return shortened(escape_controls(text, "\n"), width);
+}
 
 /// "-" for no text.
 std::string code(const std::string& text) {
   if (text.empty()) return "-";
   std::string out = "`";
-  for (const char c : shortened(text, kTextWidth)) {
+  for (const char c : one_line(text, kTextWidth)) {
     if (c == '|') out += '\\';  // of a table, also inside of code
-    if (static_cast<unsigned char>(c) >= 0x20) out += c == '`' ? '\'' : c;
+    out += c == '`' ? '\'' : c;
   }
   return out + '`';
+}
+
+/// "tp2cp1", "forward_backward": not worth a code span.
+std::string word(const std::string& text) {
+  constexpr std::string_view kMarkup = "\\`*[]<>|&~!#@";
+  std::string out;
+  for (const char c : one_line(text, kWordWidth)) {
+    if (kMarkup.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
 }
 
 class Table {
@@ -126,7 +143,7 @@ std::string timings_table(const RunRecord& run) {
               kMostTimings);
   for (const TimedRow& timed : rows_of(run)) {
     const TimingRecord& timing = *timed.timing;
-    std::vector<std::string> cells{code(timing.case_text), timing.grid, timing.cache};
+    std::vector<std::string> cells{code(timing.case_text), word(timing.grid), word(timing.cache)};
     std::string status(name(timed.status()));
     const std::string& reason = timed.row == nullptr ? timing.reason : timed.row->reason;
     if (!reason.empty()) status += ": " + code(reason);
@@ -135,12 +152,13 @@ std::string timings_table(const RunRecord& run) {
     } else {
       const TimingRow& row = *timed.row;
       for (const std::string& cell :
-           {code(row.implementation), row.phase, format_milliseconds(row.time.median_ns),
+           {code(row.implementation), word(row.phase), format_milliseconds(row.time.median_ns),
             format_milliseconds(row.time.p20_ns) + ".." + format_milliseconds(row.time.p80_ns),
             std::to_string(row.time.samples_ns.size()),
             row.speedup ? fmt::format("{:.2f}x", *row.speedup) : "-",
-            row.ceiling_ratio ? fmt::format("{:.0f} % {}", 100 * *row.ceiling_ratio, row.ceiling)
-                              : "-"}) {
+            row.ceiling_ratio
+                ? fmt::format("{:.0f} % {}", 100 * *row.ceiling_ratio, word(row.ceiling))
+                : "-"}) {
         cells.push_back(cell);
       }
     }
@@ -153,15 +171,15 @@ std::string timings_table(const RunRecord& run) {
 std::string ab_table(const RunRecord& run) {
   Table table({"case", "grid", "cache", "phase", "A", "B", "B / A"}, kMostTimings);
   for (const AbRecord& record : run.ab) {
-    table.add({code(record.case_title), record.grid, record.cache, record.phase, code(record.a),
-               code(record.b), ab_finding(record)});
+    table.add({code(record.case_title), word(record.grid), word(record.cache), word(record.phase),
+               code(record.a), code(record.b), ab_finding(record)});
   }
   return table.text("A/B");
 }
 
 std::string markdown_text(const RunRecord& run) {
   std::string out = marker(run.suite);
-  out += fmt::format("**lossgrid {}** {} {}\n", run.command, is_good(run) ? "✅" : "❌",
+  out += fmt::format("**lossgrid {}** {} {}\n", word(run.command), is_good(run) ? "✅" : "❌",
                      code(verdict_line(run)));
   out += trials_table(run) + mutants_table(run) + meter_table(run) + ab_table(run) +
          timings_table(run);

@@ -8,6 +8,7 @@
 #include "export_runs.h"
 #include "harness/core/error.h"
 #include "harness/core/file.h"
+#include "harness/core/text.h"
 #include "reports/export_parts.h"
 #include "reports/report_json.h"
 #include "reports/report_reader.h"
@@ -73,6 +74,18 @@ TEST(Exporters, TakeAnEmptyRunAndAPartialFile) {
   for (const Exporter* exporter : exporters()) {
     EXPECT_EQ(exporter->text(partial), exporter->text(cut_off_run())) << exporter->name;
     EXPECT_TRUE(exporter->text(RunRecord()).ends_with('\n')) << exporter->name;
+  }
+}
+
+/// In any format: whole characters, and none that a terminal obeys, which JSON has rules for.
+TEST(Exporters, WriteNoControlCharacters) {
+  for (const Exporter* exporter : exporters()) {
+    const std::string text = exporter->text(hostile_run());
+    if (text[0] == '{' || text[0] == '[') {
+      EXPECT_TRUE(nlohmann::json::accept(text)) << exporter->name;
+    } else {
+      EXPECT_EQ(escape_controls(text, "\n"), text) << exporter->name;
+    }
   }
 }
 

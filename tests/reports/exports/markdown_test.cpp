@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "export_runs.h"
+#include "harness/core/text.h"
 
 namespace lossgrid {
 namespace {
@@ -65,6 +66,37 @@ TEST(Markdown, MutantsThatSurvive) {
   EXPECT_THAT(text, HasSubstr("| `reversed_sum` | no trial reached it | `sums from the end` |"));
 }
 
+/// Every row of a table has as many bars as its head.
+void expect_whole_tables(const std::string& text) {
+  const auto bars = [](const std::string& line) {
+    std::size_t count = 0;
+    for (std::size_t k = 0; k < line.size(); ++k) {
+      count += line[k] == '|' && (k == 0 || line[k - 1] != '\\') ? 1 : 0;
+    }
+    return count;
+  };
+  std::istringstream lines(text);
+  std::size_t expected = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| ")) {
+      if (!line.starts_with("|")) expected = 0;
+      continue;
+    }
+    if (expected == 0) expected = bars(line);
+    EXPECT_EQ(bars(line), expected) << line;
+  }
+}
+
+/// Cells keep their bars and their lines, in code spans and outside of them.
+TEST(Markdown, TextOfTheReportIsNoMarkup) {
+  const std::string text = exported("markdown", hostile_run());
+  const std::string escape = escape_controls("\x1b"), bell = escape_controls("\x07");
+  EXPECT_THAT(text, HasSubstr("| tp2cp4 | `a" + escape + "[31m " + escape_controls("\r") + bell +
+                              "\\| <b> \"''%, \\ " + escape_controls("\xc2\x9b \xff") + " z` |"));
+  EXPECT_THAT(text, HasSubstr(bell.substr(1) + "\\| \\<b\\>... |"));
+  expect_whole_tables(text);
+}
+
 /// A comment holds 65,536 bytes, and a cell no bar that is not escaped.
 TEST(Markdown, IsBoundedWhateverTheReportHolds) {
   RunRecord run = export_runs().at("markup");
@@ -85,23 +117,7 @@ TEST(Markdown, IsBoundedWhateverTheReportHolds) {
   EXPECT_THAT(text, HasSubstr("\nand 478 more\n"));
   EXPECT_TRUE(text.starts_with("<!-- lossgrid:a___b_c -->\n"));
 
-  const auto bars = [](const std::string& line) {
-    std::size_t count = 0;
-    for (std::size_t k = 0; k < line.size(); ++k) {
-      count += line[k] == '|' && (k == 0 || line[k - 1] != '\\') ? 1 : 0;
-    }
-    return count;
-  };
-  std::istringstream lines(text);
-  std::size_t expected = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("| ")) {
-      if (!line.starts_with("|")) expected = 0;
-      continue;
-    }
-    if (expected == 0) expected = bars(line);
-    EXPECT_EQ(bars(line), expected) << line;
-  }
+  expect_whole_tables(text);
 }
 
 }  // namespace
