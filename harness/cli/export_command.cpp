@@ -5,13 +5,17 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/progress.h"
+#include "harness/core/clock.h"
 #include "harness/core/file.h"
+#include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/memory_plan.h"
@@ -44,7 +48,8 @@ bool is_drawn(const CaseSpec& spec) {
          std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
 }
 
-void export_case(const CaseSpec& spec, bool with_expected, const std::string& path) {
+/// Returns a line that names the file.
+std::string export_case(const CaseSpec& spec, bool with_expected, const std::string& path) {
   const std::string too_big = why_too_big(bundle_memory_bytes(spec, with_expected));
   if (!too_big.empty()) {
     throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, too_big));
@@ -60,8 +65,8 @@ void export_case(const CaseSpec& spec, bool with_expected, const std::string& pa
     }
   }
   write_bundle(path, *problem, expected, format_case(spec));
-  fmt::print("{}: {} sequences, {} tokens, vocabulary {}, {}\n", path, problem->sequences(),
-             problem->tokens(), spec.vocab, name(spec.dtype));
+  return fmt::format("{}: {} sequences, {} tokens, vocabulary {}, {}\n", path, problem->sequences(),
+                     problem->tokens(), spec.vocab, name(spec.dtype));
 }
 
 /// The name of a case as that of a file.
@@ -72,19 +77,67 @@ std::string file_name(std::string text) {
   return text;
 }
 
-ExitCode export_cases(const ExportFlags& flags) {
-  if (flags.suite.empty()) {
-    export_case(parse_case(flags.text), flags.expected, flags.out);
-    return ExitCode::ok;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
+
+/// The free bytes of the file system that `folder` is on, or is going to be.
+std::int64_t free_bytes(std::filesystem::path folder) {
+  folder = std::filesystem::absolute(folder);
+  std::error_code error;
+  while (!std::filesystem::exists(folder, error) && folder.has_relative_path()) {
+    folder = folder.parent_path();
   }
-  int number = 0;
+  const std::uintmax_t bytes = std::filesystem::space(folder, error).available;
+  return error ? kMostBytes
+               : static_cast<std::int64_t>(std::min<std::uintmax_t>(bytes, kMostBytes));
+}
+
+/// Prints how much is going to be written. Throws io when there is no room for it.
+void announce(std::size_t bundles, std::int64_t bytes, const std::string& folder) {
+  constexpr std::int64_t kMuch = std::int64_t{1} << 30;
+  const std::int64_t room = free_bytes(folder);
+  const std::string count = fmt::format("{} bundle{}", bundles, bundles == 1 ? "" : "s");
+  if (bytes > room) {
+    throw Error(ErrorCode::io, fmt::format("{}: {}, about {}, and its file system has {} free",
+                                           folder, count, format_bytes(bytes), format_bytes(room)));
+  }
+  fmt::print(stderr, "export: {}, about {}\n", count, format_bytes(bytes));
+  if (bytes > kMuch) {
+    fmt::print(stderr, "export: warning: more than {}, of the {} that are free at {}\n",
+               format_bytes(kMuch), format_bytes(room), escape_controls(folder));
+  }
+}
+
+ExitCode export_suite(const ExportFlags& flags) {
+  std::vector<CaseSpec> cases;
+  std::int64_t bytes = 0;
   for (const Suite& suite : load_suites(flags.suite)) {
     for (const CaseSpec& spec : suite.cases) {
-      export_case(
-          spec, flags.expected,
-          fmt::format("{}/{:02}_{}.safetensors", flags.out, ++number, file_name(spec.name)));
+      cases.push_back(spec);
+      bytes += std::min(bundle_file_bytes(spec, flags.expected), kMostBytes - bytes);
     }
   }
+  announce(cases.size(), bytes, flags.out);
+  const std::int64_t began_ns = steady_clock_ns();
+  std::int64_t written = 0;
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    const std::string line = export_case(
+        cases[k], flags.expected,
+        fmt::format("{}/{:02}_{}.safetensors", flags.out, k + 1, file_name(cases[k].name)));
+    written += bundle_file_bytes(cases[k], flags.expected);
+    std::optional<double> seconds_left;
+    if (written < bytes) {
+      seconds_left = static_cast<double>(steady_clock_ns() - began_ns) * 1e-9 *
+                     static_cast<double>(bytes - written) / static_cast<double>(written);
+    }
+    fmt::print("{}{} {}", format_progress(k + 1, cases.size(), seconds_left, ""),
+               seconds_left ? ":" : "", line);
+    std::fflush(stdout);
+  }
+  return ExitCode::ok;
+}
+
+ExitCode export_one_case(const ExportFlags& flags) {
+  fmt::print("{}", export_case(parse_case(flags.text), flags.expected, flags.out));
   return ExitCode::ok;
 }
 
@@ -136,7 +189,7 @@ ExitCode run(const ExportFlags& flags) {
   if (flags.one_per_case) throw_usage("--one-per-case goes with a report and --to gbench");
   if (!flags.format.empty()) throw_usage("--to goes with a report; a case becomes a bundle");
   if (flags.out.empty()) throw_usage("--out says where the bundle goes, of --suite the folder");
-  return export_cases(flags);
+  return flags.suite.empty() ? export_one_case(flags) : export_suite(flags);
 }
 
 }  // namespace
@@ -154,8 +207,10 @@ void add_export_command(CLI::App& app, Action& action) {
                     "with --to gbench: medians only, for tools that draw charts; without it every "
                     "sample, for tests of two runs");
   command->add_option("--case", flags->text, "the case as \"key=value ...\"");
-  command->add_option("--suite", flags->suite,
-                      "all cases of a suite (lossgrid list suites), a bundle each");
+  command->add_option(
+      "--suite", flags->suite,
+      "all cases of a suite (lossgrid list suites), a bundle each; how much that is comes "
+      "first, with a warning from 1 GiB on");
   command->add_option("-o,--out", flags->out,
                       "the file to write, with --suite the folder; of a report also - for stdout, "
                       "the default");

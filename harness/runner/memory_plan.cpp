@@ -60,10 +60,27 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
+namespace {
+
+/// Elements of the logits, or of hidden states and weight.
+double bundle_elements(const CaseSpec& spec, double rows) {
+  const auto vocab = static_cast<double>(spec.vocab);
+  return spec.hidden == 0 ? rows * vocab : (rows + vocab) * static_cast<double>(spec.hidden);
+}
+
+}  // namespace
+
+std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth) {
+  const auto rows = static_cast<double>(case_tokens(spec));
+  const double inputs = bundle_elements(spec, rows);
+  double bytes = inputs * static_cast<double>(size_of(spec.dtype)) + 8 * rows;  // ids and mask
+  if (with_truth) bytes += (inputs + rows) * sizeof(double);
+  return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
+}
+
 std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
   const auto rows = static_cast<double>(case_tokens(spec));
-  const auto vocab = static_cast<double>(spec.vocab);
-  const double inputs = spec.hidden == 0 ? rows * vocab : (rows + vocab) * spec.hidden;
+  const double inputs = bundle_elements(spec, rows);
   // Of hidden states and weight: the truth and four numbers beside it that bounds are made of.
   const double truths = spec.hidden == 0 ? 1 : 6;
   double bytes = 2 * inputs * static_cast<double>(size_of(spec.dtype));

@@ -31,6 +31,10 @@ std::int64_t case_memory_bytes(const CaseSpec& spec);
 /// bundle says, as tensors and as the file, beside the case. At most 2^62.
 std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth);
 
+/// Bytes of the file that a case becomes as a bundle, but for the header and what the objective
+/// reads, a few bytes a token. At most 2^62.
+std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth);
+
 /// "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB", or empty when `need` fits.
 std::string why_too_big(std::int64_t need_bytes);
 /// The same for the memory of this process's GPU.

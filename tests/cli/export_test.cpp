@@ -2,6 +2,8 @@
 // lossgrid export of a report and lossgrid list exports as a user meets them: stdout or a file,
 // exit codes, the step summary of GitHub Actions, and what is left of a run that died.
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -110,8 +112,55 @@ TEST(Export, ASuiteBecomesABundleACase) {
     EXPECT_THAT(bundle.substr(0, 2000), HasSubstr("\"expected.grad_logits\""));
     EXPECT_THAT(result.out, HasSubstr(name + ".safetensors: 3 sequences, 128 tokens"));
   };
+  EXPECT_THAT(result.out,
+              testing::ContainsRegex("^\\[1/2\\] about [^\n]* left: " + folder + "/01_"));
+  EXPECT_THAT(result.out, HasSubstr("\n[2/2] " + folder + "/02_"));
   has_case("01_small_dtype_f32", "lens=50+30+48 mask=all vocab=2048 statistics=false");
   has_case("02_small_dtype_bf16", "lens=50+30+48 mask=all vocab=2048 dtype=bf16 statistics=false");
+}
+
+TEST(Export, ASuiteIsAnnouncedWithItsSize) {
+  const ScratchFolder scratch;
+  for (const std::string flags : {"", "--expected "}) {
+    const std::string folder = scratch.file("bundles" + std::to_string(flags.size()));
+    const ProcessResult result =
+        run_lossgrid(scratch, "export --suite perf_smoke " + flags + "--out " + folder);
+    double mib = 0;
+    ASSERT_EQ(std::sscanf(result.err.c_str(), "export: 2 bundles, about %lf MiB\n", &mib), 1)
+        << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    std::uintmax_t bytes = 0;
+    for (const auto& file : std::filesystem::directory_iterator(folder)) bytes += file.file_size();
+    EXPECT_NEAR(mib, static_cast<double>(bytes) / (1 << 20), 0.06) << flags;
+  }
+}
+
+/// The limit of memory ends it before it writes anything.
+TEST(Export, ASuiteOfGigabytesComesWithAWarning) {
+  const ScratchFolder scratch;
+  write_all(scratch.file("big.json"), R"({"suite": 1, "name": "big", "summary": "", "grids":
+      ["tp1cp1"], "implementations": ["fused"], "cases": [{"name": "C", "lens": "12000", "vocab": 24000}]})");
+  const ProcessResult result =
+      run_executable(scratch, "/bin/sh",
+                     "-c 'ulimit -v 900000; exec " LOSSGRID_EXECUTABLE " export --suite " +
+                         scratch.file("big.json") + " --out " + scratch.file("bundles") + "'");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, testing::StartsWith("export: 1 bundle, about 1.1 GiB\n"
+                                              "export: warning: more than 1.0 GiB, of the "));
+}
+
+TEST(Export, ASuiteThatHasNoRoomIsRefused) {
+  const ScratchFolder scratch;
+  write_all(scratch.file("huge.json"), R"({"suite": 1, "name": "huge", "summary": "", "grids":
+      ["tp1cp1"], "implementations": ["fused"], "cases": [{"name": "C", "lens": "2000000", "vocab": [2000000, 2000001]}]})");
+  const std::string folder = scratch.file("new/bundles");
+  const ProcessResult result =
+      run_lossgrid(scratch, "export --suite " + scratch.file("huge.json") + " --out " + folder);
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err,
+              HasSubstr(folder + ": 2 bundles, about 29.1 TiB, and its file system has "));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch.file("new")));
 }
 
 TEST(Export, RefusesWhatDoesNotGoTogether) {
