@@ -42,7 +42,7 @@ class LostDevice : public ::testing::TestWithParam<Loss> {
  protected:
   void SetUp() override {
     const std::string& why_none = why_no_device(parse_backend(GetParam().backend, ""));
-    if (!why_none.empty()) GTEST_SKIP() << why_none;
+    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
   }
 
   std::string run_with(const std::string& flags) const {

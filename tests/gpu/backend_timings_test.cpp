@@ -17,7 +17,7 @@ class BackendTimings : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
     const std::string& why_none = why_no_device(GetParam());
-    if (!why_none.empty()) GTEST_SKIP() << why_none;
+    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
   }
 
   static TimingRecord run(const std::string& case_text, const std::vector<std::string>& names,

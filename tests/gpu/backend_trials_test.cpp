@@ -24,7 +24,7 @@ class BackendTrials : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
     const std::string& why_none = why_no_device(GetParam());
-    if (!why_none.empty()) GTEST_SKIP() << why_none;
+    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
   }
 
   static TrialRecord run(const PreparedProblem& prepared, const std::string& implementation,
