@@ -8,6 +8,7 @@
 
 #include "harness/core/file.h"
 #include "harness/core/hash.h"
+#include "reports/compact_report.h"
 #include "reports/export_parts.h"
 #include "reports/json_fields.h"
 #include "reports/relative_time.h"
@@ -21,7 +22,7 @@ constexpr const char* kTime = "time_ratio";
 constexpr const char* kCounters[] = {"peak_bytes", "payload_bytes", "calls"};
 
 std::string run_id(const RunRecord& run) {
-  const std::string text = json_text(run_to_json(run), -1);
+  const std::string text = report_text(compact_report(run));
   return fmt::format("{:016x}", fingerprint(std::as_bytes(std::span(text))));
 }
 

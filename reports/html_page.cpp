@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/html_page.h"
 
+#include "reports/compact_report.h"
 #include "reports/export_parts.h"
 #include "reports/packed_text.h"
 #include "reports/report_json.h"
@@ -42,7 +43,7 @@ std::string html_report(const RunRecord& run, const Json& history) {
   context["verdict"]["text"] = verdict_line(run);
   context["history"] = history;
   add_dead_run(run, context);
-  return html_page(run_to_json(run), context);
+  return html_page(compact_report(run), context);
 }
 
 }  // namespace lossgrid

@@ -13,8 +13,8 @@ namespace lossgrid {
 /// The page with "@report@" and "@context@" where the data go.
 extern const char* const kHtmlTemplate;
 
-/// `report`: as run_to_json makes it, offered for download. `context`: what the page shows beside
-/// it.
+/// `report`: as run_to_json or compact_report makes it, offered for download. `context`: what the
+/// page shows beside it.
 std::string html_page(const nlohmann::ordered_json& report, const nlohmann::ordered_json& context);
 
 /// The page of any run that read_report returns. `history`: as history_to_json makes it, or null.

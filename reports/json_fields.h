@@ -61,14 +61,18 @@ inline std::int64_t index_field(const ReportJson& object, const char* key) {
   return field_or<std::int64_t>(object, key, -1);
 }
 
+/// {"name": value, ...}
+template <typename T>
+std::map<std::string, T> map_from(const ReportJson& object) {
+  std::map<std::string, T> out;
+  for (const auto& [name, value] : object.items()) out[name] = field<T>(object, name.c_str());
+  return out;
+}
+
 /// "key": {"name": value, ...}
 template <typename T>
 std::map<std::string, T> map_field(const ReportJson& object, const char* key) {
-  std::map<std::string, T> out;
-  for (const auto& [name, value] : member(object, key).items()) {
-    out[name] = field<T>(member(object, key), name.c_str());
-  }
-  return out;
+  return map_from<T>(member(object, key));
 }
 
 /// "key": [element, ...]

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "reports/chunk_table.h"
 #include "reports/memory_table.h"
@@ -83,20 +84,6 @@ Json determinism_to_json(const DeterminismRecord& record) {
   out["verdict"] = record.verdict;
   out["claimed"] = record.claimed;
   out["detail"] = record.detail;
-  return out;
-}
-
-Json memory_to_json(const PhaseMemoryRecord& record) {
-  Json out;
-  out["rank"] = record.rank;
-  out["phase"] = record.phase;
-  out["predicted_peak_bytes"] = record.predicted_peak_bytes;
-  out["measured_peak_bytes"] = record.measured_peak_bytes;
-  out["measured_peak_with_inputs_bytes"] = record.measured_peak_with_inputs_bytes;
-  out["measured_allocations"] = record.measured_allocations;
-  out["by_tag_bytes"] = object_from(record.by_tag_bytes);
-  if (record.device_used_bytes) out["device_used_bytes"] = *record.device_used_bytes;
-  if (record.device_other_bytes) out["device_other_bytes"] = *record.device_other_bytes;
   return out;
 }
 
@@ -208,7 +195,25 @@ Json memory_ratio_to_json(const MemoryRatioRow& row) {
   return out;
 }
 
+Json memory_to_json(const PhaseMemoryRecord& record) {
+  Json out;
+  out["rank"] = record.rank;
+  out["phase"] = record.phase;
+  out["predicted_peak_bytes"] = record.predicted_peak_bytes;
+  out["measured_peak_bytes"] = record.measured_peak_bytes;
+  out["measured_peak_with_inputs_bytes"] = record.measured_peak_with_inputs_bytes;
+  out["measured_allocations"] = record.measured_allocations;
+  out["by_tag_bytes"] = object_from(record.by_tag_bytes);
+  if (record.device_used_bytes) out["device_used_bytes"] = *record.device_used_bytes;
+  if (record.device_other_bytes) out["device_other_bytes"] = *record.device_other_bytes;
+  return out;
+}
+
 Json trial_to_json(const TrialRecord& trial) {
+  return trial_to_json(trial, array_of(trial.memory, memory_to_json));
+}
+
+Json trial_to_json(const TrialRecord& trial, Json memory) {
   Json out;
   out["id"] = trial.id;
   out["case"]["name"] = trial.case_name;
@@ -238,7 +243,7 @@ Json trial_to_json(const TrialRecord& trial) {
   out["relative_l2"] = numbers_to_json(trial.relative_l2);
   out["invariants"] = array_of(trial.invariants, invariant_to_json);
   out["determinism"] = array_of(trial.determinism, determinism_to_json);
-  out["memory"] = array_of(trial.memory, memory_to_json);
+  out["memory"] = std::move(memory);
   out["communication"] = array_of(trial.communication, communication_to_json);
   out["times"] = array_of(trial.times, time_to_json);
   out["fingerprints"] = object_from(trial.fingerprints);
@@ -268,7 +273,7 @@ Json mutant_to_json(const MutantRecord& mutant) {
 
 Json run_header_to_json(const RunRecord& run) {
   Json out;
-  out["schema"] = "lossgrid.report/1";
+  out["schema"] = kReportFormat;
   out["run"]["command"] = run.command;
   out["run"]["arguments"] = run.arguments;
   out["run"]["suite"] = run.suite;
@@ -282,9 +287,14 @@ Json run_header_to_json(const RunRecord& run) {
 }
 
 Json run_to_json(const RunRecord& run) {
+  return run_to_json(
+      run, array_of(run.trials, [](const TrialRecord& trial) { return trial_to_json(trial); }));
+}
+
+Json run_to_json(const RunRecord& run, Json trials) {
   Json out = run_header_to_json(run);
   out["summary"] = summary_to_json(run);
-  out["trials"] = array_of(run.trials, trial_to_json);
+  out["trials"] = std::move(trials);
   out["tables"]["grad_weight_error_by_chunks"] =
       array_of(weight_error_by_chunks(run), chunk_error_to_json);
   out["tables"]["peak_memory"] = array_of(peak_memory_ratios(run), memory_ratio_to_json);

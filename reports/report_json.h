@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Report JSON, schema reports/schema/report-1.schema.json: fixed key order, units in the keys,
-// NaN and infinities as null, shortest numbers, so that two runs differ only in the fields listed
-// by volatile_keys().
+// Report JSON, schema reports/schema/report-1.schema.json, with everything written out: fixed key
+// order, units in the keys, NaN and infinities as null, shortest numbers, so that two runs differ
+// only in the fields listed by volatile_keys(). Files have the compact form of compact_report.h.
 #pragma once
 
 #include <string>
@@ -13,7 +13,14 @@
 
 namespace lossgrid {
 
+/// Name and version of the format, MAJOR.MINOR; the first minor version was called "1". A program
+/// reads every minor version up to its own and refuses later ones.
+inline constexpr const char* kReportFormat = "lossgrid.report/1.1";
+
 nlohmann::ordered_json trial_to_json(const TrialRecord& trial);
+/// The same with another form of its memory.
+nlohmann::ordered_json trial_to_json(const TrialRecord& trial, nlohmann::ordered_json memory);
+nlohmann::ordered_json memory_to_json(const PhaseMemoryRecord& record);
 nlohmann::ordered_json mutant_to_json(const MutantRecord& mutant);
 
 /// "run" and what surrounds it: schema, run, environment.
@@ -21,6 +28,9 @@ nlohmann::ordered_json run_header_to_json(const RunRecord& run);
 
 /// The whole report.
 nlohmann::ordered_json run_to_json(const RunRecord& run);
+
+/// The same with another form of its trials.
+nlohmann::ordered_json run_to_json(const RunRecord& run, nlohmann::ordered_json trials);
 
 /// Text of a report: `indent` blanks a level, -1 for one line. Bytes that are not UTF-8 (file
 /// names) are replaced, never refused.

@@ -16,7 +16,6 @@ namespace lossgrid {
 RunRecord read_report(const std::string& path);
 
 /// Throws bad_input.
-TrialRecord trial_from_json(const nlohmann::ordered_json& json);
 TimingRecord timing_from_json(const nlohmann::ordered_json& json);
 MutantRecord mutant_from_json(const nlohmann::ordered_json& json);
 

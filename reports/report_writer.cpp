@@ -40,6 +40,7 @@ ReportWriter::ReportWriter(std::string path, const RunRecord& run)
   if (run.planned) {
     header["run"]["planned"] = {{"trials", run.planned->trials}, {"timings", run.planned->timings}};
   }
+  header["defaults"] = report_defaults();
   try {
     append(header);
   } catch (...) {
@@ -55,6 +56,7 @@ ReportWriter::~ReportWriter() {
 ReportWriter::ReportWriter(ReportWriter&& other) noexcept
     : path_(std::move(other.path_)),
       partial_path_(std::move(other.partial_path_)),
+      compact_(std::move(other.compact_)),
       partial_(std::exchange(other.partial_, nullptr)) {}
 
 void ReportWriter::close() {
@@ -76,7 +78,10 @@ void ReportWriter::begin(const std::string& id, const std::string& reproduce) {
 
 void ReportWriter::add(const TrialRecord& trial) {
   const StageScope scope(Stage::report);
-  append({{"trial", trial_to_json(trial)}});
+  nlohmann::ordered_json line{{"trial", compact_.add(trial)}};
+  nlohmann::ordered_json added = compact_.take_new();
+  if (!added.empty()) line["shared"] = std::move(added);
+  append(line);
 }
 
 void ReportWriter::add(const TimingRecord& timing) {
@@ -95,7 +100,7 @@ void ReportWriter::add(const MutantRecord& mutant) {
 }
 
 void ReportWriter::finish(const RunRecord& run) {
-  write_file_atomically(path_, json_text(run_to_json(run)) + '\n');
+  write_report_file(path_, report_text(compact_report(run)));
   if (partial_ == nullptr) return;
   close();
   std::error_code ignored;  // the report is there; a leftover beside it is no failure

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a report so that a crash loses nothing: finished trials go at once, one JSON line each, to
 // `<path>.partial.jsonl`; at the end the whole report is written beside its place and renamed, and
-// the partial file is removed.
+// the partial file is removed. The form of both is that of compact_report.h; a whole report whose
+// name ends in ".gz" is packed.
 #pragma once
 
 #include <cstdio>
@@ -9,12 +10,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "reports/compact_report.h"
 #include "reports/record.h"
+#include "reports/report_file.h"
 
 namespace lossgrid {
-
-/// Of the partial file, behind the path of the report.
-inline constexpr const char* kPartialReportSuffix = ".partial.jsonl";
 
 class ReportWriter {
  public:
@@ -31,7 +31,9 @@ class ReportWriter {
   void begin(const std::string& id, const std::string& reproduce);
 
   /// Appends one trial, timing, A/B comparison or mutant, {"trial": ...}, {"timing": ...},
-  /// {"ab": ...} or {"mutant": ...}, and flushes it to the file system. Throws io.
+  /// {"ab": ...} or {"mutant": ...}, and flushes it to the file system. With a trial come what it
+  /// adds to the lists that trials share, {"trial": ..., "shared": {...}}: a line needs only those
+  /// before it. Throws io.
   void add(const TrialRecord& trial);
   void add(const TimingRecord& timing);
   void add(const AbRecord& comparison);
@@ -48,6 +50,7 @@ class ReportWriter {
 
   std::string path_;
   std::string partial_path_;
+  CompactTrials compact_;         // of the partial file
   std::FILE* partial_ = nullptr;  // null for a device or pipe, which cannot have a file beside it
 };
 

@@ -54,6 +54,12 @@ const std::vector<std::string>& schema_names() {
   return names;
 }
 
+const std::vector<std::string>& schema_versions(std::string_view name) {
+  static const std::vector<std::string> of_reports{"1", "1.1"};
+  static const std::vector<std::string> of_others{"1"};
+  return name == "report" ? of_reports : of_others;
+}
+
 std::string_view schema_text(std::string_view name) {
   if (name == "report") return kReportSchema;
   if (name == "policy") return kPolicySchema;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON schemas of the formats that lossgrid defines, and whether a document keeps one. The text
-// is that of reports/schema/, built in. A format is named "lossgrid.NAME/MAJOR": keys may be added
-// within a major version, and readers pass over those they do not know; whatever else changes is a
-// new major version, which older readers refuse.
+// is that of reports/schema/, built in. A format is named "lossgrid.NAME/MAJOR" or, after the
+// first, "lossgrid.NAME/MAJOR.MINOR". Keys may be added at any time, and readers pass over those
+// they do not know. A minor version adds ways to write the same, which older readers refuse and
+// newer ones read beside the old ones; whatever else changes is a new major version.
 #pragma once
 
 #include <string>
@@ -15,6 +16,9 @@ namespace lossgrid {
 
 /// "report", "policy"
 const std::vector<std::string>& schema_names();
+
+/// Those of the format that this program reads, the newest last: {"1", "1.1"}.
+const std::vector<std::string>& schema_versions(std::string_view name);
 
 /// Throws usage with the known names.
 std::string_view schema_text(std::string_view name);

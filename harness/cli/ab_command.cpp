@@ -215,7 +215,8 @@ void add_ab_command(CLI::App& app, Action& action) {
       ->add_option("--order-seed", flags->seed, "seed of the random order of A and B (default 1)")
       ->check(CLI::Range(0, 2147483647));
   command->add_flag("--strict", flags->strict, "inconclusive ends with 13");
-  command->add_option("--report", flags->suite.report, "write the JSON report here");
+  command->add_option("--report", flags->suite.report,
+                      "write the JSON report here (.json.gz: packed)");
   command->add_flag("--quiet", flags->suite.quiet, "print no line for every look");
   command->footer(
       "A launch is a process that times A and B in turn, in a random order, and gives one ratio; "

@@ -20,12 +20,17 @@ struct HtmlFlags {
   std::string out;
 };
 
+/// "folder/report.html" of "folder/report.json" and "folder/report.json.gz".
+std::string place_beside(std::filesystem::path report) {
+  if (report.extension() == ".gz") report.replace_extension();
+  return report.replace_extension(".html").string();
+}
+
 ExitCode run(const HtmlFlags& flags) {
   nlohmann::ordered_json history;
   if (!flags.history.empty()) history = history_to_json(read_history(flags.history));
   const std::string page = html_report(read_report(flags.report), history);
-  std::string out = flags.out;
-  if (out.empty()) out = std::filesystem::path(flags.report).replace_extension(".html").string();
+  const std::string out = flags.out.empty() ? place_beside(flags.report) : flags.out;
   write_file_atomically(out, page);
   fmt::print("html: {}\n", out);
   return ExitCode::ok;

@@ -78,7 +78,7 @@ void add_mutants_command(CLI::App& app, Action& action) {
   command->add_option(
       "--impl", flags->names,
       "only these mutants and controls, comma separated (see lossgrid list mutants)");
-  command->add_option("--report", flags->report, "write the JSON report here");
+  command->add_option("--report", flags->report, "write the JSON report here (.json.gz: packed)");
   add_backend_flags(*command, flags->backend);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

@@ -119,7 +119,7 @@ void add_replay_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 1024));
   command->add_option("--out", flags->out,
                       "write loss, logprobs, gradients (F64, unsharded) and metrics here");
-  command->add_option("--report", flags->report, "write the JSON report here");
+  command->add_option("--report", flags->report, "write the JSON report here (.json.gz: packed)");
   add_transport_flag(*command, flags->transport);
   add_backend_flags(*command, flags->backend);
   add_recording_flags(*command, flags->recording);

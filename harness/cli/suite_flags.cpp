@@ -125,7 +125,8 @@ void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
 void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   add_trial_flags(command, flags);
   command.add_option("--report", flags.report,
-                     "write the JSON report here; finished trials go to FILE.partial.jsonl while "
+                     "write the JSON report here (.json.gz: packed); finished trials go to "
+                     "FILE.partial.jsonl while "
                      "the run goes on");
   command.add_option("--resume", flags.resume,
                      "take over what this report, or what a run that did not end left of it, has "

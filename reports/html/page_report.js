@@ -10,8 +10,10 @@ async function unpack(id) {
 }
 
 /// {report, verdict, history, begun, planned}
-const readPage = async () => (
-    {report: JSON.parse(await unpack('report-data')), ...JSON.parse(await unpack('context-data'))});
+const readPage = async () => ({
+  report: expandReport(JSON.parse(await unpack('report-data'))),
+  ...JSON.parse(await unpack('context-data'))
+});
 
 /// The text is unpacked anew: a large one does not stay in memory for a button.
 function offerDownload() {

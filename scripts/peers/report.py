@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows, trials and the report (reports/schema/report-1.schema.json) as lossgrid writes them."""
 
+import gzip
 import json
 import os
 import platform
+import zlib
 from datetime import datetime, timezone
 
 from peers.sampling import FEWEST_DISTINCT, median, quantile, stderr_ratio_of_median
@@ -176,6 +178,22 @@ def put_beside(theirs, ours):
 
 # The report ---------------------------------------------------------------------------------------
 
+VERSIONS = ("lossgrid.report/1", "lossgrid.report/1.1")
+
+
+def read_text(path):
+    """Of a report, unpacked if it begins as gzip does. Raises OSError, and ValueError for what is
+    damaged or no UTF-8."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"it is a damaged gzip file: {error}") from error
+    return data.decode("utf-8")
+
+
 def proc_value(path, key):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -217,12 +235,12 @@ def finish_report(report, exit_code, complete):
 
 
 def write_report(path, report):
+    data = (json.dumps(report, indent=1, allow_nan=False) + "\n").encode("utf-8")
     temporary = f"{path}.{os.getpid()}.tmp"
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1, allow_nan=False)
-            file.write("\n")
+        with open(temporary, "wb") as file:
+            file.write(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "harness/device/backend.h"
 #include "process.h"
 
@@ -34,7 +35,7 @@ TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
   const ProcessResult result =
       run_lossgrid(scratch, kSmallRun + ("--backend cuda_emulated --report " + report));
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  const json trial = json::parse(read_all(report))["trials"][0];
+  const json trial = full_report(report)["trials"][0];
   EXPECT_EQ(trial["backend"], "cuda_emulated");
   EXPECT_THAT(std::string(trial["id"]), HasSubstr("|fused|cuda_emulated"));
   // What a driver would say: the tensors, and nothing of others.
@@ -44,7 +45,7 @@ TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
   const ProcessResult resumed = run_lossgrid(
       scratch, kSmallRun + ("--resume " + report + " --report " + scratch.file("cpu.json")));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  const json on_cpu = json::parse(read_all(scratch.file("cpu.json")))["trials"][0];
+  const json on_cpu = full_report(scratch.file("cpu.json"))["trials"][0];
   EXPECT_EQ(on_cpu["backend"], "cpu");
   EXPECT_FALSE(on_cpu["memory"][2].contains("device_used_bytes"));
 }

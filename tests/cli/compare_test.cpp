@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "process.h"
 
 namespace lossgrid {
@@ -56,7 +57,7 @@ TEST_F(CompareCommand, FailsForAWrongTrialAndForAMissingOne) {
 
 TEST_F(CompareCommand, FailsForAByteMore) {
   const std::string base = report("base.json");
-  ordered_json grown = ordered_json::parse(read_all(base));
+  ordered_json grown = full_report(base);
   ordered_json& bytes = grown["trials"][1]["memory"][0]["measured_peak_bytes"];
   bytes = bytes.get<std::int64_t>() + 1;
   write_all(file("grown.json"), grown.dump());

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "harness/comm/breadcrumbs.h"
 #include "process.h"
 
@@ -28,7 +29,7 @@ constexpr const char* kTwoTrials =
     "run --case 'lens=5+8 vocab=[24,33]' --impl fused --grid tp2cp2 ";
 
 json read_faulty_report(const std::string& path) {
-  return json::parse(read_all(path));
+  return full_report(path);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "process.h"
 
 namespace lossgrid {
@@ -37,7 +38,7 @@ TEST_F(GateCommand, JudgesByThePolicy) {
   EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
   EXPECT_THAT(same.out, HasSubstr("0 failed, 0 inconclusive, 0 excused; "));
 
-  ordered_json grown = ordered_json::parse(read_all(base));
+  ordered_json grown = full_report(base);
   ordered_json& calls = grown["trials"][1]["communication"][0]["measured_calls"];
   calls = 2 * calls.get<std::int64_t>();
   const std::string head = file("grown.json");
@@ -86,7 +87,7 @@ TEST_F(GateCommand, ReportsAndPoliciesCanBeValidated) {
   EXPECT_EQ(valid.out, base +
                            ": valid lossgrid.report/1\n"
                            "reports/policies/exact.json: valid lossgrid.policy/1\n");
-  ordered_json broken = ordered_json::parse(read_all(base));
+  ordered_json broken = full_report(base);
   broken["trials"][0]["grid"].erase("dp");
   write_all(file("broken.json"), broken.dump());
   const ProcessResult wrong = run("validate " + file("broken.json") + " " + base);

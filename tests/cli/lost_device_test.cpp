@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "harness/device/backend.h"
 #include "process.h"
 
@@ -20,7 +21,7 @@ constexpr const char* kThreeTrials = "run --case 'lens=5+8 vocab=[24,33,40]' --i
 constexpr const char* kInjected = "what was launched: the device is lost (injected)";
 
 std::vector<std::string> statuses_at(const std::string& report) {
-  const json parsed = json::parse(read_all(report));
+  const json parsed = full_report(report);
   std::vector<std::string> statuses;
   for (const json& trial : parsed["trials"]) {
     statuses.push_back(trial["status"]);
@@ -63,7 +64,7 @@ TEST_P(LostDevice, EndsTheProcessWithAReportThatIsResumed) {
   const ProcessResult result = run_lossgrid(scratch_, run_with(fault()));
   EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
   EXPECT_THAT(statuses_at(report_), ElementsAre("passed", "crashed", "not_run"));
-  const json left = json::parse(read_all(report_));
+  const json left = full_report(report_);
   EXPECT_EQ(left["run"]["status"], "partial");
   EXPECT_EQ(left["run"]["exit_code"], 14);
   const json& lost = left["trials"][1];
@@ -77,7 +78,7 @@ TEST_P(LostDevice, EndsTheProcessWithAReportThatIsResumed) {
   const ProcessResult resumed = run_lossgrid(scratch_, run_with("--resume " + report_));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(statuses_at(report_), ElementsAre("passed", "passed", "passed"));
-  EXPECT_EQ(json::parse(read_all(report_))["trials"][0]["times"], left["trials"][0]["times"]);
+  EXPECT_EQ(full_report(report_)["trials"][0]["times"], left["trials"][0]["times"]);
 }
 
 TEST_P(LostDevice, CostsASupervisedRunOneTrial) {
@@ -85,7 +86,7 @@ TEST_P(LostDevice, CostsASupervisedRunOneTrial) {
   EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("launch 1: 2 of 3 done\nlaunch 2: 3 of 3 done\n"));
   EXPECT_THAT(statuses_at(report_), ElementsAre("passed", "crashed", "passed"));
-  const json whole = json::parse(read_all(report_));
+  const json whole = full_report(report_);
   EXPECT_EQ(whole["run"]["status"], "complete");
   EXPECT_THAT(std::string(whole["trials"][1]["reason"]), HasSubstr(GetParam().why));
 }

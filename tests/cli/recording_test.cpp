@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "full_report.h"
 #include "process.h"
 #include "snapshot_loader.h"
 #include "trace_loader.h"
@@ -35,7 +36,7 @@ std::set<std::string> files_in(const std::string& folder) {
 }
 
 json trials_of(const std::string& report) {
-  return json::parse(read_all(report))["trials"];
+  return full_report(report)["trials"];
 }
 
 /// The report's rows of `rank`.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "harness/problem/safetensors.h"
 #include "process.h"
 
@@ -17,7 +18,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 json replayed_trials(const std::string& report) {
-  return json::parse(read_all(report))["trials"];
+  return full_report(report)["trials"];
 }
 
 TEST(Replay, GoldenBundlesPassForEveryImplementation) {

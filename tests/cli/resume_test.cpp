@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "process.h"
 #include "reports/report_json.h"
 
@@ -14,10 +15,6 @@ using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
 constexpr const char* kSmoke = "run --suite smoke --impl fused,cp_local --grid tp1cp1,tp2cp2";
-
-ordered_json read_report_file(const std::string& path) {
-  return ordered_json::parse(read_all(path));
-}
 
 ordered_json trial_of(const ordered_json& report, const std::string& id) {
   for (const ordered_json& trial : report["trials"]) {
@@ -48,13 +45,13 @@ TEST(Resume, RunsOnlyWhatADeadRunDidNotFinish) {
   const std::string report = scratch.file("r.json");
   const std::vector<ordered_json> left = die(scratch, report);
   ASSERT_EQ(left.size(), 2u);  // the run, and the one trial before rank 2 was there
-  const ordered_json first = left[1]["trial"];
+  const ordered_json first = full_report(report)["trials"][0];
 
   const ProcessResult resumed =
       run_lossgrid(scratch, std::string(kSmoke) + " --resume " + report + " --report " + report);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("24 passed"));
-  const ordered_json whole = read_report_file(report);
+  const ordered_json whole = full_report(report);
   EXPECT_EQ(whole["run"]["status"], "complete");
   ASSERT_EQ(whole["trials"].size(), 24u);
   EXPECT_EQ(trial_of(whole, first["id"])["times"], first["times"]);  // not run again
@@ -62,7 +59,7 @@ TEST(Resume, RunsOnlyWhatADeadRunDidNotFinish) {
   const std::string at_once = scratch.file("at_once.json");
   run_lossgrid(scratch, std::string(kSmoke) + " --report " + at_once);
   EXPECT_EQ(without_volatile_keys(whole)["trials"],
-            without_volatile_keys(read_report_file(at_once))["trials"]);
+            without_volatile_keys(full_report(at_once))["trials"]);
 }
 
 TEST(Resume, AnotherCrashLosesNothing) {
@@ -81,11 +78,11 @@ TEST(Resume, WhatEndedByAnErrorRunsAgain) {
   const ProcessResult broken = run_lossgrid(
       scratch, std::string(kSmoke) + " --inject rank=2,call=1,kind=throw --report " + report);
   EXPECT_EQ(broken.exit_code, 14);
-  const ordered_json before = read_report_file(report);
+  const ordered_json before = full_report(report);
   const ProcessResult resumed =
       run_lossgrid(scratch, std::string(kSmoke) + " --resume " + report + " --report " + report);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out;
-  const ordered_json after = read_report_file(report);
+  const ordered_json after = full_report(report);
   for (const ordered_json& trial : before["trials"]) {
     const ordered_json now = trial_of(after, trial["id"]);
     EXPECT_EQ(now["status"], "passed");
@@ -105,9 +102,9 @@ TEST(Resume, TakesOverTimings) {
   ASSERT_EQ(
       run_lossgrid(scratch, bench + "hot,cold --resume " + report + " --report " + both).exit_code,
       0);
-  const ordered_json timings = read_report_file(both)["timings"];
+  const ordered_json timings = full_report(both)["timings"];
   ASSERT_EQ(timings.size(), 2u);
-  EXPECT_EQ(timings[0], read_report_file(report)["timings"][0]);
+  EXPECT_EQ(timings[0], full_report(report)["timings"][0]);
   EXPECT_EQ(timings[1]["cache"], "cold");
 }
 
@@ -128,7 +125,7 @@ TEST(Resume, RefusesWhatIsNotItsOwn) {
             0);
   EXPECT_THAT(refused(kSmoke), HasSubstr("r.json: it is the report of lossgrid bench"));
   ASSERT_EQ(run_lossgrid(scratch, std::string(kSmoke) + " --report " + report).exit_code, 0);
-  ordered_json other = read_report_file(report);
+  ordered_json other = full_report(report);
   other["environment"]["tool"]["git_revision"] = "0000000";
   write_all(report, other.dump());
   EXPECT_THAT(refused(kSmoke), HasSubstr("r.json: another build made it"));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "process.h"
 #include "reports/report_json.h"
 
@@ -15,8 +16,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-json read_report(const std::string& path) {
-  return json::parse(read_all(path));
+json report_of(const std::string& path) {
+  return full_report(path);
 }
 
 /// `value` without the keys that change from run to run.
@@ -40,8 +41,8 @@ TEST(Run, SmokePassesAndWritesAReport) {
   const std::string report = scratch.file("new/folder/report.json");
   const ProcessResult result = run_lossgrid(scratch, "run --suite smoke --report " + report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  const json parsed = read_report(report);
-  EXPECT_EQ(parsed["schema"], "lossgrid.report/1");
+  const json parsed = report_of(report);
+  EXPECT_EQ(parsed["schema"], kReportFormat);
   EXPECT_EQ(parsed["run"]["exit_code"], 0);
   EXPECT_EQ(parsed["run"]["status"], "complete");
   ASSERT_GT(parsed["trials"].size(), 50u);
@@ -64,9 +65,9 @@ TEST(Run, TwoRunsDifferOnlyInVolatileFields) {
   const ScratchFolder scratch;
   const std::string arguments = "run --suite smoke --quiet --report ";
   ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
-  const json first = read_report(scratch.file("report.json"));
+  const json first = report_of(scratch.file("report.json"));
   ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
-  const json second = read_report(scratch.file("report.json"));
+  const json second = report_of(scratch.file("report.json"));
   EXPECT_EQ(stable(first).dump(), stable(second).dump());
   EXPECT_NE(first.dump(), second.dump());  // the times at least
 }
@@ -78,13 +79,13 @@ TEST(Run, TheReproductionLineReproduces) {
       "run --case 'lens=5+8 vocab=24' --impl mutant/gradient_times_2 --grid tp2cp2 --report " +
           scratch.file("a.json"));
   EXPECT_EQ(first.exit_code, 10);
-  const json a = read_report(scratch.file("a.json"))["trials"][0];
+  const json a = report_of(scratch.file("a.json"))["trials"][0];
   const std::string line = a["reproduce"];
   ASSERT_TRUE(line.starts_with("lossgrid run"));
   const ProcessResult again =
       run_lossgrid(scratch, line.substr(9) + " --report " + scratch.file("b.json"));
   EXPECT_EQ(again.exit_code, 10);
-  const json b = read_report(scratch.file("b.json"))["trials"][0];
+  const json b = report_of(scratch.file("b.json"))["trials"][0];
   EXPECT_EQ(a["fingerprints"], b["fingerprints"]);
   EXPECT_EQ(a["checks"], b["checks"]);
 }
@@ -125,7 +126,7 @@ TEST(Run, SweepsCasesAndSeeds) {
                    "--grid tp1cp1,tp2cp1 --report " +
                        scratch.file("r.json"));
   EXPECT_EQ(result.exit_code, 0) << result.out;
-  EXPECT_EQ(read_report(scratch.file("r.json"))["trials"].size(), 2u * 2 * 3 * 2);
+  EXPECT_EQ(report_of(scratch.file("r.json"))["trials"].size(), 2u * 2 * 3 * 2);
 }
 
 TEST(Memory, ACaseTooBigForTheMachineIsSkippedWithNeedAndHave) {

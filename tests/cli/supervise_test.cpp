@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "process.h"
 #include "reports/report_json.h"
 
@@ -24,7 +25,7 @@ constexpr const char* kTrials =
     "run --case 'lens=5+8 vocab=96' --impl fused,cp_local --grid tp1cp1,tp2cp2 ";
 
 ordered_json report_of(const std::string& path) {
-  return ordered_json::parse(read_all(path));
+  return full_report(path);
 }
 
 std::vector<std::string> statuses_in(const ordered_json& report) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "harness/comm/breadcrumbs.h"
 #include "process.h"
 #include "reports/report_json.h"
@@ -28,13 +29,9 @@ ProcessResult run_processes(const ScratchFolder& scratch, int processes,
                                     LOSSGRID_EXECUTABLE, arguments));
 }
 
-ordered_json read_report(const std::string& path) {
-  return ordered_json::parse(read_all(path));
-}
-
 /// Without what differs from run to run, and without the transport.
 ordered_json comparable_trials(const std::string& path) {
-  ordered_json trials = without_volatile_keys(read_report(path))["trials"];
+  ordered_json trials = without_volatile_keys(full_report(path))["trials"];
   for (ordered_json& trial : trials) trial.erase("transport");
   return trials;
 }
@@ -56,7 +53,7 @@ TEST(Launched, HasTheBitsOfThreads) {
   const ProcessResult result = run_processes(scratch, 5, smoke + processes);  // one is idle
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(count_of(result.out, "192 passed"), 1u) << result.out;
-  const ordered_json of_processes = read_report(processes);
+  const ordered_json of_processes = full_report(processes);
   for (const ordered_json& trial : of_processes["trials"]) EXPECT_EQ(trial["transport"], "mpi");
   EXPECT_EQ(comparable_trials(processes), comparable_trials(threads));
 }
@@ -102,7 +99,7 @@ TEST(Launched, AStageThatLeavesIsAStatus) {
                     "tp2cp1pp2 --inject rank=1,call=2,kind={} --report {}",
                     kind, report));
     EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
-    const ordered_json trial = read_report(report)["trials"][0];
+    const ordered_json trial = full_report(report)["trials"][0];
     EXPECT_EQ(trial["status"], "error");
     EXPECT_EQ(trial["first_failed_rank"], 1);
   }
@@ -156,7 +153,7 @@ TEST(Launched, TimesWithTheSameSampler) {
       "bench --case 'lens=9+7 vocab=96' --impl fused --grid tp2cp1 --max-seconds 0.2 --report " +
           report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  const ordered_json timing = read_report(report)["timings"][0];
+  const ordered_json timing = full_report(report)["timings"][0];
   ASSERT_EQ(timing["rows"].size(), 3u);
   for (const ordered_json& row : timing["rows"]) {
     EXPECT_EQ(row["rank_times"].size(), 2u);
@@ -183,7 +180,7 @@ TEST(Launched, ARankThatThrowsIsAStatusAndTheTrialsBehindItRun) {
                     "--inject rank=2,call=1,kind=throw --report " +
                         report);
   EXPECT_EQ(result.exit_code, 14) << result.out;
-  const ordered_json parsed = read_report(report);
+  const ordered_json parsed = full_report(report);
   EXPECT_EQ(parsed["run"]["exit_code"], 14);
   ASSERT_EQ(parsed["trials"].size(), 24u);
   expect_desync_report(parsed["trials"][1], 4);
@@ -212,7 +209,7 @@ TEST(Launched, FaultsInAPhaseCutOneTrialShort) {
                                   "--inject rank=3,trial=1,") +
                           cut.fault + " --report " + report);
     EXPECT_EQ(result.exit_code, cut.exit_code) << result.out << result.err;
-    const ordered_json trials = read_report(report)["trials"];
+    const ordered_json trials = full_report(report)["trials"];
     ASSERT_EQ(trials.size(), 2u);
     EXPECT_EQ(trials[0]["status"], cut.status);
     EXPECT_EQ(trials[1]["status"], "passed");
@@ -242,7 +239,7 @@ TEST(Launched, ARankThatHangsEndsByTheDeadlineWithAReport) {
           report);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
-  const ordered_json parsed = read_report(report);
+  const ordered_json parsed = full_report(report);
   EXPECT_EQ(parsed["run"]["status"], "partial");
   ASSERT_EQ(parsed["trials"].size(), 2u);
   EXPECT_EQ(parsed["trials"][1]["status"], "not_run");
@@ -290,7 +287,7 @@ TEST(Launched, AJobThatDiedIsCompletedByAnother) {
   EXPECT_FALSE(std::filesystem::exists(report));
   const ProcessResult resumed = run_processes(scratch, 4, smoke + " --resume " + report);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
-  const ordered_json parsed = read_report(report);
+  const ordered_json parsed = full_report(report);
   EXPECT_EQ(parsed["run"]["status"], "complete");
   ASSERT_EQ(parsed["trials"].size(), 12u);
   for (const ordered_json& trial : parsed["trials"]) EXPECT_EQ(trial["status"], "passed");
@@ -325,9 +322,9 @@ TEST(Launched, OneTransportCanBeForced) {
   const std::string arguments = "run --case 'lens=4 vocab=9' --impl fused --report ";
   const std::string report = scratch.file("r.json");
   ASSERT_EQ(run_lossgrid(scratch, arguments + report + " --transport mpi").exit_code, 0);
-  EXPECT_EQ(read_report(report)["trials"][0]["transport"], "mpi");
+  EXPECT_EQ(full_report(report)["trials"][0]["transport"], "mpi");
   ASSERT_EQ(run_processes(scratch, 1, arguments + report + " --transport thread").exit_code, 0);
-  EXPECT_EQ(read_report(report)["trials"][0]["transport"], "thread");
+  EXPECT_EQ(full_report(report)["trials"][0]["transport"], "thread");
   EXPECT_EQ(run_lossgrid(scratch, arguments + report + " --transport pigeon").exit_code, 64);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "process.h"
 #include "reports/report_json.h"
 
@@ -26,7 +27,7 @@ ProcessResult sweep(const ScratchFolder& scratch, const std::string& arguments) 
 }
 
 ordered_json report_of(const std::string& path) {
-  return ordered_json::parse(read_all(path));
+  return full_report(path);
 }
 
 std::vector<std::string> statuses_in(const ordered_json& report) {

@@ -94,7 +94,9 @@ TEST_F(ReportReader, RefusesWhatIsNoReport) {
   EXPECT_THAT(refusal_of("[]"), HasSubstr("the key 'schema' is missing"));
   report["schema"] = "lossgrid.report/2";
   EXPECT_THAT(refusal_of(report.dump()),
-              HasSubstr("it has version 2 of the format, this lossgrid reads version 1"));
+              HasSubstr("it has version 2 of the format, this lossgrid reads 1 and 1.1"));
+  report["schema"] = "lossgrid.report/1.2";
+  EXPECT_THAT(refusal_of(report.dump()), HasSubstr("it has version 1.2 of the format"));
   report["schema"] = "pytest/1";
   EXPECT_THAT(refusal_of(report.dump()), HasSubstr("'pytest/1' is no report of lossgrid"));
   report["schema"] = "lossgrid.report/1";

@@ -12,8 +12,12 @@
 
 #include "harness/core/error.h"
 #include "harness/core/file.h"
+#include "reports/packed_text.h"
 #include "reports/report_json.h"
+#include "reports/report_reader.h"
+#include "reports/validate.h"
 #include "sample_run.h"
+#include "shell.h"
 
 namespace lossgrid {
 namespace {
@@ -59,7 +63,7 @@ TEST(ReportWriter, LinesAppearAtOnce) {
 
   std::vector<Json> lines = json_lines_of(partial);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0]["schema"], "lossgrid.report/1");
+  EXPECT_EQ(lines[0]["schema"], kReportFormat);
   EXPECT_EQ(lines[0]["run"]["status"], "partial");
   EXPECT_TRUE(lines[0]["run"]["exit_code"].is_null());
   EXPECT_FALSE(lines[0].contains("trials"));
@@ -69,8 +73,14 @@ TEST(ReportWriter, LinesAppearAtOnce) {
   writer.add(run.trials[2]);
   lines = json_lines_of(partial);
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[1]["trial"], trial_to_json(run.trials[0]));
-  EXPECT_EQ(lines[2]["trial"], trial_to_json(run.trials[2]));
+  EXPECT_EQ(lines[1]["trial"]["id"], run.trials[0].id);
+  EXPECT_EQ(lines[2]["trial"]["id"], run.trials[2].id);
+  EXPECT_EQ(lines[2]["shared"].count("case"), 0u);  // the first line has it
+  EXPECT_EQ(lines[2]["trial"]["case"], 0);
+  const RunRecord so_far = read_report(partial);
+  ASSERT_EQ(so_far.trials.size(), 2u);
+  EXPECT_EQ(trial_to_json(so_far.trials[0]), trial_to_json(run.trials[0]));
+  EXPECT_EQ(trial_to_json(so_far.trials[1]), trial_to_json(run.trials[2]));
 
   const MutantRecord mutant = sample_mutants_run().mutants[0];
   writer.add(mutant);
@@ -86,8 +96,64 @@ TEST(ReportWriter, FinishLeavesOnlyTheReport) {
   writer.finish(run);
   EXPECT_THAT(files_in(folder.path()), testing::ElementsAre("report.json"));
   const std::string text = read_text_file(writer.path());
-  EXPECT_EQ(Json::parse(text), run_to_json(run));
+  EXPECT_EQ(text, report_text(compact_report(run)));
   EXPECT_EQ(text.back(), '\n');
+}
+
+TEST(ReportWriter, PacksByName) {
+  const TemporaryFolder folder;
+  const RunRecord run = sample_run();
+  const std::string path = folder.file("report.json.gz");
+  {
+    ReportWriter writer(path, run);
+    writer.add(run.trials[0]);
+  }
+  EXPECT_EQ(read_report(path).trials.size(), 1u);  // of the partial file, which is text
+  EXPECT_EQ(json_lines_of(path + ".partial.jsonl").size(), 2u);
+  ReportWriter(path, run).finish(run);
+  EXPECT_THAT(files_in(folder.path()), testing::ElementsAre("report.json.gz"));
+  const ShellOutcome unpacked = run_shell("gzip -dc " + path);
+  EXPECT_EQ(unpacked.output, report_text(compact_report(run)));
+  // Its name does not matter to readers, its content does.
+  fs::copy_file(path, folder.file("renamed.json"));
+  for (const std::string name : {"report.json.gz", "renamed.json"}) {
+    EXPECT_EQ(json_text(run_to_json(read_report(folder.file(name)))), json_text(run_to_json(run)));
+    EXPECT_THAT(validate_file(folder.file(name)).problems, testing::IsEmpty());
+    const ShellOutcome outcome = run_shell(std::string(LOSSGRID_SOURCE_DIR) +
+                                           "/scripts/validate_report " + folder.file(name));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  }
+}
+
+TEST(ReportWriter, ADamagedPackedFileIsRefused) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("r.json.gz");
+  const std::string bytes = gzip(report_text(compact_report(sample_run())));
+  const auto refusal_of = [&](const std::string& content) -> std::string {
+    write_file_atomically(path, content);
+    try {
+      read_report(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_input);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal_of(bytes), "accepted");
+  EXPECT_EQ(refusal_of(bytes.substr(0, bytes.size() / 2)),
+            path + ": it is a gzip file that was cut off");
+  EXPECT_EQ(refusal_of(bytes.substr(0, 2)), path + ": it is a gzip file that was cut off");
+  std::string damaged = bytes;
+  damaged[bytes.size() - 6] ^= 1;  // in its checksum
+  EXPECT_EQ(refusal_of(damaged), path + ": it is a damaged gzip file");
+  EXPECT_EQ(refusal_of(bytes + "more"), path + ": it is a damaged gzip file");
+  EXPECT_THROW(gunzip(bytes, 1000), Error);
+  EXPECT_EQ(gunzip(gzip("a") + gzip("b")), "ab");
+  EXPECT_EQ(gunzip(gzip(std::string(std::size_t{3} << 20, 'x'))).size(), std::size_t{3} << 20);
+  const ShellOutcome outcome =
+      run_shell(std::string(LOSSGRID_SOURCE_DIR) + "/scripts/validate_report " + path);
+  EXPECT_EQ(outcome.exit_code, 65);
+  EXPECT_THAT(outcome.output, HasSubstr("it is a damaged gzip file"));
 }
 
 TEST(ReportWriter, ReplacesAnOldReportOnlyAtTheEnd) {

@@ -100,7 +100,7 @@ TEST(ValidateFile, TakesWhatADeadRunLeft) {
     const Validation result = validate_file(name);
     EXPECT_THAT(result.problems, IsEmpty());
     EXPECT_TRUE(result.partial);
-    EXPECT_EQ(result.format, "lossgrid.report/1");
+    EXPECT_EQ(result.format, kReportFormat);
   }
   const std::string text = read_text_file(partial);
   write_file_atomically(partial, text + R"({"trial": {"id)");
@@ -119,9 +119,9 @@ TEST(ValidateFile, RefusesWhatItDoesNotKnow) {
   for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
            {"{\n\"a\": 1,\n]", "line 3 is no JSON"},
            {R"({"schema": "lossgrid.report/2"})",
-            "it has the format lossgrid.report/2, this lossgrid knows lossgrid.report/1"},
+            "it has the format lossgrid.report/2, this lossgrid knows lossgrid.report/1.1"},
            {R"({"schema": "other/1"})",
-            "no format 'other/1'; known: lossgrid.report/1, lossgrid.policy/1"},
+            "no format 'other/1'; known: lossgrid.report/1.1, lossgrid.policy/1"},
            {"[]", "the key 'schema' is missing"},
            {R"({"schema": 1})", "the key 'schema' holds a number"}}) {
     write_file_atomically(path, text);

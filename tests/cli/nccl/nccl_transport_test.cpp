@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "full_report.h"
 #include "harness/device/backend.h"
 #include "process.h"
 
@@ -53,7 +54,7 @@ TEST(NcclTransport, TrialsPassThroughTheLibrary) {
   const ProcessResult result = run_lossgrid(scratch, flags + " --transport nccl --require nccl");
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   int passed = 0;
-  const json found = json::parse(read_all(report));
+  const json found = full_report(report);
   EXPECT_EQ(found["environment"]["nccl"], "2.28.9");
   for (const json& trial : found["trials"]) {
     EXPECT_EQ(trial["transport"], "nccl");
@@ -69,7 +70,7 @@ TEST(NcclTransport, TrialsPassThroughTheLibrary) {
       run_lossgrid(scratch, std::string(kCase) + "--grid tp2cp2 --backend cuda_emulated --resume " +
                                 report + " --report " + scratch.file("threads.json"));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  const json trials = json::parse(read_all(scratch.file("threads.json")))["trials"];
+  const json trials = full_report(scratch.file("threads.json"))["trials"];
   ASSERT_EQ(trials.size(), 1u);
   EXPECT_EQ(trials[0]["transport"], "thread");
 }

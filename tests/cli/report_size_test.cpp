@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// How large the report of a real suite is, and packed reports on the command line.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "full_report.h"
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+// A report of suite ci, of 20735 trials, has at most 60 MB.
+constexpr std::size_t kMostBytesOfATrial = 60'000'000 / 20'735;
+
+TEST(ReportSize, OfATrialOfSuiteCi) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const ProcessResult result =
+      run_lossgrid(scratch,
+                   "run --suite ci --impl fused,fused:chunk_tokens=7,cp_local --grid "
+                   "tp1cp1,tp2cp2 --quiet --report " +
+                       report);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const std::size_t trials = read_report(report).trials.size();
+  EXPECT_GT(trials, 300u);
+  EXPECT_LE(fs::file_size(report), trials * kMostBytesOfATrial);
+  EXPECT_GT(json_text(full_report(report)).size(), 5 * fs::file_size(report));
+}
+
+TEST(PackedReport, EveryCommandReadsIt) {
+  const ScratchFolder scratch;
+  const std::string packed = scratch.file("r.json.gz");
+  const std::string run = "run --case 'lens=5+8 vocab=24' --impl fused --grid tp1cp1,tp2cp1 ";
+  ASSERT_EQ(run_lossgrid(scratch, run + "--report " + packed).exit_code, 0);
+  EXPECT_FALSE(fs::exists(packed + ".partial.jsonl"));
+  EXPECT_EQ(read_all(packed).substr(0, 2), "\x1f\x8b");
+  for (const std::string command :
+       {"validate " + packed, "compare " + packed + " " + packed,
+        "gate " + packed + " " + packed +
+            " --policy " LOSSGRID_SOURCE_DIR "/reports/policies/exact.json",
+        "history append " + packed + " --file " + scratch.file("history.jsonl"), "html " + packed,
+        "export " + packed + " --to junit --out " + scratch.file("junit.xml"),
+        run + "--resume " + packed + " --report " + scratch.file("again.json")}) {
+    const ProcessResult result = run_lossgrid(scratch, command);
+    EXPECT_EQ(result.exit_code, 0) << command << '\n' << result.out << result.err;
+  }
+  EXPECT_TRUE(fs::exists(scratch.file("r.html")));
+  EXPECT_EQ(full_report(scratch.file("again.json"))["trials"], full_report(packed)["trials"]);
+
+  fs::resize_file(packed, fs::file_size(packed) - 20);
+  const ProcessResult cut = run_lossgrid(scratch, "validate " + packed);
+  EXPECT_EQ(cut.exit_code, 65);
+  EXPECT_THAT(cut.err, HasSubstr(packed + ": it is a gzip file that was cut off"));
+}
+
+}  // namespace
+}  // namespace lossgrid
