@@ -6,6 +6,7 @@ Arguments, bundles, the sampler, reports, and a run on a machine without PyTorch
 of this one.
 """
 
+import gzip
 import io
 import json
 import os
@@ -253,6 +254,20 @@ class Reports(Scratch):
             path.write_text(text)
             with self.assertRaisesRegex(BadInput, "r.json: it is no "):
                 bench_peers.read_beside(str(path))
+
+    def test_packed_reports_are_written_and_read(self):
+        path = self.folder / "r.json.gz"
+        report = {"schema": "lossgrid.report/1.1", "run": {"exit_code": 0}, "timings": []}
+        reports.write_report(str(path), report)
+        self.assertEqual(json.loads(gzip.decompress(path.read_bytes())), report)
+        self.assertEqual(bench_peers.read_beside(str(path)), report)
+        path.write_bytes(path.read_bytes()[:-9])
+        with self.assertRaisesRegex(BadInput, "r.json.gz: it is no JSON"):
+            bench_peers.read_beside(str(path))
+        report["schema"] = "lossgrid.report/1.2"
+        reports.write_report(str(path), report)
+        with self.assertRaisesRegex(BadInput, "it is no report with timings"):
+            bench_peers.read_beside(str(path))
 
 
 class WithoutPyTorch(Scratch):
