@@ -2,8 +2,9 @@
 // reference: the truth as an implementation. Gathers all logits, or hidden states and weight, over
 // TP and CP, then computes in float64, one sequence and one row at a time, straight from the
 // formulas:
-//   lp_t = x_y - log sum_v exp(x_v),   H_t = log sum_v exp(x_v) - sum_v p_v x_v,
-//   d L / d x_v = (d L / d lp_t) ([v = y] - p_v).
+//   lp_t = x_y - log sum_v exp(x_v),   H_t = - sum_v p_v lp_v,
+//   d L / d x_v = (d L / d lp_t) ([v = y] - p_v),
+// with every logit relative to the largest one first: of logits of 1e30 nothing else would be left.
 // The plainest code here: it shares no step with the other strategies and finds its rows by the
 // inverse formula of the zigzag split (position -> rank and slot).
 #include <algorithm>
@@ -60,9 +61,9 @@ class ReferencePlan final : public LossPlan {
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
         const double grad = truth_.grad_logprob[batch.cu_seqlens_padded[i] + t].value;
         read_row(i, t);
-        const double lse = log_sum_exp();
+        const LogSumExp lse = log_sum_exp();
         for (std::int64_t v = 0; v < problem_.vocab; ++v) {
-          row_[v] = grad * ((v == target ? 1.0 : 0.0) - std::exp(row_[v] - lse));
+          row_[v] = grad * ((v == target ? 1.0 : 0.0) - std::exp(lse.logprob(row_[v])));
         }
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
@@ -100,15 +101,15 @@ class ReferencePlan final : public LossPlan {
 
   /// Of the row in row_, exact numbers.
   TokenTruth about_row(std::int32_t target) const {
-    const double lse = log_sum_exp();
-    double mean = 0;
+    const LogSumExp lse = log_sum_exp();
+    double entropy = 0;
     double smallest = std::numeric_limits<double>::infinity();
     for (const double x : row_) {
-      const double p = std::exp(x - lse);
-      if (p > 0) mean += p * x;
+      const double p = std::exp(lse.logprob(x));
+      if (p > 0) entropy -= p * lse.logprob(x);
       if (!std::isinf(x)) smallest = std::min(smallest, x);
     }
-    return {row_[target] - lse, lse - mean, smallest, *std::max_element(row_.begin(), row_.end())};
+    return {lse.logprob(row_[target]), entropy, smallest, lse.max};
   }
 
   void write_outputs(const TokenOutputs& out) const {
@@ -121,11 +122,18 @@ class ReferencePlan final : public LossPlan {
     }
   }
 
-  double log_sum_exp() const {
+  /// log sum_v exp(x_v) = max + log_sum, of which the large part stays apart.
+  struct LogSumExp {
+    double max;
+    double log_sum;
+    double logprob(double x) const { return (x - max) - log_sum; }
+  };
+
+  LogSumExp log_sum_exp() const {
     const double max = *std::max_element(row_.begin(), row_.end());
     double sum = 0;
     for (const double x : row_) sum += std::exp(x - max);
-    return max + std::log(sum);
+    return {max, std::log(sum)};
   }
 
   const LossProblem& problem_;

@@ -61,6 +61,7 @@ struct MergeRow {
       const float own = shard.at(Columns::kSum, r);
       if (own == 0) continue;  // exp(distance) of an empty shard may be infinite
       const float scale = std::exp(distance);
+      if (scale == 0) continue;  // nothing is left, and distance * own may be infinite
       sum += scale * own;
       if (whole.all) weighted += scale * (shard.at(Columns::kWeighted, r) + distance * own);
     }
@@ -98,7 +99,8 @@ struct MoveShift {
     const float scale = std::exp(distance);
     if (columns.all) {
       float& weighted = columns.at(Columns::kWeighted, r);
-      weighted = scale * (weighted + distance * sum);
+      // Where nothing is left of the sum, distance * sum may be infinite.
+      weighted = scale > 0 ? scale * (weighted + distance * sum) : 0.0f;
     }
     sum *= scale;
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "harness/device/cuda/portable.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
@@ -24,7 +25,7 @@ std::int64_t with_sums(const LogitsRows& rows, const RowStatistics& out, Sum&& s
       if (rows.targets[r] < 0 || out.sum[r] == 0) continue;
       const auto* x = data + r * rows.shard.width;
       for (std::size_t v = 0; v < terms.size(); ++v) {
-        terms[v] = std::exp(static_cast<float>(static_cast<double>(x[v]) - out.shift[r]));
+        terms[v] = std::exp(distance_to_shift(static_cast<double>(x[v]), out.shift[r]));
       }
       out.sum[r] = sum(std::span<const float>(terms));
     }

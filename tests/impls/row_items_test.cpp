@@ -241,6 +241,47 @@ TEST_P(RowItems, ShiftsMove) {
   expect_outputs(table, out, true);
 }
 
+/// A shard that is masked with the lowest number: its distance to the shift of the vocabulary times
+/// its sum is beyond float32, and 0 times that is no number.
+TEST_P(RowItems, ShardsOfLowestNumbersLeaveNothing) {
+  using C = StatisticsColumns;
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const std::vector<std::int32_t> targets{1, 5};
+  LogitsTable table{2, 8, {}, targets};
+  for (const float x : {0.5f, -1.0f, 2.0f, 0.0f}) table.logits.push_back(x);
+  table.logits.insert(table.logits.end(), 4, kLowest);
+  for (const float x : {0.5f, 3e38f, 2.0f, 0.0f, 1.0f, -3e38f, 2.0f, 3.0f}) {
+    table.logits.push_back(x);
+  }
+  const std::vector<VocabShard> shards = {{0, 4, 4}, {4, 8, 4}};
+  std::vector<float> received(2 * 5 * 2);
+  std::vector<float> merged(5 * 2);
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    const C own{received.data() + rank * 10, 2, true};
+    write_shard(table, shards[static_cast<std::size_t>(rank)], own);
+    run(2, NegateMin{own});
+  }
+  run(2,
+      MergeRow{
+          {received.data(), 2, true}, shards.data(), 2, targets.data(), {merged.data(), 2, true}});
+  const C whole{merged.data(), 2, true};
+  EXPECT_NEAR(whole.at(C::kSum, 0), 1 + std::exp(-1.5) + std::exp(-3) + std::exp(-2), 1e-6);
+  EXPECT_NEAR(whole.at(C::kWeighted, 0),
+              -1.5 * std::exp(-1.5) - 3 * std::exp(-3) - 2 * std::exp(-2), 1e-6);
+  EXPECT_EQ(whole.at(C::kSum, 1), 1);
+  EXPECT_EQ(whole.at(C::kWeighted, 1), 0);
+  EXPECT_EQ(whole.at(C::kTarget, 1), kMinusInfinity);
+
+  const C second{received.data() + 10, 2, true};
+  const std::vector<float> own_shift(second.column(C::kShift), second.column(C::kShift) + 2);
+  std::copy_n(whole.column(C::kShift), 2, second.column(C::kShift));
+  run(2, MoveShift{second, own_shift.data(), shards[1], targets.data()});
+  for (std::int64_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(second.at(C::kSum, r), 0);
+    EXPECT_EQ(second.at(C::kWeighted, r), 0);
+  }
+}
+
 std::string backend_of(const testing::TestParamInfo<Backend>& info) {
   return std::string(name(info.param));
 }

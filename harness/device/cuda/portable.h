@@ -39,7 +39,12 @@ LOSSGRID_KERNEL float exp_of(float x) {
   return exp2_or_zero(x * kLog2OfE);
 }
 
+/// Finite where x is: beyond the largest float32 that number.
 LOSSGRID_KERNEL float to_float(double x) {
+  constexpr double kLargest = 3.4028234663852886e38;
+  const bool is_finite = x - x == 0;
+  if (is_finite && x > kLargest) return static_cast<float>(kLargest);
+  if (is_finite && x < -kLargest) return -static_cast<float>(kLargest);
   return static_cast<float>(x);
 }
 LOSSGRID_KERNEL float to_float(float x) {
@@ -53,9 +58,19 @@ LOSSGRID_KERNEL float to_float(bf16 x) {
 #endif
 }
 
+/// x - shift in float64. A shift is a logit rounded to float32. Up to 2^28 that is off by at most
+/// 8, and exponentials of exact distances stay far from overflow. Beyond, float32 may not hold the
+/// shift to within a hundred, and exp(x - shift) overflows or vanishes for the largest logits
+/// themselves: there x is rounded in the same way, as if logits had come in float32.
+LOSSGRID_KERNEL double exact_distance_to_shift(double x, float shift) {
+  constexpr float kLargestExactShift = 0x1p28f;
+  const bool is_exact = shift <= kLargestExactShift && shift >= -kLargestExactShift;
+  return (is_exact ? x : static_cast<double>(to_float(x))) - static_cast<double>(shift);
+}
+
 /// x - shift in the precision of x, then rounded.
 LOSSGRID_KERNEL float distance_to_shift(double x, float shift) {
-  return static_cast<float>(x - static_cast<double>(shift));
+  return static_cast<float>(exact_distance_to_shift(x, shift));
 }
 LOSSGRID_KERNEL float distance_to_shift(float x, float shift) {
   return x - shift;

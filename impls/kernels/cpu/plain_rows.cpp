@@ -29,11 +29,11 @@ void plain_statistics(const LogitsRows& rows, const RowStatistics& out) {
       max = std::max(max, x[v]);
       if (x[v] > -kInfinity) min = std::min(min, x[v]);
     }
-    const auto shift = static_cast<float>(max);
+    const float shift = to_float(max);
     double sum = 0;
     double weighted = 0;
     for (std::int64_t v = 0; v < columns && max > -kInfinity; ++v) {
-      const double d = x[v] - shift;
+      const double d = exact_distance_to_shift(x[v], shift);
       const double e = std::exp(d);
       sum += e;
       weighted += e > 0 ? e * d : 0.0;
@@ -41,11 +41,11 @@ void plain_statistics(const LogitsRows& rows, const RowStatistics& out) {
     out.shift[r] = shift;
     out.sum[r] = static_cast<float>(sum);
     const std::int64_t y = rows.targets[r];
-    const double base = max > -kInfinity ? shift : 0.0;
-    out.target[r] = rows.shard.owns(y) ? static_cast<float>(x[y - rows.shard.begin] - base) : 0.0f;
+    const float base = max > -kInfinity ? shift : 0.0f;
+    out.target[r] = rows.shard.owns(y) ? distance_to_shift(x[y - rows.shard.begin], base) : 0.0f;
     if (out.weighted == nullptr) continue;
     out.weighted[r] = static_cast<float>(weighted);
-    out.min[r] = static_cast<float>(min);
+    out.min[r] = to_float(min);
   }
 }
 
@@ -61,7 +61,7 @@ void plain_gradient(const LogitsRows& rows, const float* shift, const float* sum
     const double* x = row_of(rows, r);
     const RowTarget target(rows, r, x, shift[r], sum[r]);
     for (std::int64_t v = 0; v < columns; ++v) {
-      const float p = std::exp(static_cast<float>(x[v] - shift[r])) / sum[r];
+      const float p = std::exp(distance_to_shift(x[v], shift[r])) / sum[r];
       row[v] = -grad[r] * p;
     }
     if (target.column >= 0) row[target.column] = grad[r] * target.rest;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Internal to the row kernels: what is done once a row, and the kernels for float64 logits, which
-// keep their precision up to the subtraction of the shift and are there for checks, not for speed.
+// keep their precision up to the subtraction of the shift, as long as float32 holds that
+// (exact_distance_to_shift), and are there for checks, not for speed.
 #pragma once
 
 #include <cmath>
 
+#include "harness/device/cuda/portable.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 
 namespace lossgrid {
@@ -41,7 +43,7 @@ struct RowTarget {
   RowTarget(const LogitsRows& rows, std::int64_t r, const T* x, float shift, float sum) {
     if (!rows.shard.owns(rows.targets[r])) return;
     column = rows.targets[r] - rows.shard.begin;
-    rest = 1.0f - std::exp(static_cast<float>(static_cast<double>(x[column]) - shift)) / sum;
+    rest = 1.0f - std::exp(distance_to_shift(static_cast<double>(x[column]), shift)) / sum;
   }
 };
 

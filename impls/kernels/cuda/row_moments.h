@@ -46,7 +46,7 @@ struct Moments {
     for (int k = 1; k < kCount; ++k) most = larger(most, to_float(x[k]));
     if (kAll) {
       for (int k = 0; k < kCount; ++k) {
-        const float value = to_float(x[k]);
+        const float value = to_float(x[k]);  // -inf for -inf alone
         if (value != -infinity()) min = smaller(min, value);
       }
     }
