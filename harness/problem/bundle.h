@@ -26,7 +26,7 @@ struct BundleResults {
 struct Bundle {
   Problem problem;
   std::optional<BundleResults> expected;
-  // NaN and +inf among the logits (in float32): allowed, they are the user's data, but worth a
+  // NaN and +inf among the logits (in float32): allowed in rows that nothing trains on, but worth a
   // word.
   std::int64_t nan_or_inf_logits = 0;
 };

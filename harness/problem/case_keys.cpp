@@ -212,13 +212,22 @@ std::vector<CaseKey> make_keys() {
                         {Values::vanishing, "vanishing"},
                         {Values::denormal, "denormal"},
                         {Values::finite_mask, "finite_mask"},
-                        {Values::late_max, "late_max"}}),
+                        {Values::late_max, "late_max"},
+                        {Values::lowest_mask, "lowest_mask"},
+                        {Values::far_offset, "far_offset"},
+                        {Values::buried_target, "buried_target"},
+                        {Values::impossible_target, "impossible_target"}}),
       "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass, "
-      "vanishing, denormal, finite_mask, late_max");
+      "vanishing, denormal, finite_mask, late_max, lowest_mask, far_offset, buried_target, "
+      "impossible_target");
   add(scale_key(), "standard deviation of the logits where the regime has one");
   add(enum_key<Drift>("drift", &CaseSpec::drift,
-                      {{Drift::near, "near"}, {Drift::far, "far"}, {Drift::equal, "equal"}}),
-      "how far other policies are from the current one: near, far (beyond clamps), equal");
+                      {{Drift::near, "near"},
+                       {Drift::far, "far"},
+                       {Drift::equal, "equal"},
+                       {Drift::far_prev, "far_prev"}}),
+      "how far other policies are from the current one: near, far (beyond clamps), equal, far_prev "
+      "(ratios of e^25 and more)");
   add(enum_key<Poison>("poison", &CaseSpec::poison,
                        {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}),
       "what stands in logits and inputs that must not be read: nan, inf, none");

@@ -24,19 +24,23 @@ struct ObjectiveSpec {
 };
 
 enum class Values {
-  normal,        // scale * N(0, 1)
-  flat,          // scale * 1e-3 * N(0, 1): near-uniform probabilities
-  peaked,        // N(0, 1) with the target at p_y = 0.9, 0.99, 0.999, 1 - 1e-5, 1 - 1e-7 by row
-  all_negative,  // -200 + scale * N(0, 1)
-  offset,        // a common offset on N(0, 1): 1e4, and 256 for bf16
-  overflow,      // 100 * scale * N(0, 1): exp overflows unless the maximum is subtracted
-  ties,          // one of 0, 1, 2: equal maxima in many places
-  masked_vocab,  // N(0, 1) with -inf in the second quarter of the vocabulary and every 7th column
-  edge_mass,     // N(0, 1) with most of the mass on the first and last columns of shards
-  vanishing,     // N(0, 1) with odd columns so low that exp(x - max) is subnormal in float32
-  denormal,      // 1e-39 * N(0, 1), subnormal in f32 and bf16, not for f64: near-uniform
-  finite_mask,   // as masked_vocab, with -1e30 instead of -inf
-  late_max,      // N(0, 1) with the first 1024 columns 50 lower, half of them where V < 2048
+  normal,         // scale * N(0, 1)
+  flat,           // scale * 1e-3 * N(0, 1): near-uniform probabilities
+  peaked,         // N(0, 1) with the target at p_y = 0.9, 0.99, 0.999, 1 - 1e-5, 1 - 1e-7 by row
+  all_negative,   // -200 + scale * N(0, 1)
+  offset,         // a common offset on N(0, 1): 1e4, and 256 for bf16
+  overflow,       // 100 * scale * N(0, 1): exp overflows unless the maximum is subtracted
+  ties,           // one of 0, 1, 2: equal maxima in many places
+  masked_vocab,   // N(0, 1) with -inf in the second quarter of the vocabulary and every 7th column
+  edge_mass,      // N(0, 1) with most of the mass on the first and last columns of shards
+  vanishing,      // N(0, 1) with odd columns so low that exp(x - max) is subnormal in float32
+  denormal,       // 1e-39 * N(0, 1), subnormal in f32 and bf16, not for f64: near-uniform
+  finite_mask,    // as masked_vocab, with -1e30 instead of -inf
+  late_max,       // N(0, 1) with the first 1024 columns 50 lower, half of them where V < 2048
+  lowest_mask,    // as masked_vocab, with the lowest number of the dtype instead of -inf
+  far_offset,     // -1e12 + N(0, 1): float64 alone tells the logits of a row apart
+  buried_target,  // N(0, 1) with the target of every third row at -1e30
+  impossible_target,  // N(0, 1) with the target of every third row at -inf
 };
 
 enum class CuMode {
@@ -47,7 +51,7 @@ enum class CuMode {
 enum class Poison { nan, inf, none };
 
 /// How far previous, generation and reference log-probabilities are from the current ones.
-enum class Drift { near, far, equal };
+enum class Drift { near, far, equal, far_prev };
 
 /// How a vocab shard of the LM head is stored: [V_t, H], one row for an id, or [H, V_t].
 enum class WeightLayout { vocab_hidden, hidden_vocab };

@@ -93,6 +93,15 @@ class RandomLogits final : public LogitsSource {
       case Values::finite_mask:
         mask_vocab(token, begin, static_cast<Real>(kFiniteMask), out);
         break;
+      case Values::lowest_mask:
+        mask_vocab(token, begin, static_cast<Real>(lowest_number(dtype_)), out);
+        break;
+      case Values::buried_target:
+        lower_target(token, begin, static_cast<Real>(kFiniteMask), out);
+        break;
+      case Values::impossible_target:
+        lower_target(token, begin, -std::numeric_limits<Real>::infinity(), out);
+        break;
       case Values::vanishing:
         lower_odd_columns(token, begin, out);
         break;
@@ -160,6 +169,13 @@ class RandomLogits final : public LogitsSource {
       const bool masked = (id >= vocab_ / 4 && id < vocab_ / 2) || id % 7 == 6;
       if (masked && id != target) out[k] = value;
     }
+  }
+
+  template <typename Real>
+  void lower_target(std::int64_t token, std::int64_t begin, Real value, std::span<Real> out) const {
+    const std::int64_t at = targets_[static_cast<std::size_t>(token)] - begin;
+    if (!has_low_target(token) || at < 0 || at >= static_cast<std::int64_t>(out.size())) return;
+    out[static_cast<std::size_t>(at)] = value;
   }
 
   template <typename Real>

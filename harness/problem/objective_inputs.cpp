@@ -87,11 +87,14 @@ Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double s
   if (spec.drift == Drift::equal) return {x, x, x};
   const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, t); };
   Policies policies;
+  const Draw far = draw(Stream::far_tokens);
   policies.prev = shifted(x, -(drawn_log_ratio(draw(Stream::prev_logprobs)) + sequence_drift));
+  if (spec.drift == Drift::far_prev && far.uniform(0) < 0.25) {
+    policies.prev = x - far.between(25, 40, 3);
+  }
   policies.generation =
       shifted(policies.prev, -drawn_log_weight(draw(Stream::generation_logprobs)));
   policies.reference = shifted(x, drawn_reference_offset(draw(Stream::reference_policy_logprobs)));
-  const Draw far = draw(Stream::far_tokens);
   if (spec.drift == Drift::far && far.uniform(0) < 0.1) drift_far(far, x, policies);
   return policies;
 }
@@ -123,6 +126,27 @@ void require_present(const Problem& problem, std::string_view tensor, std::size_
   throw_bad_input("{}: tensor \"{}\" is missing; the objective needs it", problem.source, tensor);
 }
 
+void require_finite_tokens(const Problem& problem, TokenInput input) {
+  const std::vector<float>& values = problem.inputs[static_cast<int>(input)];
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      if (!is_trained(problem, i, t) || std::isfinite(values[t])) continue;
+      throw_bad_input(
+          "{}: tensor {}: {} at sequence {}, token {}, must be finite where it is "
+          "trained on",
+          problem.source, name(input), values[t], i, t - problem.cu_seqlens[i]);
+    }
+  }
+}
+
+void require_finite_rewards(const Problem& problem) {
+  for (std::size_t i = 0; i < problem.rewards.size(); ++i) {
+    if (problem.sample_mask[i] == 0 || std::isfinite(problem.rewards[i])) continue;
+    throw_bad_input("{}: tensor rewards: {} at sequence {}, must be finite where it counts",
+                    problem.source, problem.rewards[i], i);
+  }
+}
+
 }  // namespace
 
 void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
@@ -137,13 +161,15 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
     problem.inputs[k].assign(needs.inputs[k] ? tokens : 0, 0.0f);
   }
   problem.rewards.assign(needs.rewards ? problem.lengths.size() : 0, 0.0f);
+  const bool draws =
+      std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
 
   for (std::int64_t i = 0; i < problem.sequences(); ++i) {
     const double drift = 0.15 * Draw(spec.seed, Stream::sequence_drift, i).normal();
     for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
       const bool trained = is_trained(problem, i, t);
       const double x = trained ? std::min(logprobs[t - 1], 0.0) : kPlausibleLogprob;
-      if (!std::isfinite(x)) {
+      if (draws && !std::isfinite(x)) {
         throw_bad_input("{}: the log-probability of token {} is {}, must be finite", problem.source,
                         t, logprobs[t - 1]);
       }
@@ -172,12 +198,14 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
     if (needs.inputs[k]) {
       require_present(problem, name(static_cast<TokenInput>(k)), problem.inputs[k].size(),
                       problem.tokens());
+      require_finite_tokens(problem, static_cast<TokenInput>(k));
     } else {
       problem.inputs[k].clear();
     }
   }
   if (needs.rewards) {
     require_present(problem, "rewards", problem.rewards.size(), problem.sequences());
+    require_finite_rewards(problem);
   } else {
     problem.rewards.clear();
   }

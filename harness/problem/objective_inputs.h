@@ -29,14 +29,18 @@ struct ObjectiveNeeds {
 ///   fifth 0.3 to 1 away; reference - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
 ///   far: the same, and every tenth token beyond the KL clamps (20 and 10) or with an importance
 ///   weight that is not finite in float32;
-///   equal: prev = generation = reference = x as float32.
+///   equal: prev = generation = reference = x as float32;
+///   far_prev: as near, and prev of every fourth token 25 to 40 below x, generation around it:
+///   ratios of e^25 to e^40.
 /// Advantages are N(0, 1), every tenth 0; rewards N(0, 1). No drawn log-probability is positive.
-/// Slots that are not trained on are poisoned as spec.poison says.
+/// Slots that are not trained on are poisoned as spec.poison says. Throws bad_input where inputs
+/// are to be drawn around a log-probability that is not finite.
 void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
                            std::span<const double> logprobs);
 
-/// Of a problem read from a file: throws bad_input when an input that is needed is missing, drops
-/// the others and counts denominators.positive_tokens.
+/// Of a problem read from a file: throws bad_input when an input that is needed is missing, or is
+/// NaN or infinite where a token is trained on (a sequence counts, for rewards); drops the others
+/// and counts denominators.positive_tokens.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

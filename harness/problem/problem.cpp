@@ -50,6 +50,10 @@ void copy_tokens(const PackedLayout& layout, const std::vector<T>& tokens, std::
 
 }  // namespace
 
+std::int64_t Problem::sequence_of(std::int64_t t) const {
+  return std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), t) - cu_seqlens.begin() - 1;
+}
+
 std::vector<std::int32_t> Problem::row_targets() const {
   std::vector<std::int32_t> targets(input_ids.size(), -1);
   for (std::size_t i = 0; i < lengths.size(); ++i) {

@@ -51,6 +51,8 @@ struct Problem {
   }
   std::int64_t whole_row(std::int64_t t) const { return origin_row.empty() ? t : origin_row[t]; }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
+  /// Of token t.
+  std::int64_t sequence_of(std::int64_t t) const;
 
   /// [T] the id that row t predicts (the next token of its sequence), -1 at last tokens.
   std::vector<std::int32_t> row_targets() const;

@@ -34,10 +34,16 @@ void require_possible(const CaseSpec& spec) {
       throw_bad_input("values = masked_vocab needs logits: hidden x weight is never -inf");
     case Values::finite_mask:
       throw_bad_input("values = finite_mask needs logits: a weight cannot spare a row's target");
+    case Values::lowest_mask:
+      throw_bad_input("values = lowest_mask needs logits: a weight cannot spare a row's target");
     case Values::vanishing:
       throw_bad_input("values = vanishing needs logits: a weight cannot spare a row's target");
-    case Values::denormal:
-      throw_bad_input("values = denormal needs logits: products may read subnormal numbers as 0");
+    case Values::buried_target:
+      throw_bad_input("values = buried_target needs logits: a weight knows no row's target");
+    case Values::impossible_target:
+      throw_bad_input("values = impossible_target needs logits: hidden x weight is never -inf");
+    case Values::far_offset:
+      throw_bad_input("values = far_offset needs logits: float32 products keep nothing beside it");
     default:
       break;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace lossgrid {
 
@@ -17,6 +18,8 @@ Affine affine_of(const CaseSpec& spec) {
       return {-200, spec.scale};
     case Values::offset:  // bf16 has a step of 2 at 256; at 1e4 every value would be the same
       return {spec.dtype == DType::bf16 ? 256.0 : 1e4, 1};
+    case Values::far_offset:
+      return {-1e12, 1};
     case Values::overflow:
       return {0, 100 * spec.scale};
     case Values::denormal:
@@ -36,6 +39,21 @@ double peak_logit(std::int64_t token, std::int64_t vocab) {
 double edge_bonus(std::int64_t vocab) {
   // e^bonus = V e^2, so that even a single edge holds most of the mass.
   return std::log(static_cast<double>(vocab)) + 2;
+}
+
+double lowest_number(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::lowest();
+    case DType::bf16:
+      return -0x1.fep127;
+    default:
+      return std::numeric_limits<float>::lowest();
+  }
+}
+
+bool has_low_target(std::int64_t token) {
+  return token % 3 == 1;
 }
 
 double late_max_shift(std::int64_t id, std::int64_t vocab) {

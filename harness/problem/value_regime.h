@@ -29,8 +29,14 @@ double edge_bonus(std::int64_t vocab);
 /// e^-103.97 .. e^-87.34.
 inline constexpr double kVanishingShift = -91;
 
-/// The masked logits of finite_mask.
+/// The masked logits of finite_mask, and the targets of buried_target.
 inline constexpr double kFiniteMask = -1e30;
+
+/// The masked logits of lowest_mask.
+double lowest_number(DType dtype);
+
+/// Rows whose target buried_target and impossible_target change.
+bool has_low_target(std::int64_t token);
 
 /// What column `id` of late_max has beyond N(0, 1).
 double late_max_shift(std::int64_t id, std::int64_t vocab);

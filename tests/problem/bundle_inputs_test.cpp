@@ -238,5 +238,39 @@ TEST(LinearBundle, CountsLogitsThatAreNoNumbers) {
   EXPECT_EQ(read_bundle(scratch.write(edited.bytes())).nan_or_inf_logits, above);
 }
 
+TEST(BundleInputs, AreFiniteWhereTheyAreTrainedOn) {
+  const Problem good = read_bundle(golden_path("grpo_default")).problem;
+  std::vector<std::int64_t> trained;  // the second token of it and one that is not
+  std::int64_t untrained = -1;
+  for (std::int64_t t = 1; t < good.cu_seqlens[1]; ++t) {
+    if (good.token_mask[static_cast<std::size_t>(t)] != 0 && good.sample_mask[0] != 0) {
+      trained.push_back(t);
+    } else {
+      untrained = t;
+    }
+  }
+  ASSERT_GE(trained.size(), 2u);
+  for (const float value : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    for (int k = 0; k < kTokenInputs; ++k) {
+      Problem bad = good;
+      bad.inputs[k].resize(static_cast<std::size_t>(bad.tokens()), -1.0f);
+      Problem fine = bad;
+      bad.inputs[k][static_cast<std::size_t>(trained[1])] = value;
+      ObjectiveNeeds one;
+      one.inputs[k] = true;
+      expect_bad_input([&] { require_objective_inputs(bad, one); },
+                       {std::string(name(static_cast<TokenInput>(k))),
+                        "sequence 0, token " + std::to_string(trained[1]), "must be finite"});
+      fine.inputs[k][0] = value;  // a first token is never trained on
+      if (untrained >= 0) fine.inputs[k][static_cast<std::size_t>(untrained)] = value;
+      require_objective_inputs(fine, one);
+    }
+    Problem bad = good;
+    bad.rewards[1] = value;
+    expect_bad_input([&] { require_objective_inputs(bad, kEverything); },
+                     {"rewards", "sequence 1", "must be finite"});
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -121,7 +121,9 @@ TEST_P(ShardOfEveryRegime, TensorsAreTheSameOnEveryGrid) {
 INSTANTIATE_TEST_SUITE_P(Values, ShardOfEveryRegime,
                          testing::Values("normal", "flat", "peaked", "all_negative", "offset",
                                          "overflow", "ties", "masked_vocab", "edge_mass",
-                                         "vanishing", "denormal", "finite_mask", "late_max"));
+                                         "vanishing", "denormal", "finite_mask", "late_max",
+                                         "lowest_mask", "far_offset", "buried_target",
+                                         "impossible_target"));
 
 /// Poisoned or not, element by element, against the definition.
 template <typename T, typename IsPoison>

@@ -5,12 +5,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
+#include "harness/problem/problem.h"
 #include "harness/problem/sharding.h"
 
 namespace lossgrid {
@@ -43,8 +45,9 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 const std::vector<std::string> kRegimes{
-    "normal",       "flat",      "peaked",    "all_negative", "offset",      "overflow", "ties",
-    "masked_vocab", "edge_mass", "vanishing", "denormal",     "finite_mask", "late_max"};
+    "normal",   "flat",         "peaked",     "all_negative",  "offset",           "overflow",
+    "ties",     "masked_vocab", "edge_mass",  "vanishing",     "denormal",         "finite_mask",
+    "late_max", "lowest_mask",  "far_offset", "buried_target", "impossible_target"};
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -103,8 +106,11 @@ TEST_P(EveryRegime, FloatAndDoubleAgreeAndStandInTheDtype) {
 
 TEST_P(EveryRegime, RowsDifferAndSeedsDiffer) {
   const auto source = make(text());
-  EXPECT_FALSE(same_bits(read(*source, 0, 0, 1301), read(*source, 5, 0, 1301)));
-  EXPECT_FALSE(same_bits(read(*source, 0, 0, 1301), read(*make(text() + " seed=7"), 0, 0, 1301)));
+  // float32 holds no differences beside 1e12.
+  const bool all_same = std::get<0>(GetParam()) == "far_offset" && std::get<1>(GetParam()) != "f64";
+  const std::vector<double> row = read(*source, 0, 0, 1301);
+  EXPECT_EQ(same_bits(row, read(*source, 5, 0, 1301)), all_same);
+  EXPECT_EQ(same_bits(row, read(*make(text() + " seed=7"), 0, 0, 1301)), all_same);
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, EveryRegime,
@@ -297,6 +303,41 @@ TEST(RandomLogits, TheLargestVocabularyAndScaleStayInRange) {
   for (const double value : read(*source, 1, 2147483600, 2147483647)) {
     EXPECT_TRUE(std::isfinite(value));
     EXPECT_GT(std::abs(value), 1e28);
+  }
+}
+
+TEST(RandomLogits, LowestMaskIsTheLowestNumberOfTheDtype) {
+  const std::map<std::string, double> lowest{
+      {"f32", -0x1.fffffep127}, {"bf16", -0x1.fep127}, {"f64", -0x1.fffffffffffffp1023}};
+  for (const auto& [dtype, value] : lowest) {
+    const auto source = make("vocab=40 values=lowest_mask dtype=" + dtype);
+    const auto row = read<double>(*source, 0, 0, 40);
+    for (std::size_t v = 10; v < 20; ++v) EXPECT_TRUE(row[v] == value || row[v] > -6) << v;
+    EXPECT_GE(std::count(row.begin(), row.end(), value), 13);  // the target is spared
+    EXPECT_GT(row[0], -6);
+  }
+}
+
+TEST(RandomLogits, FarOffsetKeepsDifferencesInFloat64Alone) {
+  const auto row = read<double>(*make("vocab=40 values=far_offset dtype=f64"), 0, 0, 40);
+  const auto [least, most] = std::minmax_element(row.begin(), row.end());
+  EXPECT_NEAR(*least, -1e12, 7);
+  EXPECT_GT(*most - *least, 1);
+  const auto rounded = read<double>(*make("vocab=40 values=far_offset"), 0, 0, 40);
+  EXPECT_EQ(std::count(rounded.begin(), rounded.end(), double{-1e12f}), 40);
+}
+
+TEST(RandomLogits, EveryThirdTargetIsLow) {
+  for (const std::string values : {"buried_target", "impossible_target"}) {
+    const double low = values == "buried_target" ? double{-1e30f} : -HUGE_VAL;
+    const Problem problem = make_problem(parse_case("lens=7 vocab=40 values=" + values));
+    for (std::int64_t t = 0; t < 6; ++t) {
+      const auto row = read<double>(*problem.logits, t, 0, 40);
+      EXPECT_EQ(std::count(row.begin(), row.end(), low), t % 3 == 1 ? 1 : 0) << t;
+      if (t % 3 == 1) {
+        EXPECT_EQ(row[static_cast<std::size_t>(problem.row_targets()[t])], low);
+      }
+    }
   }
 }
 

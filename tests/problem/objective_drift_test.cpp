@@ -102,6 +102,23 @@ TEST(FarDrift, GoesBelowWhereAboveIsNoLogProbability) {
   EXPECT_EQ(share(offset, 4.0001, 100), 0);
 }
 
+TEST(FarPrevDrift, MakesRatiosOfE25AndMore) {
+  const std::string text = "lens=9001 mask=all vocab=8 poison=none drift=";
+  const Problem near = drawn(text + "near", -4);
+  const Problem far = drawn(text + "far_prev", -4);
+  const auto& prev = input(far, TokenInput::prev_logprobs);
+  const auto& generation = input(far, TokenInput::generation_logprobs);
+  const auto log_ratio = of_targets(far, [&](std::size_t t) { return -4 - double{prev[t]}; });
+  const auto weight =
+      of_targets(far, [&](std::size_t t) { return double{prev[t]} - generation[t]; });
+  EXPECT_NEAR(share(log_ratio, 25, 40), 0.25, 0.02);
+  EXPECT_NEAR(share(log_ratio, -4, 4), 0.75, 0.02);
+  EXPECT_EQ(share(weight, -3, 3), 1);
+  EXPECT_EQ(input(far, TokenInput::advantages), input(near, TokenInput::advantages));
+  EXPECT_EQ(input(far, TokenInput::reference_policy_logprobs),
+            input(near, TokenInput::reference_policy_logprobs));
+}
+
 TEST(EqualDrift, IsTheLogProbabilityAsFloat32) {
   std::vector<double> logprobs;
   for (int t = 0; t < 50; ++t) logprobs.push_back(-0.1 * t);
@@ -116,7 +133,7 @@ TEST(EqualDrift, IsTheLogProbabilityAsFloat32) {
 }
 
 TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
-  for (const std::string drift : {"near", "far", "equal"}) {
+  for (const std::string drift : {"near", "far", "equal", "far_prev"}) {
     for (const double x : {0.0, 1e-18, -1e-7, -0.1, -0.4, -3.0, -1e30}) {
       SCOPED_TRACE(drift + ' ' + std::to_string(x));
       const Problem problem = drawn("lens=500+501 mask=all vocab=8 drift=" + drift, x);

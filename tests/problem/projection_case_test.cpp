@@ -239,12 +239,13 @@ TEST(ProjectionOfACase, TheLargestScaleStaysInFloat32) {
 TEST(ProjectionOfACase, RefusesWhatNoProductIs) {
   expect_bad_input([] { make("hidden=8 values=masked_vocab"); },
                    {"values = masked_vocab needs logits", "never -inf"});
-  for (const std::string values : {"finite_mask", "vanishing"}) {
+  for (const std::string values :
+       {"finite_mask", "lowest_mask", "vanishing", "buried_target", "impossible_target"}) {
     expect_bad_input([&] { make("hidden=8 values=" + values); },
-                     {"values = " + values + " needs logits", "target"});
+                     {"values = " + values + " needs logits"});
   }
-  expect_bad_input([] { make("hidden=8 values=denormal"); },
-                   {"values = denormal needs logits", "subnormal"});
+  expect_bad_input([] { make("hidden=8 values=far_offset"); },
+                   {"values = far_offset needs logits", "float32"});
   expect_bad_input([] { make("hidden=8 dtype=f64"); }, {"dtype = f64 needs logits"});
   for (const std::string values : {"all_negative", "offset", "edge_mass", "late_max"}) {
     expect_bad_input([&] { make("hidden=1 values=" + values); }, {"hidden = 1", "at least 2"});
