@@ -54,15 +54,15 @@ ExitCode run(const ReplayFlags& flags) {
   const Backend backend = requested_backend(flags.backend, ranks);
   require_runnable({suite}, 64, ranks);
 
-  if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
-    fmt::print(stderr, "lossgrid: {}: {} logits are NaN or infinite\n", flags.bundle,
-               bundle.nan_or_inf_logits);
-  }
-
-  const std::shared_ptr<RunRecording> recording = open_recording(flags.recording, ranks);
   RunRecord record = begin_run("replay", flags.bundle);
-  std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
+  if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
+    fmt::print(stderr,
+               "lossgrid: {}: {} logits are NaN or infinite, in rows that nothing trains on\n",
+               flags.bundle, bundle.nan_or_inf_logits);
+  }
+  const std::shared_ptr<RunRecording> recording = open_recording(flags.recording, ranks);
+  std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
   bool must_end = false;
   std::int64_t number = 0;
   for (const std::string& name : names) {

@@ -62,7 +62,7 @@ void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings
     findings.add_invariant(name, true, "");
   };
   check_rows("logprobs_nonpositive", outputs.tokens.logprobs, [&](const RowTruth& row, double x) {
-    return x <= logprob_bound(row, truth.serial_adds);
+    return x <= positive_logprob_bound(row, truth.serial_adds);
   });
   if (!loss_problem.row_statistics()) return;
   const double most = std::log(static_cast<double>(problem.spec.vocab));

@@ -212,7 +212,9 @@ class PackTrial {
       const double rounded_inputs =
           u * (std::abs(shifted.max) + row.spread + std::abs(shifted.target_logit));
       const double bound = logprob_bound(shifted, gradient_truth_.serial_adds) + rounded_inputs;
-      if (std::abs(outputs_.tokens.logprobs[k] - row.logprob) <= bound) continue;
+      Check logprob;
+      logprob.add_float32(outputs_.tokens.logprobs[k], row.logprob, bound, {});
+      if (logprob.passed()) continue;
       invariant.status = Invariant::Status::failed;
       invariant.detail = fmt::format(
           "rank {}, sequence {}, token {}: {} after adding {} to all "

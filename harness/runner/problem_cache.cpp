@@ -25,6 +25,7 @@ PreparedProblem prepare(Problem problem) {
   PreparedProblem prepared;
   prepared.objective = make_objective(spec.objective, spec.statistics);
   prepared.rows = compute_rows(problem, process_threads());
+  require_trainable(problem, prepared.rows);
   const ObjectiveNeeds needs = prepared.objective->needs();
   if (problem.source.starts_with("--case")) {
     std::vector<double> logprobs;
@@ -46,6 +47,7 @@ std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int seria
     last.truth = std::make_shared<const Truth>(
         make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds));
     last.serial_adds = serial_adds;
+    require_numbers(*prepared.problem, *last.truth);
   }
   return last.truth;
 }

@@ -12,14 +12,18 @@
 //                  + sum p |ln p + H| e,
 //     S1 = sum p |x - m|, S2 = sum p (x - m)^2: H = ln s - (sum exp(x - m) (x - m)) / s
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
-//                       + u32 |g| (p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d) + 4 |p_i - [i =
-//                       y]|)
+//                       + u32 |g| p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d)
+//                       + u32 |g| 4 |p_i - [i = y]|
 //                       + |g| p_i (e_i + sum p e)
 //                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
 // where g lies within radius(g) of its truth (enclosure.h) and |g| is its largest, and e_i is how
 // far a logit may be that implementations make themselves (LogitsSource::read_errors; 0 where they
 // are given it): the terms with e are the derivatives of lp, H and p by the logits. None is below
 // the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
+//
+// All are finite for finite logits, up to the largest float64: u32 multiplies |lse| and |x - m|
+// before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a column of
+// probability 0 has no gradient, however large g is.
 #pragma once
 
 #include <algorithm>
@@ -32,23 +36,38 @@ namespace lossgrid {
 
 inline constexpr double kSmallestNormalF32 = 1.1754943508222875e-38;
 
+/// 4 u32 |lse|.
+inline double log_sum_exp_rounding(const RowTruth& row) {
+  return std::abs(4 * unit_roundoff(DType::f32) * row.max +
+                  4 * unit_roundoff(DType::f32) * std::log(row.sum));
+}
+
+/// How far above 0 a log-probability may be. lse = m + ln s is rounded in proportion to its size,
+/// but no rounding makes it smaller than m: s holds exp(0), so that ln s >= 0, and rounding is
+/// monotone; and no logit exceeds m. So x_y - lse exceeds 0 by the errors of ln s and x_y - m at
+/// most, where another shift than m was subtracted: the bound without |lse|.
+inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
+  const double u4 = 4 * unit_roundoff(DType::f32);
+  const double b = u4 * (8 + row.spread + std::abs(std::log(row.sum))) +
+                   u4 * std::abs(row.target_logit - row.max) + u4 * std::abs(row.logprob);
+  return std::max(kSmallestNormalF32,
+                  b + unit_roundoff(DType::f32) * serial_adds + row.target_error + row.mean_error);
+}
+
+/// 0 for a target of probability 0: its log-probability is -inf.
 inline double logprob_bound(const RowTruth& row, int serial_adds) {
-  const double log_sum = std::log(row.sum);
-  const double b = 8 + row.spread + std::abs(log_sum) + std::abs(row.target_logit - row.max) +
-                   std::abs(row.logprob);
-  const double lse = std::abs(row.max + log_sum);
-  return std::max(kSmallestNormalF32, unit_roundoff(DType::f32) * (4 * (b + lse) + serial_adds) +
-                                          row.target_error + row.mean_error);
+  if (std::isinf(row.logprob)) return 0;
+  return positive_logprob_bound(row, serial_adds) + log_sum_exp_rounding(row);
 }
 
 inline double entropy_bound(const RowTruth& row, int serial_adds) {
+  const double u32 = unit_roundoff(DType::f32);
   const double log_sum = std::abs(std::log(row.sum));
-  const double lse = std::abs(row.max + std::log(row.sum));
-  const double b = 8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum + lse) +
-                   std::abs(row.entropy());
-  return std::max(
-      kSmallestNormalF32,
-      unit_roundoff(DType::f32) * (4 * b + (1 + row.spread) * serial_adds) + row.entropy_error);
+  const double b =
+      8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum) + std::abs(row.entropy());
+  return std::max(kSmallestNormalF32, u32 * (4 * b + (1 + row.spread) * serial_adds) +
+                                          (1 + row.spread) * log_sum_exp_rounding(row) +
+                                          row.entropy_error);
 }
 
 /// Of the smallest or the largest logit `x` of a row, as float32: exact but for float64 logits and
@@ -67,7 +86,7 @@ class GradientBound {
     double mean_error;  // sum p e
     double radius;      // of g
     double max;         // m
-    double row_term;    // 4 (8 + |ln s| + |lse|) + d
+    double row_term;    // u32 (4 (8 + |ln s| + |lse|) + d)
     double floor;
   };
 
@@ -77,8 +96,8 @@ class GradientBound {
              row.mean_error,
              grad_logprob.radius(),
              row.max,
-             4 * (8 + std::abs(std::log(row.sum)) + std::abs(row.max + std::log(row.sum))) +
-                 serial_adds,
+             unit_roundoff(DType::f32) * (4 * (8 + std::abs(std::log(row.sum))) + serial_adds) +
+                 log_sum_exp_rounding(row),
              kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))} {}
 
   const Row& row() const { return row_; }
@@ -91,19 +110,26 @@ class GradientBound {
   /// What the computation before it may add, for a column with logit x, probability p and, where
   /// implementations make the logits, how far theirs may be.
   double computation(double x, double p, bool is_target, double logit_error = 0) const {
+    const double u4 = 4 * unit_roundoff(DType::f32);
     const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
     const double roundings =
-        p * (row_.row_term + 4 * distance) + 4 * std::abs(p - (is_target ? 1.0 : 0.0));
-    return std::max(row_.floor, row_.largest * (unit_roundoff(DType::f32) * roundings +
-                                                p * (logit_error + row_.mean_error)));
+        p * (row_.row_term + u4 * distance) + u4 * std::abs(p - (is_target ? 1.0 : 0.0));
+    return std::max(row_.floor,
+                    times(row_.largest, roundings + p * (logit_error + row_.mean_error)));
   }
 
   /// What the interval of d loss / d logprob may add: the same way in all columns of the row.
   double objective(double p, bool is_target) const {
-    return row_.radius * std::abs(p - (is_target ? 1.0 : 0.0));
+    return times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
   }
 
+  /// The interval of d loss / d logprob has no end: what its row may hold is not bounded either.
+  bool is_unbounded() const { return std::isinf(row_.largest) || std::isinf(row_.radius); }
+
  private:
+  /// size x, 0 for x = 0.
+  static double times(double size, double x) { return x == 0 ? 0 : size * x; }
+
   Row row_;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One compared tensor: collects elements, keeps the worst. A value passes when |got - want| is
-// within its bound; a got that is no number never passes.
+// within its bound. A got that is no number never passes; an infinite one passes where the same is
+// wanted, or where a finite want has an infinite bound. An infinite want is met by itself alone.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -25,19 +27,18 @@ class Check {
     ++compared_;
     if (got == want) return;  // infinities too
     const double error = got > want ? got - want : want - got;
-    if (error <= (ratio_ < 1 ? ratio_ : 1) * bound) return;  // neither beyond nor the worst
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    // Neither beyond nor the worst.
+    if (error < kInfinity && error <= (ratio_ < 1 ? ratio_ : 1) * bound) return;
     note(got, want, error, bound, place);
   }
 
+  /// As add(), where the result is a float32: beyond the largest one that number stands for every
+  /// result, infinite or not, since rounding to nearest and towards zero differ there.
+  void add_float32(double got, double want, double bound, const ElementPlace& place);
+
   /// Counts elements that are within their bounds, and not worse than the worst so far.
   void add_fine(std::int64_t elements) { compared_ += elements; }
-
-  /// The same findings under another name.
-  Check renamed(std::string name) const {
-    Check copy = *this;
-    copy.name_ = std::move(name);
-    return copy;
-  }
 
   /// Adds what another rank collected for the same tensor.
   void merge(const Check& other);

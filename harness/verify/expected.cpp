@@ -14,12 +14,6 @@
 namespace lossgrid {
 namespace {
 
-std::int64_t sequence_of(const Problem& problem, std::int64_t token) {
-  std::int64_t i = 0;
-  while (problem.cu_seqlens[i + 1] <= token) ++i;
-  return i;
-}
-
 /// What check_gradient allows around `want`.
 Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_adds,
                         const std::vector<double>& want, const std::vector<double>& got) {
@@ -31,7 +25,7 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
     const RowTruth& row = truth.rows[t];
     const GradientBound bound(row, truth.objective.grad_logprob[t], problem.spec.dtype,
                               serial_adds);
-    const std::int64_t sequence = sequence_of(problem, t);
+    const std::int64_t sequence = problem.sequence_of(t);
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, p);
     for (std::int64_t v = 0; v < vocab; ++v) {
@@ -56,7 +50,7 @@ Check check_grad_hidden(const Problem& problem, const Truth& truth, const Linear
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const std::int64_t row = linear.hidden.find(t);
     if (truth.rows[t].valid && row < 0) continue;
-    const std::int64_t sequence = sequence_of(problem, t);
+    const std::int64_t sequence = problem.sequence_of(t);
     for (std::int64_t h = 0; h < linear.size; ++h) {
       const std::int64_t at = t * linear.size + h;
       const double slack =
@@ -156,11 +150,11 @@ std::vector<Check> check_expected(const Problem& problem, const Truth& truth, in
   }
   checks.emplace_back("expected.logprobs");
   for (std::int64_t t = 0; t + 1 < problem.tokens(); ++t) {
-    if (truth.rows[t].target < 0) continue;
-    const std::int64_t sequence = sequence_of(problem, t);
-    checks.back().add(got.logprobs[t + 1], expected.logprobs[t + 1],
-                      logprob_bound(truth.rows[t], serial_adds),
-                      {0, sequence, t - problem.cu_seqlens[sequence], truth.rows[t].target});
+    if (!has_logprob(problem, truth.rows[t])) continue;
+    const std::int64_t sequence = problem.sequence_of(t);
+    checks.back().add_float32(
+        got.logprobs[t + 1], expected.logprobs[t + 1], logprob_bound(truth.rows[t], serial_adds),
+        {0, sequence, t - problem.cu_seqlens[sequence], truth.rows[t].target});
   }
   if (problem.projection) {
     const LinearBound hidden(truth, problem.spec.dtype, grad_logits, 0);

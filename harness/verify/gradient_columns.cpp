@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include "harness/verify/gradient_columns.h"
+#include "harness/verify/shard_checks.h"
 #include "harness/verify/vector_exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -67,13 +68,15 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
   const auto furthest = set(1000.0);  // where p is 0
   const auto inverse_sum = set(1 / columns.sum);
   const auto minus_grad = set(-columns.grad_logprob);
-  const auto row_term = set(row.row_term + 4);  // 4 |p - [is target]| in it
-  const auto u32_largest = set(unit_roundoff(DType::f32) * row.largest);
+  const auto u4 = set(4 * unit_roundoff(DType::f32));
+  // 4 u32 |p - [is target]| in it.
+  const auto row_term = set(row.row_term + 4 * unit_roundoff(DType::f32));
+  const auto largest = set(row.largest);
   const auto made = set(row.largest * row.mean_error);
   const auto floor = set(row.floor);
   const auto radius = set(row.radius);
   const auto u_out = set(row.u_out);
-  const auto four = set(4.0);
+  const auto longest_step = set(kLongestStep);
   const auto within = set(allowed);
   auto values = hn::Zero(d);
   auto bounds = hn::Zero(d);
@@ -92,7 +95,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     // GradientBound.
     const auto objective = hn::Mul(radius, p);
     const auto rounding = hn::Mul(u_out, hn::Add(size, objective));
-    const auto roundings = hn::Mul(u32_largest, hn::MulAdd(four, distance, row_term));
+    const auto roundings = hn::Mul(largest, hn::MulAdd(u4, distance, row_term));
     const auto computation = hn::Max(floor, hn::Mul(p, hn::Add(roundings, made)));
     const auto own = hn::Add(rounding, computation);
     // False for what is no number.
@@ -109,8 +112,9 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     // BiasSums::add_element.
     const auto slack = hn::Add(computation, objective);
     const auto rounded = As::round(d, want);
-    const auto step = hn::Max(hn::Abs(hn::Sub(As::round(d, hn::Add(want, slack)), rounded)),
-                              hn::Abs(hn::Sub(As::round(d, hn::Sub(want, slack)), rounded)));
+    const auto up = hn::Abs(hn::Sub(As::round(d, hn::Add(want, slack)), rounded));
+    const auto down = hn::Abs(hn::Sub(As::round(d, hn::Sub(want, slack)), rounded));
+    const auto step = hn::Min(hn::Max(up, down), longest_step);
     out_truth = hn::MulAdd(value, want, out_truth);
     rounded_truth = hn::MulAdd(rounded, want, rounded_truth);
     const auto beyond = hn::Max(hn::Zero(d), hn::Sub(step, slack));

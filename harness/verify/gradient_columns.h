@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-/// Columns of a row, without that of its target.
+/// Columns of a row, without that of its target. The bound is not unbounded.
 struct GradientColumns {
   const GradientBound& bound;
   double max = 0;           // of the row

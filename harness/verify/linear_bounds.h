@@ -61,6 +61,9 @@ class LinearBound {
     return unit_roundoff(DType::f32) * (4 * (rows.magnitude[at] + std::abs(before)) + 3 * sums);
   }
 
+  /// Under which numbers vanish.
+  double floor() const { return floor_; }
+
   /// The first line without K: what is independent between elements.
   double independent(const LinearRows& rows, std::size_t at, double want) const {
     return u_out_ * std::abs(want) + grad_logits(rows, at);

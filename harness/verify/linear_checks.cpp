@@ -70,7 +70,7 @@ class RowComparison {
     const double random = (bound_.grad_logits(rows_, at) + products) * want;
     findings_.bias.computation_squared += random * random;
     findings_.bias.add_element(out_, value, want, bound_.baseline(rows_, at), products,
-                               rows_.radius[at]);
+                               std::max(bound_.floor(), rows_.radius[at]));
   }
 
   const LinearRows& rows_;

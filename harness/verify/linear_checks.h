@@ -5,7 +5,8 @@
 //     of the bound's lines with K = 1: independent roundings are not at their largest everywhere;
 //   bias: a scale error that no element shows (check_bias). The baseline is the truth of rounded
 //     dz, where dz enters in bf16, rounded to the dtype of the gradient. Roundings of dz and
-//     products are independent between elements, `radius` is shared and adds up.
+//     products are independent between elements; `radius`, or the floor of the bound where that is
+//     more, is shared and adds up: all elements under the floor may vanish.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,9 @@
 namespace lossgrid {
 namespace {
 
+// As good as no bound, of float32; and 0 times it is 0.
+constexpr double kLargestTau = 1e300;
+
 /// d loss / d logits of the rows that take part in the loss, piece by piece.
 class GradientReader {
  public:
@@ -39,8 +42,8 @@ class GradientReader {
     truth_gradient(row, objective_.grad_logprob[t].value, p, begin, dz);
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool is_target = begin + static_cast<std::int64_t>(v) == row.target;
-      tau[v] = bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
-               bounds_[k].objective(p[v], is_target);
+      tau[v] = std::min(kLargestTau, bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
+                                         bounds_[k].objective(p[v], is_target));
     }
   }
 

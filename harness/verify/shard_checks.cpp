@@ -15,7 +15,8 @@
 namespace lossgrid {
 
 bool has_logprob(const Problem& problem, const RowTruth& row) {
-  return row.target >= 0 && (row.valid || !problem.poison_true_rows);
+  const bool is_poisoned = !row.valid && problem.poison_true_rows;
+  return row.target >= 0 && !is_poisoned && !std::isnan(row.logprob);
 }
 
 std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
@@ -31,12 +32,13 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
     const RowTruth& row = truth.rows[places[k].row];
     if (!has_logprob(problem, row)) continue;
     const ElementPlace at{rank, places[k].sequence, places[k].offset, row.target};
-    checks[0].add(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
+    checks[0].add_float32(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
     if (!statistics) continue;
-    checks[1].add(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
+    checks[1].add_float32(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
     const DType dtype = problem.spec.dtype;
-    checks[2].add(got.vocab_min[k], row.smallest, range_bound(row, row.smallest, dtype), at);
-    checks[3].add(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
+    checks[2].add_float32(got.vocab_min[k], row.smallest, range_bound(row, row.smallest, dtype),
+                          at);
+    checks[3].add_float32(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
   }
   return checks;
 }
@@ -98,7 +100,7 @@ void BiasSums::add_element(DType dtype, double out, double truth, double baselin
                                std::abs(round_to(dtype, baseline - slack) - rounded));
   out_truth += out * truth;
   rounded_truth += rounded * truth;
-  shared += (shared_bound + std::max(0.0, step - slack)) * std::abs(truth);
+  shared += (shared_bound + std::max(0.0, std::min(step, kLongestStep) - slack)) * std::abs(truth);
 }
 
 Check check_bias(const BiasSums& sums, const std::string& name) {
@@ -184,6 +186,7 @@ class GradientComparison {
                             grad,
                             GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
                             truth.target - shard_.begin};
+    if (row.bound.is_unbounded()) return compare_unbounded_row(row);
     GradientColumnSums sums;
     const std::int64_t end = shard_.valid();
     const bool owns = row.target >= 0 && row.target < end;
@@ -197,10 +200,28 @@ class GradientComparison {
     BiasSums& bias = row_bias_.back();
     bias.out_truth += sums.out_truth;
     bias.rounded_truth += sums.rounded_truth;
-    bias.shared += sums.shared;
+    // What underflows does so in all rows alike: floor x the sum of |truth|, at most 2 |g|.
+    bias.shared += sums.shared + row.bound.row().floor * 2 * std::abs(grad.value);
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
     findings_.row_sums.back() = sums.values;
     findings_.row_sum_bounds.back() = sums.bounds;
+  }
+
+  /// Element by element. Neither the sum of the row nor its part in the bias has a bound.
+  template <typename T>
+  void compare_unbounded_row(const TrainedRow<T>& row) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
+      GradientColumnSums unused;
+      if (v == row.target) {
+        compare_target(row, v, unused);
+      } else {
+        look_at(row, v);
+      }
+    }
+    row_bias_.back() = {};
+    row_bias_.back().shared = kInfinity;
+    findings_.row_sum_bounds.back() = kInfinity;
   }
 
   template <typename T>

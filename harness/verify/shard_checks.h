@@ -16,8 +16,8 @@
 
 namespace lossgrid {
 
-/// True when the log-probability of this row has a truth: it predicts something and its logits are
-/// not poisoned.
+/// True when the log-probability of this row has a truth: it predicts something, its logits are not
+/// poisoned, and a probability can be made of them (no NaN, not -inf alone).
 bool has_logprob(const Problem& problem, const RowTruth& row);
 
 /// "logprobs" and, where there are row statistics, "entropy", "vocab_min" and "vocab_max": what an
@@ -31,6 +31,9 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
 /// the result to float32; counts and numbers of the global batch are exact.
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
                                 std::int64_t rank);
+
+/// The step to the next number of a dtype where that is infinite: 0 times it is 0.
+inline constexpr double kLongestStep = 1e300;
 
 /// Sums for the bias check |<out, truth> / <rounded truth, truth> - 1|: they add up over ranks.
 struct BiasSums {
@@ -51,9 +54,10 @@ struct BiasSums {
 /// first: rows with nearly the same gradient have the same rounding error, and an error of rounding
 /// to nearest is no bias of the implementation. What is left are errors of the computation, shared
 /// by a row and independent between rows (three times the root of their summed squares), and what
-/// rows may share and so adds up: the interval of the objective, and the step to the next number of
-/// the dtype where an element is that close to the middle. Nothing is compared when the gradient is
-/// zero. `name`: of the check, "grad_logits_bias".
+/// rows may share and so adds up: the interval of the objective, the floor of the bound under which
+/// numbers vanish, and the step to the next number of the dtype where an element is that close to
+/// the middle. Nothing is compared when the gradient is zero. `name`: of the check,
+/// "grad_logits_bias".
 Check check_bias(const BiasSums& sums, const std::string& name);
 
 struct GradientFindings {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "harness/core/clock.h"
+#include "harness/core/error.h"
 #include "harness/core/stage_clock.h"
 #include "harness/device/rank_threads.h"
 #include "harness/verify/bounds.h"
@@ -43,11 +44,38 @@ void add_errors(std::span<const double> logits, std::span<const double> errors, 
   for (std::size_t v = 0; v < logits.size(); ++v) {
     const double log_p = logits[v] - row.max - log_sum;
     const double p = std::exp(log_p);
-    row.mean_error += p * errors[v];
     row.range_error = std::max(row.range_error, errors[v]);
-    if (p > 0) row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
+    if (p == 0) continue;
+    row.mean_error += p * errors[v];
+    row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
   }
   row.target_error = errors[row.target];
+}
+
+/// No NaN, no inf, something that is not -inf.
+bool have_probabilities(std::span<const double> logits) {
+  bool all_below_infinity = true;
+  bool any = false;
+  for (const double x : logits) {
+    all_below_infinity &= x < std::numeric_limits<double>::infinity();
+    any |= x > -std::numeric_limits<double>::infinity();
+  }
+  return all_below_infinity && any;
+}
+
+/// What is wrong with logits that have no probabilities.
+std::string wrong_logit(std::span<const double> logits) {
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    if (logits[v] < std::numeric_limits<double>::infinity()) continue;
+    return fmt::format("{} at vocab id {}, must be finite or -inf", logits[v], v);
+  }
+  return "all are -inf, one at least must be finite";
+}
+
+std::string place_of(const Problem& problem, std::int64_t token) {
+  const std::int64_t sequence = problem.sequence_of(token);
+  return fmt::format("sequence {}, token {}", problem.whole_sequence(sequence),
+                     token - problem.cu_seqlens[sequence]);
 }
 
 }  // namespace
@@ -56,6 +84,10 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
                    std::span<const double> errors) {
   RowTruth row;
   row.target = target;
+  if (!have_probabilities(logits)) {
+    row.logprob = std::numeric_limits<double>::quiet_NaN();
+    return row;
+  }
   row.max = largest_logit(logits);
   // Without the target's term: 1 - p_y would cancel when the label is certain.
   SoftmaxSums others = softmax_sums(logits.first(static_cast<std::size_t>(target)), row.max);
@@ -109,6 +141,63 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
   return rows;
 }
 
+void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (!rows[t].valid || !std::isnan(rows[t].logprob)) continue;
+    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+    problem.logits->read(t, 0, std::span<double>(logits));
+    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", problem.source,
+                    problem.projection ? "hidden x weight" : "logits", place_of(problem, t),
+                    wrong_logit(logits));
+  }
+}
+
+void require_numbers(const Problem& problem, const Truth& truth) {
+  std::string what;
+  std::string where;
+  if (std::isnan(truth.objective.loss.value)) what = "the loss is nan";
+  for (const auto& [name, metric] : truth.objective.metrics) {
+    const std::optional<Enclosure> value = metric.value();
+    if (value && std::isnan(value->value)) what = fmt::format("metric {} is nan", name);
+  }
+  for (std::int64_t t = problem.tokens() - 1; t >= 0; --t) {
+    if (!truth.rows[t].valid) continue;
+    const double grad = truth.objective.grad_logprob[t].value;
+    if (!std::isfinite(grad)) {
+      what = fmt::format("d loss / d logprob of {} is {}", place_of(problem, t), grad);
+    }
+    if (std::isinf(truth.rows[t].logprob)) {
+      where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
+    }
+  }
+  if (what.empty()) return;
+  throw_bad_input("{}: {}: {}{}", problem.source, problem.spec.objective.kind, what, where);
+}
+
+namespace {
+
+/// value +- radius as a float32 result: beyond the largest one infinite, or that number.
+Enclosure known_float32(double value, double radius) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  Enclosure known = Enclosure::around(value, radius);
+  if (std::isinf(value)) return known;
+  if (known.low < -kLargest) known.low = -kInfinity;
+  if (known.high > kLargest) known.high = kInfinity;
+  known.value = std::clamp(value, -kLargest, kLargest);
+  known.low = std::min(known.low, known.value);
+  known.high = std::max(known.high, known.value);
+  return known;
+}
+
+Enclosure known_logprob(const RowTruth& row, int serial_adds) {
+  Enclosure known = known_float32(row.logprob, logprob_bound(row, serial_adds));
+  known.high = std::min(known.high, positive_logprob_bound(row, serial_adds));
+  return known;
+}
+
+}  // namespace
+
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds) {
   std::vector<TokenTruth> tokens(rows.size());
@@ -116,10 +205,10 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
     const RowTruth& row = rows[t];
     if (!row.valid) continue;
     const DType dtype = problem.spec.dtype;
-    tokens[t] = {Enclosure::around(row.logprob, logprob_bound(row, serial_adds)),
-                 Enclosure::around(row.entropy(), entropy_bound(row, serial_adds)),
-                 Enclosure::around(row.smallest, range_bound(row, row.smallest, dtype)),
-                 Enclosure::around(row.max, range_bound(row, row.max, dtype))};
+    tokens[t] = {known_logprob(row, serial_adds),
+                 known_float32(row.entropy(), entropy_bound(row, serial_adds)),
+                 known_float32(row.smallest, range_bound(row, row.smallest, dtype)),
+                 known_float32(row.max, range_bound(row, row.max, dtype))};
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {

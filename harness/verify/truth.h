@@ -23,7 +23,7 @@ struct RowTruth {
   double sum = 1;             // s = sum exp(x - m)
   double others = 0;          // the same without the target's term: 1 - p_y = others / s
   double target_logit = 0;    // x_y
-  double logprob = 0;         // x_y - m - ln s
+  double logprob = 0;         // x_y - m - ln s; NaN where logits are NaN, inf or -inf alone
   double spread = 0;          // sum p |x - m|
   double spread_squared = 0;  // sum p (x - m)^2
   double smallest = 0;        // logit that is not -inf
@@ -51,8 +51,9 @@ struct Truth {
 /// The unsharded, unpadded batch of a problem.
 PackedBatch unpadded_batch(const Problem& problem);
 
-/// One row: `logits` [V] are read, `target` is in [0, V). -inf logits have no probability. `errors`
-/// [V]: how far logits may be, or empty where they are given.
+/// One row: `logits` [V] are read, `target` is in [0, V). -inf logits have no probability, and a
+/// target that has none has the log-probability -inf. `errors` [V]: how far logits may be, or empty
+/// where they are given.
 RowTruth row_truth(std::span<const double> logits, std::int32_t target,
                    std::span<const double> errors = {});
 
@@ -63,6 +64,14 @@ void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int6
 
 /// All rows, on `threads` threads (rows are independent: the result does not depend on it).
 std::vector<RowTruth> compute_rows(const Problem& problem, int threads);
+
+/// Throws bad_input where a row that is trained on has no log-probability: names the sequence, the
+/// token and what its logits hold.
+void require_trainable(const Problem& problem, std::span<const RowTruth> rows);
+
+/// Throws bad_input where the loss or a metric is NaN, or d loss / d logprob not finite: names it
+/// and the first target of probability 0, if there is one.
+void require_numbers(const Problem& problem, const Truth& truth);
 
 /// The objective on rows that a float32 implementation knows up to their bounds (bounds.h), with
 /// the given longest serial add chain over the vocabulary; and of a problem with a projection the

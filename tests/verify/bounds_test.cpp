@@ -92,5 +92,41 @@ TEST(Bounds, VanishingProbabilitiesMayUnderflow) {
   EXPECT_GE(bound.computation(-200.0, std::exp(-200.0), false), std::exp(-200.0));
 }
 
+TEST(Bounds, AreFiniteForFiniteLogits) {
+  constexpr double kLowest = std::numeric_limits<double>::lowest();
+  for (const std::vector<double>& logits :
+       {std::vector<double>(16, -1e30), std::vector<double>(16, kLowest),
+        std::vector<double>{0, 1, kLowest, kLowest}, std::vector<double>{1e300, -0.5, 1, -1e30},
+        std::vector<double>{-3.4e38, 3.4e38, 0, 1}}) {
+    const RowTruth row = row_truth(logits, 1);
+    EXPECT_TRUE(std::isfinite(row.logprob));
+    EXPECT_TRUE(std::isfinite(logprob_bound(row, 12)));
+    EXPECT_TRUE(std::isfinite(entropy_bound(row, 12)));
+    const GradientBound bound(row, Enclosure::around(0.25, 0.1), DType::f32, 12);
+    for (const double x : logits) {
+      const double p = std::exp(x - row.max) / row.sum;
+      EXPECT_TRUE(std::isfinite(bound.computation(x, p, false))) << x;
+    }
+  }
+}
+
+TEST(Bounds, AnUnboundedGradientIsNoNanWhereThereIsNoProbability) {
+  const RowTruth row = row_truth(std::vector<double>{0.0, -2000.0}, 0);
+  const GradientBound bound(row, Enclosure::around(1, HUGE_VAL), DType::f32, 12);
+  EXPECT_TRUE(bound.is_unbounded());
+  EXPECT_EQ(bound.computation(-2000, 0, false), kSmallestNormalF32);
+  EXPECT_EQ(bound.objective(0, false), 0);
+  EXPECT_EQ(bound.computation(0, 1, true), HUGE_VAL);
+  EXPECT_FALSE(GradientBound(row, Enclosure::around(1, 2), DType::f32, 12).is_unbounded());
+}
+
+TEST(Bounds, ALogprobIsNoFurtherAbove0WhereLogitsAreLarge) {
+  const RowTruth near = row_truth(std::vector<double>{0.0, 1.0}, 1);
+  const RowTruth far = row_truth(std::vector<double>{-1e30, -1e30}, 1);
+  EXPECT_LT(positive_logprob_bound(near, 12), logprob_bound(near, 12));
+  EXPECT_LT(positive_logprob_bound(far, 12), 1e-5);
+  EXPECT_GT(logprob_bound(far, 12), 1e22);
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -71,5 +71,54 @@ TEST(Check, MergesRanks) {
   EXPECT_EQ(a.place().rank, 2);
 }
 
+TEST(Check, AnInfiniteWantIsMetByItselfAlone) {
+  for (const double bound : {0.0, 1.0, kInf}) {
+    Check same("x");
+    same.add(-kInf, -kInf, bound, {});
+    EXPECT_TRUE(same.passed());
+    for (const double got : {-1e300, 0.0, kInf, kNan}) {
+      Check other("x");
+      other.add(got, -kInf, bound, {});
+      EXPECT_FALSE(other.passed()) << got << " " << bound;
+      EXPECT_EQ(other.ratio(), kInf) << got << " " << bound;
+    }
+  }
+}
+
+TEST(Check, AnInfiniteBoundHoldsAllButNan) {
+  for (const double got : {kInf, -kInf, 1e300, 0.5}) {
+    Check check("x");
+    check.add(got, 1.0, kInf, {});
+    EXPECT_TRUE(check.passed()) << got;
+    EXPECT_EQ(check.ratio(), 0) << got;
+  }
+  Check nan("x");
+  nan.add(kNan, 1.0, kInf, {});
+  EXPECT_FALSE(nan.passed());
+  Check no_bound("x");
+  no_bound.add(1.5, 1.0, kNan, {});
+  EXPECT_FALSE(no_bound.passed());
+}
+
+TEST(Check, BeyondTheLargestFloat32ThatNumberStandsForAll) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const auto passes = [](double got, double want, double bound) {
+    Check check("x");
+    check.add_float32(got, want, bound, {});
+    return check.passed();
+  };
+  for (const double got : {-kInf, -kLargest}) {
+    EXPECT_TRUE(passes(got, -1e308, 1e301)) << got;
+    EXPECT_TRUE(passes(got, -kLargest, 1e32)) << got;
+  }
+  EXPECT_FALSE(passes(-3e38, -1e308, 1e301));  // within the bound, but no rounding of it
+  EXPECT_FALSE(passes(kInf, -1e308, 1e301));
+  EXPECT_FALSE(passes(kNan, -1e308, 1e301));
+  EXPECT_TRUE(passes(3e38 + 1e31, 3e38, 1e32));
+  EXPECT_FALSE(passes(kInf, 3e38, 1e32));
+  EXPECT_FALSE(passes(-kLargest, -kInf, 1));  // -inf exactly: probability 0
+  EXPECT_TRUE(passes(-kInf, -kInf, 1));
+}
+
 }  // namespace
 }  // namespace lossgrid

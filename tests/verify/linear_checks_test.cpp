@@ -292,5 +292,15 @@ TEST(LinearChecks, WhatStoodThereIsNotTheGradient) {
   EXPECT_FALSE(passes(judge_weight(c, got)));  // as if nothing had stood there
 }
 
+TEST(LinearBias, IsNotJudgedUnderTheFloor) {
+  for (const std::string values : {"normal", "denormal"}) {
+    const LinearCase c = make_linear_case("lens=9+14 mask=all vocab=30 hidden=8 values=" + values);
+    EmulatedOutputs got = emulate(c);
+    EXPECT_TRUE(passes(judge_hidden(c, got.hidden))) << values;
+    std::fill(got.hidden.begin(), got.hidden.end(), 0.0f);  // as a flush to zero has it
+    EXPECT_EQ(bias_of(judge_hidden(c, got.hidden)).passed(), values == "denormal") << values;
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

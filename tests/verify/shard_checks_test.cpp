@@ -156,5 +156,32 @@ TEST(Result, MetricsMustBeThoseOfTheTruth) {
   EXPECT_FALSE(passes(c, wrong));
 }
 
+TEST(Gradient, ARowWithoutABoundIsNoNan) {
+  Case c = make_case("lens=9+12 vocab=200 mask=all values=masked_vocab");
+  const std::vector<float> right = gradient_of<float>(c, 1.0);
+  Enclosure& grad = c.truth.objective.grad_logprob[3];
+  grad.high = std::numeric_limits<double>::infinity();
+  const GradientFindings found = findings_of(c, right);
+  EXPECT_TRUE(found.elements.passed());
+  EXPECT_TRUE(bias_of(found).passed());
+  EXPECT_FALSE(std::isnan(bias_of(found).bound()));
+  EXPECT_TRUE(std::isinf(found.row_sum_bounds[3]));
+  EXPECT_TRUE(std::isfinite(found.row_sum_bounds[2]));
+  std::vector<float> wrong = right;
+  wrong[2 * 200 + 5] += 1;  // the rows beside it are judged as ever
+  EXPECT_FALSE(findings_of(c, wrong).elements.passed());
+  wrong = right;
+  wrong[3 * 200 + 5] = std::nanf("");
+  EXPECT_FALSE(findings_of(c, wrong).elements.passed());
+}
+
+TEST(Gradient, VanishingOnesAreNoBias) {
+  for (const double size : {1e-3, 1e-39}) {
+    Case c = make_case("lens=30+31 vocab=20 mask=all");
+    for (Enclosure& grad : c.truth.objective.grad_logprob) grad = Enclosure(grad.value * size);
+    EXPECT_EQ(bias_of(findings_of(c, gradient_of<float>(c, 0))).passed(), size < 1e-38) << size;
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

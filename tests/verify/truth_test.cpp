@@ -195,5 +195,42 @@ INSTANTIATE_TEST_SUITE_P(
                       "objective=dpo objective.preference_average_log_probs=true "
                       "lens=5+7+4+3 vocab=6 dtype=f64"));
 
+TEST(RowTruth, ATargetOfProbability0HasMinusInfinity) {
+  const RowTruth row = row_truth(std::vector<double>{0.0, -kInf, 1.0}, 1);
+  EXPECT_EQ(row.logprob, -kInf);
+  EXPECT_EQ(logprob_bound(row, 12), 0);
+  EXPECT_NEAR(row.entropy(), 0.5822, 1e-4);
+  EXPECT_EQ(row.others, row.sum);
+}
+
+TEST(RowTruth, WithoutProbabilitiesThereIsNoLogprob) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::vector<double>& logits :
+       {std::vector<double>{-kInf, -kInf}, std::vector<double>{1, nan},
+        std::vector<double>{kInf, 1}, std::vector<double>{nan, -kInf}}) {
+    EXPECT_TRUE(std::isnan(row_truth(logits, 0).logprob));
+  }
+}
+
+TEST(Truth, IntervalsStayFiniteForLogitsFarFromZero) {
+  for (const char* dtype : {"f32", "bf16", "f64"}) {
+    const Truth truth =
+        truth_of(std::string("lens=9+4 mask=all vocab=20 values=far_offset dtype=") + dtype);
+    EXPECT_TRUE(std::isfinite(truth.objective.loss.low)) << dtype;
+    EXPECT_TRUE(std::isfinite(truth.objective.loss.high)) << dtype;
+    for (const auto& [name, metric] : truth.objective.metrics) {
+      if (name.starts_with("ppl")) continue;  // exp of an interval that is 1e5 wide
+      EXPECT_TRUE(std::isfinite(metric.amount.radius())) << name << " " << dtype;
+    }
+  }
+}
+
+TEST(Truth, AnImpossibleTargetMakesTheLossInfinite) {
+  const Truth truth = truth_of("lens=9+4 mask=all vocab=20 values=impossible_target");
+  EXPECT_EQ(truth.objective.loss.value, kInf);
+  EXPECT_TRUE(truth.objective.loss.is_exact());
+  EXPECT_NEAR(truth.objective.grad_logprob[1].value, -1.0 / 11, 1e-12);
+}
+
 }  // namespace
 }  // namespace lossgrid
