@@ -110,6 +110,15 @@ void entropy_at_other_temperature(Device& device, std::int64_t rows, const Write
   });
 }
 
+/// "For stability", as losses over masked vocabularies have it.
+void logprob_clamped(Device& device, std::int64_t rows, const WriteRow& write) {
+  for_each_item(device, rows, write);
+  device.synchronise();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    write.out.logprobs[r] = std::max(write.out.logprobs[r], -1e4f);
+  }
+}
+
 const RegisteredMutant mutants[] = {
     RegisteredMutant({"M21", "metrics_of_first_rank", "metrics from the slice of CP rank 0",
                       "cp_local", [](Steps& s) { s.reduce_totals = metrics_of_first_rank; }}),
@@ -130,6 +139,8 @@ const RegisteredMutant mutants[] = {
                       "per_sequence", [](Steps& s) { s.reduce_max = range_not_reduced; }}),
     RegisteredMutant({"M59", "entropy_sign", "sum p log p instead of its negative", "fused",
                       [](Steps& s) { s.write_outputs = entropy_sign; }}),
+    RegisteredMutant({"", "logprob_clamped", "log-probabilities are clamped at -1e4", "fused",
+                      [](Steps& s) { s.write_outputs = logprob_clamped; }}),
     RegisteredMutant({"M59", "entropy_temperature", "entropy at another temperature", "cp_local",
                       [](Steps& s) { s.write_outputs = entropy_at_other_temperature; }}),
 };

@@ -2,6 +2,7 @@
 // Wrong objectives: a formula, an option or a pair that is not what was asked for; and one control,
 // the right formulas in float32.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "impls/mutants/mutant.h"
@@ -54,6 +55,18 @@ struct NoScoreGradient : ClippedPgFormulas {
     return {ClippedPgFormulas::kl_weight(x, q, options).value, Real(0)};
   }
 };
+
+/// Frameworks bound the exponent "for stability".
+struct RatioClamped : ClippedPgFormulas {
+  template <typename Real>
+  static Real ratio(Real log_ratio) {
+    return std::exp(std::clamp(log_ratio, Real(-20), Real(20)));
+  }
+};
+
+bool has_token_ratios(const ClippedPgOptions& options) {
+  return !options.force_on_policy_ratio && !options.disable_ppo_ratio && !options.sequence_ratio();
+}
 
 struct DualClipEverywhere : ClippedPgFormulas {
   template <typename Real>
@@ -186,6 +199,16 @@ const RegisteredMutant mutants[] = {
          {},
          nullptr,
          [](const ObjectiveSpec& spec) { return with_options(spec, no_importance_weights); }}),
+    RegisteredMutant({"",
+                      "ratio_clamped",
+                      "the logarithm of a ratio is clamped at +-20",
+                      "fused",
+                      keep_steps,
+                      {},
+                      nullptr,
+                      [](const ObjectiveSpec& spec) {
+                        return with_formulas<RatioClamped>(spec, has_token_ratios);
+                      }}),
     RegisteredMutant({"",
                       "dual_clip_everywhere",
                       "the dual clip bounds positive advantages too",

@@ -29,6 +29,12 @@ struct Slope {
 };
 
 struct ClippedPgFormulas {
+  /// rho of one token by x - prev; its slope is itself.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real ratio(Real log_ratio) {
+    return std::exp(log_ratio);
+  }
+
   /// rho within the clip bounds; slope by rho.
   template <typename Real>
   LOSSGRID_KERNEL static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {

@@ -176,7 +176,7 @@ class ClippedPgTerms {
       const auto rho = static_cast<Real>(coefficients.at(token.sequence, columns_.ratio));
       return {{rho, 0}, Formulas::clipped(rho, options_)};
     }
-    const Real rho = std::exp(token.x - token.p);
+    const Real rho = Formulas::ratio(token.x - token.p);
     return {{rho, rho}, Formulas::clipped(rho, options_)};
   }
 

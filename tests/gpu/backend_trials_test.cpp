@@ -79,7 +79,8 @@ TEST_P(BackendTrials, ShapesThatDivideNothing) {
 TEST_P(BackendTrials, EveryRegimePasses) {
   for (const CaseSpec& spec : parse_sweep(
            "lens=5+8+3 vocab=131 values=[normal,flat,peaked,all_negative,offset,overflow,ties,"
-           "masked_vocab,edge_mass,vanishing,denormal,finite_mask,late_max]")) {
+           "masked_vocab,edge_mass,vanishing,denormal,finite_mask,late_max,lowest_mask,far_offset,"
+           "buried_target,impossible_target]")) {
     const TrialRecord record = run(prepare(make_problem(spec)), "fused", "tp2cp2");
     EXPECT_EQ(record.status, TrialStatus::passed) << format_case(spec) << ": " << record.reason;
   }

@@ -49,7 +49,8 @@ FittedRatios fit_bounds(int seeds) {
   FittedRatios worst;
   for (const char* values :
        {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "masked_vocab",
-        "edge_mass", "vanishing", "denormal", "finite_mask", "late_max"}) {
+        "edge_mass", "vanishing", "denormal", "finite_mask", "late_max", "lowest_mask",
+        "far_offset", "buried_target", "impossible_target"}) {
     for (const std::string_view dtype : {"f32", "bf16", "f64"}) {
       if (dtype == "f64" && values == std::string_view("denormal")) continue;  // refused
       for (int seed = 1; seed <= seeds; ++seed) {
@@ -78,7 +79,7 @@ FittedRatios fit_linear_bounds(int seeds) {
   }
   FittedRatios worst;
   for (const char* values : {"normal", "flat", "peaked", "all_negative", "offset", "overflow",
-                             "ties", "edge_mass", "late_max"}) {
+                             "ties", "edge_mass", "denormal", "late_max"}) {
     for (const char* dtype : {"f32", "bf16"}) {
       for (int seed = 1; seed <= seeds; ++seed) {
         const std::string same =
