@@ -40,13 +40,13 @@ TEST(PackedReport, EveryCommandReadsIt) {
   ASSERT_EQ(run_lossgrid(scratch, run + "--report " + packed).exit_code, 0);
   EXPECT_FALSE(fs::exists(packed + ".partial.jsonl"));
   EXPECT_EQ(read_all(packed).substr(0, 2), "\x1f\x8b");
-  for (const std::string command :
-       {"validate " + packed, "compare " + packed + " " + packed,
-        "gate " + packed + " " + packed +
-            " --policy " LOSSGRID_SOURCE_DIR "/reports/policies/exact.json",
-        "history append " + packed + " --file " + scratch.file("history.jsonl"), "html " + packed,
-        "export " + packed + " --to junit --out " + scratch.file("junit.xml"),
-        run + "--resume " + packed + " --report " + scratch.file("again.json")}) {
+  for (const std::string& command : std::vector<std::string>{
+           "validate " + packed, "compare " + packed + " " + packed,
+           "gate " + packed + " " + packed +
+               " --policy " LOSSGRID_SOURCE_DIR "/reports/policies/exact.json",
+           "history append " + packed + " --file " + scratch.file("history.jsonl"),
+           "html " + packed, "export " + packed + " --to junit --out " + scratch.file("junit.xml"),
+           run + "--resume " + packed + " --report " + scratch.file("again.json")}) {
     const ProcessResult result = run_lossgrid(scratch, command);
     EXPECT_EQ(result.exit_code, 0) << command << '\n' << result.out << result.err;
   }

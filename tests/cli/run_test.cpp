@@ -16,10 +16,6 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-json report_of(const std::string& path) {
-  return full_report(path);
-}
-
 /// `value` without the keys that change from run to run.
 json stable(const json& value) {
   if (value.is_object()) {
@@ -41,7 +37,7 @@ TEST(Run, SmokePassesAndWritesAReport) {
   const std::string report = scratch.file("new/folder/report.json");
   const ProcessResult result = run_lossgrid(scratch, "run --suite smoke --report " + report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  const json parsed = report_of(report);
+  const json parsed = full_report(report);
   EXPECT_EQ(parsed["schema"], kReportFormat);
   EXPECT_EQ(parsed["run"]["exit_code"], 0);
   EXPECT_EQ(parsed["run"]["status"], "complete");
@@ -65,9 +61,9 @@ TEST(Run, TwoRunsDifferOnlyInVolatileFields) {
   const ScratchFolder scratch;
   const std::string arguments = "run --suite smoke --quiet --report ";
   ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
-  const json first = report_of(scratch.file("report.json"));
+  const json first = full_report(scratch.file("report.json"));
   ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
-  const json second = report_of(scratch.file("report.json"));
+  const json second = full_report(scratch.file("report.json"));
   EXPECT_EQ(stable(first).dump(), stable(second).dump());
   EXPECT_NE(first.dump(), second.dump());  // the times at least
 }
@@ -79,13 +75,13 @@ TEST(Run, TheReproductionLineReproduces) {
       "run --case 'lens=5+8 vocab=24' --impl mutant/gradient_times_2 --grid tp2cp2 --report " +
           scratch.file("a.json"));
   EXPECT_EQ(first.exit_code, 10);
-  const json a = report_of(scratch.file("a.json"))["trials"][0];
+  const json a = full_report(scratch.file("a.json"))["trials"][0];
   const std::string line = a["reproduce"];
   ASSERT_TRUE(line.starts_with("lossgrid run"));
   const ProcessResult again =
       run_lossgrid(scratch, line.substr(9) + " --report " + scratch.file("b.json"));
   EXPECT_EQ(again.exit_code, 10);
-  const json b = report_of(scratch.file("b.json"))["trials"][0];
+  const json b = full_report(scratch.file("b.json"))["trials"][0];
   EXPECT_EQ(a["fingerprints"], b["fingerprints"]);
   EXPECT_EQ(a["checks"], b["checks"]);
 }
@@ -126,7 +122,7 @@ TEST(Run, SweepsCasesAndSeeds) {
                    "--grid tp1cp1,tp2cp1 --report " +
                        scratch.file("r.json"));
   EXPECT_EQ(result.exit_code, 0) << result.out;
-  EXPECT_EQ(report_of(scratch.file("r.json"))["trials"].size(), 2u * 2 * 3 * 2);
+  EXPECT_EQ(full_report(scratch.file("r.json"))["trials"].size(), 2u * 2 * 3 * 2);
 }
 
 TEST(Memory, ACaseTooBigForTheMachineIsSkippedWithNeedAndHave) {

@@ -24,10 +24,6 @@ using ::testing::HasSubstr;
 constexpr const char* kTrials =
     "run --case 'lens=5+8 vocab=96' --impl fused,cp_local --grid tp1cp1,tp2cp2 ";
 
-ordered_json report_of(const std::string& path) {
-  return full_report(path);
-}
-
 std::vector<std::string> statuses_in(const ordered_json& report) {
   std::vector<std::string> statuses;
   for (const ordered_json& trial : report["trials"]) statuses.push_back(trial["status"]);
@@ -53,7 +49,7 @@ TEST_P(Supervised, ADeadTrialIsNamedAndTheOthersRun) {
   EXPECT_THAT(result.out, HasSubstr("launch 1: 2 of 4 done; the process ended with " +
                                     GetParam().end + "\nlaunch 2: 4 of 4 done\n"));
   EXPECT_THAT(result.out, HasSubstr("3 passed, 1 crashed"));
-  const ordered_json whole = report_of(report);
+  const ordered_json whole = full_report(report);
   EXPECT_EQ(whole["run"]["status"], "complete");
   EXPECT_EQ(whole["run"]["exit_code"], 14);
   EXPECT_THAT(statuses_in(whole), ElementsAre("passed", "crashed", "passed", "passed"));
@@ -67,7 +63,7 @@ TEST_P(Supervised, ADeadTrialIsNamedAndTheOthersRun) {
   const ProcessResult resumed =
       run_lossgrid(scratch, fmt::format("{} --resume {} --report {}", kTrials, report, report));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
-  const ordered_json now = report_of(report);
+  const ordered_json now = full_report(report);
   EXPECT_THAT(statuses_in(now), ElementsAre("passed", "passed", "passed", "passed"));
   EXPECT_EQ(now["trials"][0]["times"], whole["trials"][0]["times"]);
 }
@@ -87,7 +83,7 @@ TEST(Supervise, EndsAfterAsManyLaunchesAsAsked) {
                    "--report " +
                    report);
   EXPECT_EQ(result.exit_code, 14);
-  const ordered_json left = report_of(report);
+  const ordered_json left = full_report(report);
   EXPECT_EQ(left["run"]["status"], "partial");
   EXPECT_THAT(statuses_in(left), ElementsAre("passed", "crashed", "not_run", "not_run"));
   EXPECT_EQ(left["trials"][2]["reason"], "not reached with --max-launches 1");
@@ -102,8 +98,8 @@ TEST(Supervise, EndsAfterAsManyLaunchesAsAsked) {
   EXPECT_THAT(resumed.out, HasSubstr("launch 2 (tp2cp2): 4 of 4 done\n"));
   const std::string at_once = scratch.file("at_once.json");
   run_lossgrid(scratch, std::string(kTrials) + "--report " + at_once);
-  EXPECT_EQ(without_volatile_keys(report_of(whole))["trials"],
-            without_volatile_keys(report_of(at_once))["trials"]);
+  EXPECT_EQ(without_volatile_keys(full_report(whole))["trials"],
+            without_volatile_keys(full_report(at_once))["trials"]);
 }
 
 TEST(Supervise, GoesOnBehindARankThatHangs) {
@@ -115,7 +111,8 @@ TEST(Supervise, GoesOnBehindARankThatHangs) {
                    "--report " +
                    report);
   EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
-  EXPECT_THAT(statuses_in(report_of(report)), ElementsAre("passed", "timeout", "passed", "passed"));
+  EXPECT_THAT(statuses_in(full_report(report)),
+              ElementsAre("passed", "timeout", "passed", "passed"));
 }
 
 TEST(Supervise, EndsALaunchThatTakesTooLong) {
@@ -127,7 +124,7 @@ TEST(Supervise, EndsALaunchThatTakesTooLong) {
                    "--report " +
                    report);
   EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
-  const ordered_json whole = report_of(report);
+  const ordered_json whole = full_report(report);
   EXPECT_THAT(statuses_in(whole), ElementsAre("passed", "timeout", "passed", "passed"));
   EXPECT_EQ(whole["trials"][1]["reason"], "the launch took longer than 1 s");
 }
@@ -140,7 +137,7 @@ TEST(Supervise, SaysWhatCannotBeLaunched) {
   EXPECT_EQ(result.exit_code, 14);
   EXPECT_THAT(result.err,
               HasSubstr("a launch got no further: the launcher ended with exit code 127"));
-  EXPECT_THAT(statuses_in(report_of(report)),
+  EXPECT_THAT(statuses_in(full_report(report)),
               ElementsAre("not_run", "not_run", "not_run", "not_run"));
 }
 
@@ -157,7 +154,7 @@ TEST(Supervise, AnInterruptEndsItWithAReport) {
   write_all(file, script);
   const ProcessResult result = run_executable(scratch, "/bin/sh", file);
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
-  const ordered_json left = report_of(report);
+  const ordered_json left = full_report(report);
   EXPECT_EQ(left["run"]["status"], "partial");
   EXPECT_THAT(statuses_in(left), ElementsAre("passed", "not_run", "not_run", "not_run"));
   EXPECT_EQ(left["trials"][1]["reason"], "interrupted");

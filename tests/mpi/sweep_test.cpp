@@ -26,10 +26,6 @@ ProcessResult sweep(const ScratchFolder& scratch, const std::string& arguments) 
   return run_executable(scratch, "/bin/sh", script);
 }
 
-ordered_json report_of(const std::string& path) {
-  return full_report(path);
-}
-
 std::vector<std::string> statuses_in(const ordered_json& report) {
   std::vector<std::string> statuses;
   for (const ordered_json& trial : report["trials"]) statuses.push_back(trial["status"]);
@@ -51,7 +47,7 @@ TEST_P(SweepWithADeath, NamesTheTrialAndGoesOn) {
       sweep(scratch, fmt::format("-- {}{} --inject rank=2,at=backward,trial=2,kind={}", kTrials,
                                  report, GetParam()));
   EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
-  const ordered_json whole = report_of(report);
+  const ordered_json whole = full_report(report);
   EXPECT_EQ(whole["run"]["status"], "complete");
   EXPECT_THAT(statuses_in(whole), ElementsAre("passed", "crashed", "passed", "passed"));
   EXPECT_EQ(whole["environment"]["mpi"]["processes"], 4);
@@ -74,7 +70,7 @@ TEST(Sweep, OfOneLaunchForEachGridIsTheRunOfThreads) {
   const ProcessResult result = sweep(scratch, "--per-grid -- " + (kTrials + report));
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("launch 1 (tp1cp1): 2 of 4 done\n"));
-  EXPECT_EQ(comparable_trials(report_of(report)), comparable_trials(report_of(threads)));
+  EXPECT_EQ(comparable_trials(full_report(report)), comparable_trials(full_report(threads)));
 }
 
 }  // namespace
