@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/terminal.h"
 #include "reports/ab_statistics.h"
 
 namespace lossgrid {
@@ -45,6 +46,6 @@ AbRecord ab_from_json(const nlohmann::ordered_json& json);
 
 /// A row for each record, a title for each case, grid and state of the cache; then what the ratios
 /// are, and what self-checks found. Lines that end in '\n'; empty when there are no records.
-std::string format_ab_table(const std::vector<AbRecord>& records);
+std::string format_ab_table(const std::vector<AbRecord>& records, const TextStyle& style = {});
 
 }  // namespace lossgrid

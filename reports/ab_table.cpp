@@ -10,6 +10,7 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kSideWidth = 32;
+constexpr std::size_t kVerdict = 9;  // the column
 
 std::string launches_text(const std::vector<double>& ratios) {
   if (ratios.empty()) return "";
@@ -36,7 +37,7 @@ std::string self_check_text(const AbRecord& record) {
 
 }  // namespace
 
-std::string format_ab_table(const std::vector<AbRecord>& records) {
+std::string format_ab_table(const std::vector<AbRecord>& records, const TextStyle& style) {
   if (records.empty()) return "";
   TextTable table;
   for (const char* header : {"phase", "A", "B"}) table.add_column(header, Align::left);
@@ -55,10 +56,12 @@ std::string format_ab_table(const std::vector<AbRecord>& records) {
                    fmt::format("{:.1f}%", 100 * record.ratio.confidence),
                    std::to_string(record.launch_ratios.size()), launches_text(record.launch_ratios),
                    std::to_string(record.pairs), std::string(name(record.verdict))});
+    if (record.verdict == AbVerdict::regressed) table.mark_bad(kVerdict);
     if (record.is_self_check()) self_checks += self_check_text(record);
   }
   const AbRecord& first = records.front();
-  return table.text() +
+  table.may_leave_out({"pairs", "confidence", "launches", "n"}, "--report has all");
+  return table.text(style) +
          fmt::format(
              "B / A: time of B over time of A, the median of n launches with its exact interval "
              "by order statistics.\nREGRESSED is above {:.3f} for certain, OK below it; margin "

@@ -66,7 +66,7 @@ std::vector<ChunkErrorRow> weight_error_by_chunks(const RunRecord& run) {
   return all;
 }
 
-std::string format_chunk_table(const RunRecord& run) {
+std::string format_chunk_table(const RunRecord& run, const TextStyle& style) {
   constexpr std::size_t kWidth = 130;
   TextTable table;
   table.add_column("chunks", Align::right);
@@ -82,9 +82,12 @@ std::string format_chunk_table(const RunRecord& run) {
                    fmt::format("{:.3g}", row.relative_l2), format_ratio(row.ratio)});
   }
   if (rows.empty()) return "";
-  return "\nRelative error of d weight by chunks, |error| / |truth|, and the ratio of its worst "
-         "element:\n" +
-         table.text() + '\n';
+  return '\n' +
+         wrapped(
+             "Relative error of d weight by chunks, |error| / |truth|, and the ratio of its "
+             "worst element:",
+             style.columns_up_to(kWidth)) +
+         table.text(style) + '\n';
 }
 
 }  // namespace lossgrid

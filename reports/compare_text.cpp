@@ -16,11 +16,12 @@ std::string ratio_text(const Change& change) {
 }
 
 FoldedTable table_of(const Comparison& comparison) {
-  FoldedTable table({"", "kind", "what", "base", "head", "head / base", "trial"});
+  FoldedTable table({"", "kind", "what", "base", "head", "head / base", "trial"},
+                    {"kind", "head / base", "base"});
   for (const Change& change : comparison.changes) {
     table.add({std::string(name(change.verdict)), std::string(name(change.kind)), change.what,
                change.base, change.head, ratio_text(change)},
-              change.subject);
+              change.subject, change.verdict == ChangeVerdict::regressed);
   }
   return table;
 }

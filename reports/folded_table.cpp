@@ -27,24 +27,27 @@ std::string markdown_row(const std::vector<std::string>& cells) {
 
 }  // namespace
 
-FoldedTable::FoldedTable(std::vector<std::string> headers) : headers_(std::move(headers)) {}
+FoldedTable::FoldedTable(std::vector<std::string> headers, std::vector<std::string> may_leave_out)
+    : headers_(std::move(headers)), may_leave_out_(std::move(may_leave_out)) {}
 
-void FoldedTable::add(std::vector<std::string> cells, std::string subject) {
+void FoldedTable::add(std::vector<std::string> cells, std::string subject, bool is_bad) {
   const auto [at, is_new] = places_.emplace(cells, rows_.size());
-  if (is_new) rows_.push_back({std::move(cells), std::move(subject), 0});
+  if (is_new) rows_.push_back({std::move(cells), std::move(subject), 0, is_bad});
   ++rows_[at->second].subjects;
 }
 
-std::string FoldedTable::text() const {
+std::string FoldedTable::text(const TextStyle& style) const {
   TextTable table;
   for (const std::string& header : headers_) table.add_column(header, Align::left);
+  table.may_leave_out(may_leave_out_, "--format json has all");
   for (std::size_t k = 0; k < std::min(rows_.size(), kMostRows); ++k) {
     std::vector<std::string> cells;
     for (const std::string& cell : rows_[k].cells) cells.push_back(shortened(cell, kCellWidth));
     cells.push_back(subject_cell(rows_[k].subject, rows_[k].subjects));
     table.add_row(std::move(cells));
+    if (rows_[k].is_bad) table.mark_bad(0);
   }
-  std::string out = table.text();
+  std::string out = table.text(style);
   if (rows_.size() > kMostRows) out += fmt::format("  and {} more\n", rows_.size() - kMostRows);
   return out;
 }

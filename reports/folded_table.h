@@ -8,18 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/terminal.h"
+
 namespace lossgrid {
 
 class FoldedTable {
  public:
-  /// The last header is that of the subject.
-  explicit FoldedTable(std::vector<std::string> headers);
+  /// The last header is that of the subject. `may_leave_out`: the columns that narrow lines do
+  /// without, the least important first.
+  FoldedTable(std::vector<std::string> headers, std::vector<std::string> may_leave_out);
 
-  /// `cells`: without the subject.
-  void add(std::vector<std::string> cells, std::string subject);
+  /// `cells`: without the subject; the first one is bad or not.
+  void add(std::vector<std::string> cells, std::string subject, bool is_bad);
 
   /// Lines that end in '\n'; empty when there are no rows. Long cells are shortened.
-  std::string text() const;
+  std::string text(const TextStyle& style = {}) const;
   std::string markdown() const;
 
  private:
@@ -27,9 +30,11 @@ class FoldedTable {
     std::vector<std::string> cells;
     std::string subject;  // the first
     std::size_t subjects = 0;
+    bool is_bad = false;
   };
 
   std::vector<std::string> headers_;
+  std::vector<std::string> may_leave_out_;
   std::vector<Row> rows_;
   std::map<std::vector<std::string>, std::size_t> places_;
 };

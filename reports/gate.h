@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
+#include "harness/core/terminal.h"
 #include "reports/policy.h"
 
 namespace lossgrid {
@@ -47,7 +48,7 @@ GateResult judge(const RunRecord* base, const RunRecord& head, const Policy& pol
 /// The worst of what failed; with `strict` what is inconclusive, and notes, end with 13.
 ExitCode exit_code_of(const GateResult& result, bool strict);
 
-std::string format_gate(const GateResult& result);
+std::string format_gate(const GateResult& result, const TextStyle& style = {});
 std::string gate_markdown(const GateResult& result);
 nlohmann::ordered_json gate_to_json(const GateResult& result);
 

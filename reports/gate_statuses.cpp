@@ -10,19 +10,6 @@
 namespace lossgrid {
 namespace {
 
-ExitCode code_of(TimingStatus status) {
-  switch (status) {
-    case TimingStatus::above_ceiling:
-      return ExitCode::time_regression;
-    case TimingStatus::failed:
-      return ExitCode::correctness;
-    case TimingStatus::timeout:
-      return ExitCode::hang;
-    default:
-      return ExitCode::rank_crashed;
-  }
-}
-
 class Statuses {
  public:
   void add_trial(const TrialRecord& trial) {
@@ -33,11 +20,12 @@ class Statuses {
   void add_timing(const TimingRecord& timing) {
     if (timing.rows.empty() && timing.status >= TimingStatus::above_ceiling) {
       add(subject_of(timing), timing.cache, name(timing.status), timing.reason,
-          code_of(timing.status));
+          exit_code_of(timing.status));
     }
     for (const TimingRow& row : timing.rows) {
       if (row.status < TimingStatus::above_ceiling) continue;
-      add(subject_of(timing, row), timing.cache, name(row.status), row.reason, code_of(row.status));
+      add(subject_of(timing, row), timing.cache, name(row.status), row.reason,
+          exit_code_of(row.status));
     }
   }
 

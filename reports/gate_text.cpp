@@ -7,13 +7,14 @@ namespace lossgrid {
 namespace {
 
 FoldedTable table_of(const GateResult& result) {
-  FoldedTable table({"", "metric", "where", "base", "head", "bound", "of"});
+  FoldedTable table({"", "metric", "where", "base", "head", "bound", "of"},
+                    {"base", "bound", "where"});
   for (const GateFinding& f : result.findings) {
     const std::string& phase = f.subject.phase;
     const bool both = !phase.empty() && !f.place.empty();
     table.add({std::string(name(f.verdict)), f.metric, phase + (both ? " " : "") + f.place, f.base,
                f.head, f.excuse.empty() ? f.bound : "known: " + f.excuse},
-              f.subject.text());
+              f.subject.text(), f.verdict == GateVerdict::failed);
   }
   return table;
 }
@@ -26,8 +27,8 @@ std::string gate_counts(const GateResult& result) {
 
 }  // namespace
 
-std::string format_gate(const GateResult& result) {
-  std::string out = table_of(result).text();
+std::string format_gate(const GateResult& result, const TextStyle& style) {
+  std::string out = table_of(result).text(style);
   for (const std::string& note : result.notes) out += "note: " + note + '\n';
   return out + gate_counts(result) + '\n';
 }

@@ -69,9 +69,10 @@ std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run) {
   return rows;
 }
 
-std::string format_memory_table(const RunRecord& run) {
+std::string format_memory_table(const RunRecord& run, const TextStyle& style) {
   constexpr std::size_t kMostRows = 40;  // the report holds all
   constexpr std::size_t kWidth = 130;
+  constexpr std::size_t kTextWidth = 105;
   const std::vector<MemoryRatioRow> rows = peak_memory_ratios(run);
   if (rows.size() < 2 || rows.size() > kMostRows) return "";
   TextTable table;
@@ -104,12 +105,20 @@ std::string format_memory_table(const RunRecord& run) {
     }
     table.add_row(std::move(cells));
   }
-  constexpr const char* kOfDriver =
-      "By driver: in use on the GPU, inputs included, beyond what was before the trial; of others: "
-      "outside the\npool of buffers (libraries, communicators, other processes).\n";
-  return fmt::format(
-      "\nPeak memory without inputs, and its ratio to {}, measured and predicted:\n{}{}\n",
-      kBaseline, has_driver ? kOfDriver : "", table.text());
+  table.may_leave_out({"of others", "by driver", "predicted", "measured", "grid"},
+                      "--report has all");
+  const std::size_t width = style.columns_up_to(kTextWidth);
+  std::string out = '\n' + wrapped(fmt::format("Peak memory without inputs, and its ratio to {}, "
+                                               "measured and predicted:",
+                                               kBaseline),
+                                   width);
+  if (has_driver) {
+    out += wrapped(
+        "By driver: in use on the GPU, inputs included, beyond what was before the trial; of "
+        "others: outside the pool of buffers (libraries, communicators, other processes).",
+        width);
+  }
+  return out + table.text(style) + '\n';
 }
 
 }  // namespace lossgrid

@@ -28,10 +28,12 @@ bool as_it_should_be(const MutantRecord& mutant) {
 }
 
 /// What is wrong with it, and below that what became of it.
-void add_mutant(TextTable& table, const MutantRecord& mutant) {
+void add_mutant(TextTable& table, const MutantRecord& mutant, bool is_narrow) {
   constexpr std::size_t kTextWidth = 80;
+  constexpr std::size_t kVerdict = 2;  // the column
   table.add_row(
       {mutant.catalogue_id, mutant.name, verdict(mutant), shortened(mutant.what, kTextWidth)});
+  if (!as_it_should_be(mutant)) table.mark_bad(kVerdict);
   const auto add_below = [&](const std::string& text) { table.add_row({"", "", "", text}); };
   if (mutant.rejected) {
     add_below(shortened(rejected_by(mutant), kTextWidth));
@@ -39,7 +41,12 @@ void add_mutant(TextTable& table, const MutantRecord& mutant) {
     add_below(fmt::format("passed {} {}", mutant.trials, mutant.trials == 1 ? "trial" : "trials"));
   }
   if (!as_it_should_be(mutant) && !mutant.reproduce.empty()) {
-    add_below("reproduce: " + mutant.reproduce);
+    const std::string line = "reproduce: " + mutant.reproduce;
+    if (is_narrow) {
+      table.add_whole_line("  " + line);
+    } else {
+      add_below(line);
+    }
   }
 }
 
@@ -50,26 +57,27 @@ std::string percent(std::int64_t part, std::int64_t whole) {
                           : fmt::format("{}.{} %", tenths / 10, tenths % 10);
 }
 
-std::string table_of(const RunRecord& run, bool controls) {
+std::string table_of(const RunRecord& run, bool controls, const TextStyle& style) {
   TextTable table;
   table.add_column("id", Align::left);
   table.add_column(controls ? "control" : "mutant", Align::left);
   table.add_column("verdict", Align::left);
-  table.add_column(controls ? "what is done another way" : "what is wrong", Align::left);
+  table.add_column(controls ? "what is done another way" : "what is wrong", Align::prose);
+  table.may_leave_out({"id"}, "--report has all");
   for (const MutantRecord& mutant : run.mutants) {
-    if (mutant.is_control == controls) add_mutant(table, mutant);
+    if (mutant.is_control == controls) add_mutant(table, mutant, style.columns > 0);
   }
-  return table.text();
+  return table.text(style);
 }
 
 }  // namespace
 
-std::string format_mutants_table(const RunRecord& run) {
+std::string format_mutants_table(const RunRecord& run, const TextStyle& style) {
   const MutationScore score = run.mutation_score();
-  std::string out = table_of(run, false);
+  std::string out = table_of(run, false, style);
   if (score.controls_total > 0) {
     if (!out.empty()) out += '\n';
-    out += table_of(run, true);
+    out += table_of(run, true, style);
   }
   if (!out.empty()) out += '\n';
   out += fmt::format("{} of {} mutants rejected ({})\n", score.rejected, score.total,

@@ -96,7 +96,7 @@ std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string
 }
 
 /// "0.52 s: generate 0.10, truth 0.05, ...".
-std::string stages_line(const RunRecord& run) {
+std::string stages_line(const RunRecord& run, const TextStyle& style) {
   if (run.wall_ns == 0) return "";
   const auto seconds = [](std::int64_t ns) {
     return fmt::format("{:.2f}", static_cast<double>(ns) * 1e-9);
@@ -105,8 +105,8 @@ std::string stages_line(const RunRecord& run) {
   for (std::size_t k = 0; k < kStages; ++k) {
     out += fmt::format("{} {}, ", name(static_cast<Stage>(k)), seconds(run.stages.ns[k]));
   }
-  return out + "other " + seconds(std::max<std::int64_t>(0, run.wall_ns - run.stages.total())) +
-         ")\n";
+  out += "other " + seconds(std::max<std::int64_t>(0, run.wall_ns - run.stages.total())) + ')';
+  return fitted(out, style);
 }
 
 }  // namespace
@@ -138,8 +138,8 @@ std::vector<std::string> count_lines(const RunRecord& run) {
   return lines;
 }
 
-std::string format_trial(const TrialRecord& trial) {
-  std::string out = fmt::format("{}: {}\n", name(trial.status), trial.id);
+std::string format_trial(const TrialRecord& trial, const TextStyle& style) {
+  std::string out = fmt::format("{}: {}\n", style.bad(name(trial.status)), trial.id);
   if (!trial.case_name.empty()) out += fmt::format("  case: {}\n", trial.case_name);
   if (!trial.reason.empty()) {
     out += fmt::format("  reason: {}\n", shortened(trial.reason, kReasonWidth));
@@ -158,16 +158,16 @@ std::string format_trial(const TrialRecord& trial) {
   return out;
 }
 
-std::string format_summary(const RunRecord& run) {
+std::string format_summary(const RunRecord& run, const TextStyle& style) {
   std::string out;
-  for (const std::string& line : count_lines(run)) out += line + '\n';
-  out += stages_line(run);
+  for (const std::string& line : count_lines(run)) out += fitted(line, style);
+  out += stages_line(run, style);
   const std::string folded = fold_by_reason(run, TrialStatus::skipped, "skipped") +
                              fold_by_reason(run, TrialStatus::not_run, "not run");
   if (!folded.empty()) out += '\n' + folded;
   for (const TrialRecord& trial : run.trials) {
     if (trial.status == TrialStatus::failed || was_cut_short(trial.status)) {
-      out += '\n' + format_trial(trial);
+      out += '\n' + format_trial(trial, style);
     }
   }
   return out;

@@ -37,12 +37,21 @@ const std::vector<RatioColumn>& ratio_columns() {
   return columns;
 }
 
+bool did_fail(TrialStatus status) {
+  return status == TrialStatus::failed || was_cut_short(status);
+}
+
 /// One row: the trials of a case and implementation on all grids.
 struct Group {
   std::string case_key;
   std::string title;
   std::string implementation;
   std::vector<const TrialRecord*> trials;
+
+  bool has_failed() const {
+    return std::any_of(trials.begin(), trials.end(),
+                       [](const TrialRecord* trial) { return did_fail(trial->status); });
+  }
 };
 
 /// In the order in which cases and implementations first appear; a case's rows stand together.
@@ -117,11 +126,7 @@ std::vector<std::string> row_of(const Group& group) {
   std::vector<std::string> cells{
       group.implementation, grids == 1 ? group.trials[0]->grid() : fmt::format("{} grids", grids),
       count_of(group, [](TrialStatus status) { return status == TrialStatus::passed; }),
-      count_of(group,
-               [](TrialStatus status) {
-                 return status == TrialStatus::failed || was_cut_short(status);
-               }),
-      count_of(group, [](TrialStatus status) {
+      count_of(group, did_fail), count_of(group, [](TrialStatus status) {
         return status == TrialStatus::skipped || status == TrialStatus::not_run;
       })};
   for (const RatioColumn& column : ratio_columns()) cells.push_back(worst_ratio(group, column));
@@ -148,7 +153,8 @@ std::string format_ratio(double ratio) {
   return ratio >= 10 ? fmt::format("{:.0f}", ratio) : fmt::format("{:.2g}", ratio);
 }
 
-std::string format_trials_table(const RunRecord& run, TableRows rows) {
+std::string format_trials_table(const RunRecord& run, TableRows rows, const TextStyle& style) {
+  constexpr std::size_t kFail = 3;  // the column
   TextTable table;
   table.add_column("implementation", Align::left);
   table.add_column("grids", Align::left);
@@ -156,6 +162,9 @@ std::string format_trials_table(const RunRecord& run, TableRows rows) {
   for (const RatioColumn& column : ratio_columns()) table.add_column(column.header, Align::right);
   table.add_column("worst at", Align::left);
   for (const char* header : {"peak", "calls", "payload"}) table.add_column(header, Align::right);
+  table.may_leave_out({"payload", "calls", "peak", "metrics", "entropy", "bias", "worst at", "skip",
+                       "grids", "loss", "logprobs", "grad"},
+                      "--report has all");
   std::string last_case;
   bool first = true;
   for (const Group& group : groups_of(run, rows)) {
@@ -163,11 +172,15 @@ std::string format_trials_table(const RunRecord& run, TableRows rows) {
     first = false;
     last_case = group.case_key;
     table.add_row(row_of(group));
+    if (group.has_failed()) table.mark_bad(kFail);
   }
   if (first) return "";
-  return "Ratio = error / bound, right up to 1. Ratios, peak memory without inputs, collective "
-         "calls and payload:\n" +
-         wrapped("the worst over the grids " + grids_of(run) + ".", kWidth) + table.text();
+  const std::size_t width = style.columns_up_to(kWidth);
+  return wrapped(
+             "Ratio = error / bound, right up to 1. Ratios, peak memory without inputs, collective "
+             "calls and payload:",
+             width) +
+         wrapped("the worst over the grids " + grids_of(run) + ".", width) + table.text(style);
 }
 
 std::string format_worst(const WorstElement& worst) {

@@ -89,26 +89,6 @@ std::string timing_id(const std::string& case_text, const std::string& grid,
   return backend == "cpu" ? id : id + "|" + backend;
 }
 
-std::string_view name(TimingStatus status) {
-  switch (status) {
-    case TimingStatus::timed:
-      return "timed";
-    case TimingStatus::skipped:
-      return "skipped";
-    case TimingStatus::unstable:
-      return "unstable";
-    case TimingStatus::above_ceiling:
-      return "above_ceiling";
-    case TimingStatus::failed:
-      return "failed";
-    case TimingStatus::timeout:
-      return "timeout";
-    case TimingStatus::error:
-      return "error";
-  }
-  return "?";
-}
-
 Json timing_to_json(const TimingRecord& record) {
   Json out;
   out["case"]["name"] = record.case_name;

@@ -8,10 +8,7 @@ namespace {
 
 TimingStatus timing_status(const ReportJson& json) {
   const auto text = field<std::string>(json, "status");
-  for (const TimingStatus status :
-       {TimingStatus::timed, TimingStatus::skipped, TimingStatus::unstable,
-        TimingStatus::above_ceiling, TimingStatus::failed, TimingStatus::timeout,
-        TimingStatus::error}) {
+  for (const TimingStatus status : timing_statuses()) {
     if (name(status) == text) return status;
   }
   throw_bad_input("unknown status '{}' of a timing", text);

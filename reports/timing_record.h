@@ -14,6 +14,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "harness/core/error.h"
+#include "harness/core/terminal.h"
+
 namespace lossgrid {
 
 /// Of a row, and of a record the worst of its rows; in this order, the worst last.
@@ -25,9 +28,20 @@ enum class TimingStatus {
   failed,         // the outputs of the last timed iteration are wrong
   timeout,        // the deadline passed; a rank hangs
   error,          // a rank threw
+  crashed,        // the process of a rank died, or had to end: its GPU was lost
+  out_of_memory,  // a rank could not get memory
 };
 
 std::string_view name(TimingStatus status);
+
+/// True when a rank ended it before its checks: timeout and all behind it.
+bool was_cut_short(TimingStatus status);
+
+/// All of them, in their order.
+const std::vector<TimingStatus>& timing_statuses();
+
+/// What a timing alone makes a run end with.
+ExitCode exit_code_of(TimingStatus status);
 
 /// What a timing is known by: its case, grid and state of the cache, and the backend where it is
 /// not the processor.
@@ -163,9 +177,10 @@ nlohmann::ordered_json timing_to_json(const TimingRecord& record);
 nlohmann::ordered_json meter_to_json(const MeterRecord& record);
 
 /// One block a record, one row a phase of an implementation, then ceilings, what was skipped and
-/// what is wrong, the straggler. At most 120 columns, lines that end in '\n'; empty when there are
-/// no records.
-std::string format_timing_table(const std::vector<TimingRecord>& records);
+/// what is wrong, the straggler. At most 120 columns, or as many as `style` has; lines end in
+/// '\n'. Empty when there are no records.
+std::string format_timing_table(const std::vector<TimingRecord>& records,
+                                const TextStyle& style = {});
 
 /// Four digits or more, whatever the size: 0.043, 12.35, 240.6, 2406.
 std::string format_milliseconds(std::int64_t ns);

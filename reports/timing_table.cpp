@@ -2,6 +2,7 @@
 // Timing as text: one block a case, grid and state of the cache, so that what stands below each
 // other was timed in turn. Times of different blocks are not to be compared, only their ratios.
 #include <algorithm>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -40,14 +41,28 @@ std::string short_phase(const std::string& phase) {
   return phase == "forward" ? "fwd" : phase == "backward" ? "bwd" : "both";
 }
 
-std::string title_of(const TimingRecord& record) {
+std::string title_of(const TimingRecord& record, const TextStyle& style) {
   std::string out = record.case_name;
   if (out != record.case_text) out += (out.empty() ? "" : ": ") + record.case_text;
-  return shortened(out, kWidth) + '\n';
+  return shortened(out, style.columns_up_to(kWidth)) + '\n';
 }
 
-std::string line_of(const std::string& text) {
-  return shortened("  " + text, kWidth) + '\n';
+/// Cut where lines have no end, else broken between words.
+std::string line_of(const std::string& text, const TextStyle& style) {
+  constexpr std::string_view kIndent = "  ";
+  if (style.columns <= kIndent.size()) return shortened("  " + text, kWidth) + '\n';
+  std::istringstream lines(wrapped(text, style.columns - kIndent.size()));
+  std::string out;
+  for (std::string line; std::getline(lines, line);) out += fmt::format("{}{}\n", kIndent, line);
+  return out;
+}
+
+/// `line` with the status that it begins with in red where that is no valid time.
+std::string marked(const std::string& line, TimingStatus status, const TextStyle& style) {
+  if (status < TimingStatus::above_ceiling) return line;
+  const std::size_t at = line.find(name(status));
+  const std::size_t length = name(status).size();
+  return line.substr(0, at) + style.bad(name(status)) + line.substr(at + length);
 }
 
 std::vector<std::string> cells_of(const TimeSummary& time) {
@@ -77,7 +92,7 @@ std::vector<std::string> cells_of(const CeilingRow& ceiling) {
   return cells;
 }
 
-std::string table_of(const TimingRecord& record) {
+std::string table_of(const TimingRecord& record, const TextStyle& style) {
   const bool by_flops = record.useful_flops > 0;
   TextTable table;
   table.add_column("implementation", Align::left);
@@ -88,10 +103,13 @@ std::string table_of(const TimingRecord& record) {
   }
   for (const TimingRow& row : record.rows) table.add_row(cells_of(row, by_flops));
   for (const CeilingRow& ceiling : record.ceilings) table.add_row(cells_of(ceiling));
-  return table.text();
+  table.may_leave_out(
+      {"comm", "tokens/s", "n", by_flops ? "GFLOP/s" : "GB/s", "p20..p80", "ceiling", "speedup"},
+      "--report has all");
+  return table.text(style);
 }
 
-std::string heading_of(const TimingRecord& record) {
+std::string heading_of(const TimingRecord& record, const TextStyle& style) {
   const char* stopped = record.stopped_by == "target"        ? "median known"
                         : record.stopped_by == "time_budget" ? "time over"
                                                              : "most samples";
@@ -101,15 +119,16 @@ std::string heading_of(const TimingRecord& record) {
                         record.threads_per_rank == 1 ? "" : "s", record.cores,
                         record.cores == 1 ? "" : "s")
           : fmt::format("backend {}, {}", record.backend, record.timer);
-  return line_of(fmt::format("on {}, cache {}, {} rounds ({}), {}, {}", record.grid, record.cache,
-                             record.rounds, stopped, where,
-                             record.why_no_speedup.empty()
-                                 ? "speedup over " + record.baseline
-                                 : "no speedup: " + record.why_no_speedup));
+  return line_of(
+      fmt::format("on {}, cache {}, {} rounds ({}), {}, {}", record.grid, record.cache,
+                  record.rounds, stopped, where,
+                  record.why_no_speedup.empty() ? "speedup over " + record.baseline
+                                                : "no speedup: " + record.why_no_speedup),
+      style);
 }
 
 /// The row whose slowest rank is furthest behind, of what does the whole work.
-std::string straggler_line(const TimingRecord& record) {
+std::string straggler_line(const TimingRecord& record, const TextStyle& style) {
   const TimingRow* worst = nullptr;
   for (const TimingRow& row : record.rows) {
     if (!row.straggler || row.phase != "forward_backward") continue;
@@ -122,11 +141,12 @@ std::string straggler_line(const TimingRecord& record) {
       fmt::format("straggler: rank {} in {}, kernels {} ms, {} ms ({}) more than the other ranks",
                   straggler.rank, worst->implementation, format_milliseconds(straggler.kernel_ns),
                   format_milliseconds(straggler.excess_ns),
-                  others > 0 ? percent(static_cast<double>(straggler.excess_ns) / others) : "all"));
+                  others > 0 ? percent(static_cast<double>(straggler.excess_ns) / others) : "all"),
+      style);
 }
 
 /// A line for each row with a verdict; of those that are unstable, one for all.
-std::string verdict_lines(const TimingRecord& record) {
+std::string verdict_lines(const TimingRecord& record, const TextStyle& style) {
   std::string out;
   const TimingRow* first_unstable = nullptr;
   std::int64_t unstable = 0;
@@ -136,37 +156,43 @@ std::string verdict_lines(const TimingRecord& record) {
       if (unstable++ == 0) first_unstable = &row;
       continue;
     }
-    out += line_of(
-        fmt::format("{}: {} {}: {}", name(row.status), row.implementation, row.phase, row.reason));
+    out += marked(line_of(fmt::format("{}: {} {}: {}", name(row.status), row.implementation,
+                                      row.phase, row.reason),
+                          style),
+                  row.status, style);
   }
   if (unstable > 0) {
-    out += line_of(fmt::format("unstable: {} rows, {} {}: {}", unstable,
-                               first_unstable->implementation, first_unstable->phase,
-                               first_unstable->reason));
+    out += line_of(
+        fmt::format("unstable: {} rows, {} {}: {}", unstable, first_unstable->implementation,
+                    first_unstable->phase, first_unstable->reason),
+        style);
   }
   return out;
 }
 
-std::string format_record(const TimingRecord& record) {
-  std::string out = title_of(record);
+std::string format_record(const TimingRecord& record, const TextStyle& style) {
+  std::string out = title_of(record, style);
   if (record.rows.empty()) {
-    return out + line_of(fmt::format("{} on {}, cache {}: {}", name(record.status), record.grid,
-                                     record.cache, record.reason));
+    return out + marked(line_of(fmt::format("{} on {}, cache {}: {}", name(record.status),
+                                            record.grid, record.cache, record.reason),
+                                style),
+                        record.status, style);
   }
-  out += heading_of(record);
+  out += heading_of(record, style);
   if (!record.why_not_representative.empty()) {
-    out += line_of("not representative: " + record.why_not_representative);
+    out += line_of("not representative: " + record.why_not_representative, style);
   }
-  out += table_of(record);
+  out += table_of(record, style);
   for (const AllReduceRow& row : record.all_reduce) {
     out += line_of(
         fmt::format("all-reduce over {} of {}: {:.1f} us for 4 bytes, {:.2f} GB/s of 1 MiB",
-                    row.group, row.ranks, row.latency_ns * 1e-3, row.bytes_per_second * 1e-9));
+                    row.group, row.ranks, row.latency_ns * 1e-3, row.bytes_per_second * 1e-9),
+        style);
   }
-  out += straggler_line(record);
-  out += verdict_lines(record);
+  out += straggler_line(record, style);
+  out += verdict_lines(record, style);
   for (const SkippedTiming& skipped : record.skipped) {
-    out += line_of(fmt::format("skipped: {}: {}", skipped.implementation, skipped.reason));
+    out += line_of(fmt::format("skipped: {}: {}", skipped.implementation, skipped.reason), style);
   }
   return out;
 }
@@ -178,11 +204,11 @@ std::string format_milliseconds(std::int64_t ns) {
   return fmt::format("{:.{}f}", ms, ms < 10 ? 3 : ms < 100 ? 2 : ms < 1000 ? 1 : 0);
 }
 
-std::string format_timing_table(const std::vector<TimingRecord>& records) {
+std::string format_timing_table(const std::vector<TimingRecord>& records, const TextStyle& style) {
   std::string out;
   for (const TimingRecord& record : records) {
     if (!out.empty()) out += '\n';
-    out += format_record(record);
+    out += format_record(record, style);
   }
   return out;
 }

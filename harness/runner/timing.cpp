@@ -173,21 +173,6 @@ class Timing {
   std::shared_ptr<TimingPlan> plan_;  // a rank that hangs keeps it
 };
 
-ExitCode exit_code_of(TimingStatus status) {
-  switch (status) {
-    case TimingStatus::failed:
-      return ExitCode::correctness;
-    case TimingStatus::above_ceiling:
-      return ExitCode::time_regression;
-    case TimingStatus::timeout:
-      return ExitCode::hang;
-    case TimingStatus::error:
-      return ExitCode::rank_crashed;
-    default:
-      return ExitCode::ok;
-  }
-}
-
 }  // namespace
 
 TimingOutcome time_implementations(const PreparedProblem& prepared,

@@ -121,8 +121,7 @@ TestCase case_of(const TrialRecord& trial) {
 void judge(TimingStatus status, const std::string& reason, TestCase& made) {
   if (status == TimingStatus::timed) return;
   const bool no_verdict = status == TimingStatus::skipped || status == TimingStatus::unstable;
-  const bool ended = status == TimingStatus::timeout || status == TimingStatus::error;
-  made.outcome = no_verdict ? "skipped" : ended ? "error" : "failure";
+  made.outcome = no_verdict ? "skipped" : was_cut_short(status) ? "error" : "failure";
   made.type = name(status);
   made.message = fmt::format("{}: {}", name(status), or_no_reason(reason));
   made.text = made.message + '\n';

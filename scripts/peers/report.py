@@ -12,7 +12,8 @@ from peers.sampling import FEWEST_DISTINCT, median, quantile, stderr_ratio_of_me
 
 STATUSES = ("passed", "failed", "skipped", "error", "timeout", "crashed", "out_of_memory",
             "not_run")
-TIMING_STATUSES = ("timed", "skipped", "unstable", "above_ceiling", "failed", "timeout", "error")
+TIMING_STATUSES = ("timed", "skipped", "unstable", "above_ceiling", "failed", "timeout", "error",
+                   "crashed", "out_of_memory")
 GRID = "tp1cp1"
 
 
