@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "reports/compare_notes.h"
 #include "reports/relative_time.h"
 
 namespace lossgrid {
@@ -45,7 +46,10 @@ Counters counters_of(const TrialRecord& trial) {
 
 class Comparer {
  public:
-  explicit Comparer(double margin) { comparison_.time_margin_ratio = margin; }
+  /// `is_dead`: HEAD did not come to its end, so that what is not there was not reached.
+  Comparer(double margin, bool is_dead) : is_dead_(is_dead) {
+    comparison_.time_margin_ratio = margin;
+  }
 
   void compare_trials(const std::vector<TrialRecord>& base, const std::vector<TrialRecord>& head) {
     std::map<std::string, const TrialRecord*> by_id;
@@ -55,7 +59,7 @@ class Comparer {
       if (!in_base.emplace(trial.id, &trial).second) continue;
       const auto found = by_id.find(trial.id);
       if (found == by_id.end()) {
-        if (has_verdict(trial.status)) lose(trial.id, std::string(name(trial.status)), "not there");
+        if (has_verdict(trial.status)) miss(trial.id, std::string(name(trial.status)), trials_);
         continue;
       }
       ++comparison_.trials;
@@ -77,16 +81,33 @@ class Comparer {
       }
       return found;
     };
+    std::map<std::string, const TimingRecord*> cut_short;
+    for (const TimingRecord& timing : head) {
+      if (was_cut_short(timing.status)) cut_short[timing.id()] = &timing;
+    }
+    std::string last_cut_short;
     const auto in_head = rows(head);
     for (const auto& [id, of_base] : rows(base)) {
       const auto found = in_head.find(id);
+      const auto dead = cut_short.find(of_base.first->id());
+      if (dead != cut_short.end()) {  // of all its rows one change
+        ++comparison_.rows;
+        if (std::exchange(last_cut_short, dead->first) != dead->first) end_timing(*dead->second);
+        continue;
+      }
       if (found == in_head.end()) {
-        lose(id, "timed", "not there");
+        miss(id, "timed", rows_);
         continue;
       }
       ++comparison_.rows;
       compare_row(id, *of_base.first, *of_base.second, *found->second.first, *found->second.second);
     }
+  }
+
+  /// ": 3 trials and 2 timed rows of BASE not reached", or nothing.
+  std::string not_reached() const {
+    if (trials_ + rows_ == 0) return "";
+    return fmt::format(": {} trials and {} timed rows of BASE were not reached", trials_, rows_);
   }
 
   Comparison take() {
@@ -98,6 +119,15 @@ class Comparer {
   }
 
  private:
+  /// HEAD does not have it.
+  void miss(const std::string& subject, const std::string& base, std::int64_t& not_reached) {
+    if (is_dead_) {
+      ++not_reached;
+    } else {
+      lose(subject, base, "not there");
+    }
+  }
+
   void lose(const std::string& subject, const std::string& base, const std::string& head) {
     comparison_.changes.push_back({ChangeKind::coverage,
                                    ChangeVerdict::regressed,
@@ -109,6 +139,19 @@ class Comparer {
                                    {},
                                    {},
                                    ExitCode::correctness});
+  }
+
+  void end_timing(const TimingRecord& head) {
+    comparison_.changes.push_back({ChangeKind::verdict,
+                                   ChangeVerdict::regressed,
+                                   head.id(),
+                                   "status",
+                                   "timed",
+                                   fmt::format("{}: {}", name(head.status), head.reason),
+                                   {},
+                                   {},
+                                   {},
+                                   exit_code_of(head.status)});
   }
 
   void add_trial(const TrialRecord& trial) {
@@ -127,6 +170,10 @@ class Comparer {
   }
 
   void compare_trial(const TrialRecord& base, const TrialRecord& head) {
+    if (has_verdict(base.status) && is_dead_ && head.status == TrialStatus::not_run) {
+      ++trials_;
+      return;
+    }
     if (has_verdict(base.status) && !has_verdict(head.status)) {
       lose(base.id, std::string(name(base.status)), std::string(name(head.status)));
       return;
@@ -209,6 +256,9 @@ class Comparer {
                                    ExitCode::time_regression});
   }
 
+  const bool is_dead_;
+  std::int64_t trials_ = 0;  // not reached
+  std::int64_t rows_ = 0;
   Comparison comparison_;
 };
 
@@ -236,18 +286,25 @@ std::int64_t Comparison::count(ChangeVerdict verdict) const {
 }
 
 Comparison compare_reports(const RunRecord& base, const RunRecord& head, double time_margin_ratio) {
-  Comparer comparer(time_margin_ratio);
+  const bool is_dead = head.status != "complete";
+  Comparer comparer(time_margin_ratio, is_dead);
   comparer.compare_trials(base.trials, head.trials);
   comparer.compare_timings(base.timings, head.timings);
+  const std::string not_reached = comparer.not_reached();
   Comparison comparison = comparer.take();
-  if (comparison.trials == 0 && comparison.rows == 0) {
+  comparison.notes = comparison_notes(base, head);
+  if (is_dead) {
+    const EarlyEnd end = early_end_of(head);
+    comparison.dead_head = "HEAD did not come to its end" + end.text + not_reached;
+    comparison.dead_head_code = end.code;
+  } else if (comparison.trials == 0 && comparison.rows == 0) {
     throw_bad_input("the reports have no trial and no timed row in common");
   }
   return comparison;
 }
 
 ExitCode exit_code_of(const Comparison& comparison, bool strict) {
-  ExitCode code = ExitCode::ok;
+  ExitCode code = comparison.dead_head_code;
   for (const Change& change : comparison.changes) {
     if (change.verdict == ChangeVerdict::inconclusive && strict) {
       code = worst(code, ExitCode::inconclusive);

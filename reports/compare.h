@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
+#include "harness/core/terminal.h"
 #include "reports/record.h"
 
 namespace lossgrid {
@@ -53,6 +54,13 @@ struct Comparison {
   std::int64_t rows = 0;         // timed, in both
   std::vector<Change> changes;   // regressed ones first, by kind, then as in the reports
   double time_margin_ratio = 0;  // that a row may be slower by
+  // One line about a HEAD that did not come to its end; empty when it did. What it did not reach is
+  // no change of its own.
+  std::string dead_head;
+  ExitCode dead_head_code = ExitCode::ok;  // rank_crashed or hang
+  // Circumstances that change no exit code: other machines or builds, times that say little, trials
+  // that fail in both.
+  std::vector<std::string> notes;
 
   std::int64_t count(ChangeVerdict verdict) const;
 };
@@ -61,15 +69,15 @@ struct Comparison {
 std::string row_id(const TimingRecord& timing, const TimingRow& row);
 
 /// `time_margin_ratio`: 0.1 lets a row be 10 % slower. Throws bad_input when the reports have no
-/// trial and no timed row in common.
+/// trial and no timed row in common and HEAD came to its end.
 Comparison compare_reports(const RunRecord& base, const RunRecord& head, double time_margin_ratio);
 
-/// The worst of: lost coverage and wrong results `correctness`, crash and hang as such, counters
-/// and costs that are not as predicted `cost_regression`, times `time_regression`; with `strict` an
-/// inconclusive time `inconclusive`. What improved never fails.
+/// The worst of: a dead HEAD crash or hang, lost coverage and wrong results `correctness`, crash
+/// and hang as such, counters and costs that are not as predicted `cost_regression`, times
+/// `time_regression`; with `strict` an inconclusive time `inconclusive`. What improved never fails.
 ExitCode exit_code_of(const Comparison& comparison, bool strict);
 
-std::string format_comparison(const Comparison& comparison);
+std::string format_comparison(const Comparison& comparison, const TextStyle& style = {});
 std::string comparison_markdown(const Comparison& comparison);
 nlohmann::ordered_json comparison_to_json(const Comparison& comparison);
 

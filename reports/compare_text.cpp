@@ -2,6 +2,7 @@
 // The three forms of a comparison.
 #include "reports/compare.h"
 #include "reports/folded_table.h"
+#include "reports/text_table.h"
 
 namespace lossgrid {
 namespace {
@@ -44,15 +45,21 @@ std::string margin_text(const Comparison& comparison) {
 
 }  // namespace
 
-std::string format_comparison(const Comparison& comparison) {
-  std::string out = table_of(comparison).text() + comparison_counts(comparison) + '\n';
-  if (comparison.rows > 0) out += margin_text(comparison) + '\n';
+std::string format_comparison(const Comparison& comparison, const TextStyle& style) {
+  std::string out = table_of(comparison).text(style);
+  if (!comparison.dead_head.empty()) out += style.bad(comparison.dead_head) + '\n';
+  for (const std::string& note : comparison.notes) out += "note: " + note + '\n';
+  out += fitted(comparison_counts(comparison), style);
+  if (comparison.rows > 0) out += fitted(margin_text(comparison), style);
   return out;
 }
 
 std::string comparison_markdown(const Comparison& comparison) {
   std::string out = "**" + comparison_counts(comparison) + "**\n";
+  if (!comparison.dead_head.empty()) out += "\n**" + comparison.dead_head + "**\n";
   if (comparison.rows > 0) out += '\n' + margin_text(comparison) + '\n';
+  if (!comparison.notes.empty()) out += '\n';
+  for (const std::string& note : comparison.notes) out += "- " + markdown_cell(note) + '\n';
   const std::string table = table_of(comparison).markdown();
   if (!table.empty()) out += '\n' + table;
   return out;
@@ -68,6 +75,9 @@ nlohmann::ordered_json comparison_to_json(const Comparison& comparison) {
                                       ChangeVerdict::improved, ChangeVerdict::added}) {
     json["counts"][std::string(name(verdict))] = comparison.count(verdict);
   }
+  json["dead_head"] = comparison.dead_head.empty() ? nlohmann::ordered_json(nullptr)
+                                                   : nlohmann::ordered_json(comparison.dead_head);
+  json["notes"] = comparison.notes;
   json["changes"] = nlohmann::ordered_json::array();
   const auto number = [](const std::optional<double>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);

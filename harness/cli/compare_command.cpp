@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/one_of.h"
 #include "harness/core/file.h"
 #include "reports/compare.h"
 #include "reports/report_json.h"
@@ -23,16 +24,18 @@ struct CompareFlags {
   std::string out;
 };
 
-std::string text_of(const Comparison& comparison, const std::string& format) {
+std::string text_of(const Comparison& comparison, const std::string& format,
+                    const TextStyle& style) {
   if (format == "markdown") return comparison_markdown(comparison);
   if (format == "json") return json_text(comparison_to_json(comparison)) + '\n';
-  return format_comparison(comparison);
+  return format_comparison(comparison, style);
 }
 
 ExitCode run(const CompareFlags& flags) {
   const Comparison comparison =
       compare_reports(read_report(flags.base), read_report(flags.head), flags.time_margin_ratio);
-  const std::string text = text_of(comparison, flags.format);
+  const std::string text =
+      text_of(comparison, flags.format, flags.out.empty() ? stdout_style() : TextStyle());
   if (flags.out.empty()) {
     fmt::print("{}", text);
   } else {
@@ -56,14 +59,13 @@ void add_compare_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.0, 10.0));
   command->add_flag("--strict", flags->strict, "a time that cannot be told ends with 13");
   command->add_option("--format", flags->format, "text, markdown, json (default text)")
-      ->check(CLI::IsMember({"text", "markdown", "json"}));
+      ->check(one_of({"text", "markdown", "json"}));
   command->add_option("--out", flags->out, "write to this file instead of printing");
   command->footer(
       "Exit codes: 0 nothing is worse, 10 a trial is wrong or missing, 11 a time is worse, 12 "
-      "memory "
-      "or communication grew,\n13 inconclusive with --strict, 14 a rank crashed, 15 hang, 64 "
-      "usage, "
-      "65 bad input or nothing in common. The worst wins.\n"
+      "memory or communication grew,\n13 inconclusive with --strict, 14 a rank crashed or HEAD did "
+      "not come to its end, 15 hang, 64 usage,\n65 bad input or nothing in common. The worst "
+      "wins.\n"
       "What improved never fails. Counters are exact: any growth fails.\n"
       "Try: lossgrid compare base.json head.json --format markdown");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });

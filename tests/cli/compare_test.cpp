@@ -79,8 +79,40 @@ TEST_F(CompareCommand, ComparesWhatADeadRunLeft) {
                             "tp1cp1,tp2cp2 --inject rank=1,at=plan,trial=2,kind=kill --report " +
                             dead);
   const ProcessResult result = compare(base + " " + dead);
-  EXPECT_EQ(result.exit_code, 10) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("1 trials"));
+  EXPECT_EQ(result.exit_code, 14) << result.err;
+  EXPECT_EQ(
+      result.out,
+      "HEAD did not come to its end, dead in the middle of lens=5+8 "
+      "vocab=96|tp2cp2|fused|cpu: 3 trials and 0 timed rows of BASE were not reached\n"
+      "1 trials and 0 timed rows in both: 0 regressed, 0 inconclusive, 0 improved, 0 added\n");
+  // The other way round it is what there is to compare with.
+  const ProcessResult back = compare(dead + " " + base);
+  EXPECT_EQ(back.exit_code, 0) << back.out;
+  EXPECT_THAT(back.out, HasSubstr("note: BASE did not come to its end"));
+}
+
+TEST_F(CompareCommand, AHeadThatHungIsAHang) {
+  const std::string base = report("base.json");
+  const std::string hung =
+      report("hung.json", "tp1cp1,tp2cp2 --timeout 0.5 --inject rank=1,at=plan,trial=2,kind=hang");
+  const ProcessResult result = compare(base + " " + hung);
+  EXPECT_EQ(result.exit_code, 15) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("HEAD did not come to its end, a rank hung in lens=5+8 "
+                                    "vocab=96|tp2cp2|fused|cpu: 2 trials"));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("coverage")));
+}
+
+TEST_F(CompareCommand, TellsOfAnotherMachineAndOfFailuresInBoth) {
+  const std::string wrong =
+      report("wrong.json", "tp1cp1,tp2cp2 --inject rank=1,at=backward,trial=2,kind=nan");
+  ordered_json other = ordered_json::parse(read_all(wrong));
+  other["environment"]["host"]["cpu_model"] = "another one";
+  write_all(file("other.json"), other.dump());
+  const ProcessResult result = compare(wrong + " " + file("other.json"));
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("note: the machines differ: CPU model ("));
+  EXPECT_THAT(result.out, HasSubstr("another one in HEAD)"));
+  EXPECT_THAT(result.out, HasSubstr("note: 1 trial fails in both reports"));
 }
 
 TEST_F(CompareCommand, SaysWhatCannotBeCompared) {

@@ -125,6 +125,85 @@ TEST(Compare, CountersAreExact) {
   EXPECT_EQ(exit_code_of(compared(base, more), false), ExitCode::cost_regression);
 }
 
+/// A run that died in the middle: what its reader makes of the partial report.
+TEST(Compare, ADeadHeadIsItsEndAndNoListOfWhatIsMissing) {
+  const TrialRecord kept = sample_trial(1, 1, "fused");
+  const TrialRecord other = sample_trial(2, 1, "fused");
+  const TrialRecord third = sample_trial(2, 2, "fused");
+  RunRecord head = run_of({kept});
+  head.status = "partial";
+  head.begun_id = other.id;
+  const Comparison killed = compare_reports(run_of({kept, other, third}), head, kMargin);
+  EXPECT_THAT(killed.changes, IsEmpty());
+  EXPECT_EQ(killed.dead_head, "HEAD did not come to its end, dead in the middle of " + other.id +
+                                  ": 2 trials and 0 timed rows of BASE were not reached");
+  EXPECT_EQ(exit_code_of(killed, false), ExitCode::rank_crashed);
+  EXPECT_THAT(format_comparison(killed), HasSubstr(killed.dead_head + "\n"));
+  EXPECT_EQ(comparison_to_json(killed)["dead_head"], killed.dead_head);
+
+  // A hang leaves a whole report: the trials behind it did not run.
+  head = run_of({kept, other, third});
+  head.status = "partial";
+  head.trials[1].status = TrialStatus::timeout;
+  head.trials[2].status = TrialStatus::not_run;
+  const Comparison hung = compare_reports(run_of({kept, other, third}), head, kMargin);
+  ASSERT_THAT(hung.changes, SizeIs(1));
+  EXPECT_EQ(hung.changes[0].subject, other.id);
+  EXPECT_THAT(hung.dead_head, HasSubstr(", a rank hung in " + other.id + ": 1 trials"));
+  EXPECT_EQ(exit_code_of(hung, false), ExitCode::hang);
+
+  // It may have died before its first trial.
+  RunRecord nothing;
+  nothing.status = "partial";
+  EXPECT_EQ(exit_code_of(compare_reports(run_of({kept}), nothing, kMargin), false),
+            ExitCode::rank_crashed);
+}
+
+TEST(Compare, ADeadBaseIsANote) {
+  RunRecord base = run_of({sample_trial(1, 1, "fused")});
+  base.status = "partial";
+  const Comparison comparison =
+      compare_reports(base, run_of({sample_trial(1, 1, "fused")}), kMargin);
+  ASSERT_THAT(comparison.notes, SizeIs(1));
+  EXPECT_THAT(comparison.notes[0], HasSubstr("BASE did not come to its end"));
+  EXPECT_EQ(exit_code_of(comparison, true), ExitCode::ok);
+}
+
+TEST(Compare, TellsWhereTheMachinesAndBuildsDiffer) {
+  RunRecord base = run_of({sample_trial(1, 1, "fused")});
+  base.environment = {{"tool", {{"compiler", "g++ 12"}, {"git_revision", "aaa"}}},
+                      {"host", {{"cpu_model", "Alpha"}, {"cpus", 2}}}};
+  RunRecord head = base;
+  head.environment["tool"]["git_revision"] = "bbb";
+  EXPECT_THAT(compare_reports(base, head, kMargin).notes, IsEmpty());
+  head.environment["host"]["cpu_model"] = "Beta";
+  head.environment["host"]["cpus"] = 64;
+  head.environment["gpus"] = {"a GPU"};
+  head.environment["tool"]["compiler"] = "g++ 13";
+  const Comparison comparison = compare_reports(base, head, kMargin);
+  EXPECT_THAT(
+      comparison.notes,
+      testing::ElementsAre("the machines differ: CPU model (Alpha in BASE, Beta in HEAD), CPUs (2 "
+                           "in BASE, 64 in HEAD), GPUs (none in BASE, [\"a GPU\"] in HEAD)",
+                           "the builds differ: compiler (g++ 12 in BASE, g++ 13 in HEAD)"));
+  EXPECT_EQ(exit_code_of(comparison, true), ExitCode::ok);
+  EXPECT_THAT(format_comparison(comparison), HasSubstr("note: the machines differ: CPU model"));
+  EXPECT_THAT(comparison_markdown(comparison), HasSubstr("\n- the builds differ: "));
+  EXPECT_EQ(comparison_to_json(comparison)["notes"].size(), 2u);
+}
+
+TEST(Compare, TrialsThatFailInBothAreNoChangeButTold) {
+  TrialRecord failed = sample_trial(1, 1, "fused");
+  failed.status = TrialStatus::failed;
+  TrialRecord crashed = failed;
+  crashed.status = TrialStatus::crashed;
+  const Comparison comparison = compared(failed, crashed);
+  EXPECT_THAT(comparison.changes, IsEmpty());
+  EXPECT_THAT(
+      comparison.notes,
+      testing::ElementsAre("1 trial fails in both reports, which is no change: " + failed.id));
+}
+
 /// A timing of two implementations; `cost` is the time of the second over the first.
 RunRecord timed(double cost, double stderr_ratio) {
   TimingRecord timing;
@@ -184,6 +263,29 @@ TEST(Compare, ARowThatIsNotTimedAnyMoreIsLost) {
   RunRecord wrong = timed(0.5, 0.01);
   wrong.timings[0].rows[1].status = TimingStatus::failed;
   EXPECT_THAT(compare_reports(timed(0.5, 0.01), wrong, kMargin).changes, SizeIs(1));
+}
+
+TEST(Compare, TimesThatSayLittleAreTold) {
+  RunRecord base = timed(0.5, 0.01);
+  RunRecord head = base;
+  for (TimingRow& row : head.timings[0].rows) row.status = TimingStatus::unstable;
+  base.timings[0].why_not_representative = "2 ranks share 1 core";
+  EXPECT_THAT(compare_reports(base, head, kMargin).notes,
+              testing::ElementsAre("unstable in HEAD, too few samples to judge by: "
+                                   "lens=5|tp1cp1|hot|timing|per_sequence|forward and 1 more",
+                                   "not representative in BASE, 2 ranks share 1 core: "
+                                   "lens=5|tp1cp1|hot|timing"));
+}
+
+TEST(Compare, ATimingThatDiedIsOneChangeWithItsStatus) {
+  RunRecord head = timed(0.5, 0.01);
+  head.timings[0].rows.clear();
+  head.timings[0].status = TimingStatus::out_of_memory;
+  head.timings[0].reason = "rank 0: out of memory";
+  const Comparison comparison = compare_reports(timed(0.5, 0.01), head, kMargin);
+  ASSERT_THAT(comparison.changes, SizeIs(1));
+  EXPECT_EQ(comparison.changes[0].head, "out_of_memory: rank 0: out of memory");
+  EXPECT_EQ(exit_code_of(comparison, false), ExitCode::rank_crashed);
 }
 
 TEST(ComparisonText, FoldsWhatIsTheSameOnSeveralGrids) {
