@@ -3,7 +3,9 @@
 // `--inject rank=2,at=forward,kind=hang`. What it does is in fault_injection.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "harness/comm/rank_trace.h"
@@ -28,7 +30,9 @@ struct Fault {
                  // 1; `split` does not count
   FaultKind kind = FaultKind::throws;
   RankPhase phase = RankPhase::none;  // at its begin in the rank's first pack; writes_a_nan: behind
-  std::int64_t trial = 0;             // the n-th of the run, from 1; 0: all of them
+  std::int64_t trial = 0;  // the n-th of the run, trials before timings, from 1; 0: all of them
+  // Set by the rank of this process that it strikes, before it does; copies share it.
+  std::shared_ptr<std::atomic<bool>> has_fired = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// Reads "rank=R,kind=throw|hang|leave|exit|segv|kill|oom|device_lost|nan", with "call=N" or

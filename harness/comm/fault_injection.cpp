@@ -39,7 +39,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
 
 void FaultInjector::before_call(std::string_view what) {
   if (!waits_ || fault_.phase != RankPhase::none || ++calls_ != fault_.call) return;
-  waits_ = false;
+  fire();
   strike(fmt::format("before {} (call {})", what, fault_.call));
 }
 
@@ -60,8 +60,13 @@ bool FaultInjector::loses_device(RankPhase phase) {
 
 bool FaultInjector::takes_turn(FaultKind kind, RankPhase phase) {
   if (!waits_ || fault_.phase != phase || fault_.kind != kind) return false;
-  waits_ = false;
+  fire();
   return true;
+}
+
+void FaultInjector::fire() {
+  waits_ = false;
+  *fault_.has_fired = true;
 }
 
 void FaultInjector::strike(const std::string& place) {

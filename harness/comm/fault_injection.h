@@ -28,6 +28,7 @@ class FaultInjector {
 
  private:
   bool takes_turn(FaultKind kind, RankPhase phase);
+  void fire();
   void strike(const std::string& place);
 
   Fault fault_;

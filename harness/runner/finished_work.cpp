@@ -17,15 +17,8 @@ bool is_finished(TrialStatus status, AfterFailure after) {
 }
 
 bool is_finished(TimingStatus status, AfterFailure after) {
-  switch (status) {
-    case TimingStatus::skipped:
-      return false;
-    case TimingStatus::timeout:
-    case TimingStatus::error:
-      return after == AfterFailure::keep;
-    default:
-      return true;
-  }
+  if (was_cut_short(status)) return after == AfterFailure::keep;
+  return status != TimingStatus::skipped;
 }
 
 /// NCCL adds in another order than all other transports, which have the same bits, and takes

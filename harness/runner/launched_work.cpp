@@ -6,6 +6,7 @@
 
 #include "harness/runner/desync_report.h"
 #include "harness/runner/run.h"
+#include "harness/runner/trial.h"
 
 namespace lossgrid {
 
@@ -62,8 +63,7 @@ void LaunchedWork::lose(const Loss& loss) {
   for (PlannedTiming& timing : timings_) {
     if (timing.id != loss.id || timing.reached) continue;
     timing.reached = true;
-    timing.record.status =
-        loss.status == TrialStatus::timeout ? TimingStatus::timeout : TimingStatus::error;
+    timing.record.status = timing_status(loss.status);
     timing.record.reason = loss.reason;
   }
 }

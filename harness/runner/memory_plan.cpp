@@ -27,10 +27,9 @@ std::int64_t workspace_bytes(const LossProblem& problem, const LossImplementatio
       {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
 }
 
-std::int64_t trial_memory_bytes(const LossProblem& problem,
-                                const LossImplementation& implementation) {
-  const std::int64_t rank = rank_data_bytes(problem) + workspace_bytes(problem, implementation);
-  return checked_product(rank, std::int64_t{problem.grid.tp} * problem.grid.cp, "bytes of a trial");
+std::int64_t trial_rank_bytes(const LossProblem& problem,
+                              const LossImplementation& implementation) {
+  return rank_data_bytes(problem) + workspace_bytes(problem, implementation);
 }
 
 namespace {
@@ -104,8 +103,22 @@ std::string why_too_big(std::int64_t need_bytes) {
   return why_too_big(need_bytes, available_memory_bytes(), "this machine");
 }
 
-std::string why_too_big_for_gpu(std::int64_t need_bytes) {
-  return why_too_big(need_bytes, free_cuda_bytes(), "the GPU");
+std::int64_t fullest_device_bytes(const std::vector<std::int64_t>& rank_bytes,
+                                  std::size_t devices) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  std::vector<std::int64_t> of_device(std::max<std::size_t>(1, devices), 0);
+  for (std::size_t rank = 0; rank < rank_bytes.size(); ++rank) {
+    std::int64_t& bytes = of_device[rank % of_device.size()];
+    bytes += std::min(rank_bytes[rank], kMost - bytes);
+  }
+  return *std::max_element(of_device.begin(), of_device.end());
+}
+
+std::string why_ranks_too_big(Backend backend, const std::vector<std::int64_t>& rank_bytes,
+                              bool gpu_each) {
+  if (backend != Backend::cuda) return why_too_big(fullest_device_bytes(rank_bytes, 1));
+  const std::size_t gpus = gpu_each ? rank_bytes.size() : describe_devices(backend).size();
+  return why_too_big(fullest_device_bytes(rank_bytes, gpus), free_cuda_bytes(), "the GPU");
 }
 
 }  // namespace lossgrid

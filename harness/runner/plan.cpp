@@ -190,7 +190,9 @@ PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& im
     add_collectives(name, "cp", grid.cp, phase.cp, row);
   };
   add_phase(0, "plan", cost.plan, 0);
-  add_phase(1, "forward", cost.forward, row.outputs_bytes);
+  // One sweep makes both in the forward pass.
+  const std::int64_t swept = chosen->describe().one_sweep ? row.gradients_bytes : 0;
+  add_phase(1, "forward", cost.forward, row.outputs_bytes + swept);
   add_phase(2, "backward", cost.backward, row.outputs_bytes + row.gradients_bytes);
   return row;
 }

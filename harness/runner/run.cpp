@@ -50,14 +50,28 @@ class BitComparison {
   std::optional<TrialRecord> any_;
 };
 
+/// `reference` first, then by name.
+std::vector<std::string> implementations_from(bool hidden) {
+  std::vector<std::string> names;
+  for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
+    if (why_other_inputs(*entry->make({}), hidden).empty()) names.push_back(entry->name);
+  }
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name == "reference"; });
+  return names;
+}
+
 }  // namespace
 
 const std::vector<std::string>& default_implementations(bool from_hidden) {
-  static const std::vector<std::string> from_logits{"reference", "per_sequence", "fused",
-                                                    "cp_gather_logits", "cp_local"};
-  static const std::vector<std::string> from_states{"reference", "linear_ce", "linear_ce_onepass",
-                                                    "linear_materialized"};
+  static const std::vector<std::string> from_logits = implementations_from(false);
+  static const std::vector<std::string> from_states = implementations_from(true);
   return from_hidden ? from_states : from_logits;
+}
+
+std::optional<Fault> fault_of(const RunOptions& options, std::int64_t number) {
+  const std::int64_t struck = options.fault ? options.fault->trial : 0;
+  return struck == 0 || struck == number ? options.fault : std::nullopt;
 }
 
 namespace {
@@ -88,8 +102,7 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
   if (why_too_big.empty()) {
     TrialSetup setup = make_trial(prepared, implementation, grid, backend);
-    const std::int64_t struck = options.fault ? options.fault->trial : 0;
-    if (struck == 0 || struck == number) setup.fault = options.fault;
+    setup.fault = fault_of(options, number);
     setup.recording = record_trial(options.recording, "trial", number,
                                    format_grid(grid) + "_" + implementation, id, implementation);
     trial = run_trial(setup, options.deadline, options.ranks);

@@ -32,8 +32,11 @@ struct RunOptions {
       [](const std::string&, const std::string&) {};
 };
 
-/// The implementations that problems are run with unless told otherwise: those that start from
-/// hidden states, or from logits.
+/// The fault that strikes the `number`-th trial or timing, from 1; none for the others.
+std::optional<Fault> fault_of(const RunOptions& options, std::int64_t number);
+
+/// The implementations that problems are run with unless told otherwise: all real ones that start
+/// from hidden states, or from logits.
 const std::vector<std::string>& default_implementations(bool from_hidden);
 
 /// Called for every finished trial; returning false ends the run.

@@ -121,7 +121,8 @@ class Timing {
   }
 
   /// Returns whether a rank hangs or has lost its GPU.
-  bool run(std::chrono::milliseconds iteration_deadline) {
+  bool run(std::chrono::milliseconds iteration_deadline, const std::optional<Fault>& fault) {
+    plan_->fault = fault;
     // Warm-up, one round beyond the budget, and the checks of the last: two iterations a round.
     constexpr int kIterations = 6;
     const auto budget = std::chrono::milliseconds(plan_->sampler.stop.max_time_ns / 1'000'000);
@@ -143,23 +144,18 @@ class Timing {
 
  private:
   std::string why_timing_too_big() const {
-    const auto of_ranks = [&](std::int64_t bytes, std::int64_t ranks) {
-      return checked_product(bytes, ranks, "bytes of a timing");
-    };
-    const std::int64_t rank = timing_memory_bytes(problem_, *plan_);
-    if (backend_ != Backend::cuda) return why_too_big(of_ranks(rank, grid_.ranks()));
-    const auto gpus = static_cast<std::int64_t>(describe_devices(backend_).size());
-    const std::int64_t most_on_one = (grid_.ranks() + gpus - 1) / gpus;
-    const std::string why = why_too_big_for_gpu(of_ranks(rank, most_on_one));
-    if (!why.empty()) return why;
-    return why_too_big(of_ranks(timing_host_bytes(problem_), grid_.ranks()));
+    const auto ranks = static_cast<std::size_t>(grid_.ranks());
+    const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(problem_, *plan_));
+    const std::string why = why_ranks_too_big(backend_, bytes, ranks_.has_nccl());
+    if (!why.empty() || backend_ != Backend::cuda) return why;
+    return why_too_big(
+        checked_product(timing_host_bytes(problem_), grid_.ranks(), "bytes of a timing"));
   }
 
   void record_failure(const RanksOutcome& outcome) {
     const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
     const RankOutcome& failed = outcome.ranks[first];
-    const bool late = failed.code == ErrorCode::timeout;
-    stop(record_, late ? TimingStatus::timeout : TimingStatus::error,
+    stop(record_, timing_status(status_of(failed.code)),
          fmt::format("rank {}: {}", first, failed.message));
   }
 
@@ -179,8 +175,8 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
                                    std::chrono::milliseconds iteration_deadline, const Ranks& ranks,
-                                   const std::optional<TrialRecording>& recording,
-                                   Backend backend) {
+                                   const std::optional<TrialRecording>& recording, Backend backend,
+                                   const std::optional<Fault>& fault) {
   const Problem& problem = *prepared.problem;
   TimingOutcome timed;
   TimingRecord& record = timed.record;
@@ -211,7 +207,7 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     stop(record, TimingStatus::skipped, reason);
     return timed;
   }
-  timed.rank_hung = timing.run(iteration_deadline);
+  timed.rank_hung = timing.run(iteration_deadline, fault);
   return timed;
 }
 
@@ -235,7 +231,8 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
                                         fmt::format("{}_{}", format_grid(grid), name(cache)), id,
                                         join(suite.implementations, ", "));
     timed = time_implementations(prepared, suite.implementations, grid, *suite.timing, cache,
-                                 options.deadline, options.ranks, recording, suite.backend);
+                                 options.deadline, options.ranks, recording, suite.backend,
+                                 fault_of(options, number));
     timed.record.case_name = spec.name;
   } else {
     timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache,

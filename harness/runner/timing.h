@@ -37,7 +37,8 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    std::chrono::milliseconds iteration_deadline,
                                    const Ranks& ranks = Ranks(),
                                    const std::optional<TrialRecording>& recording = std::nullopt,
-                                   Backend backend = Backend::cpu);
+                                   Backend backend = Backend::cpu,
+                                   const std::optional<Fault>& fault = std::nullopt);
 
 /// Times every case of the suites that ask for it on every grid in every state of the cache and
 /// calls `sink` for each. Returns true when a rank hangs: then nothing further was timed, and the

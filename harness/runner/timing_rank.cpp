@@ -18,6 +18,7 @@
 #include "harness/measure/cache.h"
 #include "harness/runner/device_world.h"
 #include "harness/runner/global_batch.h"
+#include "harness/runner/injected_nan.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/pack_checks.h"
 #include "harness/runner/rank_recorder.h"
@@ -45,14 +46,18 @@ class SharedTensors {
         groups_(make_process_grid(device_world_.world(), plan.setups.front().grid)),
         timed_tp_(time_calls(*groups_.tp, communication_ns_)),
         timed_cp_(time_calls(*groups_.cp, communication_ns_)),
+        injector_(injector_of(plan, world)),
+        faulty_tp_(injector_ ? inject_faults(*timed_tp_, *injector_) : nullptr),
+        faulty_cp_(injector_ ? inject_faults(*timed_cp_, *injector_) : nullptr),
         weight_gradient_(first_weight_gradient(plan.setups.front(), groups_.tp_rank())),
         rank_{world.rank(),
               groups_.tp_rank(),
               groups_.cp_rank(),
-              device_world_.for_tensors(*timed_tp_),
-              device_world_.for_tensors(*timed_cp_),
+              device_world_.for_tensors(faulty_tp_ ? *faulty_tp_ : *timed_tp_),
+              device_world_.for_tensors(faulty_cp_ ? *faulty_cp_ : *timed_cp_),
               no_counts_,
-              weight_gradient_},
+              weight_gradient_,
+              injector_ ? &*injector_ : nullptr},
         batch_(pack(problem_, groups_.grid)),
         loss_problem_(make_loss_problem(problem_, batch_, groups_.grid,
                                         *plan.setups.front().objective,
@@ -94,15 +99,30 @@ class SharedTensors {
     return columns_in({tokens_.data(), tokens_.size()}, loss_problem_, rows);
   }
 
+  /// Where a phase begins, outside of samples: a fault may wait there.
+  void begin(RankPhase phase) {
+    if (!injector_) return;
+    injector_->at_phase(phase);
+    if (injector_->loses_device(phase)) device().lose();
+  }
+
+  RankPack rank_pack() { return {problem_, loss_problem_, rank_, device(), rows_}; }
+
   bool inputs_as_before() const {
     const StageScope scope(Stage::bits);
     return tensors_->input_bits() == input_bits_;
   }
 
  private:
+  static std::optional<FaultInjector> injector_of(const TimingPlan& plan,
+                                                  const Communicator& world) {
+    if (!plan.fault) return std::nullopt;
+    return FaultInjector(*plan.fault, world.rank());
+  }
+
   std::unique_ptr<RankTensors> generate_tensors() {
     const StageScope scope(Stage::generate);
-    return make_rank_tensors({problem_, loss_problem_, rank_, device(), rows_});
+    return make_rank_tensors(rank_pack());
   }
 
   const Problem& problem_;
@@ -111,6 +131,9 @@ class SharedTensors {
   std::int64_t communication_ns_ = 0;
   std::unique_ptr<Communicator> timed_tp_;  // without the copies of payloads
   std::unique_ptr<Communicator> timed_cp_;
+  std::optional<FaultInjector> injector_;
+  std::unique_ptr<Communicator> faulty_tp_;  // null without a fault
+  std::unique_ptr<Communicator> faulty_cp_;
   RankCounts no_counts_;
   std::vector<float> weight_gradient_;  // as before the first iteration
   PackRank rank_;
@@ -146,6 +169,8 @@ class TimedImplementation final : public SampledItem {
   std::size_t steps() const override { return phases_.size(); }
 
   void prepare(std::size_t step, bool last) override {
+    if (phases_[step] != Phase::backward) shared_.begin(RankPhase::forward);
+    if (phases_[step] != Phase::forward) shared_.begin(RankPhase::backward);
     if (phases_[step] == Phase::backward) return;  // goes on where forward ended
     shared_.begin_iteration(description_.in_place, last);
     inputs_ = shared_.tensors().inputs();
@@ -163,7 +188,11 @@ class TimedImplementation final : public SampledItem {
 
   void finish(std::size_t step) override {
     work_.push_back(device_work());
-    if (phases_[step] != Phase::forward) findings_.push_back(check());
+    if (phases_[step] != Phase::backward) spoil(RankPhase::forward);
+    if (phases_[step] == Phase::forward) return;
+    spoil(RankPhase::backward);
+    shared_.begin(RankPhase::check);
+    findings_.push_back(check());
   }
 
   std::vector<RankResult> take_findings() { return std::move(findings_); }
@@ -180,6 +209,12 @@ class TimedImplementation final : public SampledItem {
       case Phase::forward_backward:
         return plan_->forward_backward(inputs_, outputs_, gradients_);
     }
+  }
+
+  void spoil(RankPhase phase) {
+    FaultInjector* faults = shared_.rank().faults;
+    if (faults == nullptr || !faults->spoils(phase)) return;
+    write_a_nan(phase, shared_.rank_pack(), *setup_.truth, places_.own, outputs_, gradients_);
   }
 
   RankResult check() const {
@@ -253,6 +288,8 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
     recorder->begin_phase("setup");
   }
   SharedTensors shared(plan, world);
+  shared.begin(RankPhase::setup);
+  shared.begin(RankPhase::plan);
   const LossProblem& problem = shared.loss_problem();
   std::vector<std::unique_ptr<TimedImplementation>> implementations;
   std::vector<SampledItem*> items;

@@ -24,6 +24,7 @@ struct TimingPlan {
   CacheMode cache = CacheMode::hot;
   SamplerRequest sampler;
   std::optional<TrialRecording> recording;
+  std::optional<Fault> fault;
 };
 
 enum class Phase { forward, backward, forward_backward };

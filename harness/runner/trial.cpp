@@ -2,7 +2,6 @@
 #include "harness/runner/trial.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "harness/core/text.h"
 #include "harness/loss/framework_scale.h"
@@ -19,37 +18,23 @@
 namespace lossgrid {
 namespace {
 
-/// Why the trial cannot run here; empty when it can. A dp rank holds one microbatch at a time, on
-/// its last pipeline stage; all of it on one GPU, or with NCCL every rank its part.
+/// Why the trial cannot run here; empty when it can. A rank of the last pipeline stage holds one
+/// microbatch at a time, the others none.
 std::string why_skipped(const TrialSetup& setup) {
   std::string unsupported;
-  std::vector<std::int64_t> bytes(setup.parts.size(), 0);
+  std::vector<std::int64_t> bytes(setup.parts.size(), 0);  // of a rank, by dp rank
   for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
     if (unsupported.empty()) unsupported = setup.implementation->why_unsupported(loss_problem);
     if (!unsupported.empty()) return;
-    bytes[d] = std::max(bytes[d], trial_memory_bytes(loss_problem, *setup.implementation));
+    bytes[d] = std::max(bytes[d], trial_rank_bytes(loss_problem, *setup.implementation));
   });
   if (!unsupported.empty()) return unsupported;
-  const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-  if (setup.backend != Backend::cuda) return why_too_big(all);
-  if (!setup.over_nccl) return why_too_big_for_gpu(all);
-  return why_too_big_for_gpu(*std::max_element(bytes.begin(), bytes.end()) /
-                             (setup.grid.tp * setup.grid.cp));
-}
-
-TrialStatus status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::timeout:
-      return TrialStatus::timeout;
-    case ErrorCode::unsupported:
-      return TrialStatus::skipped;
-    case ErrorCode::not_enough_memory:
-      return TrialStatus::out_of_memory;
-    case ErrorCode::device_lost:
-      return TrialStatus::crashed;
-    default:
-      return TrialStatus::error;
+  const Grid& grid = setup.grid;
+  std::vector<std::int64_t> rank_bytes(static_cast<std::size_t>(grid.ranks()), 0);
+  for (int r = grid.first_of_last_stage(); r < grid.ranks(); ++r) {
+    rank_bytes[static_cast<std::size_t>(r)] = bytes[static_cast<std::size_t>(grid.dp_rank(r))];
   }
+  return why_ranks_too_big(setup.backend, rank_bytes, setup.over_nccl);
 }
 
 void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
@@ -84,6 +69,36 @@ std::string reproduce_replay(const Problem& problem, const std::string& implemen
 }
 
 }  // namespace
+
+TrialStatus status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::timeout:
+      return TrialStatus::timeout;
+    case ErrorCode::unsupported:
+      return TrialStatus::skipped;
+    case ErrorCode::not_enough_memory:
+      return TrialStatus::out_of_memory;
+    case ErrorCode::device_lost:
+      return TrialStatus::crashed;
+    default:
+      return TrialStatus::error;
+  }
+}
+
+TimingStatus timing_status(TrialStatus status) {
+  switch (status) {
+    case TrialStatus::timeout:
+      return TimingStatus::timeout;
+    case TrialStatus::skipped:
+      return TimingStatus::skipped;
+    case TrialStatus::crashed:
+      return TimingStatus::crashed;
+    case TrialStatus::out_of_memory:
+      return TimingStatus::out_of_memory;
+    default:
+      return TimingStatus::error;
+  }
+}
 
 std::string trial_id(const std::string& problem, const Grid& grid,
                      const std::string& implementation, Backend backend) {

@@ -42,6 +42,11 @@ std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& e
 std::string trial_id(const std::string& problem, const Grid& grid,
                      const std::string& implementation, Backend backend = Backend::cpu);
 
+/// The status of a trial in which a rank failed with `code`.
+TrialStatus status_of(ErrorCode code);
+/// The status of a timing that ended as a trial ends with `status`.
+TimingStatus timing_status(TrialStatus status);
+
 /// Identity and reproduction line of a trial, before it runs.
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
                            const Grid& grid, Backend backend = Backend::cpu);

@@ -30,7 +30,7 @@ TEST(Replay, GoldenBundlesPassForEveryImplementation) {
                                   ".safetensors --tp 2 --cp 2 --report " + scratch.file("r.json"));
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
     const json trials = replayed_trials(scratch.file("r.json"));
-    ASSERT_EQ(trials.size(), 5u);
+    ASSERT_EQ(trials.size(), 6u);
     for (const json& trial : trials) {
       EXPECT_EQ(trial["status"], "passed") << trial["reason"];
       EXPECT_THAT(trial["checks"].dump(), HasSubstr("expected.grad_logits"));
@@ -65,6 +65,10 @@ TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
                   HasSubstr(bundle + ".safetensors microbatches=2|tp2cp2dp2pp2|"));
       EXPECT_THAT(trial["reproduce"].get<std::string>(),
                   HasSubstr("--dp 2 --pp 2 --microbatches 2"));
+      if (trial["status"] == "skipped") {  // what needs sums over a sequence first
+        EXPECT_EQ(trial["implementation"], "one_sweep");
+        continue;
+      }
       const bool linear = bundle.find("linear") != std::string::npos;
       EXPECT_THAT(trial["checks"].dump(),
                   HasSubstr(linear ? "expected.grad_weight" : "expected.grad_logits"));

@@ -27,14 +27,14 @@ class NeedsAThousandBytes final : public LossImplementation {
   }
 };
 
-/// 24 rows and 26 ids in float32.
+/// On a rank: 24 rows and 26 ids in float32.
 std::int64_t bytes_of(const Grid& grid, std::int64_t hidden) {
   PackedBatch batch;
   batch.cu_seqlens = batch.cu_seqlens_padded = {0, 24};
   const ObjectiveSpec spec;
   const auto objective = make_objective(spec, false);
   const LossProblem problem{batch, 26, DType::f32, grid, *objective, spec, {hidden}};
-  return trial_memory_bytes(problem, NeedsAThousandBytes());
+  return trial_rank_bytes(problem, NeedsAThousandBytes());
 }
 
 // Of every rank: 80 bytes for a row and 16 for an id, whatever the grid.
@@ -42,7 +42,7 @@ constexpr std::int64_t kHost = 80 * 24 + 16 * 26;
 
 TEST(TrialMemory, OfLogitsHoldsThemTwice) {
   EXPECT_EQ(bytes_of({1, 1}, 0), 2 * 24 * 26 * 4 + 1000 + kHost);
-  EXPECT_EQ(bytes_of({2, 2}, 0), 4 * (2 * 12 * 13 * 4 + 1000 + kHost));
+  EXPECT_EQ(bytes_of({2, 2}, 0), 2 * 12 * 13 * 4 + 1000 + kHost);
 }
 
 TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
@@ -51,9 +51,29 @@ TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
   const std::int64_t hidden = 12 * 6 * 4;
   const std::int64_t weight = 13 * 6 * 4;
   const std::int64_t copies = 13 * 6 * (4 + 2 * 8);
-  EXPECT_EQ(bytes_of({2, 2}, 6), 4 * (2 * hidden + 2 * weight + copies + 1000 + kHost));
+  EXPECT_EQ(bytes_of({2, 2}, 6), 2 * hidden + 2 * weight + copies + 1000 + kHost);
   // Sequence parallelism halves the hidden states alone.
-  EXPECT_EQ(bytes_of({2, 2, 1, true}, 6), 4 * (hidden + 2 * weight + copies + 1000 + kHost));
+  EXPECT_EQ(bytes_of({2, 2, 1, true}, 6), hidden + 2 * weight + copies + 1000 + kHost);
+}
+
+TEST(FullestDevice, HasTheRanksThatAreDealtToItInTurn) {
+  const std::vector<std::int64_t> ranks{10, 20, 30, 40, 50};
+  EXPECT_EQ(fullest_device_bytes(ranks, 1), 150);
+  EXPECT_EQ(fullest_device_bytes(ranks, 2), 10 + 30 + 50);
+  EXPECT_EQ(fullest_device_bytes(ranks, 3), 20 + 50);
+  EXPECT_EQ(fullest_device_bytes(ranks, 5), 50);
+  EXPECT_EQ(fullest_device_bytes(ranks, 8), 50);
+  EXPECT_EQ(fullest_device_bytes({0, 0, 7, 9}, 2), 9);  // pipeline: only the last stage holds one
+  EXPECT_EQ(fullest_device_bytes({}, 2), 0);
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  EXPECT_EQ(fullest_device_bytes({kMost, kMost, kMost}, 1), kMost);
+}
+
+TEST(FullestDevice, OnTheProcessorIsTheMachine) {
+  const std::int64_t half = available_memory_bytes() / 2;
+  EXPECT_EQ(why_ranks_too_big(Backend::cpu, {half / 4, half / 4}, false), "");
+  EXPECT_TRUE(why_ranks_too_big(Backend::cuda_emulated, {2 * half, 2 * half}, false)
+                  .starts_with("not enough memory: needs "));
 }
 
 TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
