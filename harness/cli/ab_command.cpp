@@ -174,7 +174,10 @@ ExitCode run(const AbFlags& flags) {
   const ExitCode code = comparisons.code(record);
   end_run(record, code, true);
   if (writer) writer->finish(record);
-  if (!record.ab.empty()) fmt::print("{}{}", format_ab_table(record.ab), format_summary(record));
+  if (!record.ab.empty()) {
+    const TextStyle style = stdout_style();
+    fmt::print("{}{}", format_ab_table(record.ab, style), format_summary(record, style));
+  }
   fmt::print("{}", comparisons.failures());
   if (writer) fmt::print("report: {}\n", writer->path());
   return code;

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/session.h"
+#include "harness/cli/unexpected_argument.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/clock.h"
 #include "harness/core/environment.h"
@@ -44,16 +45,10 @@ constexpr const char* kFooter =
     "machine can be,\n12 memory or communication, 13 inconclusive where that fails, 14 a rank "
     "crashed or ran out of memory, or the\nmeter is wrong, 15 hang, 64 usage, 65 bad input, 77 "
     "nothing ran. The worst of a run wins.\n"
+    "On a terminal tables have as many columns as fit (COLUMNS sets another width), and what did "
+    "not "
+    "pass is\nred, unless NO_COLOR is set; elsewhere they are whole and plain.\n"
     "Try: lossgrid run --suite smoke";
-
-/// The parser would only say that a subcommand is missing.
-void require_known_command(const CLI::App& app) {
-  if (command_line().empty() || command_line()[0].starts_with('-')) return;
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  if (std::find(known.begin(), known.end(), command_line()[0]) != known.end()) return;
-  throw Error(ErrorCode::usage, unknown_name_message("command", command_line()[0], known));
-}
 
 /// `own`: of this process alone, and not of all that a launcher started.
 int print_error(const std::string& message, ExitCode code, bool own = false) {
@@ -66,6 +61,13 @@ int print_error(const std::string& message, ExitCode code, bool own = false) {
 }
 
 }  // namespace
+
+void require_known_command(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  throw Error(ErrorCode::usage, unknown_name_message("command", name, known));
+}
 
 const std::vector<std::string>& command_line() {
   return stored_command_line();
@@ -154,13 +156,17 @@ int run_command_line(int argc, char** argv) {
   add_html_command(app, action);
   add_ab_command(app, action);
   add_list_command(app, action);
+  add_help_command(app, action);
   try {
-    require_known_command(app);
+    // The parser would only find that a subcommand is missing.
+    if (argc > 1 && argv[1][0] != '-') require_known_command(app, argv[1]);
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return is_printing_process() ? app.exit(success) : 0;
   } catch (const Error& error) {
     return print_error(error.what(), exit_code(error.code()));
+  } catch (const CLI::ExtrasError&) {
+    return print_error(unexpected_argument_message(app), ExitCode::usage);
   } catch (const CLI::ParseError& error) {
     return print_error(std::string(error.what()) + " (see lossgrid --help)", ExitCode::usage);
   }

@@ -34,6 +34,10 @@ void add_validate_command(CLI::App& app, Action& action);
 void add_html_command(CLI::App& app, Action& action);
 void add_ab_command(CLI::App& app, Action& action);
 void add_list_command(CLI::App& app, Action& action);
+void add_help_command(CLI::App& app, Action& action);
+
+/// Throws usage with the nearest command when `app` has none of that name.
+void require_known_command(const CLI::App& app, const std::string& name);
 
 /// Parses the command line, runs the subcommand, and prints errors as one line on stderr.
 int run_command_line(int argc, char** argv);

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/one_of.h"
 #include "harness/core/file.h"
 #include "reports/gate.h"
 #include "reports/report_json.h"
@@ -31,10 +32,10 @@ std::string today() {
                      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
 }
 
-std::string text_of(const GateResult& result, const std::string& format) {
+std::string text_of(const GateResult& result, const std::string& format, const TextStyle& style) {
   if (format == "markdown") return gate_markdown(result);
   if (format == "json") return json_text(gate_to_json(result)) + '\n';
-  return format_gate(result);
+  return format_gate(result, style);
 }
 
 ExitCode run(const GateFlags& flags) {
@@ -43,7 +44,8 @@ ExitCode run(const GateFlags& flags) {
   std::optional<RunRecord> base;
   if (flags.reports.size() == 2) base = read_report(flags.reports.front());
   const GateResult result = judge(base ? &*base : nullptr, head, policy, today());
-  const std::string text = text_of(result, flags.format);
+  const std::string text =
+      text_of(result, flags.format, flags.out.empty() ? stdout_style() : TextStyle());
   if (flags.out.empty()) {
     fmt::print("{}", text);
   } else {
@@ -68,7 +70,7 @@ void add_gate_command(CLI::App& app, Action& action) {
   command->add_flag("--strict", flags->strict,
                     "what cannot be told, and notes on the policy, end with 13");
   command->add_option("--format", flags->format, "text, markdown, json (default text)")
-      ->check(CLI::IsMember({"text", "markdown", "json"}));
+      ->check(one_of({"text", "markdown", "json"}));
   command->add_option("--out", flags->out, "write to this file instead of printing");
   command->footer(
       "Wrong, crashed and missing trials fail whatever the policy says, unless a known issue "

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/one_of.h"
 #include "reports/history.h"
 #include "reports/history_text.h"
 #include "reports/report_json.h"
@@ -52,7 +53,7 @@ void add_history_command(CLI::App& app, Action& action) {
   CLI::App* show_command = command->add_subcommand(
       "show", "times relative to the baseline of their run, counters that changed, and where");
   show_command->add_option("--format", flags->format, "text, json (default text)")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(one_of({"text", "json"}));
   show_command->callback([flags, &action] { action = [flags] { return show(*flags); }; });
 
   for (CLI::App* each : {append_command, show_command}) {

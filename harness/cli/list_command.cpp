@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 
@@ -11,6 +12,7 @@
 #include "harness/comm/mpi_ranks.h"
 #include "harness/comm/nccl_transport.h"
 #include "harness/core/file.h"
+#include "harness/core/terminal.h"
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
 #include "harness/loss/registry.h"
@@ -18,15 +20,38 @@
 #include "harness/problem/checked_json.h"
 #include "harness/problem/framework.h"
 #include "reports/exporter.h"
+#include "reports/text_table.h"
 
 namespace lossgrid {
 namespace {
 
+/// An entry of a list: `name`, and `text` behind it. Where lines have fewer columns the text is
+/// broken between words and goes on below itself, or below the name where that leaves little room.
+void print_entry(const std::string& name, const std::string& text) {
+  constexpr std::size_t kLeastText = 24;
+  constexpr std::size_t kIndent = 4;
+  static const TextStyle style = stdout_style();
+  const std::string line = name + ' ' + text;
+  if (style.columns <= kIndent || line.size() <= style.columns) {
+    fmt::print("{}\n", line);
+    return;
+  }
+  const bool is_beside = name.size() + 1 + kLeastText <= style.columns;
+  const std::size_t indent = is_beside ? name.size() + 1 : kIndent;
+  std::istringstream lines(wrapped(text, style.columns - indent));
+  std::string before = is_beside ? name + ' ' : name + '\n' + std::string(indent, ' ');
+  for (std::string part; std::getline(lines, part);) {
+    fmt::print("{}{}\n", before, part);
+    before = std::string(indent, ' ');
+  }
+}
+
 void list_suites() {
   for (const std::string& name : suite_names()) {
     for (const Suite& suite : load_suites(name)) {
-      fmt::print("{:<24} {} cases, {} grids, {} implementations: {}\n", name, suite.cases.size(),
-                 suite.grids.size(), suite.implementations.size(), suite.summary);
+      print_entry(fmt::format("{:<24}", name),
+                  fmt::format("{} cases, {} grids, {} implementations: {}", suite.cases.size(),
+                              suite.grids.size(), suite.implementations.size(), suite.summary));
     }
   }
 }
@@ -34,7 +59,7 @@ void list_suites() {
 void list_implementations() {
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
     const Description description = entry->make({})->describe();
-    fmt::print("{:<18} {}\n", entry->name, description.summary);
+    print_entry(fmt::format("{:<18}", entry->name), description.summary);
   }
 }
 
@@ -42,22 +67,22 @@ void list_mutants() {
   for (const auto kind :
        {ImplementationKind::mutant, ImplementationKind::control, ImplementationKind::probe}) {
     for (const ImplementationEntry* entry : implementations(kind)) {
-      fmt::print("{:<44} {:<4} {}\n", entry->name, entry->catalogue_id, entry->what);
+      print_entry(fmt::format("{:<44} {:<4}", entry->name, entry->catalogue_id), entry->what);
     }
   }
 }
 
 void list_objectives() {
   for (const ObjectiveEntry* entry : objectives()) {
-    fmt::print("{:<18} {}\n", entry->kind, entry->summary);
+    print_entry(fmt::format("{:<18}", entry->kind), entry->summary);
   }
 }
 
 void list_keys() {
-  fmt::print("{:<22} {:<10} {}\n", "objective", "nll",
-             "see lossgrid list objectives; options as objective.NAME=VALUE");
+  print_entry(fmt::format("{:<22} {:<10}", "objective", "nll"),
+              "see lossgrid list objectives; options as objective.NAME=VALUE");
   for (const CaseKey& key : case_keys()) {
-    fmt::print("{:<22} {:<10} {}\n", key.name, key.get(CaseSpec()), key.help);
+    print_entry(fmt::format("{:<22} {:<10}", key.name, key.get(CaseSpec())), key.help);
   }
 }
 
@@ -65,18 +90,20 @@ void list_keys() {
 void list_frameworks() {
   for (const FrameworkPreset& preset : framework_presets()) {
     const Framework& framework = preset.framework;
-    fmt::print(
-        "{:<41} net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}\n",
-        preset.name, format_scale(framework.net()), format_scale(framework.loss),
-        format_scale(framework.schedule), format_scale(framework.gather),
-        name(framework.dp_reduction), format_scale(framework.metrics), preset.summary);
+    print_entry(
+        fmt::format("{:<41}", preset.name),
+        fmt::format("net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}",
+                    format_scale(framework.net()), format_scale(framework.loss),
+                    format_scale(framework.schedule), format_scale(framework.gather),
+                    name(framework.dp_reduction), format_scale(framework.metrics), preset.summary));
   }
 }
 
 void list_models() {
   for (const ModelShape& model : load_models()) {
-    fmt::print("{:<18} hidden={:<6} vocab={:<8} {}\n", model.name, model.hidden, model.vocab,
-               model.source);
+    print_entry(
+        fmt::format("{:<18}", model.name),
+        fmt::format("hidden={:<6} vocab={:<8} {}", model.hidden, model.vocab, model.source));
   }
 }
 
@@ -84,12 +111,12 @@ void list_backends() {
   for (const Backend backend : all_backends()) {
     const std::string& why_none = why_no_device(backend);
     if (!why_none.empty()) {
-      fmt::print("{:<14} not here: {}\n", name(backend), why_none);
+      print_entry(fmt::format("{:<14}", name(backend)), "not here: " + why_none);
       continue;
     }
     const std::vector<std::string> devices = describe_devices(backend);
-    fmt::print("{:<14} {}\n", name(backend),
-               devices.empty() ? "this processor" : join(devices, "; "));
+    print_entry(fmt::format("{:<14}", name(backend)),
+                devices.empty() ? "this processor" : join(devices, "; "));
   }
 }
 
@@ -104,15 +131,15 @@ void list_transports() {
       nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), why_no_gpu);
     }
   }
-  fmt::print("thread  ranks are threads of one process\n");
-  fmt::print("mpi     {}\n", mpi_is_compiled_in() ? "ranks are processes of an MPI launcher"
-                                                  : "not here: this build has no MPI");
-  fmt::print("nccl    {}\n", nccl);
+  print_entry("thread ", "ranks are threads of one process");
+  print_entry("mpi    ", mpi_is_compiled_in() ? "ranks are processes of an MPI launcher"
+                                              : "not here: this build has no MPI");
+  print_entry("nccl   ", nccl);
 }
 
 void list_exports() {
   for (const Exporter* exporter : exporters()) {
-    fmt::print("{:<23} {}\n", exporter->name, exporter->summary);
+    print_entry(fmt::format("{:<23}", exporter->name), exporter->summary);
   }
 }
 

@@ -61,7 +61,7 @@ ExitCode run(const MutantFlags& flags) {
   }
   end_run(record, code, !must_end);
   if (writer) writer->finish(record);
-  fmt::print("{}", format_mutants_table(record));
+  fmt::print("{}", format_mutants_table(record, stdout_style()));
   if (writer) fmt::print("report: {}\n", writer->path());
   if (must_end) leave_at_once(code);
   return code;

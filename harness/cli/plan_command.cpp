@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/one_of.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/runner/plan.h"
@@ -173,7 +174,8 @@ std::vector<std::string> table_row(const Fit& fit, bool with_fit) {
   return cells;
 }
 
-std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit) {
+std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit,
+                         const TextStyle& style) {
   TextTable table;
   table.add_column("implementation", Align::left);
   table.add_column("grid", Align::left);
@@ -185,6 +187,10 @@ std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit) {
     table.add_column(header, Align::right);
   }
   if (with_fit) table.add_column("fits", Align::left);
+  table.may_leave_out(
+      {"payload", "calls", "FLOP", "outputs", "gradients", "wire", "in", "inputs", "workspace"},
+      "--json FILE has all");
+  const std::size_t width = style.columns_up_to(kWidth);
   std::string skipped;
   bool upstream_rows = false;
   const CaseSpec* last = nullptr;
@@ -212,14 +218,14 @@ std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit) {
       "workspace, and what "
       "is held then: outputs by token from the forward pass on, gradients in the backward "
       "pass. Wire: bytes that a rank sends in ring algorithms.",
-      kWidth);
+      width);
   if (upstream_rows) {
     out += wrapped(
         "Upstream: temporaries of NeMo-RL's and AReaL's losses for the same pack, as "
         "formulas (harness/loss/upstream_memory.h).",
-        kWidth);
+        width);
   }
-  return out + table.text() + skipped;
+  return out + table.text(style) + skipped;
 }
 
 Json collective_to_json(const PlannedCollective& collective) {
@@ -311,7 +317,7 @@ ExitCode run(const PlanFlags& flags) {
   if (!flags.json.empty()) {
     write_file_atomically(flags.json, json_text(plans_to_json(plans, limit)) + '\n');
   }
-  fmt::print("{}", format_plans(plans, limit.has_value()));
+  fmt::print("{}", format_plans(plans, limit.has_value(), stdout_style()));
   if (!flags.json.empty()) fmt::print("plan: {}\n", flags.json);
   return any ? ExitCode::ok : ExitCode::nothing_ran;
 }
@@ -343,7 +349,7 @@ void add_plan_command(CLI::App& app, Action& action) {
       ->add_option("--vary", flags->vary,
                    "what --fit varies: seq_len (default; with a single length in lens, that) or "
                    "seqs")
-      ->check(CLI::IsMember({"seq_len", "seqs"}));
+      ->check(one_of({"seq_len", "seqs"}));
   command->add_option("--json", flags->json,
                       "write the plan here too, with phases and collectives one by one");
   command->footer(

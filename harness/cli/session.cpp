@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/one_of.h"
 #include "harness/comm/launcher.h"
 #include "harness/device/rank_threads.h"
 
@@ -27,7 +28,7 @@ void add_transport_flag(CLI::App& command, std::string& transport) {
                   "GPU of its own, whose memory goes over NCCL (with --backend cuda; "
                   "LOSSGRID_NCCL_LIBRARY names another libnccl.so.2) (default auto; see lossgrid "
                   "list transports)")
-      ->check(CLI::IsMember({"auto", "thread", "mpi", "nccl"}));
+      ->check(one_of({"auto", "thread", "mpi", "nccl"}));
 }
 
 Ranks start_ranks(const std::string& transport) {

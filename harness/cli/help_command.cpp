@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid help: what --help prints, of the program or of a command.
+#include <algorithm>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/command.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+ExitCode run(const CLI::App& app, const std::string& command) {
+  if (command.empty()) {
+    // The formatter would print the help of the chosen command, which is this one.
+    fmt::print("{}",
+               app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
+    return ExitCode::ok;
+  }
+  require_known_command(app, command);
+  fmt::print("{}", app.get_subcommand(command)->help(app.get_name()));
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_help_command(CLI::App& app, Action& action) {
+  auto name = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("help", "print this, or the help of a command");
+  command->add_option("command", *name, "the command");
+  command->callback([&app, name, &action] { action = [&app, name] { return run(app, *name); }; });
+}
+
+}  // namespace lossgrid
