@@ -17,8 +17,7 @@ struct BenchFlags {
 
 ExitCode run(const BenchFlags& flags) {
   const SuiteModes modes{false, SuiteModes::Bench::always};
-  return run_requested("bench", flags.suite, flags.timing, modes, std::nullopt,
-                       TableRows::grids_folded);
+  return run_requested("bench", flags.suite, flags.timing, modes, TableRows::grids_folded);
 }
 
 }  // namespace

@@ -53,6 +53,10 @@ std::vector<std::string> arguments_of(const LaunchRequest& request) {
   if (!request.resume.empty()) arguments.emplace_back("--no-retry");
   add("--report", request.report);
   arguments.emplace_back("--quiet");
+  if (std::any_of(arguments.begin(), arguments.end(),
+                  [](const std::string& a) { return a.starts_with("--inject"); })) {
+    arguments.emplace_back("--inject-may-miss");
+  }
   return arguments;
 }
 

@@ -7,8 +7,10 @@
 
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
+#include "harness/cli/inject_flag.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
+#include "harness/core/text.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/rank_merge.h"
@@ -34,9 +36,11 @@ struct ReplayFlags {
   std::string transport = "auto";
   BackendFlags backend;
   RecordingFlags recording;
+  InjectFlag inject;
 };
 
 ExitCode run(const ReplayFlags& flags) {
+  const std::optional<Fault> fault = requested_fault(flags.inject, flags.backend.backend);
   Bundle bundle = read_bundle(flags.bundle);
   const std::vector<std::string> names =
       flags.implementations.empty() ? default_implementations(bundle.problem.spec.hidden > 0)
@@ -67,6 +71,7 @@ ExitCode run(const ReplayFlags& flags) {
   std::int64_t number = 0;
   for (const std::string& name : names) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
+    if (fault && (fault->trial == 0 || fault->trial == number + 1)) setup.fault = fault;
     setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
     const std::string id = describe_trial(*setup.problem, name, grid, backend).id;
     setup.recording =
@@ -82,15 +87,18 @@ ExitCode run(const ReplayFlags& flags) {
     must_end = trial.must_end;
     if (must_end) break;
   }
-  const ExitCode code = exit_code_of(record.trials);
+  const bool missed = !must_end && has_missed(fault, ranks);
+  const ExitCode code = missed ? ExitCode::usage : exit_code_of(record.trials);
   end_run(record, code, !must_end);
   if (writer) writer->finish(record);
   if (ranks.reports()) {
-    fmt::print("{}{}{}", format_trials_table(record), format_chunk_table(record),
-               format_summary(record));
+    const TextStyle style = stdout_style();
+    fmt::print("{}{}{}", format_trials_table(record, TableRows::grids_folded, style),
+               format_chunk_table(record, style), format_summary(record, style));
   }
   finish_recording(recording.get(), ranks, must_end);
   if (must_end) leave_at_once(code);
+  if (missed) refuse_missed(flags.inject);
   return code;
 }
 
@@ -102,8 +110,9 @@ void add_replay_command(CLI::App& app, Action& action) {
       "replay", "run implementations on the packed batch of a bundle (safetensors) on one grid");
   command->add_option("bundle", flags->bundle, "the bundle file")->required();
   command->add_option("--impl", flags->implementations,
-                      "implementations, comma separated (default: all that start from what the "
-                      "bundle holds, logits or hidden states)");
+                      "implementations, comma separated (default: of a bundle with logits " +
+                          join(default_implementations(false), ", ") + "; with hidden states " +
+                          join(default_implementations(true), ", ") + ")");
   command->add_option("--tp", flags->tp, "ranks that share the vocabulary")
       ->check(CLI::Range(1, 64));
   command->add_option("--cp", flags->cp, "ranks that share the sequences")
@@ -123,6 +132,7 @@ void add_replay_command(CLI::App& app, Action& action) {
   add_transport_flag(*command, flags->transport);
   add_backend_flags(*command, flags->backend);
   add_recording_flags(*command, flags->recording);
+  add_inject_flag(*command, flags->inject);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

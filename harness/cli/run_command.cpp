@@ -17,7 +17,6 @@ struct RunFlags {
   SuiteFlags suite;
   TimingFlags timing;
   std::string modes;
-  std::string inject;
   SuperviseFlags supervise;
   bool by_grid = false;
 };
@@ -37,26 +36,14 @@ SuiteModes parse_modes(const std::string& text) {
   return modes;
 }
 
-void require_losable(Backend backend) {
-  if (backend != Backend::cpu) return;
-  throw Error(ErrorCode::usage,
-              "--inject kind=device_lost: the processor cannot be lost; it needs --backend "
-              "cuda_emulated or cuda");
-}
-
 ExitCode run(const RunFlags& flags) {
-  std::optional<Fault> fault;
-  if (!flags.inject.empty()) fault = parse_fault(flags.inject);
-  if (fault && fault->kind == FaultKind::loses_device) {
-    require_losable(parse_backend(flags.suite.backend.backend, "--backend: "));
-  }
   const SuiteModes modes = parse_modes(flags.modes);
   const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
   require_sensible(flags.supervise, flags.suite);
   if (flags.supervise.on) {
     return supervise(flags.supervise, "run", flags.suite, flags.timing, modes, rows);
   }
-  return run_requested("run", flags.suite, flags.timing, modes, fault, rows);
+  return run_requested("run", flags.suite, flags.timing, modes, rows);
 }
 
 }  // namespace
@@ -69,12 +56,6 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option("--mode", flags->modes,
                       "what is done, comma separated: verify, bench (default: verify, and bench of "
                       "suites that ask for it)");
-  command->add_option(
-      "--inject", flags->inject,
-      "make a rank misbehave, to see what the harness does: "
-      "rank=2,at=forward,kind=throw|hang|leave|exit|segv|kill|oom|nan|device_lost, where its "
-      "first pack comes to setup|plan|forward|backward|check, or call=3: before its "
-      "third collective; trial=4: in the fourth trial only");
   command->add_flag("--by-grid", flags->by_grid, "one table row for every grid");
   add_supervise_flags(*command, flags->supervise);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });

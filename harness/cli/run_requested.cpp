@@ -61,18 +61,19 @@ ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
 }
 
 void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows) {
+  const TextStyle style = stdout_style();
   if (!flags.quiet) {
-    fmt::print("{}{}{}", format_trials_table(record, rows), format_memory_table(record),
-               format_chunk_table(record));
-    fmt::print("{}", format_timing_table(record.timings));
+    fmt::print("{}{}{}", format_trials_table(record, rows, style),
+               format_memory_table(record, style), format_chunk_table(record, style));
+    fmt::print("{}", format_timing_table(record.timings, style));
   }
   fmt::print("{}", format_meter(record.meter));
-  fmt::print("{}", format_summary(record));
+  fmt::print("{}", format_summary(record, style));
 }
 
 ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
-                       const TimingFlags& timing, const SuiteModes& modes,
-                       const std::optional<Fault>& fault, TableRows rows) {
+                       const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
+  const std::optional<Fault> fault = requested_fault(flags.inject, flags.backend.backend);
   const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
   const Ranks ranks = start_ranks(flags.transport);
   requested_backend(flags.backend, ranks);
@@ -90,6 +91,9 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   RunRecord record = begin_run(command, flags.suite);
   if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
   if (ranks.has_nccl() && why_no_nccl().empty()) record.environment["nccl"] = nccl_version();
+  if (const auto gpus = describe_devices(suites.front().backend); !gpus.empty()) {
+    record.environment["gpus"] = gpus;
+  }
   const PlannedSteps planned = plan_steps(suites, modes);
   record.planned = PlannedWork{static_cast<std::int64_t>(planned.trials),
                                static_cast<std::int64_t>(planned.timings)};
@@ -103,12 +107,13 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
 
   bool must_end = false;
   {
-    Progress progress(planned, progress_stream(flags.quiet || !ranks.reports()));
+    Progress progress(command, planned, progress_stream(flags.quiet || !ranks.reports()));
     ProblemCache problems;
     if (modes.verify) {
       must_end = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
         progress.finish_trial(
-            fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation));
+            fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation),
+            trial.status == TrialStatus::failed || was_cut_short(trial.status));
         if (writer && !options.finished.contains(trial.id)) writer->add(trial);
         record.trials.push_back(trial);
         return true;
@@ -119,21 +124,24 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
                                    [](const Suite& suite) { return suite.timing.has_value(); });
     if (timed && !must_end) record.meter = test_meter();
     if (timed && !must_end && is_right_everywhere(record.meter, ranks)) {
+      options.fault = fault_behind(planned.trials, fault);
       must_end = time_suites(suites, options, problems, [&](const TimingRecord& found) {
         progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
-                               found.max_seconds);
+                               found.max_seconds, found.status >= TimingStatus::above_ceiling);
         if (writer && !options.finished.contains(found.id())) writer->add(found);
         record.timings.push_back(found);
       });
     }
   }
-  const ExitCode code = code_of(record, modes);
+  const bool missed = !must_end && has_missed(fault, ranks);
+  const ExitCode code = missed ? ExitCode::usage : code_of(record, modes);
   end_run(record, code, !must_end);
   if (writer) writer->finish(record);
   if (ranks.reports()) print_results(record, flags, rows);
   if (writer) fmt::print("report: {}\n", writer->path());
   finish_recording(options.recording.get(), ranks, must_end);
   if (must_end) leave_at_once(code);
+  if (missed) refuse_missed(flags.inject);
   return code;
 }
 

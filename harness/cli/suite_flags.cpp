@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/session.h"
+#include "harness/core/text.h"
 
 namespace lossgrid {
 namespace {
@@ -102,8 +103,10 @@ void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
                      "(keys: lossgrid list keys)");
   command.add_option("--impl", flags.implementations,
                      "implementations, comma separated, with options as name:option=value "
-                     "(default: the suite's; of cases all that start from logits, or from hidden "
-                     "states where every case does)");
+                     "(default: the suite's; of cases " +
+                         join(default_implementations(false), ", ") +
+                         "; where every case starts from hidden states " +
+                         join(default_implementations(true), ", ") + ")");
   command.add_option(
       "--grid", flags.grids,
       "process grids, comma separated: tp2cp4,tp1cp2dp2pp2,tp2cp2sp (default: the suite's, or "
@@ -136,6 +139,7 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   add_transport_flag(command, flags.transport);
   add_backend_flags(command, flags.backend);
   add_recording_flags(command, flags.recording);
+  add_inject_flag(command, flags.inject);
   command.add_flag("--quiet", flags.quiet, "print only the summary and what did not pass");
 }
 

@@ -9,6 +9,7 @@
 
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
+#include "harness/cli/inject_flag.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/runner/run.h"
 #include "reports/table.h"
@@ -31,6 +32,7 @@ struct SuiteFlags {
   BackendFlags backend;
   bool quiet = false;
   RecordingFlags recording;
+  InjectFlag inject;
 };
 
 /// Those that are given; what is not given is as the suite says, or as TimingRequest has it.
@@ -71,7 +73,6 @@ void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows r
 
 /// Runs them, prints and writes the report. `command`: "run" or "bench".
 ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
-                       const TimingFlags& timing, const SuiteModes& modes,
-                       const std::optional<Fault>& fault, TableRows rows);
+                       const TimingFlags& timing, const SuiteModes& modes, TableRows rows);
 
 }  // namespace lossgrid

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/launcher_command.h"
+#include "harness/cli/one_of.h"
 #include "harness/cli/resume.h"
 #include "harness/comm/breadcrumbs.h"
 #include "harness/comm/launcher.h"
@@ -97,7 +98,7 @@ class Supervisor {
         times_(std::any_of(suites.begin(), suites.end(),
                            [](const Suite& suite) { return suite.timing.has_value(); })),
         record_(record),
-        launch_report_(flags.report + ".launch.json"),
+        launch_report_((flags.report.empty() ? "REPORT" : flags.report) + ".launch.json"),
         breadcrumbs_(flags.report + ".launch.crumbs") {
     if (flags.resume.empty()) return;
     const FinishedWork finished(read_earlier(flags.resume, record.command), after_failure(flags),
@@ -132,6 +133,8 @@ class Supervisor {
       const LaunchEnd end = launch_once(request(launch));
       ++launches_;
       const bool whole = collect(end);
+      // One that died cannot tell: that is what most faults do.
+      if (!whole || end.exit_code != static_cast<int>(ExitCode::usage)) fault_fired_ = true;
       write(ExitCode::rank_crashed, false);
       if (!flags_.quiet) print_progress(launch, whole ? "" : end.text);
       if (work_.reached() > before) continue;
@@ -146,6 +149,8 @@ class Supervisor {
   }
 
   bool is_done() const { return work_.reached() == work_.planned(); }
+  /// Of a run with a fault: whether it fired in any launch.
+  bool fault_fired() const { return fault_fired_; }
 
   /// The report of all launches so far.
   void write(ExitCode code, bool complete) {
@@ -248,6 +253,7 @@ class Supervisor {
   const std::string breadcrumbs_;  // a folder
   std::string why_not_run_ = "not reached";
   int launches_ = 0;
+  bool fault_fired_ = false;
   StageTimes stages_;  // of launches that came to their end
 };
 
@@ -265,7 +271,7 @@ void add_supervise_flags(CLI::App& command, SuperviseFlags& flags) {
       .add_option("--launches", flags.launches,
                   "with --supervise: all grids in one launch, or a launch for each grid (default "
                   "all)")
-      ->check(CLI::IsMember({"all", "grid"}));
+      ->check(one_of({"all", "grid"}));
   command
       .add_option("--max-launches", flags.max_launches,
                   "with --supervise: end after so many, what is left is not_run (default: go on as "
@@ -291,7 +297,7 @@ void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
     return;
   }
   if (under_launcher()) refuse("--supervise starts the launcher itself: --launch \"mpirun -np 8\"");
-  if (flags.report.empty()) refuse("--supervise needs --report");
+  if (flags.report.empty() && !how.dry_run) refuse("--supervise needs --report");
   if (flags.recording.any()) {
     refuse(
         "--memory-snapshot and --trace do not go with --supervise: each launch would replace what "
@@ -301,6 +307,7 @@ void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
 
 ExitCode supervise(const SuperviseFlags& how, const std::string& command, const SuiteFlags& flags,
                    const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
+  requested_fault(flags.inject, flags.backend.backend);  // refused here, not by each launch
   const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
   require_runnable(suites, flags.max_ranks);
   RunRecord record = begin_run(command, flags.suite);
@@ -324,8 +331,10 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
   }
   supervisor.write(ExitCode::rank_crashed, false);
   if (ended == ExitCode::usage || ended == ExitCode::bad_input) return ended;
-  const ExitCode code =
-      ended == ExitCode::ok ? code_of(record, modes) : worst(ended, code_of(record, modes));
+  const bool missed = !flags.inject.fault.empty() && interrupt == 0 && !supervisor.fault_fired();
+  const ExitCode code = missed                  ? ExitCode::usage
+                        : ended == ExitCode::ok ? code_of(record, modes)
+                                                : worst(ended, code_of(record, modes));
   supervisor.write(code, supervisor.is_done());
   print_results(record, flags, rows);
   fmt::print("report: {}\n", flags.report);
@@ -333,6 +342,7 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
     std::fflush(nullptr);
     std::raise(interrupt);
   }
+  if (missed) refuse_missed(flags.inject);
   return code;
 }
 

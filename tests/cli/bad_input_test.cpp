@@ -2,6 +2,7 @@
 // Bad input gets one clear line that names the thing and the rule, and the right exit code.
 #include <algorithm>
 #include <ostream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,20 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"", 64, "subcommand"},
         BadInput{"rnu", 64, "unknown command 'rnu'; did you mean 'run'?"},
         BadInput{"run", 64, "run needs either --suite or --case"},
-        BadInput{"run --suite smoke --nonsense 3", 64, "--nonsense"},
+        BadInput{"run --suite smoke --nonsense 3", 64,
+                 "unknown option --nonsense (see lossgrid run --help)"},
+        BadInput{"run --sutie smoke", 64,
+                 "unknown option --sutie; did you mean --suite? (see lossgrid run --help)"},
+        BadInput{"bench --suite smoke --max-secnds=3", 64, "did you mean --max-seconds?"},
+        BadInput{"history show --file x --fromat json", 64,
+                 "did you mean --format? (see lossgrid history show --help)"},
+        BadInput{"run smoke", 64, "unexpected argument 'smoke' (see lossgrid run --help)"},
+        BadInput{"help rnu", 64, "unknown command 'rnu'; did you mean 'run'?"},
+        BadInput{"hlep", 64, "did you mean 'help'?"},
+        BadInput{"run --suite smoke --transport thred", 64,
+                 "--transport: unknown value 'thred'; did you mean 'thread'?"},
+        BadInput{"compare a.json b.json --format markdwn", 64, "did you mean 'markdown'?"},
+        BadInput{"run --suite smoke --backend cuda_emulatd", 65, "did you mean 'cuda_emulated'?"},
         BadInput{"run --suite smoke --seeds 0", 64, "--seeds"},
         BadInput{"run --suite smok", 65, "did you mean 'smoke'?"},
         BadInput{"run --suite smoke --impl fusd", 65, "did you mean 'fused'?"},
@@ -131,12 +145,33 @@ TEST(Help, IsCompleteForEverySubcommand) {
   const ProcessResult top = run_lossgrid(scratch, "--help");
   EXPECT_EQ(top.exit_code, 0);
   EXPECT_THAT(top.out, HasSubstr("Exit codes: 0"));
-  for (const std::string command : {"run", "bench", "mutants", "replay", "export", "ab", "list"}) {
+  EXPECT_THAT(top.out, HasSubstr("NO_COLOR"));
+  EXPECT_EQ(run_lossgrid(scratch, "help").out, top.out);
+  for (const std::string command :
+       {"run", "bench", "mutants", "replay", "export", "ab", "list", "help", "history"}) {
     EXPECT_THAT(top.out, HasSubstr(command));
     const ProcessResult help = run_lossgrid(scratch, command + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, HasSubstr(command));
+    const ProcessResult same = run_lossgrid(scratch, "help " + command);
+    EXPECT_EQ(same.exit_code, 0);
+    EXPECT_EQ(same.out, help.out);
   }
+}
+
+/// Of every implementation that a command runs where none is named.
+TEST(Help, NamesTheImplementationsThatRunByDefault) {
+  const ScratchFolder scratch;
+  const std::string all = "reference, cp_gather_logits, cp_local, fused, one_sweep, per_sequence";
+  for (const char* command : {"run", "bench", "replay"}) {
+    std::string words;
+    std::istringstream help(run_lossgrid(scratch, std::string(command) + " --help").out);
+    for (std::string word; help >> word;) words += word + ' ';
+    EXPECT_THAT(words, HasSubstr(all)) << command;
+  }
+  const std::string ran = run_lossgrid(scratch, "run --case 'lens=4 vocab=8'").out;
+  EXPECT_THAT(ran, HasSubstr("one_sweep"));
+  EXPECT_THAT(ran, HasSubstr("6 passed"));
 }
 
 TEST(List, ShowsWhatThereIs) {

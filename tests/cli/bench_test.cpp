@@ -188,7 +188,7 @@ TEST(Bench, FlagsThatMakeNoSenseGetOneLine) {
                 "--baseline cp_local"},
         Refused{"bench --case 'lens=4' --threads-per-rank 0", 64, "--threads-per-rank"},
         Refused{"bench --case 'lens=4' --threads-per-rank 4000", 65, "4000 threads per rank"},
-        Refused{"bench --case 'lens=4' --inject rank=1,call=2,kind=hang", 64, "--inject"},
+        Refused{"bench --case 'lens=4' --inject rank=1,kind=hang,at=forwrd", 64, "forward"},
         Refused{"run --case 'lens=4' --mode time", 64, "--mode 'time'"},
         Refused{"run --case 'lens=4' --timing-rounds 3", 64, "--timing-rounds"}}) {
     const ProcessResult result = run_lossgrid(scratch, refused.arguments);

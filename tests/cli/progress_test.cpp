@@ -64,56 +64,85 @@ class ProgressLine : public ::testing::Test {
 };
 
 TEST_F(ProgressLine, TrialsAreEstimatedByTheirMean) {
-  Progress progress({4, 0, 0}, nullptr, clock());
+  Progress progress("run", {4, 0, 0}, {}, clock());
   EXPECT_EQ(progress.seconds_left(), std::nullopt);
   pass(2);
-  progress.finish_trial("a");
+  progress.finish_trial("a", false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 3 * 2);
   pass(4);
-  progress.finish_trial("b");
+  progress.finish_trial("b", false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 2 * 3);
-  progress.finish_trial("c");
-  progress.finish_trial("d");
+  progress.finish_trial("c", false);
+  progress.finish_trial("d", false);
   EXPECT_EQ(progress.seconds_left(), 0);
 }
 
 TEST_F(ProgressLine, TimingsAreEstimatedByTheirBudgets) {
-  Progress progress({0, 3, 30 + 30 + 10}, nullptr, clock());
+  Progress progress("bench", {0, 3, 30 + 30 + 10}, {}, clock());
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 70);  // before one is finished
   pass(15);  // known well enough after half of the time
-  progress.finish_timing("a", 30);
+  progress.finish_timing("a", 30, false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 20);
   pass(45);  // its problem took long to make
-  progress.finish_timing("b", 30);
+  progress.finish_timing("b", 30, false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 10);
 }
 
 TEST_F(ProgressLine, TrialsSayNothingAboutTimings) {
-  Progress progress({2, 2, 60}, nullptr, clock());
+  Progress progress("run", {2, 2, 60}, {}, clock());
   EXPECT_EQ(progress.seconds_left(), std::nullopt);
   pass(0.5);
-  progress.finish_trial("a");
+  progress.finish_trial("a", false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 0.5 + 60);
   pass(0.5);
-  progress.finish_trial("b");
+  progress.finish_trial("b", false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 60);
   pass(6);
-  progress.finish_timing("c", 30);
+  progress.finish_timing("c", 30, false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 6);
 }
 
 TEST_F(ProgressLine, IsWrittenOverAndTakenAway) {
   {
-    Progress progress({1, 1, 30}, out_, clock());
+    Progress progress("run", {1, 1, 30}, {out_, true}, clock());
     pass(20);
-    progress.finish_trial("a");
-    progress.finish_timing("b", 30);
+    progress.finish_trial("a", false);
+    progress.finish_timing("b", 30, false);
   }
   EXPECT_EQ(shown(),
             "\r\033[K[0/2]"
             "\r\033[K[1/2] about 30 s left: a"
             "\r\033[K[2/2] b"
             "\r\033[K");
+}
+
+TEST(ProgressText, OfALogNamesWhatThereIs) {
+  EXPECT_EQ(format_log_line("run", {1200, 3840, 0, 0, 2}, 38),
+            "run: 1200 of 3840 trials, 2 failed, about 40 s left");
+  EXPECT_EQ(format_log_line("bench", {0, 0, 3, 12, 0}, std::nullopt), "bench: 3 of 12 timings");
+  EXPECT_EQ(format_log_line("run", {4, 4, 0, 1, 0}, 30),
+            "run: 4 of 4 trials, 0 of 1 timings, about 30 s left");
+}
+
+TEST_F(ProgressLine, InALogIsALineNowAndThen) {
+  {
+    Progress progress("run", {40, 0, 0}, {out_, false}, clock());
+    for (int k = 0; k < 40; ++k) {
+      pass(k < 20 ? 1 : k < 38 ? 4 : 70);
+      progress.finish_trial("a", k == 5);
+    }
+  }
+  // After ten seconds and a tenth of the trials, from the begin of a log line to the next.
+  EXPECT_EQ(shown(),
+            "run: 0 of 40 trials\n"
+            "run: 10 of 40 trials, 1 failed, about 30 s left\n"
+            "run: 20 of 40 trials, 1 failed, about 20 s left\n"
+            "run: 24 of 40 trials, 1 failed, about 25 s left\n"
+            "run: 28 of 40 trials, 1 failed, about 25 s left\n"
+            "run: 32 of 40 trials, 1 failed, about 20 s left\n"
+            "run: 36 of 40 trials, 1 failed, about 10 s left\n"
+            "run: 39 of 40 trials, 1 failed, about 5 s left\n"
+            "run: 40 of 40 trials, 1 failed\n");
 }
 
 // --- as a user sees it -------------------------------------------------------------------------
@@ -132,14 +161,15 @@ constexpr const char* kWatchedRun =
     "run --case 'lens=5+8 vocab=24' --impl fused,cp_local --mode verify,bench --min-samples 2 "
     "--target-stderr 1 --max-seconds 20";
 
-TEST(ProgressOfRun, IsOnATerminalAlone) {
+TEST(ProgressOfRun, IsALineOnATerminalAndLinesInALog) {
   const ScratchFolder scratch;
   const std::string seen = on_a_terminal(scratch, kWatchedRun);
   EXPECT_THAT(seen, HasSubstr("[0/3]"));
   EXPECT_THAT(seen, ContainsRegex("\\[1/3\\] about [0-9.]+ (s|min|h) left: "));
   EXPECT_THAT(seen, HasSubstr("[3/3] lens=5+8 vocab=24 tp1cp1 hot\r\033[K"));
   EXPECT_EQ(on_a_terminal(scratch, kWatchedRun + std::string(" --quiet")), "");
-  EXPECT_EQ(run_lossgrid(scratch, kWatchedRun).err, "");
+  EXPECT_EQ(run_lossgrid(scratch, kWatchedRun).err, "run: 0 of 2 trials, 0 of 1 timings\n");
+  EXPECT_EQ(run_lossgrid(scratch, kWatchedRun + std::string(" --quiet")).err, "");
 }
 
 }  // namespace

@@ -228,6 +228,26 @@ TEST(Launched, FaultsInAPhaseCutOneTrialShort) {
   }
 }
 
+TEST(Launched, AFaultThatFiredNowhereEndsAllProcessesWithOneLine) {
+  const ScratchFolder scratch;
+  for (const std::string command :
+       {"run --case 'lens=5+8 vocab=24' --impl fused --grid tp2cp1 --quiet",
+        "bench --case 'lens=5+8 vocab=24' --impl fused --grid tp2cp1 --min-samples 2 "
+        "--target-stderr 1 --quiet",
+        "replay tests/golden/nll_basic.safetensors --impl fused --tp 2"}) {
+    // Rank 2 is there, and takes part in no grid.
+    const ProcessResult missed =
+        run_processes(scratch, 3, command + " --inject rank=2,at=plan,kind=kill");
+    EXPECT_EQ(missed.exit_code, 64) << command << missed.out << missed.err;
+    EXPECT_EQ(count_of(missed.err, "the fault never fired"), 1u) << missed.err;
+    // Process 0, which reports, knows of rank 1 by asking.
+    const ProcessResult fired =
+        run_processes(scratch, 3, command + " --inject rank=1,at=backward,kind=nan");
+    EXPECT_EQ(fired.exit_code, 10) << command << fired.out << fired.err;
+    EXPECT_EQ(count_of(fired.err, "the fault never fired"), 0u);
+  }
+}
+
 TEST(Launched, ARankThatHangsEndsByTheDeadlineWithAReport) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
