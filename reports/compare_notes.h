@@ -15,7 +15,7 @@ namespace lossgrid {
 /// One line each.
 std::vector<std::string> comparison_notes(const RunRecord& base, const RunRecord& head);
 
-/// How a run ended that did not come to its end.
+/// The end of a run that did not come to its own.
 struct EarlyEnd {
   std::string text;  // "in the middle of ID"; empty when nothing more is known
   ExitCode code = ExitCode::rank_crashed;  // or hang

@@ -69,7 +69,7 @@ std::size_t TextTable::Layout::columns() const {
   return all - kGap;
 }
 
-/// What a column needs at least, of the `width` that its cells have.
+/// The least that a column needs, of the `width` that its cells have.
 std::size_t TextTable::least_width(std::size_t column, std::size_t width) const {
   return aligns_[column] == Align::prose ? std::min(width, kLeastProse) : width;
 }

@@ -26,7 +26,7 @@ void add_inject_flag(CLI::App& command, InjectFlag& flag);
 /// The fault that is asked for. Throws usage for one that the backend cannot have.
 std::optional<Fault> requested_fault(const InjectFlag& flag, const std::string& backend);
 
-/// The fault as trials or timings see it that run behind `count` others; none when it was theirs.
+/// The fault as it is for what runs behind `count` trials: none when it was theirs.
 std::optional<Fault> fault_behind(std::size_t count, std::optional<Fault> fault);
 
 /// True where there is a fault and no rank of any process came to it. Collective over processes.

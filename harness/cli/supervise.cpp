@@ -149,7 +149,7 @@ class Supervisor {
   }
 
   bool is_done() const { return work_.reached() == work_.planned(); }
-  /// Of a run with a fault: whether it fired in any launch.
+  /// True when the fault of the run, if it has one, fired in any launch.
   bool fault_fired() const { return fault_fired_; }
 
   /// The report of all launches so far.

@@ -19,8 +19,8 @@ struct TextStyle {
   std::string bad(std::string_view text) const;
 };
 
-/// That of stdout. On a terminal: its columns, or those of the variable COLUMNS; and colours unless
-/// NO_COLOR is set and not empty, or TERM is "dumb" or not set. Else the default.
+/// The style of stdout. On a terminal: its columns, or those of the variable COLUMNS; and colours
+/// unless NO_COLOR is set and not empty, or TERM is "dumb" or not set. Elsewhere the default.
 TextStyle stdout_style();
 
 }  // namespace lossgrid
