@@ -65,7 +65,7 @@ TEST_F(SweepOfANewNode, InstallsAndBuildsNothing) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_FALSE(ran("setup"));
   EXPECT_FALSE(ran("build"));
-  EXPECT_THAT(result.out, HasSubstr("scripts/setup\n"));
+  EXPECT_THAT(result.out, HasSubstr("scripts/setup mpi\n"));
   EXPECT_THAT(result.out, HasSubstr("scripts/build release lossgrid\n"));
   EXPECT_THAT(result.out, HasSubstr("run --supervise --launches all --dry-run"));
   EXPECT_THAT(result.err, HasSubstr("is not built"));
