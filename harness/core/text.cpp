@@ -108,6 +108,60 @@ std::string format_number(double value) {
   return std::string(buffer.data(), result.ptr);
 }
 
+namespace {
+
+/// Bytes of the UTF-8 character that `text` begins with; 0 where none does.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
+  const unsigned char lead = byte(0);
+  const std::size_t bytes = lead < 0x80                   ? 1
+                            : lead >= 0xC2 && lead < 0xE0 ? 2
+                            : lead >= 0xE0 && lead < 0xF0 ? 3
+                            : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                          : 0;
+  if (bytes > text.size()) return 0;
+  for (std::size_t k = 1; k < bytes; ++k) {
+    if ((byte(k) & 0xC0) != 0x80) return 0;
+  }
+  // A longer form of what fewer bytes hold.
+  const bool is_overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
+  return is_overlong ? 0 : bytes;
+}
+
+/// Of ASCII, and those that follow it (C1), which are two bytes.
+bool is_control(std::string_view character) {
+  const auto last = static_cast<unsigned char>(character.back());
+  if (character.size() == 1) return last < 0x20 || last == 0x7F;
+  return character[0] == '\xC2' && last < 0xA0;
+}
+
+std::string escaped_control(std::string_view character) {
+  if (character == "\n") return "\\n";
+  if (character == "\t") return "\\t";
+  // The last byte of a C1 control is its code point.
+  return fmt::format("\\u{:04x}", static_cast<unsigned char>(character.back()));
+}
+
+}  // namespace
+
+std::string escape_controls(std::string_view text, std::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(1, bytes));
+    text.remove_prefix(character.size());
+    if (bytes == 0) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(character[0]));
+    } else if (is_control(character) && kept.find(character) == std::string_view::npos) {
+      out += escaped_control(character);
+    } else {
+      out += character;
+    }
+  }
+  return out;
+}
+
 std::string format_bytes(std::int64_t bytes) {
   constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

@@ -35,6 +35,11 @@ std::string unknown_name_message(std::string_view what, std::string_view name,
 /// Shortest text that reads back as the same number ("0.1", "1e-05", "3").
 std::string format_number(double value);
 
+/// `text` with control characters as \n, \t or, as JSON has them, \u001b, and bytes that are no
+/// UTF-8 as \xff: what a file or an argument holds then does nothing to the terminal that shows it.
+/// The characters of `kept` stay.
+std::string escape_controls(std::string_view text, std::string_view kept = "");
+
 /// "1.5 MiB" and the like, for people.
 std::string format_bytes(std::int64_t bytes);
 

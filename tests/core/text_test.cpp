@@ -117,5 +117,21 @@ TEST(Text, FormatBytes) {
   EXPECT_EQ(format_bytes(std::int64_t{3} << 50), "3072.0 TiB");
 }
 
+TEST(Text, EscapeControlsLeavesNothingThatATerminalObeys) {
+  EXPECT_EQ(escape_controls("plain, \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80"),
+            "plain, \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(escape_controls("a\x1B[31mb\r\n\tc\x7F"), "a\\u001b[31mb\\u000d\\n\\tc\\u007f");
+  EXPECT_EQ(escape_controls(std::string_view("\0", 1)), "\\u0000");
+  EXPECT_EQ(escape_controls("\xC2\x9B"
+                            "31m\xC2\xA0"),
+            "\\u009b"
+            "31m\xC2\xA0");  // C1: CSI
+  // Half a character, one too long, one beyond Unicode, and a byte alone.
+  EXPECT_EQ(escape_controls("\xE2\x82"), "\\xe2\\x82");
+  EXPECT_EQ(escape_controls("\xE0\x80\x9B"), "\\xe0\\x80\\x9b");
+  EXPECT_EQ(escape_controls("\xC0\x9B\xFF\x9B"), "\\xc0\\x9b\\xff\\x9b");
+  EXPECT_EQ(escape_controls("one\ntwo\x1B\n", "\n"), "one\ntwo\\u001b\n");
+}
+
 }  // namespace
 }  // namespace lossgrid
