@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "harness/core/error.h"
+#include "harness/core/text.h"
 
 namespace lossgrid {
 namespace {
@@ -29,8 +30,8 @@ void TextTable::add_column(std::string header, Align align) {
   aligns_.push_back(align);
 }
 
-void TextTable::add_title(std::string title) {
-  lines_.push_back({true, {std::move(title)}});
+void TextTable::add_title(std::string_view title) {
+  lines_.push_back({true, {escape_controls(title)}});
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {
@@ -38,6 +39,7 @@ void TextTable::add_row(std::vector<std::string> cells) {
     throw Error(ErrorCode::internal, fmt::format("a table of {} columns got a row of {} cells",
                                                  headers_.size(), cells.size()));
   }
+  for (std::string& cell : cells) cell = escape_controls(cell);
   lines_.push_back({false, std::move(cells)});
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Aligned plain text: columns as wide as their widest cell, two blanks apart, with title lines
-// between rows that take no part in the widths. Knows nothing of trials.
+// between rows that take no part in the widths. Control characters are escaped, so that a cell
+// stays in its line whatever it holds. Knows nothing of trials.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ class TextTable {
  public:
   void add_column(std::string header, Align align);
   /// A line of its own above the rows that follow.
-  void add_title(std::string title);
+  void add_title(std::string_view title);
   /// As many cells as there are columns.
   void add_row(std::vector<std::string> cells);
 
