@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid compare: what changed from one report to another, with an exit code for CI.
-#include <cstdio>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "reports/compare.h"
 #include "reports/report_json.h"
@@ -34,7 +34,7 @@ ExitCode run(const CompareFlags& flags) {
       compare_reports(read_report(flags.base), read_report(flags.head), flags.time_margin_ratio);
   const std::string text = text_of(comparison, flags.format);
   if (flags.out.empty()) {
-    fmt::print("{}", text);
+    print_text(text);
   } else {
     write_file_atomically(flags.out, text);
   }

@@ -3,7 +3,6 @@
 // suite as bundles, for other programs and for replay.
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/bundle.h"
@@ -60,8 +60,8 @@ void export_case(const CaseSpec& spec, bool with_expected, const std::string& pa
     }
   }
   write_bundle(path, *problem, expected, format_case(spec));
-  fmt::print("{}: {} sequences, {} tokens, vocabulary {}, {}\n", path, problem->sequences(),
-             problem->tokens(), spec.vocab, name(spec.dtype));
+  print("{}: {} sequences, {} tokens, vocabulary {}, {}\n", path, problem->sequences(),
+        problem->tokens(), spec.vocab, name(spec.dtype));
 }
 
 /// The name of a case as that of a file.
@@ -113,11 +113,7 @@ ExitCode export_report(const ExportFlags& flags) {
   RunRecord run = read_report(flags.report);
   if (flags.one_per_case) keep_medians(run);
   const std::string text = exporter.text(run);
-  if (flags.out.empty() || flags.out == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  } else {
-    write_file_atomically(flags.out, text);
-  }
+  write_output(flags.out.empty() ? "-" : flags.out, text);
   if (exporter.name == "github") add_to_step_summary(run);
   return ExitCode::ok;
 }

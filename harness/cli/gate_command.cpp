@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "reports/gate.h"
 #include "reports/report_json.h"
@@ -45,7 +46,7 @@ ExitCode run(const GateFlags& flags) {
   const GateResult result = judge(base ? &*base : nullptr, head, policy, today());
   const std::string text = text_of(result, flags.format);
   if (flags.out.empty()) {
-    fmt::print("{}", text);
+    print_text(text);
   } else {
     write_file_atomically(flags.out, text);
   }

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/comm/mpi_ranks.h"
 #include "harness/comm/nccl_transport.h"
 #include "harness/core/file.h"
@@ -25,8 +26,8 @@ namespace {
 void list_suites() {
   for (const std::string& name : suite_names()) {
     for (const Suite& suite : load_suites(name)) {
-      fmt::print("{:<24} {} cases, {} grids, {} implementations: {}\n", name, suite.cases.size(),
-                 suite.grids.size(), suite.implementations.size(), suite.summary);
+      print("{:<24} {} cases, {} grids, {} implementations: {}\n", name, suite.cases.size(),
+            suite.grids.size(), suite.implementations.size(), suite.summary);
     }
   }
 }
@@ -34,7 +35,7 @@ void list_suites() {
 void list_implementations() {
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
     const Description description = entry->make({})->describe();
-    fmt::print("{:<18} {}\n", entry->name, description.summary);
+    print("{:<18} {}\n", entry->name, description.summary);
   }
 }
 
@@ -42,22 +43,22 @@ void list_mutants() {
   for (const auto kind :
        {ImplementationKind::mutant, ImplementationKind::control, ImplementationKind::probe}) {
     for (const ImplementationEntry* entry : implementations(kind)) {
-      fmt::print("{:<44} {:<4} {}\n", entry->name, entry->catalogue_id, entry->what);
+      print("{:<44} {:<4} {}\n", entry->name, entry->catalogue_id, entry->what);
     }
   }
 }
 
 void list_objectives() {
   for (const ObjectiveEntry* entry : objectives()) {
-    fmt::print("{:<18} {}\n", entry->kind, entry->summary);
+    print("{:<18} {}\n", entry->kind, entry->summary);
   }
 }
 
 void list_keys() {
-  fmt::print("{:<22} {:<10} {}\n", "objective", "nll",
-             "see lossgrid list objectives; options as objective.NAME=VALUE");
+  print("{:<22} {:<10} {}\n", "objective", "nll",
+        "see lossgrid list objectives; options as objective.NAME=VALUE");
   for (const CaseKey& key : case_keys()) {
-    fmt::print("{:<22} {:<10} {}\n", key.name, key.get(CaseSpec()), key.help);
+    print("{:<22} {:<10} {}\n", key.name, key.get(CaseSpec()), key.help);
   }
 }
 
@@ -65,18 +66,17 @@ void list_keys() {
 void list_frameworks() {
   for (const FrameworkPreset& preset : framework_presets()) {
     const Framework& framework = preset.framework;
-    fmt::print(
-        "{:<41} net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}\n",
-        preset.name, format_scale(framework.net()), format_scale(framework.loss),
-        format_scale(framework.schedule), format_scale(framework.gather),
-        name(framework.dp_reduction), format_scale(framework.metrics), preset.summary);
+    print("{:<41} net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}\n",
+          preset.name, format_scale(framework.net()), format_scale(framework.loss),
+          format_scale(framework.schedule), format_scale(framework.gather),
+          name(framework.dp_reduction), format_scale(framework.metrics), preset.summary);
   }
 }
 
 void list_models() {
   for (const ModelShape& model : load_models()) {
-    fmt::print("{:<18} hidden={:<6} vocab={:<8} {}\n", model.name, model.hidden, model.vocab,
-               model.source);
+    print("{:<18} hidden={:<6} vocab={:<8} {}\n", model.name, model.hidden, model.vocab,
+          model.source);
   }
 }
 
@@ -84,12 +84,11 @@ void list_backends() {
   for (const Backend backend : all_backends()) {
     const std::string& why_none = why_no_device(backend);
     if (!why_none.empty()) {
-      fmt::print("{:<14} not here: {}\n", name(backend), why_none);
+      print("{:<14} not here: {}\n", name(backend), why_none);
       continue;
     }
     const std::vector<std::string> devices = describe_devices(backend);
-    fmt::print("{:<14} {}\n", name(backend),
-               devices.empty() ? "this processor" : join(devices, "; "));
+    print("{:<14} {}\n", name(backend), devices.empty() ? "this processor" : join(devices, "; "));
   }
 }
 
@@ -104,15 +103,15 @@ void list_transports() {
       nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), why_no_gpu);
     }
   }
-  fmt::print("thread  ranks are threads of one process\n");
-  fmt::print("mpi     {}\n", mpi_is_compiled_in() ? "ranks are processes of an MPI launcher"
-                                                  : "not here: this build has no MPI");
-  fmt::print("nccl    {}\n", nccl);
+  print("thread  ranks are threads of one process\n");
+  print("mpi     {}\n", mpi_is_compiled_in() ? "ranks are processes of an MPI launcher"
+                                             : "not here: this build has no MPI");
+  print("nccl    {}\n", nccl);
 }
 
 void list_exports() {
   for (const Exporter* exporter : exporters()) {
-    fmt::print("{:<23} {}\n", exporter->name, exporter->summary);
+    print("{:<23} {}\n", exporter->name, exporter->summary);
   }
 }
 

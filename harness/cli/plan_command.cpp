@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/runner/plan.h"
@@ -311,8 +312,8 @@ ExitCode run(const PlanFlags& flags) {
   if (!flags.json.empty()) {
     write_file_atomically(flags.json, json_text(plans_to_json(plans, limit)) + '\n');
   }
-  fmt::print("{}", format_plans(plans, limit.has_value()));
-  if (!flags.json.empty()) fmt::print("plan: {}\n", flags.json);
+  print_text(format_plans(plans, limit.has_value()));
+  if (!flags.json.empty()) print("plan: {}\n", flags.json);
   return any ? ExitCode::ok : ExitCode::nothing_ran;
 }
 
