@@ -32,8 +32,7 @@ ReportWriter::ReportWriter(std::string path, const RunRecord& run)
     : path_(std::move(path)), partial_path_(path_ + kPartialReportSuffix) {
   prepare_file_path(path_);
   if (is_special_file(path_)) return;
-  partial_ = std::fopen(partial_path_.c_str(), "we");
-  if (partial_ == nullptr) throw_io(partial_path_);
+  partial_ = open_for_one_writer(partial_path_);
   nlohmann::ordered_json header = run_header_to_json(run);
   header["run"]["status"] = "partial";
   header["run"]["exit_code"] = nullptr;
@@ -99,12 +98,16 @@ void ReportWriter::add(const MutantRecord& mutant) {
   append({{"mutant", mutant_to_json(mutant)}});
 }
 
-void ReportWriter::finish(const RunRecord& run) {
+void ReportWriter::write(const RunRecord& run) const {
   write_report_file(path_, report_text(compact_report(run)));
+}
+
+void ReportWriter::finish(const RunRecord& run) {
+  write(run);
   if (partial_ == nullptr) return;
-  close();
   std::error_code ignored;  // the report is there; a leftover beside it is no failure
   fs::remove(partial_path_, ignored);
+  close();  // last: as long as it is there, it is locked
 }
 
 }  // namespace lossgrid

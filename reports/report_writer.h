@@ -19,8 +19,9 @@ namespace lossgrid {
 class ReportWriter {
  public:
   /// Makes missing folders, refuses a path that is a folder and opens the partial file; throws io
-  /// that names the path when it cannot be written, before any trial runs. First line of the
-  /// partial file: the run without trials, with what it planned.
+  /// that names the path when it cannot be written, or while another process writes this report,
+  /// before any trial runs. First line of the partial file: the run without trials, with what it
+  /// planned.
   ReportWriter(std::string path, const RunRecord& run);
   ~ReportWriter();
   ReportWriter(ReportWriter&& other) noexcept;
@@ -39,6 +40,8 @@ class ReportWriter {
   void add(const AbRecord& comparison);
   void add(const MutantRecord& mutant);
 
+  /// Writes the report as it is so far; the partial file stays. Throws io.
+  void write(const RunRecord& run) const;
   /// Writes the report and removes the partial file. Throws io; then the partial file stays.
   void finish(const RunRecord& run);
 

@@ -139,8 +139,10 @@ std::vector<std::string> count_lines(const RunRecord& run) {
 }
 
 std::string format_trial(const TrialRecord& trial, const TextStyle& style) {
-  std::string out = fmt::format("{}: {}\n", style.bad(name(trial.status)), trial.id);
-  if (!trial.case_name.empty()) out += fmt::format("  case: {}\n", trial.case_name);
+  std::string out =
+      fmt::format("{}: {}\n", style.bad(name(trial.status)), escape_controls(trial.id));
+  if (!trial.case_name.empty())
+    out += fmt::format("  case: {}\n", escape_controls(trial.case_name));
   if (!trial.reason.empty()) {
     out += fmt::format("  reason: {}\n", shortened(trial.reason, kReasonWidth));
   }
@@ -154,7 +156,9 @@ std::string format_trial(const TrialRecord& trial, const TextStyle& style) {
                        check->name, check->ratio, check->beyond_bound, check->compared);
     if (check->worst) out += fmt::format("  worst element: {}\n", format_worst(*check->worst));
   }
-  if (!trial.reproduce.empty()) out += fmt::format("  reproduce: {}\n", trial.reproduce);
+  if (!trial.reproduce.empty()) {
+    out += fmt::format("  reproduce: {}\n", escape_controls(trial.reproduce));
+  }
   return out;
 }
 

@@ -35,12 +35,12 @@ void TextTable::add_column(std::string header, Align align) {
   aligns_.push_back(align);
 }
 
-void TextTable::add_title(std::string title) {
-  lines_.push_back({Line::Kind::title, {std::move(title)}, {}});
+void TextTable::add_title(std::string_view title) {
+  lines_.push_back({Line::Kind::title, {escape_controls(title)}, {}});
 }
 
-void TextTable::add_whole_line(std::string line) {
-  lines_.push_back({Line::Kind::whole, {std::move(line)}, {}});
+void TextTable::add_whole_line(std::string_view line) {
+  lines_.push_back({Line::Kind::whole, {escape_controls(line)}, {}});
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {
@@ -48,6 +48,7 @@ void TextTable::add_row(std::vector<std::string> cells) {
     throw Error(ErrorCode::internal, fmt::format("a table of {} columns got a row of {} cells",
                                                  headers_.size(), cells.size()));
   }
+  for (std::string& cell : cells) cell = escape_controls(cell);
   std::vector<bool> bad(cells.size(), false);
   lines_.push_back({Line::Kind::row, std::move(cells), std::move(bad)});
 }

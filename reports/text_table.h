@@ -2,7 +2,8 @@
 // Aligned plain text: columns as wide as their widest cell, two blanks apart, with title lines
 // between rows that take no part in the widths. Where lines have fewer columns (TextStyle), the
 // table first breaks prose, then leaves out columns and names them below, and at last shortens
-// names. Knows nothing of trials.
+// names. Control characters are escaped, so that a cell stays in its line whatever it holds. Knows
+// nothing of trials.
 #pragma once
 
 #include <string>
@@ -23,9 +24,9 @@ class TextTable {
  public:
   void add_column(std::string header, Align align);
   /// A line of its own above the rows that follow; shortened where lines have fewer columns.
-  void add_title(std::string title);
+  void add_title(std::string_view title);
   /// A line of its own that stays whole however long it is: a command to be copied.
-  void add_whole_line(std::string line);
+  void add_whole_line(std::string_view line);
   /// As many cells as there are columns.
   void add_row(std::vector<std::string> cells);
   /// Shows this cell of the last row as what did not pass.

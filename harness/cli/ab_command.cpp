@@ -2,16 +2,17 @@
 // lossgrid ab: does B take longer than A? Two implementations, or two builds of one, timed in
 // several launches of `bench`.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/ab_launch.h"
+#include "harness/cli/output.h"
 #include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
 #include "harness/comm/launcher.h"
+#include "harness/core/interrupts.h"
 #include "harness/runner/timing.h"
 #include "reports/report_writer.h"
 
@@ -142,13 +143,13 @@ class AbRun {
   /// A launch may take long: where it is, and what is known so far.
   void print_look(const std::string& place, const std::vector<AbRecord>& so_far) const {
     if (flags_.suite.quiet) return;
-    fmt::print("{}:", place);
+    print("{}:", place);
     for (const AbRecord& record : so_far) {
-      fmt::print(" {} {} after {} launches;", record.phase, name(record.verdict),
-                 record.launch_ratios.size());
+      print(" {} {} after {} launches;", record.phase, name(record.verdict),
+            record.launch_ratios.size());
     }
-    fmt::print("\n");
-    std::fflush(stdout);
+    print("\n");
+    flush_output();
   }
 
   const AbFlags& flags_;
@@ -170,16 +171,25 @@ ExitCode run(const AbFlags& flags) {
   require_runnable(suites, flags.suite.max_ranks);
   RunRecord record = begin_run("ab", flags.suite.suite);
   std::optional<ReportWriter> writer = open_report(flags.suite.report, record, Ranks());
-  comparisons.run(suites, record, writer ? &*writer : nullptr);
-  const ExitCode code = comparisons.code(record);
-  end_run(record, code, true);
+  std::optional<NotedInterrupts> interrupts(std::in_place);
+  int interrupt = 0;
+  try {
+    comparisons.run(suites, record, writer ? &*writer : nullptr);
+  } catch (const AbInterrupted&) {
+    interrupt = noted_interrupt();
+  }
+  const ExitCode code =
+      interrupt == 0 ? comparisons.code(record) : exit_code_of_interrupt(interrupt);
+  end_run(record, code, interrupt == 0);
   if (writer) writer->finish(record);
+  interrupts.reset();
   if (!record.ab.empty()) {
     const TextStyle style = stdout_style();
-    fmt::print("{}{}", format_ab_table(record.ab, style), format_summary(record, style));
+    print_text(format_ab_table(record.ab, style) + format_summary(record, style), style);
   }
-  fmt::print("{}", comparisons.failures());
-  if (writer) fmt::print("report: {}\n", writer->path());
+  print_text(comparisons.failures());
+  if (interrupt != 0) print("interrupted: what is not above was not compared\n");
+  if (writer) print("report: {}\n", writer->path());
   return code;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/ab_launch.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
 #include "harness/core/child_process.h"
+#include "harness/core/interrupts.h"
 #include "harness/core/text.h"
 #include "reports/report_reader.h"
 
@@ -45,6 +47,20 @@ TimingRecord nothing_found(TimingStatus status, std::string reason) {
   record.status = status;
   record.reason = std::move(reason);
   return record;
+}
+
+/// Starts it; none within `limit`.
+std::optional<ProcessEnd> wait_for_end(const std::vector<std::string>& command,
+                                       milliseconds limit) {
+  constexpr milliseconds kPoll{100};
+  ChildProcess child(command);
+  const auto until = std::chrono::steady_clock::now() + limit;
+  std::optional<ProcessEnd> end;
+  while (!end && noted_interrupt() == 0 && std::chrono::steady_clock::now() < until) {
+    end = child.wait_for(kPoll);
+  }
+  if (noted_interrupt() != 0) throw AbInterrupted();
+  return end;
 }
 
 bool refused(const ProcessEnd& end) {
@@ -94,8 +110,7 @@ std::vector<std::string> ab_command(const AbLaunchRequest& request, const AbProc
 TimingRecord run_ab_process(const AbLaunchRequest& request, const AbProcess& process) {
   const LaunchFolder folder;
   const std::vector<std::string> command = ab_command(request, process, folder.report());
-  ChildProcess child(command);
-  const std::optional<ProcessEnd> end = child.wait_for(launch_deadline(request));
+  const std::optional<ProcessEnd> end = wait_for_end(command, launch_deadline(request));
   if (!end) {
     return nothing_found(TimingStatus::timeout, "a launch did not come to its end in time");
   }

@@ -28,9 +28,12 @@ struct AbLaunchRequest {
 std::vector<std::string> ab_command(const AbLaunchRequest& request, const AbProcess& process,
                                     const std::string& report);
 
+/// Thrown where an interrupt was noted.
+struct AbInterrupted {};
+
 /// Runs it and reads what it left. A process that dies, takes too long or times nothing is an error
 /// or timeout. Throws bad_input when it cannot be started or refuses its arguments (it has said on
-/// stderr why), and for a report that cannot be read.
+/// stderr why), and for a report that cannot be read; AbInterrupted, when the process has ended.
 TimingRecord run_ab_process(const AbLaunchRequest& request, const AbProcess& process);
 
 }  // namespace lossgrid

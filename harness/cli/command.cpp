@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/output.h"
 #include "harness/cli/session.h"
 #include "harness/cli/unexpected_argument.h"
 #include "harness/comm/launcher.h"
@@ -44,18 +46,18 @@ constexpr const char* kFooter =
     "Exit codes: 0 all as it should be, 10 correctness, 11 slower than before or faster than the "
     "machine can be,\n12 memory or communication, 13 inconclusive where that fails, 14 a rank "
     "crashed or ran out of memory, or the\nmeter is wrong, 15 hang, 64 usage, 65 bad input, 77 "
-    "nothing ran. The worst of a run wins.\n"
+    "nothing ran. The worst of a run wins. 129, 130, 143: SIGHUP, SIGINT (Ctrl-C), SIGTERM ended a "
+    "run, behind its report.\n"
     "On a terminal tables have as many columns as fit (COLUMNS sets another width), and what did "
-    "not "
-    "pass is\nred, unless NO_COLOR is set; elsewhere they are whole and plain.\n"
+    "not pass is\nred, unless NO_COLOR is set; elsewhere they are whole and plain.\n"
     "Try: lossgrid run --suite smoke";
 
 /// `own`: of this process alone, and not of all that a launcher started.
 int print_error(const std::string& message, ExitCode code, bool own = false) {
   if (is_printing_process()) {
-    std::fprintf(stderr, "lossgrid: %s\n", message.c_str());
+    print_message(message);
   } else if (own) {
-    std::fprintf(stderr, "lossgrid: rank %d: %s\n", launcher_rank(), message.c_str());
+    print_message(fmt::format("rank {}: {}", launcher_rank(), message));
   }
   return static_cast<int>(code);
 }
@@ -88,7 +90,7 @@ RunRecord begin_run(const std::string& command, const std::string& suite) {
 void end_run(RunRecord& run, ExitCode code, bool complete) {
   run.ended_utc = utc_now();
   run.wall_ns = steady_clock_ns() - run.started_ns;
-  run.stages = take_stage_times();
+  run.stages.add(take_stage_times());
   run.exit_code = static_cast<int>(code);
   run.status = complete ? "complete" : "partial";
 }
@@ -106,8 +108,7 @@ std::vector<std::string> parse_list(const std::string& text) {
 }
 
 void leave_at_once(ExitCode code) {
-  std::fflush(nullptr);
-  std::_Exit(end_session(static_cast<int>(code)));
+  std::_Exit(end_session(end_output(static_cast<int>(code))));
 }
 
 namespace {
@@ -119,7 +120,9 @@ int run_action(const CLI::App& app, const Action& action) {
       app.got_subcommand("run") || app.got_subcommand("bench") || app.got_subcommand("replay");
   if (!on_all_processes && !is_printing_process()) return 0;
   try {
-    return end_session(static_cast<int>(action()));
+    const ExitCode code = action();
+    flush_output();  // the end of a session would flush it too, and hide that it failed
+    return end_session(static_cast<int>(code));
   } catch (const Error& error) {
     const ExitCode code = exit_code(error.code());
     // Not io: only one process writes, and the others would wait for it.
@@ -135,7 +138,10 @@ int run_action(const CLI::App& app, const Action& action) {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv) {
+namespace {
+
+/// Parses the command line and runs the subcommand.
+int parse_and_run(int argc, char** argv) {
   stored_command_line().assign(argv + 1, argv + argc);
   CLI::App app(kDescription, "lossgrid");
   app.footer(kFooter);
@@ -162,7 +168,10 @@ int run_command_line(int argc, char** argv) {
     if (argc > 1 && argv[1][0] != '-') require_known_command(app, argv[1]);
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    return is_printing_process() ? app.exit(success) : 0;
+    std::ostringstream text;
+    const int code = app.exit(success, text, text);
+    if (is_printing_process()) print_text(text.str());
+    return code;
   } catch (const Error& error) {
     return print_error(error.what(), exit_code(error.code()));
   } catch (const CLI::ExtrasError&) {
@@ -171,6 +180,13 @@ int run_command_line(int argc, char** argv) {
     return print_error(std::string(error.what()) + " (see lossgrid --help)", ExitCode::usage);
   }
   return run_action(app, action);
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  prepare_output();
+  return end_output(parse_and_run(argc, argv));
 }
 
 }  // namespace lossgrid

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid compare: what changed from one report to another, with an exit code for CI.
-#include <cstdio>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
 #include "harness/cli/one_of.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "reports/compare.h"
 #include "reports/report_json.h"
@@ -34,10 +34,10 @@ std::string text_of(const Comparison& comparison, const std::string& format,
 ExitCode run(const CompareFlags& flags) {
   const Comparison comparison =
       compare_reports(read_report(flags.base), read_report(flags.head), flags.time_margin_ratio);
-  const std::string text =
-      text_of(comparison, flags.format, flags.out.empty() ? stdout_style() : TextStyle());
+  const TextStyle style = flags.out.empty() ? stdout_style() : TextStyle();
+  const std::string text = text_of(comparison, flags.format, style);
   if (flags.out.empty()) {
-    fmt::print("{}", text);
+    print_text(text, style);
   } else {
     write_file_atomically(flags.out, text);
   }

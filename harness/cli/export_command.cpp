@@ -3,7 +3,6 @@
 // suite as bundles, for other programs and for replay.
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/cli/progress.h"
 #include "harness/core/clock.h"
 #include "harness/core/file.h"
@@ -129,15 +129,15 @@ ExitCode export_suite(const ExportFlags& flags) {
       seconds_left = static_cast<double>(steady_clock_ns() - began_ns) * 1e-9 *
                      static_cast<double>(bytes - written) / static_cast<double>(written);
     }
-    fmt::print("{}{} {}", format_progress(k + 1, cases.size(), seconds_left, ""),
-               seconds_left ? ":" : "", line);
-    std::fflush(stdout);
+    print("{}{} {}", format_progress(k + 1, cases.size(), seconds_left, ""),
+          seconds_left ? ":" : "", line);
+    flush_output();
   }
   return ExitCode::ok;
 }
 
 ExitCode export_one_case(const ExportFlags& flags) {
-  fmt::print("{}", export_case(parse_case(flags.text), flags.expected, flags.out));
+  print_text(export_case(parse_case(flags.text), flags.expected, flags.out));
   return ExitCode::ok;
 }
 
@@ -166,11 +166,7 @@ ExitCode export_report(const ExportFlags& flags) {
   RunRecord run = read_report(flags.report);
   if (flags.one_per_case) keep_medians(run);
   const std::string text = exporter.text(run);
-  if (flags.out.empty() || flags.out == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  } else {
-    write_file_atomically(flags.out, text);
-  }
+  write_output(flags.out.empty() ? "-" : flags.out, text);
   if (exporter.name == "github") add_to_step_summary(run);
   return ExitCode::ok;
 }

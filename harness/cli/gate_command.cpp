@@ -7,6 +7,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/one_of.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "reports/gate.h"
 #include "reports/report_json.h"
@@ -44,10 +45,10 @@ ExitCode run(const GateFlags& flags) {
   std::optional<RunRecord> base;
   if (flags.reports.size() == 2) base = read_report(flags.reports.front());
   const GateResult result = judge(base ? &*base : nullptr, head, policy, today());
-  const std::string text =
-      text_of(result, flags.format, flags.out.empty() ? stdout_style() : TextStyle());
+  const TextStyle style = flags.out.empty() ? stdout_style() : TextStyle();
+  const std::string text = text_of(result, flags.format, style);
   if (flags.out.empty()) {
-    fmt::print("{}", text);
+    print_text(text, style);
   } else {
     write_file_atomically(flags.out, text);
   }

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/core/text.h"
 
 namespace lossgrid {
@@ -14,12 +15,11 @@ namespace {
 ExitCode run(const CLI::App& app, const std::string& command) {
   if (command.empty()) {
     // The formatter would print the help of the chosen command, which is this one.
-    fmt::print("{}",
-               app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
+    print_text(app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return ExitCode::ok;
   }
   require_known_command(app, command);
-  fmt::print("{}", app.get_subcommand(command)->help(app.get_name()));
+  print_text(app.get_subcommand(command)->help(app.get_name()));
   return ExitCode::ok;
 }
 

@@ -6,6 +6,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/one_of.h"
+#include "harness/cli/output.h"
 #include "reports/history.h"
 #include "reports/history_text.h"
 #include "reports/report_json.h"
@@ -23,17 +24,17 @@ struct HistoryFlags {
 ExitCode append(const HistoryFlags& flags) {
   const std::size_t lines = append_history(flags.file, read_report(flags.report));
   if (lines == 0) {
-    fmt::print("{}: has this run already\n", flags.file);
+    print("{}: has this run already\n", flags.file);
   } else {
-    fmt::print("{}: {} lines added\n", flags.file, lines);
+    print("{}: {} lines added\n", flags.file, lines);
   }
   return ExitCode::ok;
 }
 
 ExitCode show(const HistoryFlags& flags) {
   const std::vector<HistorySeries> history = read_history(flags.file);
-  fmt::print("{}", flags.format == "json" ? json_text(history_to_json(history)) + '\n'
-                                          : format_history(history));
+  print_text(flags.format == "json" ? json_text(history_to_json(history)) + '\n'
+                                    : format_history(history));
   return ExitCode::ok;
 }
 

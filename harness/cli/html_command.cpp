@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
-#include "harness/core/file.h"
+#include "harness/cli/output.h"
 #include "reports/history_text.h"
 #include "reports/html_page.h"
 #include "reports/report_reader.h"
@@ -31,8 +31,8 @@ ExitCode run(const HtmlFlags& flags) {
   if (!flags.history.empty()) history = history_to_json(read_history(flags.history));
   const std::string page = html_report(read_report(flags.report), history);
   const std::string out = flags.out.empty() ? place_beside(flags.report) : flags.out;
-  write_file_atomically(out, page);
-  fmt::print("html: {}\n", out);
+  write_output(out, page);
+  if (out != "-") print("html: {}\n", out);
   return ExitCode::ok;
 }
 
@@ -46,8 +46,10 @@ void add_html_command(CLI::App& app, Action& action) {
       ->required();
   command->add_option("--history", flags->history,
                       "draw the trends of this file too (lossgrid history append)");
-  command->add_option("-o,--out", flags->out,
-                      "the file to write (default: beside the report, with .html as its ending)");
+  command->add_option(
+      "-o,--out", flags->out,
+      "the file to write, - for stdout (default: beside the report, with .html as its "
+      "ending)");
   command->footer(
       "The file needs no network and holds the report, which it offers for download.\n"
       "Exit codes: 0 written, whatever the report says, 64 usage, 65 bad input.");

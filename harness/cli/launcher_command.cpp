@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/launcher_command.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include "harness/cli/command_text.h"
+
 namespace lossgrid {
 namespace {
 
-struct OwnFlag {
-  std::string_view name;
-  bool has_value;
-};
-
 /// Left out of what a launch is given.
-std::vector<OwnFlag> own_flags(const LaunchRequest& request) {
-  std::vector<OwnFlag> flags{
+std::vector<CommandFlag> own_flags(const LaunchRequest& request) {
+  std::vector<CommandFlag> flags{
       {"--supervise", false},   {"--dry-run", false},       {"--quiet", false},
       {"--by-grid", false},     {"--launch", true},         {"--launches", true},
       {"--max-launches", true}, {"--launch-timeout", true}, {"--report", true}};
@@ -30,19 +25,7 @@ std::vector<OwnFlag> own_flags(const LaunchRequest& request) {
 }
 
 std::vector<std::string> arguments_of(const LaunchRequest& request) {
-  const std::vector<OwnFlag> own = own_flags(request);
-  std::vector<std::string> arguments;
-  for (std::size_t k = 0; k < request.arguments.size(); ++k) {
-    const std::string_view argument = request.arguments[k];
-    const std::string_view flag_name = argument.substr(0, argument.find('='));
-    const auto flag =
-        std::find_if(own.begin(), own.end(), [&](const OwnFlag& f) { return f.name == flag_name; });
-    if (flag == own.end()) {
-      arguments.emplace_back(argument);
-    } else if (flag->has_value && flag_name.size() == argument.size()) {
-      ++k;
-    }
-  }
+  std::vector<std::string> arguments = without_flags(request.arguments, own_flags(request));
   const auto add = [&](const char* name, const std::string& value) {
     if (value.empty()) return;
     arguments.emplace_back(name);
@@ -70,15 +53,6 @@ std::string launcher_of(const LaunchRequest& request) {
   return launcher;
 }
 
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 }  // namespace
 
 std::vector<std::string> launch_command(const LaunchRequest& request) {
@@ -95,9 +69,9 @@ std::vector<std::string> launch_command(const LaunchRequest& request) {
 std::string launch_line(const LaunchRequest& request) {
   std::string line = launcher_of(request);
   if (!line.empty()) line += ' ';
-  line += quoted(request.executable);
-  for (const std::string& word : arguments_of(request)) line += ' ' + quoted(word);
-  return line;
+  std::vector<std::string> words = arguments_of(request);
+  words.insert(words.begin(), request.executable);
+  return line + shell_line(words);
 }
 
 }  // namespace lossgrid

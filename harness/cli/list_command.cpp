@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/comm/mpi_ranks.h"
 #include "harness/comm/nccl_transport.h"
 #include "harness/core/file.h"
@@ -33,7 +34,7 @@ void print_entry(const std::string& name, const std::string& text) {
   static const TextStyle style = stdout_style();
   const std::string line = name + ' ' + text;
   if (style.columns <= kIndent || line.size() <= style.columns) {
-    fmt::print("{}\n", line);
+    print("{}\n", line);
     return;
   }
   const bool is_beside = name.size() + 1 + kLeastText <= style.columns;
@@ -41,7 +42,7 @@ void print_entry(const std::string& name, const std::string& text) {
   std::istringstream lines(wrapped(text, style.columns - indent));
   std::string before = is_beside ? name + ' ' : name + '\n' + std::string(indent, ' ');
   for (std::string part; std::getline(lines, part);) {
-    fmt::print("{}{}\n", before, part);
+    print("{}{}\n", before, part);
     before = std::string(indent, ' ');
   }
 }

@@ -8,6 +8,8 @@
 
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
+#include "harness/cli/early_end.h"
+#include "harness/cli/output.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/mutation.h"
@@ -47,22 +49,41 @@ ExitCode run(const MutantFlags& flags) {
   RunRecord record = begin_run("mutants", flags.suite);
   std::optional<ReportWriter> writer;
   if (!flags.report.empty()) writer.emplace(flags.report, record);
+  const auto write_report = [&](ExitCode code, bool is_complete) {
+    end_run(record, code, is_complete);
+    if (writer) writer->finish(record);
+  };
+  const auto print_report = [&] {
+    const TextStyle style = stdout_style();
+    print_text(format_mutants_table(record, style), style);
+    if (writer) print("report: {}\n", writer->path());
+  };
+  std::optional<EarlyEnd> early_end;
+  early_end.emplace([&](ExitCode code) {
+    write_report(code, false);
+    print_report();
+    print("{}: the mutants and controls behind these {} did not run\n", kInterrupted,
+          record.mutants.size());
+  });
   ProblemCache problems;
   const bool must_end =
       run_mutants(suites, names, RunOptions(), problems, [&](const MutantRecord& mutant) {
-        if (writer) writer->add(mutant);
-        record.mutants.push_back(mutant);
+        early_end->step([&] {
+          if (writer) writer->add(mutant);
+          record.mutants.push_back(mutant);
+          record.stages.add(take_stage_times());
+        });
       });
+  early_end->close();
   ExitCode code = exit_code_of(record.mutants);
   if (must_end) {  // those behind it were not even tried
-    fmt::print(stderr, "lossgrid: a rank hangs or has lost its GPU: {} was the last that ran\n",
-               record.mutants.back().name);
+    print_message(fmt::format("a rank hangs or has lost its GPU: {} was the last that ran",
+                              record.mutants.back().name));
     code = worst(code, ExitCode::rank_crashed);
   }
-  end_run(record, code, !must_end);
-  if (writer) writer->finish(record);
-  fmt::print("{}", format_mutants_table(record, stdout_style()));
-  if (writer) fmt::print("report: {}\n", writer->path());
+  write_report(code, !must_end);
+  early_end.reset();
+  print_report();
   if (must_end) leave_at_once(code);
   return code;
 }

@@ -9,6 +9,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/one_of.h"
+#include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/runner/plan.h"
@@ -317,8 +318,9 @@ ExitCode run(const PlanFlags& flags) {
   if (!flags.json.empty()) {
     write_file_atomically(flags.json, json_text(plans_to_json(plans, limit)) + '\n');
   }
-  fmt::print("{}", format_plans(plans, limit.has_value(), stdout_style()));
-  if (!flags.json.empty()) fmt::print("plan: {}\n", flags.json);
+  const TextStyle style = stdout_style();
+  print_text(format_plans(plans, limit.has_value(), style), style);
+  if (!flags.json.empty()) print("plan: {}\n", flags.json);
   return any ? ExitCode::ok : ExitCode::nothing_ran;
 }
 

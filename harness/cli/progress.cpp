@@ -34,7 +34,7 @@ std::string format_progress(std::size_t done, std::size_t total, std::optional<d
                             std::string_view what) {
   std::string line = fmt::format("[{}/{}]", done, total);
   if (seconds_left) line += fmt::format(" about {} left", format_time_left(*seconds_left));
-  if (!what.empty()) line += fmt::format("{} {}", seconds_left ? ":" : "", what);
+  if (!what.empty()) line += fmt::format("{} {}", seconds_left ? ":" : "", escape_controls(what));
   if (line.size() > kColumns) {
     std::size_t end = kColumns;
     const auto inside_character = [&] {

@@ -5,7 +5,6 @@
 #include "harness/cli/recording_flags.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/core/wall_clock.h"
@@ -66,13 +66,17 @@ void agree_on(const Ranks& ranks, F&& f) {
   if (!refused.empty()) throw_bad_input("{}", refused);
 }
 
-void print_places(const RunRecording& recording) {
-  if (recording.snapshots()) {
-    fmt::print("memory snapshots: {}\n", recording.written_snapshots() > 0
-                                             ? recording.snapshots()->folder
-                                             : "none, nothing came to a step of --profile-steps");
+/// Returns why the trace is not whole; empty when it is.
+std::string close_trace(RunRecording& recording, int other_processes) {
+  TraceFile* trace = recording.trace().get();
+  if (trace == nullptr) return "";
+  try {
+    for (int p = 1; p <= other_processes; ++p) trace->take(trace_path(trace->path(), p));
+    trace->finish();
+  } catch (const Error& error) {
+    return error.what();
   }
-  if (recording.trace() != nullptr) fmt::print("trace: {}\n", recording.trace()->path());
+  return "";
 }
 
 }  // namespace
@@ -117,32 +121,35 @@ std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const 
   return std::make_shared<RunRecording>(std::move(snapshots), std::move(trace));
 }
 
-void finish_recording(RunRecording* recording, const Ranks& ranks, bool must_end) {
+RecordingEnd close_recording(RunRecording* recording, const Ranks& ranks, bool must_end) {
+  if (recording == nullptr) return {};
+  if (must_end) return {recording->failure(), close_trace(*recording, 0)};
+  RecordingEnd end;
+  end.snapshots_failure = ranks.first_text(recording->failure());
+  // Those of the others first: rank 0 takes them.
+  const std::string of_others = ranks.first_text(ranks.reports() ? "" : close_trace(*recording, 0));
+  const std::string own = ranks.reports() ? close_trace(*recording, ranks.limit() - 1) : "";
+  end.trace_failure = ranks.first_text(own.empty() ? of_others : own);
+  return end;
+}
+
+void print_recording(const RunRecording* recording, const RecordingEnd& end) {
   if (recording == nullptr) return;
-  if (ranks.reports()) print_places(*recording);
-  const auto finish_own = [&] {
-    if (recording->trace() != nullptr) recording->trace()->finish();
-    if (!recording->failure().empty()) throw Error(ErrorCode::io, recording->failure());
+  const auto print_place = [](const char* what, std::string place, const std::string& failure) {
+    if (!failure.empty()) place += fmt::format(", INCOMPLETE: {}", failure);
+    print("{}: {}\n", what, place);
+    if (!failure.empty()) print_message(failure);
   };
-  if (must_end) {
-    try {
-      finish_own();
-    } catch (const Error& error) {  // the process ends with the code of the trial
-      fmt::print(stderr, "lossgrid: {}\n", error.what());
-    }
-    return;
+  if (recording->snapshots()) {
+    const bool has_any = recording->written_snapshots() > 0 || !end.snapshots_failure.empty();
+    print_place("memory snapshots",
+                has_any ? recording->snapshots()->folder
+                        : "none, nothing came to a step of --profile-steps",
+                end.snapshots_failure);
   }
-  agree_on(ranks, [&] {
-    if (!ranks.reports()) finish_own();
-  });
-  agree_on(ranks, [&] {
-    if (!ranks.reports()) return;
-    if (recording->trace() != nullptr) {
-      TraceFile& trace = *recording->trace();
-      for (int p = 1; p < ranks.limit(); ++p) trace.take(trace_path(trace.path(), p));
-    }
-    finish_own();
-  });
+  if (recording->trace() != nullptr) {
+    print_place("trace", recording->trace()->path(), end.trace_failure);
+  }
 }
 
 }  // namespace lossgrid

@@ -32,10 +32,24 @@ void add_recording_flags(CLI::App& command, RecordingFlags& flags);
 /// and for what cannot be written.
 std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const Ranks& ranks);
 
-/// Closes the files when all trials are over, and prints where they are on the process that
-/// reports. Does nothing for null. Collective, unless `must_end`: then what other processes traced
-/// stays in their files, and what could not be written is said on stderr. Else throws bad_input for
-/// the first of it.
-void finish_recording(RunRecording* recording, const Ranks& ranks, bool must_end);
+/// Why what was recorded is not whole; empty where it is.
+struct RecordingEnd {
+  std::string snapshots_failure;
+  std::string trace_failure;
+
+  /// Of a run that ends with `code` otherwise.
+  ExitCode exit_code(ExitCode code) const {
+    const bool is_whole = snapshots_failure.empty() && trace_failure.empty();
+    return is_whole ? code : exit_code_without_output(code);
+  }
+};
+
+/// Closes the files when all trials are over. Does nothing for null. Collective, with the same
+/// result on all processes, unless `must_end`: then what other processes traced stays in their
+/// files.
+RecordingEnd close_recording(RunRecording* recording, const Ranks& ranks, bool must_end);
+
+/// Prints where the files are and what is not whole, on the process that reports.
+void print_recording(const RunRecording* recording, const RecordingEnd& end);
 
 }  // namespace lossgrid

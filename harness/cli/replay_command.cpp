@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid replay: a real batch from a bundle through implementations on one grid.
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -7,7 +8,9 @@
 
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
+#include "harness/cli/early_end.h"
 #include "harness/cli/inject_flag.h"
+#include "harness/cli/output.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
@@ -58,15 +61,39 @@ ExitCode run(const ReplayFlags& flags) {
   const Backend backend = requested_backend(flags.backend, ranks);
   require_runnable({suite}, 64, ranks);
 
-  RunRecord record = begin_run("replay", flags.bundle);
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
-    fmt::print(stderr,
-               "lossgrid: {}: {} logits are NaN or infinite, in rows that nothing trains on\n",
-               flags.bundle, bundle.nan_or_inf_logits);
+    print_message(fmt::format("{}: {} logits are NaN or infinite, in rows that nothing trains on",
+                              flags.bundle, bundle.nan_or_inf_logits));
   }
   const std::shared_ptr<RunRecording> recording = open_recording(flags.recording, ranks);
+  std::vector<TrialRecord> planned;
+  for (const std::string& name : names) {
+    planned.push_back(describe_trial(*prepared.problem, name, grid, backend));
+    planned.back().case_name = flags.bundle;
+  }
+  RunRecord record = begin_run("replay", flags.bundle);
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
+  const auto write_report = [&](ExitCode code, bool is_complete) {
+    end_run(record, code, is_complete);
+    if (writer) writer->finish(record);
+  };
+  const auto print_report = [&](const RecordingEnd& recorded) {
+    if (!ranks.reports()) return;
+    const TextStyle style = stdout_style();
+    print_text(format_trials_table(record, TableRows::grids_folded, style) +
+                   format_chunk_table(record, style) + format_summary(record, style),
+               style);
+    print_recording(recording.get(), recorded);
+  };
+  const auto report_interrupted = [&](ExitCode code) {
+    add_not_run(planned, kInterrupted, record.trials);
+    const RecordingEnd recorded = close_recording(recording.get(), ranks, true);
+    write_report(code, false);
+    print_report(recorded);
+  };
+  std::optional<EarlyEnd> early_end;
+  early_end.emplace(ranks.reports() ? report_interrupted : std::function<void(ExitCode)>());
   bool must_end = false;
   std::int64_t number = 0;
   for (const std::string& name : names) {
@@ -82,21 +109,24 @@ ExitCode run(const ReplayFlags& flags) {
       add_checks(check_outputs(setup, *bundle.expected, *trial.outputs), trial.record);
     }
     if (trial.outputs && !flags.out.empty()) write_results(flags.out, *trial.outputs);
-    if (writer) writer->add(trial.record);
-    record.trials.push_back(trial.record);
+    early_end->step([&] {
+      if (writer) writer->add(trial.record);
+      record.trials.push_back(trial.record);
+      record.stages.add(take_stage_times());
+    });
     must_end = trial.must_end;
     if (must_end) break;
   }
-  const bool missed = !must_end && has_missed(fault, ranks);
-  const ExitCode code = missed ? ExitCode::usage : exit_code_of(record.trials);
-  end_run(record, code, !must_end);
-  if (writer) writer->finish(record);
-  if (ranks.reports()) {
-    const TextStyle style = stdout_style();
-    fmt::print("{}{}{}", format_trials_table(record, TableRows::grids_folded, style),
-               format_chunk_table(record, style), format_summary(record, style));
+  early_end->close();
+  if (must_end) {
+    add_not_run(planned, why_it_was_the_last(record.trials.back()), record.trials);
   }
-  finish_recording(recording.get(), ranks, must_end);
+  const RecordingEnd recorded = close_recording(recording.get(), ranks, must_end);
+  const bool missed = !must_end && has_missed(fault, ranks);
+  const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(exit_code_of(record.trials));
+  write_report(code, !must_end);
+  early_end.reset();
+  print_report(recorded);
   if (must_end) leave_at_once(code);
   if (missed) refuse_missed(flags.inject);
   return code;

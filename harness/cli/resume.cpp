@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/resume.h"
 
+#include "harness/cli/command.h"
+#include "harness/cli/command_text.h"
 #include "harness/core/environment.h"
 #include "harness/core/error.h"
 #include "reports/report_reader.h"
@@ -34,6 +36,14 @@ FinishedWork read_finished(const std::string& path, const std::string& command, 
   refused = ranks.first_text(refused);
   if (!refused.empty()) throw_bad_input("--resume: {}", refused);
   return FinishedWork(earlier, after, ranks);
+}
+
+std::string resume_line(const std::string& report) {
+  constexpr CommandFlag kReplaced[] = {{"--resume", true}};
+  std::vector<std::string> words = without_flags(command_line(), kReplaced);
+  words.insert(words.begin(), "lossgrid");
+  words.insert(words.end(), {"--resume", report});
+  return shell_line(words);
 }
 
 void keep_finished(const FinishedWork& finished, ReportWriter& writer) {

@@ -18,6 +18,10 @@ RunRecord read_earlier(const std::string& path, const std::string& command);
 FinishedWork read_finished(const std::string& path, const std::string& command, AfterFailure after,
                            const Ranks& ranks);
 
+/// The command line that goes on where this process ended, as a shell reads it; `report` is what it
+/// left.
+std::string resume_line(const std::string& report);
+
 /// Puts it into the partial file of the new run first, so that another crash loses nothing of it.
 void keep_finished(const FinishedWork& finished, ReportWriter& writer);
 

@@ -2,8 +2,11 @@
 // What `run` and `bench` do: trials, then timings, one report of both. A meter that fails its own
 // test stops the timings before they begin.
 #include <algorithm>
+#include <functional>
 #include <optional>
 
+#include "harness/cli/early_end.h"
+#include "harness/cli/output.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/resume.h"
 #include "harness/cli/session.h"
@@ -34,18 +37,6 @@ bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ran
   return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
 }
 
-/// The trials that a run did not come to behind one that had to be its last.
-void add_not_run(const std::vector<Suite>& suites, RunRecord& record) {
-  const bool hung = record.trials.back().status == TrialStatus::timeout;
-  const char* reason =
-      hung ? "a rank of an earlier trial hangs" : "a rank of an earlier trial has lost its GPU";
-  std::vector<TrialRecord> planned = planned_trials(suites);
-  for (std::size_t k = record.trials.size(); k < planned.size(); ++k) {
-    planned[k].reason = reason;
-    record.trials.push_back(std::move(planned[k]));
-  }
-}
-
 }  // namespace
 
 AfterFailure after_failure(const SuiteFlags& flags) {
@@ -63,12 +54,12 @@ ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
 void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows) {
   const TextStyle style = stdout_style();
   if (!flags.quiet) {
-    fmt::print("{}{}{}", format_trials_table(record, rows, style),
-               format_memory_table(record, style), format_chunk_table(record, style));
-    fmt::print("{}", format_timing_table(record.timings, style));
+    print_text(format_trials_table(record, rows, style) + format_memory_table(record, style) +
+                   format_chunk_table(record, style) + format_timing_table(record.timings, style),
+               style);
   }
-  fmt::print("{}", format_meter(record.meter));
-  fmt::print("{}", format_summary(record, style));
+  print_text(format_meter(record.meter));
+  print_text(format_summary(record, style), style);
 }
 
 ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
@@ -98,10 +89,29 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   record.planned = PlannedWork{static_cast<std::int64_t>(planned.trials),
                                static_cast<std::int64_t>(planned.timings)};
   std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
+  if (writer) keep_finished(options.finished, *writer);
+
+  const auto write_report = [&](ExitCode code, bool is_complete) {
+    end_run(record, code, is_complete);
+    if (writer) writer->finish(record);
+  };
+  const auto print_report = [&](const RecordingEnd& recorded) {
+    if (ranks.reports()) print_results(record, flags, rows);
+    if (writer) print("report: {}\n", writer->path());
+    if (ranks.reports()) print_recording(options.recording.get(), recorded);
+  };
+  const auto report_interrupted = [&](ExitCode code) {
+    if (modes.verify) add_not_run(planned_trials(suites), kInterrupted, record.trials);
+    const RecordingEnd recorded = close_recording(options.recording.get(), ranks, true);
+    write_report(code, false);
+    print_report(recorded);
+    if (writer) print("continue: {}\n", resume_line(writer->path()));
+  };
+  std::optional<EarlyEnd> early_end;
+  early_end.emplace(ranks.reports() ? report_interrupted : std::function<void(ExitCode)>());
   if (writer) {
-    keep_finished(options.finished, *writer);
-    options.begins = [&writer](const std::string& id, const std::string& reproduce) {
-      writer->begin(id, reproduce);
+    options.begins = [&](const std::string& id, const std::string& reproduce) {
+      early_end->step([&] { writer->begin(id, reproduce); });
     };
   }
 
@@ -114,32 +124,43 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
         progress.finish_trial(
             fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation),
             trial.status == TrialStatus::failed || was_cut_short(trial.status));
-        if (writer && !options.finished.contains(trial.id)) writer->add(trial);
-        record.trials.push_back(trial);
+        early_end->step([&] {
+          if (writer && !options.finished.contains(trial.id)) writer->add(trial);
+          record.trials.push_back(trial);
+          record.stages.add(take_stage_times());
+        });
         return true;
       });
-      if (must_end) add_not_run(suites, record);
     }
     const bool timed = std::any_of(suites.begin(), suites.end(),
                                    [](const Suite& suite) { return suite.timing.has_value(); });
-    if (timed && !must_end) record.meter = test_meter();
+    if (timed && !must_end) {
+      const std::vector<MeterRecord> meter = test_meter();
+      early_end->step([&] { record.meter = meter; });
+    }
     if (timed && !must_end && is_right_everywhere(record.meter, ranks)) {
       options.fault = fault_behind(planned.trials, fault);
       must_end = time_suites(suites, options, problems, [&](const TimingRecord& found) {
         progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
                                found.max_seconds, found.status >= TimingStatus::above_ceiling);
-        if (writer && !options.finished.contains(found.id())) writer->add(found);
-        record.timings.push_back(found);
+        early_end->step([&] {
+          if (writer && !options.finished.contains(found.id())) writer->add(found);
+          record.timings.push_back(found);
+          record.stages.add(take_stage_times());
+        });
       });
     }
   }
+  early_end->close();
+  if (must_end && modes.verify && !record.trials.empty()) {
+    add_not_run(planned_trials(suites), why_it_was_the_last(record.trials.back()), record.trials);
+  }
+  const RecordingEnd recorded = close_recording(options.recording.get(), ranks, must_end);
   const bool missed = !must_end && has_missed(fault, ranks);
-  const ExitCode code = missed ? ExitCode::usage : code_of(record, modes);
-  end_run(record, code, !must_end);
-  if (writer) writer->finish(record);
-  if (ranks.reports()) print_results(record, flags, rows);
-  if (writer) fmt::print("report: {}\n", writer->path());
-  finish_recording(options.recording.get(), ranks, must_end);
+  const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(code_of(record, modes));
+  write_report(code, !must_end);
+  early_end.reset();
+  print_report(recorded);
   if (must_end) leave_at_once(code);
   if (missed) refuse_missed(flags.inject);
   return code;

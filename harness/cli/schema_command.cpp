@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid schema and lossgrid validate: what a report looks like, and whether a file does.
-#include <cstdio>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
 #include "reports/schema.h"
 #include "reports/validate.h"
 
@@ -19,14 +19,14 @@ bool validate(const std::string& file) {
   const Validation result = validate_file(file);
   const std::size_t count = result.problems.size();
   for (std::size_t k = 0; k < count && k < kMostLines; ++k) {
-    fmt::print(stderr, "lossgrid: {}: {}\n", file, result.problems[k]);
+    print_message(fmt::format("{}: {}", file, result.problems[k]));
   }
   if (count > kMostLines) {
-    fmt::print(stderr, "lossgrid: {}: and {} more\n", file, count - kMostLines);
+    print_message(fmt::format("{}: and {} more", file, count - kMostLines));
   }
   if (count == 0) {
-    fmt::print("{}: valid {}{}\n", file, result.format,
-               result.partial ? ", of a run that did not end" : "");
+    print("{}: valid {}{}\n", file, result.format,
+          result.partial ? ", of a run that did not end" : "");
   }
   return count == 0;
 }
@@ -45,7 +45,7 @@ void add_schema_command(CLI::App& app, Action& action) {
   command->add_option("format", *name, "report, policy (default report)");
   command->callback([name, &action] {
     action = [name] {
-      fmt::print("{}", schema_text(*name));
+      print_text(schema_text(*name));
       return ExitCode::ok;
     };
   });

@@ -129,8 +129,8 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
   add_trial_flags(command, flags);
   command.add_option("--report", flags.report,
                      "write the JSON report here (.json.gz: packed); finished trials go to "
-                     "FILE.partial.jsonl while "
-                     "the run goes on");
+                     "FILE.partial.jsonl while the run goes on; Ctrl-C, SIGTERM or SIGHUP end it "
+                     "with the report of what is done, once more at once");
   command.add_option("--resume", flags.resume,
                      "take over what this report, or what a run that did not end left of it, has "
                      "passed or failed, and run only the rest");

@@ -2,10 +2,7 @@
 #include "harness/cli/supervise.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -13,12 +10,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/early_end.h"
 #include "harness/cli/launcher_command.h"
 #include "harness/cli/one_of.h"
+#include "harness/cli/output.h"
 #include "harness/cli/resume.h"
 #include "harness/comm/breadcrumbs.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/child_process.h"
+#include "harness/core/interrupts.h"
 #include "harness/runner/desync_report.h"
 #include "harness/runner/launched_work.h"
 #include "reports/report_reader.h"
@@ -36,28 +36,6 @@ using std::chrono::steady_clock;
 constexpr seconds kSilence{60};
 constexpr milliseconds kPoll{100};
 constexpr milliseconds kPatience{5000};  // of a launcher that ends its processes
-
-std::atomic<int> interrupted_by{0};
-
-void note_interrupt(int signal) {
-  interrupted_by = signal;
-}
-
-/// While it lives, SIGINT and SIGTERM end the launch and not this process.
-class InterruptsNoted {
- public:
-  InterruptsNoted() {
-    for (const int signal : kSignals) std::signal(signal, note_interrupt);
-  }
-  ~InterruptsNoted() {
-    for (const int signal : kSignals) std::signal(signal, SIG_DFL);
-  }
-  InterruptsNoted(const InterruptsNoted&) = delete;
-  InterruptsNoted& operator=(const InterruptsNoted&) = delete;
-
- private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-};
 
 /// The grids of one launch.
 struct Launch {
@@ -124,7 +102,7 @@ class Supervisor {
   /// Launches until nothing of `launch` is left, or a launch gets no further. Returns what ended
   /// it: ok, or why the rest of the run makes no sense.
   ExitCode run(const Launch& launch) {
-    while (!is_done(launch) && interrupted_by == 0) {
+    while (!is_done(launch) && noted_interrupt() == 0) {
       if (how_.max_launches > 0 && launches_ == how_.max_launches) {
         why_not_run_ = fmt::format("not reached with --max-launches {}", how_.max_launches);
         return ExitCode::ok;
@@ -142,7 +120,7 @@ class Supervisor {
       const bool refused = end.exit_code == static_cast<int>(ExitCode::usage) ||
                            end.exit_code == static_cast<int>(ExitCode::bad_input);
       if (refused) return static_cast<ExitCode>(end.exit_code);
-      std::fprintf(stderr, "lossgrid: %s\n", why_not_run_.c_str());
+      print_message(why_not_run_);
       return ExitCode::rank_crashed;
     }
     return ExitCode::ok;
@@ -154,11 +132,15 @@ class Supervisor {
 
   /// The report of all launches so far.
   void write(ExitCode code, bool complete) {
-    work_.fill(record_, interrupted_by == 0 ? why_not_run_ : "interrupted");
+    work_.fill(record_, noted_interrupt() == 0 ? why_not_run_ : kInterrupted);
     end_run(record_, code, complete);
     record_.stages = stages_;
-    ReportWriter(flags_.report, record_).finish(record_);
+    writer_->write(record_);
   }
+  /// Makes the report this process's own, before the first launch.
+  void open() { writer_.emplace(flags_.report, record_); }
+  /// Leaves the report as it was last written.
+  void close() { writer_->finish(record_); }
 
  private:
   bool uses_nccl() const { return flags_.transport == "nccl"; }
@@ -175,6 +157,7 @@ class Supervisor {
   /// Starts a launch and waits for its end, or ends it.
   LaunchEnd launch_once(const LaunchRequest& request) {
     remove_launch_files();
+    setenv(kSupervisedVariable, "1", 1);
     setenv(kBreadcrumbsVariable, fs::absolute(breadcrumbs_).c_str(), 1);
     ChildProcess child(launch_command(request));
     const steady_clock::time_point begin = steady_clock::now();
@@ -196,7 +179,7 @@ class Supervisor {
         last_sign = now;
       }
       std::string why;
-      if (interrupted_by != 0) why = "interrupted";
+      if (noted_interrupt() != 0) why = kInterrupted;
       // A timing is silent for as long as it was asked to take.
       if (!times_ && now - last_sign > silence) {
         why = fmt::format("no sign of life for {:.0f} s", silence.count());
@@ -222,7 +205,7 @@ class Supervisor {
     work_.take(found);
     record_.environment = found.environment;
     for (std::size_t k = 0; k < kStages; ++k) stages_.ns[k] += found.stages.ns[k];
-    if (!found.begun_id.empty() && interrupted_by == 0) {
+    if (!found.begun_id.empty() && noted_interrupt() == 0) {
       work_.lose({found.begun_id, end.stopped ? TrialStatus::timeout : TrialStatus::crashed,
                   end.text, transport_of(found), desync_report(read_breadcrumbs(breadcrumbs_))});
     }
@@ -238,10 +221,10 @@ class Supervisor {
   }
 
   void print_progress(const Launch& launch, const std::string& ended) const {
-    fmt::print("launch {}{}: {} of {} done{}\n", launches_,
-               launch.grid.empty() ? "" : " (" + launch.grid + ")", work_.reached(),
-               work_.planned(), ended.empty() ? "" : "; " + ended);
-    std::fflush(stdout);
+    print("launch {}{}: {} of {} done{}\n", launches_,
+          launch.grid.empty() ? "" : " (" + launch.grid + ")", work_.reached(), work_.planned(),
+          ended.empty() ? "" : "; " + ended);
+    flush_output();
   }
 
   const SuperviseFlags& how_;
@@ -254,6 +237,7 @@ class Supervisor {
   std::string why_not_run_ = "not reached";
   int launches_ = 0;
   bool fault_fired_ = false;
+  std::optional<ReportWriter> writer_;
   StageTimes stages_;  // of launches that came to their end
 };
 
@@ -315,33 +299,37 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
   const std::vector<Launch> launches = launches_of(suites, how.launches == "grid");
   if (how.dry_run) {
     for (const Launch& launch : launches) {
-      fmt::print("{}\n", launch_line(supervisor.request(launch)));
+      print("{}\n", launch_line(supervisor.request(launch)));
     }
     return ExitCode::ok;
   }
 
+  std::optional<NotedInterrupts> interrupts(std::in_place);
+  supervisor.open();
   ExitCode ended = ExitCode::ok;
-  int interrupt = 0;
-  {
-    const InterruptsNoted noted;
-    for (const Launch& launch : launches) {
-      if (ended == ExitCode::ok && interrupted_by == 0) ended = supervisor.run(launch);
-    }
-    interrupt = interrupted_by;
+  for (const Launch& launch : launches) {
+    if (ended == ExitCode::ok && noted_interrupt() == 0) ended = supervisor.run(launch);
   }
+  const int interrupt = noted_interrupt();
   supervisor.write(ExitCode::rank_crashed, false);
-  if (ended == ExitCode::usage || ended == ExitCode::bad_input) return ended;
-  const bool missed = !flags.inject.fault.empty() && interrupt == 0 && !supervisor.fault_fired();
-  const ExitCode code = missed                  ? ExitCode::usage
-                        : ended == ExitCode::ok ? code_of(record, modes)
-                                                : worst(ended, code_of(record, modes));
-  supervisor.write(code, supervisor.is_done());
-  print_results(record, flags, rows);
-  fmt::print("report: {}\n", flags.report);
-  if (interrupt != 0) {
-    std::fflush(nullptr);
-    std::raise(interrupt);
+  const bool refused = ended == ExitCode::usage || ended == ExitCode::bad_input;
+  const bool missed =
+      !refused && !flags.inject.fault.empty() && interrupt == 0 && !supervisor.fault_fired();
+  ExitCode code = ended;
+  if (ended == ExitCode::ok) {
+    code = code_of(record, modes);
+  } else if (!refused) {
+    code = worst(ended, code_of(record, modes));
   }
+  if (missed) code = ExitCode::usage;
+  if (interrupt != 0) code = exit_code_of_interrupt(interrupt);
+  supervisor.write(code, supervisor.is_done());
+  supervisor.close();
+  interrupts.reset();
+  if (refused) return ended;
+  print_results(record, flags, rows);
+  print("report: {}\n", flags.report);
+  if (interrupt != 0) print("continue: {}\n", resume_line(flags.report));
   if (missed) refuse_missed(flags.inject);
   return code;
 }

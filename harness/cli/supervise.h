@@ -26,8 +26,8 @@ void add_supervise_flags(CLI::App& command, SuperviseFlags& flags);
 void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags);
 
 /// Runs what run_requested would run, in launches of this executable with the arguments of this
-/// process, and writes their results to one report. An interrupt ends it by that signal, after the
-/// report.
+/// process, and writes their results to one report. An interrupt ends it with the report of what is
+/// done and exit_code_of_interrupt.
 ExitCode supervise(const SuperviseFlags& how, const std::string& command, const SuiteFlags& flags,
                    const TimingFlags& timing, const SuiteModes& modes, TableRows rows);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "harness/core/error.h"
+#include "harness/core/interrupts.h"
 
 namespace lossgrid {
 namespace {
@@ -22,11 +23,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr int kShellBase = 128;  // of exit codes that stand for signals
-
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name == nullptr ? "unknown" : std::string("SIG") + name;
-}
 
 [[noreturn]] void throw_not_started(const std::string& command, int error) {
   throw_bad_input("cannot start '{}': {}", command, std::generic_category().message(error));

@@ -57,6 +57,12 @@ ExitCode worst(ExitCode a, ExitCode b) {
   return severity(a) >= severity(b) ? a : b;
 }
 
+ExitCode exit_code_without_output(ExitCode code) {
+  const bool is_failure =
+      code != ExitCode::ok && code != ExitCode::nothing_ran && code != ExitCode::inconclusive;
+  return is_failure ? code : ExitCode::bad_input;
+}
+
 ExitCode exit_code(ErrorCode code) {
   switch (code) {
     case ErrorCode::usage:

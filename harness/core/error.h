@@ -48,8 +48,9 @@ template <typename... Args>
   throw Error(ErrorCode::bad_input, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Process exit codes; `worst` picks the one that a run reports. 1, 110, 124, 137 and 139 are left
-/// to launchers and shells.
+/// Process exit codes; `worst` picks the one that a run reports. A run that SIGHUP, SIGINT or
+/// SIGTERM ended early has 129, 130 or 143 (exit_code_of_interrupt). 1, 110, 124, 137 and 139 are
+/// left to launchers and shells.
 enum class ExitCode : int {
   ok = 0,
   correctness = 10,
@@ -65,6 +66,10 @@ enum class ExitCode : int {
 
 /// The code that a run with both outcomes ends with: 14, 15 > 10 > 12 > 11 > 13 > 0.
 ExitCode worst(ExitCode a, ExitCode b);
+
+/// What a process ends with that could not write all of its output: `code` where that tells of a
+/// failure, else bad_input.
+ExitCode exit_code_without_output(ExitCode code);
 
 /// What the process ends with when `code` reaches the command line.
 ExitCode exit_code(ErrorCode code);

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/core/file.h"
 
-#include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/core/descriptor.h"
 #include "harness/core/error.h"
+#include "harness/core/temporary_file.h"
+#include "harness/core/text.h"
 
 namespace lossgrid {
 
@@ -27,44 +31,6 @@ namespace {
 std::string last_error() {
   return std::generic_category().message(errno);
 }
-
-/// A file descriptor that is closed on every way out.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  bool valid() const { return value_ >= 0; }
-  /// Some file systems report a failed write only here.
-  bool close() {
-    const int value = value_;
-    value_ = -1;
-    return ::close(value) == 0;
-  }
-
- private:
-  int value_;
-};
-
-/// Removes the temporary file unless it has been renamed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
-  ~TemporaryFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-  void keep() { path_.clear(); }
-
- private:
-  std::string path_;
-};
 
 bool write_all(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -93,6 +59,16 @@ void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   if (!descriptor.valid() || !write_all(descriptor.get(), bytes)) throw_io(path, last_error());
 }
 
+/// Of a pipe: until someone opens it for writing, and between two of its bytes.
+constexpr std::chrono::milliseconds kWriterPatience{1000};
+constexpr std::chrono::milliseconds kSilence{60'000};
+
+/// Returns whether there is something to read, or the pipe has come to its end.
+bool wait_for_data(int descriptor, std::chrono::milliseconds limit) {
+  pollfd wanted{descriptor, POLLIN, 0};
+  return ::poll(&wanted, 1, static_cast<int>(limit.count())) != 0;
+}
+
 /// Bytes up to the last line's end, which a crash may have cut off.
 off_t whole_lines(int descriptor) {
   off_t end = ::lseek(descriptor, 0, SEEK_END);
@@ -105,25 +81,41 @@ off_t whole_lines(int descriptor) {
 
 }  // namespace
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, std::size_t most_bytes) {
   const auto refuse = [&](const std::string& reason) {
     throw_bad_input("cannot read {}: {}", path, reason);
   };
-  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without blocking, else a pipe that nobody writes to would hold the process here.
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!descriptor.valid()) refuse(last_error());
   struct stat about {};
   if (::fstat(descriptor.get(), &about) != 0) refuse(last_error());
   if (S_ISDIR(about.st_mode)) refuse("it is a folder");
+  const bool is_pipe = S_ISFIFO(about.st_mode);
+  if (!is_pipe && !S_ISREG(about.st_mode)) refuse("it is a device");
+  const auto size = static_cast<std::size_t>(about.st_size);
+  const std::string too_long =
+      fmt::format("it has more than {}", format_bytes(static_cast<std::int64_t>(most_bytes)));
+  if (size > most_bytes) refuse(too_long);
   // The size is a hint only: it is 0 for pipes and for files under /proc.
-  std::string text(static_cast<std::size_t>(about.st_size) + 1, '\0');
+  std::string text(size + 1, '\0');
   std::size_t used = 0;
+  bool has_waited = false;
   while (true) {
     if (used == text.size()) text.resize(2 * text.size() + 4096);
     const ssize_t got = ::read(descriptor.get(), text.data() + used, text.size() - used);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse(last_error());
-    if (got == 0) break;
-    used += static_cast<std::size_t>(got);
+    if (got > 0) {
+      used += static_cast<std::size_t>(got);
+      if (used > most_bytes) refuse(too_long);
+    } else if (got == 0) {
+      if (!is_pipe || used > 0) break;
+      if (std::exchange(has_waited, true)) refuse("it is a pipe that nobody writes to");
+      wait_for_data(descriptor.get(), kWriterPatience);
+    } else if (errno == EAGAIN) {
+      if (!wait_for_data(descriptor.get(), kSilence)) refuse("it is a pipe, and nothing comes");
+    } else if (errno != EINTR) {
+      refuse(last_error());
+    }
   }
   text.resize(used);
   return text;
@@ -157,22 +149,11 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
     if (!status) place = real;
   }
 
-  static std::atomic<unsigned> counter{0};
-  TemporaryFile temporary(
-      fmt::format("{}.tmp-{}-{}", place.string(), ::getpid(), counter.fetch_add(1)));
-  Descriptor descriptor(
-      ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!descriptor.valid()) {
-    const std::string reason = last_error();
-    temporary.keep();
-    throw_io(path, reason);
-  }
-  if (!write_all(descriptor.get(), bytes) || ::fsync(descriptor.get()) != 0 ||
-      !descriptor.close()) {
+  TemporaryFile temporary(place);
+  if (!temporary.valid() || !write_all(temporary.descriptor(), bytes) ||
+      ::fsync(temporary.descriptor()) != 0 || !temporary.move_into_place()) {
     throw_io(path, last_error());
   }
-  if (::rename(temporary.path().c_str(), place.c_str()) != 0) throw_io(path, last_error());
-  temporary.keep();
   sync_folder(folder_of(place));
 }
 
@@ -182,7 +163,7 @@ void write_file_atomically(const std::string& path, const std::string& text) {
 
 void append_lines_to_file(const std::string& path, const std::string& lines) {
   prepare_file_path(path);
-  Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!descriptor.valid()) throw_io(path, last_error());
   ::flock(descriptor.get(), LOCK_EX);  // not every file system can; then one write must do
   const off_t end = whole_lines(descriptor.get());
@@ -193,6 +174,31 @@ void append_lines_to_file(const std::string& path, const std::string& lines) {
     if (::ftruncate(descriptor.get(), end) != 0) throw_io(path, reason + ", cut off");
     throw_io(path, reason);
   }
+}
+
+std::FILE* open_for_one_writer(const std::string& path) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (!descriptor.valid()) throw_io(path, last_error());
+    // Not every file system can lock; then there is no telling.
+    if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw_io(path, "another process writes it");
+    }
+    struct stat locked {};
+    struct stat there {};
+    ::fstat(descriptor.get(), &locked);
+    const bool is_there = ::stat(path.c_str(), &there) == 0 && there.st_ino == locked.st_ino &&
+                          there.st_dev == locked.st_dev;
+    if (!is_there) continue;  // its last writer has just removed it
+    if (S_ISREG(locked.st_mode) && ::ftruncate(descriptor.get(), 0) != 0) {
+      throw_io(path, last_error());
+    }
+    std::FILE* file = ::fdopen(descriptor.get(), "w");
+    if (file == nullptr) throw_io(path, last_error());
+    descriptor.release();
+    return file;
+  }
+  throw_io(path, "other processes make and remove it all the time");
 }
 
 }  // namespace lossgrid

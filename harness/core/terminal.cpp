@@ -33,7 +33,7 @@ std::size_t TextStyle::columns_up_to(std::size_t most) const {
 
 std::string TextStyle::bad(std::string_view text) const {
   if (!has_colours) return std::string(text);
-  return "\033[31m" + std::string(text) + "\033[0m";
+  return std::string(kRed) + std::string(text) + std::string(kPlain);
 }
 
 TextStyle stdout_style() {

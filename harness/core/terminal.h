@@ -9,6 +9,10 @@
 
 namespace lossgrid {
 
+/// Begin and end of what TextStyle::bad makes red.
+inline constexpr std::string_view kRed = "\033[31m";
+inline constexpr std::string_view kPlain = "\033[0m";
+
 struct TextStyle {
   std::size_t columns = 0;  // of a line; 0: as many as it takes
   bool has_colours = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -79,7 +80,7 @@ void TraceFile::write(std::string_view text) noexcept {
 
 void TraceFile::take(const std::string& other_path) {
   if (!std::filesystem::exists(other_path)) return;
-  const std::string text = read_text_file(other_path);
+  const std::string text = read_text_file(other_path, std::numeric_limits<std::int64_t>::max());
   std::string_view events = text;
   if (events.ends_with(kEnd)) events.remove_suffix(kEnd.size());
   events.remove_prefix(std::min(events.size(), kBegin.size() + 1));

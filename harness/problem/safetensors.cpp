@@ -6,6 +6,8 @@
 #include <bit>
 #include <tuple>
 
+#include <unistd.h>
+
 #include "harness/core/error.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
@@ -37,6 +39,12 @@ std::int64_t element_bytes(std::string_view dtype) {
     if (dtype == known) return 1;
   }
   return 0;
+}
+
+/// Of the machine; a bundle is read whole.
+std::size_t memory_bytes() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::int64_t elements_of(std::span<const std::int64_t> shape, const std::string& what) {
@@ -150,7 +158,7 @@ std::int64_t TensorView::elements() const {
 SafetensorsFile SafetensorsFile::read(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
-  file.bytes_ = std::make_shared<const std::string>(read_text_file(path));
+  file.bytes_ = std::make_shared<const std::string>(read_text_file(path, memory_bytes()));
   const std::string& bytes = *file.bytes_;
   if (bytes.size() < kLengthBytes) {
     throw_bad_input("{}: {} bytes are too few for a safetensors file", path, bytes.size());

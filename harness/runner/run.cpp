@@ -151,6 +151,19 @@ std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites) {
   return trials;
 }
 
+void add_not_run(std::vector<TrialRecord> planned, const std::string& reason,
+                 std::vector<TrialRecord>& trials) {
+  for (std::size_t k = trials.size(); k < planned.size(); ++k) {
+    planned[k].reason = reason;
+    trials.push_back(std::move(planned[k]));
+  }
+}
+
+std::string why_it_was_the_last(const TrialRecord& last) {
+  return last.status == TrialStatus::timeout ? "a rank of an earlier trial hangs"
+                                             : "a rank of an earlier trial has lost its GPU";
+}
+
 void compare_bits(const std::vector<Suite>& suites, std::vector<TrialRecord>& trials) {
   auto trial = trials.begin();
   for (const Suite& suite : suites) {

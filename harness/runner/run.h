@@ -50,6 +50,13 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
 /// Every trial of the suites in the order of run_suites, as it is before it runs.
 std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites);
 
+/// Adds the trials of `planned` behind those that `trials` has, not_run for `reason`.
+void add_not_run(std::vector<TrialRecord> planned, const std::string& reason,
+                 std::vector<TrialRecord>& trials);
+
+/// Why nothing runs behind `last`, a trial that must_end.
+std::string why_it_was_the_last(const TrialRecord& last);
+
 /// The verdicts that need more than one trial, anew from the fingerprints: for trials of the suites
 /// in their order that did not come from one run.
 void compare_bits(const std::vector<Suite>& suites, std::vector<TrialRecord>& trials);

@@ -88,7 +88,7 @@ TEST_F(FileTest, RefusesAFileAsFolder) {
 
 TEST_F(FileTest, FailureKeepsTheOldFileAndLeavesNoTemporary) {
   // Root may write anywhere, so a name that is too long stands in for a folder without permission.
-  const std::string long_name = path(std::string(250, 'n'));
+  const std::string long_name = path(std::string(256, 'n'));
   const Error error = error_of([&] { write_file_atomically(long_name, std::string("x")); });
   EXPECT_EQ(error.code(), ErrorCode::io);
   EXPECT_THAT(error.what(), HasSubstr("File name too long"));

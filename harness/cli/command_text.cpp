@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/command_text.h"
+
+#include <algorithm>
+
+namespace lossgrid {
+namespace {
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+std::vector<std::string> without_flags(std::span<const std::string> arguments,
+                                       std::span<const CommandFlag> flags) {
+  std::vector<std::string> kept;
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    const std::string_view argument = arguments[k];
+    const std::string_view flag_name = argument.substr(0, argument.find('='));
+    const auto flag = std::find_if(flags.begin(), flags.end(),
+                                   [&](const CommandFlag& f) { return f.name == flag_name; });
+    if (flag == flags.end()) {
+      kept.emplace_back(argument);
+    } else if (flag->has_value && flag_name.size() == argument.size()) {
+      ++k;
+    }
+  }
+  return kept;
+}
+
+std::string shell_line(std::span<const std::string> words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    line += quoted(word);
+  }
+  return line;
+}
+
+}  // namespace lossgrid

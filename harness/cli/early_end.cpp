@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/early_end.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include <unistd.h>
+
+#include "harness/cli/output.h"
+#include "harness/comm/launcher.h"
+
+namespace lossgrid {
+namespace {
+
+using std::chrono::milliseconds;
+
+// For the step in progress. mpirun kills its processes a second after it has told them to end.
+constexpr milliseconds kPatience{1000};
+constexpr milliseconds kPatienceOfLauncher{200};
+// Of processes that do not report, for the one that does.
+constexpr std::chrono::seconds kWaitForReport{10};
+
+void announce(int signal) {
+  if (::isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);  // a line of progress
+  print_message(
+      fmt::format("{}: the run ends here; once more ends it at once", signal_name(signal)));
+}
+
+}  // namespace
+
+EarlyEnd::EarlyEnd(std::function<void(ExitCode)> report) : report_(std::move(report)) {
+  if (std::getenv(kSupervisedVariable) != nullptr) return;
+  interrupts_.emplace();
+  watcher_ = std::thread([this] { watch(); });
+}
+
+EarlyEnd::~EarlyEnd() {
+  if (!interrupts_) return;
+  interrupts_->wake();
+  watcher_.join();
+}
+
+void EarlyEnd::close() {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  changed_.notify_all();
+}
+
+void EarlyEnd::stop_if_interrupted(std::unique_lock<std::mutex>& lock) {
+  if (!interrupts_ || !report_ || noted_interrupt() == 0) return;
+  stands_still_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [] { return false; });  // the watcher ends the process
+}
+
+void EarlyEnd::watch() {
+  interrupts_->wait();
+  const int signal = noted_interrupt();
+  if (signal == 0) return;
+  const ExitCode code = exit_code_of_interrupt(signal);
+  std::unique_lock lock(mutex_);
+  if (!report_) {
+    if (changed_.wait_for(lock, kWaitForReport, [&] { return is_closed_; })) return;
+    std::_Exit(static_cast<int>(code));
+  }
+  if (is_closed_) return;
+  announce(signal);
+  changed_.wait_for(lock, under_launcher() ? kPatienceOfLauncher : kPatience,
+                    [&] { return stands_still_ || is_closed_; });
+  if (is_closed_) return;
+  std::signal(SIGPIPE, SIG_IGN);  // an interrupt ends the reader of a pipe as well
+  ExitCode ended = code;
+  try {
+    report_(code);
+  } catch (const std::exception& error) {
+    print_message(error.what());
+    ended = ExitCode::bad_input;
+  }
+  flush_output();
+  std::_Exit(static_cast<int>(ended));
+}
+
+}  // namespace lossgrid
