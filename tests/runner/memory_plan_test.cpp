@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/core/available_memory.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
 #include "harness/runner/timing_rank.h"
