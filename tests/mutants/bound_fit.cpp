@@ -40,12 +40,19 @@ std::vector<std::string> right_ones(InputKind inputs) {
   return names;
 }
 
+/// At -1e12 a float32 log-sum-exp keeps nothing of the sum: probabilities that are made of it add
+/// up to the size of the vocabulary, so the control is wrong where float64 logits differ.
+bool is_wrong_there(std::string_view implementation, std::string_view values,
+                    std::string_view dtype) {
+  return implementation == "control/saved_lse_gradient" && values == "far_offset" && dtype == "f64";
+}
+
 }  // namespace
 
 FittedRatios fit_bounds(int seeds) {
   Suite suite;
   suite.grids = {{1, 1}, {4, 1}, {2, 2}};
-  suite.implementations = right_ones(InputKind::logits);
+  const std::vector<std::string> all = right_ones(InputKind::logits);
   FittedRatios worst;
   for (const char* values :
        {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "masked_vocab",
@@ -53,6 +60,10 @@ FittedRatios fit_bounds(int seeds) {
         "far_offset", "buried_target", "impossible_target"}) {
     for (const std::string_view dtype : {"f32", "bf16", "f64"}) {
       if (dtype == "f64" && values == std::string_view("denormal")) continue;  // refused
+      suite.implementations = all;
+      std::erase_if(suite.implementations, [&](const std::string& implementation) {
+        return is_wrong_there(implementation, values, dtype);
+      });
       for (int seed = 1; seed <= seeds; ++seed) {
         run_and_keep_worst(
             suite,
