@@ -294,9 +294,9 @@ Comparison compare_reports(const RunRecord& base, const RunRecord& head, double 
   Comparison comparison = comparer.take();
   comparison.notes = comparison_notes(base, head);
   if (is_dead) {
-    const EarlyEnd end = early_end_of(head);
-    comparison.dead_head = "HEAD did not come to its end" + end.text + not_reached;
-    comparison.dead_head_code = end.code;
+    const DeadRun dead = how_it_died(head);
+    comparison.dead_head = "HEAD did not come to its end" + dead.text + not_reached;
+    comparison.dead_head_code = dead.code;
   } else if (comparison.trials == 0 && comparison.rows == 0) {
     throw_bad_input("the reports have no trial and no timed row in common");
   }

@@ -121,26 +121,26 @@ std::vector<std::string> comparison_notes(const RunRecord& base, const RunRecord
   if (base.status != "complete") {
     notes.push_back(
         fmt::format("BASE did not come to its end{}: what it did not reach is not compared",
-                    early_end_of(base).text));
+                    how_it_died(base).text));
   }
   return notes;
 }
 
-EarlyEnd early_end_of(const RunRecord& run) {
-  EarlyEnd end;
+DeadRun how_it_died(const RunRecord& run) {
+  DeadRun dead;
   for (const TrialRecord& trial : run.trials) {
     if (trial.status != TrialStatus::timeout) continue;
-    end = {", a rank hung in " + trial.id, ExitCode::hang};
+    dead = {", a rank hung in " + trial.id, ExitCode::hang};
   }
   for (const TimingRecord& timing : run.timings) {
     if (timing.status != TimingStatus::timeout) continue;
-    end = {", a rank hung in " + timing.id(), ExitCode::hang};
+    dead = {", a rank hung in " + timing.id(), ExitCode::hang};
   }
-  if (!run.begun_id.empty()) end = {", dead in the middle of " + run.begun_id};
-  if (end.text.empty() && run.exit_code != 0) {
-    end.text = fmt::format(", exit code {}", run.exit_code);
+  if (!run.begun_id.empty()) dead = {", dead in the middle of " + run.begun_id};
+  if (dead.text.empty() && run.exit_code != 0) {
+    dead.text = fmt::format(", exit code {}", run.exit_code);
   }
-  return end;
+  return dead;
 }
 
 }  // namespace lossgrid

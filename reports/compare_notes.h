@@ -16,12 +16,12 @@ namespace lossgrid {
 std::vector<std::string> comparison_notes(const RunRecord& base, const RunRecord& head);
 
 /// The end of a run that did not come to its own.
-struct EarlyEnd {
+struct DeadRun {
   std::string text;  // "in the middle of ID"; empty when nothing more is known
   ExitCode code = ExitCode::rank_crashed;  // or hang
 };
 
 /// Requires a run whose status is not "complete".
-EarlyEnd early_end_of(const RunRecord& run);
+DeadRun how_it_died(const RunRecord& run);
 
 }  // namespace lossgrid

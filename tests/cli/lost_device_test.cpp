@@ -78,7 +78,7 @@ TEST_P(LostDevice, EndsTheProcessWithAReportThatIsResumed) {
   const ProcessResult resumed = run_lossgrid(scratch_, run_with("--resume " + report_));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(statuses_at(report_), ElementsAre("passed", "passed", "passed"));
-  EXPECT_EQ(full_report(report_)["trials"][0]["times"], left["trials"][0]["times"]);
+  EXPECT_EQ(json(full_report(report_))["trials"][0]["times"], left["trials"][0]["times"]);
 }
 
 TEST_P(LostDevice, CostsASupervisedRunOneTrial) {

@@ -78,6 +78,10 @@ TEST_P(Golden, EveryImplementationPassesOnEveryGrid) {
       TrialSetup setup = make_setup(prepared, name, grid);
       setup.keep_outputs = true;
       TrialOutcome trial = run_trial(setup, std::chrono::seconds(60));
+      if (trial.record.status == TrialStatus::skipped) {  // what one sweep is too early for
+        EXPECT_EQ(name, "one_sweep") << trial.record.reason;
+        continue;
+      }
       ASSERT_TRUE(trial.outputs) << trial.record.reason;
       add_checks(check_outputs(setup, *b.expected, *trial.outputs), trial.record);
       EXPECT_EQ(trial.record.status, TrialStatus::passed) << trial.record.reason << "\n"

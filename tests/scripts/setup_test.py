@@ -10,7 +10,7 @@ from stand_ins import ScriptTest
 # Dependencies of tests alone: no newcomer has to install them.
 OF_TESTS = {"chromium", "prometheus", "libgtest-dev", "libgmock-dev", "libbenchmark-dev",
             "libbenchmark-tools", "python3-jsonschema", "python3-numpy", "python3-scipy",
-            "python3-prometheus-client", "libxml2-utils"}
+            "python3-prometheus-client", "libxml2-utils", "jq"}
 OF_MPI = {"libopenmpi-dev", "openmpi-bin"}
 
 
