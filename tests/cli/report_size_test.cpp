@@ -23,8 +23,8 @@ TEST(ReportSize, OfATrialOfSuiteCi) {
   const std::string report = scratch.file("r.json");
   const ProcessResult result =
       run_lossgrid(scratch,
-                   "run --suite ci --impl fused,fused:chunk_tokens=7,cp_local --grid "
-                   "tp1cp1,tp2cp2 --quiet --report " +
+                   "run --suite ci --impl fused,fused:chunk_tokens=1,fused:chunk_tokens=7 "
+                   "--grid tp1cp2,tp1cp4 --quiet --report " +
                        report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   const std::size_t trials = read_report(report).trials.size();
