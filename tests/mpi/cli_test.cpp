@@ -285,7 +285,7 @@ TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndBreadcrumbs) {
     ::unsetenv("LOSSGRID_BREADCRUMBS");
     EXPECT_NE(result.exit_code, 0) << kind;
     EXPECT_FALSE(std::filesystem::exists(report));
-    EXPECT_EQ(count_of(read_all(report + ".partial.jsonl"), "{\"trial\":"), 1u);
+    EXPECT_EQ(count_of(read_all(report + ".partial.jsonl"), "\n{\"trial\":"), 1u);
     const std::vector<RankTrace> traces = read_breadcrumbs(crumbs);
     ASSERT_EQ(traces.size(), 4u);
     for (const RankTrace& trace : traces) {
