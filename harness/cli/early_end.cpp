@@ -11,6 +11,7 @@
 
 #include "harness/cli/output.h"
 #include "harness/comm/launcher.h"
+#include "harness/runner/run.h"
 
 namespace lossgrid {
 namespace {
@@ -30,6 +31,17 @@ void announce(int signal) {
 }
 
 }  // namespace
+
+void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_progress,
+                     std::vector<TrialRecord>& trials) {
+  const std::size_t reached = trials.size();
+  add_not_run(std::move(planned), kInterrupted, trials);
+  if (reached == trials.size() || trials[reached].id != in_progress) return;
+  trials[reached].reason = "interrupted while it ran";
+  if (under_launcher() && noted_interrupt() == SIGTERM) {
+    trials[reached].reason += " (launchers send SIGTERM too when another process has died)";
+  }
+}
 
 EarlyEnd::EarlyEnd(std::function<void(ExitCode)> report) : report_(std::move(report)) {
   if (std::getenv(kSupervisedVariable) != nullptr) return;

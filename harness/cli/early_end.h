@@ -8,10 +8,13 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "harness/core/error.h"
 #include "harness/core/interrupts.h"
+#include "reports/record.h"
 
 namespace lossgrid {
 
@@ -21,6 +24,11 @@ inline constexpr const char* kSupervisedVariable = "LOSSGRID_SUPERVISED";
 
 /// The reason of trials that such a run did not come to.
 inline constexpr const char* kInterrupted = "interrupted";
+
+/// Adds the trials of `planned` behind those of `trials`, not_run. The one with the id
+/// `in_progress` tells that the interrupt came while it ran.
+void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_progress,
+                     std::vector<TrialRecord>& trials);
 
 /// Watches for an interrupt while it lives. The thread of the run makes and closes it; where
 /// processes run together each has one.

@@ -86,8 +86,9 @@ ExitCode run(const ReplayFlags& flags) {
                style);
     print_recording(recording.get(), recorded);
   };
+  std::string in_progress;
   const auto report_interrupted = [&](ExitCode code) {
-    add_not_run(planned, kInterrupted, record.trials);
+    add_interrupted(planned, in_progress, record.trials);
     const RecordingEnd recorded = close_recording(recording.get(), ranks, true);
     write_report(code, false);
     print_report(recorded);
@@ -103,6 +104,7 @@ ExitCode run(const ReplayFlags& flags) {
     const std::string id = describe_trial(*setup.problem, name, grid, backend).id;
     setup.recording =
         record_trial(recording, "trial", ++number, format_grid(grid) + "_" + name, id, name);
+    early_end->step([&] { in_progress = id; });
     TrialOutcome trial = run_trial(setup, RunOptions().deadline, ranks);
     trial.record.case_name = flags.bundle;
     if (trial.outputs && bundle.expected) {

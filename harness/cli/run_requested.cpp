@@ -100,8 +100,9 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
     if (writer) print("report: {}\n", writer->path());
     if (ranks.reports()) print_recording(options.recording.get(), recorded);
   };
+  std::string in_progress;  // the id of a trial or timing
   const auto report_interrupted = [&](ExitCode code) {
-    if (modes.verify) add_not_run(planned_trials(suites), kInterrupted, record.trials);
+    if (modes.verify) add_interrupted(planned_trials(suites), in_progress, record.trials);
     const RecordingEnd recorded = close_recording(options.recording.get(), ranks, true);
     write_report(code, false);
     print_report(recorded);
@@ -109,11 +110,12 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   };
   std::optional<EarlyEnd> early_end;
   early_end.emplace(ranks.reports() ? report_interrupted : std::function<void(ExitCode)>());
-  if (writer) {
-    options.begins = [&](const std::string& id, const std::string& reproduce) {
-      early_end->step([&] { writer->begin(id, reproduce); });
-    };
-  }
+  options.begins = [&](const std::string& id, const std::string& reproduce) {
+    early_end->step([&] {
+      in_progress = id;
+      if (writer) writer->begin(id, reproduce);
+    });
+  };
 
   bool must_end = false;
   {

@@ -68,7 +68,8 @@ TEST_P(Interrupted, ReportsWhatIsDoneAndGoesOn) {
               EndsWith(fmt::format("lossgrid: {}: the run ends here; once more ends it at once\n",
                                    GetParam().name)));
   EXPECT_THAT(result.out, HasSubstr("2 passed, 2 not run\n"));
-  EXPECT_THAT(result.out, HasSubstr("not run 2: interrupted (cp_local)\n"));
+  EXPECT_THAT(result.out, HasSubstr("not run 1: interrupted while it ran (cp_local)\n"
+                                    "not run 1: interrupted (cp_local)\n"));
   EXPECT_THAT(result.out, HasSubstr("report: " + report + "\n"));
   EXPECT_THAT(result.out, HasSubstr("\ncontinue: lossgrid run --case 'lens=5+8 vocab=96' "));
   EXPECT_THAT(result.out, HasSubstr(" --resume " + report + "\n"));
@@ -78,7 +79,8 @@ TEST_P(Interrupted, ReportsWhatIsDoneAndGoesOn) {
   EXPECT_EQ(left["run"]["status"], "partial");
   EXPECT_EQ(left["run"]["exit_code"], 128 + GetParam().signal);
   EXPECT_THAT(trial_statuses_in(left), ElementsAre("passed", "passed", "not_run", "not_run"));
-  EXPECT_EQ(left["trials"][2]["reason"], "interrupted");
+  EXPECT_EQ(left["trials"][2]["reason"], "interrupted while it ran");
+  EXPECT_EQ(left["trials"][3]["reason"], "interrupted");
   for (const std::string& command : {std::string("validate "), std::string("html ")}) {
     const ProcessResult read = run_lossgrid(scratch, command + report);
     EXPECT_EQ(read.exit_code, 0) << command << read.out << read.err;

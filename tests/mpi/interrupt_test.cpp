@@ -15,9 +15,12 @@ using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Open MPI kills processes a second after it has told them to end; a busy machine may take longer.
+constexpr const char* kPatientLauncher = "env OMPI_MCA_odls_base_sigkill_timeout=5";
+
 std::string job(const std::string& arguments) {
-  return fmt::format("'{}' {} 4 '{}' {}", LOSSGRID_MPIEXEC, LOSSGRID_MPIEXEC_NUMPROC_FLAG,
-                     LOSSGRID_EXECUTABLE, arguments);
+  return fmt::format("{} '{}' {} 4 '{}' {}", kPatientLauncher, LOSSGRID_MPIEXEC,
+                     LOSSGRID_MPIEXEC_NUMPROC_FLAG, LOSSGRID_EXECUTABLE, arguments);
 }
 
 constexpr const char* kTrialsOfJob =
@@ -66,10 +69,12 @@ TEST(InterruptOfOneRank, EndsTheJobWithAReport) {
   const std::string crumbs = scratch.file("pids");
   std::filesystem::create_directory(crumbs);
   const std::string wrapped = fmt::format(
-      "'{}' {} 2 sh -c 'echo $$ >{}/$OMPI_COMM_WORLD_RANK$PMI_RANK; exec \"$0\" \"$@\"' '{}' run "
+      "{} '{}' {} 2 sh -c 'echo $$ >{}/$OMPI_COMM_WORLD_RANK$PMI_RANK; exec \"$0\" \"$@\"' '{}' "
+      "run "
       "--case 'lens=5+8 vocab=96' --impl fused --grid tp1cp1,tp2cp1 --inject "
       "rank=0,at=forward,trial=2,kind=hang --report {}",
-      LOSSGRID_MPIEXEC, LOSSGRID_MPIEXEC_NUMPROC_FLAG, crumbs, LOSSGRID_EXECUTABLE, report);
+      kPatientLauncher, LOSSGRID_MPIEXEC, LOSSGRID_MPIEXEC_NUMPROC_FLAG, crumbs,
+      LOSSGRID_EXECUTABLE, report);
   BackgroundProcess launcher(scratch, "job", wrapped);
   ASSERT_TRUE(wait_until([&] { return lines_with(report + ".partial.jsonl", "begin") == 2; }));
   ::kill(std::stoi(read_all(crumbs + "/1")), SIGTERM);
