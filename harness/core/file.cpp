@@ -50,10 +50,6 @@ void sync_folder(const fs::path& folder) {
   if (descriptor.valid()) ::fsync(descriptor.get());
 }
 
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
-
 void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   const Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!descriptor.valid() || !write_all(descriptor.get(), bytes)) throw_io(path, last_error());

@@ -22,10 +22,6 @@ namespace {
 
 constexpr const char* kInfix = ".tmp-";
 
-fs::path folder_of(const fs::path& place) {
-  return place.has_parent_path() ? place.parent_path() : fs::path(".");
-}
-
 fs::path next_name(const fs::path& place) {
   static std::atomic<unsigned> counter{0};
   return fmt::format("{}{}{}-{}", place.string(), kInfix, ::getpid(), counter.fetch_add(1));
@@ -65,6 +61,10 @@ std::string name_by_descriptor(int descriptor) {
 }
 
 }  // namespace
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
 
 TemporaryFile::TemporaryFile(fs::path place) : TemporaryFile(std::move(place), false) {}
 

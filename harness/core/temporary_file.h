@@ -11,6 +11,9 @@
 
 namespace lossgrid {
 
+/// The folder that `file` is in, "." for a name alone.
+std::filesystem::path folder_of(const std::filesystem::path& file);
+
 class TemporaryFile {
  public:
   /// Opens it for writing, in the folder of `place`. On failure it is not valid, and errno tells
