@@ -91,12 +91,13 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
                       Backend backend, std::int64_t number, const RunOptions& options,
                       ProblemCache& problems) {
   TrialOutcome trial;
-  const std::string id = trial_id(format_case(spec), grid, implementation, backend);
+  const std::string text = format_case(spec);
+  const std::string id = trial_id(text, grid, implementation, backend);
   if (options.finished.contains(id)) {
     trial.record = options.finished.trial(id);
     return trial;
   }
-  options.begins(id, describe_unprepared(spec, implementation, grid, backend).reproduce +
+  options.begins(id, reproduce_case("--case \"" + text + '"', implementation, grid, backend) +
                          (options.ranks.has_nccl() ? " --transport nccl" : ""));
   const PreparedProblem& prepared = problems.get(spec);
   const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);

@@ -105,11 +105,18 @@ std::string trial_id(const std::string& problem, const Grid& grid,
   return fmt::format("{}|{}|{}|{}", problem, format_grid(grid), implementation, name(backend));
 }
 
+std::string reproduce_case(const std::string& source, const std::string& implementation,
+                           const Grid& grid, Backend backend) {
+  const std::string where =
+      backend == Backend::cpu ? "" : fmt::format(" --backend {}", name(backend));
+  return fmt::format("lossgrid run --impl {} --grid {} {}{}", implementation, format_grid(grid),
+                     source, where);
+}
+
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
                            const Grid& grid, Backend backend) {
   TrialRecord record;
   const bool from_case = problem.source.starts_with("--case");
-  const std::string grid_text = format_grid(grid);
   record.id = trial_id(identity_of(problem), grid, implementation, backend);
   record.backend = name(backend);
   record.case_name = problem.spec.name;
@@ -123,9 +130,11 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.implementation = implementation;
   record.tokens = problem.tokens();
   for (const std::uint8_t valid : problem.row_valid()) record.valid_tokens += valid;
-  record.reproduce = from_case ? fmt::format("lossgrid run --impl {} --grid {} {}", implementation,
-                                             grid_text, problem.source)
-                               : reproduce_replay(problem, implementation, grid);
+  if (from_case) {
+    record.reproduce = reproduce_case(problem.source, implementation, grid, backend);
+    return record;
+  }
+  record.reproduce = reproduce_replay(problem, implementation, grid);
   if (backend != Backend::cpu) record.reproduce += fmt::format(" --backend {}", name(backend));
   return record;
 }

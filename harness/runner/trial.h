@@ -47,6 +47,10 @@ TrialStatus status_of(ErrorCode code);
 /// The status of a timing that ended as a trial ends with `status`.
 TimingStatus timing_status(TrialStatus status);
 
+/// The command line that runs a trial of a case again; `source`: "--case "TEXT"".
+std::string reproduce_case(const std::string& source, const std::string& implementation,
+                           const Grid& grid, Backend backend);
+
 /// Identity and reproduction line of a trial, before it runs.
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
                            const Grid& grid, Backend backend = Backend::cpu);
