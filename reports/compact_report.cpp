@@ -161,9 +161,9 @@ void write_below(const Json& json, int indent, std::string& out) {
 const Json& report_defaults() {
   static const Json defaults = Json::parse(R"({
     "trial": {"details": {}, "backend": "cpu", "transport": "thread", "reason": "",
-              "first_failed_rank": null, "rank_states": [], "chunks": 0, "metrics": {},
+              "explanation": [], "first_failed_rank": null, "rank_states": [], "chunks": 0, "metrics": {},
               "metric_reductions": {}, "branches": {}, "checks": [], "relative_l2": {},
-              "invariants": [], "determinism": [], "memory": [], "communication": [], "times": [],
+              "gradient_scale": {}, "invariants": [], "determinism": [], "memory": [], "communication": [], "times": [],
               "fingerprints": {}, "cost_mismatches": []},
     "grid": {"dp": 1, "pp": 1, "sp": false},
     "batch": {"microbatches": 1},

@@ -57,6 +57,11 @@ inline std::optional<double> optional_field(const ReportJson& object, const char
   return member(object, key).is_null() ? std::nullopt : std::optional(field<double>(object, key));
 }
 
+inline std::optional<std::int64_t> optional_count(const ReportJson& object, const char* key) {
+  if (member(object, key).is_null()) return std::nullopt;
+  return field<std::int64_t>(object, key);
+}
+
 inline std::int64_t index_field(const ReportJson& object, const char* key) {
   return field_or<std::int64_t>(object, key, -1);
 }

@@ -19,7 +19,7 @@ constexpr const char* kBaseline = "linear_materialized";
 std::int64_t predicted_peak(const TrialRecord& trial) {
   std::int64_t peak = 0;
   for (const PhaseMemoryRecord& phase : trial.memory) {
-    peak = std::max(peak, phase.predicted_peak_bytes);
+    peak = std::max(peak, phase.predicted_peak_bytes.value_or(0));
   }
   return peak;
 }

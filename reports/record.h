@@ -80,9 +80,10 @@ struct DeterminismRecord {
 
 struct PhaseMemoryRecord {
   std::int64_t rank = 0;
-  std::string phase;                      // "plan", "forward", "backward"
-  std::int64_t predicted_peak_bytes = 0;  // without inputs
-  std::int64_t measured_peak_bytes = 0;   // without inputs
+  std::string phase;  // "plan", "forward", "backward"
+  // Without inputs; none of an external implementation, whose costs nobody predicts.
+  std::optional<std::int64_t> predicted_peak_bytes = 0;
+  std::int64_t measured_peak_bytes = 0;  // without inputs
   std::int64_t measured_peak_with_inputs_bytes = 0;
   std::int64_t measured_allocations = 0;             // buffers asked for during the phase
   std::map<std::string, std::int64_t> by_tag_bytes;  // live at the peak
@@ -99,11 +100,12 @@ struct CommunicationRecord {
   // "plan", "forward", "backward"; "batch": for the whole global batch, denominators before and
   // loss and metrics after; the shape of each pack for pipeline stages.
   std::string phase;
-  std::string group;      // "tp", "cp", "dp", "pp"
-  std::string operation;  // "all_reduce", ...
-  std::int64_t predicted_calls = 0;
+  // "tp", "cp", "dp", "pp"; of an external implementation also "world" and "other".
+  std::string group;
+  std::string operation;                            // "all_reduce", ...
+  std::optional<std::int64_t> predicted_calls = 0;  // none of an external implementation
   std::int64_t measured_calls = 0;
-  std::int64_t predicted_payload_bytes = 0;
+  std::optional<std::int64_t> predicted_payload_bytes = 0;  // the same
   std::int64_t measured_payload_bytes = 0;
 };
 
@@ -125,6 +127,9 @@ struct RankRecord {
   std::string message;  // one line: what it threw or was told; may be empty
   // The last ones, newest last: "all_reduce sum of 8 f32, call #5 of 'tp', entered" (or "done").
   std::vector<std::string> collectives;
+  // Lines: a traceback, and what an external implementation printed last. Empty where there is
+  // nothing of the kind.
+  std::string detail = {};
 };
 
 struct TrialRecord {
@@ -142,6 +147,8 @@ struct TrialRecord {
   std::string transport = "thread";
   TrialStatus status = TrialStatus::not_run;
   std::string reason;  // one line; empty when passed
+  // What would explain the wrong numbers of a failed trial, a sentence each.
+  std::vector<std::string> explanation;
   std::int64_t first_failed_rank = -1;
   std::vector<RankRecord> ranks;  // by rank; only of a trial that was cut short
 
@@ -161,6 +168,10 @@ struct TrialRecord {
   // Euclidean norms |error| / |truth| of "grad_hidden" and "grad_weight", over all that is
   // compared.
   std::map<std::string, double> relative_l2;
+  // <got, truth> / <truth, truth> of "grad_logits", or of "grad_hidden" and "grad_weight", over all
+  // that is compared: 1 but for roundings. Without those whose truth is zero or where a number is
+  // not finite.
+  std::map<std::string, double> gradient_scale;
   std::vector<InvariantRecord> invariants;
   std::vector<DeterminismRecord> determinism;
   std::vector<PhaseMemoryRecord> memory;

@@ -23,6 +23,10 @@ Json index_or_null(std::int64_t value) {
   return value < 0 ? Json(nullptr) : Json(value);
 }
 
+Json number_or_null(const std::optional<std::int64_t>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
@@ -93,9 +97,9 @@ Json communication_to_json(const CommunicationRecord& record) {
   out["phase"] = record.phase;
   out["group"] = record.group;
   out["operation"] = record.operation;
-  out["predicted_calls"] = record.predicted_calls;
+  out["predicted_calls"] = number_or_null(record.predicted_calls);
   out["measured_calls"] = record.measured_calls;
-  out["predicted_payload_bytes"] = record.predicted_payload_bytes;
+  out["predicted_payload_bytes"] = number_or_null(record.predicted_payload_bytes);
   out["measured_payload_bytes"] = record.measured_payload_bytes;
   return out;
 }
@@ -117,6 +121,7 @@ Json rank_to_json(const RankRecord& record) {
   out["phase"] = text_or_null(record.phase);
   out["message"] = record.message;
   out["collectives"] = record.collectives;
+  if (!record.detail.empty()) out["detail"] = record.detail;
   return out;
 }
 
@@ -199,7 +204,7 @@ Json memory_to_json(const PhaseMemoryRecord& record) {
   Json out;
   out["rank"] = record.rank;
   out["phase"] = record.phase;
-  out["predicted_peak_bytes"] = record.predicted_peak_bytes;
+  out["predicted_peak_bytes"] = number_or_null(record.predicted_peak_bytes);
   out["measured_peak_bytes"] = record.measured_peak_bytes;
   out["measured_peak_with_inputs_bytes"] = record.measured_peak_with_inputs_bytes;
   out["measured_allocations"] = record.measured_allocations;
@@ -229,6 +234,7 @@ Json trial_to_json(const TrialRecord& trial, Json memory) {
   out["transport"] = trial.transport;
   out["status"] = name(trial.status);
   out["reason"] = trial.reason;
+  out["explanation"] = trial.explanation;
   out["first_failed_rank"] = index_or_null(trial.first_failed_rank);
   out["rank_states"] = array_of(trial.ranks, rank_to_json);
   out["batch"]["tokens"] = trial.tokens;
@@ -241,6 +247,7 @@ Json trial_to_json(const TrialRecord& trial, Json memory) {
   out["branches"] = numbers_to_json(trial.branch_shares);
   out["checks"] = array_of(trial.checks, check_to_json);
   out["relative_l2"] = numbers_to_json(trial.relative_l2);
+  out["gradient_scale"] = numbers_to_json(trial.gradient_scale);
   out["invariants"] = array_of(trial.invariants, invariant_to_json);
   out["determinism"] = array_of(trial.determinism, determinism_to_json);
   out["memory"] = std::move(memory);

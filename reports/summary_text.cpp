@@ -39,7 +39,11 @@ std::string describe_ranks(const std::vector<RankRecord>& ranks) {
     }
     out += fmt::format("    rank {} {}", rank.rank, rank.state);
     if (!rank.phase.empty()) out += " in " + rank.phase;
-    if (!rank.collectives.empty()) out += ": " + rank.collectives.back();
+    if (!rank.detail.empty()) {
+      out += ": " + shortened(rank.message, kReasonWidth);
+    } else if (!rank.collectives.empty()) {
+      out += ": " + rank.collectives.back();
+    }
     out += '\n';
   }
   return out;
@@ -145,6 +149,9 @@ std::string format_trial(const TrialRecord& trial, const TextStyle& style) {
     out += fmt::format("  case: {}\n", escape_controls(trial.case_name));
   if (!trial.reason.empty()) {
     out += fmt::format("  reason: {}\n", shortened(trial.reason, kReasonWidth));
+  }
+  for (const std::string& sentence : trial.explanation) {
+    out += fmt::format("  explanation: {}\n", escape_controls(sentence));
   }
   if (trial.first_failed_rank >= 0) {
     out += fmt::format("  first failed rank: {}\n", trial.first_failed_rank);

@@ -50,9 +50,9 @@ CommunicationRecord communication_from(const ReportJson& json) {
   record.phase = field<std::string>(json, "phase");
   record.group = field<std::string>(json, "group");
   record.operation = field<std::string>(json, "operation");
-  record.predicted_calls = field<std::int64_t>(json, "predicted_calls");
+  record.predicted_calls = optional_count(json, "predicted_calls");
   record.measured_calls = field<std::int64_t>(json, "measured_calls");
-  record.predicted_payload_bytes = field<std::int64_t>(json, "predicted_payload_bytes");
+  record.predicted_payload_bytes = optional_count(json, "predicted_payload_bytes");
   record.measured_payload_bytes = field<std::int64_t>(json, "measured_payload_bytes");
   return record;
 }
@@ -65,9 +65,12 @@ PhaseTimeRecord time_from(const ReportJson& json) {
 }
 
 RankRecord rank_from(const ReportJson& json) {
-  return {field<std::int64_t>(json, "rank"), field<std::string>(json, "state"),
-          field_or<std::string>(json, "phase", ""), field<std::string>(json, "message"),
-          field<std::vector<std::string>>(json, "collectives")};
+  return {field<std::int64_t>(json, "rank"),
+          field<std::string>(json, "state"),
+          field_or<std::string>(json, "phase", ""),
+          field<std::string>(json, "message"),
+          field<std::vector<std::string>>(json, "collectives"),
+          field_if_there<std::string>(json, "detail", "")};
 }
 
 std::map<std::string, std::optional<double>> metrics_from(const ReportJson& json) {
@@ -122,7 +125,7 @@ TrialReader::Case TrialReader::case_from(const ReportJson& json) {
 TrialReader::RankedMemory TrialReader::memory_from(const ReportJson& json) {
   PhaseMemoryRecord record;
   record.phase = field<std::string>(json, "phase");
-  record.predicted_peak_bytes = field<std::int64_t>(json, "predicted_peak_bytes");
+  record.predicted_peak_bytes = optional_count(json, "predicted_peak_bytes");
   record.measured_peak_bytes = field<std::int64_t>(json, "measured_peak_bytes");
   record.measured_peak_with_inputs_bytes =
       field<std::int64_t>(json, "measured_peak_with_inputs_bytes");
@@ -212,6 +215,9 @@ TrialRecord TrialReader::read(const ReportJson& said) const {
   trial.transport = field<std::string>(json, "transport");
   trial.status = trial_status(json);
   trial.reason = field<std::string>(json, "reason");
+  if (json.contains("explanation")) {
+    trial.explanation = field<std::vector<std::string>>(json, "explanation");
+  }
   trial.first_failed_rank = index_field(json, "first_failed_rank");
   trial.ranks = list_field(json, "rank_states", rank_from);
   const ReportJson& batch = member(json, "batch");
@@ -226,6 +232,9 @@ TrialRecord TrialReader::read(const ReportJson& said) const {
   trial.checks = values_of(checks_, json);
   for (const auto& [key, value] : member(json, "relative_l2").items()) {
     trial.relative_l2[key] = ratio_field(member(json, "relative_l2"), key.c_str());
+  }
+  if (json.contains("gradient_scale")) {
+    trial.gradient_scale = map_field<double>(json, "gradient_scale");
   }
   trial.invariants = values_of(invariants_, json);
   trial.determinism = values_of(determinism_, json);

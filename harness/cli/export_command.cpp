@@ -18,6 +18,7 @@
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/bundle.h"
+#include "harness/problem/rank_view.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/verify/expected.h"
@@ -34,6 +35,8 @@ struct ExportFlags {
   std::string suite;
   std::string out;
   bool expected = false;
+  std::string grid;
+  bool per_rank = false;
   bool one_per_case = false;
 };
 
@@ -48,8 +51,24 @@ bool is_drawn(const CaseSpec& spec) {
          std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
 }
 
-/// Returns a line that names the file.
-std::string export_case(const CaseSpec& spec, bool with_expected, const std::string& path) {
+/// The grid of the rank views, if there are to be any. A bundle is one pack.
+std::optional<Grid> grid_of_views(const ExportFlags& flags) {
+  if (flags.per_rank == flags.grid.empty()) {
+    throw_usage("--per-rank writes the views of the ranks of a grid: give --grid with it");
+  }
+  if (!flags.per_rank) return std::nullopt;
+  const Grid grid = parse_grid(flags.grid);
+  if (grid.dp > 1 || grid.pp > 1) {
+    throw_usage(fmt::format("--per-rank takes a grid of tp, cp and sp, not {}", format_grid(grid)));
+  }
+  return grid;
+}
+
+/// Returns a line that names the file, and the views beside it.
+std::string export_case(const CaseSpec& asked, bool with_expected, const std::optional<Grid>& views,
+                        const std::string& path) {
+  CaseSpec spec = asked;
+  spec.objective = with_all_options(asked.objective);
   const std::string too_big = why_too_big(bundle_memory_bytes(spec, with_expected));
   if (!too_big.empty()) {
     throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, too_big));
@@ -64,9 +83,15 @@ std::string export_case(const CaseSpec& spec, bool with_expected, const std::str
           expected_results(*problem, make_truth(*problem, prepared.rows, *prepared.objective, 0));
     }
   }
-  write_bundle(path, *problem, expected, format_case(spec));
-  return fmt::format("{}: {} sequences, {} tokens, vocabulary {}, {}\n", path, problem->sequences(),
-                     problem->tokens(), spec.vocab, name(spec.dtype));
+  write_bundle(path, *problem, expected, format_case(asked));
+  std::string line =
+      fmt::format("{}: {} sequences, {} tokens, vocabulary {}, {}", path, problem->sequences(),
+                  problem->tokens(), spec.vocab, name(spec.dtype));
+  if (!views) return line + "\n";
+  for (int rank = 0; rank < views->ranks(); ++rank) {
+    write_rank_view(rank_view_path(path, rank), *problem, *views, rank);
+  }
+  return line + fmt::format(", {} views of {}\n", views->ranks(), format_grid(*views));
 }
 
 /// The name of a case as that of a file.
@@ -108,12 +133,18 @@ void announce(std::size_t bundles, std::int64_t bytes, const std::string& folder
 }
 
 ExitCode export_suite(const ExportFlags& flags) {
+  const std::optional<Grid> views = grid_of_views(flags);
   std::vector<CaseSpec> cases;
   std::int64_t bytes = 0;
   for (const Suite& suite : load_suites(flags.suite)) {
     for (const CaseSpec& spec : suite.cases) {
       cases.push_back(spec);
       bytes += std::min(bundle_file_bytes(spec, flags.expected), kMostBytes - bytes);
+      // Views hold the inputs once more, those of hidden states and weight by rank.
+      const int copies = !views ? 0 : spec.hidden > 0 ? std::max(views->tp, views->cp) : 1;
+      for (int k = 0; k < copies; ++k) {
+        bytes += std::min(bundle_file_bytes(spec, false), kMostBytes - bytes);
+      }
     }
   }
   announce(cases.size(), bytes, flags.out);
@@ -121,7 +152,7 @@ ExitCode export_suite(const ExportFlags& flags) {
   std::int64_t written = 0;
   for (std::size_t k = 0; k < cases.size(); ++k) {
     const std::string line = export_case(
-        cases[k], flags.expected,
+        cases[k], flags.expected, views,
         fmt::format("{}/{:02}_{}.safetensors", flags.out, k + 1, file_name(cases[k].name)));
     written += bundle_file_bytes(cases[k], flags.expected);
     std::optional<double> seconds_left;
@@ -137,7 +168,7 @@ ExitCode export_suite(const ExportFlags& flags) {
 }
 
 ExitCode export_one_case(const ExportFlags& flags) {
-  print_text(export_case(parse_case(flags.text), flags.expected, flags.out));
+  print_text(export_case(parse_case(flags.text), flags.expected, grid_of_views(flags), flags.out));
   return ExitCode::ok;
 }
 
@@ -180,6 +211,9 @@ ExitCode run(const ExportFlags& flags) {
   if (!flags.report.empty()) {
     if (flags.format.empty()) throw_usage("a report needs --to FORMAT (lossgrid list exports)");
     if (flags.expected) throw_usage("--expected goes with --case or --suite");
+    if (flags.per_rank || !flags.grid.empty()) {
+      throw_usage("--grid and --per-rank go with --case or --suite");
+    }
     return export_report(flags);
   }
   if (flags.one_per_case) throw_usage("--one-per-case goes with a report and --to gbench");
@@ -212,8 +246,12 @@ void add_export_command(CLI::App& app, Action& action) {
                       "the default");
   command->add_flag(
       "--expected", flags->expected,
-      "with --case or --suite: add the float64 truth as expected.loss, .logprobs, .grad_logits "
-      "and metrics");
+      "with --case or --suite: add the float64 truth as expected.loss, .logprobs, .entropy, "
+      ".grad_logits and metrics");
+  command->add_flag("--per-rank", flags->per_rank,
+                    "with --grid: beside each bundle B.safetensors, B.rank0.safetensors and so on "
+                    "with what the ranks hold: shards, positions and labels by row");
+  command->add_option("--grid", flags->grid, "the grid of --per-rank: tp2cp2, tp2cp2sp");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/load_flags.h"
 #include "harness/cli/output.h"
 #include "harness/comm/mpi_ranks.h"
 #include "harness/comm/nccl_transport.h"
@@ -61,6 +62,13 @@ void list_implementations() {
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
     const Description description = entry->make({})->describe();
     print_entry(fmt::format("{:<18}", entry->name), description.summary);
+  }
+  for (const ImplementationEntry* entry : implementations(ImplementationKind::recorded)) {
+    print_entry(fmt::format("{:<18}", entry->name), entry->what);
+  }
+  for (const ImplementationEntry* entry : implementations(ImplementationKind::external)) {
+    print_entry(fmt::format("{:<18}", entry->name),
+                fmt::format("external, {}: {}", entry->file, entry->what));
   }
 }
 
@@ -224,6 +232,7 @@ ModelShape find_model(const std::string& name) {
 
 void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
+  auto load = std::make_shared<LoadFlags>();
   CLI::App* command = app.add_subcommand(
       "list",
       "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
@@ -234,7 +243,13 @@ void add_list_command(CLI::App& app, Action& action) {
           "suites, implementations, objectives, mutants, keys, frameworks, models, backends, "
           "transports or exports")
       ->required();
-  command->callback([what, &action] { action = [what] { return run(*what); }; });
+  add_load_flags(*command, *load);
+  command->callback([what, load, &action] {
+    action = [what, load] {
+      load_requested(*load);
+      return run(*what);
+    };
+  });
 }
 
 }  // namespace lossgrid

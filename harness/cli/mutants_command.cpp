@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid mutants: do the suites reject every wrong implementation, and no right one?
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -9,8 +10,10 @@
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
 #include "harness/cli/early_end.h"
+#include "harness/cli/load_flags.h"
 #include "harness/cli/output.h"
 #include "harness/core/text.h"
+#include "harness/external/external_implementation.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/mutation.h"
 #include "reports/report_writer.h"
@@ -24,7 +27,44 @@ struct MutantFlags {
   std::string names;
   std::string report;
   BackendFlags backend;
+  LoadFlags load;
 };
+
+struct RequestedMutants {
+  std::vector<std::string> names;
+  std::map<std::string, std::string> if_it_survives;  // by name, of those that have a sentence
+};
+
+/// The mutants of what was loaded among `names`, in their place: one trial on each grid of the
+/// first case shows which collectives an implementation makes.
+RequestedMutants with_user_mutants(const std::vector<std::string>& names,
+                                   const std::vector<Suite>& suites, ProblemCache& problems) {
+  RequestedMutants out;
+  for (const std::string& name : names) {
+    if (file_of_implementation(name).empty()) {
+      out.names.push_back(name);
+      continue;
+    }
+    std::vector<Suite> own = suites;
+    bool any_passed = false;
+    for (Suite& suite : own) suite.implementations = {name};
+    run_suites(own, RunOptions(), problems, [&](const TrialRecord& trial) {
+      if (trial.status == TrialStatus::skipped) return true;
+      if (trial.status != TrialStatus::passed) {
+        throw_bad_input("'{}' does not pass itself, so nothing can be said of its mutants: {} ({})",
+                        name, trial.reason, trial.id);
+      }
+      any_passed = true;
+      return trial.tp == 1 || trial.cp == 1;
+    });
+    if (!any_passed) throw_bad_input("no trial of the suites takes '{}'", name);
+    for (const UserMutant& mutant : register_user_mutants(name)) {
+      out.names.push_back(mutant.name);
+      if (!mutant.if_it_survives.empty()) out.if_it_survives[mutant.name] = mutant.if_it_survives;
+    }
+  }
+  return out;
+}
 
 /// Real implementations are no mutants: they would count as survivors.
 void require_mutants(const std::vector<std::string>& names) {
@@ -39,12 +79,23 @@ void require_mutants(const std::vector<std::string>& names) {
   }
 }
 
+/// One line for each collective without which everything passed.
+void print_what_is_not_needed(const RunRecord& record, const RequestedMutants& requested) {
+  for (const MutantRecord& mutant : record.mutants) {
+    const auto sentence = requested.if_it_survives.find(mutant.name);
+    const bool survived = !mutant.rejected && mutant.trials > 0;
+    if (survived && sentence != requested.if_it_survives.end()) print("{}\n", sentence->second);
+  }
+}
+
 ExitCode run(const MutantFlags& flags) {
   std::vector<Suite> suites = load_suites(flags.suite);
   for (Suite& suite : suites) suite.backend = requested_backend(flags.backend);
-  const std::vector<std::string> names = parse_list(flags.names);
-  require_mutants(names);
+  load_requested(flags.load);
   require_runnable(suites, 64);
+  ProblemCache problems;
+  const RequestedMutants requested = with_user_mutants(parse_list(flags.names), suites, problems);
+  require_mutants(requested.names);
 
   RunRecord record = begin_run("mutants", flags.suite);
   std::optional<ReportWriter> writer;
@@ -56,6 +107,7 @@ ExitCode run(const MutantFlags& flags) {
   const auto print_report = [&] {
     const TextStyle style = stdout_style();
     print_text(format_mutants_table(record, style), style);
+    print_what_is_not_needed(record, requested);
     if (writer) print("report: {}\n", writer->path());
   };
   std::optional<EarlyEnd> early_end;
@@ -65,9 +117,8 @@ ExitCode run(const MutantFlags& flags) {
     print("{}: the mutants and controls behind these {} did not run\n", kInterrupted,
           record.mutants.size());
   });
-  ProblemCache problems;
   const bool must_end =
-      run_mutants(suites, names, RunOptions(), problems, [&](const MutantRecord& mutant) {
+      run_mutants(suites, requested.names, RunOptions(), problems, [&](const MutantRecord& mutant) {
         early_end->step([&] {
           if (writer) writer->add(mutant);
           record.mutants.push_back(mutant);
@@ -98,7 +149,9 @@ void add_mutants_command(CLI::App& app, Action& action) {
                       "suites that must reject them, comma separated (default ci,linear)");
   command->add_option(
       "--impl", flags->names,
-      "only these mutants and controls, comma separated (see lossgrid list mutants)");
+      "only these mutants and controls, comma separated (see lossgrid list mutants); of an "
+      "implementation that was loaded, its function with one thing changed at a time");
+  add_load_flags(*command, flags->load);
   command->add_option("--report", flags->report, "write the JSON report here (.json.gz: packed)");
   add_backend_flags(*command, flags->backend);
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/load_flags.h"
 #include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
 #include "harness/core/file.h"
@@ -28,6 +29,7 @@ struct PlanFlags {
   std::string suite;
   std::vector<std::string> cases;
   std::string implementations;
+  LoadFlags load;
   std::string grids;
   std::string model;
   std::string json;
@@ -293,6 +295,7 @@ Json plans_to_json(const std::vector<PlannedGrid>& plans, std::optional<std::int
 }
 
 ExitCode run(const PlanFlags& flags) {
+  load_requested(flags.load);
   if (!flags.vary.empty() && flags.fit.empty()) {
     throw Error(ErrorCode::usage, "--vary says what --fit varies, and there is no --fit");
   }
@@ -342,6 +345,7 @@ void add_plan_command(CLI::App& app, Action& action) {
   command->add_option("--impl", flags->implementations,
                       "implementations, comma separated, with options as name:option=value "
                       "(default: the suite's; of cases all that take their inputs)");
+  add_load_flags(*command, flags->load);
   command->add_option("--model", flags->model,
                       "take vocab and hidden of every case from this model (lossgrid list models)");
   command->add_option("--fit", flags->fit,

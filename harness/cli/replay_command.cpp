@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid replay: a real batch from a bundle through implementations on one grid.
+// lossgrid replay: a real batch from a bundle through implementations on grids.
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -10,11 +12,13 @@
 #include "harness/cli/command.h"
 #include "harness/cli/early_end.h"
 #include "harness/cli/inject_flag.h"
+#include "harness/cli/load_flags.h"
 #include "harness/cli/output.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
 #include "harness/problem/bundle.h"
+#include "harness/runner/bit_comparison.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/rank_merge.h"
 #include "harness/runner/run.h"
@@ -28,18 +32,44 @@ namespace {
 struct ReplayFlags {
   std::string bundle;
   std::string implementations;
-  int tp = 1;
-  int cp = 1;
-  int dp = 1;
-  int pp = 1;
+  std::vector<std::string> grids;
+  // One grid by its axes; 0: not given.
+  int tp = 0;
+  int cp = 0;
+  int dp = 0;
+  int pp = 0;
   bool sp = false;
   int microbatches = 1;
   std::string out;
   std::string report;
   std::string transport = "auto";
   BackendFlags backend;
+  LoadFlags load;
   RecordingFlags recording;
   InjectFlag inject;
+};
+
+std::vector<Grid> requested_grids(const ReplayFlags& flags) {
+  const bool by_axes = std::max({flags.tp, flags.cp, flags.dp, flags.pp}) > 0 || flags.sp;
+  if (by_axes && !flags.grids.empty()) {
+    throw Error(ErrorCode::usage,
+                "--tp, --cp, --dp, --pp and --sp are one grid; --grid names it too");
+  }
+  const auto axis = [](int given) { return std::max(given, 1); };
+  if (flags.grids.empty()) {
+    return {Grid{axis(flags.tp), axis(flags.cp), axis(flags.dp), flags.sp, axis(flags.pp)}};
+  }
+  std::vector<Grid> grids;
+  for (const std::string& list : flags.grids) {
+    for (const std::string& text : parse_list(list)) grids.push_back(parse_grid(text));
+  }
+  return grids;
+}
+
+/// A trial of the replay: an implementation on a grid.
+struct ReplayTrial {
+  std::string implementation;
+  Grid grid;
 };
 
 ExitCode run(const ReplayFlags& flags) {
@@ -48,13 +78,21 @@ ExitCode run(const ReplayFlags& flags) {
   const std::vector<std::string> names =
       flags.implementations.empty() ? default_implementations(bundle.problem.spec.hidden > 0)
                                     : parse_list(flags.implementations);
-  if (!flags.out.empty() && names.size() != 1) {
-    throw Error(ErrorCode::usage, "--out holds the results of one implementation; give one --impl");
+  const std::vector<Grid> grids = requested_grids(flags);
+  if (!flags.out.empty() && names.size() * grids.size() != 1) {
+    throw Error(
+        ErrorCode::usage,
+        "--out holds the results of one implementation on one grid; give one --impl and one "
+        "--grid");
   }
+  std::vector<ReplayTrial> trials;
+  for (const std::string& name : names) {
+    for (const Grid& grid : grids) trials.push_back({name, grid});
+  }
+  load_requested(flags.load);
   Suite suite;
   bundle.problem.spec.microbatches = flags.microbatches;
-  const Grid grid{flags.tp, flags.cp, flags.dp, flags.sp, flags.pp};
-  suite.grids = {grid};
+  suite.grids = grids;
   suite.implementations = names;
   suite.cases = {bundle.problem.spec};
   const Ranks ranks = start_ranks(flags.transport);
@@ -67,8 +105,9 @@ ExitCode run(const ReplayFlags& flags) {
                               flags.bundle, bundle.nan_or_inf_logits));
   }
   const std::shared_ptr<RunRecording> recording = open_recording(flags.recording, ranks);
+  for (const auto& [name, grid] : trials) require_trial(prepared, name, grid);
   std::vector<TrialRecord> planned;
-  for (const std::string& name : names) {
+  for (const auto& [name, grid] : trials) {
     planned.push_back(describe_trial(*prepared.problem, name, grid, backend));
     planned.back().case_name = flags.bundle;
   }
@@ -97,7 +136,8 @@ ExitCode run(const ReplayFlags& flags) {
   early_end.emplace(ranks.reports() ? report_interrupted : std::function<void(ExitCode)>());
   bool must_end = false;
   std::int64_t number = 0;
-  for (const std::string& name : names) {
+  std::map<std::string, BitComparison> bits;  // by implementation
+  for (const auto& [name, grid] : trials) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
     if (fault && (fault->trial == 0 || fault->trial == number + 1)) setup.fault = fault;
     setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
@@ -110,7 +150,10 @@ ExitCode run(const ReplayFlags& flags) {
     if (trial.outputs && bundle.expected) {
       add_checks(check_outputs(setup, *bundle.expected, *trial.outputs), trial.record);
     }
-    if (trial.outputs && !flags.out.empty()) write_results(flags.out, *trial.outputs);
+    bits[name].judge(trial.record);
+    if (trial.outputs && !flags.out.empty()) {
+      write_results(flags.out, prepared.problem->tokens(), *trial.outputs);
+    }
     early_end->step([&] {
       if (writer) writer->add(trial.record);
       record.trials.push_back(trial.record);
@@ -139,12 +182,18 @@ ExitCode run(const ReplayFlags& flags) {
 void add_replay_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ReplayFlags>();
   CLI::App* command = app.add_subcommand(
-      "replay", "run implementations on the packed batch of a bundle (safetensors) on one grid");
+      "replay", "run implementations on the packed batch of a bundle (safetensors)");
   command->add_option("bundle", flags->bundle, "the bundle file")->required();
   command->add_option("--impl", flags->implementations,
                       "implementations, comma separated (default: of a bundle with logits " +
                           join(default_implementations(false), ", ") + "; with hidden states " +
                           join(default_implementations(true), ", ") + ")");
+  add_load_flags(*command, flags->load);
+  command
+      ->add_option("--grid", flags->grids,
+                   "process grids, comma separated or repeated: tp2cp4,tp1cp2dp2pp2,tp2cp2sp "
+                   "(default: tp1cp1); --tp, --cp, --dp, --pp and --sp give one instead")
+      ->allow_extra_args(false);
   command->add_option("--tp", flags->tp, "ranks that share the vocabulary")
       ->check(CLI::Range(1, 64));
   command->add_option("--cp", flags->cp, "ranks that share the sequences")

@@ -74,6 +74,7 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
   if (flags.suite.empty() == flags.cases.empty()) {
     throw Error(ErrorCode::usage, command + " needs either --suite or --case");
   }
+  load_requested(flags.load);
   std::vector<Suite> suites = flags.suite.empty() ? std::vector<Suite>{suite_of_cases(flags.cases)}
                                                   : load_suites(flags.suite);
   for (Suite& suite : suites) {
@@ -107,6 +108,7 @@ void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
                          join(default_implementations(false), ", ") +
                          "; where every case starts from hidden states " +
                          join(default_implementations(true), ", ") + ")");
+  add_load_flags(command, flags.load);
   command.add_option(
       "--grid", flags.grids,
       "process grids, comma separated: tp2cp4,tp1cp2dp2pp2,tp2cp2sp (default: the suite's, or "

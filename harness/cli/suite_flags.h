@@ -10,6 +10,7 @@
 #include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
 #include "harness/cli/inject_flag.h"
+#include "harness/cli/load_flags.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/runner/run.h"
 #include "reports/table.h"
@@ -30,6 +31,7 @@ struct SuiteFlags {
   double timeout_s = 300;
   std::string transport = "auto";
   BackendFlags backend;
+  LoadFlags load;
   bool quiet = false;
   RecordingFlags recording;
   InjectFlag inject;

@@ -11,9 +11,11 @@
 namespace lossgrid {
 namespace {
 
-RankOutcome failed(ErrorCode code, std::string message) {
+RankOutcome failed(ErrorCode code, std::string message, std::string detail = {}) {
   std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
-  return {false, false, code, std::move(message)};
+  RankOutcome outcome{false, false, code, std::move(message)};
+  outcome.detail = std::move(detail);
+  return outcome;
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ RankOutcome outcome_of(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    return failed(error.code(), error.what());
+    return failed(error.code(), error.what(), error.detail());
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::not_enough_memory, "out of memory");
   } catch (const std::exception& error) {

@@ -16,9 +16,10 @@ struct RankOutcome {
   bool finished = false;  // false: the rank still runs (hangs), its thread was left behind
   bool ok = false;        // returned without an exception, in time, with nobody left waiting
   ErrorCode code = ErrorCode::internal;
-  std::string message;   // empty when ok
-  bool busy = false;     // in no collective when the deadline passed
-  RankTrace trace = {};  // of a run that failed; under MPI known to rank 0 only
+  std::string message;      // empty when ok
+  bool busy = false;        // in no collective when the deadline passed
+  RankTrace trace = {};     // of a run that failed; under MPI known to rank 0 only
+  std::string detail = {};  // Error::detail
 };
 
 struct RanksOutcome {

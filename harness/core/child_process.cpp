@@ -29,16 +29,23 @@ constexpr int kShellBase = 128;  // of exit codes that stand for signals
 }
 
 /// In the child; never returns. What goes wrong is sent as an errno.
-[[noreturn]] void become(char* const* arguments, int failure_pipe) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, int failure_pipe) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int nothing = open("/dev/null", O_RDWR);
   if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0) {
-    execvp(arguments[0], arguments);
+    execvpe(arguments[0], arguments, environment);
   }
   const int error = errno;
   [[maybe_unused]] const ssize_t sent = write(failure_pipe, &error, sizeof(error));
   _exit(127);
+}
+
+/// `texts` as exec takes them; they have to outlive it.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  return pointers;
 }
 
 }  // namespace
@@ -50,16 +57,21 @@ std::string ProcessEnd::text() const {
   return fmt::format("exit code {} ({})", exit_code, signal_name(exit_code - kShellBase));
 }
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command) {
+ChildProcess::ChildProcess(const std::vector<std::string>& command,
+                           const std::vector<std::string>& variables) {
   if (command.empty() || command[0].empty()) throw_bad_input("no command to start");
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  std::vector<char*> arguments = pointers_to(command);
   arguments.push_back(nullptr);
+  // The first of two variables with one name counts.
+  std::vector<char*> environment = pointers_to(variables);
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    environment.push_back(*variable);
+  environment.push_back(nullptr);
   std::array<int, 2> failure{};  // closed by a successful exec
   if (pipe2(failure.data(), O_CLOEXEC) != 0) throw_not_started(command[0], errno);
   pid_ = fork();
   const int fork_error = errno;
-  if (pid_ == 0) become(arguments.data(), failure[1]);
+  if (pid_ == 0) become(arguments.data(), environment.data(), failure[1]);
   close(failure[1]);
   int error = pid_ < 0 ? fork_error : 0;
   if (pid_ > 0) {

@@ -25,9 +25,11 @@ struct ProcessEnd {
 
 class ChildProcess {
  public:
-  /// Starts `command`, looked up in PATH, with its standard output dropped. It is killed when this
-  /// process dies. Throws bad_input that names the command and why it cannot be started.
-  explicit ChildProcess(const std::vector<std::string>& command);
+  /// Starts `command`, looked up in PATH, with its standard output dropped and `variables`
+  /// ("NAME=value") in its environment before those of this process. It is killed when this process
+  /// dies. Throws bad_input that names the command and why it cannot be started.
+  explicit ChildProcess(const std::vector<std::string>& command,
+                        const std::vector<std::string>& variables = {});
   /// Kills the group unless it has ended.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

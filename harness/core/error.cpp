@@ -18,6 +18,8 @@ std::string_view name(ErrorCode code) {
       return "not_enough_memory";
     case ErrorCode::device_lost:
       return "device_lost";
+    case ErrorCode::process_died:
+      return "process_died";
     case ErrorCode::rank_failed:
       return "rank_failed";
     case ErrorCode::aborted:
@@ -76,6 +78,7 @@ ExitCode exit_code(ErrorCode code) {
     case ErrorCode::timeout:
       return ExitCode::hang;
     case ErrorCode::device_lost:
+    case ErrorCode::process_died:
     case ErrorCode::rank_failed:
     case ErrorCode::aborted:
     case ErrorCode::internal:

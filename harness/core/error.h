@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -19,6 +20,7 @@ enum class ErrorCode {
   unsupported,        // right input that this implementation or build cannot take
   not_enough_memory,  // more than the machine has
   device_lost,        // a GPU failed, and every later call of the process to it fails too
+  process_died,       // a process that worked for this rank has ended
   rank_failed,        // this rank threw, left early or called another collective than its peers
   aborted,            // this rank was woken because another one failed
   timeout,            // the deadline of the trial has passed
@@ -36,9 +38,16 @@ class Error : public std::runtime_error {
 
   ErrorCode code() const { return code_; }
   const std::source_location& where() const { return where_; }
+  /// Lines beside the message, a traceback for instance; often empty.
+  const std::string& detail() const { return detail_; }
+  Error with_detail(std::string detail) && {
+    detail_ = std::move(detail);
+    return std::move(*this);
+  }
 
  private:
   ErrorCode code_;
+  std::string detail_;
   std::source_location where_;
 };
 

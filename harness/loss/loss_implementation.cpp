@@ -3,6 +3,28 @@
 
 namespace lossgrid {
 
+bool Outputs::has_metric(const std::string& name) const {
+  if (metrics) return metrics->contains(name);
+  const bool of_entropy = name.starts_with("entropy_");
+  const bool of_range = name.starts_with("vocab_min_") || name.starts_with("vocab_max_");
+  return (entropy || !of_entropy) && (vocab_range || !of_range);
+}
+
+TokenOutputs Outputs::only_given(const TokenOutputs& columns) const {
+  TokenOutputs given;
+  if (logprobs) given.logprobs = columns.logprobs;
+  if (entropy) given.entropy = columns.entropy;
+  if (vocab_range) {
+    given.vocab_min = columns.vocab_min;
+    given.vocab_max = columns.vocab_max;
+  }
+  return given;
+}
+
+void Outputs::keep_given(Metrics& all) const {
+  std::erase_if(all, [&](const auto& metric) { return !has_metric(metric.first); });
+}
+
 TokenOutputs TokenOutputs::part(std::int64_t begin, std::int64_t count) const {
   const auto cut = [&](std::span<float> column) {
     return column.empty()
@@ -28,6 +50,8 @@ void LossPlan::forward_backward(const LossInputs& inputs, LossOutputs& outputs,
   forward(inputs, outputs);
   backward(inputs, gradients);
 }
+
+void LossImplementation::require_fits(const LossProblem& /*problem*/) const {}
 
 std::string LossImplementation::why_unsupported(const LossProblem& /*problem*/) const {
   return "";

@@ -12,7 +12,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "harness/comm/counting_communicator.h"
 #include "harness/comm/process_grid.h"
@@ -68,6 +72,9 @@ struct RankContext {
   Device& device;
   Communicator& tp;
   Communicator& cp;
+  Communicator&
+      stage;           // all ranks that have a part of the loss, by dp, cp and tp rank; not counted
+  bool timed = false;  // an external implementation lets its ranks meet before its clock starts
 };
 
 /// What an implementation starts from.
@@ -75,6 +82,31 @@ enum class InputKind { logits, hidden, either };
 
 /// Where a plan's outputs by token stand: its own rows [T_c], or the whole padded pack [T_pad].
 enum class LogprobScope { shard, pack };
+
+struct TokenOutputs;
+
+/// Which of the outputs a plan gives: code from outside may return log-probabilities alone, or a
+/// loss and its gradient. Checks and invariants of the others are not run. Columns and gradients
+/// that are not given are not read; a loss that is not given stays 0.
+struct Outputs {
+  bool logprobs = true;
+  // These two where the problem asks for row statistics.
+  bool entropy = true;
+  bool vocab_range = true;  // vocab_min and vocab_max
+  bool loss = true;
+  // Names of the metrics that are given, the others are left out of ObjectiveResult::metrics.
+  // Unset: all but those that are made of a column that is not given.
+  std::optional<std::set<std::string>> metrics;
+  bool owned_labels = true;
+  bool gradients = true;
+  bool grad_hidden = true;  // where gradients are given, and the problem starts from hidden states
+
+  bool has_metric(const std::string& name) const;
+  /// The columns that are given; the others are empty.
+  TokenOutputs only_given(const TokenOutputs& columns) const;
+  /// Takes the metrics that are not given out of `all`.
+  void keep_given(Metrics& all) const;
+};
 
 struct Description {
   std::string name;
@@ -94,6 +126,13 @@ struct Description {
   // The gradient of the logits takes the place of the logits: LossGradients::logits is
   // LossInputs::logits.
   bool in_place = false;
+  // Runs in processes of its own: plans measure themselves (LossPlan::measured), and nothing is
+  // predicted but what the harness holds.
+  bool is_external = false;
+  Outputs outputs = {};
+  // What another program has computed is played back: that a second run gives the same bits, or
+  // other logits the same log-probabilities, shows nothing.
+  bool plays_back = false;
 };
 
 /// What one phase needs beside its inputs and outputs, per rank.
@@ -159,6 +198,24 @@ struct LossGradients {
   float* weight = nullptr;
 };
 
+/// Calls of one operation, by a function whose operations are not those of Communicator.
+struct MeasuredCalls {
+  std::string group;
+  std::string operation;
+  std::int64_t calls = 0;
+  std::int64_t payload_bytes = 0;
+};
+
+/// One phase as a plan measured it.
+struct PhaseMeasurement {
+  std::int64_t time_ns = 0;
+  std::int64_t peak_bytes = 0;  // held beyond what was held before
+  std::vector<MeasuredCalls> calls;
+  std::vector<std::string> changed_inputs;  // that it may not change
+  // How the outputs of an evaluation, which keeps no graph, differ; empty where they do not.
+  std::string evaluation;
+};
+
 class LossPlan {
  public:
   virtual ~LossPlan() = default;
@@ -168,12 +225,16 @@ class LossPlan {
   /// Both at once: the same as one after the other unless overridden.
   virtual void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
                                 LossGradients& gradients);
+  /// The last call, where it did not run on this thread; none where it did.
+  virtual std::optional<PhaseMeasurement> measured() const { return std::nullopt; }
 };
 
 class LossImplementation {
  public:
   virtual ~LossImplementation() = default;
   virtual Description describe() const = 0;
+  /// Throws bad_input where a file that it was made with is not of this problem.
+  virtual void require_fits(const LossProblem& problem) const;
   /// Empty when it can take the problem (so it is unless overridden), else the reason.
   virtual std::string why_unsupported(const LossProblem& problem) const;
   virtual Cost cost(const LossProblem& problem) const = 0;

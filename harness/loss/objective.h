@@ -132,6 +132,8 @@ struct ObjectiveEntry {
   std::string summary;
   /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
   std::function<std::unique_ptr<Objective>(const ObjectiveOptions&)> make;
+  /// Every option with its value, given or by default. Throws as make does.
+  std::function<ObjectiveOptions(const ObjectiveOptions&)> all_options = {};
 };
 
 }  // namespace lossgrid

@@ -58,7 +58,9 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
     const bool is_mutant = parts[0].find('/') != std::string::npos;
     std::vector<std::string> known;
     for (const auto& [name, candidate] : implementation_map()) {
-      if (is_mutant || candidate.kind == ImplementationKind::real) known.push_back(name);
+      const bool is_shown = candidate.kind == ImplementationKind::real ||
+                            candidate.kind == ImplementationKind::external;
+      if (is_mutant || is_shown) known.push_back(name);
     }
     throw Error(ErrorCode::bad_input, unknown_name_message("implementation", parts[0], known));
   }
@@ -76,6 +78,11 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
   return entry->second.make(options);
 }
 
+std::string file_of_implementation(std::string_view text) {
+  const auto entry = implementation_map().find(split(text, ':')[0]);
+  return entry == implementation_map().end() ? "" : entry->second.file;
+}
+
 const ObjectiveEntry& find_objective(std::string_view kind) {
   const auto entry = objective_map().find(kind);
   if (entry == objective_map().end()) {
@@ -84,6 +91,10 @@ const ObjectiveEntry& find_objective(std::string_view kind) {
     throw Error(ErrorCode::bad_input, unknown_name_message("objective", kind, known));
   }
   return entry->second;
+}
+
+ObjectiveSpec with_all_options(const ObjectiveSpec& spec) {
+  return {spec.kind, find_objective(spec.kind).all_options(spec.options)};
 }
 
 std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics) {

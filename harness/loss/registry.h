@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that a user can ask for. Filled by objects of static storage before main, sorted by
-// name, only read afterwards. Mutants, controls and probes live beside real implementations but
-// never show among them.
+// The names that a user can ask for. Filled by objects of static storage before main and by the
+// files that a command loads, sorted by name, only read afterwards. Mutants, controls and probes
+// live beside real implementations but never show among them.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,11 @@ namespace lossgrid {
 
 enum class ImplementationKind {
   real,
-  mutant,   // deliberately wrong: a suite must reject it
-  control,  // another right way of computing the same: a suite must not reject it
-  probe,    // right, at a known cost: shows that a measurement sees it; no suite runs it
+  mutant,    // deliberately wrong: a suite must reject it
+  control,   // another right way of computing the same: a suite must not reject it
+  probe,     // right, at a known cost: shows that a measurement sees it; no suite runs it
+  recorded,  // plays back what another program computed, from a file; no suite runs it
+  external,  // loaded from a user's file
 };
 
 using ImplementationOptions = std::map<std::string, std::string>;
@@ -32,6 +34,7 @@ struct ImplementationEntry {
   std::string what;          // of a mutant, control or probe: what differs
   /// Throws bad_input for an unknown option or a bad value.
   std::function<std::unique_ptr<LossImplementation>(const ImplementationOptions&)> make;
+  std::string file = {};  // that it was loaded from; empty: it is built in
 };
 
 void register_implementation(ImplementationEntry entry);
@@ -44,8 +47,14 @@ std::vector<const ObjectiveEntry*> objectives();
 /// From "name" or "name:option=value:option=value". Throws bad_input with the nearest name.
 std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
 
+/// The file that the implementation of "name:option=value" was loaded from; empty: none.
+std::string file_of_implementation(std::string_view text);
+
 /// Throws bad_input with the known kinds.
 const ObjectiveEntry& find_objective(std::string_view kind);
+
+/// The same objective with every option written out, defaults included. Throws bad_input.
+ObjectiveSpec with_all_options(const ObjectiveSpec& spec);
 
 /// The objective of a case, with the statistics of a step beside it where asked for. Throws
 /// bad_input.

@@ -77,7 +77,8 @@ class Sampler {
     world_.barrier();
     const std::int64_t communication = communication_ns_;
     // At least a tick: samples are divided by.
-    own_ns_[place] = std::max<std::int64_t>(1, time_of_run(item, step));
+    const std::int64_t outside = time_of_run(item, step);
+    own_ns_[place] = std::max<std::int64_t>(1, item.measured_ns().value_or(outside));
     own_communication_ns_[place] = communication_ns_ - communication;
     if (last) item.finish(step);
   }

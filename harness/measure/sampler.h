@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,9 @@ class SampledItem {
   virtual void prepare(std::size_t step, bool last) = 0;
   /// The timed part.
   virtual void run(std::size_t step) = 0;
+  /// What run(step) took by a clock of its own, nearer to what is timed; none: the sampler's clock
+  /// or timer counts.
+  virtual std::optional<std::int64_t> measured_ns() const { return std::nullopt; }
   /// Not timed, after run(step) of the last round.
   virtual void finish(std::size_t /*step*/) {}
 };

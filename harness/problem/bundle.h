@@ -13,10 +13,12 @@
 
 namespace lossgrid {
 
-/// Results in the unsharded layout; in a bundle prefixed `expected.`, in --out files bare.
+/// Results in the unsharded layout; in a bundle prefixed `expected.`, in --out files bare. An
+/// implementation that does not give all of them leaves the others empty.
 struct BundleResults {
-  double loss = 0;
+  std::optional<double> loss;
   std::vector<double> logprobs;     // [T], 0 at first tokens
+  std::vector<double> entropy;      // [T], of the policy that chose the token, in nats; likewise
   std::vector<double> grad_logits;  // [T, V]; of a bundle with hidden states it may be left out
   std::vector<double> grad_hidden;  // [T, H] and
   std::vector<double> grad_weight;  // [V, H], empty unless the bundle has hidden states
@@ -34,7 +36,8 @@ struct Bundle {
 /// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
 /// index and the rule. Inputs of objectives are kept whether this one needs them or not (see
 /// require_objective_inputs). Hidden states and weight become a projection, in bf16 when both are,
-/// else in f32. `expected.*` is all or nothing.
+/// else in f32. `expected.*` is all or nothing, but for `expected.entropy`, which older files do
+/// not have.
 Bundle read_bundle(const std::string& path);
 
 /// Writes `problem` and, when given, expected results: its logits in its dtype, unpoisoned, or the
@@ -46,8 +49,8 @@ Bundle read_bundle(const std::string& path);
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected, const std::string& case_text = "");
 
-/// Writes results only (`--out`). Metrics that are not finite are null; gradients that are empty
-/// are left out, and of a batch without tokens all are. Throws io.
-void write_results(const std::string& path, const BundleResults& results);
+/// Writes results only (`--out`), of a batch of `tokens` tokens. Metrics that are not finite are
+/// null; what is empty is left out, and of a batch without tokens all gradients are. Throws io.
+void write_results(const std::string& path, std::int64_t tokens, const BundleResults& results);
 
 }  // namespace lossgrid

@@ -30,6 +30,7 @@ const std::vector<std::string>& known_tensors() {
                                               "rewards",
                                               "expected.loss",
                                               "expected.logprobs",
+                                              "expected.entropy",
                                               "expected.grad_logits",
                                               "expected.grad_hidden",
                                               "expected.grad_weight"};
@@ -38,18 +39,10 @@ const std::vector<std::string>& known_tensors() {
 
 const std::vector<std::string>& known_metadata() {
   static const std::vector<std::string> keys{
-      "format", "objective", "case", "global_valid_toks", "global_valid_seqs", "expected_metrics"};
+      "format",           "objective",        "case",
+      "pad_multiple",     "bin_multiple",     "global_valid_toks",
+      "expected_metrics", "global_valid_seqs"};
   return keys;
-}
-
-/// A file may hold more than the format says, but a misspelt optional name would change results
-/// without a word.
-void refuse_misspelt(const std::string& what, const std::string& name,
-                     const std::vector<std::string>& known) {
-  if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  const std::string nearest = nearest_name(name, known);
-  if (nearest.empty()) return;
-  throw_bad_input("{}: unknown name {}; did you mean '{}'?", what, printable(name), nearest);
 }
 
 std::string metadata_of(const SafetensorsFile& file, const char* key) {
@@ -60,6 +53,14 @@ std::string metadata_of(const SafetensorsFile& file, const char* key) {
 }
 
 }  // namespace
+
+void refuse_misspelt(const std::string& what, const std::string& name,
+                     const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  const std::string nearest = nearest_name(name, known);
+  if (nearest.empty()) return;
+  throw_bad_input("{}: unknown name {}; did you mean '{}'?", what, printable(name), nearest);
+}
 
 void check_bundle_format(const SafetensorsFile& file) {
   const std::string format = metadata_of(file, "format");
@@ -110,6 +111,20 @@ std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std
                     counted);
   }
   return given;
+}
+
+std::int64_t read_multiple(const SafetensorsFile& file, const char* key) {
+  const auto at = file.metadata().find(key);
+  if (at == file.metadata().end()) return 1;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as of a case
+  return parse_integer(at->second, fmt::format("{}: __metadata__.{}", file.path(), key), 1, kMost);
+}
+
+std::string objective_text(const ObjectiveSpec& objective) {
+  Json json;
+  json["kind"] = objective.kind;
+  for (const auto& [name, value] : objective.options) json[name] = Json::parse(value);
+  return json.dump();
 }
 
 std::map<std::string, double> read_expected_metrics(const SafetensorsFile& file) {

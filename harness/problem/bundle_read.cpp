@@ -173,6 +173,20 @@ void read_inputs(const BundleTensors& tensors, Problem& problem) {
   }
 }
 
+/// [T], 0 at first tokens.
+std::vector<double> read_about_tokens(const BundleTensors& tensors, const Problem& problem,
+                                      const char* name) {
+  std::vector<double> values = tensors.doubles(name, {problem.tokens()}, "[T]", true);
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    const std::int64_t first = problem.cu_seqlens[i];
+    if (problem.lengths[i] > 0 && values[first] != 0) {
+      throw_bad_input("{}: {} at index {}, must be 0 at the first token of a sequence",
+                      tensors.what(name), values[first], first);
+    }
+  }
+  return values;
+}
+
 std::optional<BundleResults> read_expected(const BundleTensors& tensors, const Problem& problem) {
   const std::vector<std::string> names = tensors.file().names();
   const bool any = std::any_of(names.begin(), names.end(), [](const std::string& name) {
@@ -184,13 +198,9 @@ std::optional<BundleResults> read_expected(const BundleTensors& tensors, const P
   BundleResults expected;
   expected.metrics = read_expected_metrics(tensors.file());
   expected.loss = tensors.doubles("expected.loss", {1}, "[1]", false)[0];
-  expected.logprobs = tensors.doubles("expected.logprobs", {tokens}, "[T]", true);
-  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
-    const std::int64_t first = problem.cu_seqlens[i];
-    if (problem.lengths[i] > 0 && expected.logprobs[first] != 0) {
-      throw_bad_input("{}: {} at index {}, must be 0 at the first token of a sequence",
-                      tensors.what("expected.logprobs"), expected.logprobs[first], first);
-    }
+  expected.logprobs = read_about_tokens(tensors, problem, "expected.logprobs");
+  if (tensors.has("expected.entropy")) {
+    expected.entropy = read_about_tokens(tensors, problem, "expected.entropy");
   }
   if (problem.projection == nullptr) {
     expected.grad_logits =
@@ -220,6 +230,8 @@ Bundle read_bundle(const std::string& path) {
   read_ids(tensors, problem);
   read_masks(tensors, problem);
   read_denominators(tensors.file(), problem);
+  problem.spec.pad_multiple = read_multiple(tensors.file(), "pad_multiple");
+  problem.spec.bin_multiple = read_multiple(tensors.file(), "bin_multiple");
   read_inputs(tensors, problem);
   bundle.expected = read_expected(tensors, problem);
   return bundle;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to read_bundle: the tensors of a bundle by the rules that they share. Every function
-// throws bad_input with one line that names file, tensor, index and rule.
+// Internal to bundles and results: their tensors by the rules that they share. Every function that
+// reads throws bad_input with one line that names file, tensor, index and rule.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,6 +57,21 @@ std::shared_ptr<const LogitsSource> make_bundle_logits(const SafetensorsFile& fi
 /// The dtype of "F64", "F32", "BF16", and back.
 DType dtype_of_tensor(std::string_view dtype);
 std::string_view tensor_dtype(DType dtype);
+
+/// `values` as elements of type T.
+template <typename T, typename Values>
+TensorToWrite tensor_of(std::string name, std::vector<std::int64_t> shape, const Values& values) {
+  TensorToWrite tensor{
+      std::move(name), std::string(tensor_dtype(DTypeOf<T>::value)), std::move(shape), {}};
+  tensor.data.resize(values.size() * sizeof(T));
+  std::byte* next = tensor.data.data();
+  for (const auto value : values) {
+    const T element = static_cast<T>(value);
+    std::memcpy(next, &element, sizeof(T));
+    next += sizeof(T);
+  }
+  return tensor;
+}
 
 /// Elements of an F32 or BF16 tensor, exact.
 std::vector<float> elements_as_float(const TensorView& view);

@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/problem/bundle.h"
+#include "harness/problem/bundle_metadata.h"
 #include "harness/problem/bundle_tensors.h"
 #include "harness/problem/safetensors.h"
 
@@ -14,20 +15,6 @@ namespace lossgrid {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <typename T, typename Values>
-TensorToWrite tensor_of(std::string name, std::vector<std::int64_t> shape, const Values& values) {
-  TensorToWrite tensor{
-      std::move(name), std::string(tensor_dtype(DTypeOf<T>::value)), std::move(shape), {}};
-  tensor.data.resize(values.size() * sizeof(T));
-  std::byte* next = tensor.data.data();
-  for (const auto value : values) {
-    const T element = static_cast<T>(value);
-    std::memcpy(next, &element, sizeof(T));
-    next += sizeof(T);
-  }
-  return tensor;
-}
 
 TensorToWrite logits_tensor(const Problem& problem) {
   const std::int64_t tokens = problem.tokens();
@@ -71,19 +58,23 @@ TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int
   return tensor_of<double>(name, {rows, columns}, values);
 }
 
-/// Loss and log-probabilities.
-void add_results(const std::string& prefix, const BundleResults& results,
+/// Loss, log-probabilities and entropies, those that there are.
+void add_results(const std::string& prefix, std::int64_t tokens, const BundleResults& results,
                  std::vector<TensorToWrite>& tensors) {
-  const auto tokens = static_cast<std::int64_t>(results.logprobs.size());
-  tensors.push_back(tensor_of<double>(prefix + "loss", {1}, std::vector<double>{results.loss}));
-  tensors.push_back(tensor_of<double>(prefix + "logprobs", {tokens}, results.logprobs));
+  const auto add = [&](const char* name, std::int64_t size, const std::vector<double>& values) {
+    if (static_cast<std::int64_t>(values.size()) != size) return;
+    tensors.push_back(tensor_of<double>(prefix + name, {size}, values));
+  };
+  if (results.loss) add("loss", 1, {*results.loss});
+  add("logprobs", tokens, results.logprobs);
+  if (!results.entropy.empty()) add("entropy", tokens, results.entropy);
 }
 
 void add_expected(const Problem& problem, const BundleResults& expected,
                   std::vector<TensorToWrite>& tensors) {
   const std::int64_t tokens = problem.tokens();
   const std::int64_t vocab = problem.spec.vocab;
-  add_results("expected.", expected, tensors);
+  add_results("expected.", tokens, expected, tensors);
   if (problem.projection == nullptr) {
     tensors.push_back(matrix_tensor("expected.grad_logits", tokens, vocab, expected.grad_logits));
     return;
@@ -144,13 +135,6 @@ void require_expressible(const std::string& path, const CaseSpec& spec) {
   }
 }
 
-Json objective_json(const ObjectiveSpec& objective) {
-  Json json;
-  json["kind"] = objective.kind;
-  for (const auto& [name, value] : objective.options) json[name] = Json::parse(value);
-  return json;
-}
-
 }  // namespace
 
 void write_bundle(const std::string& path, const Problem& problem,
@@ -158,8 +142,10 @@ void write_bundle(const std::string& path, const Problem& problem,
   const CaseSpec& spec = problem.spec;
   require_expressible(path, spec);
   std::map<std::string, std::string> metadata{{"format", "lossgrid.bundle/1"},
-                                              {"objective", objective_json(spec.objective).dump()}};
+                                              {"objective", objective_text(spec.objective)}};
   if (!case_text.empty()) metadata["case"] = case_text;
+  if (spec.pad_multiple != 1) metadata["pad_multiple"] = std::to_string(spec.pad_multiple);
+  if (spec.bin_multiple != 1) metadata["bin_multiple"] = std::to_string(spec.bin_multiple);
   if (spec.global_valid_toks != 0) {
     metadata["global_valid_toks"] = std::to_string(spec.global_valid_toks);
   }
@@ -181,9 +167,9 @@ void write_bundle(const std::string& path, const Problem& problem,
   write_safetensors(path, metadata, tensors);
 }
 
-void write_results(const std::string& path, const BundleResults& results) {
+void write_results(const std::string& path, std::int64_t tokens, const BundleResults& results) {
   std::vector<TensorToWrite> tensors;
-  add_results("", results, tensors);
+  add_results("", tokens, results, tensors);
   // Only the elements are known here, and T: the sizes of the other axes follow.
   const auto add = [&](const char* name, std::int64_t rows, const std::vector<double>& values) {
     const auto elements = static_cast<std::int64_t>(values.size());
@@ -191,7 +177,6 @@ void write_results(const std::string& path, const BundleResults& results) {
     tensors.push_back(matrix_tensor(name, rows, elements / rows, values));
     return elements / rows;
   };
-  const auto tokens = static_cast<std::int64_t>(results.logprobs.size());
   add("grad_logits", tokens, results.grad_logits);
   const std::int64_t size = add("grad_hidden", tokens, results.grad_hidden);
   if (size != 0) {

@@ -187,6 +187,10 @@ std::vector<CaseKey> make_keys() {
   add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any");
   add(integer_key("hidden", &CaseSpec::hidden, 0, kMaxHidden),
       "H: start from hidden states [T, H] and the weight of the LM head; 0: from logits");
+  add(enum_key<HiddenValues>(
+          "hidden_values", &CaseSpec::hidden_values,
+          {{HiddenValues::normal, "normal"}, {HiddenValues::one_hot, "one_hot"}}),
+      "of hidden states: normal, or one_hot of the row's id (then H = V: a bigram model)");
   add(temperature_key(), "logits = hidden weight^T / temperature");
   add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
                              {{WeightLayout::vocab_hidden, "vocab_hidden"},

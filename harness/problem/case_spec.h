@@ -53,6 +53,10 @@ enum class Poison { nan, inf, none };
 /// How far previous, generation and reference log-probabilities are from the current ones.
 enum class Drift { near, far, equal, far_prev };
 
+/// Rows of hidden states: N(0, 1), or 1 at the place of the row's own id and 0 elsewhere. Then H =
+/// V and logits = weight^T[ids] over the temperature: a bigram model, whose weight is a table.
+enum class HiddenValues { normal, one_hot };
+
 /// How a vocab shard of the LM head is stored: [V_t, H], one row for an id, or [H, V_t].
 enum class WeightLayout { vocab_hidden, hidden_vocab };
 
@@ -98,6 +102,7 @@ struct CaseSpec {
   std::int64_t vocab = 512;
   // H > 0: the batch starts from hidden states [T, H] and the LM head's weight; 0: from logits.
   std::int64_t hidden = 0;
+  HiddenValues hidden_values = HiddenValues::normal;
   double temperature = 1;  // logits = hidden weight^T / temperature
   WeightLayout weight_layout = WeightLayout::vocab_hidden;
   // The weight is that of the input embedding too: its gradient buffer holds the embedding's part

@@ -24,7 +24,7 @@ void require_checked_keys(const CaseSpec& spec) {
 void require_hidden_keys(const CaseSpec& spec) {
   if (spec.hidden > 0) return;
   const CaseSpec unset;
-  for (const char* name : {"temperature", "weight_layout", "tied_embedding"}) {
+  for (const char* name : {"hidden_values", "temperature", "weight_layout", "tied_embedding"}) {
     const CaseKey& key = *find_case_key(name);
     if (key.get(spec) == key.get(unset)) continue;
     throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
@@ -93,7 +93,7 @@ Problem make_problem(const CaseSpec& spec) {
   problem.denominators =
       case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
   if (spec.hidden > 0) {
-    problem.projection = make_projection(spec, problem.row_targets());
+    problem.projection = make_projection(spec, problem.input_ids, problem.row_targets());
     problem.logits = make_projected_logits(problem.projection);
   } else {
     problem.logits = make_random_logits(spec, problem.row_targets());

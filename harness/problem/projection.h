@@ -35,9 +35,11 @@ struct Projection {
 
 /// Hidden states and weight of a case with hidden > 0, as rounded to its dtype, whose logits (over
 /// the temperature) lie in its value regime: pure functions of (seed, token, place) and (seed, id,
-/// place). `targets` [T] holds the id that each row predicts, -1 for none. Throws bad_input where a
-/// regime cannot come out of a product (as masked_vocab) or needs H >= 2, and for f64.
+/// place). `ids` [T] holds the id of each row, `targets` [T] the one that it predicts, -1 for none.
+/// Throws bad_input where a regime cannot come out of a product (as masked_vocab) or needs H >= 2,
+/// for f64, and for one-hot hidden states with H != V or another regime than normal.
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
+                                                  const std::vector<std::int32_t>& ids,
                                                   const std::vector<std::int32_t>& targets);
 
 /// Row t, id v: the dot product of hidden[t] and weight[v] over the temperature, in float64. Errors

@@ -3,7 +3,7 @@
 // value regime of the case. Hidden states are N(0, 1) and rows of the weight N(0, 1) / sqrt(H),
 // times the spread of the logits and the temperature. A shift comes from the last place, where
 // every hidden state is 16; a peak from a multiple of the target's row that is added to the hidden
-// state.
+// state. Of one-hot hidden states the elements of the weight are the logits.
 #include <algorithm>
 #include <cmath>
 
@@ -23,6 +23,16 @@ constexpr float kShiftPlace = 16;  // exact in every dtype
 bool is_shifted(const CaseSpec& spec) {
   return affine_of(spec).shift != 0 || spec.values == Values::edge_mass ||
          spec.values == Values::late_max;
+}
+
+void require_possible_one_hot(const CaseSpec& spec) {
+  if (spec.hidden != spec.vocab) {
+    throw_bad_input("hidden_values = one_hot needs hidden = vocab, not hidden = {} and vocab = {}",
+                    spec.hidden, spec.vocab);
+  }
+  if (spec.values != Values::normal) {
+    throw_bad_input("hidden_values = one_hot goes with values = normal alone");
+  }
 }
 
 void require_possible(const CaseSpec& spec) {
@@ -47,6 +57,7 @@ void require_possible(const CaseSpec& spec) {
     default:
       break;
   }
+  if (spec.hidden_values == HiddenValues::one_hot) return require_possible_one_hot(spec);
   if (is_shifted(spec) && spec.hidden < 2) {
     throw_bad_input("hidden = {} leaves no place for the shift of the logits, must be at least 2",
                     spec.hidden);
@@ -76,7 +87,8 @@ class CaseProjection {
  public:
   explicit CaseProjection(const CaseSpec& spec)
       : spec_(spec), shift_(affine_of(spec).shift), shifted_(is_shifted(spec)) {
-    const double places = static_cast<double>(spec.hidden - (shifted_ ? 1 : 0));
+    const bool one_hot = spec.hidden_values == HiddenValues::one_hot;
+    const double places = one_hot ? 1 : static_cast<double>(spec.hidden - (shifted_ ? 1 : 0));
     factor_ = affine_of(spec).factor * spec.temperature / std::sqrt(places);
     if (spec.values == Values::edge_mass) edges_ = shard_edge_ids(spec.vocab);
   }
@@ -96,10 +108,13 @@ class CaseProjection {
     round(out);
   }
 
-  /// Of a token whose row predicts `target`, -1 for none.
-  void hidden_row(std::int64_t token, std::int64_t target, const Projection& projection,
-                  std::span<float> out) const {
-    if (spec_.values == Values::ties) {
+  /// Of a token with this id, whose row predicts `target`, -1 for none.
+  void hidden_row(std::int64_t token, std::int64_t id, std::int64_t target,
+                  const Projection& projection, std::span<float> out) const {
+    if (spec_.hidden_values == HiddenValues::one_hot) {
+      std::fill(out.begin(), out.end(), 0.0f);
+      out[static_cast<std::size_t>(id)] = 1;
+    } else if (spec_.values == Values::ties) {
       // About three places are not 0, so that the largest logit stands in many places.
       const double size = static_cast<double>(spec_.hidden);
       fill_from_words(random_stream(spec_.seed, Stream::hidden), token, out,
@@ -156,6 +171,7 @@ class CaseProjection {
 }  // namespace
 
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
+                                                  const std::vector<std::int32_t>& ids,
                                                   const std::vector<std::int32_t>& targets) {
   require_possible(spec);
   const auto size = static_cast<std::size_t>(spec.hidden);
@@ -173,7 +189,7 @@ std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
     rows.weight_row(id, {projection.weight.data() + id * spec.hidden, size});
   }
   for (std::size_t t = 0; t < targets.size(); ++t) {
-    rows.hidden_row(static_cast<std::int64_t>(t), targets[t], projection,
+    rows.hidden_row(static_cast<std::int64_t>(t), ids[t], targets[t], projection,
                     {projection.hidden.data() + t * size, size});
   }
   return std::make_shared<const Projection>(std::move(projection));

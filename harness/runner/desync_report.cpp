@@ -47,6 +47,7 @@ std::vector<RankRecord> desync_report(const RanksOutcome& outcome) {
     const RankOutcome& rank = outcome.ranks[r];
     records.push_back(record_of(r, rank.trace, state_of(rank)));
     records.back().message = rank.message;
+    records.back().detail = rank.detail;
   }
   return records;
 }

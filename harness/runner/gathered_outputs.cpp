@@ -28,13 +28,9 @@ class RowPlacement {
   }
 
   void place(const PackFindings& findings, BundleResults& out) const {
-    for (std::size_t k = 0; k < places_.size(); ++k) {
-      const std::int64_t row = places_[k].row;
-      // A log-probability stands at the token it is about, one behind the row that predicts it.
-      if (row >= 0 && truth_.rows[row].target >= 0) {
-        out.logprobs[problem_.whole_row(row) + 1] = findings.logprobs[k];
-      }
-    }
+    place_about_tokens(findings.logprobs, out.logprobs);
+    place_about_tokens(findings.entropy, out.entropy);
+    if (findings.row_gradient.empty()) return;
     for (std::size_t k = 0; k < gradient_count_; ++k) {
       const std::int64_t row = places_[gradient_begin_ + k].row;
       if (row >= 0) place_gradient(findings, k, problem_.whole_row(row), out);
@@ -42,6 +38,15 @@ class RowPlacement {
   }
 
  private:
+  /// A log-probability stands at the token it is about, one behind the row that predicts it.
+  void place_about_tokens(const std::vector<double>& of_rows, std::vector<double>& out) const {
+    for (std::size_t k = 0; k < of_rows.size(); ++k) {
+      const std::int64_t row = places_[k].row;
+      if (row < 0 || truth_.rows[row].target < 0) continue;
+      out[problem_.whole_row(row) + 1] = of_rows[k];
+    }
+  }
+
   void place_gradient(const PackFindings& findings, std::size_t k, std::int64_t row,
                       BundleResults& out) const {
     const std::int64_t stride = from_hidden_ ? problem_.spec.hidden : shard_.width;
@@ -86,16 +91,18 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
   const auto zeros = [](std::int64_t rows, std::int64_t columns) {
     return std::vector<double>(static_cast<std::size_t>(rows * columns), 0.0);
   };
+  const Outputs given = setup.implementation->describe().outputs;
   BundleResults out;
-  out.loss = ranks[0].result.loss;
+  if (given.loss) out.loss = ranks[0].result.loss;
   for (const auto& [name, metric] : ranks[0].result.metrics) {
     if (const auto value = metric.value()) out.metrics[name] = *value;
   }
-  out.logprobs = zeros(tokens, 1);
-  if (spec.hidden > 0) {
+  if (given.logprobs) out.logprobs = zeros(tokens, 1);
+  if (given.entropy && setup.objective->needs().row_statistics) out.entropy = zeros(tokens, 1);
+  if (given.gradients && spec.hidden > 0) {
     out.grad_hidden = zeros(tokens, spec.hidden);
     out.grad_weight = zeros(spec.vocab, spec.hidden);
-  } else {
+  } else if (given.gradients) {
     out.grad_logits = zeros(tokens, spec.vocab);
   }
   for (int r = setup.grid.first_of_last_stage(); r < setup.grid.ranks(); ++r) {
@@ -104,7 +111,7 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
       if (parts[m].problem->microbatch.dummy) continue;
       RowPlacement(setup, r, parts[m]).place(ranks[r].packs[m], out);
     }
-    if (spec.hidden > 0) add_weight_gradient(setup, r, ranks[r], out.grad_weight);
+    if (!out.grad_weight.empty()) add_weight_gradient(setup, r, ranks[r], out.grad_weight);
   }
   return out;
 }

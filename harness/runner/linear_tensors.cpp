@@ -92,10 +92,12 @@ class LinearTensors final : public RankTensors {
   }
 
   void check(const GradientTruth& truth, PackFindings& findings) const override {
-    findings.grad_hidden =
-        check_grad_hidden(pack_.problem, truth.truth, rows_, HostView(grad_hidden_).data(),
-                          truth.grad_logits, pack_.rank.rank);
-    const LinearFindings& hidden = *findings.grad_hidden;
+    if (truth.grad_hidden) {
+      findings.grad_hidden =
+          check_grad_hidden(pack_.problem, truth.truth, rows_, HostView(grad_hidden_).data(),
+                            truth.grad_logits, pack_.rank.rank);
+    }
+    const LinearFindings hidden = findings.grad_hidden.value_or(LinearFindings{});
     const WeightFaults weight = find_weight_faults();
     const ElementPlace& first_unwritten =
         hidden.not_written > 0 ? hidden.first_misplaced : weight.first;
@@ -106,11 +108,15 @@ class LinearTensors final : public RankTensors {
                            describe_misplaced(hidden.nonzero_masked, hidden.first_misplaced));
     findings.add_invariant("padded_vocab_zero", weight.changed_padding == 0,
                            describe_misplaced(weight.changed_padding, weight.first));
-    const std::int64_t not_finite = hidden_not_finite();
+    const std::int64_t not_finite = truth.grad_hidden ? hidden_not_finite() : 0;
     findings.add_invariant(
         "gradients_finite", not_finite + weight.not_finite == 0,
         fmt::format("rank {}: {} elements of d hidden and {} of d weight are not", pack_.rank.rank,
                     not_finite, weight.not_finite));
+  }
+
+  std::vector<std::string> gradient_invariants() const override {
+    return {"every_element_written", "masked_rows_zero", "padded_vocab_zero", "gradients_finite"};
   }
 
   std::vector<double> row_gradient() const override {

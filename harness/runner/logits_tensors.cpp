@@ -110,6 +110,10 @@ class LogitsTensors final : public RankTensors {
                            where(found.nonzero_padding));
   }
 
+  std::vector<std::string> gradient_invariants() const override {
+    return {"every_element_written", "masked_rows_zero", "padded_vocab_zero"};
+  }
+
   std::vector<double> row_gradient() const override {
     return as_doubles(gradient(), pack_.problem.spec.dtype);
   }

@@ -73,7 +73,7 @@ std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth) {
   const auto rows = static_cast<double>(case_tokens(spec));
   const double inputs = bundle_elements(spec, rows);
   double bytes = inputs * static_cast<double>(size_of(spec.dtype)) + 8 * rows;  // ids and mask
-  if (with_truth) bytes += (inputs + rows) * sizeof(double);
+  if (with_truth) bytes += (inputs + 2 * rows) * sizeof(double);
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 

@@ -26,7 +26,8 @@ struct PackChecks {
   const LossProblem& loss_problem;
   const GradientTruth& truth;
   const TokenPlaces& places;
-  std::int64_t rank;  // of the world
+  const Outputs& given;  // only these are looked at
+  std::int64_t rank;     // of the world
 
   /// Adds checks, invariants and fingerprints of `outputs` and of the gradients in `tensors`.
   void check(const LossOutputs& outputs, const RankTensors& tensors, PackFindings& findings) const;
@@ -36,10 +37,14 @@ struct PackChecks {
                    PackFindings& findings) const;
 
   /// That every byte of the inputs is as before, and that no buffer of `device` was left.
-  static void check_memory(bool inputs_as_before, Device& device, PackFindings& findings);
+  /// `changed`: names of the inputs that are not, where they are known.
+  static void check_memory(bool inputs_as_before, Device& device, PackFindings& findings,
+                           const std::string& changed = "");
 
  private:
+  void look_at_failed(const LossOutputs& outputs, PackFindings& findings) const;
   void check_ranges(const LossOutputs& outputs, PackFindings& findings) const;
+  void check_gradients(const RankTensors& tensors, PackFindings& findings) const;
   std::uint64_t value_fingerprint(std::span<const float> values, std::size_t k) const;
 };
 

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <set>
 
 #include "harness/comm/breadcrumbs.h"
 #include "harness/core/clock.h"
@@ -10,6 +11,7 @@
 #include "harness/core/hash.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/stage_clock.h"
+#include "harness/core/text.h"
 #include "harness/runner/injected_nan.h"
 #include "harness/runner/pack_checks.h"
 #include "harness/verify/bounds.h"
@@ -47,8 +49,10 @@ class PackTrial {
         places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
         own_places_(own_rows(places_)),
         gradient_truth_{truth_, serial_adds(setup),
-                        setup.implementation->grad_logits_dtype(loss_problem_)},
-        checks_{problem_, loss_problem_, gradient_truth_, places_, rank.rank} {
+                        setup.implementation->grad_logits_dtype(loss_problem_),
+                        description_.outputs.grad_hidden},
+        checks_{problem_, loss_problem_,        gradient_truth_,
+                places_,  description_.outputs, rank.rank} {
     batch_.denominators = denominators;
   }
 
@@ -61,7 +65,7 @@ class PackTrial {
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
     in_phase(RankPhase::plan, [&] {
-      RankContext context{device_, rank_.tp, rank_.cp};
+      RankContext context{device_, rank_.tp, rank_.cp, rank_.stage};
       plan_ = setup_.implementation->plan(loss_problem_, context);
     });
     tokens_ = DeviceArray<float>(
@@ -76,10 +80,16 @@ class PackTrial {
     const StageScope scope(Stage::compare);
     checks_.check(outputs_, *tensors_, result_);
     const bool as_before = description_.in_place || take_input_bits() == input_bits;
-    PackChecks::check_memory(as_before, device_, result_);
+    PackChecks::check_memory(
+        as_before && changed_inputs_.empty(), device_, result_,
+        join(std::vector<std::string>(changed_inputs_.begin(), changed_inputs_.end()), ", "));
     result_.add_invariant(
         "one_microbatch_in_memory", left_bytes == 0,
         fmt::format("rank {} still holds {} bytes of a microbatch before", rank_.rank, left_bytes));
+    if (description_.is_external) {
+      result_.add_invariant("evaluation_as_training", evaluation_.empty(),
+                            fmt::format("rank {}: {}", rank_.rank, evaluation_));
+    }
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
@@ -128,6 +138,7 @@ class PackTrial {
     body();
     device_.synchronise();
     result_.time_ns[phase] = steady_clock_ns() - start;
+    take_measurement(phase);
     result_.device_work[phase] = device_work();
     if (RankObserver* observer = rank_observer()) observer->end_phase();
     device_.tracker().end_phase();
@@ -138,6 +149,16 @@ class PackTrial {
     }
     result_.counts[phase] = rank_.counts;
     plan_bytes_ += device_.tracker().live_bytes() - live;  // what the plan keeps
+  }
+
+  void take_measurement(const std::string& phase) {
+    const auto measured = plan_->measured();
+    const bool was_taken = description_.one_sweep && result_.measured.contains("forward");
+    if (!measured || was_taken) return;
+    result_.time_ns[phase] = measured->time_ns;
+    result_.measured[phase] = *measured;
+    for (const std::string& name : measured->changed_inputs) changed_inputs_.insert(name);
+    if (evaluation_.empty()) evaluation_ = measured->evaluation;
   }
 
   /// In one sweep, the whole of it.
@@ -182,9 +203,16 @@ class PackTrial {
     if (description_.in_place) tensors_->restore_inputs();
   }
 
+  /// Empty where the invariant can be looked at; then the logits are shifted.
+  std::string why_not_shifted() {
+    if (description_.plays_back) return "plays back what another program computed";
+    if (!description_.outputs.logprobs) return "the implementation returns no log-probabilities";
+    return tensors_->shift(kShift);
+  }
+
   void check_shift_invariance() {
     restore_inputs();
-    Invariant invariant{"shift_invariance", Invariant::Status::passed, tensors_->shift(kShift)};
+    Invariant invariant{"shift_invariance", Invariant::Status::passed, why_not_shifted()};
     if (!invariant.detail.empty()) {
       invariant.status = Invariant::Status::not_run;
     } else {
@@ -226,10 +254,14 @@ class PackTrial {
   }
 
   void keep_outputs() {
-    for (const std::int64_t k : places_.own) {
-      result_.logprobs.push_back(outputs_.tokens.logprobs[static_cast<std::size_t>(k)]);
-    }
-    result_.row_gradient = tensors_->row_gradient();
+    const TokenOutputs given = description_.outputs.only_given(outputs_.tokens);
+    const auto keep = [&](std::span<const float> column, std::vector<double>& kept) {
+      if (column.empty()) return;
+      for (const std::int64_t k : places_.own) kept.push_back(column[static_cast<std::size_t>(k)]);
+    };
+    keep(given.logprobs, result_.logprobs);
+    keep(given.entropy, result_.entropy);
+    if (description_.outputs.gradients) result_.row_gradient = tensors_->row_gradient();
   }
 
   const TrialSetup& setup_;
@@ -250,6 +282,8 @@ class PackTrial {
   LossOutputs outputs_;
   std::unique_ptr<LossPlan> plan_;
   std::int64_t plan_bytes_ = 0;
+  std::set<std::string> changed_inputs_;  // by an external implementation
+  std::string evaluation_;                // PhaseMeasurement::evaluation
   PackFindings result_;
 };
 
@@ -258,6 +292,10 @@ class PackTrial {
 void PackFindings::add_invariant(const std::string& name, bool holds, const std::string& detail) {
   invariants.push_back({name, holds ? Invariant::Status::passed : Invariant::Status::failed,
                         holds ? std::string() : detail});
+}
+
+void PackFindings::add_not_run(const std::string& name, const std::string& reason) {
+  invariants.push_back({name, Invariant::Status::not_run, reason});
 }
 
 std::string describe_misplaced(std::int64_t count, const ElementPlace& first) {

@@ -16,6 +16,7 @@
 #include "harness/device/device.h"
 #include "harness/device/device_work.h"
 #include "harness/runner/trial_setup.h"
+#include "harness/verify/failed_logprobs.h"
 #include "harness/verify/linear_checks.h"
 #include "harness/verify/shard_checks.h"
 
@@ -33,6 +34,7 @@ struct PackRank {
   int cp_rank;
   Communicator& tp;
   Communicator& cp;
+  Communicator& stage;  // all ranks that run packs; not counted
   RankCounts& counts;
   // Of a problem that starts from hidden states: the gradient of this shard of the weight, as the
   // packs before left it; run_pack adds its own.
@@ -52,6 +54,7 @@ struct PackFindings {
   Cost predicted;
 
   std::vector<Check> checks;                    // of what stands by token
+  FailedLogprobs failed_logprobs;               // of the first of these checks
   std::optional<GradientFindings> grad_logits;  // of the two that which the pack starts from
   std::optional<LinearFindings> grad_hidden;
   std::vector<Invariant> invariants;  // the same names in the same order for all packs and ranks
@@ -62,17 +65,20 @@ struct PackFindings {
   std::map<std::string, RankCounts> counts;          // by phase
   std::map<std::string, std::int64_t> time_ns;       // by phase
   std::map<std::string, DeviceWork> device_work;     // by phase
+  std::map<std::string, PhaseMeasurement> measured;  // by phase, of plans that measure themselves
 
   std::uint64_t output_bits = 0;       // of everything by token that has a truth
   std::uint64_t own_logprob_bits = 0;  // of the own rows' log-probabilities; add up over CP
   std::map<std::string, std::uint64_t> gradient_bits;  // see RankTensors
   bool same_bits_again = false;
 
-  // Kept for --out only.
-  std::vector<double> logprobs;      // of the own rows
+  // Kept for --out only; empty where they are not given.
+  std::vector<double> logprobs;  // of the own rows, as the next
+  std::vector<double> entropy;
   std::vector<double> row_gradient;  // [T_c, V_t] of logits, or [hidden_rows, H] of hidden states
 
   void add_invariant(const std::string& name, bool holds, const std::string& detail);
+  void add_not_run(const std::string& name, const std::string& reason);
 };
 
 /// "3 elements, first: rank 0, sequence 1, token 2, vocab id 7"

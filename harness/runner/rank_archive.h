@@ -15,19 +15,40 @@ void fields(A& archive, ElementPlace& at) {
 
 template <typename A>
 void fields(A& archive, BiasSums& sums) {
-  archive(sums.out_truth, sums.rounded_truth, sums.computation_squared, sums.shared);
+  archive(sums.out_truth, sums.rounded_truth, sums.truth_squared, sums.computation_squared,
+          sums.shared);
+}
+
+template <typename A>
+void fields(A& archive, FailedElements& failed) {
+  archive(failed.count, failed.nan, failed.infinite, failed.zero, failed.roundoff,
+          failed.bits_compared, failed.bits_of_bf16, failed.got_squared, failed.got_want,
+          failed.want_squared, failed.nan_rows);
+}
+
+template <typename A>
+void fields(A& archive, FailedLogprobs::Tally& tally) {
+  archive(tally.tried, tally.fits);
+}
+
+template <typename A>
+void fields(A& archive, FailedLogprobs& failed) {
+  archive(failed.count, failed.not_written, failed.positive, failed.nan_rows,
+          failed.smallest_difference, failed.largest_difference, failed.differences,
+          failed.mistakes);
 }
 
 template <typename A>
 void fields(A& archive, GradientFindings& found) {
-  archive(found.elements, found.bias, found.not_written, found.nonzero_masked,
-          found.nonzero_padding, found.first_misplaced, found.row_sums, found.row_sum_bounds);
+  archive(found.elements, found.failed, found.bias, found.trained_rows, found.not_written,
+          found.nonzero_masked, found.nonzero_padding, found.first_misplaced, found.row_sums,
+          found.row_sum_bounds);
 }
 
 template <typename A>
 void fields(A& archive, LinearFindings& found) {
-  archive(found.elements, found.l2, found.bias, found.error_squared, found.want_squared,
-          found.not_written, found.nonzero_masked, found.first_misplaced);
+  archive(found.elements, found.l2, found.failed, found.bias, found.error_squared,
+          found.want_squared, found.not_written, found.nonzero_masked, found.first_misplaced);
 }
 
 template <typename A>
@@ -92,11 +113,23 @@ void fields(A& archive, StageTimes& times) {
 }
 
 template <typename A>
+void fields(A& archive, MeasuredCalls& calls) {
+  archive(calls.group, calls.operation, calls.calls, calls.payload_bytes);
+}
+
+template <typename A>
+void fields(A& archive, PhaseMeasurement& measured) {
+  archive(measured.time_ns, measured.peak_bytes, measured.calls, measured.changed_inputs,
+          measured.evaluation);
+}
+
+template <typename A>
 void fields(A& archive, PackFindings& found) {
-  archive(found.result, found.owned_labels, found.predicted, found.checks, found.grad_logits,
-          found.grad_hidden, found.invariants, found.input_bytes, found.output_bytes, found.memory,
-          found.counts, found.time_ns, found.device_work, found.output_bits, found.own_logprob_bits,
-          found.gradient_bits, found.same_bits_again, found.logprobs, found.row_gradient);
+  archive(found.result, found.owned_labels, found.predicted, found.checks, found.failed_logprobs,
+          found.grad_logits, found.grad_hidden, found.invariants, found.input_bytes,
+          found.output_bytes, found.memory, found.counts, found.time_ns, found.device_work,
+          found.measured, found.output_bits, found.own_logprob_bits, found.gradient_bits,
+          found.same_bits_again, found.logprobs, found.entropy, found.row_gradient);
 }
 
 template <typename A>

@@ -8,6 +8,7 @@
 #include "harness/core/text.h"
 #include "harness/problem/framework.h"
 #include "harness/runner/cost_merge.h"
+#include "harness/runner/failure_facts.h"
 #include "reports/table.h"
 
 namespace lossgrid {
@@ -39,12 +40,6 @@ struct SquaredErrors {
 std::string describe_worst(const CheckRecord& check) {
   if (!check.worst) return check.name;
   return fmt::format("{}: ratio {:.3g} at {}", check.name, check.ratio, format_worst(*check.worst));
-}
-
-/// Whether what a rank made of its rows is counted: without sequence parallelism all TP ranks hold
-/// the same rows of d hidden, and errors of copies are not independent.
-bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient) {
-  return gradient != "grad_hidden" || grid.sp || grid.tp_rank(static_cast<int>(rank)) == 0;
 }
 
 void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
@@ -84,7 +79,10 @@ void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
     }
     if (ranks[r].grad_weight) add_linear("grad_weight", *ranks[r].grad_weight, true);
   }
-  for (const auto& [gradient, sums] : bias) merged.push_back(check_bias(sums, gradient + "_bias"));
+  for (const auto& [gradient, sums] : bias) {
+    merged.push_back(check_bias(sums, gradient + "_bias"));
+    if (const auto scale = sums.scale()) record.gradient_scale[gradient] = *scale;
+  }
   for (const Check& check : merged) record.checks.push_back(to_record(check));
   for (const auto& [gradient, sums] : squares) {
     if (sums.want > 0) record.relative_l2[gradient] = std::sqrt(sums.error / sums.want);
@@ -147,6 +145,10 @@ void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& rank
     record.invariants.push_back({name, "not_run", "starts from hidden states"});
     return;
   }
+  if (!setup.implementation->describe().outputs.gradients) {
+    record.invariants.push_back({name, "not_run", "the implementation returns no gradient"});
+    return;
+  }
   const std::string row = row_that_does_not_add_up(setup, ranks);
   add_invariant(record, name, row.empty(), row);
 }
@@ -192,9 +194,14 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
     }
   }
   add_invariant(record, "same_bits_on_all_ranks", detail.empty(), detail);
-  add_invariant(record, "owned_labels_sum_to_valid_tokens", owned == record.valid_tokens,
-                fmt::format("ranks own {} labels, the batch has {} valid tokens", owned,
-                            record.valid_tokens));
+  const std::string owns = "owned_labels_sum_to_valid_tokens";
+  if (setup.implementation->describe().outputs.owned_labels) {
+    add_invariant(record, owns, owned == record.valid_tokens,
+                  fmt::format("ranks own {} labels, the batch has {} valid tokens", owned,
+                              record.valid_tokens));
+  } else {
+    record.invariants.push_back({owns, "not_run", "the implementation does not count them"});
+  }
 }
 
 constexpr const char* kScaleIdentity = "scale_identity";
@@ -229,14 +236,20 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
   const bool claims_packing =
       ordered && description.claims_packing &&
       (setup.objective->sizes().coefficients == 0 || description.claims_packing_of_sequence_sums);
-  record.determinism.push_back({"run_to_run", same ? "same_bits" : "different_bits",
-                                ordered && description.claims_run_to_run, ""});
+  const std::string verdict = description.plays_back ? "not_compared"
+                              : same                 ? "same_bits"
+                                                     : "different_bits";
+  record.determinism.push_back(
+      {"run_to_run", verdict, ordered && description.claims_run_to_run, ""});
   // Judged by the run, which has seen the other grids of the case.
   record.determinism.push_back({"packing", "not_compared", claims_packing, ""});
   record.determinism.push_back({"tp_size", "not_compared", false, ""});
 
+  if (description.plays_back) return;  // its bits are those of the file
   record.fingerprints["loss"] = fmt::format("{:016x}", ranks[0].result_bits);
-  record.fingerprints["logprobs"] = fmt::format("{:016x}", logprobs);
+  if (description.outputs.logprobs) {
+    record.fingerprints["logprobs"] = fmt::format("{:016x}", logprobs);
+  }
   for (const auto& [gradient, bits] : gradients) {
     record.fingerprints[gradient] = fmt::format("{:016x}", bits);
   }
@@ -302,6 +315,9 @@ void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
   }
   record.status = reasons.empty() ? TrialStatus::passed : TrialStatus::failed;
   record.reason = join(reasons, "; ");
+  if (record.status == TrialStatus::passed) return;
+  record.explanation =
+      explain(failure_facts(setup, ranks, record), setup.implementation->describe().is_external);
 }
 
 }  // namespace lossgrid

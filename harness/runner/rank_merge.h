@@ -20,8 +20,8 @@ void add_checks(const std::vector<Check>& checks, TrialRecord& record);
 std::vector<std::string> merge_outputs(const TrialSetup& setup,
                                        const std::vector<RankResult>& ranks, TrialRecord& record);
 
-/// Fills checks, invariants, determinism, memory, communication, times, fingerprints, status and
-/// reason of `record`.
+/// Fills checks, invariants, determinism, memory, communication, times, fingerprints, status,
+/// reason and explanation of `record`.
 void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                  TrialRecord& record);
 

@@ -29,7 +29,8 @@ struct RankPack {
 struct GradientTruth {
   const Truth& truth;
   int serial_adds;
-  DType grad_logits;  // in which the gradient of logits enters the products of an LM head
+  DType grad_logits;        // in which the gradient of logits enters the products of an LM head
+  bool grad_hidden = true;  // Outputs::grad_hidden
 };
 
 class RankTensors {
@@ -64,6 +65,8 @@ class RankTensors {
   /// Compares the gradients with the truth, all but that of the weight, which is known only after
   /// the last pack; and adds invariants.
   virtual void check(const GradientTruth& truth, PackFindings& findings) const = 0;
+  /// The invariants that check() adds, in its order.
+  virtual std::vector<std::string> gradient_invariants() const = 0;
   /// The gradient of the rank's rows, [T_c, V_t] or [hidden_rows, H].
   virtual std::vector<double> row_gradient() const = 0;
 };

@@ -37,6 +37,9 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const std::unique_ptr<Communicator> cp = count_calls(*groups.cp, counts.cp);
   const std::unique_ptr<Communicator> dp = count_calls(*groups.dp, result.batch_dp);
   const std::unique_ptr<Communicator> pp = count_calls(*groups.pp, result.batch_pp);
+  const std::unique_ptr<Communicator> own_stage =
+      setup.grid.pp > 1 ? world.split(groups.pp_rank(), world.rank(), "stage") : nullptr;
+  Communicator& stage = own_stage ? *own_stage : world;
   // Ranks that do not run the same trial would meet in each other's collectives.
   require_same_text(world,
                     fmt::format("{} {} {}", format_case(setup.problem->spec),
@@ -63,6 +66,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
                       groups.cp_rank(),
                       device_world.for_tensors(tp_with_faults ? *tp_with_faults : *tp),
                       device_world.for_tensors(cp_with_faults ? *cp_with_faults : *cp),
+                      stage,
                       counts,
                       weight_gradient,
                       injector ? &*injector : nullptr};
@@ -87,9 +91,10 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
     result.predicted_batch_pp = pipeline_cost(microbatch, result.result);
   }
   const StageScope comparison(Stage::compare);
-  result.checks = check_result(setup.truth->objective, result.result, world.rank());
+  const Outputs outputs = setup.implementation->describe().outputs;
+  result.checks = check_result(setup.truth->objective, result.result, outputs, world.rank());
   result.result_bits = fingerprint_result(result.result);
-  if (setup.problem->spec.hidden > 0 && has_loss) {
+  if (setup.problem->spec.hidden > 0 && has_loss && outputs.gradients) {
     // What the harness sums for itself is not counted: `groups` and not the decorated ones.
     result.grad_weight = check_weight_sum(setup, groups, weight_gradient);
   }

@@ -101,6 +101,9 @@ class Timing {
       const auto implementation = make_implementation(text);
       std::string reason = why_other_inputs(*implementation, problem_.from_hidden());
       if (reason.empty()) reason = implementation->why_unsupported(problem_);
+      if (reason.empty() && implementation->describe().plays_back) {
+        reason = "plays back what another program computed: there is nothing to time";
+      }
       if (text == record_.baseline) record_.why_no_speedup = reason;
       if (!reason.empty()) {
         record_.skipped.push_back({text, reason});

@@ -55,6 +55,7 @@ class SharedTensors {
               groups_.cp_rank(),
               device_world_.for_tensors(faulty_tp_ ? *faulty_tp_ : *timed_tp_),
               device_world_.for_tensors(faulty_cp_ ? *faulty_cp_ : *timed_cp_),
+              world,
               no_counts_,
               weight_gradient_,
               injector_ ? &*injector_ : nullptr},
@@ -157,10 +158,11 @@ class TimedImplementation final : public SampledItem {
         places_(place_tokens(shared.problem(), shared.loss_problem(), shared.rank().cp_rank,
                              description_.logprobs)),
         truth_{*setup.truth, serial_adds(setup),
-               setup.implementation->grad_logits_dtype(shared.loss_problem())},
+               setup.implementation->grad_logits_dtype(shared.loss_problem()),
+               description_.outputs.grad_hidden},
         plan_(setup.implementation->plan(
-            shared.loss_problem(),
-            RankContext{shared.device(), shared.rank().tp, shared.rank().cp})) {
+            shared.loss_problem(), RankContext{shared.device(), shared.rank().tp, shared.rank().cp,
+                                               shared.rank().stage, true})) {
     for (const Phase phase : phases_) {
       observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
     }
@@ -184,6 +186,12 @@ class TimedImplementation final : public SampledItem {
     device_work() = {};
     run_phase(phases_[step]);
     if (observer != nullptr) observer->end_phase();
+  }
+
+  std::optional<std::int64_t> measured_ns() const override {
+    const auto measured = plan_->measured();
+    if (!measured) return std::nullopt;
+    return measured->time_ns;
   }
 
   void finish(std::size_t step) override {
@@ -220,16 +228,18 @@ class TimedImplementation final : public SampledItem {
   RankResult check() const {
     const StageScope scope(Stage::compare);
     const PackRank& rank = shared_.rank();
-    const PackChecks checks{shared_.problem(), shared_.loss_problem(), truth_, places_, rank.rank};
+    const PackChecks checks{shared_.problem(), shared_.loss_problem(), truth_,
+                            places_,           description_.outputs,   rank.rank};
     RankResult result;
     PackFindings& findings = result.packs.emplace_back();
     checks.check(outputs_, shared_.tensors(), findings);
     PackChecks::check_memory(description_.in_place || shared_.inputs_as_before(), shared_.device(),
                              findings);
     result.result = outputs_.result;
-    result.checks = check_result(setup_.truth->objective, result.result, rank.rank);
+    result.checks =
+        check_result(setup_.truth->objective, result.result, description_.outputs, rank.rank);
     result.result_bits = fingerprint_result(result.result);
-    if (shared_.loss_problem().from_hidden()) {
+    if (shared_.loss_problem().from_hidden() && description_.outputs.gradients) {
       const auto elements = static_cast<std::size_t>(shared_.loss_problem().weight_elements());
       const HostView weight(shared_.device(), gradients_.weight, elements * sizeof(float));
       result.grad_weight = check_weight_sum(setup_, shared_.groups(), weight.as<const float>());

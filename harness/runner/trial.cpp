@@ -55,13 +55,17 @@ std::string identity_of(const Problem& problem) {
   return fmt::format("{} microbatches={}", problem.source, problem.spec.microbatches);
 }
 
+/// " --load FILE" for an implementation that was loaded.
+std::string load_flag(const std::string& implementation) {
+  const std::string file = file_of_implementation(implementation);
+  return file.empty() ? "" : " --load " + file;
+}
+
 std::string reproduce_replay(const Problem& problem, const std::string& implementation,
                              const Grid& grid) {
-  std::string line = fmt::format("lossgrid replay {} --impl {} --tp {} --cp {}", problem.source,
-                                 implementation, grid.tp, grid.cp);
-  if (grid.dp > 1) line += fmt::format(" --dp {}", grid.dp);
-  if (grid.pp > 1) line += fmt::format(" --pp {}", grid.pp);
-  if (grid.sp) line += " --sp";
+  std::string line = fmt::format("lossgrid replay {} --impl {} --grid {}", problem.source,
+                                 implementation, format_grid(grid));
+  line += load_flag(implementation);
   if (problem.spec.microbatches > 1) {
     line += fmt::format(" --microbatches {}", problem.spec.microbatches);
   }
@@ -79,6 +83,7 @@ TrialStatus status_of(ErrorCode code) {
     case ErrorCode::not_enough_memory:
       return TrialStatus::out_of_memory;
     case ErrorCode::device_lost:
+    case ErrorCode::process_died:
       return TrialStatus::crashed;
     default:
       return TrialStatus::error;
@@ -109,8 +114,8 @@ std::string reproduce_case(const std::string& source, const std::string& impleme
                            const Grid& grid, Backend backend) {
   const std::string where =
       backend == Backend::cpu ? "" : fmt::format(" --backend {}", name(backend));
-  return fmt::format("lossgrid run --impl {} --grid {} {}{}", implementation, format_grid(grid),
-                     source, where);
+  return fmt::format("lossgrid run{} --impl {} --grid {} {}{}", load_flag(implementation),
+                     implementation, format_grid(grid), source, where);
 }
 
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
@@ -142,13 +147,26 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
 std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& expected,
                                  const BundleResults& outputs) {
   const DeclaredProducts declared = declared_products(setup);
-  return check_expected(*setup.problem, *setup.truth, serial_adds(setup), expected, outputs,
+  const Outputs given = setup.implementation->describe().outputs;
+  BundleResults asked = expected;
+  std::erase_if(asked.metrics, [&](const auto& metric) { return !given.has_metric(metric.first); });
+  return check_expected(*setup.problem, *setup.truth, serial_adds(setup), asked, outputs,
                         declared.grad_logits, declared.weight_adds);
+}
+
+void require_trial(const PreparedProblem& prepared, const std::string& implementation,
+                   const Grid& grid) {
+  const Problem& problem = *prepared.problem;
+  require_fits(problem, grid);
+  const std::unique_ptr<LossImplementation> made = make_implementation(implementation);
+  if (!why_other_inputs(*made, problem.spec.hidden > 0).empty()) return;
+  const PackedBatch batch = pack(problem, grid);
+  made->require_fits(make_loss_problem(problem, batch, grid, *prepared.objective));
 }
 
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
                       const Grid& grid, Backend backend) {
-  require_fits(*prepared.problem, grid);
+  require_trial(prepared, implementation, grid);
   TrialSetup setup;
   setup.problem = prepared.problem;
   setup.objective = prepared.objective;

@@ -22,9 +22,13 @@ struct TrialOutcome {
   std::optional<BundleResults> outputs;  // in the unsharded layout, with setup.keep_outputs
 };
 
+/// Throws what make_trial throws, and makes no truth.
+void require_trial(const PreparedProblem& prepared, const std::string& implementation,
+                   const Grid& grid);
+
 /// The trial of an implementation on a grid: its truth, and its parts for dp ranks and
-/// microbatches. Throws bad_input for an unknown implementation or a grid that the problem does not
-/// fit.
+/// microbatches. Throws bad_input for an unknown implementation, a grid that the problem does not
+/// fit, or a file of results that is not of the problem.
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
                       const Grid& grid, Backend backend = Backend::cpu);
 

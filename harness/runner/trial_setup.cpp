@@ -46,7 +46,15 @@ ScaleSizes scale_sizes(const Problem& problem, const Grid& grid) {
 }
 
 int serial_adds(const TrialSetup& setup) {
-  int of_rows = setup.implementation->describe().serial_adds;
+  const Description description = setup.implementation->describe();
+  int of_rows = description.serial_adds;
+  if (description.plays_back) {
+    // Nothing is known of the program but that its sums over a row have as many lanes as kernels
+    // have threads at least.
+    constexpr std::int64_t kLanes = 256;
+    const auto of_lane = static_cast<int>((setup.problem->spec.vocab + kLanes - 1) / kLanes);
+    of_rows = std::max(of_rows, of_lane);
+  }
   if (setup.backend != Backend::cpu) {
     const CaseSpec& spec = setup.problem->spec;
     const DType logits = spec.hidden > 0 ? DType::f32 : spec.dtype;

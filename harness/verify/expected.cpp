@@ -14,6 +14,22 @@
 namespace lossgrid {
 namespace {
 
+using RowBound = double (*)(const RowTruth&, int);
+
+/// Log-probabilities or entropies, within `bound` of their row.
+Check check_about_tokens(const std::string& name, const Problem& problem, const Truth& truth,
+                         int serial_adds, RowBound bound, const std::vector<double>& want,
+                         const std::vector<double>& got) {
+  Check check(name);
+  for (std::int64_t t = 0; t + 1 < problem.tokens(); ++t) {
+    if (!has_logprob(problem, truth.rows[t])) continue;
+    const std::int64_t sequence = problem.sequence_of(t);
+    check.add_float32(got[t + 1], want[t + 1], bound(truth.rows[t], serial_adds),
+                      {0, sequence, t - problem.cu_seqlens[sequence], truth.rows[t].target});
+  }
+  return check;
+}
+
 /// What check_gradient allows around `want`.
 Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_adds,
                         const std::vector<double>& want, const std::vector<double>& got) {
@@ -116,8 +132,11 @@ BundleResults expected_results(const Problem& problem, const Truth& truth) {
   BundleResults results;
   results.loss = truth.objective.loss.value;
   results.logprobs.assign(static_cast<std::size_t>(problem.tokens()), 0.0);
+  results.entropy = results.logprobs;
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    if (truth.rows[t].target >= 0) results.logprobs[t + 1] = truth.rows[t].logprob;
+    if (truth.rows[t].target < 0) continue;
+    results.logprobs[t + 1] = truth.rows[t].logprob;
+    results.entropy[t + 1] = truth.rows[t].entropy();
   }
   for (const auto& [name, metric] : truth.objective.metrics) {
     if (const auto value = metric.value()) results.metrics[name] = value->value;
@@ -135,9 +154,12 @@ std::vector<Check> check_expected(const Problem& problem, const Truth& truth, in
                                   DType grad_logits, std::int64_t adds) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double u32 = unit_roundoff(DType::f32);
-  std::vector<Check> checks{Check("expected.loss")};
-  checks[0].add(got.loss, expected.loss,
-                truth.objective.loss.radius() + u32 * std::abs(expected.loss), {});
+  std::vector<Check> checks;
+  if (got.loss) {
+    checks.emplace_back("expected.loss");
+    checks[0].add(*got.loss, *expected.loss,
+                  truth.objective.loss.radius() + u32 * std::abs(*expected.loss), {});
+  }
   for (const auto& [name, want] : expected.metrics) {
     const auto ours = truth.objective.metrics.find(name);
     const auto entry = got.metrics.find(name);
@@ -148,21 +170,22 @@ std::vector<Check> check_expected(const Problem& problem, const Truth& truth, in
     checks.emplace_back("expected.metric." + name);
     checks.back().add(entry == got.metrics.end() ? nan : entry->second, want, bound, {});
   }
-  checks.emplace_back("expected.logprobs");
-  for (std::int64_t t = 0; t + 1 < problem.tokens(); ++t) {
-    if (!has_logprob(problem, truth.rows[t])) continue;
-    const std::int64_t sequence = problem.sequence_of(t);
-    checks.back().add_float32(
-        got.logprobs[t + 1], expected.logprobs[t + 1], logprob_bound(truth.rows[t], serial_adds),
-        {0, sequence, t - problem.cu_seqlens[sequence], truth.rows[t].target});
+  if (!got.logprobs.empty()) {
+    checks.push_back(check_about_tokens("expected.logprobs", problem, truth, serial_adds,
+                                        logprob_bound, expected.logprobs, got.logprobs));
+  }
+  if (!got.entropy.empty() && !expected.entropy.empty()) {
+    checks.push_back(check_about_tokens("expected.entropy", problem, truth, serial_adds,
+                                        entropy_bound, expected.entropy, got.entropy));
   }
   if (problem.projection) {
+    if (got.grad_hidden.empty()) return checks;
     const LinearBound hidden(truth, problem.spec.dtype, grad_logits, 0);
     const LinearBound weight(truth, DType::f32, grad_logits, adds);
     checks.push_back(
         check_grad_hidden(problem, truth, hidden, expected.grad_hidden, got.grad_hidden));
     checks.push_back(check_grad_weight(truth, weight, expected.grad_weight, got.grad_weight));
-  } else {
+  } else if (!got.grad_logits.empty()) {
     checks.push_back(
         check_grad_logits(problem, truth, serial_adds, expected.grad_logits, got.grad_logits));
   }

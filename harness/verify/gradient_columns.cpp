@@ -84,6 +84,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
   auto out_truth = hn::Zero(d);
   auto rounded_truth = hn::Zero(d);
   auto shared = hn::Zero(d);
+  auto truth_squared = hn::Zero(d);
   const T* got = static_cast<const T*>(columns.got);
   std::size_t k = begin;
   for (; k + hn::Lanes(d) <= columns.logits.size(); k += hn::Lanes(d)) {
@@ -117,6 +118,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     const auto step = hn::Min(hn::Max(up, down), longest_step);
     out_truth = hn::MulAdd(value, want, out_truth);
     rounded_truth = hn::MulAdd(rounded, want, rounded_truth);
+    truth_squared = hn::MulAdd(want, want, truth_squared);
     const auto beyond = hn::Max(hn::Zero(d), hn::Sub(step, slack));
     shared = hn::MulAdd(hn::Add(objective, beyond), size, shared);
   }
@@ -127,6 +129,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
   sums.out_truth += total(out_truth);
   sums.rounded_truth += total(rounded_truth);
   sums.shared += total(shared);
+  sums.truth_squared += total(truth_squared);
   return k;
 }
 

@@ -32,6 +32,7 @@ struct GradientColumnSums {
   double out_truth = 0;
   double rounded_truth = 0;
   double shared = 0;
+  double truth_squared = 0;
 };
 
 /// Adds to `sums`, and appends to `suspects` the index of every column whose error exceeds

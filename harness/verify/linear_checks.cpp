@@ -14,6 +14,7 @@ void LinearFindings::add(const LinearFindings& other) {
   if (not_written + nonzero_masked == 0) first_misplaced = other.first_misplaced;
   elements.merge(other.elements);
   l2.merge(other.l2);
+  failed.add(other.failed);
   bias.add(other.bias);
   error_squared += other.error_squared;
   want_squared += other.want_squared;
@@ -37,9 +38,11 @@ class RowComparison {
   template <typename Got, typename Before>
   void compare(std::int64_t row, const ElementPlace& place, Got&& got, Before&& before) {
     if (block_rows_ == 0) block_place_ = place;
+    const std::int64_t nan = findings_.failed.nan;
     for (std::int64_t h = 0; h < size_; ++h) {
       compare_element(static_cast<std::size_t>(row * size_ + h), got(h), before(h), place);
     }
+    if (findings_.failed.nan > nan) findings_.failed.add_nan_row(rows_.rows[row]);
     if (++block_rows_ == kBlockRows) finish_block();
   }
 
@@ -57,7 +60,11 @@ class RowComparison {
   void compare_element(std::size_t at, double got, double before, const ElementPlace& place) {
     const double want = rows_.want[at];
     const double value = got - before;
+    const std::int64_t failed = findings_.elements.beyond_bound();
     findings_.elements.add(value, want, bound_.element(rows_, at, want, before), place);
+    if (findings_.elements.beyond_bound() > failed) {
+      findings_.failed.add(value, want, got, out_);
+    }
 
     const double independent = bound_.independent(rows_, at, want);
     const double common = bound_.common(rows_, at, before);

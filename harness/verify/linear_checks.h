@@ -30,6 +30,7 @@ struct LinearFindings {
 
   Check elements;  // "grad_hidden" or "grad_weight"
   Check l2;        // "grad_hidden_l2" or "grad_weight_l2"
+  FailedElements failed;
   BiasSums bias;
   double error_squared = 0;         // over all compared elements
   double want_squared = 0;          // the same of the truth

@@ -20,26 +20,38 @@ bool has_logprob(const Problem& problem, const RowTruth& row) {
 }
 
 std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
-                                std::span<const RowPlace> places, const TokenOutputs& got,
-                                int serial_adds, std::int64_t rank) {
-  std::vector<Check> checks{Check("logprobs")};
-  const bool statistics = !got.entropy.empty();
-  if (statistics) {
-    for (const char* name : {"entropy", "vocab_min", "vocab_max"}) checks.emplace_back(name);
-  }
+                                std::span<const RowPlace> places, const TokenOutputs& all,
+                                const Outputs& outputs, int serial_adds, std::int64_t rank) {
+  const TokenOutputs got = outputs.only_given(all);
+  const DType dtype = problem.spec.dtype;
+  Check logprobs("logprobs");
+  Check entropy("entropy");
+  Check vocab_min("vocab_min");
+  Check vocab_max("vocab_max");
   for (std::size_t k = 0; k < places.size(); ++k) {
     if (places[k].row < 0) continue;
     const RowTruth& row = truth.rows[places[k].row];
     if (!has_logprob(problem, row)) continue;
     const ElementPlace at{rank, places[k].sequence, places[k].offset, row.target};
-    checks[0].add_float32(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
-    if (!statistics) continue;
-    checks[1].add_float32(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
-    const DType dtype = problem.spec.dtype;
-    checks[2].add_float32(got.vocab_min[k], row.smallest, range_bound(row, row.smallest, dtype),
-                          at);
-    checks[3].add_float32(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
+    if (!got.logprobs.empty()) {
+      logprobs.add_float32(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
+    }
+    if (!got.entropy.empty()) {
+      entropy.add_float32(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
+    }
+    if (!got.vocab_min.empty()) {
+      vocab_min.add_float32(got.vocab_min[k], row.smallest, range_bound(row, row.smallest, dtype),
+                            at);
+    }
+    if (!got.vocab_max.empty()) {
+      vocab_max.add_float32(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
+    }
   }
+  std::vector<Check> checks;
+  if (outputs.logprobs) checks.push_back(std::move(logprobs));
+  if (!got.entropy.empty()) checks.push_back(std::move(entropy));
+  if (!got.vocab_min.empty()) checks.push_back(std::move(vocab_min));
+  if (!got.vocab_max.empty()) checks.push_back(std::move(vocab_max));
   return checks;
 }
 
@@ -62,13 +74,17 @@ void check_metric(const MetricTruth& want, const Metric& got, std::int64_t rank,
 }  // namespace
 
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
-                                std::int64_t rank) {
+                                const Outputs& outputs, std::int64_t rank) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  std::vector<Check> checks{Check("loss")};
-  checks[0].add(got.loss, truth.loss.value,
-                truth.loss.radius() + unit_roundoff(DType::f32) * std::abs(truth.loss.value),
-                {rank});
+  std::vector<Check> checks;
+  if (outputs.loss) {
+    checks.emplace_back("loss");
+    checks[0].add(got.loss, truth.loss.value,
+                  truth.loss.radius() + unit_roundoff(DType::f32) * std::abs(truth.loss.value),
+                  {rank});
+  }
   for (const auto& [name, want] : truth.metrics) {
+    if (!outputs.has_metric(name)) continue;
     checks.emplace_back("metric." + name);
     const auto entry = got.metrics.find(name);
     if (entry == got.metrics.end()) {
@@ -78,7 +94,7 @@ std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResu
     }
   }
   for (const auto& [name, metric] : got.metrics) {
-    if (truth.metrics.contains(name)) continue;
+    if (truth.metrics.contains(name) && outputs.has_metric(name)) continue;
     checks.emplace_back("metric." + name);
     checks.back().add(nan, nan, 0, {rank});
   }
@@ -88,6 +104,7 @@ std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResu
 void BiasSums::add(const BiasSums& other) {
   out_truth += other.out_truth;
   rounded_truth += other.rounded_truth;
+  truth_squared += other.truth_squared;
   computation_squared += other.computation_squared;
   shared += other.shared;
 }
@@ -100,7 +117,16 @@ void BiasSums::add_element(DType dtype, double out, double truth, double baselin
                                std::abs(round_to(dtype, baseline - slack) - rounded));
   out_truth += out * truth;
   rounded_truth += rounded * truth;
+  truth_squared += truth * truth;
   shared += (shared_bound + std::max(0.0, std::min(step, kLongestStep) - slack)) * std::abs(truth);
+}
+
+std::optional<double> BiasSums::scale() const {
+  const double scale = out_truth / truth_squared;
+  if (!(truth_squared > 0) || !std::isfinite(truth_squared) || !std::isfinite(scale)) {
+    return std::nullopt;
+  }
+  return scale;
 }
 
 Check check_bias(const BiasSums& sums, const std::string& name) {
@@ -131,14 +157,17 @@ class GradientComparison {
   void compare_row(const RowPlace& place, const T* got) {
     const bool takes_part = place.row >= 0 && truth_.rows[place.row].valid;
     row_bias_.push_back({});
+    const std::int64_t nan = findings_.failed.nan;
     findings_.row_sums.push_back(0);
     findings_.row_sum_bounds.push_back(0);
     if (takes_part) {
+      ++findings_.trained_rows;
       compare_trained_row(place, got);
     } else {
       count_unless_zero(place, got, 0, shard_.valid(), findings_.nonzero_masked);
     }
     count_unless_zero(place, got, shard_.valid(), shard_.width, findings_.nonzero_padding);
+    if (findings_.failed.nan > nan) findings_.failed.add_nan_row(problem_.whole_row(place.row));
   }
 
   std::int64_t reading_ns() const { return reading_ns_; }
@@ -146,8 +175,10 @@ class GradientComparison {
   /// Adds what it found to `findings` of the rows before.
   void append_to(GradientFindings& findings) const {
     findings.elements.merge(findings_.elements);
+    findings.failed.add(findings_.failed);
     for (const BiasSums& row : row_bias_) findings.bias.add(row);
     if (!findings.any_misplaced()) findings.first_misplaced = findings_.first_misplaced;
+    findings.trained_rows += findings_.trained_rows;
     findings.not_written += findings_.not_written;
     findings.nonzero_masked += findings_.nonzero_masked;
     findings.nonzero_padding += findings_.nonzero_padding;
@@ -200,6 +231,7 @@ class GradientComparison {
     BiasSums& bias = row_bias_.back();
     bias.out_truth += sums.out_truth;
     bias.rounded_truth += sums.rounded_truth;
+    bias.truth_squared += sums.truth_squared;
     // What underflows does so in all rows alike: floor x the sum of |truth|, at most 2 |g|.
     bias.shared += sums.shared + row.bound.row().floor * 2 * std::abs(grad.value);
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
@@ -274,7 +306,12 @@ class GradientComparison {
     const double computation = row.bound.computation(logit, p, is_target);
     const double bound =
         row.bound.rounding(want, p, is_target) + computation + row.bound.objective(p, is_target);
-    findings_.elements.add(static_cast<double>(row.got[v]), want, bound, here);
+    const auto value = static_cast<double>(row.got[v]);
+    const std::int64_t failed = findings_.elements.beyond_bound();
+    findings_.elements.add(value, want, bound, here);
+    if (findings_.elements.beyond_bound() > failed && !is_unwritten(row.got[v])) {
+      findings_.failed.add(value, want, value, problem_.spec.dtype);
+    }
     return computation;
   }
 

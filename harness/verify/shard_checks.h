@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/sharding.h"
 #include "harness/verify/check.h"
+#include "harness/verify/failed_elements.h"
 #include "harness/verify/row_places.h"
 #include "harness/verify/truth.h"
 
@@ -21,16 +23,17 @@ namespace lossgrid {
 bool has_logprob(const Problem& problem, const RowTruth& row);
 
 /// "logprobs" and, where there are row statistics, "entropy", "vocab_min" and "vocab_max": what an
-/// implementation returned for the rows at `places`.
+/// implementation returned for the rows at `places`. Only of what is in `outputs`.
 std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
                                 std::span<const RowPlace> places, const TokenOutputs& got,
-                                int serial_adds, std::int64_t rank);
+                                const Outputs& outputs, int serial_adds, std::int64_t rank);
 
 /// "loss" and "metric.NAME" for every metric of the truth; a metric that is missing, that nobody
 /// asked for or that joins by another rule fails. Within the truth's interval and one rounding of
-/// the result to float32; counts and numbers of the global batch are exact.
+/// the result to float32; counts and numbers of the global batch are exact. Only of what is in
+/// `outputs`: a metric that is not is one that nobody asked for.
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
-                                std::int64_t rank);
+                                const Outputs& outputs, std::int64_t rank);
 
 /// The step to the next number of a dtype where that is infinite: 0 times it is 0.
 inline constexpr double kLongestStep = 1e300;
@@ -39,6 +42,7 @@ inline constexpr double kLongestStep = 1e300;
 struct BiasSums {
   double out_truth = 0;
   double rounded_truth = 0;
+  double truth_squared = 0;
   double computation_squared = 0;  // sum over rows of (sum of computation bounds x |truth|)^2
   double shared = 0;               // sum over elements of what many of them may share x |truth|
   void add(const BiasSums& other);
@@ -48,6 +52,10 @@ struct BiasSums {
   /// `computation` what else may be added, whose square the caller adds.
   void add_element(DType dtype, double out, double truth, double baseline, double computation,
                    double shared_bound);
+
+  /// <out, truth> / <truth, truth>: 1 where the gradient is right, c where it is c times the truth.
+  /// None where the truth is zero or a sum is not finite.
+  std::optional<double> scale() const;
 };
 
 /// A scale error that no single element shows. The truth is rounded to the dtype of the gradient
@@ -62,9 +70,11 @@ Check check_bias(const BiasSums& sums, const std::string& name);
 
 struct GradientFindings {
   Check elements{"grad_logits"};
+  FailedElements failed;
   BiasSums bias;
+  std::int64_t trained_rows = 0;       // that take part in the loss
   std::int64_t not_written = 0;        // still the poison pattern
-  std::int64_t nonzero_masked = 0;     // in rows that take no part in the loss
+  std::int64_t nonzero_masked = 0;     // in the other rows
   std::int64_t nonzero_padding = 0;    // in padding columns
   ElementPlace first_misplaced;        // of the first element counted in one of the three
   std::vector<double> row_sums;        // [rows] over this shard's columns

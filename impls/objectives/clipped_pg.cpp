@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/loss/registry.h"
+#include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
 namespace {
@@ -123,9 +124,10 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
 
 namespace {
 
-const Registered registered{ObjectiveEntry{
+const Registered registered{objective_entry(
     "clipped_pg", "clipped policy gradient (PPO, GRPO, GSPO, CISPO, REINFORCE) with KL penalty",
-    [](const ObjectiveOptions& options) { return make_clipped_pg(options); }}};
+    [](const OptionReader& reader) { return ClippedPgOptions::read(reader); },
+    [](const ClippedPgOptions& o) { return std::make_unique<ClippedPgObjective<>>(o); })};
 
 }  // namespace
 }  // namespace lossgrid

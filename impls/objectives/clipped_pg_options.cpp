@@ -88,7 +88,10 @@ void require_truncation_fits(const ClippedPgOptions& o) {
 }  // namespace
 
 ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
-  const OptionReader reader(options, "clipped_pg");
+  return read(OptionReader(options, "clipped_pg"));
+}
+
+ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   ClippedPgOptions o;
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
   o.ratio_clip_min = reader.number("ratio_clip_min", o.ratio_clip_min);

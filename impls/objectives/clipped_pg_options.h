@@ -11,6 +11,7 @@
 namespace lossgrid {
 
 struct ObjectiveNeeds;
+class OptionReader;
 
 /// Estimators of KL(x || ref) from r = ref - x (J. Schulman, "Approximating KL Divergence", 2020).
 enum class KlType {
@@ -50,6 +51,7 @@ struct ClippedPgOptions {
 
   /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
   static ClippedPgOptions from(const std::map<std::string, std::string>& options);
+  static ClippedPgOptions read(const OptionReader& reader);
 
   /// Weight of the KL term in the loss.
   constexpr double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }

@@ -60,6 +60,12 @@ double non_negative(const OptionReader& reader, const std::string& option, doubl
 
 DpoOptions read_dpo_options(const ObjectiveOptions& options) {
   const OptionReader reader(options, "dpo");
+  const DpoOptions read = DpoOptions::read(reader);
+  reader.require_all_known();
+  return read;
+}
+
+DpoOptions DpoOptions::read(const OptionReader& reader) {
   DpoOptions read;
   read.reference_policy_kl_penalty =
       non_negative(reader, "reference_policy_kl_penalty", read.reference_policy_kl_penalty);
@@ -69,7 +75,6 @@ DpoOptions read_dpo_options(const ObjectiveOptions& options) {
   read.preference_average_log_probs =
       reader.flag("preference_average_log_probs", read.preference_average_log_probs);
   read.sft_average_log_probs = reader.flag("sft_average_log_probs", read.sft_average_log_probs);
-  reader.require_all_known();
   return read;
 }
 
@@ -247,11 +252,10 @@ ObjectiveTruth DpoSteps::truth(const PackedBatch& batch, std::span<const TokenTr
 
 namespace {
 
-const Registered registered{
-    ObjectiveEntry{"dpo", "direct preference optimisation over pairs of chosen, rejected",
-                   [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
-                     return std::make_unique<DpoObjective<>>(read_dpo_options(options));
-                   }}};
+const Registered registered{objective_entry(
+    "dpo", "direct preference optimisation over pairs of chosen, rejected",
+    [](const OptionReader& reader) { return DpoOptions::read(reader); },
+    [](const DpoOptions& options) { return std::make_unique<DpoObjective<>>(options); })};
 
 }  // namespace
 }  // namespace lossgrid

@@ -14,12 +14,17 @@
 
 namespace lossgrid {
 
+class OptionReader;
+
 struct DpoOptions {
   double reference_policy_kl_penalty = 0.05;  // beta
   double preference_loss_weight = 1;
   double sft_loss_weight = 0;
   bool preference_average_log_probs = false;
   bool sft_average_log_probs = false;
+
+  /// Throws bad_input for a value of another type or a negative number.
+  static DpoOptions read(const OptionReader& reader);
 };
 
 /// Throws bad_input for an unknown option, a value of another type or a negative number.

@@ -121,14 +121,10 @@ class NllObjective final : public Objective {
   const bool token_level_;
 };
 
-const Registered registered{
-    ObjectiveEntry{"nll", "negative log-likelihood of the valid tokens (SFT)",
-                   [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
-                     const OptionReader reader(options, "nll");
-                     const bool token_level = reader.flag("token_level_loss", true);
-                     reader.require_all_known();
-                     return std::make_unique<NllObjective>(token_level);
-                   }}};
+const Registered registered{objective_entry(
+    "nll", "negative log-likelihood of the valid tokens (SFT)",
+    [](const OptionReader& reader) { return reader.flag("token_level_loss", true); },
+    [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};
 
 }  // namespace
 }  // namespace lossgrid

@@ -55,48 +55,58 @@ const std::string* OptionReader::find(const std::string& option) const {
   return at == options_.end() ? nullptr : &at->second;
 }
 
+template <typename T>
+T OptionReader::note(const std::string& option, T value) const {
+  if constexpr (requires { value.has_value(); }) {
+    values_[option] = value ? Json(*value).dump() : "null";
+  } else {
+    values_[option] = Json(value).dump();
+  }
+  return value;
+}
+
 bool OptionReader::flag(const std::string& option, bool fallback) const {
   const std::string* text = find(option);
-  if (text == nullptr) return fallback;
+  if (text == nullptr) return note(option, fallback);
   const Json value = Json::parse(*text, nullptr, false);
   if (!value.is_boolean()) refuse(owner_, option, *text, "true or false");
-  return value.get<bool>();
+  return note(option, value.get<bool>());
 }
 
 double OptionReader::number(const std::string& option, double fallback) const {
   const std::string* text = find(option);
-  if (text == nullptr) return fallback;
+  if (text == nullptr) return note(option, fallback);
   const std::optional<double> value = as_number(*text);
   if (!value) refuse(owner_, option, *text, "a number");
-  return *value;
+  return note(option, *value);
 }
 
 std::optional<double> OptionReader::optional_number(const std::string& option,
                                                     std::optional<double> fallback) const {
   const std::string* text = find(option);
-  if (text == nullptr) return fallback;
-  if (is_null(*text)) return std::nullopt;
+  if (text == nullptr) return note(option, fallback);
+  if (is_null(*text)) return note(option, std::optional<double>());
   const std::optional<double> value = as_number(*text);
   if (!value) refuse(owner_, option, *text, "a number or null");
-  return value;
+  return note(option, value);
 }
 
 std::string OptionReader::one_of(const std::string& option, const std::vector<std::string>& names,
                                  const std::string& fallback) const {
   const std::string* text = find(option);
-  if (text == nullptr) return fallback;
+  if (text == nullptr) return note(option, fallback);
   const std::optional<std::string> value = as_one_of(*text, names);
   if (!value) refuse(owner_, option, *text, "one of " + join(names, ", "));
-  return *value;
+  return note(option, *value);
 }
 
 std::optional<std::string> OptionReader::optional_one_of(
     const std::string& option, const std::vector<std::string>& names) const {
   const std::string* text = find(option);
-  if (text == nullptr || is_null(*text)) return std::nullopt;
+  if (text == nullptr || is_null(*text)) return note(option, std::optional<std::string>());
   const std::optional<std::string> value = as_one_of(*text, names);
   if (!value) refuse(owner_, option, *text, "one of " + join(names, ", ") + " or null");
-  return value;
+  return note(option, value);
 }
 
 void OptionReader::require_all_known() const {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed reading of an objective's options, whose values are JSON text. Every read names the option,
 // its type and its default once; a value of another type is bad input, and require_all_known()
-// refuses options that nothing has read. Messages are one line that begins with the objective.
+// refuses options that nothing has read. Messages are one line that begins with the objective. An
+// objective registers with a function that reads its options and one that makes it of them:
 //
-//   const OptionReader reader(options, "clipped_pg");
-//   const bool token_level = reader.flag("token_level_loss", true);
-//   reader.require_all_known();
+//   const Registered registered{objective_entry(
+//       "nll", "negative log-likelihood",
+//       [](const OptionReader& reader) { return reader.flag("token_level_loss", true); },
+//       [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/loss/objective.h"
@@ -39,13 +43,43 @@ class OptionReader {
   /// Throws bad_input, with the nearest name, for an option that none of the calls above asked for.
   void require_all_known() const;
 
+  /// What the calls above returned, as JSON text.
+  const ObjectiveOptions& values() const { return values_; }
+
  private:
   /// The value's text, or null when the option is not given.
   const std::string* find(const std::string& option) const;
+  /// Keeps the value for values().
+  template <typename T>
+  T note(const std::string& option, T value) const;
 
   const ObjectiveOptions& options_;
   std::string_view owner_;
   mutable std::vector<std::string> known_;
+  mutable ObjectiveOptions values_;
 };
+
+/// An objective made of what read(reader) returns.
+template <typename Read, typename Make>
+ObjectiveEntry objective_entry(std::string kind, std::string summary, Read read, Make make) {
+  const auto read_all = [read, kind](const ObjectiveOptions& options, auto&& use) {
+    const OptionReader reader(options, kind);
+    auto values = read(reader);
+    reader.require_all_known();
+    return use(reader, std::move(values));
+  };
+  ObjectiveEntry entry;
+  entry.make = [read_all, make](const ObjectiveOptions& options) {
+    return read_all(options, [&](const OptionReader&, auto&& values) -> std::unique_ptr<Objective> {
+      return make(values);
+    });
+  };
+  entry.all_options = [read_all](const ObjectiveOptions& options) {
+    return read_all(options, [](const OptionReader& reader, auto&&) { return reader.values(); });
+  };
+  entry.kind = std::move(kind);
+  entry.summary = std::move(summary);
+  return entry;
+}
 
 }  // namespace lossgrid

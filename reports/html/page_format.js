@@ -27,8 +27,9 @@ function scaled(value, units, step) {
       units[k];
 }
 
-const formatBytes = (bytes) => scaled(bytes, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
-const formatCount = (count) => count.toLocaleString('en');
+const formatBytes = (bytes) =>
+    bytes === null ? '-' : scaled(bytes, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
+const formatCount = (count) => count === null ? '-' : count.toLocaleString('en');
 const formatRate = (rate, unit) =>
     scaled(rate, ['', 'k', 'M', 'G', 'T', 'P'].map((prefix) => prefix + unit), 1000);
 const formatSpeedup = (speedup) => speedup.toFixed(2) + 'x';

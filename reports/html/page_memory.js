@@ -34,6 +34,7 @@ function memoryChart(bars) {
   const groups = named.map((tag) => ({label: tag, tags: [tag]}));
   if (others.length > 0) groups.push({label: `${others.length} others`, tags: others});
   const predictions = overlay('predictions', (context, scales) => bars.forEach(({record}, k) => {
+    if (record.predicted_peak_bytes === null) return;
     const x = scales.x.getPixelForValue(predictedWithInputs(record)),
           y = scales.y.getPixelForValue(k);
     drawLine(context, cssColour('--card'), 6, [[x, y - 13], [x, y + 13]]);

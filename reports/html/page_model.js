@@ -55,8 +55,10 @@ const countedCost = (trial, key) =>
 const payloadBytes = (trial) => countedCost(trial, 'measured_payload_bytes');
 const collectiveCalls = (trial) => countedCost(trial, 'measured_calls');
 
-const differs = (record) => record.predicted_calls !== record.measured_calls ||
-    record.predicted_payload_bytes !== record.measured_payload_bytes;
+/// From a prediction; external implementations have none.
+const differs = (record) => record.predicted_calls !== null &&
+    (record.predicted_calls !== record.measured_calls ||
+     record.predicted_payload_bytes !== record.measured_payload_bytes);
 
 /// Forward and backward of the one run that was verified: coarse. null where it did not get there.
 function verifiedTime(trial) {

@@ -25,7 +25,8 @@ function ranksTable(trial) {
       trial.rank_states, ['rank', 'state', 'phase', 'message', 'last collectives'],
       (rank) =>
           [String(rank.rank), rank.state, rank.phase ?? '-', rank.message,
-           rank.collectives.map((line) => element('div', {}, line))]);
+           [...rank.collectives.map((line) => element('div', {}, line)),
+            ...(rank.detail ? [element('pre', {}, rank.detail)] : [])]]);
 }
 
 function memoryTable(trial) {
@@ -73,6 +74,7 @@ function trialDetail(trial) {
           'p', {class: 'case'}, trial.case.name === caseText(trial) ? null : trial.case.name + ' ',
           element('code', {}, caseText(trial))),
       trial.reason ? element('p', {class: 'reason'}, trial.reason) : null,
+      (trial.explanation ?? []).map((line) => element('p', {class: 'explanation'}, line)),
       trial.reproduce ? commandLine(trial.reproduce) : null,
       element(
           'div', {class: 'blocks'}, block('Ranks', ranksTable(trial)),
@@ -98,6 +100,9 @@ function trialDetail(trial) {
                   (time) =>
                       [time.phase, formatTime(time.max_over_ranks_ns),
                        formatCount(time.predicted_flops)])),
+          block(
+              'Scale of the gradient, 1 where it is right',
+              pairsTable(trial.gradient_scale ?? {}, (scale) => scale.toPrecision(8))),
           block('Branches of the objective', pairsTable(trial.branches, formatPercent)),
           block('Choices of the implementation', pairsTable(trial.details, String)),
           folded('Metrics', pairsTable(trial.metrics, formatNumber))));

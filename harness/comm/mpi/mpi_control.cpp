@@ -14,12 +14,13 @@ constexpr std::uint64_t kTags = 32767;
 
 /// Without its trace, which only rank 0 has to know.
 Json to_json(const RankOutcome& outcome) {
-  return {outcome.finished, outcome.ok, static_cast<int>(outcome.code), outcome.message,
-          outcome.busy};
+  return {outcome.finished, outcome.ok,   static_cast<int>(outcome.code),
+          outcome.message,  outcome.busy, outcome.detail};
 }
 
 RankOutcome outcome_from(const Json& json) {
-  return {json[0], json[1], static_cast<ErrorCode>(json[2].get<int>()), json[3], json[4]};
+  return {json[0], json[1], static_cast<ErrorCode>(json[2].get<int>()), json[3], json[4],
+          {},      json[5]};
 }
 
 Json to_json(const RankTrace& trace) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/load_flags.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/external/external_implementation.h"
+
+namespace lossgrid {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The interpreter of the environment that the executable was installed in, else python3 of PATH.
+std::string default_python() {
+  std::error_code failed;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "python3";
+  return fs::exists(beside, failed) ? beside.string() : "python3";
+}
+
+}  // namespace
+
+void add_load_flags(CLI::App& command, LoadFlags& flags) {
+  command
+      .add_option("--load", flags.files,
+                  "a Python file with implementations (lossgrid.implementation); may be repeated "
+                  "(also: LOSSGRID_LOAD, colons between files)")
+      ->allow_extra_args(false);
+  command.add_option("--python", flags.python,
+                     "the interpreter that runs loaded files (default: that of the environment "
+                     "lossgrid was installed in, else python3)");
+}
+
+void load_requested(const LoadFlags& flags) {
+  std::vector<std::string> files;
+  if (const char* listed = std::getenv("LOSSGRID_LOAD"); listed != nullptr && *listed != 0) {
+    files = split(listed, ':');
+  }
+  files.insert(files.end(), flags.files.begin(), flags.files.end());
+  for (const std::string& file : files) {
+    if (!file.ends_with(".py")) throw_bad_input("--load {}: not a Python file (.py)", file);
+    std::error_code ignored;
+    if (!fs::is_regular_file(file, ignored))
+      throw_bad_input("--load {}: there is no such file", file);
+  }
+  load_implementations(files, flags.python.empty() ? default_python() : flags.python);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places of named arrays in the memory that a worker shares: the list that `begin` sends
+// (python/PROTOCOL.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/dtype.h"
+
+namespace lossgrid {
+
+class ArenaLayout {
+ public:
+  /// Adds an array; `dtype` in the protocol's words. Returns its offset in bytes.
+  std::size_t add(const std::string& name, const std::string& dtype, std::size_t element_bytes,
+                  const std::vector<std::int64_t>& shape) {
+    constexpr std::size_t kAlignment = 64;
+    const std::size_t offset = bytes_;
+    const std::int64_t count =
+        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    const std::size_t size = static_cast<std::size_t>(count) * element_bytes;
+    bytes_ += (size + kAlignment - 1) / kAlignment * kAlignment;
+    arrays_[name] = {{"dtype", dtype}, {"shape", shape}, {"offset", offset}};
+    return offset;
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  const nlohmann::json& arrays() const { return arrays_; }
+
+ private:
+  std::size_t bytes_ = 0;
+  nlohmann::json arrays_ = nlohmann::json::object();
+};
+
+/// "float64", "float32", "bfloat16".
+inline std::string protocol_name(DType dtype) {
+  return dtype == DType::f64 ? "float64" : dtype == DType::f32 ? "float32" : "bfloat16";
+}
+
+}  // namespace lossgrid

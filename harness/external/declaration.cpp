@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/external/declaration.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+/// The entry of `words` that the declaration has for `key`.
+std::string word(const nlohmann::json& json, const char* key,
+                 const std::vector<std::string>& words) {
+  const std::string value = json.value(key, words.front());
+  if (std::find(words.begin(), words.end(), value) == words.end()) {
+    throw Error(ErrorCode::bad_input, unknown_name_message(key, value, words));
+  }
+  return value;
+}
+
+bool contains(const nlohmann::json& json, const char* key, const char* name) {
+  const auto list = json.find(key);
+  return list != json.end() && std::find(list->begin(), list->end(), name) != list->end();
+}
+
+std::int64_t multiple(const nlohmann::json& json, const char* key) {
+  const std::int64_t value = json.value(key, std::int64_t{1});
+  if (value < 1 || value > 65536) throw_bad_input("{} = {} is not in [1, 65536]", key, value);
+  return value;
+}
+
+}  // namespace
+
+ExternalDeclaration declaration_from(const nlohmann::json& json) {
+  ExternalDeclaration out;
+  try {
+    out.name = json.at("name");
+    out.summary = json.value("summary", "");
+    out.file = json.value("file", "");
+    out.is_engine = word(json, "kind", {"implementation", "engine"}) == "engine";
+    const bool from_hidden = word(json, "inputs", {"logits", "hidden"}) == "hidden";
+    out.inputs = from_hidden || out.is_engine ? InputKind::hidden : InputKind::logits;
+    out.returns_logprobs =
+        contains(json, "returns", "logprobs") || contains(json, "returns", "nll");
+    out.returns_entropy = contains(json, "returns", "entropy");
+    out.returns_loss = out.is_engine || contains(json, "returns", "loss");
+    const bool is_shard = word(json, "rows", {"shard", "pack", "padded"}) == "shard";
+    out.rows = is_shard ? LogprobScope::shard : LogprobScope::pack;
+    out.gradient_summed_over_cp =
+        word(json, "gradient", {"own_part", "summed_over_cp"}) == "summed_over_cp";
+    out.scale = parse_scale(json.value("scale", "1"), "scale");
+    out.overwrites_logits = contains(json, "overwrites", "logits");
+    out.sequence_multiple = multiple(json, "sequence_multiple");
+    out.pack_multiple = multiple(json, "pack_multiple");
+    out.has_supports = json.value("has_supports", false);
+    out.options = json.value("options", std::map<std::string, std::string>());
+  } catch (const nlohmann::json::exception& error) {
+    throw_bad_input("a declaration that is not of the protocol: {}", error.what());
+  }
+  if (!out.returns_logprobs && !out.returns_loss) {
+    throw_bad_input("'{}' returns neither log-probabilities nor a loss", out.name);
+  }
+  return out;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The declaration of an external implementation: the arguments of its Python decorator
+// (python/PROTOCOL.md, DECLARATION), with every convention by name.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/loss/loss_implementation.h"
+#include "harness/problem/scale_factor.h"
+
+namespace lossgrid {
+
+struct ExternalDeclaration {
+  std::string name;
+  std::string summary;
+  std::string file;
+  InputKind inputs = InputKind::logits;
+  bool is_engine = false;
+  bool returns_logprobs = true;  // or nll
+  bool returns_entropy = false;
+  bool returns_loss = false;
+  LogprobScope rows = LogprobScope::shard;
+  bool gradient_summed_over_cp = false;  // what the backward of its own gather over CP does
+  ScaleFactor scale;                     // a factor that its loss and its gradient carry
+  bool overwrites_logits = false;
+  std::int64_t sequence_multiple = 1;
+  std::int64_t pack_multiple = 1;
+  bool has_supports = false;
+  std::map<std::string, std::string> options;  // name -> "int", "float", "bool" or "str"
+  nlohmann::json change;  // of a mutant: what is done in another way (Mutants); else null
+};
+
+/// Throws bad_input for a value that is not of the protocol.
+ExternalDeclaration declaration_from(const nlohmann::json& json);
+
+}  // namespace lossgrid

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/external/external_implementation.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+namespace {
+
+// Function-local: registration happens during static initialisation of another file.
+ExternalMaker::Make& maker() {
+  static ExternalMaker::Make make;
+  return make;
+}
+
+/// `text` as JSON of `type`.
+nlohmann::json typed(const std::string& name, const std::string& text, const std::string& type) {
+  if (type == "str") return text;
+  const nlohmann::json value = nlohmann::json::parse(text == "True"    ? "true"
+                                                     : text == "False" ? "false"
+                                                                       : text,
+                                                     nullptr, false);
+  const bool fits = (type == "int" && value.is_number_integer()) ||
+                    (type == "float" && value.is_number()) ||
+                    (type == "bool" && value.is_boolean());
+  if (!fits) throw_bad_input("option {} = {} is no {}", name, text, type);
+  return value;
+}
+
+struct Loaded {
+  ExternalDeclaration declaration;
+  std::shared_ptr<WorkerPool> pool;
+};
+
+std::vector<Loaded>& all_loaded() {
+  static std::vector<Loaded> loaded;
+  return loaded;
+}
+
+void add_entry(const Loaded& loaded, const std::string& name, ImplementationKind kind,
+               const std::string& what) {
+  register_implementation({name, kind, "", what,
+                           [loaded](const ImplementationOptions& options) {
+                             return maker()(loaded.declaration, options, loaded.pool);
+                           },
+                           loaded.declaration.file});
+}
+
+bool is_taken(const std::string& name) {
+  for (const auto kind : {ImplementationKind::real, ImplementationKind::external}) {
+    for (const ImplementationEntry* entry : implementations(kind)) {
+      if (entry->name == name) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+ExternalMaker::ExternalMaker(Make make) {
+  maker() = std::move(make);
+}
+
+nlohmann::json typed_options(const ExternalDeclaration& declaration,
+                             const ImplementationOptions& options) {
+  std::vector<std::string> known;
+  for (const auto& [name, type] : declaration.options) known.push_back(name);
+  require_known_options(options, known, declaration.name);
+  nlohmann::json out = nlohmann::json::object();
+  for (const auto& [name, text] : options) {
+    out[name] = typed(name, text, declaration.options.at(name));
+  }
+  return out;
+}
+
+void load_implementations(const std::vector<std::string>& files, const std::string& python) {
+  if (files.empty()) return;
+  const auto launcher = std::make_shared<PythonLauncher>(python);
+  const auto pool = std::make_shared<WorkerPool>(launcher);
+  for (ExternalDeclaration& declaration : launcher->load(files)) {
+    for (const std::string& file : files) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(file, declaration.file, ignored)) declaration.file = file;
+    }
+    if (is_taken(declaration.name)) {
+      throw_bad_input("{}: there is an implementation '{}' already", declaration.file,
+                      declaration.name);
+    }
+    const Loaded& loaded = all_loaded().emplace_back(Loaded{declaration, pool});
+    add_entry(loaded, declaration.name, ImplementationKind::external, declaration.summary);
+  }
+}
+
+std::vector<UserMutant> register_user_mutants(const std::string& name) {
+  const auto found = std::find_if(all_loaded().begin(), all_loaded().end(),
+                                  [&](const Loaded& one) { return one.declaration.name == name; });
+  if (found == all_loaded().end()) throw_bad_input("'{}' was not loaded", name);
+  const std::vector<UserMutant> mutants =
+      user_mutants(found->declaration, found->pool->learned_calls());
+  for (const UserMutant& mutant : mutants) {
+    Loaded changed = *found;
+    changed.declaration.change = mutant.change;
+    add_entry(changed, mutant.name, ImplementationKind::mutant, mutant.what);
+  }
+  return mutants;
+}
+
+}  // namespace lossgrid

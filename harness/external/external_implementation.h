@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implementations that users load: from the files that they name to entries of the registry. The
+// class that runs them (impls/external.cpp) registers itself here, as it stands on top of the
+// strategies.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/external/declaration.h"
+#include "harness/external/user_mutants.h"
+#include "harness/external/worker.h"
+#include "harness/loss/registry.h"
+
+namespace lossgrid {
+
+/// Makes an implementation of a declaration.
+struct ExternalMaker {
+  using Make = std::function<std::unique_ptr<LossImplementation>(
+      const ExternalDeclaration&, const ImplementationOptions&, std::shared_ptr<WorkerPool>)>;
+  explicit ExternalMaker(Make make);
+};
+
+/// Loads `files` by `python`, once in a process, and registers what they declare as
+/// ImplementationKind::external. Throws bad_input for a file that cannot be loaded, a declaration
+/// that is wrong or a name that is taken.
+void load_implementations(const std::vector<std::string>& files, const std::string& python);
+
+/// Registers the mutants of a loaded implementation (user_mutants.h) from what trials of it have
+/// shown, and returns them. Throws bad_input where `name` was not loaded.
+std::vector<UserMutant> register_user_mutants(const std::string& name);
+
+/// Options as the function takes them, "chunk=128" as the number 128. Throws bad_input for one that
+/// it does not have, or a value of another type.
+nlohmann::json typed_options(const ExternalDeclaration& declaration,
+                             const ImplementationOptions& options);
+
+}  // namespace lossgrid

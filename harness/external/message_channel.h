@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One end of a stream of messages between this process and a worker (python/PROTOCOL.md): JSON in
+// UTF-8 behind its length, and file descriptors beside it. One thread uses an object at a time.
+#pragma once
+
+#include <chrono>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/descriptor.h"
+
+namespace lossgrid {
+
+class MessageChannel {
+ public:
+  explicit MessageChannel(Descriptor socket) : socket_(std::move(socket)) {}
+
+  /// Sends all of it. Returns false where the other side is gone.
+  bool send(const nlohmann::json& message, std::initializer_list<int> descriptors = {});
+
+  /// The next message, if it is complete within `patience`. Throws rank_failed for what is no
+  /// message of the protocol.
+  std::optional<nlohmann::json> receive(std::chrono::milliseconds patience);
+
+  /// Whether the other side has closed the stream.
+  bool is_closed() const { return is_closed_; }
+
+ private:
+  std::optional<nlohmann::json> take_message();
+
+  Descriptor socket_;
+  std::string received_;  // bytes of messages that are not complete
+  bool is_closed_ = false;
+};
+
+/// Two connected ends, neither of which an exec inherits. Throws io.
+std::pair<Descriptor, Descriptor> make_socket_pair();
+
+}  // namespace lossgrid

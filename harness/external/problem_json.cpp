@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/external/problem_json.h"
+
+#include "harness/external/arena_layout.h"
+#include "harness/loss/registry.h"
+
+namespace lossgrid {
+
+nlohmann::json problem_json(const LossProblem& problem) {
+  nlohmann::json objective{{"kind", problem.objective_spec.kind}};
+  for (const auto& [name, text] : with_all_options(problem.objective_spec).options) {
+    objective[name] = nlohmann::json::parse(text);
+  }
+  const PackedBatch& batch = problem.batch;
+  const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
+  return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
+          {"vocab", problem.vocab},
+          {"hidden", problem.head.hidden},
+          {"dtype", protocol_name(problem.dtype)},
+          {"temperature", problem.head.temperature},
+          {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
+          {"sequence_parallel", problem.grid.sp},
+          {"device", "cpu"},
+          {"sequences", batch.sequences()},
+          {"tokens", batch.tokens()},
+          {"padded_tokens", batch.padded_tokens()},
+          {"microbatches", batch.microbatch.count},
+          {"objective", objective},
+          {"denominators",
+           {{"valid_tokens", batch.denominators.valid_tokens},
+            {"valid_sequences", batch.denominators.valid_sequences},
+            {"positive_tokens", batch.denominators.positive_tokens}}}};
+}
+
+}  // namespace lossgrid

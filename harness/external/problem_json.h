@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// A problem in the words of the protocol with workers (python/PROTOCOL.md, PROBLEM).
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "harness/loss/loss_implementation.h"
+
+namespace lossgrid {
+
+nlohmann::json problem_json(const LossProblem& problem);
+
+}  // namespace lossgrid

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker process of one rank (python/PROTOCOL.md, Worker), and the pool of all that this
+// process has. A worker belongs to a world of as many ranks and lives until something goes wrong:
+// then it is killed, and the next trial gets a new one. One thread, that of the rank, uses a
+// worker; any thread may use the pool.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "harness/comm/communicator.h"
+#include "harness/external/learned_calls.h"
+#include "harness/external/python_launcher.h"
+#include "harness/external/shared_memory.h"
+
+namespace lossgrid {
+
+class Worker {
+ public:
+  Worker(std::shared_ptr<PythonLauncher> launcher, int rank, int size);
+  /// Kills the process.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Sends `request`, waits for the answer while the other ranks do the same, and returns it.
+  /// `doing`: for messages, "forward of 'mine'". Throws rank_failed with the traceback as detail
+  /// where the user's code raised, not_enough_memory, process_died where the process ended, and
+  /// what ends the ranks (aborted, timeout). Collective over `ranks`.
+  nlohmann::json ask(Communicator& ranks, const nlohmann::json& request, const std::string& doing,
+                     std::initializer_list<int> descriptors = {});
+
+  /// Numbers plans from 1.
+  std::int64_t next_plan() { return ++plans_; }
+  /// Nothing is asked of the plan any more: the process may forget it with the next that begins.
+  void end_plan(std::int64_t plan) { ended_plans_.push_back(plan); }
+  std::vector<std::int64_t> take_ended_plans() { return std::exchange(ended_plans_, {}); }
+
+  /// The rendezvous that it has joined; 0: none.
+  std::int64_t rendezvous = 0;
+
+ private:
+  [[noreturn]] void throw_died(const std::string& doing);
+  [[noreturn]] void throw_failed(const nlohmann::json& answer, const std::string& doing);
+  /// The last lines that the user's code printed, under a heading; empty where there are none.
+  std::string printed() const;
+  /// Where the process is in the user's code: asks Python's fault handler for it.
+  std::string stack();
+
+  std::shared_ptr<PythonLauncher> launcher_;
+  Descriptor output_;
+  MessageChannel channel_{Descriptor()};
+  pid_t pid_ = -1;
+  std::int64_t plans_ = 0;
+  std::vector<std::int64_t> ended_plans_;
+};
+
+class WorkerPool {
+ public:
+  explicit WorkerPool(std::shared_ptr<PythonLauncher> launcher) : launcher_(std::move(launcher)) {}
+
+  PythonLauncher& launcher() { return *launcher_; }
+  LearnedCalls& learned_calls() { return learned_calls_; }
+
+  /// The worker of this rank of `ranks`, which has joined the workers of the others. Collective.
+  /// Throws as Worker::ask.
+  Worker& join(Communicator& ranks);
+
+  /// Kills the worker of rank `rank` of `size`.
+  void discard(int rank, int size);
+
+ private:
+  Worker& worker_of(int rank, int size);
+
+  const std::shared_ptr<PythonLauncher> launcher_;
+  LearnedCalls learned_calls_;
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::unique_ptr<Worker>> workers_;  // by size and rank
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/diagnosis.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+#include "harness/verify/scale_sentences.h"
+
+namespace lossgrid {
+namespace {
+
+using Sentences = std::vector<std::string>;
+
+template <typename Parts>
+std::vector<PartPlace> places_of(const Parts& parts) {
+  std::vector<PartPlace> places;
+  for (const auto& part : parts) places.push_back(part.place);
+  return places;
+}
+
+/// ": all of them with -inf logits; ...", empty where that is not so.
+std::string beside_minus_inf(const std::vector<std::int64_t>& nan_rows,
+                             const std::vector<std::int64_t>& minus_inf_rows) {
+  if (nan_rows == minus_inf_rows) {
+    return ": those with -inf logits and no others; 0 * inf, or inf - inf?";
+  }
+  const bool inside =
+      std::includes(minus_inf_rows.begin(), minus_inf_rows.end(), nan_rows.begin(), nan_rows.end());
+  return inside ? ": all of them with -inf logits; 0 * inf, or inf - inf?" : "";
+}
+
+void add_nan_logprobs(const FailureFacts& facts, Sentences& out) {
+  FailedLogprobs all;
+  std::vector<PartPlace> with_nan;
+  for (const LogprobPart& part : facts.logprobs) {
+    all.add(part.failed);
+    if (!part.failed.nan_rows.empty()) with_nan.push_back(part.place);
+  }
+  if (all.nan_rows.empty()) return;
+  out.push_back(fmt::format("log-probabilities are NaN in {}{}{}",
+                            counted(std::ssize(all.nan_rows), "row"),
+                            on_some_only(with_nan, places_of(facts.logprobs)),
+                            beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
+}
+
+void add_nan_loss(const FailureFacts& facts, Sentences& out) {
+  if (!facts.loss || !std::isnan(facts.loss->got)) return;
+  for (const LogprobPart& part : facts.logprobs) {
+    if (part.failed.count > 0) return;
+  }
+  out.push_back(
+      "loss is NaN, and no log-probability that has a truth is wrong: values of masked rows, or of "
+      "rows that predict nothing, take part?");
+}
+
+void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, Sentences& out) {
+  FailedElements all;
+  std::vector<PartPlace> with_nan;
+  for (const GradientPart& part : gradient.parts) {
+    all.add(part.failed);
+    if (part.failed.nan > 0) with_nan.push_back(part.place);
+  }
+  if (all.nan == 0 || gradient.not_written) return;
+  out.push_back(fmt::format(
+      "{} has NaN in {} of {}{}{}", gradient.name, counted(all.nan, "element"),
+      counted(std::ssize(all.nan_rows), gradient.name == "grad_weight" ? "vocab id" : "row"),
+      on_some_only(with_nan, places_of(gradient.parts)),
+      beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
+}
+
+/// The mistake that would make the most of the wrong log-probabilities, and others for what is
+/// left. Each has to make a quarter of the rows where it shows; no other number meets one to within
+/// roundings.
+bool add_mistakes(const FailedLogprobs& all, bool external, Sentences& out) {
+  std::vector<std::size_t> order;
+  for (std::size_t k = 0; k < all.mistakes.size(); ++k) {
+    const FailedLogprobs::Tally& tally = all.mistakes[k];
+    if (tally.fits > 0 && 4 * tally.fits >= tally.tried) order.push_back(k);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return all.mistakes[a].fits > all.mistakes[b].fits;
+  });
+  std::int64_t left = all.differences;
+  for (const std::size_t k : order) {
+    const FailedLogprobs::Tally& tally = all.mistakes[k];
+    if (k != order.front() && tally.fits > left) continue;
+    left -= tally.fits;
+    std::string sentence =
+        fmt::format("of {} where it would show, {} {} would be {}",
+                    counted(tally.tried, "wrong log-probability"), tally.fits,
+                    tally.fits == 1 ? "is what it" : "are what they", kLogprobMistakes[k].would_be);
+    if (external) sentence += kLogprobMistakes[k].declaration;
+    out.push_back(std::move(sentence));
+  }
+  return !order.empty();
+}
+
+/// The same difference in all rows.
+bool has_one_difference(const FailedLogprobs& all) {
+  constexpr std::int64_t kEnough = 3;
+  constexpr double kSpread = 1e-3;
+  const double size = std::max(std::abs(all.smallest_difference), std::abs(all.largest_difference));
+  return all.differences >= kEnough && all.differences == all.count &&
+         all.largest_difference - all.smallest_difference <= kSpread * size;
+}
+
+void add_logprobs(const FailureFacts& facts, bool external, Sentences& out) {
+  FailedLogprobs all;
+  std::vector<PartPlace> wrong;
+  for (const LogprobPart& part : facts.logprobs) {
+    all.add(part.failed);
+    if (part.failed.count > 0) wrong.push_back(part.place);
+  }
+  const auto that_are = [](std::int64_t count) {
+    return fmt::format("{} {}", counted(count, "log-probability"), count == 1 ? "is" : "are");
+  };
+  if (all.not_written > 0) out.push_back(that_are(all.not_written) + " not written");
+  if (!add_mistakes(all, external, out)) {
+    if (has_one_difference(all)) {
+      out.push_back(fmt::format(
+          "log-probabilities are off by {:.4g} in every wrong row: something that is the same for "
+          "all rows is added or left out?",
+          all.largest_difference));
+    }
+    if (all.positive > 0) {
+      out.push_back(that_are(all.positive) + " above 0: the sum of exponentials lacks terms?");
+    }
+  }
+  const std::string where = on_some_only(wrong, places_of(facts.logprobs));
+  const bool beside_nan = all.differences + all.not_written > 0;
+  if (beside_nan && !where.empty()) out.push_back("log-probabilities are wrong" + where);
+}
+
+void add_bits(const GradientFacts& gradient, Sentences& out) {
+  FailedElements all;
+  for (const GradientPart& part : gradient.parts) all.add(part.failed);
+  if (!all.are_bf16()) return;
+  out.push_back(
+      fmt::format("{} holds numbers of bfloat16 in float32, in all {} wrong elements where "
+                  "it shows: rounded to bf16 on the way?",
+                  gradient.name, all.bits_compared));
+}
+
+}  // namespace
+
+bool has_nan(const FailureFacts& facts) {
+  for (const LogprobPart& part : facts.logprobs) {
+    if (!part.failed.nan_rows.empty()) return true;
+  }
+  for (const GradientFacts& gradient : facts.gradients) {
+    for (const GradientPart& part : gradient.parts) {
+      if (part.failed.nan > 0) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> explain(const FailureFacts& facts, bool external) {
+  Sentences out;
+  add_nan_logprobs(facts, out);
+  add_nan_loss(facts, out);
+  for (const GradientFacts& gradient : facts.gradients) add_nan_gradient(gradient, facts, out);
+  add_logprobs(facts, external, out);
+  for (const GradientFacts& gradient : facts.gradients) add_bits(gradient, out);
+  add_scales(facts, external, out);
+  return out;
+}
+
+}  // namespace lossgrid

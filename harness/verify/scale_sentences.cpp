@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/scale_sentences.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr double kSame = 1e-3;
+constexpr std::int64_t kEnough = 8;  // elements that agree on a factor
+
+bool is_one(double scale) {
+  return std::abs(scale - 1) <= kSame;
+}
+
+/// "2.000", "1.00004", "0.000125"
+std::string format_factor(double factor) {
+  if (std::abs(factor - 1) < 5e-3) return fmt::format("{:.9g}", factor);
+  const double size = std::abs(factor);
+  return size >= 0.01 && size < 1000 ? fmt::format("{:.3f}", factor)
+                                     : fmt::format("{:.4g}", factor);
+}
+
+/// What is a multiple of its truth, by one factor.
+struct Multiple {
+  std::vector<std::string> names;  // "loss", "grad_logits"
+  double factor = 1;
+  bool has_gradient = false;
+};
+
+/// Behind a question a new sentence begins.
+std::string joined(const std::string& text, std::string_view next, std::string_view next_sentence) {
+  return text + std::string(text.ends_with('?') ? next_sentence : next);
+}
+
+/// `; gradient="summed_over_cp" or scale="cp" would declare it`
+std::string with_declarations(const std::string& text, const Multiple& multiple,
+                              const std::vector<ScaleSuspect>& suspects) {
+  std::vector<std::string> words;
+  for (const ScaleSuspect& suspect : suspects) {
+    if (suspect.scale_word.empty() || multiple.factor < 0) continue;
+    if (suspect.scale_word == "cp" && multiple.has_gradient) {
+      words.push_back("gradient=\"summed_over_cp\"");
+    }
+    words.push_back(fmt::format("scale=\"{}\"", suspect.scale_word));
+  }
+  if (words.empty()) return text;
+  return joined(text, "; ", " ") + join(words, " or ") + " would declare it";
+}
+
+/// ", which cp = 2 would explain: a sum over CP ...? Or dp = 2: a sum over DP ...?"
+std::string explained_by(const std::vector<ScaleSuspect>& suspects) {
+  std::string out;
+  for (const ScaleSuspect& suspect : suspects) {
+    const bool first = &suspect == suspects.data();
+    out = first ? ", which " : joined(out, "; or ", " Or ");
+    out += fmt::format("{} = {:.4g}{}", suspect.name, suspect.value, first ? " would explain" : "");
+    if (!suspect.mistake.empty()) out += ": " + suspect.mistake;
+  }
+  return out;
+}
+
+std::string sentence_of(const Multiple& multiple, const TrialSizes& sizes, bool external) {
+  const std::string what =
+      fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
+  if (multiple.factor == 0) return what + " 0: nothing flows back?";
+  const std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, sizes);
+  std::string out = fmt::format("{} {} x the truth", what, format_factor(multiple.factor));
+  if (multiple.factor < 0) out += ": the other sign";
+  out += explained_by(suspects);
+  return external ? with_declarations(out, multiple, suspects) : out;
+}
+
+/// A loss is a number: that it is some multiple tells nothing unless the factor is a known one.
+bool has_known_factor(double factor, const TrialSizes& sizes) {
+  return is_one(-factor) || !scale_suspects(factor, sizes).empty();
+}
+
+FailedElements failed_elements(const GradientFacts& gradient) {
+  FailedElements all;
+  for (const GradientPart& part : gradient.parts) all.add(part.failed);
+  return all;
+}
+
+/// Sums of the parts by what `key` makes of their places, with the rows that take part.
+struct PartSums {
+  BiasSums sums;
+  std::int64_t trained_rows = 0;  // of one of the tp ranks, which have the same
+};
+
+template <typename Key>
+auto sums_by(const GradientFacts& gradient, Key&& key) {
+  std::map<decltype(key(PartPlace())), PartSums> sums;
+  for (const GradientPart& part : gradient.parts) {
+    PartSums& group = sums[key(part.place)];
+    group.sums.add(part.sums);
+    if (part.place.tp == 0) group.trained_rows += part.trained_rows;
+  }
+  return sums;
+}
+
+/// Scales of the parts along one axis; empty unless each is 0, 1 or a known factor and they differ.
+std::map<int, double> clean_scales(const GradientFacts& gradient, const PartAxis& axis,
+                                   const TrialSizes& sizes) {
+  std::map<int, double> scales;
+  bool differ = false;
+  for (const auto& [number, part] :
+       sums_by(gradient, [&](const PartPlace& place) { return place.*axis.at; })) {
+    const std::optional<double> scale = part.sums.scale();
+    if (!scale) continue;
+    if (std::abs(*scale) > kSame && !is_one(*scale) && !has_known_factor(*scale, sizes)) return {};
+    scales[number] = *scale;
+    differ = differ || std::abs(*scale - scales.begin()->second) > 10 * kSame;
+  }
+  return differ ? scales : std::map<int, double>();
+}
+
+/// "grad_logits is 0 x the truth on tp rank 1, 1 x the truth on tp rank 0".
+bool add_by_axis(const GradientFacts& gradient, const TrialSizes& sizes,
+                 std::vector<std::string>& out) {
+  for (const PartAxis& axis : kPartAxes) {
+    std::map<std::string, std::vector<int>> numbers;
+    for (const auto& [number, scale] : clean_scales(gradient, axis, sizes)) {
+      const bool none = std::abs(scale) <= kSame;
+      numbers[none ? "0" : is_one(scale) ? "1" : format_factor(scale)].push_back(number);
+    }
+    if (numbers.empty()) continue;
+    std::vector<std::string> texts;
+    for (const auto& [scale, where] : numbers) {
+      texts.push_back(fmt::format("{} x the truth on {}", scale, numbered(axis.name, where)));
+    }
+    out.push_back(fmt::format("{} is {}", gradient.name, join(texts, ", ")));
+    return true;
+  }
+  return false;
+}
+
+/// Scales of parts, times the rows of each that take part, are one number, and no one scale.
+template <typename Sums>
+bool add_own_means(const std::string& name, const Sums& parts, const char* part_name,
+                   std::vector<std::string>& out) {
+  std::vector<double> scales;
+  std::vector<double> products;
+  for (const auto& [key, part] : parts) {
+    const std::optional<double> scale = part.sums.scale();
+    if (!scale || part.trained_rows == 0) continue;
+    scales.push_back(*scale);
+    products.push_back(*scale * static_cast<double>(part.trained_rows));
+  }
+  if (scales.size() < 2) return false;
+  const auto [least, most] = std::minmax_element(scales.begin(), scales.end());
+  const auto [low, high] = std::minmax_element(products.begin(), products.end());
+  if (*least <= 0 || *most - *least <= 10 * kSame || *high - *low > kSame * *high) return false;
+  out.push_back(
+      fmt::format("{} is {} to {} x the truth from {} to {}, in inverse proportion to the valid "
+                  "tokens of each: a mean over the own tokens of each?",
+                  name, format_factor(*least), format_factor(*most), part_name, part_name));
+  return true;
+}
+
+bool add_own_means(const GradientFacts& gradient, std::vector<std::string>& out) {
+  const auto by_rank = sums_by(gradient, [](const PartPlace& place) {
+    return std::tuple(place.dp, place.microbatch, place.cp);
+  });
+  const auto by_microbatch = sums_by(
+      gradient, [](const PartPlace& place) { return std::tuple(place.dp, place.microbatch); });
+  return add_own_means(gradient.name, by_microbatch, "microbatch", out) ||
+         add_own_means(gradient.name, by_rank, "rank", out);
+}
+
+void add_gradient(const GradientFacts& gradient, const TrialSizes& sizes,
+                  std::vector<Multiple>& multiples, std::vector<std::string>& out) {
+  const std::optional<double> scale = gradient.sums.scale();
+  if (!gradient.failed || !scale) return;
+  const FailedElements failed = failed_elements(gradient);
+  const std::optional<double> factor = failed.common_factor();
+  // With no element that failed, only all of them together are off.
+  const double spread = std::max(kSame * std::abs(*scale - 1), 2 * failed.roundoff);
+  const bool is_whole = gradient.bias_failed &&
+                        (failed.count == 0 || (factor && std::abs(*factor - *scale) <= spread));
+  if (is_whole) {
+    const auto same = std::find_if(multiples.begin(), multiples.end(), [&](const Multiple& other) {
+      return std::abs(other.factor - *scale) <= kSame * std::abs(*scale);
+    });
+    if (same == multiples.end()) {
+      multiples.push_back({{gradient.name}, *scale, true});
+    } else {
+      same->names.push_back(gradient.name);
+      same->has_gradient = true;
+    }
+    return;
+  }
+  if (add_by_axis(gradient, sizes, out) || add_own_means(gradient, out)) return;
+  if (2 * failed.zero > failed.count) {
+    out.push_back(fmt::format("{} of {} of {} are 0", failed.zero,
+                              counted(failed.count, "wrong element"), gradient.name));
+  } else if (factor && failed.count >= kEnough) {
+    out.push_back(fmt::format("all {} of {} are {} x the truth",
+                              counted(failed.count, "wrong element"), gradient.name,
+                              format_factor(*factor)));
+  }
+}
+
+}  // namespace
+
+void add_scales(const FailureFacts& facts, bool external, std::vector<std::string>& out) {
+  std::vector<Multiple> multiples;
+  if (facts.loss && facts.loss->want != 0 && std::isfinite(facts.loss->got)) {
+    multiples.push_back({{"loss"}, facts.loss->got / facts.loss->want, false});
+  }
+  for (const GradientFacts& gradient : facts.gradients) {
+    add_gradient(gradient, facts.sizes, multiples, out);
+  }
+  for (const Multiple& multiple : multiples) {
+    if (!multiple.has_gradient && !has_known_factor(multiple.factor, facts.sizes)) continue;
+    out.push_back(sentence_of(multiple, facts.sizes, external));
+  }
+}
+
+}  // namespace lossgrid
