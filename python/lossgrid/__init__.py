@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lossgrid: verification and benchmarks of distributed LLM losses.
+
+This package is what a file given to ``lossgrid --load FILE`` imports::
+
+    import lossgrid
+
+    @lossgrid.implementation
+    def mine(logits, batch):                # [T_c, V_t] of this rank
+        return logprobs(logits, batch.labels, batch.tp.group)   # [T_c], differentiable
+
+See :func:`lossgrid.implementation`, :func:`lossgrid.engine`, :class:`lossgrid.Batch`.
+"""
+from typing import TYPE_CHECKING, Any
+
+from lossgrid.declaration import engine, implementation
+from lossgrid.megatron_state import megatron
+from lossgrid.problem import Denominators, Grid, Problem
+
+if TYPE_CHECKING:
+    from lossgrid.batch import Batch
+    from lossgrid.groups import Axis
+
+__all__ = ["Axis", "Batch", "Denominators", "Grid", "Problem", "engine", "implementation",
+           "megatron"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # These need torch, and a launcher without torch still has to tell so.
+    if name == "Batch":
+        from lossgrid.batch import Batch
+        return Batch
+    if name == "Axis":
+        from lossgrid.groups import Axis
+        return Axis
+    raise AttributeError(f"module 'lossgrid' has no attribute {name!r}")

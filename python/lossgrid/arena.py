@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors over the memory that host and worker share."""
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import torch
+
+from lossgrid.errors import ProtocolError
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16,
+           "int64": torch.int64, "uint8": torch.uint8}
+
+
+class Mapped:
+    """The memory file that was mapped last: trials that share one map it once."""
+
+    def __init__(self) -> None:
+        self._key: Optional[Tuple[int, int, int]] = None
+        self._memory: Optional[mmap.mmap] = None
+
+    def map(self, descriptor: int) -> mmap.mmap:
+        status = os.fstat(descriptor)
+        key = (status.st_dev, status.st_ino, status.st_size)
+        if self._memory is None or key != self._key:
+            # Never closed by hand: tensors that user code kept would point nowhere.
+            self._memory = mmap.mmap(descriptor, status.st_size)
+            self._key = key
+        return self._memory
+
+
+class Arena:
+    """The arrays of one trial, by name, as views of the shared memory."""
+
+    def __init__(self, memory: mmap.mmap, arrays: Mapping[str, Any]) -> None:
+        self._views: Dict[str, torch.Tensor] = {}
+        for name, place in arrays.items():
+            self._views[name] = self._view(memory, name, place)
+
+    @staticmethod
+    def _view(memory: mmap.mmap, name: str, place: Mapping[str, Any]) -> torch.Tensor:
+        dtype = _DTYPES.get(place["dtype"])
+        if dtype is None:
+            raise ProtocolError(f"array {name} has dtype {place['dtype']!r}")
+        shape = [int(extent) for extent in place["shape"]]
+        count = 1
+        for extent in shape:
+            count *= extent
+        if count == 0:
+            return torch.empty(shape, dtype=dtype)
+        width = torch.empty(0, dtype=dtype).element_size()
+        offset = int(place["offset"])
+        if offset % width or offset + count * width > len(memory):
+            raise ProtocolError(f"array {name} is not inside the arena of {len(memory)} bytes")
+        return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._views
+
+    def get(self, name: str) -> torch.Tensor:
+        """Returns the view called ``name``; changes of it reach the host."""
+        if name not in self._views:
+            raise ProtocolError(f"the arena has no array {name!r}")
+        return self._views[name]
+
+    def names(self) -> Tuple[str, ...]:
+        return tuple(self._views)

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch as a function is given it."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from lossgrid.batch_data import BatchData
+from lossgrid.batch_rows import TOKEN_ARRAYS, PackRows, Tokens
+from lossgrid.groups import Axis
+from lossgrid.join_rows import join_rows
+from lossgrid.layout import Table
+from lossgrid.problem import Denominators
+from lossgrid.views import View, Views
+
+
+class Batch(Views):
+    """A packed batch on one rank.
+
+    T_c rows of this rank, T_pad rows of the padded pack, B sequences, S the longest padded length.
+    Row t of a sequence predicts its token t + 1. Tensors are on the device of the rank, and are
+    made when they are first read; what is given is not to be changed.
+
+    ``labels``, ``mask``, ``advantages``, ... are about the own rows. ``pack`` has them for all
+    rows of the pack (``batch.pack.advantages``), ``tokens`` by token, not shifted
+    (``batch.tokens.advantages``).
+    """
+
+    def __init__(self, data: BatchData) -> None:
+        super().__init__(data.pause, "batch.")
+        self._data = data
+        self._pack = PackRows(data, "batch.pack.")
+        self._tokens = Tokens(data, "batch.tokens.")
+
+    # Ids and masks.
+
+    @View
+    def labels(self) -> torch.Tensor:
+        """[T_c] int64: id that every own row predicts, shifted before the split over CP; 0 where a
+        row predicts nothing."""
+        return self._own(self._pack.labels)
+
+    @View
+    def labels_ignore(self) -> torch.Tensor:
+        """[T_c] int64: ``labels``, -100 where nothing is predicted or the token is masked."""
+        keep = self.mask & self.predicts
+        return torch.where(keep, self.labels, torch.full_like(self.labels, -100))
+
+    @View
+    def labels_padded(self) -> torch.Tensor:
+        """[T_pad] int64: ``labels`` of the whole pack."""
+        return self._pack.labels.clone()
+
+    @View
+    def ids_padded(self) -> torch.Tensor:
+        """[T_pad] int64: tokens of the whole pack, not shifted; 0 in padding."""
+        return self._tokens.ids.clone()
+
+    @View
+    def mask(self) -> torch.Tensor:
+        """[T_c] bool: the token that an own row predicts is trained on."""
+        return self._own(self._pack.mask)
+
+    @View
+    def predicts(self) -> torch.Tensor:
+        """[T_c] bool: an own row predicts a token."""
+        return self._own(self._pack.predicts)
+
+    @View
+    def sample_mask(self) -> torch.Tensor:
+        """[B] bool: the sequence is trained on."""
+        return self._data.mask("sample_mask")
+
+    @View
+    def attention_mask(self) -> torch.Tensor:
+        """[B, S] bool: there is a token."""
+        mask = Table(self._data.numbers("cu_seqlens_padded"), self._data.device)
+        real = mask.spread(self._pack.real.to(torch.uint8)).bool()
+        return torch.ones_like(real) if self._data.ignore_mask else real
+
+    # Geometry.
+
+    @View
+    def cu_seqlens(self) -> torch.Tensor:
+        """[B + 1] int32: offsets of the sequences without padding."""
+        return self._data.copy("cu_seqlens").to(torch.int32)
+
+    @View
+    def cu_seqlens_padded(self) -> torch.Tensor:
+        """[B + 1] int32: offsets of the sequences in the padded pack."""
+        return self._data.copy("cu_seqlens_padded").to(torch.int32)
+
+    @View
+    def lengths(self) -> torch.Tensor:
+        """[B] int64: true lengths."""
+        return self._data.copy("lengths")
+
+    @View
+    def positions(self) -> torch.Tensor:
+        """[T_c] int64: row of the padded pack of every own row."""
+        return self._data.copy("positions")
+
+    @View
+    def sequence(self) -> torch.Tensor:
+        """[T_c] int64: sequence that every own row belongs to."""
+        return self._own(self._pack.sequence)
+
+    @property
+    def pack(self) -> PackRows:
+        """The whole padded pack by row."""
+        return self._pack
+
+    @property
+    def tokens(self) -> Tokens:
+        """The whole padded pack by token."""
+        return self._tokens
+
+    # What the objective reads.
+
+    @View
+    def advantages(self) -> torch.Tensor:
+        """[T_c] float32: of the token that an own row predicts."""
+        return self._own(self._pack.advantages)
+
+    @View
+    def prev_logprobs(self) -> torch.Tensor:
+        """[T_c] float32: of the token that an own row predicts."""
+        return self._own(self._pack.prev_logprobs)
+
+    @View
+    def generation_logprobs(self) -> torch.Tensor:
+        """[T_c] float32: of the token that an own row predicts."""
+        return self._own(self._pack.generation_logprobs)
+
+    @View
+    def reference_policy_logprobs(self) -> torch.Tensor:
+        """[T_c] float32: of the token that an own row predicts."""
+        return self._own(self._pack.reference_policy_logprobs)
+
+    @View
+    def rewards(self) -> torch.Tensor:
+        """[B] float32."""
+        if not self._data.has("rewards"):
+            raise AttributeError("rewards")
+        return self._data.copy("rewards")
+
+    @property
+    def objective(self) -> Dict[str, Any]:
+        """Every option of the objective with its value, and its name as "kind"."""
+        return dict(self._data.problem.objective)
+
+    @property
+    def denominators(self) -> Denominators:
+        """Counts over the global batch: all dp ranks and microbatches."""
+        return self._data.problem.denominators
+
+    # Vocabulary.
+
+    @property
+    def vocab_size(self) -> int:
+        """V, without padding."""
+        return self._data.problem.vocab
+
+    @View
+    def vocab_start(self) -> int:
+        """First id that this rank holds the column of."""
+        return self._shard()[0]
+
+    @View
+    def vocab_end(self) -> int:
+        """One more than the last id that this rank holds the column of (padding included where
+        vocab_split keeps it)."""
+        return self._shard()[1]
+
+    @property
+    def temperature(self) -> float:
+        """What logits made from hidden states are divided by."""
+        return self._data.problem.temperature
+
+    @property
+    def weight_layout(self) -> str:
+        """"vocab_hidden": weight is [V_t, H]; "hidden_vocab": [H, V_t]."""
+        return self._data.problem.weight_layout
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether hidden states are split by rows over TP."""
+        return self._data.problem.sequence_parallel
+
+    # Ranks.
+
+    @property
+    def tp(self) -> Axis:
+        return self._data.groups.tp
+
+    @property
+    def cp(self) -> Axis:
+        return self._data.groups.cp
+
+    @property
+    def dp(self) -> Axis:
+        return self._data.groups.dp
+
+    @property
+    def world(self) -> Axis:
+        return self._data.groups.world
+
+    @property
+    def microbatch(self) -> int:
+        """Number of this pack among those of the dp rank, from 0."""
+        return self._data.problem.microbatch
+
+    @property
+    def microbatches(self) -> int:
+        """Packs of each dp rank."""
+        return self._data.problem.microbatches
+
+    # Maps between layouts; all are differentiable.
+
+    def rows_to_padded(self, x: torch.Tensor) -> torch.Tensor:
+        """[T_pad, ...] -> [B, S, ...], zeros behind the end of a sequence."""
+        return self._table.spread(x)
+
+    def padded_to_rows(self, x: torch.Tensor) -> torch.Tensor:
+        """[B, S, ...] -> [T_pad, ...]."""
+        return self._table.collect(x)
+
+    def split_cp(self, x: torch.Tensor) -> torch.Tensor:
+        """[T_pad, ...] -> [T_c, ...], the rows of this rank."""
+        return x.index_select(0, self.positions)
+
+    def join_cp(self, x: torch.Tensor) -> torch.Tensor:
+        """[T_c, ...] -> [T_pad, ...] on every CP rank, by one all-gather over CP.
+
+        Its backward takes the part of this rank (gradient="own_part").
+        """
+        return join_rows(x, self._rows_by_cp_rank, self.cp)
+
+    @View
+    def _table(self) -> Table:
+        return Table(self._data.numbers("cu_seqlens_padded"), self._data.device)
+
+    @View
+    def _rows_by_cp_rank(self) -> List[torch.Tensor]:
+        return [self._data.rows_of(rank) for rank in range(self.cp.size)]
+
+    def _own(self, pack: torch.Tensor) -> torch.Tensor:
+        return pack.index_select(0, self.positions)
+
+    def _shard(self) -> Tuple[int, int]:
+        return self._data.shard
+
+    def _absent(self, name: str) -> Optional[str]:
+        if name in TOKEN_ARRAYS or name == "rewards":
+            return self._data.why_absent(name)
+        return None
+
+    def _changed(self) -> List[str]:
+        return super()._changed() + self._pack._changed() + self._tokens._changed()
+
+    def _restore(self) -> None:
+        super()._restore()
+        self._pack._restore()
+        self._tokens._restore()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The raw arrays of a batch, and the mistakes that a mutant makes in reading them."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Tuple
+
+import torch
+
+from lossgrid.arena import Arena
+from lossgrid.groups import GridGroups
+from lossgrid.layout import zigzag
+from lossgrid.problem import Problem
+from lossgrid.views import Pause
+
+
+@dataclass(frozen=True)
+class BatchData:
+    """What the views of a batch are made of."""
+
+    problem: Problem
+    groups: GridGroups
+    device: torch.device
+    arena: Arena
+    pause: Pause
+    shard: Tuple[int, int]  # columns of the vocabulary that the function is given
+    roll_labels: bool = False
+    ignore_mask: bool = False
+
+    def has(self, name: str) -> bool:
+        return name in self.arena
+
+    def copy(self, name: str) -> torch.Tensor:
+        """Returns a tensor of its own on the device: what user code does to it stays there."""
+        return self.arena.get(name).clone().to(self.device)
+
+    def numbers(self, name: str) -> List[int]:
+        return [int(number) for number in self.arena.get(name).tolist()]
+
+    def mask(self, name: str) -> torch.Tensor:
+        mask = self.copy(name).bool()
+        return torch.ones_like(mask) if self.ignore_mask else mask
+
+    def targets(self) -> torch.Tensor:
+        return self._ids("targets")
+
+    def ids(self) -> torch.Tensor:
+        return self._ids("ids_padded")
+
+    def rows_of(self, cp_rank: int) -> torch.Tensor:
+        """Returns [T_c] int64: rows of the pack that ``cp_rank`` holds."""
+        cp = self.problem.grid.cp
+        rows = zigzag(self.numbers("cu_seqlens_padded"), cp, cp_rank)
+        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+    def _ids(self, name: str) -> torch.Tensor:
+        ids = self.copy(name)
+        if self.roll_labels:
+            for cp_rank in range(self.problem.grid.cp):
+                rows = self.rows_of(cp_rank)
+                ids[rows] = ids[rows].roll(1)
+        return ids
+
+    def why_absent(self, name: str) -> str:
+        kind = self.problem.objective.get("kind", "")
+        return f"objective {kind!r} does not read {name}"

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decorators that declare a function as an implementation, with its conventions by name."""
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from lossgrid.errors import BadInput
+from lossgrid.problem import Problem
+
+Function = Callable[..., Any]
+Option = Union[bool, int, float, str]
+Supports = Callable[[Problem], Union[None, bool, str]]
+
+_ALLOWED: Dict[str, Tuple[str, ...]] = {
+    "inputs": ("logits", "hidden"),
+    "rows": ("shard", "pack", "padded"),
+    "gradient": ("own_part", "summed_over_cp"),
+    "autograd": ("leaf", "nonleaf", "own"),
+    "vocab_split": ("ceil", "equal", "padded:-inf", "padded:-1e30"),
+}
+_RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
+_SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One decorated function and the conventions that it declares."""
+
+    function: Function
+    name: str
+    kind: str  # "implementation" or "engine"
+    file: str
+    line: int
+    summary: str = ""
+    inputs: str = "logits"
+    returns: Tuple[str, ...] = ("logprobs",)
+    rows: str = "shard"
+    gradient: str = "own_part"
+    scale: str = "1"
+    autograd: str = "leaf"
+    vocab_split: str = "ceil"
+    overwrites: Tuple[str, ...] = ()
+    sequence_multiple: int = 1
+    pack_multiple: int = 1
+    supports: Optional[Supports] = None
+    megatron: bool = False
+    options: Mapping[str, Option] = field(default_factory=dict)  # names and defaults
+
+    def message(self) -> Dict[str, Any]:
+        """Returns DECLARATION of the protocol."""
+        plain = ("name", "kind", "summary", "file", "inputs", "rows", "gradient", "scale",
+                 "autograd", "vocab_split", "sequence_multiple", "pack_multiple", "megatron")
+        message: Dict[str, Any] = {name: getattr(self, name) for name in plain}
+        message["returns"] = list(self.returns)
+        message["overwrites"] = list(self.overwrites)
+        message["has_supports"] = self.supports is not None
+        message["options"] = {name: type(value).__name__ for name, value in self.options.items()}
+        return message
+
+    def with_options(self, given: Mapping[str, Any]) -> Dict[str, Option]:
+        """Returns the options that a request sets, in the types of their defaults."""
+        return {name: self._option(name, value) for name, value in given.items()}
+
+    def _option(self, name: str, value: Any) -> Option:
+        if name not in self.options:
+            known = ", ".join(self.options) or "none"
+            raise BadInput(f"{self.name} has no option {name!r}; it has: {known}")
+        wanted = type(self.options[name])
+        if wanted is float and type(value) is int:
+            return float(value)
+        if type(value) is not wanted:
+            raise BadInput(f"option {name} of {self.name} wants {wanted.__name__}, got {value!r}")
+        return value
+
+
+_registered: List[Declaration] = []
+
+
+def registered() -> Tuple[Declaration, ...]:
+    """Returns what the files loaded so far have declared, in order."""
+    return tuple(_registered)
+
+
+def _register(new: Declaration) -> None:
+    for i, old in enumerate(_registered):
+        if old.name == new.name:
+            if (old.file, old.line) == (new.file, new.line):
+                _registered[i] = new  # the same file, imported under another name
+                return
+            raise BadInput(f"two implementations are called {new.name!r}: {old.file}:{old.line} "
+                           f"and {new.file}:{new.line}")
+    _registered.append(new)
+
+
+def _one_of(name: str, argument: str, value: Any) -> str:
+    allowed = _ALLOWED[argument]
+    if value not in allowed:
+        raise BadInput(f"{name}: {argument}={value!r} is not one of " +
+                       ", ".join(repr(word) for word in allowed))
+    return str(value)
+
+
+def _returns(name: str, value: Any) -> Tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (tuple, list)) or tuple(names) not in _RETURNS:
+        allowed = ", ".join(repr(one[0] if len(one) == 1 else one) for one in _RETURNS)
+        raise BadInput(f"{name}: returns={value!r} is not one of {allowed}")
+    return tuple(names)
+
+
+def _scale(name: str, value: Any) -> str:
+    factors = [part.strip() for part in value.split("*")] if isinstance(value, str) else []
+    if not factors or any(part not in _SCALE_FACTORS for part in factors) or \
+            len(set(factors)) < len(factors):
+        raise BadInput(f"{name}: scale={value!r} is not '1' or a product of 'dp', 'cp', 'n_mb', "
+                       "each at most once ('dp*n_mb')")
+    return "*".join(part for part in factors if part != "1") or "1"
+
+
+def _multiple(name: str, argument: str, value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise BadInput(f"{name}: {argument}={value!r} is not a whole number from 1 on")
+    return value
+
+
+def _overwrites(name: str, value: Any, inputs: str) -> Tuple[str, ...]:
+    allowed = ("logits",) if inputs == "logits" else ("hidden", "weight")
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (tuple, list)) or any(one not in allowed for one in names):
+        raise BadInput(f"{name}: overwrites={value!r} names something else than the inputs: " +
+                       ", ".join(repr(word) for word in allowed))
+    return tuple(names)
+
+
+def _options(name: str, function: Function, positional: Sequence[str]) -> Dict[str, Option]:
+    options: Dict[str, Option] = {}
+    given = 0
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given = len(positional)
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            if type(parameter.default) not in (bool, int, float, str):
+                raise BadInput(f"{name}: option {parameter.name} needs a default that is int, "
+                               "float, bool or str")
+            options[parameter.name] = parameter.default
+        elif parameter.kind is not parameter.VAR_KEYWORD:
+            if parameter.default is parameter.empty or given < len(positional):
+                given += 1
+    if given != len(positional):
+        raise BadInput(f"{name} takes {given} positional arguments, wanted "
+                       f"{name}({', '.join(positional)}); options are keyword-only: "
+                       "def f(..., *, chunk=128)")
+    return options
+
+
+def _declare(function: Function, kind: str, positional: Sequence[str], name: Optional[str],
+             **conventions: Any) -> Function:
+    if not callable(function):
+        raise BadInput(f"@lossgrid.{kind} decorates a function, not {function!r}")
+    name = name if name is not None else getattr(function, "__name__", "")
+    if not _NAME.match(name):
+        raise BadInput(f"{name!r} is no name of an implementation: letters, digits and _ only; "
+                       f"@lossgrid.{kind}(name=...)")
+    supports = conventions.get("supports")
+    if supports is not None and not callable(supports):
+        raise BadInput(f"{name}: supports={supports!r} is no function of the problem")
+    if not isinstance(conventions["megatron"], bool):
+        raise BadInput(f"{name}: megatron={conventions['megatron']!r} is not True or False")
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None)
+    text = (inspect.getdoc(function) or "").strip().splitlines()
+    _register(Declaration(
+        function=function, name=name, kind=kind,
+        file=os.path.abspath(code.co_filename) if code else "",
+        line=code.co_firstlineno if code else 0,
+        summary=text[0] if text else "",
+        options=_options(name, function, positional), **conventions))
+    return function
+
+
+def implementation(
+        function: Optional[Function] = None, *, name: Optional[str] = None,
+        inputs: str = "logits", returns: Union[str, Sequence[str]] = "logprobs",
+        rows: str = "shard", gradient: str = "own_part", scale: str = "1",
+        autograd: str = "leaf", vocab_split: str = "ceil",
+        overwrites: Union[str, Sequence[str]] = (), sequence_multiple: int = 1,
+        pack_multiple: int = 1, supports: Optional[Supports] = None,
+        megatron: bool = False) -> Any:
+    """Declares ``function(logits, batch)`` or ``function(hidden, weight, batch)``.
+
+    The function is called on every rank with its shard and a :class:`lossgrid.Batch`. Keyword-only
+    parameters with defaults are options (``--impl mine:chunk=128``).
+
+    Args:
+        name: how ``--impl`` calls it; the name of the function where left out.
+        inputs: "logits" ([T_c, V_t] of this rank) or "hidden" (hidden [T_c, H] and weight
+            [V_t, H] or [H, V_t]).
+        returns: "logprobs", "nll", ("logprobs", "entropy"), ("nll", "entropy"), or "loss" (a
+            scalar: the loss of the whole pack on every CP rank, of which lossgrid takes the
+            gradient for the own inputs). More than one value come as a tuple in
+            this order, or as a dict by these names. Per token values are float32 or wider,
+            differentiable; lossgrid's objective makes loss and gradient of them.
+        rows: what each per token tensor holds. "shard": [T_c], the rows of this rank. "pack":
+            [T_pad], the whole padded pack on every rank, after the function's own gather over CP.
+            "padded": [B, S - 1] with S the longest padded length; column j predicts token j + 1.
+        gradient: what the backward of that gather does: "own_part" takes the part of this rank,
+            "summed_over_cp" adds up what all CP ranks have.
+        scale: what the framework multiplies the loss by before the backward: "1", or a product of
+            "dp", "cp" and "n_mb" such as "dp*n_mb".
+        autograd: "leaf": inputs are leaves. "nonleaf": they share the memory of leaves, and may be
+            changed in place. "own": inputs need no gradient, and the function returns
+            ``(outputs, backward)``; ``backward`` is given the upstream gradient of each output and
+            returns that of the logits, or (d hidden, d weight).
+        vocab_split: "ceil": shards of ceil(V / tp) columns, less (even none) on the last ranks.
+            "equal", "padded:-inf": equal shards, columns beyond V hold -inf; "padded:-1e30": they
+            hold -1e30.
+        overwrites: inputs that the function may change.
+        sequence_multiple: padded lengths of sequences are multiples of this.
+        pack_multiple: the length of the padded pack is a multiple of this.
+        supports: function of a :class:`lossgrid.Problem`; returns the reason why it is skipped,
+            or "" (None, True).
+        megatron: initialise Megatron-core's parallel_state with the same ranks first.
+    """
+    def decorate(f: Function) -> Function:
+        called = name if name is not None else getattr(f, "__name__", "")
+        positional = ("logits", "batch") if _one_of(called, "inputs", inputs) == "logits" else \
+            ("hidden", "weight", "batch")
+        returned = _returns(called, returns)
+        if returned == ("loss",) and rows != "shard":
+            raise BadInput(f"{called}: rows={rows!r} has no meaning with returns='loss'")
+        if inputs == "hidden" and _one_of(called, "vocab_split", vocab_split) != "ceil":
+            raise BadInput(f"{called}: vocab_split={vocab_split!r} has no meaning with "
+                           "inputs='hidden'")
+        return _declare(
+            f, "implementation", positional, name, inputs=inputs, returns=returned,
+            rows=_one_of(called, "rows", rows), gradient=_one_of(called, "gradient", gradient),
+            scale=_scale(called, scale), autograd=_one_of(called, "autograd", autograd),
+            vocab_split=_one_of(called, "vocab_split", vocab_split),
+            overwrites=_overwrites(called, overwrites, inputs),
+            sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
+            pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
+            supports=supports, megatron=megatron)
+
+    return decorate if function is None else decorate(function)
+
+
+def engine(function: Optional[Function] = None, *, name: Optional[str] = None, scale: str = "1",
+           sequence_multiple: int = 1, pack_multiple: int = 1,
+           supports: Optional[Supports] = None, megatron: bool = False) -> Any:
+    """Declares ``function(model, batch, evaluate)``: a whole train step or evaluation.
+
+    ``model`` is a torch.nn.Module from ids [...] (int64) to logits [..., V_t] of this rank: a
+    bigram, ``logits = weight[ids]``. Its only parameter ``weight`` is [V, V_t], the columns of
+    this rank. ``batch`` (:class:`lossgrid.Batch`) is the whole batch of this dp rank. The function
+    returns the loss of the global batch (a number, a scalar tensor, or a dict with "loss") and,
+    where ``evaluate`` is false, leaves its gradient in ``model.weight.grad``, added up over dp and
+    cp by itself. Arguments: see :func:`implementation`.
+    """
+    def decorate(f: Function) -> Function:
+        called = name if name is not None else getattr(f, "__name__", "")
+        return _declare(
+            f, "engine", ("model", "batch", "evaluate"), name, inputs="hidden",
+            returns=("loss",), scale=_scale(called, scale),
+            sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
+            pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
+            supports=supports, megatron=megatron)
+
+    return decorate if function is None else decorate(function)

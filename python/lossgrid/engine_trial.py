@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial of an engine: a bigram model, trained or evaluated by user code."""
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+import torch
+
+from lossgrid.change import Change
+from lossgrid.errors import BadInput, ProtocolError
+from lossgrid.messages import Message, number
+from lossgrid.trial import TrialBase
+from lossgrid.views import bits
+
+
+class Bigram(torch.nn.Module):
+    """A model from ids [...] (int64) to logits [..., V_t]: a table of what follows each id.
+
+    ``weight`` [V, V_t]: row v holds the logits of the ids that this rank has, after id v.
+    """
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(ids, self.weight)
+
+
+class EngineTrial(TrialBase):
+    """Runs the whole step in ``forward``: there is no backward of its own."""
+
+    def forward(self, request: Message) -> Dict[str, Any]:
+        change = Change(request.get("change"))
+        grad = bool(request.get("grad", True))
+        batch = self._batch_with(change)
+        stale = None
+        if change.kind == "stale_outputs":
+            other = self._model(change, rolled=True)
+            stale = self._loss(self.declared.function(other, batch, True, **self._options))
+        model = self._model(change)
+        before = model.weight.detach().clone()
+        collectives = self._begin_phase("forward", request, change)
+        phase = self._phase
+        assert phase is not None
+        value = phase.run(lambda: self._call(model, batch, not grad))
+        measured = self._end_phase()
+        loss = self._loss(value) if stale is None else stale
+        if grad:
+            self._write_gradient(change, model)
+        changed = [] if torch.equal(bits(before), bits(model.weight)) else ["weight"]
+        return {"ok": True, "returned": ["loss"], "loss": number(loss),
+                "measured": measured, "changed": changed + batch._changed(),
+                "applied": collectives.applied or not change.in_calls}
+
+    def backward(self, request: Message) -> Dict[str, Any]:
+        raise ProtocolError("an engine has no backward of its own")
+
+    def _call(self, model: Bigram, batch: Any, evaluate: bool) -> Any:
+        with torch.set_grad_enabled(not evaluate):
+            return self.declared.function(model, batch, evaluate, **self._options)
+
+    def _table(self, name: str) -> torch.Tensor:
+        """Returns [V, V_t] of the arena's [V_t, V], without columns of padding."""
+        return self._arena.get(name)[:self._shard.valid].t()
+
+    def _model(self, change: Change, rolled: bool = False) -> Bigram:
+        table = self._table("weight").to(self._device).contiguous().clone()
+        if change.kind == "round_inputs":
+            table = table.to(torch.bfloat16).to(table.dtype)
+        return Bigram(table.roll(1, 0) if rolled else table)
+
+    def _loss(self, value: Any) -> float:
+        mine = self.declared.name
+        if isinstance(value, Mapping):
+            if "loss" not in value:
+                raise BadInput(f'{mine} returned a dict without "loss": ' +
+                               (", ".join(str(name) for name in value) or "it is empty"))
+            value = value["loss"]
+        if isinstance(value, torch.Tensor):
+            if value.numel() != 1:
+                raise BadInput(f"{mine} returned {list(value.shape)} for loss, wanted a scalar")
+            return float(value.detach().double().item())
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise BadInput(f"{mine} returned {type(value).__name__}, wanted the loss: a number, a "
+                           'scalar tensor or a dict with "loss"')
+        return float(value)
+
+    def _write_gradient(self, change: Change, model: Bigram) -> None:
+        gradient = model.weight.grad
+        if gradient is None:
+            if model.weight.numel() > 0:
+                raise BadInput(f"{self.declared.name} left no gradient: model.weight.grad is None "
+                               "after a train step (evaluate=False)")
+            gradient = torch.zeros_like(model.weight)
+        found = change.gradients({"weight": gradient.detach()}, self._groups)["weight"]
+        out = self._arena.get("grad.weight")
+        with torch.no_grad():
+            out.zero_()
+            out[:self._shard.valid].copy_(found.t())

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher: imports torch and the user's files once, and starts workers by fork."""
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Sequence
+
+from lossgrid.declaration import Declaration
+from lossgrid.errors import BadInput, ProtocolError, answer_to
+from lossgrid.loading import find, load, require_torch, user_files
+from lossgrid.messages import Channel, Message, close_all
+from lossgrid.problem import problem_from
+from lossgrid.processes import (can_fork, die_with_parent, leave_interrupts_to_host, print_to)
+
+VERSION = 1
+_PATIENCE_S = 1.0  # for a worker that is about to end
+
+
+def run_launcher(descriptor: int) -> None:
+    """Answers requests on the socket ``descriptor`` until it ends."""
+    die_with_parent(os.getppid())
+    leave_interrupts_to_host()
+    try:
+        os.setpgid(0, 0)
+    except PermissionError:
+        pass  # it already leads a session
+    print_to(2)  # what files print on import is not the host's output
+    Launcher(Channel(descriptor)).serve()
+
+
+class Launcher:
+    """Requests of PROTOCOL.md, section Launcher."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._files: List[str] = []
+        self._declarations: List[Declaration] = []
+
+    def serve(self) -> None:
+        operations: Dict[str, Callable[[Message, List[int]], Dict[str, Any]]] = {
+            "load": self._load, "supports": self._supports, "fork": self._fork,
+            "wait": self._wait}
+        while True:
+            message, descriptors = self._channel.receive()
+            if message is None:
+                return
+            try:
+                operation = operations.get(message.get("op", ""))
+                if operation is None:
+                    raise ProtocolError(f"a launcher has no operation {message.get('op')!r}")
+                answer = operation(message, descriptors)
+            except (Exception, SystemExit) as error:
+                answer = answer_to(error, user_files(self._declarations))
+            close_all(descriptors)
+            self._channel.send(answer)
+
+    def _load(self, message: Message, _: List[int]) -> Dict[str, Any]:
+        if message.get("version") != VERSION:
+            raise ProtocolError(f"protocol version {message.get('version')}, this package has "
+                                f"{VERSION}: lossgrid and its Python package differ")
+        torch_version = require_torch()
+        self._files = [os.path.abspath(path) for path in message["files"]]
+        self._declarations = load(message["files"])
+        return {"ok": True, "version": VERSION, "python": platform.python_version(),
+                "torch": torch_version,
+                "implementations": [one.message() for one in self._declarations]}
+
+    def _supports(self, message: Message, _: List[int]) -> Dict[str, Any]:
+        declared = find(message["implementation"], self._declarations)
+        declared.with_options(message.get("options") or {})
+        if declared.supports is None:
+            return {"ok": True, "reason": ""}
+        reason = declared.supports(problem_from(message["problem"]))
+        if reason is None or reason is True:
+            reason = ""
+        elif reason is False:
+            reason = "not supported"
+        elif not isinstance(reason, str):
+            raise BadInput(f"supports of {declared.name} returned {reason!r}, wanted the reason "
+                           "why it is skipped, or ''")
+        return {"ok": True, "reason": reason}
+
+    def _fork(self, message: Message, descriptors: List[int]) -> Dict[str, Any]:
+        if len(descriptors) != 2:
+            raise ProtocolError(f"fork came with {len(descriptors)} descriptors, wanted 2")
+        channel, output = descriptors
+        rank, size = int(message["rank"]), int(message["size"])
+        launcher = os.getpid()
+        fork_only = can_fork()
+        gc.freeze()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._channel.close()
+                if fork_only:
+                    _run_worker(channel, output, rank, size, launcher, self._declarations)
+                else:
+                    _execute_worker(channel, output, rank, size, launcher, self._files)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        return {"ok": True, "pid": pid}
+
+    def _wait(self, message: Message, _: List[int]) -> Dict[str, Any]:
+        pid = int(message["pid"])
+        end = time.monotonic() + _PATIENCE_S
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            while ended == 0 and time.monotonic() < end:
+                time.sleep(0.001)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended == 0:  # it closed its socket and goes on
+                os.kill(pid, signal.SIGKILL)
+                status = os.waitpid(pid, 0)[1]
+        except ChildProcessError:
+            raise ProtocolError(f"{pid} is no worker of this launcher") from None
+        if os.WIFSIGNALED(status):
+            return {"ok": True, "signal": os.WTERMSIG(status)}
+        return {"ok": True, "exit": os.WEXITSTATUS(status)}
+
+
+def _execute_worker(channel: int, output: int, rank: int, size: int, launcher: int,
+                    files: Sequence[str]) -> None:
+    """Starts a fresh interpreter: threads and CUDA contexts do not survive a fork."""
+    os.set_inheritable(channel, True)
+    os.set_inheritable(output, True)
+    numbers = [str(number) for number in (channel, output, rank, size, launcher)]
+    os.execv(sys.executable,
+             [sys.executable, "-m", "lossgrid.worker", "--worker", *numbers, *files])
+
+
+def run_loaded_worker(channel: int, output: int, rank: int, size: int, launcher: int,
+                      files: Sequence[str]) -> None:
+    """Loads ``files`` and serves as a worker, in an interpreter of its own."""
+    require_torch()
+    print_to(output)
+    _run_worker(channel, output, rank, size, launcher, load(files))
+
+
+def _run_worker(channel: int, output: int, rank: int, size: int, launcher: int,
+                declarations: Sequence[Declaration]) -> None:
+    from lossgrid.rank import Rank  # needs torch
+    die_with_parent(launcher)
+    leave_interrupts_to_host()
+    print_to(output)
+    os.close(output)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    Rank(Channel(channel), rank, size, declarations).serve()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads of gloo and of user code do not hold it up

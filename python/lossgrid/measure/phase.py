@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One measured call of user code: time, memory and collectives."""
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from typing import Any, Callable, Dict, Iterator, Optional, TypeVar
+
+import torch
+
+from lossgrid.measure.collectives import Collectives
+from lossgrid.measure.memory import LiveStorages, MemoryMode
+
+_T = TypeVar("_T")
+
+
+class Phase:
+    """A forward or a backward. What runs while it is paused is not measured."""
+
+    def __init__(self, device: torch.device, storages: Optional[LiveStorages],
+                 collectives: Optional[Collectives]) -> None:
+        self._device = device
+        self._storages = storages
+        self._collectives = collectives
+        self._memory_mode: Optional[MemoryMode] = None
+        self._paused = 0
+        self._excluded_ns = 0
+        self._time_ns = 0
+        self._peak: Optional[int] = None
+
+    def run(self, call: Callable[[], _T]) -> _T:
+        """Calls ``call`` and returns what it returns."""
+        with ExitStack() as stack:
+            cuda = self._device.type == "cuda"
+            if self._storages is not None and not cuda:
+                self._storages.begin_phase()
+                self._memory_mode = stack.enter_context(MemoryMode(self._storages))
+            if self._collectives is not None:
+                stack.enter_context(self._collectives.watch())
+            result = self._on_gpu(call) if cuda else self._on_processor(call)
+        if self._storages is not None and not cuda:
+            self._peak = self._storages.peak
+        return result
+
+    def _on_processor(self, call: Callable[[], _T]) -> _T:
+        begin = time.perf_counter_ns()
+        result = call()
+        self._time_ns = time.perf_counter_ns() - begin - self._excluded_ns
+        return result
+
+    def _on_gpu(self, call: Callable[[], _T]) -> _T:
+        begin = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize(self._device)
+        torch.cuda.reset_peak_memory_stats(self._device)
+        held = torch.cuda.memory_allocated(self._device)
+        begin.record()
+        result = call()
+        end.record()
+        torch.cuda.synchronize(self._device)
+        self._time_ns = int(begin.elapsed_time(end) * 1e6)
+        if self._storages is not None:
+            self._peak = torch.cuda.max_memory_allocated(self._device) - held
+        return result
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        begin = time.perf_counter_ns()
+        self._set_paused(self._paused + 1)
+        try:
+            yield
+        finally:
+            self._set_paused(self._paused - 1)
+            if self._paused == 0:
+                self._excluded_ns += time.perf_counter_ns() - begin
+
+    def _set_paused(self, depth: int) -> None:
+        self._paused = depth
+        if self._memory_mode is not None:
+            self._memory_mode.paused = depth > 0
+        if self._collectives is not None:
+            self._collectives.paused = depth > 0
+
+    def message(self) -> Dict[str, Any]:
+        """Returns MEASURED of the protocol; null for what was not asked for."""
+        measured: Dict[str, Any] = {"time_ns": self._time_ns, "peak_bytes": self._peak,
+                                    "collectives": None, "calls": None}
+        if self._collectives is not None:
+            measured.update(self._collectives.message())
+        return measured

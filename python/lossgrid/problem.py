@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts about a trial that are known without its data."""
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Mapping, Type, TypeVar
+
+from lossgrid.errors import ProtocolError
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Sizes of the axes of a grid. Rank = (dp_rank * cp + cp_rank) * tp + tp_rank."""
+
+    tp: int = 1
+    cp: int = 1
+    dp: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.tp * self.cp * self.dp
+
+    def __str__(self) -> str:
+        return f"tp{self.tp}cp{self.cp}dp{self.dp}"
+
+
+@dataclass(frozen=True)
+class Denominators:
+    """Counts over the global batch: all dp ranks and microbatches."""
+
+    valid_tokens: int = 0
+    valid_sequences: int = 0
+    positive_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem on one grid, as ``supports`` of a declaration is given it.
+
+    ``dtype`` is "float64", "float32" or "bfloat16", ``device`` "cpu" or "cuda", ``hidden`` 0 where
+    the problem starts from logits, ``weight_layout`` "vocab_hidden" ([V_t, H]) or "hidden_vocab"
+    ([H, V_t]). ``objective`` holds every option of the objective and its name as "kind".
+    """
+
+    grid: Grid
+    vocab: int
+    hidden: int = 0
+    dtype: str = "float32"
+    temperature: float = 1.0
+    weight_layout: str = "vocab_hidden"
+    sequence_parallel: bool = False
+    device: str = "cpu"
+    sequences: int = 0
+    tokens: int = 0
+    padded_tokens: int = 0
+    microbatch: int = 0
+    microbatches: int = 1
+    objective: Mapping[str, Any] = None  # type: ignore[assignment]
+    denominators: Denominators = Denominators()
+
+
+def _known(cls: Type[_T], facts: Mapping[str, Any]) -> Dict[str, Any]:
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    return {name: value for name, value in facts.items() if name in names}
+
+
+def problem_from(message: Mapping[str, Any]) -> Problem:
+    """Reads PROBLEM of the protocol; keys that are not known are ignored."""
+    facts = _known(Problem, message)
+    if "grid" not in facts or "vocab" not in facts:
+        raise ProtocolError("a problem needs grid and vocab")
+    facts["grid"] = Grid(**_known(Grid, facts["grid"]))
+    facts["denominators"] = Denominators(**_known(Denominators, facts.get("denominators") or {}))
+    facts["objective"] = dict(facts.get("objective") or {})
+    return Problem(**facts)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes that are made when they are first read, and whose bits are watched."""
+from __future__ import annotations
+
+import difflib
+from typing import (Any, Callable, ContextManager, Dict, Generic, List, Optional, Type, TypeVar,
+                    Union, overload)
+
+import torch
+
+_T = TypeVar("_T")
+Pause = Callable[[], ContextManager[None]]
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the bits of ``tensor`` as integers: NaN equals NaN, and -0 differs from 0."""
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    if tensor.dtype == torch.bool or tensor.numel() == 0:
+        return tensor.detach()
+    return tensor.detach().contiguous().view(whole[tensor.element_size()])
+
+
+class Watched:
+    """A tensor that is given to the user's function, and what it held before."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self._before = tensor.detach().clone()
+
+    def changed(self) -> bool:
+        return not torch.equal(bits(self.tensor), bits(self._before))
+
+    def restore(self) -> None:
+        """Puts back what the tensor held."""
+        with torch.no_grad():
+            self.tensor.detach().copy_(self._before)
+
+
+class View(Generic[_T]):
+    """A descriptor: the value of a method, made once for an owner."""
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: Type[Any]) -> "View[_T]": ...
+
+    @overload
+    def __get__(self, owner: "Views", kind: Optional[Type[Any]] = None) -> _T: ...
+
+    def __get__(self, owner: Optional["Views"],
+                kind: Optional[Type[Any]] = None) -> Union[_T, "View[_T]"]:
+        if owner is None:
+            return self
+        return owner._value(self._name, self._make)  # type: ignore[no-any-return]
+
+    def __set__(self, owner: "Views", value: Any) -> None:
+        raise AttributeError(f"{owner._title}{self._name} cannot be set")
+
+
+class Views:
+    """An object of lazy attributes. What its making costs is not measured."""
+
+    def __init__(self, pause: Pause, title: str) -> None:
+        self._pause = pause
+        self._title = title
+        self._values: Dict[str, Any] = {}
+        self._watched: Dict[str, Watched] = {}
+
+    def _value(self, name: str, make: Callable[[Any], Any]) -> Any:
+        if name not in self._values:
+            with self._pause(), torch.no_grad():
+                value = make(self)
+                if isinstance(value, torch.Tensor):
+                    self._watched[name] = Watched(value)
+            self._values[name] = value
+        return self._values[name]
+
+    def _changed(self) -> List[str]:
+        """Returns the names of tensors that hold something else than they were made with."""
+        return [self._title + name for name, one in self._watched.items() if one.changed()]
+
+    def _restore(self) -> None:
+        for one in self._watched.values():
+            if one.changed():
+                one.restore()
+
+    def _absent(self, name: str) -> Optional[str]:
+        """Returns why a known attribute is not there."""
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        reason = self._absent(name)
+        if reason is None:
+            known = [one for one in dir(type(self)) if not one.startswith("_")]
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            reason = f"did you mean {self._title}{near[0]}?" if near else \
+                "it has " + ", ".join(known)
+        raise AttributeError(f"there is no {self._title}{name}: {reason}")

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m lossgrid.worker FD`` runs a launcher on the socket FD (see PROTOCOL.md).
+
+``python -m lossgrid.worker --worker FD OUTPUT RANK SIZE PARENT FILE...`` runs one worker: launchers
+that cannot fork start it.
+"""
+import os
+import sys
+
+# One thread for each rank, unless the user set something: before torch or numpy is imported.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if len(arguments) == 1 and arguments[0].isdigit():
+        from lossgrid.launcher import run_launcher
+        run_launcher(int(arguments[0]))
+    elif len(arguments) >= 6 and arguments[0] == "--worker":
+        from lossgrid.launcher import run_loaded_worker
+        channel, output, rank, size, parent = (int(word) for word in arguments[1:6])
+        run_loaded_worker(channel, output, rank, size, parent, files=arguments[6:])
+    else:
+        sys.exit("usage: python -m lossgrid.worker FD (started by lossgrid)")
+
+
+if __name__ == "__main__":
+    main()
