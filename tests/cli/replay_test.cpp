@@ -64,7 +64,7 @@ TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
       EXPECT_THAT(trial["id"].get<std::string>(),
                   HasSubstr(bundle + ".safetensors microbatches=2|tp2cp2dp2pp2|"));
       EXPECT_THAT(trial["reproduce"].get<std::string>(),
-                  HasSubstr("--dp 2 --pp 2 --microbatches 2"));
+                  HasSubstr("--grid tp2cp2dp2pp2 --microbatches 2"));
       if (trial["status"] == "skipped") {  // what needs sums over a sequence first
         EXPECT_EQ(trial["implementation"], "one_sweep");
         continue;
@@ -99,10 +99,12 @@ TEST(Replay, NamesTheInputThatABundleLacks) {
             0);
   // The same batch for an objective that reads what the file does not hold.
   std::string text = read_all(bundle);
-  const std::string from = "{\\\"kind\\\":\\\"nll\\\"}";
+  const std::string from = "{\\\"kind\\\":\\\"nll\\\",\\\"token_level_loss\\\":true}";
   const std::size_t at = text.find(from);
   ASSERT_NE(at, std::string::npos);
-  text.replace(at, from.size(), "{\\\"kind\\\":\\\"dpo\\\"}");
+  std::string to = "{\\\"kind\\\":\\\"dpo\\\"}";
+  to.resize(from.size(), ' ');
+  text.replace(at, from.size(), to);
   write_all(bundle, text);
   const ProcessResult result = run_lossgrid(scratch, "replay " + bundle);
   EXPECT_EQ(result.exit_code, 65);
@@ -121,7 +123,7 @@ TEST(Replay, HiddenStatesGoToWhatStartsFromThem) {
     implementations.push_back(trial["implementation"]);
     EXPECT_EQ(trial["grid"]["sp"], true);
     EXPECT_THAT(trial["id"].get<std::string>(), HasSubstr("|tp4cp1sp|"));
-    EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("--tp 4 --cp 1 --sp"));
+    EXPECT_THAT(trial["reproduce"].get<std::string>(), HasSubstr("--grid tp4cp1sp"));
   }
   EXPECT_EQ(implementations,
             (std::vector<std::string>{"reference", "linear_ce", "linear_ce_onepass",

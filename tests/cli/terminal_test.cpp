@@ -66,7 +66,7 @@ std::size_t columns_of(const std::string& line) {
 
 /// Of reasons and of lines to be copied there is no end.
 bool may_be_long(const std::string& line) {
-  for (const char* begin : {"reproduce: ", "reason: ", "skipped ",
+  for (const char* begin : {"reproduce: ", "reason: ", "explanation: ", "skipped ",
                             "case: ", "failed: ", "report: ", "rank ", "worst ", "note: "}) {
     if (line.find(begin) != std::string::npos) return true;
   }

@@ -33,7 +33,7 @@ TEST_P(Golden, TheTruthAgreesInFloat64) {
   const bool projected = prepared.problem->projection != nullptr;
   const double relative = 1e-8;
   const double absolute = 1e-12;
-  EXPECT_NEAR(ours.loss, b.expected->loss, relative * std::abs(b.expected->loss));
+  EXPECT_NEAR(*ours.loss, *b.expected->loss, relative * std::abs(*b.expected->loss));
   const auto expect_near = [&](const std::vector<double>& got, const std::vector<double>& want) {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < got.size(); ++i) {

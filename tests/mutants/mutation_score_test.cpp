@@ -64,11 +64,14 @@ TEST(MutationScore, ARightImplementationWouldSurvive) {
 }
 
 /// bf16_gemm says how products in bf16 are made, and native ones are not everywhere; one sweep
-/// comes too early for objectives that add up over sequences first.
+/// comes too early for objectives that add up over sequences first. Suite ci has a case for whoever
+/// starts from hidden states.
 bool may_skip(const TrialRecord& trial) {
   return trial.status == TrialStatus::skipped &&
          (trial.implementation.find("bf16_gemm") != std::string::npos ||
-          trial.reason.find("one sweep comes too early") != std::string::npos);
+          trial.reason.find("one sweep comes too early") != std::string::npos ||
+          trial.reason.find("takes logits; the case starts from hidden states") !=
+              std::string::npos);
 }
 
 /// Every fourth grid, so that four seeds see all of them.

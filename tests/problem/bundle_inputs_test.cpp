@@ -211,6 +211,7 @@ TEST(LinearBundle, WithoutTokensSurvivesWriting) {
       std::make_shared<const Projection>(Projection{0, 3, 2, {}, {1, 2, 3, 4, 5, 6}});
   problem.logits = make_projected_logits(problem.projection);
   BundleResults expected;
+  expected.loss = 0;
   expected.grad_weight.assign(6, 0.0);
   write_bundle(scratch.path(), problem, expected);
   const Bundle read = read_bundle(scratch.path());

@@ -211,16 +211,46 @@ TEST(Bundle, WideIdsAndGlobalDenominators) {
   EXPECT_EQ(problem.spec.global_valid_toks, 1000);
 }
 
+TEST(Bundle, KeepsMultiplesAndEntropies) {
+  const ScratchFile scratch;
+  const Problem problem =
+      make_problem(parse_case("lens=2+1 vocab=3 pad_multiple=3 bin_multiple=4"));
+  BundleResults expected;
+  expected.loss = 0.5;
+  expected.logprobs = {0, -1, 0};
+  expected.entropy = {0, 0.75, 0};
+  expected.grad_logits.assign(9, 0);
+  write_bundle(scratch.path(), problem, expected);
+  const Bundle read = read_bundle(scratch.path());
+  EXPECT_EQ(read.problem.spec.pad_multiple, 3);
+  EXPECT_EQ(read.problem.spec.bin_multiple, 4);
+  EXPECT_EQ(pack(read.problem, Grid{}).cu_seqlens_padded, pack(problem, Grid{}).cu_seqlens_padded);
+  EXPECT_EQ(read.expected->entropy, expected.entropy);
+
+  EditableBundle edited = EditableBundle::read(scratch.path());
+  edited.metadata()["pad_multiple"] = "0";
+  expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
+                   {"__metadata__.pad_multiple", "0"});
+  edited = EditableBundle::read(golden_path("nll_basic"));
+  EXPECT_TRUE(read_bundle(golden_path("nll_basic")).expected->entropy.empty());
+  edited.add("expected.entropy", "F64", {40}, std::string(40 * 8, '\0'));
+  edited.set("expected.entropy", 0, 0.25);
+  expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
+                   {"\"expected.entropy\"", "0.25 at index 0", "first token"});
+}
+
 TEST(Bundle, ResultsHaveBareNames) {
   const ScratchFile scratch;
   BundleResults results;
   results.loss = 1.5;
   results.logprobs = {0, -1.25};
+  results.entropy = {0, 0.5};
   results.grad_logits = {0.5, -0.5, 0, 0, 0, 0};
   results.metrics = {{"loss", 1.5}, {"bad", std::numeric_limits<double>::quiet_NaN()}};
-  write_results(scratch.path(), results);
+  write_results(scratch.path(), 2, results);
   const SafetensorsFile file = SafetensorsFile::read(scratch.path());
-  EXPECT_THAT(file.names(), ElementsAre("grad_logits", "logprobs", "loss"));
+  EXPECT_THAT(file.names(), ElementsAre("entropy", "grad_logits", "logprobs", "loss"));
+  EXPECT_EQ(file.tensor("entropy").at<double>(1), 0.5);
   EXPECT_EQ(file.tensor("loss").at<double>(0), 1.5);
   EXPECT_THAT(file.tensor("logprobs").shape, ElementsAre(2));
   EXPECT_THAT(file.tensor("grad_logits").shape, ElementsAre(2, 3));
@@ -234,9 +264,9 @@ TEST(Bundle, ResultsMayHoldGradientsOfHiddenStatesAndWeight) {
   results.logprobs = {0, -1.25};
   results.grad_hidden = {1, 2, 3, 4, 5, 6};                    // [2, 3]
   results.grad_weight = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8};  // [4, 3]
-  write_results(scratch.path(), results);
+  write_results(scratch.path(), 2, results);
   const SafetensorsFile file = SafetensorsFile::read(scratch.path());
-  EXPECT_THAT(file.names(), ElementsAre("grad_hidden", "grad_weight", "logprobs", "loss"));
+  EXPECT_THAT(file.names(), ElementsAre("grad_hidden", "grad_weight", "logprobs"));
   EXPECT_THAT(file.tensor("grad_hidden").shape, ElementsAre(2, 3));
   EXPECT_THAT(file.tensor("grad_weight").shape, ElementsAre(4, 3));
   EXPECT_EQ(file.tensor("grad_hidden").at<double>(5), 6);

@@ -41,6 +41,7 @@ class RandomSpecs {
     spec.global_valid_seqs = below(3);
     spec.vocab = 1 + below(2'147'483'647);
     spec.hidden = below((std::int64_t{1} << 24) + 1);
+    spec.hidden_values = pick<HiddenValues>({HiddenValues::normal, HiddenValues::one_hot});
     spec.temperature = pick<double>({1.0, 0.001, 0.7, 1.0 / 3, 1000.0});
     spec.weight_layout =
         pick<WeightLayout>({WeightLayout::vocab_hidden, WeightLayout::hidden_vocab});
@@ -147,9 +148,11 @@ TEST(CaseSpec, DriftAndMicrobatchesAreParsed) {
 }
 
 TEST(CaseSpec, KeysOfTheLmHeadAreParsed) {
-  const CaseSpec spec =
-      parse_case("hidden=64 temperature=0.7 weight_layout=hidden_vocab tied_embedding=true");
+  const CaseSpec spec = parse_case(
+      "hidden=64 hidden_values=one_hot temperature=0.7 weight_layout=hidden_vocab "
+      "tied_embedding=true");
   EXPECT_EQ(spec.hidden, 64);
+  EXPECT_EQ(spec.hidden_values, HiddenValues::one_hot);
   EXPECT_EQ(spec.temperature, 0.7);
   EXPECT_EQ(spec.weight_layout, WeightLayout::hidden_vocab);
   EXPECT_TRUE(spec.tied_embedding);
@@ -159,6 +162,7 @@ TEST(CaseSpec, KeysOfTheLmHeadAreParsed) {
             "dtype=bf16");
   const nlohmann::ordered_json json = case_to_json(CaseSpec{});
   EXPECT_EQ(json["hidden"], 0);
+  EXPECT_EQ(json["hidden_values"], "normal");
   EXPECT_EQ(json["temperature"], 1);
   EXPECT_EQ(json["weight_layout"], "vocab_hidden");
   EXPECT_EQ(json["tied_embedding"], false);

@@ -71,13 +71,13 @@ TEST(MakeProblem, ProductsThatOverflowAreRefused) {
 }
 
 TEST(MakeProblem, KeysOfTheLmHeadNeedHiddenStates) {
-  for (const std::string key :
-       {"temperature = 0.7", "weight_layout = hidden_vocab", "tied_embedding = true"}) {
+  for (const std::string key : {"temperature = 0.7", "weight_layout = hidden_vocab",
+                                "tied_embedding = true", "hidden_values = one_hot"}) {
     std::string text = key;
     text.erase(text.find(" = "), 3);
     text.insert(key.find(" = "), "=");
     expect_bad_input([&] { make("lens=5 vocab=8 " + text); }, {key, "hidden > 0"});
-    EXPECT_NO_THROW(make("lens=5 vocab=8 hidden=3 " + text));
+    EXPECT_NO_THROW(make("lens=5 vocab=8 hidden=8 " + text));
   }
 }
 

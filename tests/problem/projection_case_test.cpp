@@ -252,5 +252,34 @@ TEST(ProjectionOfACase, RefusesWhatNoProductIs) {
   }
 }
 
+TEST(OneHot, LogitsAreColumnsOfTheTable) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const Problem problem =
+        make("lens=9+14 vocab=61 hidden=61 hidden_values=one_hot dtype=" + dtype);
+    const Projection& table = *problem.projection;
+    std::vector<double> all;
+    for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+      const std::vector<double> row = logits(problem, t);
+      for (std::int64_t v = 0; v < 61; ++v) {
+        EXPECT_EQ(row[v], table.weight_row(v)[problem.input_ids[t]]) << t << " " << v;
+      }
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    // As logits of the regime are, and not a root of H smaller.
+    EXPECT_NEAR(mean(all), 0, 0.15);
+    EXPECT_NEAR(deviation(all), 1, 0.15);
+  }
+}
+
+TEST(OneHot, NeedsASquareTableAndTheNormalRegime) {
+  expect_bad_input([] { make("lens=5 vocab=61 hidden=60 hidden_values=one_hot"); },
+                   {"one_hot", "hidden = 60", "vocab = 61"});
+  for (const std::string values : {"peaked", "ties", "offset", "overflow"}) {
+    expect_bad_input(
+        [&] { make("lens=5 vocab=9 hidden=9 hidden_values=one_hot values=" + values); },
+        {"one_hot", "values = normal"});
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -245,8 +245,14 @@ TEST(CompactReport, ReportsOfTheFirstVersionAreRead) {
   Json written = Json::parse(read_text_file(path));
   EXPECT_EQ(written["schema"], "lossgrid.report/1");
   written["schema"] = kReportFormat;
-  EXPECT_EQ(json_text(run_to_json(run)), json_text(written));
-  EXPECT_EQ(json_text(run_to_json(written_and_read(compact_report(run)))), json_text(written));
+  for (Json& trial : written["trials"]) {
+    trial["explanation"] = Json::array();
+    trial["gradient_scale"] = Json::object();
+  }
+  // Members have another order; the other kind of JSON sorts them.
+  const nlohmann::json all(written);
+  EXPECT_EQ(nlohmann::json(run_to_json(run)), all);
+  EXPECT_EQ(nlohmann::json(run_to_json(written_and_read(compact_report(run)))), all);
 }
 
 /// What the scripts of the page make of a report.

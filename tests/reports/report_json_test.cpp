@@ -35,12 +35,13 @@ TEST(ReportJson, KeyOrderIsFixed) {
               ElementsAre("trials", "passed", "failed", "skipped", "error", "timeout", "crashed",
                           "out_of_memory", "not_run"));
   const std::vector<std::string> trial_keys = keys_of(report["trials"][0]);
-  EXPECT_THAT(trial_keys,
-              ElementsAre("id", "case", "grid", "implementation", "details", "backend", "transport",
-                          "status", "reason", "first_failed_rank", "rank_states", "batch", "chunks",
-                          "metrics", "metric_reductions", "branches", "checks", "relative_l2",
-                          "invariants", "determinism", "memory", "communication", "times",
-                          "fingerprints", "cost_mismatches", "reproduce"));
+  EXPECT_THAT(
+      trial_keys,
+      ElementsAre("id", "case", "grid", "implementation", "details", "backend", "transport",
+                  "status", "reason", "explanation", "first_failed_rank", "rank_states", "batch",
+                  "chunks", "metrics", "metric_reductions", "branches", "checks", "relative_l2",
+                  "gradient_scale", "invariants", "determinism", "memory", "communication", "times",
+                  "fingerprints", "cost_mismatches", "reproduce"));
   for (const Json& trial : report["trials"]) EXPECT_EQ(keys_of(trial), trial_keys);
   EXPECT_THAT(keys_of(report["trials"][0]["case"]["parameters"]),
               ElementsAre("objective", "lens", "vocab", "scale"));

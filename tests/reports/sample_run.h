@@ -77,6 +77,8 @@ inline TrialRecord sample_failure() {
   TrialRecord trial = sample_trial(2, 4, "fused");
   trial.status = TrialStatus::failed;
   trial.reason = "grad_logits: ratio 1.2e+04";
+  trial.explanation = {"grad_logits is 2.000 x the truth, which tp = 2 would explain"};
+  trial.gradient_scale = {{"grad_logits", 2.0}};
   CheckRecord& loss = trial.checks[0];
   loss.passed = false;
   loss.ratio = 3;

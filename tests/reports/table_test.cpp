@@ -123,7 +123,8 @@ TEST(MemoryTable, StandsBesideTheBaseline) {
     phase.predicted_peak_bytes = 2 << 20;
   }
   for (PhaseMemoryRecord& phase : run.trials[1].memory) {
-    phase.measured_peak_bytes = phase.predicted_peak_bytes = 8 << 20;
+    phase.measured_peak_bytes = 8 << 20;
+    phase.predicted_peak_bytes = 8 << 20;
   }
   for (TrialRecord& trial : run.trials) {
     trial.memory.back().device_used_bytes.reset();
@@ -241,7 +242,9 @@ TEST(Summary, ShowsWhatDidNotPass) {
   const std::string text = format_summary(sample_run());
   EXPECT_EQ(lines_of(text)[0], "1 passed, 2 failed, 2 skipped");
   EXPECT_THAT(text, HasSubstr("failed: vocab=96 lens=5+8|tp2cp4|fused|cpu\n"));
-  EXPECT_THAT(text, HasSubstr("reason: grad_logits: ratio 1.2e+04\n"));
+  EXPECT_THAT(text, HasSubstr("reason: grad_logits: ratio 1.2e+04\n"
+                              "  explanation: grad_logits is 2.000 x the truth, which tp = 2 "
+                              "would explain\n"));
   EXPECT_THAT(text, HasSubstr("worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements"));
   EXPECT_THAT(text, HasSubstr("worst element: rank 2, sequence 1, token 17, vocab id 94: "
                               "got -0.25, want -0.125\n"));

@@ -92,8 +92,8 @@ Communication communication_of(const TrialRecord& record) {
   Communication out;
   for (const CommunicationRecord& row : record.communication) {
     if (row.group == "dp" || row.predicted_calls == 0) continue;
-    out[row.phase + " " + row.group + " " + row.operation] = {row.predicted_calls,
-                                                              row.predicted_payload_bytes};
+    out[row.phase + " " + row.group + " " + row.operation] = {*row.predicted_calls,
+                                                              *row.predicted_payload_bytes};
   }
   return out;
 }

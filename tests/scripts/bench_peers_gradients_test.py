@@ -8,6 +8,7 @@ imported.
 
 import io
 import json
+import os
 import subprocess
 import sys
 import unittest
@@ -16,8 +17,13 @@ from dataclasses import replace
 from unittest import mock
 
 sys.dont_write_bytecode = True
-from bench_peers_parts import GOLDEN, SCRIPT, Scratch, bench_peers, lossgrid
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts"))
 
+from peers.torch_python import change_to_torch
+
+change_to_torch()
+
+from bench_peers_parts import GOLDEN, SCRIPT, Scratch, bench_peers, lossgrid
 from peers.bundle import IGNORED, BadInput, Bundle
 from peers.losses import PEERS
 

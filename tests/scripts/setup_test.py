@@ -10,7 +10,7 @@ from stand_ins import ScriptTest
 # Dependencies of tests alone: no newcomer has to install them.
 OF_TESTS = {"chromium", "prometheus", "libgtest-dev", "libgmock-dev", "libbenchmark-dev",
             "libbenchmark-tools", "python3-jsonschema", "python3-numpy", "python3-scipy",
-            "python3-prometheus-client", "libxml2-utils", "jq"}
+            "python3-prometheus-client", "python3-venv", "libxml2-utils", "jq", "pypi:torch"}
 OF_MPI = {"libopenmpi-dev", "openmpi-bin"}
 
 
@@ -18,7 +18,8 @@ class Setup(ScriptTest):
     def setUp(self):
         super().setUp()
         self.copy_script("setup")
-        self.link("bash", "cat", "sh", "env")
+        self.link("bash", "cat", "chmod", "cut", "dirname", "env", "grep", "mkdir", "sed", "sh", "sleep",
+                  "tail")
         self.be_user(0)
 
     def be_user(self, number):
@@ -40,7 +41,26 @@ done""")
         for program in ("cmake", "ninja"):
             self.stand_in(f"bin/{program}")
         self.stand_in("bin/c++", f'! grep -q "<{missing_header}>"; exit $?')
-        self.link("grep")
+
+    def pypi(self, pip="", status=0):
+        """A python3 whose venv is a Python where `pip` is what pip does before it ends with `status`;
+        it imports PyTorch once pip has ended with 0."""
+        self.stand_in("bin/python3", f"""
+mkdir -p "$3/bin"
+cat >"$3/bin/python" <<'END'
+#!/bin/sh
+echo "venv $*" >>"{self.calls_path}"
+case "$*" in
+  *pip*) {pip or ":"}
+    [ {status} -ne 0 ] || echo there >"{self.root}/torch"
+    exit {status} ;;
+  *) grep there "{self.root}/torch" ;;
+esac
+END
+chmod +x "$3"/bin/python""")
+
+    def have_torch(self):
+        self.stand_in("build/venv/bin/python")
 
     def setup_of(self, *arguments):
         return self.run_script("setup", *arguments, path=self.bin)
@@ -63,6 +83,7 @@ done""")
 
     def test_nothing_is_done_where_all_is_there(self):
         self.debian()
+        self.have_torch()
         ended = self.setup_of("run")
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertEqual(ended.stdout, "setup: all that is needed for run is installed\n")
@@ -118,6 +139,51 @@ done""")
         self.assertEqual(ended.returncode, 65)
         self.assertIn("command c++ (Debian: g++), command cmake (Debian: cmake)", ended.stderr)
         self.assertNotIn("zlib.h", ended.stderr)  # tests have it in /usr/include
+
+    def test_torch_comes_from_pypi_once(self):
+        self.debian()
+        self.pypi()
+        self.assertEqual(self.setup_of("--missing", "test").stdout, "pypi:torch\n")
+        self.assertEqual(self.calls("venv"), [])
+        first = self.setup_of("test")
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        self.assertRegex(first.stdout, r"installing PyTorch .*5\.4 GB, 2 to 6 min; log: build/venv\.log")
+        installs = [call for call in self.calls("venv") if call.endswith(" torch numpy")]
+        self.assertEqual(len(installs), 1)
+        self.assertEqual(self.setup_of("--missing", "test").stdout, "")
+        again = self.setup_of("test")
+        self.assertEqual(again.stdout, "setup: all that is needed for test is installed\n")
+        self.assertEqual([call for call in self.calls("venv") if call.endswith(" torch numpy")], installs)
+
+    def test_only_tests_need_torch(self):
+        self.debian()
+        self.pypi()
+        for job in ("run", "mpi", "format"):
+            self.assertEqual(self.setup_of(job).stdout,
+                             f"setup: all that is needed for {job} is installed\n")
+        self.assertEqual(self.calls("venv"), [])
+
+    def test_without_pypi_there_is_a_warning_with_the_reason(self):
+        self.debian(missing=("cmake",))
+        self.pypi(status=1, pip="""
+    echo "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<urllib3.\
+HTTPSConnection>: Failed to establish a new connection: [Errno 111] Connection refused')': /torch/"
+    echo "ERROR: No matching distribution found for torch" """)
+        ended = self.setup_of("test")
+        self.assertEqual(ended.returncode, 0)
+        self.assertEqual(ended.stderr,
+                         "setup: warning: no PyTorch, tests that need it are skipped: No matching "
+                         "distribution found for torch ([Errno 111] Connection refused) "
+                         "(log: build/venv.log)\n")
+        self.assertIn("setup: installing cmake\n", ended.stdout)
+        self.assertIn("setup: done\n", ended.stdout)
+
+    def test_a_venv_that_cannot_be_made_is_a_warning(self):
+        self.debian()
+        self.stand_in("bin/python3", "echo no module named venv", status=1)
+        ended = self.setup_of("test")
+        self.assertEqual(ended.returncode, 0)
+        self.assertIn("are skipped: no module named venv (log", ended.stderr)
 
     def test_usage(self):
         ended = self.setup_of("everything")

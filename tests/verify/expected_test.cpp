@@ -2,6 +2,8 @@
 // Results in the unsharded layout, of problems that start from hidden states.
 #include "harness/verify/expected.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "linear_emulation.h"
@@ -19,6 +21,10 @@ BundleResults results_of(const LinearCase& c, const EmulatedOutputs& got) {
   results.logprobs.assign(got.logprobs.size(), 0.0);
   for (std::size_t t = 0; t + 1 < got.logprobs.size(); ++t) {
     if (c.rows[t].target >= 0) results.logprobs[t + 1] = got.logprobs[t];
+  }
+  results.entropy.assign(got.entropy.size(), 0.0);
+  for (std::size_t t = 0; t + 1 < got.entropy.size(); ++t) {
+    if (c.rows[t].target >= 0) results.entropy[t + 1] = got.entropy[t];
   }
   results.grad_hidden.assign(got.hidden.begin(), got.hidden.end());
   results.grad_weight = got.weight;
@@ -45,6 +51,12 @@ TEST(Expected, OfHiddenStatesAreGradientsOfBothFactors) {
     EXPECT_EQ(failures(c, expected, right), "") << dtype;
 
     BundleResults wrong = right;
+    for (double& x : wrong.entropy) x += 1e-3;
+    EXPECT_EQ(failures(c, expected, wrong), "expected.entropy ");
+    BundleResults older = expected;
+    older.entropy.clear();  // a file of an older lossgrid
+    EXPECT_EQ(failures(c, older, wrong), "");
+    wrong = right;
     for (double& x : wrong.grad_weight) x *= 1.05;
     EXPECT_EQ(failures(c, expected, wrong), "expected.grad_weight ");
     wrong = right;
@@ -53,6 +65,35 @@ TEST(Expected, OfHiddenStatesAreGradientsOfBothFactors) {
     wrong = right;
     wrong.grad_hidden[9 * 5] = 1e-30;  // the only row of the second sequence predicts nothing
     EXPECT_EQ(failures(c, expected, wrong), "expected.grad_hidden ");
+  }
+}
+
+TEST(Expected, WhatIsNotGivenIsNotCompared) {
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  BundleResults loss_alone;
+  loss_alone.loss = 2 * *expected.loss;
+  loss_alone.metrics = expected.metrics;
+  const std::vector<Check> checks =
+      check_expected(c.problem, c.truth, 30, expected, loss_alone, c.problem.spec.dtype, 1);
+  EXPECT_EQ(checks.size(), 1 + expected.metrics.size());
+  EXPECT_EQ(failures(c, expected, loss_alone), "expected.loss ");
+}
+
+TEST(Expected, EntropiesStandAtTheTokenThatWasChosen) {
+  const LinearCase c = make_linear_case("lens=3+1+4 mask=all vocab=12 hidden=5");
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  ASSERT_EQ(expected.entropy.size(), 8u);
+  for (const std::size_t first : {0u, 3u, 4u}) EXPECT_EQ(expected.entropy[first], 0) << first;
+  for (const std::size_t t : {1u, 2u, 5u, 6u, 7u}) {
+    // By its definition, from the logits of the row before.
+    std::vector<double> logits(12);
+    c.problem.logits->read(static_cast<std::int64_t>(t) - 1, 0, std::span<double>(logits));
+    double sum = 0;
+    for (const double x : logits) sum += std::exp(x);
+    double entropy = 0;
+    for (const double x : logits) entropy -= std::exp(x) / sum * (x - std::log(sum));
+    EXPECT_NEAR(expected.entropy[t], entropy, 1e-12) << t;
   }
 }
 

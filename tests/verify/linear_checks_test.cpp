@@ -60,7 +60,7 @@ TEST_P(LinearCriterion, HoldsForPlainLoops) {
     EXPECT_EQ(weight.elements.compared(), c.vocab() * c.size());
     const TokenOutputs tokens{got.logprobs, got.entropy, got.vocab_min, got.vocab_max};
     for (const Check& check :
-         check_tokens(c.problem, c.truth, c.places, tokens, static_cast<int>(c.vocab()), 0)) {
+         check_tokens(c.problem, c.truth, c.places, tokens, {}, static_cast<int>(c.vocab()), 0)) {
       EXPECT_TRUE(check.passed()) << "seed " << seed << ": " << check.name() << check.ratio();
     }
   }
@@ -108,7 +108,7 @@ void expect_holds(const std::string& text) {
   EXPECT_TRUE(passes(weight)) << text << ": " << describe(weight);
   const TokenOutputs tokens{got.logprobs, got.entropy, got.vocab_min, got.vocab_max};
   for (const Check& check :
-       check_tokens(c.problem, c.truth, c.places, tokens, static_cast<int>(c.vocab()), 0)) {
+       check_tokens(c.problem, c.truth, c.places, tokens, {}, static_cast<int>(c.vocab()), 0)) {
     EXPECT_TRUE(check.passed()) << text << ": " << check.name() << " " << check.ratio();
   }
 }

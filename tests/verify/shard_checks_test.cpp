@@ -113,7 +113,7 @@ TEST(Tokens, ExtremaOfMadeLogitsMayBeAsFarOffAsTheLogits) {
     }
     std::vector<bool> passed;
     const TokenOutputs got{columns[0], columns[1], columns[2], columns[3]};
-    for (const Check& check : check_tokens(c.problem, c.truth, c.places, got, 12, 0)) {
+    for (const Check& check : check_tokens(c.problem, c.truth, c.places, got, {}, 12, 0)) {
       passed.push_back(check.passed());
     }
     return passed;
@@ -124,7 +124,8 @@ TEST(Tokens, ExtremaOfMadeLogitsMayBeAsFarOffAsTheLogits) {
 
 bool passes(const Case& c, const ObjectiveResult& result) {
   bool all = true;
-  for (const Check& check : check_result(c.truth.objective, result, 0)) all = all && check.passed();
+  for (const Check& check : check_result(c.truth.objective, result, {}, 0))
+    all = all && check.passed();
   return all;
 }
 

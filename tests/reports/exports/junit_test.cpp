@@ -34,6 +34,7 @@ constexpr const char* kExpected = R"xml(<?xml version="1.0" encoding="UTF-8"?>
       <failure type="failed" message="grad_logits: ratio 1.2e+04">failed: vocab=96 lens=5+8|tp2cp4|fused|cpu
   case: C0
   reason: grad_logits: ratio 1.2e+04
+  explanation: grad_logits is 2.000 x the truth, which tp = 2 would explain
   worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements beyond the bound
   worst element: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125
   reproduce: lossgrid run --impl fused --grid tp2cp4 --case &quot;vocab=96 lens=5+8&quot;

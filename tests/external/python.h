@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of the executable with implementations in Python, and the interpreter that they need: that
+// of the virtual environment build/venv of the source folder, with PyTorch.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "full_report.h"
+#include "process.h"
+
+namespace lossgrid {
+
+inline const std::string kPython = LOSSGRID_SOURCE_DIR "/build/venv/bin/python";
+inline const std::string kExamples = LOSSGRID_SOURCE_DIR "/python/examples/";
+
+/// Why implementations in Python cannot run here; empty where they can.
+inline std::string why_no_torch() {
+  const std::string find =
+      "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)";
+  const int status = std::system(fmt::format("'{}' -c \"{}\" 2>/dev/null", kPython, find).c_str());
+  return status == 0 ? "" : fmt::format("{} has no PyTorch, or is not there", kPython);
+}
+
+/// The "trials", "timing" or "mutants" of a report.
+inline nlohmann::ordered_json records_of(const std::string& report, const char* key) {
+  return full_report(report).at(key);
+}
+
+/// A test that is skipped where there is no PyTorch.
+class WithTorch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_no_torch(); !why.empty()) GTEST_SKIP() << why;
+  }
+
+  /// `command` (run, bench, ...) on loaded `files`, by `python`.
+  ProcessResult run_loaded(const std::string& command, const std::vector<std::string>& files,
+                           const std::string& arguments,
+                           const std::string& python = kPython) const {
+    std::string load;
+    for (const std::string& file : files) load += fmt::format(" --load '{}'", file);
+    return run_lossgrid(scratch_,
+                        fmt::format("{}{} --python '{}' {}", command, load, python, arguments));
+  }
+
+  /// Writes a file of the scratch folder and returns its path. `text` comes behind the imports that
+  /// implementations need, and a vocabulary-parallel function that is right.
+  std::string write_python(const std::string& name, const std::string& text) const {
+    const std::string path = scratch_.file(name);
+    write_all(path, fmt::format(R"(import os
+import sys
+sys.path.insert(0, "{}")
+import lossgrid
+import torch
+import torch.distributed as dist
+from vocab_parallel import VocabParallelLogprob
+
+
+def right(logits, batch):
+    return VocabParallelLogprob.apply(logits, batch.labels, batch.vocab_start, batch.tp.group)
+
+)",
+                                kExamples) +
+                        text);
+    return path;
+  }
+
+  const ScratchFolder scratch_;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions that raise, die, hang or return nonsense: each has its status, what it did is in the
+// report, and the trials behind it run.
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "python.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kCase = "--case 'lens=5+8 vocab=24' --grid tp2cp1 ";
+
+const std::string kFine = R"(
+@lossgrid.implementation
+def fine(logits, batch, *, behind=""):
+    return right(logits, batch)
+)";
+
+const std::string kBad = R"(
+import signal
+
+
+@lossgrid.implementation
+def raises(logits, batch):
+    print("about to raise")
+    if batch.tp.rank == 1:
+        raise ValueError("no such column")
+    return right(logits, batch)
+
+
+@lossgrid.implementation
+def exits(logits, batch):
+    print("about to end")
+    if batch.tp.rank == 1:
+        os._exit(3)
+    return right(logits, batch)
+
+
+@lossgrid.implementation
+def segfaults(logits, batch):
+    if batch.tp.rank == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return right(logits, batch)
+
+
+@lossgrid.implementation
+def calls_exit(logits, batch):
+    sys.exit(2)
+
+
+@lossgrid.implementation
+def has_no_memory(logits, batch):
+    raise MemoryError("of 1 TiB")
+
+
+@lossgrid.implementation
+def wrong_shape(logits, batch):
+    return right(logits, batch)[1:]
+
+
+@lossgrid.implementation
+def detached(logits, batch):
+    return right(logits, batch).detach()
+)";
+
+const std::string kHanging = R"(
+import threading
+import time
+
+
+def beat(name):
+    """Writes the time to a file for as long as this process lives."""
+    def write():
+        while True:
+            with open(os.path.join(os.path.dirname(__file__), name), "a") as file:
+                file.write(f"{time.time()}\n")
+            time.sleep(0.02)
+    threading.Thread(target=write, daemon=True).start()
+
+
+@lossgrid.implementation
+def sleeps(logits, batch):
+    if batch.tp.rank == 1:
+        beat("sleeps")
+        time.sleep(600)
+    return right(logits, batch)
+
+
+@lossgrid.implementation
+def waits_alone(logits, batch):
+    x = right(logits, batch)
+    if batch.tp.rank == 0:
+        beat("waits_alone")
+        dist.all_reduce(torch.zeros(1), group=batch.tp.group)
+    return x
+)";
+
+class ExternalStatuses : public WithTorch {
+ protected:
+  /// Trials by the names of their implementations.
+  std::map<std::string, ordered_json> run_all(const std::string& text, const std::string& names,
+                                              const std::string& arguments, int exit_code) const {
+    const std::string report = scratch_.file("statuses.json");
+    const ProcessResult result =
+        run_loaded("run", {write_python("functions.py", text)},
+                   kCase + arguments + " --impl " + names + " --report " + report);
+    EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
+    std::map<std::string, ordered_json> trials;
+    for (const ordered_json& trial : records_of(report, "trials")) {
+      trials[trial["implementation"]] = trial;
+    }
+    return trials;
+  }
+
+  static std::string detail_of(const ordered_json& trial, std::size_t rank) {
+    return trial["rank_states"][rank].value("detail", "");
+  }
+
+  /// Seconds between the first and the last time in a file that beat() wrote.
+  double seconds_alive(const std::string& name) const {
+    std::ifstream file(scratch_.file(name));
+    double first = 0;
+    double last = 0;
+    file >> first;
+    for (double time = first; file >> time;) last = time;
+    return last - first;
+  }
+};
+
+TEST_F(ExternalStatuses, FunctionsThatFailDoNotEndTheRun) {
+  auto trials = run_all(kFine + kBad,
+                        "raises,fine:behind=raises,exits,fine:behind=exits,segfaults,calls_exit,"
+                        "fine:behind=exit,has_no_memory,wrong_shape,detached,fine:behind=detached",
+                        "", 14);
+  for (const char* behind : {"raises", "exits", "exit", "detached"}) {
+    const ordered_json& fine = trials[fmt::format("fine:behind={}", behind)];
+    EXPECT_EQ(fine["status"], "passed") << behind << fine["reason"];
+  }
+  const auto expect_status = [&](const std::string& name, const char* status,
+                                 const std::string& why) {
+    EXPECT_EQ(trials[name]["status"], status) << name;
+    EXPECT_THAT(trials[name]["reason"].get<std::string>(), HasSubstr(why));
+  };
+  expect_status(
+      "raises", "error",
+      "rank 1 in forward: forward of 'raises': ValueError: no such column (functions.py:");
+  EXPECT_THAT(trials["raises"]["reason"].get<std::string>(), EndsWith(" in raises)"));
+  EXPECT_EQ(trials["raises"]["first_failed_rank"], 1);
+  EXPECT_THAT(
+      detail_of(trials["raises"], 1),
+      AllOf(StartsWith("Traceback (most recent call last):\n"),
+            HasSubstr("    raise ValueError(\"no such column\")\nValueError: no such column"),
+            HasSubstr("printed:\nabout to raise\n")));
+  expect_status("exits", "crashed", "forward of 'exits': its process ended with exit code 3");
+  EXPECT_THAT(detail_of(trials["exits"], 1), HasSubstr("printed:\nabout to end\n"));
+  expect_status(
+      "segfaults", "crashed",
+      "rank 0 in forward: forward of 'segfaults': its process ended with signal 11 (SIGSEGV)");
+  expect_status("calls_exit", "error", "SystemExit: the code called exit(2) (functions.py:");
+  expect_status("has_no_memory", "out_of_memory", "MemoryError: of 1 TiB (functions.py:");
+  expect_status("wrong_shape", "error", "wrong_shape returned [12] for logprobs, wanted [13]: one");
+  expect_status("detached", "error", "detached returned logprobs without a graph");
+}
+
+TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
+  constexpr double kDeadline = 6;
+  auto trials = run_all(kFine + kHanging, "sleeps,waits_alone,fine",
+                        fmt::format("--timeout {}", kDeadline), 15);
+  EXPECT_EQ(trials["fine"]["status"], "passed") << trials["fine"]["reason"];
+  for (const char* name : {"sleeps", "waits_alone"}) {
+    EXPECT_EQ(trials[name]["status"], "timeout") << trials[name]["reason"];
+    EXPECT_THAT(trials[name]["reason"].get<std::string>(),
+                HasSubstr(fmt::format("forward of '{}': the deadline has passed ", name)));
+    EXPECT_GT(seconds_alive(name), 0.5) << name;
+    EXPECT_LT(seconds_alive(name), kDeadline + 2) << name;
+  }
+  EXPECT_THAT(trials["sleeps"]["rank_states"][1]["message"].get<std::string>(),
+              ContainsRegex("the deadline has passed at functions.py:[0-9]+ in sleeps"));
+  EXPECT_THAT(detail_of(trials["sleeps"], 1), HasSubstr("functions.py\", line "));
+  EXPECT_THAT(trials["waits_alone"]["reason"].get<std::string>(),
+              ContainsRegex("in all_reduce, called at functions.py:[0-9]+ in waits_alone"));
+  EXPECT_THAT(detail_of(trials["waits_alone"], 0), HasSubstr("in waits_alone\n"));
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid mutants of loaded implementations: a suite rejects all of one that needs what it does,
+// and names a collective that can be left out.
+#include <gmock/gmock.h>
+
+#include "python.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kSuite = R"({"suite": 1, "name": "mine", "summary": "two cases",
+  "grids": ["tp2cp1", "tp2cp2"], "implementations": ["fused"],
+  "cases": [{"name": "a", "lens": "5+8+1+3", "vocab": 24, "values": "normal", "scale": 3},
+            {"name": "b", "lens": "5+8", "vocab": 27, "values": "overflow"}]})";
+
+const std::string kWasteful = R"(
+@lossgrid.implementation
+def wasteful(logits, batch):
+    dist.all_reduce(torch.zeros(1), group=batch.tp.group)
+    return right(logits, batch)
+)";
+
+class ExternalMutants : public WithTorch {
+ protected:
+  ProcessResult run_mutants(const std::string& file, const std::string& name) const {
+    write_all(scratch_.file("suite.json"), kSuite);
+    return run_loaded("mutants", {file},
+                      fmt::format("--suite {} --impl {} --report {}", scratch_.file("suite.json"),
+                                  name, report()));
+  }
+  std::string report() const { return scratch_.file("mutants.json"); }
+};
+
+TEST_F(ExternalMutants, AreAllRejected) {
+  const ProcessResult result = run_mutants(kExamples + "vocab_parallel.py", "vocab_parallel");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("mutants rejected (100 %)"));
+  EXPECT_THAT(result.out, Not(HasSubstr("can be left out")));
+  const ordered_json mutants = records_of(report(), "mutants");
+  EXPECT_GE(mutants.size(), 3u * 3u + 5u);
+  for (const ordered_json& mutant : mutants) EXPECT_TRUE(mutant["rejected"]) << mutant;
+}
+
+TEST_F(ExternalMutants, NameACollectiveThatIsNotNeeded) {
+  const ProcessResult result = run_mutants(write_python("wasteful.py", kWasteful), "wasteful");
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("wasteful, collective 1 of the forward: all_reduce sum of 4 "
+                                    "bytes over tp can be left out: nothing changes\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("collective 2 of the forward: all_reduce")));
+  for (const ordered_json& mutant : records_of(report(), "mutants")) {
+    const std::string name = mutant["name"];
+    EXPECT_EQ(mutant["rejected"], name.find("/forward-1-") == std::string::npos) << mutant;
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid

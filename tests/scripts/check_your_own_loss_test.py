@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The files and commands of "Check your own loss": check_your_own_loss_test.py LOSSGRID. Ends with 77
+where PyTorch cannot be imported."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+from peers.torch_python import change_to_torch
+
+change_to_torch()
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    print(f"skipped, PyTorch cannot be imported: {error}")
+    sys.exit(77)
+
+LOSSGRID = os.path.abspath(sys.argv.pop(1))
+
+
+def text_of(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def block(text, language=""):
+    return re.search(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE).group(1)
+
+
+README = text_of("README.md").split("## Check your own loss\n")[1].split("\n## ")[0]
+PAGE = text_of("docs/check_your_own_loss.md")
+FIRST = PAGE.split("## A first file\n")[1].split("\n## ")[0]
+
+
+class CheckYourOwnLoss(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def run_file(self, python, command):
+        with open(os.path.join(self.folder, "my_loss.py"), "w", encoding="utf-8") as file:
+            file.write(python)
+        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(sys.executable),
+                                os.environ["PATH"]))
+        return subprocess.run(command, shell=True, cwd=self.folder, capture_output=True, text=True,
+                              env={**os.environ, "PATH": path}, check=False)
+
+    def test_the_file_and_the_commands_of_the_readme_work(self):
+        commands = block(README.split("```python")[1].split("```", 1)[1]).splitlines()
+        self.assertEqual([command.split()[1] for command in commands], ["run", "mutants"])
+        run = self.run_file(block(README, "python"), commands[0])
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("\n3 passed\n", run.stdout)
+        mutants = self.run_file(block(README, "python"), f"{commands[1].split('#')[0]} --suite smoke")
+        last = mutants.stdout.strip().splitlines()[-1]
+        self.assertRegex(last, r"^(\d+) of \1 mutants rejected", mutants.stdout + mutants.stderr)
+
+    def test_the_first_file_of_the_page_fails_as_it_is_shown(self):
+        shown = block(FIRST.split("```python")[1].split("```", 1)[1]).splitlines()
+        command = re.match(r"\$ (.*); echo \$\?$", shown[0]).group(1)
+        run = self.run_file(block(FIRST, "python"), command)
+        self.assertEqual(run.returncode, int(shown[-1]), run.stdout + run.stderr)
+        for line in shown[1:-1]:
+            if line != "...":
+                self.assertIn(line + "\n", run.stdout)
+
+    def test_the_table_of_views_is_the_one_that_is_printed(self):
+        printed = subprocess.run([sys.executable, os.path.join(ROOT, "scripts/views_table")],
+                                 capture_output=True, text=True, check=True).stdout
+        self.assertIn(f"<!-- by scripts/views_table -->\n\n{printed}\n<!-- end of it -->", PAGE,
+                      "the page has another table than scripts/views_table prints")
+
+    def test_every_argument_is_on_the_page(self):
+        sys.path.insert(0, os.path.join(ROOT, "python"))
+        import inspect
+
+        import lossgrid
+        arguments = list(inspect.signature(lossgrid.implementation).parameters)[1:]
+        table = PAGE.split("## What you declare\n")[1].split("\n## ")[0]
+        self.assertEqual([name for name in arguments if f"| `{name}`" not in table
+                          and f", `{name}` |" not in table], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

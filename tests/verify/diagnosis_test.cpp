@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/diagnosis.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lossgrid {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+/// A part whose truth is 1, 2 .. 12, each times `scale`; all that is not right has failed.
+GradientPart part_of(const PartPlace& place, double scale, std::int64_t trained_rows = 0) {
+  GradientPart part{place, {}, {}, trained_rows};
+  for (int k = 1; k <= 12; ++k) {
+    const double want = k * (1 + 1e-4);  // no number of bfloat16
+    const double got = scale * want;
+    part.sums.add_element(DType::f32, got, want, want, 0, 0);
+    if (scale != 1) part.failed.add(got, want, got, DType::f32);
+  }
+  return part;
+}
+
+FailureFacts facts_of(std::vector<GradientPart> parts, const TrialSizes& sizes = {}) {
+  FailureFacts facts;
+  facts.sizes = sizes;
+  GradientFacts gradient{"grad_logits", true, true};
+  for (const GradientPart& part : parts) gradient.sums.add(part.sums);
+  gradient.parts = std::move(parts);
+  facts.gradients.push_back(std::move(gradient));
+  return facts;
+}
+
+TrialSizes sizes_of(std::int64_t dp, std::int64_t cp, std::int64_t n_mb, std::int64_t tp = 1) {
+  TrialSizes sizes;
+  sizes.scale = {dp, cp, n_mb};
+  sizes.tp = tp;
+  return sizes;
+}
+
+FailureFacts with_logprobs(const FailedLogprobs& failed) {
+  FailureFacts facts;
+  facts.logprobs = {{{}, failed}};
+  return facts;
+}
+
+TEST(Explanation, OfNothingIsEmpty) {
+  EXPECT_THAT(explain({}, false), IsEmpty());
+  EXPECT_THAT(explain(facts_of({}), false), IsEmpty());
+}
+
+TEST(Explanation, NamesTheFactorOfAGradient) {
+  EXPECT_THAT(
+      explain(facts_of({part_of({}, 2)}, sizes_of(1, 2, 1)), false),
+      ElementsAre("grad_logits is 2.000 x the truth, which cp = 2 would explain: a sum over "
+                  "CP in the backward of a gather, or a loss that is not divided by cp?"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 0.25)}, sizes_of(1, 1, 4)), false),
+              ElementsAre(HasSubstr("0.250 x the truth, which 1/n_mb = 0.25 would explain: ")));
+}
+
+TEST(Explanation, NamesAllFactorsThatFit) {
+  EXPECT_THAT(
+      explain(facts_of({part_of({}, 2)}, sizes_of(2, 2, 1)), false),
+      ElementsAre("grad_logits is 2.000 x the truth, which cp = 2 would explain: a sum over CP in "
+                  "the backward of a gather, or a loss that is not divided by cp? Or dp = 2: a sum "
+                  "over DP in the place of a mean?"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 6)}, sizes_of(3, 2, 1)), true),
+              ElementsAre("grad_logits is 6.000 x the truth, which dp*cp = 6 would explain; "
+                          "scale=\"dp*cp\" would declare it"));
+}
+
+TEST(Explanation, NamesTheDeclarationOfImplementationsFromOutsideOnly) {
+  const FailureFacts facts = facts_of({part_of({}, 2)}, sizes_of(1, 2, 1));
+  EXPECT_THAT(explain(facts, true)[0],
+              HasSubstr("? gradient=\"summed_over_cp\" or scale=\"cp\" would declare it"));
+  EXPECT_THAT(explain(facts, false)[0], Not(HasSubstr("declare")));
+  // No declaration makes the sign or a sum over TP right.
+  for (const double factor : {-2.0, 4.0}) {
+    EXPECT_THAT(explain(facts_of({part_of({}, factor)}, sizes_of(1, 2, 1, 4)), true)[0],
+                Not(HasSubstr("declare")));
+  }
+}
+
+TEST(Explanation, AFactorThatNothingMakesIsStatedAlone) {
+  EXPECT_THAT(explain(facts_of({part_of({}, 1.02)}, sizes_of(2, 2, 2)), false),
+              ElementsAre("grad_logits is 1.020 x the truth"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 2.004)}, sizes_of(1, 2, 1)), false),
+              ElementsAre("grad_logits is 2.004 x the truth"));
+}
+
+TEST(Explanation, OfSignAndZero) {
+  EXPECT_THAT(explain(facts_of({part_of({}, -1)}), false),
+              ElementsAre("grad_logits is -1.000 x the truth: the other sign"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 0)}), false),
+              ElementsAre("grad_logits is 0: nothing flows back?"));
+}
+
+TEST(Explanation, LossAndGradientWithOneFactorAreOneSentence) {
+  FailureFacts facts = facts_of({part_of({}, 0.5)}, sizes_of(1, 1, 2));
+  facts.loss = LossFacts{1.5, 3};
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("loss and grad_logits are 0.500 x the truth, which 1/n_mb = 0.5 would "
+                          "explain: a division by the number of microbatches that is not undone?"));
+  facts.loss->got = 6;
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre(HasSubstr("loss is 2.000 x the truth, which n_mb = 2 would explain"),
+                          HasSubstr("grad_logits is 0.500 x the truth, which 1/n_mb")));
+  facts.loss->got = 3.3;  // some number
+  EXPECT_THAT(explain(facts, false), ElementsAre(HasSubstr("grad_logits is 0.500")));
+}
+
+TEST(Explanation, ASumInPlaceOfAMean) {
+  FailureFacts facts;
+  facts.sizes.valid_tokens = 14;
+  facts.loss = LossFacts{28, 2};
+  EXPECT_THAT(
+      explain(facts, false),
+      ElementsAre("loss is 14.000 x the truth, which valid_tokens = 14 would explain: a sum "
+                  "over the valid tokens in the place of their mean?"));
+}
+
+TEST(Explanation, NamesTheRankWhoseShardIsZero) {
+  const auto place = [](int tp, int cp) { return PartPlace{tp, cp, 0, 0}; };
+  EXPECT_THAT(explain(facts_of({part_of(place(0, 0), 1), part_of(place(1, 0), 0),
+                                part_of(place(0, 1), 1), part_of(place(1, 1), 0)},
+                               sizes_of(1, 2, 1, 2)),
+                      false),
+              ElementsAre("grad_logits is 0 x the truth on tp rank 1, 1 x the truth on tp rank 0"));
+}
+
+TEST(Explanation, MeansOverTheOwnTokensShowInTheirProportion) {
+  const auto place = [](int cp) { return PartPlace{0, cp, 0, 0}; };
+  EXPECT_THAT(
+      explain(facts_of({part_of(place(0), 2.25, 8), part_of(place(1), 1.8, 10)}, sizes_of(1, 2, 1)),
+              false),
+      ElementsAre("grad_logits is 1.800 to 2.250 x the truth from rank to rank, in inverse "
+                  "proportion to the valid tokens of each: a mean over the own tokens of "
+                  "each?"));
+  EXPECT_THAT(
+      explain(facts_of({part_of(place(0), 2.25, 8), part_of(place(1), 1.8, 9)}, sizes_of(1, 2, 1)),
+              false),
+      IsEmpty());
+}
+
+TEST(Explanation, ElementsThatAreZeroAreCounted) {
+  FailureFacts facts = facts_of({part_of({}, 1)});
+  for (int k = 0; k < 9; ++k) facts.gradients[0].parts[0].failed.add(0, 2, 0, DType::f32);
+  facts.gradients[0].parts[0].failed.add(1.7, 2, 1.7, DType::f32);
+  EXPECT_THAT(explain(facts, false), ElementsAre("9 of 10 wrong elements of grad_logits are 0"));
+}
+
+TEST(Explanation, NumbersOfBfloat16InAFloat32Gradient) {
+  FailureFacts facts = facts_of({part_of({}, 1)});
+  FailedElements& failed = facts.gradients[0].parts[0].failed;
+  for (int k = 0; k < 8; ++k) {
+    const double want = 0.3 + 0.1 * k + 1e-5;
+    const double got = round_to(DType::bf16, want);
+    failed.add(got, want, got, DType::f32);
+  }
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre(HasSubstr("grad_logits holds numbers of bfloat16 in float32, in all 8")));
+  failed.add(0.1f, 0.3, 0.1f, DType::f32);
+  EXPECT_THAT(explain(facts, false), IsEmpty());
+}
+
+TEST(Explanation, ANanIsNotAMultiple) {
+  FailureFacts facts = facts_of({part_of({}, 2)}, sizes_of(1, 2, 1));
+  GradientFacts& gradient = facts.gradients[0];
+  gradient.parts[0].failed.add(kNotANumber, 1, kNotANumber, DType::f32);
+  gradient.parts[0].failed.add_nan_row(4);
+  gradient.sums.out_truth = kNotANumber;
+  EXPECT_THAT(explain(facts, false), ElementsAre("grad_logits has NaN in 1 element of 1 row"));
+  facts.minus_inf_rows = {3, 4};
+  EXPECT_THAT(
+      explain(facts, false),
+      ElementsAre("grad_logits has NaN in 1 element of 1 row: all of them with -inf logits; "
+                  "0 * inf, or inf - inf?"));
+  facts.minus_inf_rows = {4};
+  EXPECT_THAT(
+      explain(facts, false),
+      ElementsAre("grad_logits has NaN in 1 element of 1 row: those with -inf logits and no "
+                  "others; 0 * inf, or inf - inf?"));
+  facts.minus_inf_rows = {5};
+  EXPECT_THAT(explain(facts, false), ElementsAre("grad_logits has NaN in 1 element of 1 row"));
+  gradient.not_written = true;  // an invariant states that
+  EXPECT_THAT(explain(facts, false), IsEmpty());
+}
+
+TEST(Explanation, ANanInTheLossAloneComesFromRowsThatDoNotCount) {
+  FailureFacts facts = with_logprobs({});
+  facts.loss = LossFacts{kNotANumber, 3};
+  EXPECT_THAT(
+      explain(facts, false),
+      ElementsAre(HasSubstr("loss is NaN, and no log-probability that has a truth is wrong")));
+  facts.logprobs[0].failed.count = 1;
+  EXPECT_THAT(explain(facts, false), IsEmpty());
+}
+
+TEST(Explanation, NamesTheMistakeThatMakesTheLogprobs) {
+  FailedLogprobs failed;
+  failed.count = failed.differences = 12;
+  failed.mistakes[0] = {12, 12};
+  failed.mistakes[3] = {12, 2};
+  EXPECT_THAT(
+      explain(with_logprobs(failed), false),
+      ElementsAre("of 12 wrong log-probabilities where it would show, 12 are what they would be if "
+                  "each tp rank's sum of exponentials were taken with its own maximum: the "
+                  "all-reduce of the maximum over TP is missing?"));
+  failed.mistakes[0] = {12, 6};
+  failed.mistakes[4] = {12, 5};  // for what is left
+  EXPECT_EQ(explain(with_logprobs(failed), false).size(), 2u);
+}
+
+TEST(Explanation, NllThatIsDeclaredAsLogprobs) {
+  FailedLogprobs failed;
+  failed.count = failed.differences = 5;
+  failed.mistakes[9] = {5, 5};
+  EXPECT_THAT(explain(with_logprobs(failed), true)[0],
+              HasSubstr("negative log-likelihoods? returns=\"nll\" would declare it"));
+  EXPECT_THAT(explain(with_logprobs(failed), false)[0], Not(HasSubstr("declare")));
+}
+
+TEST(Explanation, LogprobsThatNoMistakeMakes) {
+  FailedLogprobs failed;
+  failed.count = failed.differences = 3;
+  failed.smallest_difference = 0.69310;
+  failed.largest_difference = 0.69312;
+  failed.positive = 1;
+  EXPECT_THAT(explain(with_logprobs(failed), false),
+              ElementsAre(HasSubstr("log-probabilities are off by 0.6931 in every wrong row"),
+                          HasSubstr("1 log-probability is above 0")));
+  failed.smallest_difference = 0.5;
+  failed.positive = 0;
+  EXPECT_THAT(explain(with_logprobs(failed), false), IsEmpty());
+}
+
+TEST(Explanation, NamesTheRanksWhereLogprobsAreWrong) {
+  FailedLogprobs wrong;
+  wrong.count = 4;
+  wrong.not_written = 3;
+  wrong.differences = 1;
+  wrong.largest_difference = 0.5;
+  FailureFacts facts;
+  for (int cp = 0; cp < 2; ++cp) {
+    for (int tp = 0; tp < 3; ++tp) {
+      facts.logprobs.push_back({{tp, cp, 0, 0}, tp > 0 ? wrong : FailedLogprobs()});
+    }
+  }
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("12 log-probabilities are not written",
+                          "log-probabilities are wrong on tp ranks 1 and 2 only"));
+}
+
+}  // namespace
+}  // namespace lossgrid
