@@ -10,14 +10,15 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from lossgrid.declaration import Declaration
-from lossgrid.errors import BadInput, ProtocolError, answer_to
+from lossgrid.errors import BadInput, ProtocolError
 from lossgrid.loading import find, load, require_torch, user_files
-from lossgrid.messages import Channel, Message, close_all
+from lossgrid.messages import Channel, Message
 from lossgrid.problem import problem_from
 from lossgrid.processes import (can_fork, die_with_parent, leave_interrupts_to_host, print_to)
+from lossgrid.serving import Operations, serve
 
 VERSION = 1
 _PATIENCE_S = 1.0  # for a worker that is about to end
@@ -44,22 +45,10 @@ class Launcher:
         self._declarations: List[Declaration] = []
 
     def serve(self) -> None:
-        operations: Dict[str, Callable[[Message, List[int]], Dict[str, Any]]] = {
+        operations: Operations = {
             "load": self._load, "supports": self._supports, "fork": self._fork,
             "wait": self._wait}
-        while True:
-            message, descriptors = self._channel.receive()
-            if message is None:
-                return
-            try:
-                operation = operations.get(message.get("op", ""))
-                if operation is None:
-                    raise ProtocolError(f"a launcher has no operation {message.get('op')!r}")
-                answer = operation(message, descriptors)
-            except (Exception, SystemExit) as error:
-                answer = answer_to(error, user_files(self._declarations))
-            close_all(descriptors)
-            self._channel.send(answer)
+        serve(self._channel, operations, lambda: user_files(self._declarations))
 
     def _load(self, message: Message, _: List[int]) -> Dict[str, Any]:
         if message.get("version") != VERSION:

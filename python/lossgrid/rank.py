@@ -2,7 +2,7 @@
 """A worker: one rank of a world for its whole life."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Sequence, Union
 
 import torch
 
@@ -10,11 +10,12 @@ from lossgrid import megatron_state
 from lossgrid.arena import Arena, Mapped
 from lossgrid.declaration import Declaration
 from lossgrid.engine_trial import EngineTrial
-from lossgrid.errors import ProtocolError, answer_to
+from lossgrid.errors import ProtocolError
 from lossgrid.groups import World
 from lossgrid.loading import find, user_files
-from lossgrid.messages import Channel, Message, close_all
+from lossgrid.messages import Channel, Message
 from lossgrid.problem import problem_from
+from lossgrid.serving import Operations, serve
 from lossgrid.trial import Trial
 
 _OK: Dict[str, Any] = {"ok": True}
@@ -33,23 +34,10 @@ class Rank:
 
     def serve(self) -> None:
         """Answers requests until the stream ends."""
-        operations: Dict[str, Callable[[Message, List[int]], Dict[str, Any]]] = {
+        operations: Operations = {
             "ping": self._ping, "listen": self._listen, "join": self._join, "begin": self._begin,
             "forward": self._forward, "backward": self._backward}
-        files = user_files(self._declarations)
-        while True:
-            message, descriptors = self._channel.receive()
-            if message is None:
-                return
-            try:
-                operation = operations.get(message.get("op", ""))
-                if operation is None:
-                    raise ProtocolError(f"a worker has no operation {message.get('op')!r}")
-                answer = operation(message, descriptors)
-            except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-                answer = answer_to(error, files)
-            close_all(descriptors)
-            self._channel.send(answer)
+        serve(self._channel, operations, lambda: user_files(self._declarations))
 
     def _ping(self, _: Message, __: List[int]) -> Dict[str, Any]:
         return _OK

@@ -11,17 +11,10 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
-from peers.torch_python import change_to_torch
+from with_torch import ROOT, require_torch
 
-change_to_torch()
-try:
-    import torch  # noqa: F401
-except ImportError as error:
-    print(f"skipped, PyTorch cannot be imported: {error}")
-    sys.exit(77)
+require_torch()
 
 LOSSGRID = os.path.abspath(sys.argv.pop(1))
 

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests in Python that need PyTorch begin with."""
+
+import os
+import sys
+
+sys.dont_write_bytecode = True
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+from peers.torch_python import change_to_torch
+
+
+def require_torch():
+    """Goes on with an interpreter that has PyTorch; ends with 77, skipped, where there is none."""
+    change_to_torch()
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        print(f"skipped, PyTorch cannot be imported: {error}")
+        sys.exit(77)
