@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -18,25 +19,33 @@ namespace lossgrid {
 
 class ArenaLayout {
  public:
-  /// Adds an array; `dtype` in the protocol's words. Returns its offset in bytes.
-  std::size_t add(const std::string& name, const std::string& dtype, std::size_t element_bytes,
-                  const std::vector<std::int64_t>& shape) {
+  /// In bytes.
+  struct Place {
+    std::size_t offset;
+    std::size_t size;
+  };
+
+  /// Adds a row-major array; `dtype` in the protocol's words.
+  void add(const std::string& name, const std::string& dtype, std::size_t element_bytes,
+           const std::vector<std::int64_t>& shape) {
     constexpr std::size_t kAlignment = 64;
-    const std::size_t offset = bytes_;
     const std::int64_t count =
         std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
     const std::size_t size = static_cast<std::size_t>(count) * element_bytes;
+    list_[name] = {{"dtype", dtype}, {"shape", shape}, {"offset", bytes_}};
+    places_[name] = {bytes_, size};
     bytes_ += (size + kAlignment - 1) / kAlignment * kAlignment;
-    arrays_[name] = {{"dtype", dtype}, {"shape", shape}, {"offset", offset}};
-    return offset;
   }
 
   std::size_t bytes() const { return bytes_; }
-  const nlohmann::json& arrays() const { return arrays_; }
+  const std::map<std::string, Place>& places() const { return places_; }
+  /// As the protocol has it.
+  const nlohmann::json& list() const { return list_; }
 
  private:
   std::size_t bytes_ = 0;
-  nlohmann::json arrays_ = nlohmann::json::object();
+  std::map<std::string, Place> places_;
+  nlohmann::json list_ = nlohmann::json::object();
 };
 
 /// "float64", "float32", "bfloat16".

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/external/problem_json.h"
 
+#include "harness/device/backend.h"
 #include "harness/external/arena_layout.h"
 #include "harness/loss/registry.h"
 
@@ -20,7 +21,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"temperature", problem.head.temperature},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
-          {"device", "cpu"},
+          {"device", problem.backend == Backend::cuda ? "cuda" : "cpu"},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},
           {"padded_tokens", batch.padded_tokens()},

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/external/measured_json.h"
+
+namespace lossgrid {
+namespace {
+
+/// object[key], or nothing where that is missing or null.
+nlohmann::json listed(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_array() ? *found : nlohmann::json::array();
+}
+
+}  // namespace
+
+PhaseMeasurement phase_measurement(const nlohmann::json& answer) {
+  const nlohmann::json& from = answer.at("measured");
+  PhaseMeasurement measured;
+  measured.time_ns = from.value("time_ns", std::int64_t{0});
+  // null where it was not asked for.
+  if (const auto peak = from.find("peak_bytes"); peak != from.end() && peak->is_number()) {
+    measured.peak_bytes = *peak;
+  }
+  for (const nlohmann::json& entry : listed(from, "collectives")) {
+    measured.calls.push_back(
+        {entry.at("group"), entry.at("op"), entry.at("calls"), entry.at("bytes")});
+  }
+  for (const nlohmann::json& name : listed(answer, "changed")) {
+    measured.changed_inputs.push_back(name);
+  }
+  return measured;
+}
+
+LearnedCalls::Calls calls_in(const nlohmann::json& answer) {
+  LearnedCalls::Calls calls;
+  for (const nlohmann::json& call : listed(answer.at("measured"), "calls")) {
+    const auto reduce = call.find("reduce");
+    const bool reduces = reduce != call.end() && reduce->is_string();
+    calls.push_back({call.at("op"), call.at("group"),
+                     reduces ? reduce->get<std::string>() : std::string(), call.at("bytes")});
+  }
+  return calls;
+}
+
+}  // namespace lossgrid
