@@ -62,7 +62,7 @@ Json row_to_json(const TimingRow& row) {
   out["ceiling"] = row.ceiling.empty() ? Json(nullptr) : Json(row.ceiling);
   out["ceiling_ratio"] = or_null(row.ceiling_ratio);
   out["ceiling_judged"] = row.ceiling_judged;
-  out["communication_ratio"] = row.communication_ratio;
+  out["communication_ratio"] = or_null(row.communication_ratio);
   out["rank_times"] = Json::array();
   for (const RankTime& rank : row.rank_times) out["rank_times"].push_back(rank_time_to_json(rank));
   out["straggler"] = straggler_to_json(row.straggler);

@@ -59,7 +59,7 @@ TimingRow row_from(const ReportJson& json) {
   row.ceiling = field_or<std::string>(json, "ceiling", "");
   row.ceiling_ratio = optional_field(json, "ceiling_ratio");
   row.ceiling_judged = field<bool>(json, "ceiling_judged");
-  row.communication_ratio = number_field(json, "communication_ratio");
+  row.communication_ratio = optional_field(json, "communication_ratio");
   row.rank_times = list_field(json, "rank_times", rank_time_from);
   row.straggler = straggler_from(member(json, "straggler"));
   row.kernel_launches = field_if_there<std::int64_t>(json, "kernel_launches", 0);

@@ -95,12 +95,13 @@ struct TimingRow {
   std::string ceiling;
   std::optional<double> ceiling_ratio;  // median over rounds of time at the ceiling / sample
   bool ceiling_judged = false;          // more bytes than 4 last-level caches
-  double communication_ratio = 0;       // of the time of all ranks
+  // Of the time of all ranks; none where collectives are not seen while time is taken.
+  std::optional<double> communication_ratio;
   // Of the last sample, on the rank with the most; none on the processor.
   std::int64_t kernel_launches = 0;
   std::int64_t host_synchronisations = 0;
   std::vector<RankTime> rank_times;
-  std::optional<Straggler> straggler;  // with more than one rank
+  std::optional<Straggler> straggler;  // with more than one rank, and a communication_ratio
 };
 
 struct SkippedTiming {
@@ -156,8 +157,9 @@ struct TimingRecord {
   std::vector<TimingRow> rows;  // by implementation in the order that was asked for, by phase
   std::vector<SkippedTiming> skipped;
   std::vector<CeilingRow> ceilings;
-  std::string ceiling_details;           // which kernels of memory or products they are made of
-  std::vector<AllReduceRow> all_reduce;  // of groups with more than one rank
+  std::string ceiling_details;  // which kernels of memory or products they are made of
+  std::vector<AllReduceRow>
+      all_reduce;  // of groups with more than one rank, and a communication_ratio
 
   std::string id() const { return timing_id(case_text, grid, cache, backend); }
 };

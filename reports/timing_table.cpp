@@ -80,7 +80,7 @@ std::vector<std::string> cells_of(const TimingRow& row, bool by_flops) {
   cells.push_back(row.ceiling_ratio ? percent(*row.ceiling_ratio) + " " + row.ceiling : "-");
   cells.push_back(short_rate(row.tokens_per_second));
   cells.push_back(row.speedup ? fmt::format("{:.2f}x", *row.speedup) : "-");
-  cells.push_back(percent(row.communication_ratio));
+  cells.push_back(row.communication_ratio ? percent(*row.communication_ratio) : "-");
   return cells;
 }
 

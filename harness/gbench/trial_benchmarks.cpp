@@ -76,8 +76,8 @@ class PhaseBenchmark {
     state.SetItemsProcessed(iterations * record.tokens);
     state.counters["ranks"] = static_cast<double>(ranks);
     // Nothing is left out as 0: the spread of zeros is no number, and would not be JSON.
-    if (row.communication_ratio > 0) {
-      state.counters["communication_ratio"] = row.communication_ratio;
+    if (row.communication_ratio.value_or(0) > 0) {
+      state.counters["communication_ratio"] = *row.communication_ratio;
     }
     return "";
   }

@@ -220,8 +220,10 @@ class Summary {
         row.rank_times.push_back(
             rank_time(static_cast<std::int64_t>(r), ranks_[r].samples.items[setup][step]));
       }
-      row.communication_ratio = communication_ratio(row.rank_times);
-      row.straggler = straggler_of(row.rank_times);
+      if (!implementation.describe().is_external) {
+        row.communication_ratio = communication_ratio(row.rank_times);
+        row.straggler = straggler_of(row.rank_times);
+      }
       add_device_work(setup, step, row);
       const double least_ratio =
           add_rates(cost_of(cost, phases[step]), implementation.describe().in_place, row);

@@ -130,7 +130,7 @@ const TIMING_COLUMNS = [
     title: 'comm',
     kind: 'number',
     about: 'share of the time of all ranks inside of collectives',
-    cell: ({row}) => formatPercent(row.communication_ratio),
+    cell: ({row}) => known(row.communication_ratio, formatPercent),
     value: ({row}) => row.communication_ratio
   },
   {

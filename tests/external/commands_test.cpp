@@ -77,6 +77,9 @@ TEST_F(ExternalCommands, BenchHasThemInTheTableOfBuiltInOnes) {
       EXPECT_THAT(result.out, ContainsRegex(fmt::format("\n  {} +{} +[0-9.]+ ", name, phase)));
     }
   }
+  // Collectives of a worker are not seen while time is taken.
+  EXPECT_THAT(result.out, ContainsRegex("\n  vocab_parallel +both .* -\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\n  fused +both .* [0-9]+%\n"));
 }
 
 }  // namespace
