@@ -46,4 +46,4 @@ def grpo_loss(logits, batch):
     own = loss.sum() / (batch.denominators.valid_tokens + 1e-8)
     whole = own.detach().clone()
     dist.all_reduce(whole, group=batch.cp.group)
-    return own + (whole - own.detach())  # value of the pack, gradient of the own rows
+    return whole + (own - own.detach())  # value of the pack, gradient of the own rows

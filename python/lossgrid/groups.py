@@ -123,14 +123,16 @@ class World:
         return self._grids[grid]
 
     def device(self, kind: str) -> torch.device:
-        """Returns the device of this rank."""
+        """Returns the device of this rank, and makes a GPU the current one of this process."""
         if kind == "cpu":
             return torch.device("cpu")
         if kind != "cuda":
             raise ProtocolError(f"device {kind!r} is not cpu or cuda")
         if not torch.cuda.is_available():
             raise BadInput(f"torch {torch.__version__} sees no CUDA device")
-        return torch.device("cuda", self.rank % torch.cuda.device_count())
+        device = torch.device("cuda", self.rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        return device
 
     def barrier(self) -> None:
         if self.size > 1:

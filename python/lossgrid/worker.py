@@ -11,6 +11,10 @@ import sys
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# A launcher that asks whether there is a GPU (``supports`` may) must not start the driver: workers
+# that are forked from such a process cannot use it.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+
 
 def main() -> None:
     arguments = sys.argv[1:]

@@ -12,6 +12,7 @@ namespace lossgrid {
 namespace {
 
 using nlohmann::ordered_json;
+using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
 const std::string kGrids = "--grid tp1cp1,tp2cp1,tp2cp2,tp1cp4,tp2cp1dp2 ";
@@ -64,6 +65,41 @@ TEST_F(ExternalExamples, RightOnesPassOnEveryGridThatTheySupport) {
        {"vocab_parallel", "cp_gather", "entropy", "grpo_loss", "linear", "bigram_engine"}) {
     EXPECT_EQ(passed[name], kGridNames) << name;
   }
+}
+
+TEST_F(ExternalExamples, RightOnesPassWholeSuites) {
+  const auto expect_passed = [](const ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("passed"));
+  };
+  expect_passed(run_loaded("run", {kExamples + "linear.py", kExamples + "bigram_engine.py"},
+                           "--suite linear --impl linear,bigram_engine --quiet"));
+  expect_passed(run_loaded(
+      "run", {kExamples + "cp_gather.py", kExamples + "entropy.py", kExamples + "grpo_loss.py"},
+      "--suite grpo --impl cp_gather,entropy,grpo_loss --quiet"));
+}
+
+TEST_F(ExternalExamples, AreJudgedTheSameOnADevice) {
+  // Tensors of an emulated device are not the host's to read.
+  const std::string cases =
+      "--backend cuda_emulated --grid tp2cp2 "
+      "--case 'lens=5+8+1+9 vocab=26 dtype=bf16 microbatches=2' "
+      "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg mask=all' "
+      "--case 'lens=5+8+0+1 vocab=27 hidden=9' "
+      "--case 'lens=5+8+1+9 vocab=27 hidden=27 hidden_values=one_hot' ";
+  const ProcessResult right =
+      run_loaded("run",
+                 {kExamples + "vocab_parallel.py", kExamples + "grpo_loss.py",
+                  kExamples + "linear.py", kExamples + "bigram_engine.py"},
+                 cases + "--impl vocab_parallel,grpo_loss,linear,bigram_engine");
+  EXPECT_EQ(right.exit_code, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("6 passed, 10 skipped"));
+  const ProcessResult wrong = run_loaded(
+      "run",
+      {kExamples + "wrong/gradient_summed_over_cp.py", kExamples + "wrong/overwrites_logits.py"},
+      cases + "--impl gradient_summed_over_cp,overwrites_logits");
+  EXPECT_EQ(wrong.exit_code, 10) << wrong.out << wrong.err;
+  EXPECT_THAT(wrong.out, HasSubstr("grad_logits is 2.000 x the truth, which cp = 2 would explain"));
 }
 
 TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {

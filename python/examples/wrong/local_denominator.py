@@ -52,4 +52,4 @@ def local_denominator(logits, batch):
     own = loss.sum() / (len(keep) + 1e-8)  # WRONG: not that of the global batch
     whole = own.detach().clone()
     dist.all_reduce(whole, group=batch.cp.group)
-    return own + (whole - own.detach())  # value of the pack, gradient of the own rows
+    return whole + (own - own.detach())  # value of the pack, gradient of the own rows
