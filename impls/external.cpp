@@ -316,6 +316,7 @@ class External final : public LossImplementation {
     description.claims_packing = false;
     description.claims_packing_of_sequence_sums = false;
     description.inputs = declaration_.inputs;
+    description.padding = declaration_.padding;
     description.is_external = true;
     description.one_sweep = declaration_.is_engine;
     description.outputs.grad_hidden = !declaration_.is_engine;
@@ -329,8 +330,6 @@ class External final : public LossImplementation {
 
   std::string why_unsupported(const LossProblem& problem) const override {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) return kTakesBigrams;
-    const std::string padding = why_other_padding(problem.batch);
-    if (!padding.empty()) return padding;
     if (!declaration_.has_supports) return "";
     return pool_->launcher().why_unsupported(declaration_.name, options_, problem_json(problem));
   }
@@ -349,18 +348,6 @@ class External final : public LossImplementation {
   }
 
  private:
-  std::string why_other_padding(const PackedBatch& batch) const {
-    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      if (batch.padded_length(i) % declaration_.sequence_multiple == 0) continue;
-      return fmt::format(
-          "sequences have to be padded to a multiple of {}: pad_multiple of the case",
-          declaration_.sequence_multiple);
-    }
-    if (batch.padded_tokens() % declaration_.pack_multiple == 0) return "";
-    return fmt::format("packs have to be padded to a multiple of {}: bin_multiple of the case",
-                       declaration_.pack_multiple);
-  }
-
   const ExternalDeclaration declaration_;
   const nlohmann::json options_;
   const std::shared_ptr<WorkerPool> pool_;

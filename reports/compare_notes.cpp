@@ -87,6 +87,22 @@ void add_unrepresentative(const RunRecord& run, const char* which,
   }
 }
 
+/// Rows of a batch that was padded otherwise do another amount of work.
+void add_other_padding(const RunRecord& base, const RunRecord& head,
+                       std::vector<std::string>& notes) {
+  std::map<std::string, std::string> padding_before;
+  for (const TimingRecord& timing : base.timings) padding_before[timing.id()] = timing.padding;
+  std::vector<std::string> ids;
+  for (const TimingRecord& timing : head.timings) {
+    const auto before = padding_before.find(timing.id());
+    if (before != padding_before.end() && before->second != timing.padding) {
+      ids.push_back(timing.id());
+    }
+  }
+  if (ids.empty()) return;
+  notes.push_back("timed on a batch that is padded otherwise than in BASE: " + first_and_more(ids));
+}
+
 bool did_not_pass(TrialStatus status) {
   return status == TrialStatus::failed || was_cut_short(status);
 }
@@ -117,6 +133,7 @@ std::vector<std::string> comparison_notes(const RunRecord& base, const RunRecord
   add_unstable_rows(head, "HEAD", notes);
   add_unrepresentative(base, "BASE", notes);
   add_unrepresentative(head, "HEAD", notes);
+  add_other_padding(base, head, notes);
   add_failures_in_both(base, head, notes);
   if (base.status != "complete") {
     notes.push_back(

@@ -115,6 +115,7 @@ Json timing_to_json(const TimingRecord& record) {
   out["rounds"] = record.rounds;
   out["stopped_by"] = record.stopped_by.empty() ? Json(nullptr) : Json(record.stopped_by);
   out["tokens"] = record.tokens;
+  if (!record.padding.empty()) out["padding"] = record.padding;
   out["useful_flops"] = record.useful_flops;
   for (const char* list : {"rows", "skipped", "ceilings"}) out[list] = Json::array();
   for (const TimingRow& row : record.rows) out["rows"].push_back(row_to_json(row));

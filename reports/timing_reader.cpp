@@ -113,6 +113,7 @@ TimingRecord timing_from_json(const ReportJson& json) {
   record.rounds = field<std::int64_t>(json, "rounds");
   record.stopped_by = field_or<std::string>(json, "stopped_by", "");
   record.tokens = field<std::int64_t>(json, "tokens");
+  record.padding = field_if_there<std::string>(json, "padding", "");
   record.useful_flops = field<double>(json, "useful_flops");
   record.rows = list_field(json, "rows", row_from);
   record.skipped = list_field(json, "skipped", skipped_from);

@@ -150,6 +150,9 @@ struct TimingRecord {
   std::int64_t rounds = 0;
   std::string stopped_by;   // "target", "time_budget", "most_samples"; empty without samples
   std::int64_t tokens = 0;  // without padding
+  // "sequences to multiples of 16, for mine": how the batch of all rows was padded beside the case
+  // and the grid; empty when no implementation needs it.
+  std::string padding;
   // The work of a problem that starts from hidden states, whoever does it: 6 N H V on all ranks,
   // three times the product of the N tokens with the weight, without padding and recomputation. 0
   // for problems that start from logits.

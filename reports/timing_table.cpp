@@ -182,6 +182,7 @@ std::string format_record(const TimingRecord& record, const TextStyle& style) {
   if (!record.why_not_representative.empty()) {
     out += line_of("not representative: " + record.why_not_representative, style);
   }
+  if (!record.padding.empty()) out += line_of("padded: " + record.padding, style);
   out += table_of(record, style);
   for (const AllReduceRow& row : record.all_reduce) {
     out += line_of(

@@ -26,8 +26,8 @@ bool contains(const nlohmann::json& json, const char* key, const char* name) {
 
 std::int64_t multiple(const nlohmann::json& json, const char* key) {
   const std::int64_t value = json.value(key, std::int64_t{1});
-  if (value < 1 || value > 65536) throw_bad_input("{} = {} is not in [1, 65536]", key, value);
-  return value;
+  if (value >= 1 && value <= 65536) return value;
+  throw_bad_input("'{}': {} = {} is not in [1, 65536]", json.value("name", ""), key, value);
 }
 
 }  // namespace
@@ -51,8 +51,7 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
         word(json, "gradient", {"own_part", "summed_over_cp"}) == "summed_over_cp";
     out.scale = parse_scale(json.value("scale", "1"), "scale");
     out.overwrites_logits = contains(json, "overwrites", "logits");
-    out.sequence_multiple = multiple(json, "sequence_multiple");
-    out.pack_multiple = multiple(json, "pack_multiple");
+    out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};
     out.has_supports = json.value("has_supports", false);
     out.options = json.value("options", std::map<std::string, std::string>());
   } catch (const nlohmann::json::exception& error) {

@@ -27,8 +27,7 @@ struct ExternalDeclaration {
   bool gradient_summed_over_cp = false;  // what the backward of its own gather over CP does
   ScaleFactor scale;                     // a factor that its loss and its gradient carry
   bool overwrites_logits = false;
-  std::int64_t sequence_multiple = 1;
-  std::int64_t pack_multiple = 1;
+  Padding padding;
   bool has_supports = false;
   std::map<std::string, std::string> options;  // name -> "int", "float", "bool" or "str"
   nlohmann::json change;  // of a mutant: what is done in another way (Mutants); else null

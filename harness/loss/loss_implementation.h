@@ -22,6 +22,7 @@
 #include "harness/comm/process_grid.h"
 #include "harness/device/device.h"
 #include "harness/loss/objective.h"
+#include "harness/problem/padding.h"
 #include "harness/problem/sharding.h"
 
 namespace lossgrid {
@@ -121,6 +122,8 @@ struct Description {
   // ranks may round differently from sums over the whole pack.
   bool claims_packing_of_sequence_sums = true;
   InputKind inputs = InputKind::logits;
+  // That its plans need beside the padding of grid and case: every pack that it is given has it.
+  Padding padding = {};
   // forward_backward is all that its plans can do.
   bool one_sweep = false;
   // The gradient of the logits takes the place of the logits: LossGradients::logits is

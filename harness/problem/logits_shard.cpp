@@ -64,8 +64,7 @@ class Filler {
 void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out) {
   const CaseSpec& spec = problem.spec;
-  const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
+  const PackedLayout layout = layout_of(problem, grid);
   const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
   const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
   dispatch_floating(spec.dtype, [&](auto element) {

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/problem/packed_batch.h"
 
-#include <numeric>
-
 #include "harness/core/error.h"
-#include "harness/core/text.h"
+#include "harness/problem/padding.h"
 
 namespace lossgrid {
 namespace {
 
 // Padded positions and token counts are int32 on the wire and in kernels.
 constexpr std::int64_t kMaxPaddedTokens = 2'147'483'647;
-
-std::int64_t checked_lcm(std::int64_t a, std::int64_t b, const char* what) {
-  return checked_product(a / std::gcd(a, b), b, what);
-}
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   const std::int64_t rest = value % multiple;

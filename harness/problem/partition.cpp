@@ -96,6 +96,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.denominators = problem.denominators;
   part.projection = problem.projection;
   part.poison_true_rows = problem.poison_true_rows;
+  part.padding = problem.padding;
   part.microbatch = {of_count, dp, plan.dummy, plan.slots};
   part.lengths = picked(problem.lengths, plan.sequences);
   part.sample_mask = picked(problem.sample_mask, plan.sequences);

@@ -86,7 +86,7 @@ Problem make_problem(const CaseSpec& spec) {
   checked_product(problem.tokens(), spec.vocab, "tokens x vocab");
   checked_product(problem.tokens(), spec.hidden, "tokens x hidden");
   checked_product(spec.vocab, spec.hidden, "vocab x hidden");
-  make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, Grid{});
+  layout_of(problem, Grid{});
   problem.sample_mask = case_sample_mask(spec, problem.sequences());
   problem.token_mask = case_token_mask(spec, problem.cu_seqlens, problem.sample_mask);
   problem.input_ids = case_input_ids(spec, problem.tokens());
@@ -102,10 +102,24 @@ Problem make_problem(const CaseSpec& spec) {
   return problem;
 }
 
+PackedLayout layout_of(const Problem& problem, const Grid& grid) {
+  const Padding of_case{problem.spec.pad_multiple, problem.spec.bin_multiple};
+  const Padding padding = joined(of_case, problem.padding);
+  return make_layout(problem.lengths, padding.sequence, padding.pack, grid);
+}
+
+std::shared_ptr<const Problem> padded_for(std::shared_ptr<const Problem> problem,
+                                          const Padding& padding) {
+  const Padding both = joined(problem->padding, padding);
+  if (both == problem->padding) return problem;
+  auto padded = std::make_shared<Problem>(*problem);
+  padded->padding = both;
+  return padded;
+}
+
 PackedBatch pack(const Problem& problem, const Grid& grid) {
   const CaseSpec& spec = problem.spec;
-  const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
+  const PackedLayout layout = layout_of(problem, grid);
   PackedBatch batch;
   batch.cu_seqlens_padded = layout.cu_padded;
   batch.sample_mask = problem.sample_mask;
@@ -147,8 +161,7 @@ void require_fits(const Problem& problem, const Grid& grid) {
   if (grid.tp > spec.vocab) {
     throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);
   }
-  const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
+  const PackedLayout layout = layout_of(problem, grid);
   const std::int64_t rows = layout.padded_tokens() / grid.cp;
   const std::int64_t width = vocab_shard(spec.vocab, grid.tp, 0).width;
   checked_product(rows, width, "rows x columns of a logits shard");

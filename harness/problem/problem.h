@@ -15,6 +15,7 @@
 #include "harness/problem/case_spec.h"
 #include "harness/problem/logits_source.h"
 #include "harness/problem/packed_batch.h"
+#include "harness/problem/padding.h"
 #include "harness/problem/projection.h"
 
 namespace lossgrid {
@@ -38,6 +39,9 @@ struct Problem {
   // Rows of true tokens that predict nothing valid are poisoned as spec.poison says; of a bundle
   // they keep the values of the file. Padding is poisoned as spec.poison says in any case.
   bool poison_true_rows = false;
+  // What an implementation needs beside spec.pad_multiple and spec.bin_multiple. It moves rows of a
+  // pack and nothing else: truths and outputs stand by token.
+  Padding padding;
 
   // Of a part of a batch (partition.h): where its sequences and rows stand in the whole; empty: it
   // is the whole.
@@ -68,6 +72,15 @@ Problem make_problem(const CaseSpec& spec);
 
 /// Lengths of a case: explicit, or drawn from its distribution.
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec);
+
+/// Where the tokens stand in the pack on this grid, padded as the grid, the case and the
+/// implementation need. Throws bad_input for lengths beyond 2^31-1 tokens.
+PackedLayout layout_of(const Problem& problem, const Grid& grid);
+
+/// The problem for an implementation that needs this padding; itself where it has that already.
+/// Throws bad_input when least common multiples overflow.
+std::shared_ptr<const Problem> padded_for(std::shared_ptr<const Problem> problem,
+                                          const Padding& padding);
 
 /// The batch as an implementation on this grid is given it. In CuMode::padded_lengths token arrays
 /// have padded length; pads hold arbitrary valid ids (from the seed), mask 0 and poisoned inputs (0

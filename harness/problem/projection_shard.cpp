@@ -56,8 +56,7 @@ void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, in
                        void* out) {
   const CaseSpec& spec = problem.spec;
   const Projection& projection = *problem.projection;
-  const PackedLayout layout =
-      make_layout(problem.lengths, spec.pad_multiple, spec.bin_multiple, grid);
+  const PackedLayout layout = layout_of(problem, grid);
   const std::vector<std::int64_t> tokens = rows_to_read(problem, layout);
   const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid.cp, cp_rank);
   const std::size_t count = positions.size() / static_cast<std::size_t>(grid.row_parts());

@@ -25,9 +25,7 @@ std::string describe(const ShapeNumbers& shape) {
 }  // namespace
 
 PackShape shape_of(const Problem& part, const Grid& grid) {
-  const CaseSpec& spec = part.spec;
-  const PackedLayout layout = make_layout(part.lengths, spec.pad_multiple, spec.bin_multiple, grid);
-  return {layout.padded_tokens(), part.sequences(), part.microbatch.dummy};
+  return {layout_of(part, grid).padded_tokens(), part.sequences(), part.microbatch.dummy};
 }
 
 void announce_shape(const PackShape& own, std::int64_t index, Communicator& pp) {

@@ -42,14 +42,16 @@ void require_rules(const CaseSpec& spec) {
 /// A pack without its tokens: costs depend on lengths, and on which inputs there are.
 class PackLayout {
  public:
-  PackLayout(const CaseSpec& spec, const Grid& grid)
+  /// Laid out as the case says where `padding` beside it leads too far (why_not_padded).
+  PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {})
       : grid_(grid), objective_(make_objective(spec.objective, spec.statistics)) {
     require_rules(spec);
     problem_.spec = spec;
     problem_.lengths = case_lengths(spec);
     require_fits(problem_, grid);
-    const PackedLayout layout =
-        make_layout(problem_.lengths, spec.pad_multiple, spec.bin_multiple, grid);
+    why_not_padded_ = lossgrid::why_not_padded(problem_, padding, grid);
+    if (why_not_padded_.empty()) problem_.padding = padding;
+    const PackedLayout layout = layout_of(problem_, grid);
     const std::int64_t sequences = problem_.sequences();
     batch_.sample_mask = case_sample_mask(spec, sequences);
     if (has_bits(spec.mask)) case_token_mask(spec, layout.cu, batch_.sample_mask);
@@ -67,6 +69,7 @@ class PackLayout {
 
   /// Refers to this layout.
   LossProblem problem() const { return make_loss_problem(problem_, batch_, grid_, *objective_); }
+  const std::string& why_not_padded() const { return why_not_padded_; }
   std::int64_t tokens() const {
     return std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), std::int64_t{0});
   }
@@ -91,16 +94,14 @@ class PackLayout {
   std::unique_ptr<const Objective> objective_;
   Problem problem_;
   PackedBatch batch_;
+  std::string why_not_padded_;
 };
 
-std::string why_skipped(const LossProblem& problem, const LossImplementation& implementation) {
-  const InputKind takes = implementation.describe().inputs;
-  if (problem.from_hidden() && takes == InputKind::logits) {
-    return "takes logits; the case starts from hidden states";
-  }
-  if (!problem.from_hidden() && takes == InputKind::hidden) {
-    return "takes hidden states; the case starts from logits";
-  }
+std::string why_skipped(const PackLayout& layout, const LossImplementation& implementation) {
+  const LossProblem problem = layout.problem();
+  const std::string why = why_other_inputs(implementation, problem.from_hidden());
+  if (!why.empty()) return why;
+  if (!layout.why_not_padded().empty()) return layout.why_not_padded();
   return implementation.why_unsupported(problem);
 }
 
@@ -164,13 +165,13 @@ const PlannedPhase& PlanRow::peak_phase() const {
 
 PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& implementation) {
   const std::unique_ptr<LossImplementation> chosen = make_implementation(implementation);
-  const PackLayout layout(spec, grid);
+  const PackLayout layout(spec, grid, chosen->describe().padding);
   const LossProblem problem = layout.problem();
   PlanRow row;
   row.spec = spec;
   row.grid = grid;
   row.implementation = implementation;
-  row.skipped = why_skipped(problem, *chosen);
+  row.skipped = why_skipped(layout, *chosen);
   if (!row.skipped.empty()) return row;
 
   const Cost cost = chosen->cost(problem);

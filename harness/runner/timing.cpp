@@ -81,8 +81,6 @@ class Timing {
         backend_(backend),
         ranks_(ranks),
         record_(record),
-        batch_(pack(*prepared.problem, grid)),
-        problem_(make_loss_problem(*prepared.problem, batch_, grid, *prepared.objective, backend)),
         plan_(std::make_shared<TimingPlan>()) {
     StopRule& stop_rule = plan_->sampler.stop;
     stop_rule.min_samples = request.min_samples;
@@ -94,28 +92,32 @@ class Timing {
     plan_->recording = recording;
   }
 
-  /// Makes the trials of the implementations that can be timed. Returns why none is, or nothing.
+  /// Makes the trials of the implementations that can be timed, on one batch that is padded as all
+  /// of them need. Returns why none is, or nothing.
   std::string choose(const std::vector<std::string>& implementations) {
-    TimingPlan& plan = *plan_;
+    std::vector<std::string> timed;
+    std::vector<std::string> that_pad;
     for (const std::string& text : implementations) {
       const auto implementation = make_implementation(text);
-      std::string reason = why_other_inputs(*implementation, problem_.from_hidden());
-      if (reason.empty()) reason = implementation->why_unsupported(problem_);
-      if (reason.empty() && implementation->describe().plays_back) {
-        reason = "plays back what another program computed: there is nothing to time";
-      }
+      const std::string reason = why_not_timed(*implementation);
       if (text == record_.baseline) record_.why_no_speedup = reason;
       if (!reason.empty()) {
         record_.skipped.push_back({text, reason});
         continue;
       }
-      const std::int64_t chunks = std::max<std::int64_t>(1, implementation->cost(problem_).chunks);
-      plan.product_rows =
-          std::max(plan.product_rows, (problem_.local_rows() + chunks - 1) / chunks);
-      plan.setups.push_back(make_trial(prepared_, text, grid_, backend_));
-      plan.setups.back().over_nccl = ranks_.has_nccl();
+      const Padding padding = implementation->describe().padding;
+      if (!padding.is_any()) that_pad.push_back(text);
+      prepared_.problem = padded_for(prepared_.problem, padding);
+      timed.push_back(text);
     }
-    if (plan.setups.empty()) return "no implementation takes it";
+    if (timed.empty()) return "no implementation takes it";
+    if (!that_pad.empty()) {
+      record_.padding =
+          fmt::format("{}, for {}", describe(prepared_.problem->padding), join(that_pad, ", "));
+    }
+    batch_ = pack(*prepared_.problem, grid_);
+    problem_.emplace(loss_problem(*prepared_.problem, batch_));
+    for (const std::string& text : timed) add_trial(text);
     if (std::find(implementations.begin(), implementations.end(), record_.baseline) ==
         implementations.end()) {
       record_.why_no_speedup = record_.baseline + " is not among the implementations";
@@ -140,19 +142,45 @@ class Timing {
       for (const RankTiming& rank : run.results) stages.raise_to(rank.stages);
       add_stage_times(stages);
       const StageScope scope(Stage::compare);
-      summarise_timing(*plan_, problem_, run.results, record_);
+      summarise_timing(*plan_, *problem_, run.results, record_);
     }
     return run.outcome.is_the_last();
   }
 
  private:
+  LossProblem loss_problem(const Problem& problem, const PackedBatch& batch) const {
+    return make_loss_problem(problem, batch, grid_, *prepared_.objective, backend_);
+  }
+
+  /// Beside those that were chosen before it; empty when it is timed.
+  std::string why_not_timed(const LossImplementation& implementation) const {
+    const std::string reason = why_not_given(implementation, *prepared_.problem, grid_);
+    if (!reason.empty()) return reason;
+    if (implementation.describe().plays_back) {
+      return "plays back what another program computed: there is nothing to time";
+    }
+    const auto padded = padded_for(prepared_.problem, implementation.describe().padding);
+    const PackedBatch batch = pack(*padded, grid_);
+    return implementation.why_unsupported(loss_problem(*padded, batch));
+  }
+
+  void add_trial(const std::string& text) {
+    plan_->setups.push_back(make_trial(prepared_, text, grid_, backend_));
+    TrialSetup& setup = plan_->setups.back();
+    setup.over_nccl = ranks_.has_nccl();
+    const std::int64_t chunks =
+        std::max<std::int64_t>(1, setup.implementation->cost(*problem_).chunks);
+    plan_->product_rows =
+        std::max(plan_->product_rows, (problem_->local_rows() + chunks - 1) / chunks);
+  }
+
   std::string why_timing_too_big() const {
     const auto ranks = static_cast<std::size_t>(grid_.ranks());
-    const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(problem_, *plan_));
+    const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(*problem_, *plan_));
     const std::string why = why_ranks_too_big(backend_, bytes, ranks_.has_nccl());
     if (!why.empty() || backend_ != Backend::cuda) return why;
     return why_too_big(
-        checked_product(timing_host_bytes(problem_), grid_.ranks(), "bytes of a timing"));
+        checked_product(timing_host_bytes(*problem_), grid_.ranks(), "bytes of a timing"));
   }
 
   void record_failure(const RanksOutcome& outcome) {
@@ -162,13 +190,13 @@ class Timing {
          fmt::format("rank {}: {}", first, failed.message));
   }
 
-  const PreparedProblem& prepared_;
+  PreparedProblem prepared_;  // padded as those need that are timed
   Grid grid_;
   Backend backend_;
   const Ranks& ranks_;
   TimingRecord& record_;
   PackedBatch batch_;
-  LossProblem problem_;
+  std::optional<LossProblem> problem_;
   std::shared_ptr<TimingPlan> plan_;  // a rank that hangs keeps it
 };
 

@@ -24,7 +24,8 @@ struct TimingOutcome {
   bool rank_hung = false;  // the process must report and end with std::_Exit
 };
 
-/// One record: samples by the protocol of harness/measure/sampler.h until the request is met.
+/// One record: samples by the protocol of harness/measure/sampler.h until the request is met. All
+/// have the same batch, padded as those of them need that are timed (TimingRecord::padding).
 /// Implementations that cannot take the case are listed with the reason. Skipped as a whole:
 /// several dp ranks, pipeline stages or microbatches, no implementation that takes the case, too
 /// little memory for all of them side by side, no device of the backend. An iteration, with its

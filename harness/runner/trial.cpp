@@ -159,9 +159,10 @@ void require_trial(const PreparedProblem& prepared, const std::string& implement
   const Problem& problem = *prepared.problem;
   require_fits(problem, grid);
   const std::unique_ptr<LossImplementation> made = make_implementation(implementation);
-  if (!why_other_inputs(*made, problem.spec.hidden > 0).empty()) return;
-  const PackedBatch batch = pack(problem, grid);
-  made->require_fits(make_loss_problem(problem, batch, grid, *prepared.objective));
+  if (!why_not_given(*made, problem, grid).empty()) return;
+  const auto padded = padded_for(prepared.problem, made->describe().padding);
+  const PackedBatch batch = pack(*padded, grid);
+  made->require_fits(make_loss_problem(*padded, batch, grid, *prepared.objective));
 }
 
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
@@ -179,9 +180,9 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   setup.grid = grid;
   setup.backend = backend;
   // Such a trial is skipped: it needs neither truth nor parts.
-  const bool from_hidden = setup.problem->spec.hidden > 0;
-  if (!why_other_inputs(*setup.implementation, from_hidden).empty()) return setup;
+  if (!why_not_given(*setup.implementation, *setup.problem, grid).empty()) return setup;
   if (!why_no_device(backend).empty()) return setup;
+  setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
   setup.truth = truth_of(prepared, serial_adds(setup));
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
@@ -194,8 +195,8 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
         parts.push_back({setup.problem, setup.truth});
         continue;
       }
-      auto part = std::make_shared<const Problem>(
-          take_part(*prepared.problem, plan, microbatches, grid.dp));
+      auto part =
+          std::make_shared<const Problem>(take_part(*setup.problem, plan, microbatches, grid.dp));
       auto truth = std::make_shared<const Truth>(take_part(*setup.truth, *part));
       parts.push_back({std::move(part), std::move(truth)});
     }
@@ -213,7 +214,7 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
       describe_trial(*setup.problem, setup.implementation_text, setup.grid, setup.backend);
   trial.record.transport = ranks.transport();
   if (ranks.has_nccl()) trial.record.reproduce += " --transport nccl";
-  trial.record.reason = why_other_inputs(*setup.implementation, setup.problem->spec.hidden > 0);
+  trial.record.reason = why_not_given(*setup.implementation, *setup.problem, setup.grid);
   if (trial.record.reason.empty()) {
     trial.record.reason = ranks.first_text(ranks.why_not_here(setup.backend, setup.grid.ranks()));
   }
@@ -222,6 +223,8 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
       trial.record.padded_tokens += loss_problem.rows();
       trial.record.details = setup.implementation->details(loss_problem);
     });
+    const std::string padding = describe(setup.problem->padding);
+    if (!padding.empty()) trial.record.details["padding"] = padding;
     trial.record.branch_shares =
         setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
     trial.record.reason = ranks.first_text(why_skipped(setup));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "harness/core/error.h"
 #include "harness/device/cuda/block_sums.h"
 
 namespace lossgrid {
@@ -29,6 +30,28 @@ std::string why_other_inputs(const LossImplementation& implementation, bool from
     default:
       return "";
   }
+}
+
+std::string why_not_padded(const Problem& problem, const Padding& padding, const Grid& grid) {
+  if (padding.is_any()) return "";
+  try {
+    // Lengths are all that a layout is made of.
+    Problem padded;
+    padded.spec = problem.spec;
+    padded.lengths = problem.lengths;
+    padded.padding = joined(problem.padding, padding);
+    require_fits(padded, grid);
+    return "";
+  } catch (const Error& error) {
+    return fmt::format("needs {}: {}", describe(padding), error.what());
+  }
+}
+
+std::string why_not_given(const LossImplementation& implementation, const Problem& problem,
+                          const Grid& grid) {
+  const std::string why = why_other_inputs(implementation, problem.spec.hidden > 0);
+  if (!why.empty()) return why;
+  return why_not_padded(problem, implementation.describe().padding, grid);
 }
 
 void for_each_part(const TrialSetup& setup,

@@ -50,6 +50,13 @@ LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, 
 /// when it can.
 std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden);
 
+/// Why a problem cannot be padded as an implementation needs on this grid; empty when it can.
+std::string why_not_padded(const Problem& problem, const Padding& padding, const Grid& grid);
+
+/// The first reason of these two.
+std::string why_not_given(const LossImplementation& implementation, const Problem& problem,
+                          const Grid& grid);
+
 /// Calls f(dp rank, loss problem) for all microbatches of the trial.
 void for_each_part(const TrialSetup& setup,
                    const std::function<void(std::size_t, const LossProblem&)>& f);

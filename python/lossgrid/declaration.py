@@ -123,8 +123,8 @@ def _scale(name: str, value: Any) -> str:
 
 
 def _multiple(name: str, argument: str, value: Any) -> int:
-    if type(value) is not int or value < 1:
-        raise BadInput(f"{name}: {argument}={value!r} is not a whole number from 1 on")
+    if type(value) is not int or not 1 <= value <= 65536:
+        raise BadInput(f"{name}: {argument}={value!r} is not a whole number from 1 to 65536")
     return value
 
 
@@ -220,8 +220,9 @@ def implementation(
             "equal", "padded:-inf": equal shards, columns beyond V hold -inf; "padded:-1e30": they
             hold -1e30.
         overwrites: inputs that the function may change.
-        sequence_multiple: padded lengths of sequences are multiples of this.
-        pack_multiple: the length of the padded pack is a multiple of this.
+        sequence_multiple: padded lengths of sequences are multiples of this, also where case and
+            grid need less padding.
+        pack_multiple: the same of the length of the padded pack (all CP ranks together).
         supports: function of a :class:`lossgrid.Problem`; returns the reason why it is skipped,
             or "" (None, True).
         megatron: initialise Megatron-core's parallel_state with the same ranks first.

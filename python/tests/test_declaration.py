@@ -62,8 +62,10 @@ class Declaring(unittest.TestCase):
         self.refused("f: scale=2 " + scale, scale=2)
         self.refused("f: overwrites='weight' names something else than the inputs: 'logits'",
                      overwrites="weight")
-        self.refused("f: sequence_multiple=0 is not a whole number from 1 on", sequence_multiple=0)
-        self.refused("f: pack_multiple=True is not a whole number from 1 on", pack_multiple=True)
+        not_in_range = "is not a whole number from 1 to 65536"
+        for wrong in (0, -16, 65537, 2.5, True, "16"):
+            self.refused(f"f: sequence_multiple={wrong!r} {not_in_range}", sequence_multiple=wrong)
+        self.refused(f"f: pack_multiple=0 {not_in_range}", pack_multiple=0)
         self.refused("f: supports='yes' is no function of the problem", supports="yes")
         self.refused("f: megatron=1 is not True or False", megatron=1)
         self.refused("'a b' is no name of an implementation: letters, digits and _ only; "

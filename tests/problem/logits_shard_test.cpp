@@ -34,11 +34,6 @@ Problem make(const std::string& text) {
   return make_problem(parse_case(text));
 }
 
-PackedLayout layout_of(const Problem& problem, int cp) {
-  return make_layout(problem.lengths, problem.spec.pad_multiple, problem.spec.bin_multiple,
-                     Grid{1, cp});
-}
-
 double as_double(const double* value) {
   return *value;
 }
@@ -52,7 +47,7 @@ double as_double(const bf16* value) {
 /// Every shard of a grid, put together by its definition: [T_pad][tp * width] of T.
 template <typename T>
 std::vector<std::vector<T>> gather(const Problem& problem, const Grid& grid) {
-  const PackedLayout layout = layout_of(problem, grid.cp);
+  const PackedLayout layout = layout_of(problem, grid);
   const std::int64_t width = vocab_shard(problem.spec.vocab, grid.tp, 0).width;
   std::vector<std::vector<T>> whole(static_cast<std::size_t>(layout.padded_tokens()),
                                     std::vector<T>(static_cast<std::size_t>(width * grid.tp)));
@@ -73,7 +68,7 @@ std::vector<std::vector<T>> gather(const Problem& problem, const Grid& grid) {
 /// The true rows and columns, by token.
 template <typename T>
 std::vector<std::vector<T>> true_part(const Problem& problem, const Grid& grid) {
-  const PackedLayout layout = layout_of(problem, grid.cp);
+  const PackedLayout layout = layout_of(problem, grid);
   const auto whole = gather<T>(problem, grid);
   const auto shard = vocab_shard(problem.spec.vocab, grid.tp, 0);
   std::vector<std::vector<T>> rows;
@@ -129,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Values, ShardOfEveryRegime,
 template <typename T, typename IsPoison>
 void expect_poison(const Problem& problem, const Grid& grid, IsPoison&& is_poison, bool masked_rows,
                    bool pads) {
-  const PackedLayout layout = layout_of(problem, grid.cp);
+  const PackedLayout layout = layout_of(problem, grid);
   const auto whole = gather<T>(problem, grid);
   const auto valid = problem.row_valid();
   const std::int64_t width = vocab_shard(problem.spec.vocab, grid.tp, 0).width;

@@ -35,10 +35,6 @@ Problem make(const std::string& text) {
   return make_problem(parse_case(text));
 }
 
-PackedLayout layout_of(const Problem& problem, const Grid& grid) {
-  return make_layout(problem.lengths, problem.spec.pad_multiple, problem.spec.bin_multiple, grid);
-}
-
 /// Positions in the padded pack of the rows that a rank holds, by their definition.
 std::vector<std::int64_t> positions_of(const Problem& problem, const Grid& grid, int tp_rank,
                                        int cp_rank) {

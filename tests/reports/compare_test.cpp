@@ -277,6 +277,15 @@ TEST(Compare, TimesThatSayLittleAreTold) {
                                    "lens=5|tp1cp1|hot|timing"));
 }
 
+TEST(Compare, ABatchThatIsPaddedOtherwiseIsTold) {
+  RunRecord head = timed(0.5, 0.01);
+  head.timings[0].padding = "sequences to multiples of 16, for mine";
+  EXPECT_THAT(compare_reports(head, head, kMargin).notes, IsEmpty());
+  EXPECT_THAT(compare_reports(timed(0.5, 0.01), head, kMargin).notes,
+              testing::ElementsAre("timed on a batch that is padded otherwise than in BASE: "
+                                   "lens=5|tp1cp1|hot|timing"));
+}
+
 TEST(Compare, ATimingThatDiedIsOneChangeWithItsStatus) {
   RunRecord head = timed(0.5, 0.01);
   head.timings[0].rows.clear();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "reports/report_reader.h"
 #include "reports/timing_record.h"
 #include "sample_run.h"
 #include "text_parts.h"
@@ -142,6 +143,15 @@ TEST(TimingTable, HasARowForEveryPhaseThenCeilingsAndTheStraggler) {
   EXPECT_EQ(lines[12], "  skipped: linear_ce: takes hidden states; the case starts from logits");
 }
 
+TEST(TimingJson, HasThePaddingOfTheBatchWhereItWasNeeded) {
+  TimingRecord record = sample_timing();
+  EXPECT_FALSE(timing_to_json(record).contains("padding"));
+  record.padding = "sequences to multiples of 16, for mine";
+  const Json json = timing_to_json(record);
+  EXPECT_EQ(json["padding"], record.padding);
+  EXPECT_EQ(timing_from_json(json).padding, record.padding);
+}
+
 TEST(TimingTable, OfAnLmHeadShowsOperations) {
   TimingRecord record = sample_timing();
   record.useful_flops = 2e7;
@@ -156,6 +166,7 @@ TEST(TimingTable, OfAnLmHeadShowsOperations) {
 TEST(TimingTable, SaysWhatIsWrong) {
   TimingRecord record = sample_timing();
   record.why_not_representative = "8 ranks with 1 thread each share 2 cores";
+  record.padding = "sequences to multiples of 16, for mine";
   record.rows[0].status = TimingStatus::unstable;
   record.rows[1].status = TimingStatus::unstable;
   record.rows[0].reason = record.rows[1].reason = "9 distinct samples, fewer than 10";
@@ -164,6 +175,7 @@ TEST(TimingTable, SaysWhatIsWrong) {
   const std::string text = format_timing_table({record});
   EXPECT_THAT(text,
               HasSubstr("\n  not representative: 8 ranks with 1 thread each share 2 cores\n"));
+  EXPECT_THAT(text, HasSubstr("\n  padded: sequences to multiples of 16, for mine\n"));
   EXPECT_THAT(text, HasSubstr("\n  failed: fused:chunk_tokens=7 forward_backward: outputs of"));
   EXPECT_THAT(text, HasSubstr("\n  unstable: 2 rows, per_sequence forward: 9 distinct samples"));
 }
