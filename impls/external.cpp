@@ -6,6 +6,7 @@
 // gradient are known.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "harness/core/error.h"
 #include "harness/device/host_view.h"
@@ -29,6 +30,13 @@ constexpr int kSerialAdds = 256;
 double declared_scale(const ExternalDeclaration& declaration, const LossProblem& problem) {
   return declaration.scale.value(
       {problem.grid.dp, problem.grid.cp, problem.batch.microbatch.count});
+}
+
+/// A number of the protocol: JSON has no "nan", "inf" and "-inf".
+double number_in(const nlohmann::json& value) {
+  if (value.is_number()) return value.get<double>();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return value == "inf" ? infinity : value == "-inf" ? -infinity : std::nan("");
 }
 
 constexpr const char* kTakesBigrams =
@@ -164,8 +172,7 @@ class ExternalPlan final : public LossPlan {
       const std::span<float> logprobs = arrays_.array<float>("out.logprobs");
       return {logprobs.begin(), logprobs.end()};
     }
-    const nlohmann::json& loss = answer.at("loss");
-    return {loss.is_number() ? loss.get<float>() : std::nanf("")};
+    return {static_cast<float>(number_in(answer.at("loss")))};
   }
 
   /// What `forward` and `backward` have in common.
@@ -239,10 +246,8 @@ class ExternalPlan final : public LossPlan {
   /// A loss is that of the whole pack on every rank; that of an engine is of the whole batch, and
   /// the harness adds up over dp ranks.
   ObjectiveResult whole_loss(const nlohmann::json& answer) {
-    const nlohmann::json& value = answer.at("loss");
     ObjectiveResult result;
-    result.loss = value.is_number() ? value.get<double>() : std::nan("");
-    result.loss /= declared_scale(declaration_, problem_);
+    result.loss = number_in(answer.at("loss")) / declared_scale(declaration_, problem_);
     if (declaration_.is_engine) result.loss /= problem_.grid.dp;
     return result;
   }
