@@ -25,14 +25,22 @@ ordered_json verdicts_of(const std::string& path) {
   return out;
 }
 
+const std::string kPadded = R"(
+@lossgrid.implementation(sequence_multiple=16)
+def padded(logits, batch):
+    if (batch.cu_seqlens_padded % 16).any():
+        raise ValueError(f"sequences at {batch.cu_seqlens_padded.tolist()}")
+    return right(logits, batch)
+)";
+
 using ExternalLaunched = WithTorch;
 
 TEST_F(ExternalLaunched, HasTheVerdictsAndBitsOfThreads) {
   const std::string arguments = fmt::format(
-      "run --load '{0}cp_gather.py' --load '{0}wrong/max_not_reduced.py' --python '{1}' "
-      "--impl cp_gather,max_not_reduced --grid tp2cp1,tp2cp2 "
+      "run --load '{0}cp_gather.py' --load '{0}wrong/max_not_reduced.py' --load '{1}' "
+      "--python '{2}' --impl cp_gather,max_not_reduced,padded --grid tp2cp1,tp2cp2 "
       "--case 'lens=5+8+0+1 vocab=27 microbatches=2' --report ",
-      kExamples, kPython);
+      kExamples, write_python("padded.py", kPadded), kPython);
   const std::string threads = scratch_.file("threads.json");
   const std::string processes = scratch_.file("processes.json");
   ASSERT_EQ(run_lossgrid(scratch_, arguments + threads).exit_code, 10);
@@ -45,9 +53,10 @@ TEST_F(ExternalLaunched, HasTheVerdictsAndBitsOfThreads) {
     EXPECT_EQ(trial["transport"], "mpi");
   }
   const ordered_json wanted = verdicts_of(threads);
-  ASSERT_EQ(wanted.size(), 4u);
+  ASSERT_EQ(wanted.size(), 6u);
   EXPECT_EQ(wanted[0]["status"], "passed");
   EXPECT_EQ(wanted[3]["status"], "failed");
+  EXPECT_EQ(wanted[5]["status"], "passed") << wanted[5]["reason"];
   EXPECT_EQ(verdicts_of(processes), wanted);
 }
 
