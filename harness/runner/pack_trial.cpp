@@ -49,7 +49,7 @@ class PackTrial {
         places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
         own_places_(own_rows(places_)),
         gradient_truth_{truth_, serial_adds(setup),
-                        factor_dtype(*setup.implementation, loss_problem_),
+                        setup.implementation->grad_logits_dtype(loss_problem_),
                         description_.outputs.grad_hidden},
         checks_{problem_, loss_problem_,        gradient_truth_,
                 places_,  description_.outputs, rank.rank} {

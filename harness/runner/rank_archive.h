@@ -15,8 +15,8 @@ void fields(A& archive, ElementPlace& at) {
 
 template <typename A>
 void fields(A& archive, BiasSums& sums) {
-  archive(sums.out_truth, sums.rounded_truth, sums.other_rounded_truth, sums.truth_squared,
-          sums.computation_squared, sums.shared);
+  archive(sums.out_truth, sums.rounded_truth, sums.truth_squared, sums.computation_squared,
+          sums.shared);
 }
 
 template <typename A>

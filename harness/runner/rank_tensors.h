@@ -29,7 +29,7 @@ struct RankPack {
 struct GradientTruth {
   const Truth& truth;
   int serial_adds;
-  FactorDType grad_logits;  // in which the gradient of logits enters the products of an LM head
+  DType grad_logits;        // in which the gradient of logits enters the products of an LM head
   bool grad_hidden = true;  // Outputs::grad_hidden
 };
 

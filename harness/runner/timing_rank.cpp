@@ -158,7 +158,7 @@ class TimedImplementation final : public SampledItem {
         places_(place_tokens(shared.problem(), shared.loss_problem(), shared.rank().cp_rank,
                              description_.logprobs)),
         truth_{*setup.truth, serial_adds(setup),
-               factor_dtype(*setup.implementation, shared.loss_problem()),
+               setup.implementation->grad_logits_dtype(shared.loss_problem()),
                description_.outputs.grad_hidden},
         plan_(setup.implementation->plan(
             shared.loss_problem(), RankContext{shared.device(), shared.rank().tp, shared.rank().cp,

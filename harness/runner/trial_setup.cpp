@@ -91,15 +91,11 @@ bool adds_in_rank_order(const TrialSetup& setup) {
   return !setup.over_nccl || std::max(setup.grid.tp, setup.grid.cp) <= 2;
 }
 
-FactorDType factor_dtype(const LossImplementation& implementation, const LossProblem& problem) {
-  return {implementation.grad_logits_dtype(problem), !implementation.describe().is_external};
-}
-
 DeclaredProducts declared_products(const TrialSetup& setup) {
   DeclaredProducts declared;
   std::vector<std::int64_t> adds(setup.parts.size(), 0);
   for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
-    declared.grad_logits = factor_dtype(*setup.implementation, loss_problem);
+    declared.grad_logits = setup.implementation->grad_logits_dtype(loss_problem);
     // Without chunks all rows are added at once.
     adds[d] += std::max<std::int64_t>(1, setup.implementation->cost(loss_problem).chunks);
   });

@@ -15,7 +15,6 @@
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/scale_factor.h"
 #include "harness/runner/recording.h"
-#include "harness/verify/linear_bounds.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
@@ -72,15 +71,11 @@ int serial_adds(const TrialSetup& setup);
 /// stands; sums of two have no order.
 bool adds_in_rank_order(const TrialSetup& setup);
 
-/// The dtype in which the gradient of logits enters the products of an LM head. It is not known of
-/// code from outside.
-FactorDType factor_dtype(const LossImplementation& implementation, const LossProblem& problem);
-
 /// What an implementation declares of its products with the gradient of logits: the bounds of d
 /// hidden and d weight depend on it.
 struct DeclaredProducts {
-  FactorDType grad_logits = DType::f32;  // in which dtype it enters them
-  std::int64_t weight_adds = 0;          // to the gradient of the weight, on the rank with the most
+  DType grad_logits = DType::f32;  // in which dtype it enters them
+  std::int64_t weight_adds = 0;    // to the gradient of the weight, on the rank with the most
 };
 DeclaredProducts declared_products(const TrialSetup& setup);
 

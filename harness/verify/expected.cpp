@@ -151,7 +151,7 @@ BundleResults expected_results(const Problem& problem, const Truth& truth) {
 
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
-                                  FactorDType grad_logits, std::int64_t adds) {
+                                  DType grad_logits, std::int64_t adds) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double u32 = unit_roundoff(DType::f32);
   std::vector<Check> checks;

@@ -5,7 +5,6 @@
 
 #include "harness/problem/bundle.h"
 #include "harness/verify/check.h"
-#include "harness/verify/linear_bounds.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
@@ -22,6 +21,6 @@ BundleResults expected_results(const Problem& problem, const Truth& truth);
 /// `adds` (linear_checks.h).
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
-                                  FactorDType grad_logits, std::int64_t adds);
+                                  DType grad_logits, std::int64_t adds);
 
 }  // namespace lossgrid

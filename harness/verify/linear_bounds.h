@@ -23,7 +23,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 
 #include "harness/core/dtype.h"
 #include "harness/verify/bounds.h"
@@ -31,23 +30,13 @@
 
 namespace lossgrid {
 
-/// The dtype in which the gradient of logits enters the products for hidden states and weight.
-struct FactorDType {
-  FactorDType(DType coarsest, bool is_known = true)  // NOLINT: a dtype that is known converts
-      : coarsest(coarsest), is_known(is_known) {}
-
-  DType coarsest;
-  bool is_known;  // or else it may be any that is finer
-};
-
 class LinearBound {
  public:
-  LinearBound(const Truth& truth, DType out, FactorDType grad_logits, std::int64_t adds)
+  LinearBound(const Truth& truth, DType out, DType grad_logits, std::int64_t adds)
       : u_out_(unit_roundoff(out)),
-        u_grad_logits_(unit_roundoff(grad_logits.coarsest)),
+        u_grad_logits_(unit_roundoff(grad_logits)),
         adds_(static_cast<double>(adds)),
-        from_bf16_(grad_logits.coarsest == DType::bf16),
-        is_known_(grad_logits.is_known) {
+        from_bf16_(grad_logits == DType::bf16) {
     double largest = 1;
     for (const Enclosure& g : truth.objective.grad_logprob) {
       largest = std::max(largest, std::abs(g.value));
@@ -58,12 +47,6 @@ class LinearBound {
   /// The truth after the roundings of dz that are known.
   double baseline(const LinearRows& rows, std::size_t at) const {
     return from_bf16_ && !rows.rounded.empty() ? rows.rounded[at] : rows.want[at];
-  }
-
-  /// Another that is as right: the truth itself, where nobody knows whether dz is rounded.
-  std::optional<double> other_baseline(const LinearRows& rows, std::size_t at) const {
-    if (is_known_ || !from_bf16_) return std::nullopt;
-    return rows.want[at];
   }
 
   /// Root of the sum of squares of the roundings of dz.
@@ -103,7 +86,6 @@ class LinearBound {
   double u_grad_logits_;
   double adds_;
   bool from_bf16_;
-  bool is_known_;
   double floor_;
 };
 

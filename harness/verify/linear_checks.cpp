@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/verify/linear_bounds.h"
 #include "harness/verify/unwritten.h"
 
 namespace lossgrid {
@@ -77,9 +78,6 @@ class RowComparison {
     findings_.bias.computation_squared += random * random;
     findings_.bias.add_element(out_, value, want, bound_.baseline(rows_, at), products,
                                std::max(bound_.floor(), rows_.radius[at]));
-    if (const auto other = bound_.other_baseline(rows_, at)) {
-      findings_.bias.other_rounded_truth += round_to(out_, *other) * want;
-    }
   }
 
   const LinearRows& rows_;
@@ -118,7 +116,7 @@ void require_size(const char* what, std::span<const double> values, std::size_t 
 
 LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
                                  std::span<const RowPlace> places, const void* got,
-                                 FactorDType grad_logits, std::int64_t rank) {
+                                 DType grad_logits, std::int64_t rank) {
   LinearFindings findings("grad_hidden");
   const LinearTruth& linear = *truth.linear;
   const LinearBound bound(truth, problem.spec.dtype, grad_logits, 0);
@@ -144,7 +142,7 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
 
 LinearFindings check_grad_weight(const Problem& /*problem*/, const Truth& truth,
                                  const VocabShard& shard, std::span<const double> got,
-                                 std::span<const double> before, FactorDType grad_logits,
+                                 std::span<const double> before, DType grad_logits,
                                  std::int64_t adds, std::int64_t rank) {
   LinearFindings findings("grad_weight");
   const LinearTruth& linear = *truth.linear;

@@ -4,8 +4,7 @@
 //   l2: blocks of up to 64 rows that follow each other, |error|_2 <= |independent|_2 + |common|_2
 //     of the bound's lines with K = 1: independent roundings are not at their largest everywhere;
 //   bias: a scale error that no element shows (check_bias). The baseline is the truth of rounded
-//     dz, where dz enters in bf16, rounded to the dtype of the gradient; the nearer of that and the
-//     truth itself, where it is not known in which dtype dz enters. Roundings of dz and
+//     dz, where dz enters in bf16, rounded to the dtype of the gradient. Roundings of dz and
 //     products are independent between elements; `radius`, or the floor of the bound where that is
 //     more, is shared and adds up: all elements under the floor may vanish.
 #pragma once
@@ -16,7 +15,6 @@
 
 #include "harness/problem/sharding.h"
 #include "harness/verify/check.h"
-#include "harness/verify/linear_bounds.h"
 #include "harness/verify/linear_truth.h"
 #include "harness/verify/row_places.h"
 #include "harness/verify/shard_checks.h"
@@ -47,7 +45,7 @@ struct LinearFindings {
 /// be a part, with its own truth (take_part).
 LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
                                  std::span<const RowPlace> places, const void* got,
-                                 FactorDType grad_logits, std::int64_t rank);
+                                 DType grad_logits, std::int64_t rank);
 
 /// `got` [ids, H]: rows of the gradient of the weight, summed in float64 over CP and DP ranks, for
 /// the ids of truth.linear->weight.rows that are in `shard`, in their order; `before` [ids, H]: the
@@ -55,7 +53,7 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
 /// microbatches). Throws internal when a size is another.
 LinearFindings check_grad_weight(const Problem& problem, const Truth& truth,
                                  const VocabShard& shard, std::span<const double> got,
-                                 std::span<const double> before, FactorDType grad_logits,
+                                 std::span<const double> before, DType grad_logits,
                                  std::int64_t adds, std::int64_t rank);
 
 }  // namespace lossgrid

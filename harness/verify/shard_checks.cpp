@@ -104,7 +104,6 @@ std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResu
 void BiasSums::add(const BiasSums& other) {
   out_truth += other.out_truth;
   rounded_truth += other.rounded_truth;
-  other_rounded_truth += other.other_rounded_truth;
   truth_squared += other.truth_squared;
   computation_squared += other.computation_squared;
   shared += other.shared;
@@ -132,16 +131,11 @@ std::optional<double> BiasSums::scale() const {
 
 Check check_bias(const BiasSums& sums, const std::string& name) {
   Check check(name);
-  double rounded_truth = sums.rounded_truth;
-  if (sums.other_rounded_truth != 0 && std::abs(sums.out_truth - sums.other_rounded_truth) <
-                                           std::abs(sums.out_truth - rounded_truth)) {
-    rounded_truth = sums.other_rounded_truth;
-  }
-  if (rounded_truth == 0) return check;
+  if (sums.rounded_truth == 0) return check;
   constexpr double kDeviations = 3;
   const double bound =
-      (kDeviations * std::sqrt(sums.computation_squared) + sums.shared) / rounded_truth;
-  check.add(sums.out_truth / rounded_truth, 1.0, bound, {});
+      (kDeviations * std::sqrt(sums.computation_squared) + sums.shared) / sums.rounded_truth;
+  check.add(sums.out_truth / sums.rounded_truth, 1.0, bound, {});
   return check;
 }
 

@@ -42,8 +42,6 @@ inline constexpr double kLongestStep = 1e300;
 struct BiasSums {
   double out_truth = 0;
   double rounded_truth = 0;
-  // As rounded_truth, of roundings that are as right; 0 where there is one way alone.
-  double other_rounded_truth = 0;
   double truth_squared = 0;
   double computation_squared = 0;  // sum over rows of (sum of computation bounds x |truth|)^2
   double shared = 0;               // sum over elements of what many of them may share x |truth|

@@ -152,32 +152,6 @@ TEST(LinearChecks, SeeABiasOfFourPerMille) {
   EXPECT_TRUE(judge_hidden(c, emulate(c, options).hidden).elements.passed());
 }
 
-TEST(LinearChecks, TakeGradientsOfLogitsInAnyDTypeWhereItIsNotKnown) {
-  // Roundings of dz do not cancel in this case.
-  const LinearCase c =
-      make_linear_case("lens=9+14+5 vocab=101 hidden=17 dtype=bf16 values=overflow");
-  for (const bool exact : {false, true}) {
-    EmulationOptions options;
-    options.exact_dz = exact;
-    const EmulatedOutputs got = emulate(c, options);
-    EXPECT_TRUE(passes(judge_hidden(c, got.hidden, false))) << exact;
-    EXPECT_TRUE(passes(judge_weight(c, got, {}, false))) << exact;
-    EXPECT_EQ(passes(judge_weight(c, got)), !exact);
-  }
-}
-
-TEST(LinearChecks, SeeABiasWhereTheDTypeOfTheGradientOfLogitsIsNotKnown) {
-  const LinearCase c = make_linear_case(std::string(kShape) + " dtype=bf16");
-  for (const bool exact : {false, true}) {
-    EmulationOptions options;
-    options.exact_dz = exact;
-    options.scale = 1.004f;
-    const EmulatedOutputs got = emulate(c, options);
-    EXPECT_FALSE(bias_of(judge_hidden(c, got.hidden, false)).passed()) << exact;
-    EXPECT_FALSE(bias_of(judge_weight(c, got, {}, false)).passed()) << exact;
-  }
-}
-
 TEST(LinearChecks, SeeAWeightThatIsAddedUpInBf16) {
   for (const char* dtype : {"f32", "bf16"}) {
     const LinearCase c =

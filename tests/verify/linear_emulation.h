@@ -45,7 +45,6 @@ inline LinearCase make_linear_case(const std::string& text) {
 struct EmulationOptions {
   std::int64_t chunks = 1;      // of rows, added to the gradient of the weight one by one
   float scale = 1;              // of the gradients
-  bool exact_dz = false;        // in bf16, the gradient of logits is not rounded
   bool weight_in_bf16 = false;  // the gradient of the weight is rounded after every chunk
   std::int64_t drop_begin = 0;  // ids without a gradient of their logits
   std::int64_t drop_end = 0;
@@ -127,7 +126,7 @@ class Emulation {
     const float* x = projection_.hidden_row(t);
     float* hidden = out_.hidden.data() + t * c_.size();
     for (std::int64_t v = 0; v < c_.vocab(); ++v) {
-      if (rounds && !options_.exact_dz) dz[v] = static_cast<float>(bf16(dz[v]));
+      if (rounds) dz[v] = static_cast<float>(bf16(dz[v]));
       const float* w = projection_.weight_row(v);
       for (std::int64_t k = 0; k < c_.size(); ++k) {
         hidden[k] += dz[v] * w[k];
@@ -152,23 +151,21 @@ inline EmulatedOutputs emulate(const LinearCase& c, const EmulationOptions& opti
 }
 
 /// In the dtype of the problem.
-inline LinearFindings judge_hidden(const LinearCase& c, const std::vector<float>& got,
-                                   bool knows_dz = true) {
+inline LinearFindings judge_hidden(const LinearCase& c, const std::vector<float>& got) {
   const DType dtype = c.problem.spec.dtype;
-  const FactorDType dz(dtype, knows_dz);
   if (dtype == DType::f32) {
-    return check_grad_hidden(c.problem, c.truth, c.places, got.data(), dz, 0);
+    return check_grad_hidden(c.problem, c.truth, c.places, got.data(), dtype, 0);
   }
   std::vector<bf16> stored;
   for (const float value : got) stored.emplace_back(value);
-  return check_grad_hidden(c.problem, c.truth, c.places, stored.data(), dz, 0);
+  return check_grad_hidden(c.problem, c.truth, c.places, stored.data(), dtype, 0);
 }
 
 inline LinearFindings judge_weight(const LinearCase& c, const EmulatedOutputs& got,
-                                   const EmulationOptions& options = {}, bool knows_dz = true) {
+                                   const EmulationOptions& options = {}) {
   const std::vector<double> before(got.weight.size(), static_cast<double>(options.before));
   return check_grad_weight(c.problem, c.truth, vocab_shard(c.vocab(), 1, 0), got.weight, before,
-                           FactorDType(c.problem.spec.dtype, knows_dz), options.chunks, 0);
+                           c.problem.spec.dtype, options.chunks, 0);
 }
 
 }  // namespace lossgrid
