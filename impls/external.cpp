@@ -330,6 +330,9 @@ class External final : public LossImplementation {
     description.outputs.vocab_range = false;
     description.outputs.owned_labels = false;
     if (!declaration_.returns_logprobs) description.outputs.metrics.emplace();
+    description.rounds_loss = declaration_.rounds_loss;
+    description.rounds_logits = declaration_.rounds_logits;
+    description.rounds_grad_weight = declaration_.rounds_grad_weight;
     return description;
   }
 
@@ -339,9 +342,17 @@ class External final : public LossImplementation {
     return pool_->launcher().why_unsupported(declaration_.name, options_, problem_json(problem));
   }
 
-  /// Of the arena alone; what the function needs is not known.
+  DType grad_logits_dtype(const LossProblem& problem) const override {
+    const bool rounds = declaration_.rounds_grad_logits || declaration_.is_engine;
+    return rounds ? problem.dtype : DType::f32;
+  }
+
+  /// Of the arena alone, and declared chunks; what the function needs is not known.
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
+    if (declaration_.has_chunks) {
+      cost.chunks = pool_->launcher().chunks(declaration_.name, options_, problem_json(problem));
+    }
     cost.plan.workspace_bytes = problem.input_bytes() + problem.gradient_bytes();
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     return cost;

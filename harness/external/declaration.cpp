@@ -52,6 +52,11 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.scale = parse_scale(json.value("scale", "1"), "scale");
     out.overwrites_logits = contains(json, "overwrites", "logits");
     out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};
+    out.rounds_loss = contains(json, "rounds", "loss");
+    out.rounds_logits = contains(json, "rounds", "logits");
+    out.rounds_grad_logits = contains(json, "rounds", "grad_logits");
+    out.rounds_grad_weight = contains(json, "rounds", "grad_weight");
+    out.has_chunks = json.value("has_chunks", false);
     out.has_supports = json.value("has_supports", false);
     out.options = json.value("options", std::map<std::string, std::string>());
   } catch (const nlohmann::json::exception& error) {

@@ -28,6 +28,11 @@ struct ExternalDeclaration {
   ScaleFactor scale;                     // a factor that its loss and its gradient carry
   bool overwrites_logits = false;
   Padding padding;
+  bool rounds_loss = false;  // to the dtype of the inputs, as the next three
+  bool rounds_logits = false;
+  bool rounds_grad_logits = false;
+  bool rounds_grad_weight = false;
+  bool has_chunks = false;  // tells in how many chunks of rows the weight's gradient is made
   bool has_supports = false;
   std::map<std::string, std::string> options;  // name -> "int", "float", "bool" or "str"
   nlohmann::json change;  // of a mutant: what is done in another way (Mutants); else null

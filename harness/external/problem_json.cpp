@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/external/problem_json.h"
 
+#include <algorithm>
+
 #include "harness/device/backend.h"
 #include "harness/external/arena_layout.h"
 #include "harness/loss/registry.h"
+#include "harness/problem/sharding.h"
 
 namespace lossgrid {
 
@@ -13,6 +16,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
     objective[name] = nlohmann::json::parse(text);
   }
   const PackedBatch& batch = problem.batch;
+  const std::vector<std::uint8_t> valid = shift_targets(batch).valid;
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
@@ -25,6 +29,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},
           {"padded_tokens", batch.padded_tokens()},
+          {"valid_tokens", std::count(valid.begin(), valid.end(), std::uint8_t{1})},
           {"microbatches", batch.microbatch.count},
           {"objective", objective},
           {"denominators",

@@ -99,6 +99,18 @@ std::string PythonLauncher::why_unsupported(const std::string& implementation,
   return answer.value("reason", "");
 }
 
+std::int64_t PythonLauncher::chunks(const std::string& implementation,
+                                    const nlohmann::json& options, const nlohmann::json& problem) {
+  const nlohmann::json answer = ask({{"op", "chunks"},
+                                     {"implementation", implementation},
+                                     {"options", options},
+                                     {"problem", problem}});
+  if (!answer.value("ok", false)) {
+    throw Error(ErrorCode::rank_failed, answer.value("error", "chunks() failed"));
+  }
+  return answer.at("chunks").get<std::int64_t>();
+}
+
 pid_t PythonLauncher::fork_worker(int rank, int size, int socket, int output) {
   const nlohmann::json answer =
       ask({{"op", "fork"}, {"rank", rank}, {"size", size}}, {socket, output});

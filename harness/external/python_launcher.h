@@ -31,6 +31,11 @@ class PythonLauncher {
   std::string why_unsupported(const std::string& implementation, const nlohmann::json& options,
                               const nlohmann::json& problem);
 
+  /// In how many chunks of rows `implementation` makes the gradient of the weight. Throws
+  /// rank_failed where the user's function fails.
+  std::int64_t chunks(const std::string& implementation, const nlohmann::json& options,
+                      const nlohmann::json& problem);
+
   /// Forks a worker whose messages go over `socket` and whose output goes to `output`.
   pid_t fork_worker(int rank, int size, int socket, int output);
 

@@ -136,6 +136,11 @@ struct Description {
   // What another program has computed is played back: that a second run gives the same bits, or
   // other logits the same log-probabilities, shows nothing.
   bool plays_back = false;
+  // By design rounded to the dtype of the problem: the loss; from hidden states the logits that it
+  // makes, and the gradient of the weight with every chunk of rows (Cost::chunks) in it.
+  bool rounds_loss = false;
+  bool rounds_logits = false;
+  bool rounds_grad_weight = false;
 };
 
 /// What one phase needs beside its inputs and outputs, per rank.

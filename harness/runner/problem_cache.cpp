@@ -39,14 +39,16 @@ PreparedProblem prepare(Problem problem) {
   return prepared;
 }
 
-std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds) {
+std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds,
+                                      bool rounds_logits) {
   const StageScope scope(Stage::truth);
   LastTruth& last = *prepared.last_truth;
-  if (!last.truth || last.serial_adds != serial_adds) {
+  if (!last.truth || last.serial_adds != serial_adds || last.rounds_logits != rounds_logits) {
     last.truth.reset();  // two of them may not fit
-    last.truth = std::make_shared<const Truth>(
-        make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds));
+    last.truth = std::make_shared<const Truth>(make_truth(
+        *prepared.problem, prepared.rows, *prepared.objective, serial_adds, rounds_logits));
     last.serial_adds = serial_adds;
+    last.rounds_logits = rounds_logits;
     require_numbers(*prepared.problem, *last.truth);
   }
   return last.truth;

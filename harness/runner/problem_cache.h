@@ -15,6 +15,7 @@ namespace lossgrid {
 /// The truth that was made last.
 struct LastTruth {
   int serial_adds = 0;
+  bool rounds_logits = false;
   std::shared_ptr<const Truth> truth;
 };
 
@@ -31,10 +32,11 @@ struct PreparedProblem {
 /// its objective.
 PreparedProblem prepare(Problem problem);
 
-/// The truth for implementations with this longest add chain over the vocabulary (make_truth). The
+/// The truth for implementations with these declared roundings (make_truth). The
 /// gradients of an LM head can take as long as a trial, so trials that ask for the same one after
 /// the other share it. From one thread at a time.
-std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds);
+std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds,
+                                      bool rounds_logits);
 
 class ProblemCache {
  public:

@@ -92,7 +92,8 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   }
   const StageScope comparison(Stage::compare);
   const Outputs outputs = setup.implementation->describe().outputs;
-  result.checks = check_result(setup.truth->objective, result.result, outputs, world.rank());
+  result.checks = check_result(setup.truth->objective, result.result, outputs, world.rank(),
+                               declared_roundings(setup));
   result.result_bits = fingerprint_result(result.result);
   if (setup.problem->spec.hidden > 0 && has_loss && outputs.gradients) {
     // What the harness sums for itself is not counted: `groups` and not the decorated ones.

@@ -236,8 +236,8 @@ class TimedImplementation final : public SampledItem {
     PackChecks::check_memory(description_.in_place || shared_.inputs_as_before(), shared_.device(),
                              findings);
     result.result = outputs_.result;
-    result.checks =
-        check_result(setup_.truth->objective, result.result, description_.outputs, rank.rank);
+    result.checks = check_result(setup_.truth->objective, result.result, description_.outputs,
+                                 rank.rank, declared_roundings(setup_));
     result.result_bits = fingerprint_result(result.result);
     if (shared_.loss_problem().from_hidden() && description_.outputs.gradients) {
       const auto elements = static_cast<std::size_t>(shared_.loss_problem().weight_elements());

@@ -146,12 +146,11 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
 
 std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& expected,
                                  const BundleResults& outputs) {
-  const DeclaredProducts declared = declared_products(setup);
   const Outputs given = setup.implementation->describe().outputs;
   BundleResults asked = expected;
   std::erase_if(asked.metrics, [&](const auto& metric) { return !given.has_metric(metric.first); });
   return check_expected(*setup.problem, *setup.truth, serial_adds(setup), asked, outputs,
-                        declared.grad_logits, declared.weight_adds);
+                        declared_roundings(setup));
 }
 
 void require_trial(const PreparedProblem& prepared, const std::string& implementation,
@@ -183,7 +182,8 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   if (!why_not_given(*setup.implementation, *setup.problem, grid).empty()) return setup;
   if (!why_no_device(backend).empty()) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
-  setup.truth = truth_of(prepared, serial_adds(setup));
+  setup.truth =
+      truth_of(prepared, serial_adds(setup), setup.implementation->describe().rounds_logits);
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);

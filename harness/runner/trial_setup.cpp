@@ -2,6 +2,8 @@
 #include "harness/runner/trial_setup.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/device/cuda/block_sums.h"
@@ -91,8 +93,8 @@ bool adds_in_rank_order(const TrialSetup& setup) {
   return !setup.over_nccl || std::max(setup.grid.tp, setup.grid.cp) <= 2;
 }
 
-DeclaredProducts declared_products(const TrialSetup& setup) {
-  DeclaredProducts declared;
+DeclaredRoundings declared_roundings(const TrialSetup& setup) {
+  DeclaredRoundings declared;
   std::vector<std::int64_t> adds(setup.parts.size(), 0);
   for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
     declared.grad_logits = setup.implementation->grad_logits_dtype(loss_problem);
@@ -101,6 +103,20 @@ DeclaredProducts declared_products(const TrialSetup& setup) {
   });
   for (const std::int64_t of_rank : adds)
     declared.weight_adds = std::max(declared.weight_adds, of_rank);
+  const Description description = setup.implementation->describe();
+  const std::int64_t parts =
+      setup.grid.cp * std::accumulate(adds.begin(), adds.end(), std::int64_t{0});
+  if (description.rounds_loss) {
+    // Of the mean, and of the sum so far where a part is added.
+    declared.loss = unit_roundoff(setup.problem->spec.dtype) * (1 + std::sqrt(parts));
+  }
+  if (description.rounds_grad_weight) {
+    declared.weight_part = setup.problem->spec.dtype;
+    declared.weight_parts = parts;
+    const bool is_one_pack =
+        setup.grid.cp == 1 && setup.parts.size() == 1 && setup.parts.front().size() == 1;
+    if (is_one_pack) declared.weight_sum = declared.weight_part;
+  }
   return declared;
 }
 

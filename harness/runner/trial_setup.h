@@ -15,6 +15,7 @@
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/scale_factor.h"
 #include "harness/runner/recording.h"
+#include "harness/verify/declared_roundings.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
@@ -71,12 +72,6 @@ int serial_adds(const TrialSetup& setup);
 /// stands; sums of two have no order.
 bool adds_in_rank_order(const TrialSetup& setup);
 
-/// What an implementation declares of its products with the gradient of logits: the bounds of d
-/// hidden and d weight depend on it.
-struct DeclaredProducts {
-  DType grad_logits = DType::f32;  // in which dtype it enters them
-  std::int64_t weight_adds = 0;    // to the gradient of the weight, on the rank with the most
-};
-DeclaredProducts declared_products(const TrialSetup& setup);
+DeclaredRoundings declared_roundings(const TrialSetup& setup);
 
 }  // namespace lossgrid

@@ -62,9 +62,9 @@ std::optional<LinearFindings> check_weight_sum(const TrialSetup& setup, const Pr
     embedding_gradient(problem, id, row);
     for (const float value : row) before.push_back(ranks * static_cast<double>(value));
   }
-  const DeclaredProducts declared = declared_products(setup);
-  return check_grad_weight(problem, *setup.truth, places.shard, sums, before, declared.grad_logits,
-                           declared.weight_adds, groups.world->rank());
+  const DeclaredRoundings declared = declared_roundings(setup);
+  return check_grad_weight(problem, *setup.truth, places.shard, sums, before, declared,
+                           groups.world->rank());
 }
 
 }  // namespace lossgrid

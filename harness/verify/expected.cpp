@@ -151,14 +151,14 @@ BundleResults expected_results(const Problem& problem, const Truth& truth) {
 
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
-                                  DType grad_logits, std::int64_t adds) {
+                                  const DeclaredRoundings& declared) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double u32 = unit_roundoff(DType::f32);
   std::vector<Check> checks;
   if (got.loss) {
     checks.emplace_back("expected.loss");
     checks[0].add(*got.loss, *expected.loss,
-                  truth.objective.loss.radius() + u32 * std::abs(*expected.loss), {});
+                  truth.objective.loss.radius() + declared.loss * std::abs(*expected.loss), {});
   }
   for (const auto& [name, want] : expected.metrics) {
     const auto ours = truth.objective.metrics.find(name);
@@ -180,8 +180,8 @@ std::vector<Check> check_expected(const Problem& problem, const Truth& truth, in
   }
   if (problem.projection) {
     if (got.grad_hidden.empty()) return checks;
-    const LinearBound hidden(truth, problem.spec.dtype, grad_logits, 0);
-    const LinearBound weight(truth, DType::f32, grad_logits, adds);
+    const LinearBound hidden(truth, problem.spec.dtype, declared.grad_logits, 0);
+    const LinearBound weight = LinearBound::of_weight(truth, declared);
     checks.push_back(
         check_grad_hidden(problem, truth, hidden, expected.grad_hidden, got.grad_hidden));
     checks.push_back(check_grad_weight(truth, weight, expected.grad_weight, got.grad_weight));

@@ -5,6 +5,7 @@
 
 #include "harness/problem/bundle.h"
 #include "harness/verify/check.h"
+#include "harness/verify/declared_roundings.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
@@ -17,10 +18,9 @@ BundleResults expected_results(const Problem& problem, const Truth& truth);
 /// "expected.grad_logits", or "expected.grad_hidden" and "expected.grad_weight": the same bounds as
 /// for the truth, around the bundle's own values; of a sampled truth, for the rows and ids that are
 /// there. Of what is empty in `got` there is no check, and a metric that is missing fails. Only the
-/// gradients of the two read `grad_logits`, the dtype in which d logits entered the products, and
-/// `adds` (linear_checks.h).
+/// the two read what is declared of roundings.
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
-                                  DType grad_logits, std::int64_t adds);
+                                  const DeclaredRoundings& declared);
 
 }  // namespace lossgrid

@@ -16,7 +16,10 @@
 //     0.6 sqrt(n) u32 (spread + |want|), and the largest of many elements is within five of these
 //     deviations. A buffer that held `before` and is added to `adds` times is rounded as often.
 //   + radius
-//     what float32 logits, statistics and d loss / d logprob may change in every dz, one way.
+//     what float32 logits, statistics and d loss / d logprob may change in every dz, one way;
+//   + K logit_rounding, of logits that are declared to be rounded;
+//   + K u_part sqrt(parts) (spread + |want|), of more than one part of d weight that are declared
+//     to be rounded, each with the sum so far.
 // Never below the smallest normal float32 times max(1, largest |d loss / d logprob|).
 #pragma once
 
@@ -26,6 +29,7 @@
 
 #include "harness/core/dtype.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/declared_roundings.h"
 #include "harness/verify/linear_truth.h"
 
 namespace lossgrid {
@@ -42,6 +46,15 @@ class LinearBound {
       largest = std::max(largest, std::abs(g.value));
     }
     floor_ = kSmallestNormalF32 * largest;
+  }
+
+  static LinearBound of_weight(const Truth& truth, const DeclaredRoundings& declared) {
+    LinearBound bound(truth, declared.weight_sum, declared.grad_logits, declared.weight_adds);
+    if (declared.weight_part != DType::f32 && declared.weight_parts > 1) {
+      bound.u_parts_ = unit_roundoff(declared.weight_part) *
+                       std::sqrt(static_cast<double>(declared.weight_parts));
+    }
+    return bound;
   }
 
   /// The truth after the roundings of dz that are known.
@@ -61,30 +74,43 @@ class LinearBound {
     return unit_roundoff(DType::f32) * (4 * (rows.magnitude[at] + std::abs(before)) + 3 * sums);
   }
 
+  /// What roundings of logits may change: of one logit all elements of a row.
+  double logits(const LinearRows& rows, std::size_t at) const {
+    return rows.logit_rounding.empty() ? 0 : rows.logit_rounding[at];
+  }
+
+  /// Roundings of parts that are added up.
+  double parts(const LinearRows& rows, std::size_t at) const {
+    return u_parts_ * (rows.spread[at] + std::abs(rows.want[at]));
+  }
+
   /// Under which numbers vanish.
   double floor() const { return floor_; }
 
   /// The first line without K: what is independent between elements.
   double independent(const LinearRows& rows, std::size_t at, double want) const {
-    return u_out_ * std::abs(want) + grad_logits(rows, at);
+    return u_out_ * std::abs(want) + grad_logits(rows, at) + parts(rows, at);
   }
 
   /// The other lines.
   double common(const LinearRows& rows, std::size_t at, double before) const {
     return std::max(floor_, std::abs(baseline(rows, at) - rows.want[at]) +
-                                products(rows, at, before) + rows.radius[at]);
+                                products(rows, at, before) + rows.radius[at] +
+                                kDeviations * logits(rows, at));
   }
 
   /// Around `want`: the truth, or what another program found.
   double element(const LinearRows& rows, std::size_t at, double want, double before) const {
-    constexpr double kDeviations = 3;
     return kDeviations * independent(rows, at, want) + common(rows, at, before);
   }
 
  private:
+  static constexpr double kDeviations = 3;
+
   double u_out_;
   double u_grad_logits_;
   double adds_;
+  double u_parts_ = 0;  // of all parts together
   bool from_bf16_;
   double floor_;
 };

@@ -42,6 +42,8 @@ class RowComparison {
     for (std::int64_t h = 0; h < size_; ++h) {
       compare_element(static_cast<std::size_t>(row * size_ + h), got(h), before(h), place);
     }
+    findings_.bias.computation_squared += row_rounding_ * row_rounding_;
+    row_rounding_ = 0;
     if (findings_.failed.nan > nan) findings_.failed.add_nan_row(rows_.rows[row]);
     if (++block_rows_ == kBlockRows) finish_block();
   }
@@ -74,9 +76,13 @@ class RowComparison {
     findings_.want_squared += want * want;
 
     const double products = bound_.products(rows_, at, before);
-    const double random = (bound_.grad_logits(rows_, at) + products) * want;
+    const double logits = bound_.logits(rows_, at);
+    const double parts = bound_.parts(rows_, at);
+    const double random = (bound_.grad_logits(rows_, at) + products + parts) * want;
     findings_.bias.computation_squared += random * random;
-    findings_.bias.add_element(out_, value, want, bound_.baseline(rows_, at), products,
+    row_rounding_ += logits * std::abs(want);
+    findings_.bias.add_element(out_, value, want, bound_.baseline(rows_, at),
+                               products + parts + logits,
                                std::max(bound_.floor(), rows_.radius[at]));
   }
 
@@ -87,7 +93,8 @@ class RowComparison {
   LinearFindings& findings_;
   std::int64_t block_rows_ = 0;
   ElementPlace block_place_;
-  double block_error_ = 0;  // sums of squares
+  double row_rounding_ = 0;  // of logits, which all elements of a row share, times |truth|
+  double block_error_ = 0;   // sums of squares
   double block_independent_ = 0;
   double block_common_ = 0;
 };
@@ -142,8 +149,8 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
 
 LinearFindings check_grad_weight(const Problem& /*problem*/, const Truth& truth,
                                  const VocabShard& shard, std::span<const double> got,
-                                 std::span<const double> before, DType grad_logits,
-                                 std::int64_t adds, std::int64_t rank) {
+                                 std::span<const double> before, const DeclaredRoundings& declared,
+                                 std::int64_t rank) {
   LinearFindings findings("grad_weight");
   const LinearTruth& linear = *truth.linear;
   const std::vector<std::int64_t>& ids = linear.weight.rows;
@@ -152,8 +159,8 @@ LinearFindings check_grad_weight(const Problem& /*problem*/, const Truth& truth,
   const auto elements = static_cast<std::size_t>((last - first) * linear.size);
   require_size("were made", got, elements);
   require_size("stood there", before, elements);
-  const LinearBound bound(truth, DType::f32, grad_logits, adds);
-  RowComparison comparison(linear.weight, linear.size, bound, DType::f32, findings);
+  const LinearBound bound = LinearBound::of_weight(truth, declared);
+  RowComparison comparison(linear.weight, linear.size, bound, declared.weight_sum, findings);
   for (std::int64_t k = first; k < last; ++k) {
     const std::int64_t begin = (k - first) * linear.size;
     comparison.compare(

@@ -15,6 +15,7 @@
 
 #include "harness/problem/sharding.h"
 #include "harness/verify/check.h"
+#include "harness/verify/declared_roundings.h"
 #include "harness/verify/linear_truth.h"
 #include "harness/verify/row_places.h"
 #include "harness/verify/shard_checks.h"
@@ -49,11 +50,10 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
 
 /// `got` [ids, H]: rows of the gradient of the weight, summed in float64 over CP and DP ranks, for
 /// the ids of truth.linear->weight.rows that are in `shard`, in their order; `before` [ids, H]: the
-/// same of what stood there. `adds`: how often a rank added to its float32 buffer (chunks x
-/// microbatches). Throws internal when a size is another.
+/// same of what stood there. Throws internal when a size is another.
 LinearFindings check_grad_weight(const Problem& problem, const Truth& truth,
                                  const VocabShard& shard, std::span<const double> got,
-                                 std::span<const double> before, DType grad_logits,
-                                 std::int64_t adds, std::int64_t rank);
+                                 std::span<const double> before, const DeclaredRoundings& declared,
+                                 std::int64_t rank);
 
 }  // namespace lossgrid

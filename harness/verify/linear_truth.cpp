@@ -19,8 +19,9 @@ constexpr double kLargestTau = 1e300;
 class GradientReader {
  public:
   GradientReader(const Problem& problem, const std::vector<RowTruth>& rows,
-                 const ObjectiveTruth& objective, int serial_adds)
-      : problem_(problem), rows_(rows), objective_(objective) {
+                 const ObjectiveTruth& objective, int serial_adds,
+                 std::span<const double> logit_roundings)
+      : problem_(problem), rows_(rows), objective_(objective), logit_roundings_(logit_roundings) {
     for (std::int64_t t = 0; t < problem.tokens(); ++t) {
       if (!rows[t].valid) continue;
       tokens_.push_back(t);
@@ -29,9 +30,17 @@ class GradientReader {
   }
 
   const std::vector<std::int64_t>& tokens() const { return tokens_; }
+  std::int64_t target(std::int64_t token) const { return rows_[token].target; }
+  double grad_logprob(std::int64_t token) const { return objective_.grad_logprob[token].value; }
 
-  /// Of the k-th row that takes part: dz and tau of the ids begin .. begin + dz.size().
-  void read(std::size_t k, std::int64_t begin, std::span<double> dz, std::span<double> tau) const {
+  bool rounds_logits() const { return !logit_roundings_.empty(); }
+
+  /// Of the k-th row that takes part: dz and tau of the ids begin .. begin + dz.size(). Where
+  /// logits are rounded, `rounding` gets what a rounding changes: (g p e)^2 for all ids of the row,
+  /// as the gradient of the hidden states needs it, or what that of the weight needs.
+  enum class For { hidden, weight };
+  void read(For gradient, std::size_t k, std::int64_t begin, std::span<double> dz,
+            std::span<double> tau, std::span<double> rounding) const {
     const std::int64_t t = tokens_[k];
     const RowTruth& row = rows_[t];
     std::vector<double> z(dz.size());
@@ -39,7 +48,14 @@ class GradientReader {
     problem_.logits->read(t, begin, std::span<double>(z));
     read_logit_errors(*problem_.logits, t, begin, z, tau);
     truth_probabilities(row, z, p);
-    truth_gradient(row, objective_.grad_logprob[t].value, p, begin, dz);
+    const double g = objective_.grad_logprob[t].value;
+    truth_gradient(row, g, p, begin, dz);
+    for (std::size_t v = 0; v < rounding.size(); ++v) {
+      const double e = logit_rounding(z[v]);
+      const double of_others =
+          gradient == For::weight ? logit_roundings_[t] - 2 * p[v] * e * e : 0.0;
+      rounding[v] = (g * p[v]) * (g * p[v]) * std::max(0.0, e * e + of_others);
+    }
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool is_target = begin + static_cast<std::int64_t>(v) == row.target;
       tau[v] = std::min(kLargestTau, bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
@@ -51,6 +67,7 @@ class GradientReader {
   const Problem& problem_;
   const std::vector<RowTruth>& rows_;
   const ObjectiveTruth& objective_;
+  std::span<const double> logit_roundings_;
   std::vector<std::int64_t> tokens_;
   std::vector<GradientBound> bounds_;
 };
@@ -70,15 +87,44 @@ void add_products(double dz, double tau, const float* __restrict factor, std::in
   }
 }
 
+/// What roundings of logits change in one row [H] of a gradient: sum r (f - centre)^2 over the
+/// factors f, for a centre that is known at the end.
+class RoundingSums {
+ public:
+  explicit RoundingSums(std::size_t size) : squares_(size), products_(size) {}
+
+  bool empty() const { return squares_.empty(); }
+
+  void add(double rounding, const float* factor) {
+    total_ += rounding;
+    for (std::size_t k = 0; k < squares_.size(); ++k) {
+      const double x = factor[k];
+      products_[k] += rounding * x;
+      squares_[k] += rounding * x * x;
+    }
+  }
+
+  double root(std::size_t k, double centre) const {
+    const double sum = squares_[k] - centre * (2 * products_[k] - centre * total_);
+    return std::sqrt(std::max(0.0, sum));
+  }
+
+ private:
+  std::vector<double> squares_;
+  std::vector<double> products_;
+  double total_ = 0;
+};
+
 /// One row [H] of a gradient while it is added up: in memory of its own, which stays in the cache.
 class RowSums {
  public:
-  RowSums(std::int64_t size, bool rounds)
+  RowSums(std::int64_t size, const LinearRows& rows)
       : want_(static_cast<std::size_t>(size)),
         squares_(want_),
         magnitude_(want_),
         radius_(want_),
-        rounded_(rounds ? want_ : std::vector<double>()) {}
+        rounded_(rows.rounded.empty() ? 0 : want_.size()),
+        roundings_(rows.logit_rounding.empty() ? 0 : want_.size()) {}
 
   /// Adds the products with `factor` [H].
   void add(double dz, double tau, const float* factor) {
@@ -87,9 +133,11 @@ class RowSums {
     const double rounded = round_to(DType::bf16, dz);
     for (std::size_t k = 0; k < rounded_.size(); ++k) rounded_[k] += rounded * factor[k];
   }
+  void add_rounding(double rounding, const float* factor) { roundings_.add(rounding, factor); }
 
-  /// Writes row `row`.
-  void write(double temperature, std::size_t row, LinearRows& rows) const {
+  /// Writes row `row`. `centre`: mean of the factors [H] that roundings of logits are about.
+  template <typename Centre>
+  void write(double temperature, std::size_t row, LinearRows& rows, Centre&& centre) const {
     const std::size_t at = row * want_.size();
     for (std::size_t k = 0; k < want_.size(); ++k) {
       rows.want[at + k] = want_[k] / temperature;
@@ -100,6 +148,9 @@ class RowSums {
     for (std::size_t k = 0; k < rounded_.size(); ++k) {
       rows.rounded[at + k] = rounded_[k] / temperature;
     }
+    for (std::size_t k = 0; !roundings_.empty() && k < want_.size(); ++k) {
+      rows.logit_rounding[at + k] = roundings_.root(k, centre(k, want_[k])) / temperature;
+    }
   }
 
  private:
@@ -108,6 +159,7 @@ class RowSums {
   std::vector<double> magnitude_;
   std::vector<double> radius_;
   std::vector<double> rounded_;
+  RoundingSums roundings_;
 };
 
 /// `count` of `from` with even steps, the first and the last among them; all when there are fewer.
@@ -151,7 +203,8 @@ std::vector<std::int64_t> weight_ids(const Problem& problem, const std::vector<R
   return {chosen.begin(), chosen.end()};
 }
 
-LinearRows empty_rows(const Problem& problem, std::vector<std::int64_t> rows, std::int64_t size) {
+LinearRows empty_rows(const Problem& problem, std::vector<std::int64_t> rows, std::int64_t size,
+                      bool rounds_logits) {
   const std::size_t elements = rows.size() * static_cast<std::size_t>(size);
   LinearRows out;
   out.rows = std::move(rows);
@@ -159,6 +212,7 @@ LinearRows empty_rows(const Problem& problem, std::vector<std::int64_t> rows, st
     column->assign(elements, 0.0);
   }
   if (problem.spec.dtype == DType::bf16) out.rounded.assign(elements, 0.0);
+  if (rounds_logits) out.logit_rounding.assign(elements, 0.0);
   return out;
 }
 
@@ -171,12 +225,21 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
     const auto found = std::lower_bound(tokens.begin(), tokens.end(), out.rows[row]);
     std::vector<double> dz(vocab);
     std::vector<double> tau(vocab);
-    gradient.read(static_cast<std::size_t>(found - tokens.begin()), 0, dz, tau);
-    RowSums sums(projection.size, !out.rounded.empty());
+    std::vector<double> rounding(gradient.rounds_logits() ? vocab : 0);
+    gradient.read(GradientReader::For::hidden, static_cast<std::size_t>(found - tokens.begin()), 0,
+                  dz, tau, rounding);
+    RowSums sums(projection.size, out);
     for (std::size_t v = 0; v < vocab; ++v) {
       sums.add(dz[v], tau[v], projection.weight_row(static_cast<std::int64_t>(v)));
     }
-    sums.write(projection.temperature, static_cast<std::size_t>(row), out);
+    for (std::size_t v = 0; v < rounding.size(); ++v) {
+      sums.add_rounding(rounding[v], projection.weight_row(static_cast<std::int64_t>(v)));
+    }
+    // sum p w, of d hidden = g (w_y - sum p w).
+    const float* target = projection.weight_row(gradient.target(*found));
+    const double g = gradient.grad_logprob(*found);
+    sums.write(projection.temperature, static_cast<std::size_t>(row), out,
+               [&](std::size_t h, double want) { return g == 0 ? 0.0 : target[h] - want / g; });
   });
 }
 
@@ -205,17 +268,21 @@ void add_weight(const Problem& problem, const GradientReader& gradient, int thre
     const std::size_t width = end - begin;
     std::vector<double> dz(tokens.size() * width);
     std::vector<double> tau(dz.size());
+    std::vector<double> rounding(gradient.rounds_logits() ? dz.size() : 0);
     for (std::size_t k = 0; k < tokens.size(); ++k) {
-      gradient.read(k, out.rows[begin], std::span(dz).subspan(k * width, width),
-                    std::span(tau).subspan(k * width, width));
+      gradient.read(
+          GradientReader::For::weight, k, out.rows[begin], std::span(dz).subspan(k * width, width),
+          std::span(tau).subspan(k * width, width),
+          rounding.empty() ? std::span<double>() : std::span(rounding).subspan(k * width, width));
     }
     for (std::size_t id = 0; id < width; ++id) {
-      RowSums sums(projection.size, !out.rounded.empty());
+      RowSums sums(projection.size, out);
       for (std::size_t k = 0; k < tokens.size(); ++k) {
-        sums.add(dz[k * width + id], tau[k * width + id],
-                 projection.hidden_row(problem.whole_row(tokens[k])));
+        const float* hidden = projection.hidden_row(problem.whole_row(tokens[k]));
+        sums.add(dz[k * width + id], tau[k * width + id], hidden);
+        if (!rounding.empty()) sums.add_rounding(rounding[k * width + id], hidden);
       }
-      sums.write(projection.temperature, begin + id, out);
+      sums.write(projection.temperature, begin + id, out, [](std::size_t, double) { return 0.0; });
     }
   });
 }
@@ -229,10 +296,11 @@ std::int64_t LinearRows::find(std::int64_t row) const {
 
 LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
                               const ObjectiveTruth& objective, int serial_adds, int threads,
-                              const LinearLimits& limits) {
+                              const LinearLimits& limits, std::span<const double> logit_roundings) {
   const std::int64_t size = problem.projection->size;
   const std::int64_t vocab = problem.spec.vocab;
-  const GradientReader gradient(problem, rows, objective, serial_adds);
+  const GradientReader gradient(problem, rows, objective, serial_adds, logit_roundings);
+  const bool rounds = gradient.rounds_logits();
   const std::vector<std::int64_t>& tokens = gradient.tokens();
   const auto taking_part = static_cast<std::int64_t>(tokens.size());
 
@@ -240,8 +308,8 @@ LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth
   truth.size = size;
   const std::int64_t rows_kept = std::max<std::int64_t>(rows_within(limits, size, vocab), 2);
   const std::int64_t ids_kept = rows_within(limits, size, taking_part);
-  truth.hidden = empty_rows(problem, evenly_spread(tokens, rows_kept), size);
-  truth.weight = empty_rows(problem, weight_ids(problem, rows, tokens, ids_kept), size);
+  truth.hidden = empty_rows(problem, evenly_spread(tokens, rows_kept), size, rounds);
+  truth.weight = empty_rows(problem, weight_ids(problem, rows, tokens, ids_kept), size, rounds);
   truth.sampled = static_cast<std::int64_t>(truth.hidden.rows.size()) < taking_part ||
                   static_cast<std::int64_t>(truth.weight.rows.size()) < vocab;
   truth.hidden.terms = problem.spec.vocab;

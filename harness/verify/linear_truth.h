@@ -5,10 +5,16 @@
 //   d hidden[t] = sum_v dz_tv w_v / temperature,  d weight[v] = sum_t dz_tv x_t / temperature
 // over the rows t that take part in the loss. `tau_tv` is how far float32 may be from dz_tv: what
 // its computation may add (bounds.h, errors of the logits included) and the interval of g_t.
+//
+// Logits that are rounded, each on its own by up to e, change dz_tv by g_t p_tv (sum_k p_tk e_tk -
+// e_tv). Roundings are independent, so that squares are added up:
+//   d hidden[t]: sum_k (g_t p_tk e_tk)^2 (w_k - sum_v p_tv w_v)^2
+//   d weight[v]: sum_t (g_t p_tv)^2 ((1 - 2 p_tv) e_tv^2 + sum_k (p_tk e_tk)^2) x_t^2
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "harness/problem/problem.h"
@@ -26,6 +32,9 @@ struct LinearRows {
   std::vector<double> radius;      // the same with tau instead of |dz|
   // `want` of dz rounded to bf16, to nearest; empty unless the problem's dtype is bf16.
   std::vector<double> rounded;
+  // Root of the sum of squares of what rounding every logit may change; empty unless it is
+  // declared.
+  std::vector<double> logit_rounding;
 
   /// Place of a token row or vocab id among `rows`; -1 when it is not there.
   std::int64_t find(std::int64_t row) const;
@@ -52,9 +61,11 @@ inline constexpr LinearLimits kNoLimits{std::numeric_limits<std::int64_t>::max()
 ///   of the rows evenly spread ones, the first and the last among them (two at least);
 ///   of the ids the edges of shards (shard_edge_ids, whatever the limits), then targets of rows
 ///   that take part, evenly spread when not all have room, then evenly spread others.
-/// `serial_adds` as in bounds.h. Does not depend on `threads`.
+/// `serial_adds` as in bounds.h. `logit_roundings` [T]: of logits that are declared to be rounded
+/// (logit_rounding), sum (p e)^2 of every row, or empty. Does not depend on `threads`.
 LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
                               const ObjectiveTruth& objective, int serial_adds, int threads,
-                              const LinearLimits& limits = {});
+                              const LinearLimits& limits = {},
+                              std::span<const double> logit_roundings = {});
 
 }  // namespace lossgrid

@@ -74,14 +74,14 @@ void check_metric(const MetricTruth& want, const Metric& got, std::int64_t rank,
 }  // namespace
 
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
-                                const Outputs& outputs, std::int64_t rank) {
+                                const Outputs& outputs, std::int64_t rank,
+                                const DeclaredRoundings& declared) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<Check> checks;
   if (outputs.loss) {
     checks.emplace_back("loss");
     checks[0].add(got.loss, truth.loss.value,
-                  truth.loss.radius() + unit_roundoff(DType::f32) * std::abs(truth.loss.value),
-                  {rank});
+                  truth.loss.radius() + declared.loss * std::abs(truth.loss.value), {rank});
   }
   for (const auto& [name, want] : truth.metrics) {
     if (!outputs.has_metric(name)) continue;

@@ -12,6 +12,7 @@
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/sharding.h"
 #include "harness/verify/check.h"
+#include "harness/verify/declared_roundings.h"
 #include "harness/verify/failed_elements.h"
 #include "harness/verify/row_places.h"
 #include "harness/verify/truth.h"
@@ -30,10 +31,11 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
 
 /// "loss" and "metric.NAME" for every metric of the truth; a metric that is missing, that nobody
 /// asked for or that joins by another rule fails. Within the truth's interval and one rounding of
-/// the result to float32; counts and numbers of the global batch are exact. Only of what is in
-/// `outputs`: a metric that is not is one that nobody asked for.
+/// the result to float32, or what is declared of a loss; counts and numbers of the global batch are
+/// exact. Only of what is in `outputs`: a metric that is not is one that nobody asked for.
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
-                                const Outputs& outputs, std::int64_t rank);
+                                const Outputs& outputs, std::int64_t rank,
+                                const DeclaredRoundings& declared = {});
 
 /// The step to the next number of a dtype where that is infinite: 0 times it is 0.
 inline constexpr double kLongestStep = 1e300;

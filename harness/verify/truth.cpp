@@ -198,8 +198,45 @@ Enclosure known_logprob(const RowTruth& row, int serial_adds) {
 
 }  // namespace
 
+double logit_rounding(double logit) {
+  constexpr double kLargest = 1e100;  // as good as no bound, of a finite square
+  return std::min(kLargest, std::expm1(unit_roundoff(DType::bf16) * std::abs(logit)));
+}
+
+namespace {
+
+/// Adds roundings of the logits to the errors of rows. Returns [T] sum (p e)^2 of the roundings e.
+std::vector<double> add_logit_roundings(const Problem& problem, std::vector<RowTruth>& rows) {
+  std::vector<double> squares(rows.size());
+  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+    RowTruth& row = rows[t];
+    if (row.target < 0 || std::isnan(row.logprob)) return;
+    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+    std::vector<double> errors(logits.size());
+    std::vector<double> p(logits.size());
+    problem.logits->read(t, 0, std::span<double>(logits));
+    read_logit_errors(*problem.logits, t, 0, logits, errors);
+    truth_probabilities(row, logits, p);
+    for (std::size_t v = 0; v < logits.size(); ++v) {
+      const double e = logit_rounding(logits[v]);
+      squares[t] += p[v] * e * p[v] * e;
+      errors[v] += e;
+    }
+    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
+    add_errors(logits, errors, row);
+  });
+  return squares;
+}
+
+}  // namespace
+
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
-                 int serial_adds) {
+                 int serial_adds, bool rounds_logits) {
+  const std::vector<RowTruth> exact = rows;
+  std::vector<double> roundings;
+  if (rounds_logits && problem.projection && problem.spec.dtype == DType::bf16) {
+    roundings = add_logit_roundings(problem, rows);
+  }
   std::vector<TokenTruth> tokens(rows.size());
   for (std::size_t t = 0; t < rows.size(); ++t) {
     const RowTruth& row = rows[t];
@@ -212,8 +249,8 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {
-    truth.linear = std::make_shared<const LinearTruth>(
-        make_linear_truth(problem, truth.rows, truth.objective, serial_adds, process_threads()));
+    truth.linear = std::make_shared<const LinearTruth>(make_linear_truth(
+        problem, exact, truth.objective, serial_adds, process_threads(), {}, roundings));
   }
   return truth;
 }

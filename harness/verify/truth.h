@@ -75,9 +75,13 @@ void require_numbers(const Problem& problem, const Truth& truth);
 
 /// The objective on rows that a float32 implementation knows up to their bounds (bounds.h), with
 /// the given longest serial add chain over the vocabulary; and of a problem with a projection the
-/// truth of its gradients (linear_truth.h), on the threads of the process.
+/// truth of its gradients (linear_truth.h), on the threads of the process. `rounds_logits`: logits
+/// that are made from hidden states in bf16 are rounded to it, which counts as an error of each.
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
-                 int serial_adds);
+                 int serial_adds, bool rounds_logits = false);
+
+/// By which part a probability may change when its logit is rounded to bf16.
+double logit_rounding(double logit);
 
 /// The truth of a part of the problem that `whole` is the truth of.
 Truth take_part(const Truth& whole, const Problem& part);

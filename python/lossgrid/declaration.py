@@ -14,6 +14,7 @@ from lossgrid.problem import Problem
 Function = Callable[..., Any]
 Option = Union[bool, int, float, str]
 Supports = Callable[[Problem], Union[None, bool, str]]
+Chunks = Union[int, Callable[[Problem], int]]
 
 _ALLOWED: Dict[str, Tuple[str, ...]] = {
     "inputs": ("logits", "hidden"),
@@ -23,6 +24,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
     "vocab_split": ("ceil", "equal", "padded:-inf", "padded:-1e30"),
 }
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
+_ROUNDED = ("loss", "logits", "grad_logits", "grad_weight")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -45,6 +47,8 @@ class Declaration:
     autograd: str = "leaf"
     vocab_split: str = "ceil"
     overwrites: Tuple[str, ...] = ()
+    rounds: Tuple[str, ...] = ()
+    chunks: Chunks = 1
     sequence_multiple: int = 1
     pack_multiple: int = 1
     supports: Optional[Supports] = None
@@ -58,9 +62,17 @@ class Declaration:
         message: Dict[str, Any] = {name: getattr(self, name) for name in plain}
         message["returns"] = list(self.returns)
         message["overwrites"] = list(self.overwrites)
+        message["rounds"] = list(self.rounds)
+        message["has_chunks"] = self.chunks != 1
         message["has_supports"] = self.supports is not None
         message["options"] = {name: type(value).__name__ for name, value in self.options.items()}
         return message
+
+    def chunks_of(self, problem: Problem) -> int:
+        """Returns in how many chunks of rows the gradient of the weight is made."""
+        if not callable(self.chunks):
+            return self.chunks
+        return _multiple(f"chunks of {self.name}", "returned", self.chunks(problem))
 
     def with_options(self, given: Mapping[str, Any]) -> Dict[str, Option]:
         """Returns the options that a request sets, in the types of their defaults."""
@@ -128,6 +140,27 @@ def _multiple(name: str, argument: str, value: Any) -> int:
     return value
 
 
+def _rounds(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (tuple, list)) or any(one not in _ROUNDED for one in names):
+        raise BadInput(f"{name}: rounds={value!r} names something else than " +
+                       ", ".join(repr(word) for word in _ROUNDED))
+    for one in names:
+        if one == "loss" and returned != ("loss",):
+            raise BadInput(f"{name}: rounds='loss' has no meaning without returns='loss'")
+        if one != "loss" and inputs != "hidden":
+            raise BadInput(f"{name}: rounds={one!r} has no meaning with inputs={inputs!r}")
+    return tuple(names)
+
+
+def _chunks(name: str, value: Any, inputs: str) -> Chunks:
+    if not callable(value):
+        _multiple(name, "chunks", value)
+    if value != 1 and inputs != "hidden":
+        raise BadInput(f"{name}: chunks has no meaning with inputs={inputs!r}")
+    return value  # type: ignore[no-any-return]
+
+
 def _overwrites(name: str, value: Any, inputs: str) -> Tuple[str, ...]:
     allowed = ("logits",) if inputs == "logits" else ("hidden", "weight")
     names = (value,) if isinstance(value, str) else value
@@ -188,9 +221,8 @@ def implementation(
         inputs: str = "logits", returns: Union[str, Sequence[str]] = "logprobs",
         rows: str = "shard", gradient: str = "own_part", scale: str = "1",
         autograd: str = "leaf", vocab_split: str = "ceil",
-        overwrites: Union[str, Sequence[str]] = (), sequence_multiple: int = 1,
-        pack_multiple: int = 1, supports: Optional[Supports] = None,
-        megatron: bool = False) -> Any:
+        overwrites: Union[str, Sequence[str]] = (), rounds: Union[str, Sequence[str]] = (),
+        chunks: Chunks = 1, sequence_multiple: int = 1, pack_multiple: int = 1, supports: Optional[Supports] = None, megatron: bool = False) -> Any:
     """Declares ``function(logits, batch)`` or ``function(hidden, weight, batch)``.
 
     The function is called on every rank with its shard and a :class:`lossgrid.Batch`. Keyword-only
@@ -220,6 +252,13 @@ def implementation(
             "equal", "padded:-inf": equal shards, columns beyond V hold -inf; "padded:-1e30": they
             hold -1e30.
         overwrites: inputs that the function may change.
+        rounds: what the function rounds by design to the dtype of its inputs, bfloat16: "loss", and
+            of hidden states "logits" that it makes, "grad_logits" before they are multiplied by
+            hidden states and weight, and "grad_weight". All of these are what autograd does with a
+            product of bfloat16. Bounds are wider by what is named.
+        chunks: in how many chunks of rows, one after the other, loss and gradient of the weight are
+            added up; a number, or a function of a :class:`lossgrid.Problem`. Each of these
+            additions may round what ``rounds`` names.
         sequence_multiple: padded lengths of sequences are multiples of this, also where case and
             grid need less padding.
         pack_multiple: the same of the length of the padded pack (all CP ranks together).
@@ -243,6 +282,7 @@ def implementation(
             scale=_scale(called, scale), autograd=_one_of(called, "autograd", autograd),
             vocab_split=_one_of(called, "vocab_split", vocab_split),
             overwrites=_overwrites(called, overwrites, inputs),
+            rounds=_rounds(called, rounds, inputs, returned), chunks=_chunks(called, chunks, inputs),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
             supports=supports, megatron=megatron)

@@ -46,8 +46,8 @@ class Launcher:
 
     def serve(self) -> None:
         operations: Operations = {
-            "load": self._load, "supports": self._supports, "fork": self._fork,
-            "wait": self._wait}
+            "load": self._load, "supports": self._supports, "chunks": self._chunks,
+            "fork": self._fork, "wait": self._wait}
         serve(self._channel, operations, lambda: user_files(self._declarations))
 
     def _load(self, message: Message, _: List[int]) -> Dict[str, Any]:
@@ -75,6 +75,10 @@ class Launcher:
             raise BadInput(f"supports of {declared.name} returned {reason!r}, wanted the reason "
                            "why it is skipped, or ''")
         return {"ok": True, "reason": reason}
+
+    def _chunks(self, message: Message, _: List[int]) -> Dict[str, Any]:
+        declared = find(message["implementation"], self._declarations)
+        return {"ok": True, "chunks": declared.chunks_of(problem_from(message["problem"]))}
 
     def _fork(self, message: Message, descriptors: List[int]) -> Dict[str, Any]:
         if len(descriptors) != 2:

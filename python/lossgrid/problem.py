@@ -41,7 +41,8 @@ class Problem:
 
     ``dtype`` is "float64", "float32" or "bfloat16", ``device`` "cpu" or "cuda", ``hidden`` 0 where
     the problem starts from logits, ``weight_layout`` "vocab_hidden" ([V_t, H]) or "hidden_vocab"
-    ([H, V_t]). ``objective`` holds every option of the objective and its name as "kind".
+    ([H, V_t]). ``valid_tokens`` are trained on in this pack; ``denominators`` count the global batch.
+    ``objective`` holds every option of the objective and its name as "kind".
     """
 
     grid: Grid
@@ -55,6 +56,7 @@ class Problem:
     sequences: int = 0
     tokens: int = 0
     padded_tokens: int = 0
+    valid_tokens: int = 0
     microbatch: int = 0
     microbatches: int = 1
     objective: Mapping[str, Any] = None  # type: ignore[assignment]

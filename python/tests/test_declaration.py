@@ -76,6 +76,29 @@ class Declaring(unittest.TestCase):
                      function=lambda hidden, weight, batch: 0, name="f", inputs="hidden",
                      vocab_split="equal")
 
+    def test_roundings(self) -> None:
+        def mine(hidden: Any, weight: Any, batch: Any) -> None: ...
+        one = self.declared(lossgrid.implementation(
+            inputs="hidden", returns="loss", rounds=("loss", "logits"),
+            chunks=lambda problem: problem.tokens), mine)
+        message = one.message()
+        self.assertEqual((message["rounds"], message["has_chunks"]), (["loss", "logits"], True))
+        problem = lossgrid.Problem(lossgrid.Grid(), vocab=8, tokens=5)
+        self.assertEqual(one.chunks_of(problem), 5)
+        with self.assertRaisesRegex(BadInput, "^chunks of mine: returned=0 is not a whole number"):
+            one.chunks_of(lossgrid.Problem(lossgrid.Grid(), vocab=8))
+        self.assertEqual(self.declared(lossgrid.implementation(
+            name="other", inputs="hidden", chunks=3), mine).chunks_of(problem), 3)
+
+    def test_roundings_that_mean_nothing(self) -> None:
+        self.refused("f: rounds='weight' names something else than 'loss', 'logits', "
+                     "'grad_logits', 'grad_weight'",
+                     rounds="weight")
+        self.refused("f: rounds='logits' has no meaning with inputs='logits'", rounds="logits")
+        self.refused("f: rounds='loss' has no meaning without returns='loss'", rounds="loss")
+        self.refused("f: chunks has no meaning with inputs='logits'", chunks=2)
+        self.refused("f: chunks=0 is not a whole number from 1 on", chunks=0)
+
     def test_signatures(self) -> None:
         self.refused("f takes 1 positional arguments, wanted f(logits, batch); options are "
                      "keyword-only: def f(..., *, chunk=128)", lambda logits: 0, name="f")

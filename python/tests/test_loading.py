@@ -81,8 +81,8 @@ class Loading(unittest.TestCase):
             "name": "mine", "kind": "implementation", "summary": "First line.", "file": path,
             "inputs": "logits", "returns": ["logprobs"], "rows": "shard", "gradient": "own_part",
             "scale": "1", "autograd": "leaf", "vocab_split": "ceil", "overwrites": [],
-            "sequence_multiple": 1, "pack_multiple": 1, "has_supports": False,
-            "megatron": False, "options": {}})
+            "rounds": [], "has_chunks": False, "sequence_multiple": 1, "pack_multiple": 1,
+            "has_supports": False, "megatron": False, "options": {}})
 
     def test_no_torch(self) -> None:
         self.file("torch/__init__.py",

@@ -35,7 +35,7 @@ BundleResults results_of(const LinearCase& c, const EmulatedOutputs& got) {
 std::string failures(const LinearCase& c, const BundleResults& expected, const BundleResults& got) {
   std::string names;
   for (const Check& check : check_expected(c.problem, c.truth, static_cast<int>(c.vocab()),
-                                           expected, got, c.problem.spec.dtype, 1)) {
+                                           expected, got, {c.problem.spec.dtype})) {
     if (!check.passed()) names += check.name() + " ";
   }
   return names;
@@ -75,7 +75,7 @@ TEST(Expected, WhatIsNotGivenIsNotCompared) {
   loss_alone.loss = 2 * *expected.loss;
   loss_alone.metrics = expected.metrics;
   const std::vector<Check> checks =
-      check_expected(c.problem, c.truth, 30, expected, loss_alone, c.problem.spec.dtype, 1);
+      check_expected(c.problem, c.truth, 30, expected, loss_alone, {c.problem.spec.dtype});
   EXPECT_EQ(checks.size(), 1 + expected.metrics.size());
   EXPECT_EQ(failures(c, expected, loss_alone), "expected.loss ");
 }

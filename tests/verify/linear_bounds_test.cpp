@@ -62,6 +62,28 @@ TEST(LinearBound, OfABufferThatIsAddedTo) {
                    kU32 * (4 * (3 + 2) + 3 * (std::sqrt(16 + 9) * 0.75 + 3 * 2)));
 }
 
+TEST(LinearBound, OfLogitsThatAreRounded) {
+  const LinearBound bound(truth_with(0.5), DType::bf16, DType::bf16, 0);
+  LinearRows rows = one_element();
+  const double others = bound.common(rows, 0, 0);
+  rows.logit_rounding = {0.01};
+  EXPECT_DOUBLE_EQ(bound.common(rows, 0, 0), others + 3 * 0.01);
+  EXPECT_DOUBLE_EQ(bound.independent(rows, 0, -0.25), kU16 * 0.75);
+}
+
+TEST(LinearBound, OfAWeightWhosePartsAreRounded) {
+  const Truth truth = truth_with(0.5);
+  const LinearRows rows = one_element();
+  DeclaredRoundings declared;
+  const double exact = LinearBound::of_weight(truth, declared).independent(rows, 0, -0.25);
+  declared.weight_sum = declared.weight_part = DType::bf16;
+  const double once = exact + (kU16 - kU32) * 0.25;
+  EXPECT_DOUBLE_EQ(LinearBound::of_weight(truth, declared).independent(rows, 0, -0.25), once);
+  declared.weight_parts = 9;
+  EXPECT_DOUBLE_EQ(LinearBound::of_weight(truth, declared).independent(rows, 0, -0.25),
+                   once + 3 * kU16 * (0.5 + 0.25));
+}
+
 TEST(LinearBound, IsNeverBelowWhatUnderflows) {
   LinearRows rows = one_element();
   rows.want = rows.spread = rows.magnitude = rows.radius = rows.rounded = {0};

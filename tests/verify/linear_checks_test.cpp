@@ -239,8 +239,8 @@ TEST(LinearChecks, RowsThatASampleLeavesOutAreLookedAt) {
   }
   const std::vector<double> before(rows.size(), 0.0);
   const VocabShard all = vocab_shard(20, 1, 0);
-  EXPECT_TRUE(passes(check_grad_weight(c.problem, c.truth, all, rows, before, DType::bf16, 1, 0)));
-  EXPECT_THROW(check_grad_weight(c.problem, c.truth, all, right.weight, before, DType::bf16, 1, 0),
+  EXPECT_TRUE(passes(check_grad_weight(c.problem, c.truth, all, rows, before, {DType::bf16}, 0)));
+  EXPECT_THROW(check_grad_weight(c.problem, c.truth, all, right.weight, before, {DType::bf16}, 0),
                Error);
 }
 
@@ -277,7 +277,7 @@ TEST(LinearChecks, PartsAndShardsAddUpToTheWhole) {
     const std::span<const double> rows(got.weight.data() + shard.begin * 5,
                                        static_cast<std::size_t>(shard.valid() * 5));
     const std::vector<double> before(rows.size(), 0.0);
-    shards.add(check_grad_weight(c.problem, c.truth, shard, rows, before, DType::f32, 1, rank));
+    shards.add(check_grad_weight(c.problem, c.truth, shard, rows, before, {}, rank));
   }
   EXPECT_TRUE(passes(shards)) << describe(shards);
   EXPECT_EQ(shards.elements.compared(), 30 * 5);

@@ -165,7 +165,7 @@ inline LinearFindings judge_weight(const LinearCase& c, const EmulatedOutputs& g
                                    const EmulationOptions& options = {}) {
   const std::vector<double> before(got.weight.size(), static_cast<double>(options.before));
   return check_grad_weight(c.problem, c.truth, vocab_shard(c.vocab(), 1, 0), got.weight, before,
-                           c.problem.spec.dtype, options.chunks, 0);
+                           {c.problem.spec.dtype, options.chunks}, 0);
 }
 
 }  // namespace lossgrid

@@ -139,6 +139,52 @@ TEST(LinearTruth, IsWhatItIsDefinedToBe) {
   }
 }
 
+/// Each logit of a row in turn is changed by its rounding, and what that changes is added up.
+TEST(LinearTruth, RoundingsOfLogitsAreDerivativesByThem) {
+  const LinearCase c =
+      make_linear_case("lens=5+3 mask=all vocab=7 hidden=3 temperature=0.7 dtype=bf16");
+  const Truth truth = make_truth(c.problem, c.rows, *c.objective, 7, true);
+  const Projection& projection = *c.problem.projection;
+  const LinearTruth& linear = *truth.linear;
+  EXPECT_TRUE(c.truth.linear->weight.logit_rounding.empty());
+  EXPECT_EQ(linear.weight.radius, c.truth.linear->weight.radius);
+  std::vector<double> weight(linear.weight.want.size());
+  for (std::size_t k = 0; k < linear.hidden.rows.size(); ++k) {
+    const std::int64_t t = linear.hidden.rows[k];
+    const double g = truth.objective.grad_logprob[t].value;
+    std::vector<double> z(7), p(7);
+    c.problem.logits->read(t, 0, std::span<double>(z));
+    truth_probabilities(c.rows[t], z, p);
+    double mean = 0;
+    std::vector<double> hidden(3);
+    for (std::size_t rounded = 0; rounded < 7; ++rounded) {
+      const double e = std::expm1(0x1p-8 * std::abs(z[rounded]));
+      mean += p[rounded] * e;
+      std::vector<double> change(3);
+      for (std::size_t v = 0; v < 7; ++v) {
+        // d (g ([v = y] - p_v)) by the logit that is rounded.
+        const double dz = -g * p[v] * ((v == rounded ? 1 : 0) - p[rounded]) * e;
+        for (std::size_t h = 0; h < 3; ++h) {
+          change[h] += dz * projection.weight_row(static_cast<std::int64_t>(v))[h];
+          weight[v * 3 + h] += std::pow(dz * projection.hidden_row(t)[h], 2);
+        }
+      }
+      for (std::size_t h = 0; h < 3; ++h) hidden[h] += change[h] * change[h];
+    }
+    for (std::size_t h = 0; h < 3; ++h) {
+      const double want = std::sqrt(hidden[h]) / projection.temperature;
+      EXPECT_GT(want, 1e-6);
+      EXPECT_NEAR(linear.hidden.logit_rounding[k * 3 + h], want, 1e-9 * want);
+    }
+    EXPECT_NEAR(truth.rows[t].mean_error - c.rows[t].mean_error, mean, 1e-9 * mean);
+    EXPECT_GT(logprob_bound(truth.rows[t], 7), logprob_bound(c.rows[t], 7) + mean);
+  }
+  for (std::size_t k = 0; k < weight.size(); ++k) {
+    const double want = std::sqrt(weight[k]) / projection.temperature;
+    EXPECT_NEAR(linear.weight.logit_rounding[k], want, 1e-9 * want);
+  }
+}
+
 TEST(LinearTruth, DoesNotDependOnThreads) {
   const LinearCase c = make_linear_case("lens=9+14 mask=all vocab=101 hidden=7 dtype=bf16");
   const LinearTruth one = make_linear_truth(c.problem, c.rows, c.truth.objective, 12, 1);
