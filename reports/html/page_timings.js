@@ -34,8 +34,6 @@ function timingChart(timing, phase) {
       });
 }
 
-const isPeer = (row) => row.implementation.startsWith('peer/');
-
 function timingFacts(timing) {
   const facts =
       [`${plural(timing.rounds, 'round')}, ${plural(timing.threads_per_rank, 'thread')} a rank on ${
@@ -45,8 +43,6 @@ function timingFacts(timing) {
   if (!timing.representative) facts.push('not representative: ' + timing.representative_reason);
   if (timing.reason) facts.push(statusWords(timing.status) + ': ' + timing.reason);
   if (timing.no_speedup_reason) facts.push('no speed-up: ' + timing.no_speedup_reason);
-  if (timing.rows.some(isPeer) && !timing.rows.every(isPeer))
-    facts.push('peers ran in another process: speed-ups are ratios of medians, ceilings its own');
   for (const ceiling of timing.ceilings)
     facts.push(`ceiling ${ceiling.name}: ${
         formatRate(ceiling.rate_per_second, ceiling.rank_bytes ? 'B/s' : 'FLOP/s')}`);

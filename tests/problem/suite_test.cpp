@@ -233,7 +233,7 @@ TEST(Suites, OfTheRepositoryAreRight) {
   const std::vector<std::string> names = suite_names();
   for (const std::string wanted :
        {"ci", "dpo", "grpo", "gspo", "linear", "linear_chunks", "perf", "perf_gpu", "perf_grid",
-        "perf_linear", "perf_slow_paths", "perf_smoke", "regress/bf16_gradient_bias",
+        "perf_linear", "perf_slow_paths", "perf_smoke", "peers", "regress/bf16_gradient_bias",
         "regress/c0_bin_fill", "smoke", "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests of scripts/gpu with programs that stand for lossgrid, compute-sanitizer and Python. That for
-lossgrid reports a GPU or none, writes the files it is asked for, and fails where it is told to."""
+lossgrid reports a GPU or none, and fails where it is told to."""
 
 import os
 import shutil
@@ -19,21 +19,14 @@ echo "called: $*"
 case "$*" in
   *"$FAILS"*) exit 10 ;;
 esac
-case "$*" in
-  "export --suite perf_gpu --out "*) mkdir -p "$5" && touch "$5/a.safetensors" "$5/b.safetensors" ;;
-  "bench --suite perf_gpu "*) touch "$7" ;;
-esac
 """
 SANITIZER = """#!/bin/sh
 echo "sanitizer: $*"
 [ "$FAILS" != "$2" ]
 """
-# It is asked for PyTorch, and it runs scripts/bench_peers.
+# It is asked for PyTorch.
 PYTHON = """#!/bin/sh
-case "$1" in
-  -c) exit "$NO_TORCH" ;;
-esac
-echo "python: $*"
+exit "$NO_TORCH"
 """
 
 
@@ -93,37 +86,21 @@ class Gpu(unittest.TestCase):
                           "--suite smoke --backend cuda\n", ended.stdout)
         self.assertTrue(ended.stdout.endswith("gpu: failed: memcheck\n"), ended.stdout)
 
-    def test_peers_get_the_bundles_of_the_suite_and_the_report_of_bench(self):
-        ended = self.run_script("bench", "peers")
-        self.assertEqual(ended.returncode, 0, ended.stdout)
-        self.assertIn(f"called: export --suite perf_gpu --out {self.out}/bundles\n", ended.stdout)
-        bundles = f"{self.out}/bundles/a.safetensors {self.out}/bundles/b.safetensors"
-        self.assertIn(f"python: scripts/bench_peers {bundles} --device cuda --beside "
-                      f"{self.out}/perf_gpu.json --report {self.out}/perf_gpu_and_peers.json\n",
-                      self.printed_by("python: ", ended.stdout))
-        self.assertEqual(self.printed_by("python: ", ended.stdout).count("\n"), 1)
-
-    def test_peers_alone_have_a_report_of_their_own(self):
+    def test_peers_are_timed_beside_lossgrid(self):
         ended = self.run_script("peers")
         self.assertEqual(ended.returncode, 0, ended.stdout)
-        self.assertIn("b.safetensors --device cuda --report",
-                      self.printed_by("python: ", ended.stdout))
-
-    def test_without_bundles_no_peers(self):
-        ended = self.run_script("peers", fails="export")
-        self.assertEqual(ended.returncode, 1, ended.stdout)
-        self.assertEqual(self.printed_by("python: ", ended.stdout), "")
-        self.assertTrue(ended.stdout.endswith("gpu: failed: export\n"), ended.stdout)
+        self.assertIn(f"+ scripts/bench_peers --suite perf_gpu --backend cuda --report {self.out}/"
+                      "perf_gpu_and_peers.json\n", ended.stdout)
+        called = ended.stdout[ended.stdout.index("called: bench"):].splitlines()[0]
+        self.assertIn("--python python3 --impl per_sequence,", called)
+        self.assertIn(",torch_eager,", called)
+        self.assertIn("--suite perf_gpu --backend cuda --report", called)
 
     def test_without_pytorch_peers_are_skipped(self):
         ended = self.run_script("peers", torch=False)
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertIn("peers: skipped: no PyTorch that sees a GPU here\n", ended.stdout)
-        self.assertNotIn("called: export", ended.stdout)
-
-    @staticmethod
-    def printed_by(prefix, text):
-        return "".join(line for line in text.splitlines(True) if line.startswith(prefix))
+        self.assertNotIn("called: bench", ended.stdout)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
-from peers.torch_python import change_to_torch
+from torch_python import change_to_torch
 
 
 def require_torch():

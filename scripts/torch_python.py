@@ -5,8 +5,7 @@ import importlib.util
 import os
 import sys
 
-VENV = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)),
-                                     "../../build/venv"))
+VENV = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../build/venv"))
 
 
 def change_to_torch():
