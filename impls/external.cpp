@@ -59,6 +59,11 @@ class ExternalPlan final : public LossPlan {
         grad_(context.device, out_rows(), "grad_logprobs"),
         objective_(context.device, problem, Steps()),
         arrays_(problem, declaration, pack_, positions_, out_rows()) {
+    // First: where it fails on one rank, no worker was asked for anything.
+    if (declaration.has_cost && !context.timed) {
+      predicted_ = pool.launcher().cost(
+          declaration.name, options, problem_json(problem, context.tp.rank(), context.cp.rank()));
+    }
     worker_ = &pool.join(context.stage);
     id_ = worker_->next_plan();
     ask({{"op", "begin"},
@@ -87,6 +92,7 @@ class ExternalPlan final : public LossPlan {
     request["change"] = change();
     const nlohmann::json answer = ask(request, "forward");
     take_measurement(answer, "forward");
+    measured_->predicted = predicted_.forward;
     if (is_traced()) trained_ = returned_numbers(answer);
     if (declaration_.returns_logprobs) {
       read_tokens(outputs.tokens);
@@ -138,6 +144,7 @@ class ExternalPlan final : public LossPlan {
       write_upstream();
     }
     take_measurement(ask(request, "backward"), "backward");
+    measured_->predicted = predicted_.backward;
   }
 
   /// What the function returns to an evaluation, which wants no gradient.
@@ -304,6 +311,7 @@ class ExternalPlan final : public LossPlan {
   bool traced_ = true;          // collectives and memory are looked at
   std::vector<float> trained_;  // what the traced forward returned
   std::optional<PhaseMeasurement> measured_;
+  DeclaredCost predicted_;  // of the own rank
 };
 
 class External final : public LossImplementation {
@@ -347,7 +355,7 @@ class External final : public LossImplementation {
     return rounds ? problem.dtype : DType::f32;
   }
 
-  /// Of the arena alone, and declared chunks; what the function needs is not known.
+  /// Of the arena, declared chunks, and what the user's model has of the function on the first rank.
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     if (declaration_.has_chunks) {
@@ -355,6 +363,11 @@ class External final : public LossImplementation {
     }
     cost.plan.workspace_bytes = problem.input_bytes() + problem.gradient_bytes();
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
+    if (!declaration_.has_cost) return cost;
+    const DeclaredCost declared =
+        pool_->launcher().cost(declaration_.name, options_, problem_json(problem, 0, 0));
+    add_prediction(declared.forward, cost.forward);
+    add_prediction(declared.backward, cost.backward);
     return cost;
   }
 

@@ -81,7 +81,7 @@ struct DeterminismRecord {
 struct PhaseMemoryRecord {
   std::int64_t rank = 0;
   std::string phase;  // "plan", "forward", "backward"
-  // Without inputs; none of an external implementation, whose costs nobody predicts.
+  // Without inputs; none of an external implementation without a model of its costs.
   std::optional<std::int64_t> predicted_peak_bytes = 0;
   std::int64_t measured_peak_bytes = 0;  // without inputs
   std::int64_t measured_peak_with_inputs_bytes = 0;
@@ -103,7 +103,7 @@ struct CommunicationRecord {
   // "tp", "cp", "dp", "pp"; of an external implementation also "world" and "other".
   std::string group;
   std::string operation;                            // "all_reduce", ...
-  std::optional<std::int64_t> predicted_calls = 0;  // none of an external implementation
+  std::optional<std::int64_t> predicted_calls = 0;  // none as above
   std::int64_t measured_calls = 0;
   std::optional<std::int64_t> predicted_payload_bytes = 0;  // the same
   std::int64_t measured_payload_bytes = 0;

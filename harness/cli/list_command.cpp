@@ -58,6 +58,15 @@ void list_suites() {
   }
 }
 
+/// " (chunk: 64, 1, 7)": the values that options offer.
+std::string format_offers(const ImplementationEntry& entry) {
+  std::vector<std::string> options;
+  for (const auto& [option, values] : entry.offers) {
+    options.push_back(fmt::format("{}: {}", option, join(values, ", ")));
+  }
+  return options.empty() ? "" : fmt::format(" ({})", join(options, "; "));
+}
+
 void list_implementations() {
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
     const Description description = entry->make({})->describe();
@@ -68,7 +77,7 @@ void list_implementations() {
   }
   for (const ImplementationEntry* entry : implementations(ImplementationKind::external)) {
     print_entry(fmt::format("{:<18}", entry->name),
-                fmt::format("external, {}: {}", entry->file, entry->what));
+                fmt::format("external, {}: {}{}", entry->file, entry->what, format_offers(*entry)));
   }
 }
 

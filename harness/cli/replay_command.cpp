@@ -17,6 +17,7 @@
 #include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
+#include "harness/loss/registry.h"
 #include "harness/problem/bundle.h"
 #include "harness/runner/bit_comparison.h"
 #include "harness/runner/problem_cache.h"
@@ -75,9 +76,9 @@ struct ReplayTrial {
 ExitCode run(const ReplayFlags& flags) {
   const std::optional<Fault> fault = requested_fault(flags.inject, flags.backend.backend);
   Bundle bundle = read_bundle(flags.bundle);
-  const std::vector<std::string> names =
-      flags.implementations.empty() ? default_implementations(bundle.problem.spec.hidden > 0)
-                                    : parse_list(flags.implementations);
+  std::vector<std::string> names = flags.implementations.empty()
+                                       ? default_implementations(bundle.problem.spec.hidden > 0)
+                                       : parse_list(flags.implementations);
   const std::vector<Grid> grids = requested_grids(flags);
   if (!flags.out.empty() && names.size() * grids.size() != 1) {
     throw Error(
@@ -85,11 +86,12 @@ ExitCode run(const ReplayFlags& flags) {
         "--out holds the results of one implementation on one grid; give one --impl and one "
         "--grid");
   }
+  load_requested(flags.load);
+  if (flags.out.empty()) names = with_offered_values(names);
   std::vector<ReplayTrial> trials;
   for (const std::string& name : names) {
     for (const Grid& grid : grids) trials.push_back({name, grid});
   }
-  load_requested(flags.load);
   Suite suite;
   bundle.problem.spec.microbatches = flags.microbatches;
   suite.grids = grids;
@@ -187,7 +189,8 @@ void add_replay_command(CLI::App& app, Action& action) {
   command->add_option("--impl", flags->implementations,
                       "implementations, comma separated (default: of a bundle with logits " +
                           join(default_implementations(false), ", ") + "; with hidden states " +
-                          join(default_implementations(true), ", ") + ")");
+                          join(default_implementations(true), ", ") +
+                          "); a loaded one also with every other value that an option offers");
   add_load_flags(*command, flags->load);
   command
       ->add_option("--grid", flags->grids,
@@ -208,7 +211,8 @@ void add_replay_command(CLI::App& app, Action& action) {
       ->add_option("--microbatches", flags->microbatches, "packs that every dp rank goes through")
       ->check(CLI::Range(1, 1024));
   command->add_option("--out", flags->out,
-                      "write loss, logprobs, gradients (F64, unsharded) and metrics here");
+                      "write loss, logprobs, gradients (F64, unsharded) and metrics here; then "
+                      "options keep their defaults");
   command->add_option("--report", flags->report, "write the JSON report here (.json.gz: packed)");
   add_transport_flag(*command, flags->transport);
   add_backend_flags(*command, flags->backend);

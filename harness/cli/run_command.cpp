@@ -58,6 +58,9 @@ void add_run_command(CLI::App& app, Action& action) {
                       "suites that ask for it)");
   command->add_flag("--by-grid", flags->by_grid, "one table row for every grid");
   add_supervise_flags(*command, flags->supervise);
+  command->footer(
+      "A loaded implementation is verified with every value that an option of it offers: "
+      "name, name:option=value, ...;\nname:option=value alone runs that one.");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

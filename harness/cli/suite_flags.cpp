@@ -8,6 +8,7 @@
 
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
+#include "harness/loss/registry.h"
 
 namespace lossgrid {
 namespace {
@@ -38,6 +39,7 @@ Suite suite_of_cases(const std::vector<std::string>& cases) {
 
 TimingRequest requested_timing(const TimingFlags& flags, const Suite& suite) {
   TimingRequest timing = suite.timing.value_or(TimingRequest{});
+  timing.implementations = suite.implementations;
   if (!flags.caches.empty()) {
     timing.caches.clear();
     for (const std::string& text : parse_list(flags.caches)) {
@@ -89,6 +91,7 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
     const bool timed = modes.bench == SuiteModes::Bench::always ||
                        (modes.bench == SuiteModes::Bench::where_asked && suite.timing);
     suite.timing = timed ? std::optional(requested_timing(timing, suite)) : std::nullopt;
+    if (modes.verify) suite.implementations = with_offered_values(suite.implementations);
     for (CaseSpec& spec : suite.cases) {
       if (spec.name.empty()) spec.name = format_case(spec);
     }

@@ -58,12 +58,20 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.rounds_grad_weight = contains(json, "rounds", "grad_weight");
     out.has_chunks = json.value("has_chunks", false);
     out.has_supports = json.value("has_supports", false);
+    out.has_cost = json.value("has_cost", false);
     out.options = json.value("options", std::map<std::string, std::string>());
+    out.offers = json.value("offers", std::map<std::string, std::vector<nlohmann::json>>());
   } catch (const nlohmann::json::exception& error) {
     throw_bad_input("a declaration that is not of the protocol: {}", error.what());
   }
   if (!out.returns_logprobs && !out.returns_loss) {
     throw_bad_input("'{}' returns neither log-probabilities nor a loss", out.name);
+  }
+  for (const auto& [option, values] : out.offers) {
+    if (values.empty() || !out.options.contains(option)) {
+      throw_bad_input("'{}' offers values of '{}', which is no option or has none", out.name,
+                      option);
+    }
   }
   return out;
 }

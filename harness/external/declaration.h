@@ -34,7 +34,10 @@ struct ExternalDeclaration {
   bool rounds_grad_weight = false;
   bool has_chunks = false;  // tells in how many chunks of rows the weight's gradient is made
   bool has_supports = false;
+  bool has_cost = false;
   std::map<std::string, std::string> options;  // name -> "int", "float", "bool" or "str"
+  // Of options that take no other: their values, the default first.
+  std::map<std::string, std::vector<nlohmann::json>> offers;
   nlohmann::json change;  // of a mutant: what is done in another way (Mutants); else null
 };
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "harness/core/error.h"
+#include "harness/core/text.h"
 
 namespace lossgrid {
 namespace {
@@ -29,6 +30,34 @@ nlohmann::json typed(const std::string& name, const std::string& text, const std
   return value;
 }
 
+/// A value as `--impl` takes it.
+std::string text_of(const nlohmann::json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<std::string> texts_of(const std::vector<nlohmann::json>& values) {
+  std::vector<std::string> texts;
+  for (const nlohmann::json& value : values) texts.push_back(text_of(value));
+  return texts;
+}
+
+std::map<std::string, std::vector<std::string>> offers_of(const ExternalDeclaration& declaration) {
+  std::map<std::string, std::vector<std::string>> offers;
+  for (const auto& [option, values] : declaration.offers) offers[option] = texts_of(values);
+  return offers;
+}
+
+void require_offered(const ExternalDeclaration& declaration, const std::string& option,
+                     const nlohmann::json& value) {
+  const auto found = declaration.offers.find(option);
+  if (found == declaration.offers.end()) return;
+  const std::vector<nlohmann::json>& values = found->second;
+  if (std::find(values.begin(), values.end(), value) != values.end()) return;
+  throw_bad_input("option {} = {} is not one that '{}' offers: {}", option, text_of(value),
+                  declaration.name, join(texts_of(values), ", "));
+}
+
 struct Loaded {
   ExternalDeclaration declaration;
   std::shared_ptr<WorkerPool> pool;
@@ -45,7 +74,7 @@ void add_entry(const Loaded& loaded, const std::string& name, ImplementationKind
                            [loaded](const ImplementationOptions& options) {
                              return maker()(loaded.declaration, options, loaded.pool);
                            },
-                           loaded.declaration.file});
+                           loaded.declaration.file, offers_of(loaded.declaration)});
 }
 
 bool is_taken(const std::string& name) {
@@ -71,6 +100,7 @@ nlohmann::json typed_options(const ExternalDeclaration& declaration,
   nlohmann::json out = nlohmann::json::object();
   for (const auto& [name, text] : options) {
     out[name] = typed(name, text, declaration.options.at(name));
+    require_offered(declaration, name, out[name]);
   }
   return out;
 }
@@ -102,6 +132,7 @@ std::vector<UserMutant> register_user_mutants(const std::string& name) {
   for (const UserMutant& mutant : mutants) {
     Loaded changed = *found;
     changed.declaration.change = mutant.change;
+    changed.declaration.has_cost = false;  // results have to tell it, and not a number of calls
     add_entry(changed, mutant.name, ImplementationKind::mutant, mutant.what);
   }
   return mutants;

@@ -33,7 +33,7 @@ void load_implementations(const std::vector<std::string>& files, const std::stri
 std::vector<UserMutant> register_user_mutants(const std::string& name);
 
 /// Options as the function takes them, "chunk=128" as the number 128. Throws bad_input for one that
-/// it does not have, or a value of another type.
+/// it does not have, a value of another type, or one that the option does not offer.
 nlohmann::json typed_options(const ExternalDeclaration& declaration,
                              const ImplementationOptions& options);
 

@@ -38,4 +38,11 @@ nlohmann::json problem_json(const LossProblem& problem) {
             {"positive_tokens", batch.denominators.positive_tokens}}}};
 }
 
+nlohmann::json problem_json(const LossProblem& problem, int tp_rank, int cp_rank) {
+  nlohmann::json json = problem_json(problem);
+  json["tp_rank"] = tp_rank;
+  json["cp_rank"] = cp_rank;
+  return json;
+}
+
 }  // namespace lossgrid

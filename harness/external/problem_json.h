@@ -10,4 +10,7 @@ namespace lossgrid {
 
 nlohmann::json problem_json(const LossProblem& problem);
 
+/// As one rank of the grid meets it.
+nlohmann::json problem_json(const LossProblem& problem, int tp_rank, int cp_rank);
+
 }  // namespace lossgrid

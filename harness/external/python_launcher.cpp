@@ -25,6 +25,13 @@ std::string python_path() {
   return path;
 }
 
+/// What went wrong in the user's function `question` of `implementation`, in one line.
+std::string why_failed(const nlohmann::json& answer, const char* question,
+                       const std::string& implementation) {
+  return fmt::format("{} of '{}': {}", question, implementation,
+                     answer.value("error", "no reason given"));
+}
+
 /// Makes an exec keep `descriptor`.
 int kept(const Descriptor& descriptor) {
   fcntl(descriptor.get(), F_SETFD, 0);
@@ -94,7 +101,7 @@ std::string PythonLauncher::why_unsupported(const std::string& implementation,
                                      {"options", options},
                                      {"problem", problem}});
   if (!answer.value("ok", false)) {
-    throw Error(ErrorCode::rank_failed, answer.value("error", "supports() failed"));
+    throw Error(ErrorCode::rank_failed, why_failed(answer, "supports", implementation));
   }
   return answer.value("reason", "");
 }
@@ -106,9 +113,21 @@ std::int64_t PythonLauncher::chunks(const std::string& implementation,
                                      {"options", options},
                                      {"problem", problem}});
   if (!answer.value("ok", false)) {
-    throw Error(ErrorCode::rank_failed, answer.value("error", "chunks() failed"));
+    throw Error(ErrorCode::rank_failed, why_failed(answer, "chunks", implementation));
   }
   return answer.at("chunks").get<std::int64_t>();
+}
+
+DeclaredCost PythonLauncher::cost(const std::string& implementation, const nlohmann::json& options,
+                                  const nlohmann::json& problem) {
+  const nlohmann::json answer = ask({{"op", "cost"},
+                                     {"implementation", implementation},
+                                     {"options", options},
+                                     {"problem", problem}});
+  if (!answer.value("ok", false)) {
+    throw Error(ErrorCode::rank_failed, why_failed(answer, "cost", implementation));
+  }
+  return declared_cost_from(answer);
 }
 
 pid_t PythonLauncher::fork_worker(int rank, int size, int socket, int output) {

@@ -13,6 +13,7 @@
 
 #include "harness/core/child_process.h"
 #include "harness/external/declaration.h"
+#include "harness/external/declared_cost.h"
 #include "harness/external/message_channel.h"
 
 namespace lossgrid {
@@ -35,6 +36,11 @@ class PythonLauncher {
   /// rank_failed where the user's function fails.
   std::int64_t chunks(const std::string& implementation, const nlohmann::json& options,
                       const nlohmann::json& problem);
+
+  /// What `implementation` should need by its user's model on the rank that `problem` names. Throws
+  /// as why_unsupported.
+  DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,
+                    const nlohmann::json& problem);
 
   /// Forks a worker whose messages go over `socket` and whose output goes to `output`.
   pid_t fork_worker(int rank, int size, int socket, int output);

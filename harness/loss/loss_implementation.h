@@ -129,8 +129,8 @@ struct Description {
   // The gradient of the logits takes the place of the logits: LossGradients::logits is
   // LossInputs::logits.
   bool in_place = false;
-  // Runs in processes of its own: plans measure themselves (LossPlan::measured), and nothing is
-  // predicted but what the harness holds.
+  // Runs in processes of its own: plans measure themselves (LossPlan::measured), and know what was
+  // predicted of the function (PhaseMeasurement::predicted).
   bool is_external = false;
   Outputs outputs = {};
   // What another program has computed is played back: that a second run gives the same bits, or
@@ -206,12 +206,19 @@ struct LossGradients {
   float* weight = nullptr;
 };
 
-/// Calls of one operation, by a function whose operations are not those of Communicator.
+/// Calls of one operation, by a function whose operations are not those of Communicator: measured,
+/// or predicted by its model.
 struct MeasuredCalls {
   std::string group;
   std::string operation;
   std::int64_t calls = 0;
   std::int64_t payload_bytes = 0;
+};
+
+/// What a function should need in one phase on a rank, where somebody wrote a model of it.
+struct PhasePrediction {
+  std::optional<std::int64_t> peak_bytes;           // as PhaseMeasurement::peak_bytes
+  std::optional<std::vector<MeasuredCalls>> calls;  // all of them
 };
 
 /// One phase as a plan measured it.
@@ -222,6 +229,7 @@ struct PhaseMeasurement {
   std::vector<std::string> changed_inputs;  // that it may not change
   // How the outputs of an evaluation, which keeps no graph, differ; empty where they do not.
   std::string evaluation;
+  PhasePrediction predicted;
 };
 
 class LossPlan {

@@ -78,6 +78,28 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
   return entry->second.make(options);
 }
 
+std::vector<std::string> with_offered_values(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts) {
+    out.push_back(text);
+    const std::vector<std::string> parts = split(text, ':');
+    const auto entry = implementation_map().find(parts[0]);
+    if (entry == implementation_map().end()) continue;
+    const auto& offers = entry->second.offers;
+    const bool is_chosen = std::any_of(
+        parts.begin() + 1, parts.end(),
+        [&](const std::string& part) { return offers.contains(part.substr(0, part.find('='))); });
+    if (is_chosen) continue;
+    for (const auto& [option, values] : offers) {
+      for (std::size_t k = 1; k < values.size(); ++k) {
+        const std::string other = fmt::format("{}:{}={}", text, option, values[k]);
+        if (std::find(texts.begin(), texts.end(), other) == texts.end()) out.push_back(other);
+      }
+    }
+  }
+  return out;
+}
+
 std::string file_of_implementation(std::string_view text) {
   const auto entry = implementation_map().find(split(text, ':')[0]);
   return entry == implementation_map().end() ? "" : entry->second.file;

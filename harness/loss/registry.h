@@ -35,6 +35,8 @@ struct ImplementationEntry {
   /// Throws bad_input for an unknown option or a bad value.
   std::function<std::unique_ptr<LossImplementation>(const ImplementationOptions&)> make;
   std::string file = {};  // that it was loaded from; empty: it is built in
+  // By option, the values that it offers, the default first: all of them are verified.
+  std::map<std::string, std::vector<std::string>> offers = {};
 };
 
 void register_implementation(ImplementationEntry entry);
@@ -46,6 +48,11 @@ std::vector<const ObjectiveEntry*> objectives();
 
 /// From "name" or "name:option=value:option=value". Throws bad_input with the nearest name.
 std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
+
+/// `texts`, and behind each one for every other value of the options that the implementation offers
+/// values of, one option varied at a time: "mine", "mine:chunk=1", "mine:chunk=7". Nothing is added
+/// behind a text that gives such an option itself, and nothing that is among `texts`.
+std::vector<std::string> with_offered_values(const std::vector<std::string>& texts);
 
 /// The file that the implementation of "name:option=value" was loaded from; empty: none.
 std::string file_of_implementation(std::string_view text);

@@ -154,6 +154,7 @@ TimingRequest read_timing(const Json& object, const std::vector<std::string>& im
   require_known_keys(object, {"baseline", "cache", "min_samples", "max_seconds", "target_stderr"},
                      "timing", path);
   TimingRequest timing;
+  timing.implementations = implementations;
   timing.baseline = text_member(object, "baseline", where);
   if (std::find(implementations.begin(), implementations.end(), timing.baseline) ==
       implementations.end()) {

@@ -23,6 +23,7 @@ CacheMode parse_cache_mode(std::string_view text, std::string_view where);
 
 /// All implementations of a case on a grid are timed in turn, until enough is known of every one.
 struct TimingRequest {
+  std::vector<std::string> implementations;  // of the suite
   std::string baseline;  // that speed-ups are over; empty: per_sequence, or else the first
   std::vector<CacheMode> caches{CacheMode::hot};  // one record each
   std::int64_t min_samples = 10;                  // of each phase, in [2, 1000]

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/runner/external_cost_merge.h"
 
 namespace lossgrid {
 namespace {
@@ -79,63 +80,10 @@ std::string merge_idle_memory(std::size_t rank, std::int64_t peak_bytes, TrialRe
                      peak_bytes);
 }
 
-/// Whether the plans of all ranks measured themselves: then there is nothing to compare with.
-bool is_external(const std::vector<RankResult>& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [](const RankResult& rank) {
-    return !rank.packs.empty() && !rank.packs.front().measured.empty();
-  });
-}
-
-/// Of the microbatch with the largest peak, by phase and rank.
-void merge_external_memory(const std::vector<RankResult>& ranks, TrialRecord& record) {
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    for (const char* phase : {"forward", "backward"}) {
-      PhaseMemoryRecord row;
-      row.rank = static_cast<std::int64_t>(r);
-      row.phase = phase;
-      row.predicted_peak_bytes = std::nullopt;
-      for (const PackFindings& pack : ranks[r].packs) {
-        const auto measured = pack.measured.find(phase);
-        if (measured == pack.measured.end()) continue;
-        const std::int64_t peak = measured->second.peak_bytes;
-        row.measured_peak_bytes = std::max(row.measured_peak_bytes, peak);
-        row.measured_peak_with_inputs_bytes =
-            std::max(row.measured_peak_with_inputs_bytes, peak + pack.input_bytes);
-      }
-      record.memory.push_back(std::move(row));
-    }
-  }
-}
-
-/// Of the first rank of the last stage, added up over microbatches.
-void merge_external_calls(std::size_t rank, const std::vector<PackFindings>& packs,
-                          TrialRecord& record) {
-  for (const char* phase : {"forward", "backward"}) {
-    std::map<std::pair<std::string, std::string>, CollectiveCount> counts;
-    for (const PackFindings& pack : packs) {
-      const auto measured = pack.measured.find(phase);
-      if (measured == pack.measured.end()) continue;
-      for (const MeasuredCalls& calls : measured->second.calls) {
-        CollectiveCount& count = counts[{calls.group, calls.operation}];
-        count.calls += calls.calls;
-        count.payload_bytes += calls.payload_bytes;
-      }
-    }
-    for (const auto& [key, count] : counts) {
-      record.communication.push_back({static_cast<std::int64_t>(rank), phase, key.first, key.second,
-                                      std::nullopt, count.calls, std::nullopt,
-                                      count.payload_bytes});
-    }
-  }
-}
-
 }  // namespace
 
 std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& record) {
-  if (is_external(ranks)) {
-    merge_external_memory(ranks, record);
-    return "";
-  }
+  if (measured_themselves(ranks)) return merge_external_memory(ranks, kMemoryTolerance, record);
   std::string mismatch;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].packs.empty()) {
@@ -176,16 +124,13 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
 
 std::string merge_communication(const Grid& grid, const std::vector<RankResult>& ranks,
                                 TrialRecord& record) {
-  if (is_external(ranks)) {
-    const auto shown = static_cast<std::size_t>(grid.first_of_last_stage());
-    merge_external_calls(shown, ranks[shown].packs, record);
-    return "";
-  }
+  const auto first_shown = static_cast<std::size_t>(grid.first_of_last_stage());
+  if (measured_themselves(ranks)) return merge_external_communication(first_shown, ranks, record);
   std::string mismatch;
   for (const GroupCounts& group : all_groups(ranks)) {
     for (int c = 0; c < kCollectives; ++c) {
       const auto operation = static_cast<Collective>(c);
-      auto shown = static_cast<std::size_t>(grid.first_of_last_stage());
+      std::size_t shown = first_shown;
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         if (group.predicted[r][operation] != group.measured[r][operation]) {
           shown = r;

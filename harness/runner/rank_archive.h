@@ -118,9 +118,14 @@ void fields(A& archive, MeasuredCalls& calls) {
 }
 
 template <typename A>
+void fields(A& archive, PhasePrediction& predicted) {
+  archive(predicted.peak_bytes, predicted.calls);
+}
+
+template <typename A>
 void fields(A& archive, PhaseMeasurement& measured) {
   archive(measured.time_ns, measured.peak_bytes, measured.calls, measured.changed_inputs,
-          measured.evaluation);
+          measured.evaluation, measured.predicted);
 }
 
 template <typename A>

@@ -233,9 +233,19 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     return timed;
   }
   Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);
-  const std::string reason = ranks.first_text(timing.choose(implementations));
-  if (!reason.empty()) {
-    stop(record, TimingStatus::skipped, reason);
+  std::string skipped;
+  std::string failed;
+  try {
+    skipped = timing.choose(implementations);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::rank_failed) throw;
+    failed = error.what();  // of code from outside
+  }
+  failed = ranks.first_text(failed);
+  skipped = ranks.first_text(skipped);
+  if (!failed.empty() || !skipped.empty()) {
+    stop(record, failed.empty() ? TimingStatus::skipped : TimingStatus::error,
+         failed.empty() ? skipped : failed);
     return timed;
   }
   timed.rank_hung = timing.run(iteration_deadline, fault);
@@ -248,6 +258,7 @@ namespace {
 TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& grid, CacheMode cache,
                         std::int64_t number, const RunOptions& options, ProblemCache& problems) {
   TimingOutcome timed;
+  const std::vector<std::string>& implementations = suite.timing->implementations;
   const std::string id = timing_id(format_case(spec), format_grid(grid), std::string(name(cache)),
                                    std::string(name(suite.backend)));
   if (options.finished.contains(id)) {
@@ -260,14 +271,14 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
   if (why_too_big.empty()) {
     const auto recording = record_trial(options.recording, "timing", number,
                                         fmt::format("{}_{}", format_grid(grid), name(cache)), id,
-                                        join(suite.implementations, ", "));
-    timed = time_implementations(prepared, suite.implementations, grid, *suite.timing, cache,
+                                        join(implementations, ", "));
+    timed = time_implementations(prepared, implementations, grid, *suite.timing, cache,
                                  options.deadline, options.ranks, recording, suite.backend,
                                  fault_of(options, number));
     timed.record.case_name = spec.name;
   } else {
-    timed.record = describe_timing(spec, grid, suite.implementations, *suite.timing, cache,
-                                   suite.backend, options.ranks, false);
+    timed.record = describe_timing(spec, grid, implementations, *suite.timing, cache, suite.backend,
+                                   options.ranks, false);
     stop(timed.record, TimingStatus::skipped, why_too_big);
   }
   return timed;

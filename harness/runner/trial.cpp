@@ -37,6 +37,24 @@ std::string why_skipped(const TrialSetup& setup) {
   return why_ranks_too_big(setup.backend, rank_bytes, setup.over_nccl);
 }
 
+/// Gives the record status and reason where the trial is skipped, or where code from outside fails
+/// to tell: on all processes where it does on one.
+void ask_whether_it_runs(const TrialSetup& setup, const Ranks& ranks, TrialRecord& record) {
+  std::string skipped;
+  std::string failed;
+  try {
+    skipped = why_skipped(setup);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::rank_failed) throw;
+    failed = error.what();
+  }
+  failed = ranks.first_text(failed);
+  skipped = ranks.first_text(skipped);
+  record.reason = failed.empty() ? skipped : failed;
+  if (record.reason.empty()) return;
+  record.status = failed.empty() ? TrialStatus::skipped : TrialStatus::error;
+}
+
 void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
   const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
   const RankOutcome& failed = outcome.ranks[first];
@@ -218,6 +236,7 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
   if (trial.record.reason.empty()) {
     trial.record.reason = ranks.first_text(ranks.why_not_here(setup.backend, setup.grid.ranks()));
   }
+  if (!trial.record.reason.empty()) trial.record.status = TrialStatus::skipped;
   if (trial.record.reason.empty()) {
     for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
       trial.record.padded_tokens += loss_problem.rows();
@@ -227,12 +246,9 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
     if (!padding.empty()) trial.record.details["padding"] = padding;
     trial.record.branch_shares =
         setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
-    trial.record.reason = ranks.first_text(why_skipped(setup));
+    ask_whether_it_runs(setup, ranks, trial.record);
   }
-  if (!trial.record.reason.empty()) {
-    trial.record.status = TrialStatus::skipped;
-    return trial;
-  }
+  if (!trial.record.reason.empty()) return trial;
 
   const RanksRun<RankResult> run = ranks.run<RankResult>(
       setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },

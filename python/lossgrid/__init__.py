@@ -13,6 +13,7 @@ See :func:`lossgrid.implementation`, :func:`lossgrid.engine`, :class:`lossgrid.B
 """
 from typing import TYPE_CHECKING, Any
 
+from lossgrid.cost import Cost, Phase
 from lossgrid.declaration import engine, implementation
 from lossgrid.megatron_state import megatron
 from lossgrid.problem import Denominators, Grid, Problem
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from lossgrid.batch import Batch
     from lossgrid.groups import Axis
 
-__all__ = ["Axis", "Batch", "Denominators", "Grid", "Problem", "engine", "implementation",
-           "megatron"]
+__all__ = ["Axis", "Batch", "Cost", "Denominators", "Grid", "Phase", "Problem", "engine",
+           "implementation", "megatron"]
 __version__ = "0.1.0"
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from lossgrid.cost import Model
 from lossgrid.errors import BadInput
+from lossgrid.options import Option, Options, options_of
 from lossgrid.problem import Problem
 
 Function = Callable[..., Any]
-Option = Union[bool, int, float, str]
 Supports = Callable[[Problem], Union[None, bool, str]]
 Chunks = Union[int, Callable[[Problem], int]]
 
@@ -38,6 +39,7 @@ class Declaration:
     kind: str  # "implementation" or "engine"
     file: str
     line: int
+    options: Options
     summary: str = ""
     inputs: str = "logits"
     returns: Tuple[str, ...] = ("logprobs",)
@@ -52,8 +54,8 @@ class Declaration:
     sequence_multiple: int = 1
     pack_multiple: int = 1
     supports: Optional[Supports] = None
+    cost: Optional[Model] = None
     megatron: bool = False
-    options: Mapping[str, Option] = field(default_factory=dict)  # names and defaults
 
     def message(self) -> Dict[str, Any]:
         """Returns DECLARATION of the protocol."""
@@ -65,7 +67,8 @@ class Declaration:
         message["rounds"] = list(self.rounds)
         message["has_chunks"] = self.chunks != 1
         message["has_supports"] = self.supports is not None
-        message["options"] = {name: type(value).__name__ for name, value in self.options.items()}
+        message["has_cost"] = self.cost is not None
+        message.update(self.options.message())
         return message
 
     def chunks_of(self, problem: Problem) -> int:
@@ -76,18 +79,7 @@ class Declaration:
 
     def with_options(self, given: Mapping[str, Any]) -> Dict[str, Option]:
         """Returns the options that a request sets, in the types of their defaults."""
-        return {name: self._option(name, value) for name, value in given.items()}
-
-    def _option(self, name: str, value: Any) -> Option:
-        if name not in self.options:
-            known = ", ".join(self.options) or "none"
-            raise BadInput(f"{self.name} has no option {name!r}; it has: {known}")
-        wanted = type(self.options[name])
-        if wanted is float and type(value) is int:
-            return float(value)
-        if type(value) is not wanted:
-            raise BadInput(f"option {name} of {self.name} wants {wanted.__name__}, got {value!r}")
-        return value
+        return self.options.given(self.name, given)
 
 
 _registered: List[Declaration] = []
@@ -170,27 +162,6 @@ def _overwrites(name: str, value: Any, inputs: str) -> Tuple[str, ...]:
     return tuple(names)
 
 
-def _options(name: str, function: Function, positional: Sequence[str]) -> Dict[str, Option]:
-    options: Dict[str, Option] = {}
-    given = 0
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            given = len(positional)
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            if type(parameter.default) not in (bool, int, float, str):
-                raise BadInput(f"{name}: option {parameter.name} needs a default that is int, "
-                               "float, bool or str")
-            options[parameter.name] = parameter.default
-        elif parameter.kind is not parameter.VAR_KEYWORD:
-            if parameter.default is parameter.empty or given < len(positional):
-                given += 1
-    if given != len(positional):
-        raise BadInput(f"{name} takes {given} positional arguments, wanted "
-                       f"{name}({', '.join(positional)}); options are keyword-only: "
-                       "def f(..., *, chunk=128)")
-    return options
-
-
 def _declare(function: Function, kind: str, positional: Sequence[str], name: Optional[str],
              **conventions: Any) -> Function:
     if not callable(function):
@@ -199,9 +170,10 @@ def _declare(function: Function, kind: str, positional: Sequence[str], name: Opt
     if not _NAME.match(name):
         raise BadInput(f"{name!r} is no name of an implementation: letters, digits and _ only; "
                        f"@lossgrid.{kind}(name=...)")
-    supports = conventions.get("supports")
-    if supports is not None and not callable(supports):
-        raise BadInput(f"{name}: supports={supports!r} is no function of the problem")
+    for argument in ("supports", "cost"):
+        asked = conventions.get(argument)
+        if asked is not None and not callable(asked):
+            raise BadInput(f"{name}: {argument}={asked!r} is no function of the problem")
     if not isinstance(conventions["megatron"], bool):
         raise BadInput(f"{name}: megatron={conventions['megatron']!r} is not True or False")
     plain = inspect.unwrap(function)
@@ -212,7 +184,7 @@ def _declare(function: Function, kind: str, positional: Sequence[str], name: Opt
         file=os.path.abspath(code.co_filename) if code else "",
         line=code.co_firstlineno if code else 0,
         summary=text[0] if text else "",
-        options=_options(name, function, positional), **conventions))
+        options=options_of(name, function, positional), **conventions))
     return function
 
 
@@ -222,11 +194,14 @@ def implementation(
         rows: str = "shard", gradient: str = "own_part", scale: str = "1",
         autograd: str = "leaf", vocab_split: str = "ceil",
         overwrites: Union[str, Sequence[str]] = (), rounds: Union[str, Sequence[str]] = (),
-        chunks: Chunks = 1, sequence_multiple: int = 1, pack_multiple: int = 1, supports: Optional[Supports] = None, megatron: bool = False) -> Any:
+        chunks: Chunks = 1, sequence_multiple: int = 1, pack_multiple: int = 1,
+        supports: Optional[Supports] = None, cost: Optional[Model] = None,
+        megatron: bool = False) -> Any:
     """Declares ``function(logits, batch)`` or ``function(hidden, weight, batch)``.
 
     The function is called on every rank with its shard and a :class:`lossgrid.Batch`. Keyword-only
-    parameters with defaults are options (``--impl mine:chunk=128``).
+    parameters with defaults are options (``--impl mine:chunk=128``). One that is annotated with
+    the values that it takes, ``chunk: typing.Literal[1, 7, 64] = 64``, is run with each of them.
 
     Args:
         name: how ``--impl`` calls it; the name of the function where left out.
@@ -264,6 +239,8 @@ def implementation(
         pack_multiple: the same of the length of the padded pack (all CP ranks together).
         supports: function of a :class:`lossgrid.Problem`; returns the reason why it is skipped,
             or "" (None, True).
+        cost: function of a :class:`lossgrid.Problem` with the rank that is asked about; returns a
+            :class:`lossgrid.Cost`, to which every trial is held.
         megatron: initialise Megatron-core's parallel_state with the same ranks first.
     """
     def decorate(f: Function) -> Function:
@@ -285,14 +262,15 @@ def implementation(
             rounds=_rounds(called, rounds, inputs, returned), chunks=_chunks(called, chunks, inputs),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
-            supports=supports, megatron=megatron)
+            supports=supports, cost=cost, megatron=megatron)
 
     return decorate if function is None else decorate(function)
 
 
 def engine(function: Optional[Function] = None, *, name: Optional[str] = None, scale: str = "1",
            sequence_multiple: int = 1, pack_multiple: int = 1,
-           supports: Optional[Supports] = None, megatron: bool = False) -> Any:
+           supports: Optional[Supports] = None, cost: Optional[Model] = None,
+           megatron: bool = False) -> Any:
     """Declares ``function(model, batch, evaluate)``: a whole train step or evaluation.
 
     ``model`` is a torch.nn.Module from ids [...] (int64) to logits [..., V_t] of this rank: a
@@ -309,6 +287,6 @@ def engine(function: Optional[Function] = None, *, name: Optional[str] = None, s
             returns=("loss",), scale=_scale(called, scale),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
-            supports=supports, megatron=megatron)
+            supports=supports, cost=cost, megatron=megatron)
 
     return decorate if function is None else decorate(function)

@@ -10,15 +10,18 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import replace
 from typing import Any, Dict, List, Sequence
 
+from lossgrid.cost import cost_message
 from lossgrid.declaration import Declaration
 from lossgrid.errors import BadInput, ProtocolError
 from lossgrid.loading import find, load, require_torch, user_files
 from lossgrid.messages import Channel, Message
-from lossgrid.problem import problem_from
+from lossgrid.problem import Problem, problem_from
 from lossgrid.processes import (can_fork, die_with_parent, leave_interrupts_to_host, print_to)
 from lossgrid.serving import Operations, serve
+from lossgrid.shard import Shard
 
 VERSION = 1
 _PATIENCE_S = 1.0  # for a worker that is about to end
@@ -47,6 +50,7 @@ class Launcher:
     def serve(self) -> None:
         operations: Operations = {
             "load": self._load, "supports": self._supports, "chunks": self._chunks,
+            "cost": self._cost,
             "fork": self._fork, "wait": self._wait}
         serve(self._channel, operations, lambda: user_files(self._declarations))
 
@@ -63,22 +67,28 @@ class Launcher:
 
     def _supports(self, message: Message, _: List[int]) -> Dict[str, Any]:
         declared = find(message["implementation"], self._declarations)
-        declared.with_options(message.get("options") or {})
+        problem = _problem_of(declared, message)
         if declared.supports is None:
             return {"ok": True, "reason": ""}
-        reason = declared.supports(problem_from(message["problem"]))
+        reason = declared.supports(problem)
         if reason is None or reason is True:
             reason = ""
         elif reason is False:
             reason = "not supported"
         elif not isinstance(reason, str):
-            raise BadInput(f"supports of {declared.name} returned {reason!r}, wanted the reason "
-                           "why it is skipped, or ''")
+            raise BadInput(f"it returned {reason!r}, wanted the reason why it is skipped, or ''")
         return {"ok": True, "reason": reason}
 
     def _chunks(self, message: Message, _: List[int]) -> Dict[str, Any]:
         declared = find(message["implementation"], self._declarations)
-        return {"ok": True, "chunks": declared.chunks_of(problem_from(message["problem"]))}
+        return {"ok": True, "chunks": declared.chunks_of(_problem_of(declared, message))}
+
+    def _cost(self, message: Message, _: List[int]) -> Dict[str, Any]:
+        declared = find(message["implementation"], self._declarations)
+        problem = _problem_of(declared, message)
+        if declared.cost is None:
+            raise ProtocolError(f"{declared.name} has no cost")
+        return {"ok": True, **cost_message(declared.cost(problem))}
 
     def _fork(self, message: Message, descriptors: List[int]) -> Dict[str, Any]:
         if len(descriptors) != 2:
@@ -120,6 +130,14 @@ class Launcher:
         if os.WIFSIGNALED(status):
             return {"ok": True, "signal": os.WTERMSIG(status)}
         return {"ok": True, "exit": os.WEXITSTATUS(status)}
+
+
+def _problem_of(declared: Declaration, message: Message) -> Problem:
+    """Returns the problem as the user's own functions are given it."""
+    options = declared.with_options(message.get("options") or {})
+    problem = problem_from(message["problem"])
+    shard = Shard(problem.vocab, problem.grid.tp, problem.tp_rank, declared.vocab_split)
+    return replace(problem, columns=shard.given, options={**declared.options.defaults, **options})
 
 
 def _execute_worker(channel: int, output: int, rank: int, size: int, launcher: int,

@@ -2,10 +2,11 @@
 """The facts about a trial that are known without its data."""
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Mapping, Type, TypeVar
 
 from lossgrid.errors import ProtocolError
+from lossgrid.options import Option
 
 _T = TypeVar("_T")
 
@@ -37,12 +38,16 @@ class Denominators:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem on one grid, as ``supports`` of a declaration is given it.
+    """One problem on one grid, as ``supports`` and ``cost`` of a declaration are given it.
 
     ``dtype`` is "float64", "float32" or "bfloat16", ``device`` "cpu" or "cuda", ``hidden`` 0 where
     the problem starts from logits, ``weight_layout`` "vocab_hidden" ([V_t, H]) or "hidden_vocab"
     ([H, V_t]). ``valid_tokens`` are trained on in this pack; ``denominators`` count the global batch.
-    ``objective`` holds every option of the objective and its name as "kind".
+    ``objective`` holds every option of the objective and its name as "kind", ``options`` every
+    option of the function with its value.
+
+    ``columns`` is V_t of the rank that ``tp_rank`` and ``cp_rank`` name, the one that ``cost`` is
+    asked about. ``supports`` and ``chunks`` are asked once for all ranks, with the first.
     """
 
     grid: Grid
@@ -61,6 +66,20 @@ class Problem:
     microbatches: int = 1
     objective: Mapping[str, Any] = None  # type: ignore[assignment]
     denominators: Denominators = Denominators()
+    tp_rank: int = 0
+    cp_rank: int = 0
+    columns: int = 0
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """T_c: rows of the padded pack on every rank."""
+        return self.padded_tokens // self.grid.cp
+
+    @property
+    def hidden_rows(self) -> int:
+        """Rows of the hidden states on every rank: T_c, or T_c / tp with sequence parallelism."""
+        return self.rows // self.grid.tp if self.sequence_parallel else self.rows
 
 
 def _known(cls: Type[_T], facts: Mapping[str, Any]) -> Dict[str, Any]:

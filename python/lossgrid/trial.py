@@ -12,17 +12,19 @@ from lossgrid.arena import Arena
 from lossgrid.batch import Batch
 from lossgrid.batch_data import BatchData
 from lossgrid.change import Change
-from lossgrid.declaration import Declaration, Option
+from lossgrid.declaration import Declaration
 from lossgrid.errors import ProtocolError
 from lossgrid.groups import GridGroups, World
-from lossgrid.inputs import Input, InputMaker, Shard
+from lossgrid.inputs import Input, InputMaker
 from lossgrid.measure.collectives import Collectives
 from lossgrid.measure.memory import LiveStorages
 from lossgrid.measure.phase import Phase
 from lossgrid.messages import Message, number
+from lossgrid.options import Option
 from lossgrid.problem import Problem
 from lossgrid.returned import (Backward, Returned, by_name, output_arrays, split_own,
                                write_outputs)
+from lossgrid.shard import Shard
 
 
 @dataclass

@@ -82,7 +82,8 @@ class Loading(unittest.TestCase):
             "inputs": "logits", "returns": ["logprobs"], "rows": "shard", "gradient": "own_part",
             "scale": "1", "autograd": "leaf", "vocab_split": "ceil", "overwrites": [],
             "rounds": [], "has_chunks": False, "sequence_multiple": 1, "pack_multiple": 1,
-            "has_supports": False, "megatron": False, "options": {}})
+            "has_supports": False, "has_cost": False, "megatron": False, "options": {},
+            "offers": {}})
 
     def test_no_torch(self) -> None:
         self.file("torch/__init__.py",

@@ -105,7 +105,7 @@ class Misbehaviour(unittest.TestCase):
         self.assertEqual(reason("supports_bool", 1), "not supported")
         with self.assertRaisesRegex(HostError, "AttributeError.*vocabulary.*misbehaves.py"):
             reason("supports_raises", 1)
-        with self.assertRaisesRegex(HostError, "bad_input: supports of supports_seven returned 7"):
+        with self.assertRaisesRegex(HostError, "bad_input: it returned 7, wanted the reason"):
             reason("supports_seven", 1)
 
 

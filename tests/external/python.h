@@ -27,7 +27,7 @@ inline std::string why_no_torch() {
   return status == 0 ? "" : fmt::format("{} has no PyTorch, or is not there", kPython);
 }
 
-/// The "trials", "timing" or "mutants" of a report.
+/// The "trials", "timings" or "mutants" of a report.
 inline nlohmann::ordered_json records_of(const std::string& report, const char* key) {
   return full_report(report).at(key);
 }

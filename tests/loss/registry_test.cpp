@@ -9,6 +9,7 @@
 namespace lossgrid {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class NoImplementation final : public LossImplementation {
@@ -39,6 +40,14 @@ const Registered zebra{entry("zebra", ImplementationKind::real)};
 const Registered apple{entry("apple", ImplementationKind::real)};
 const Registered wrong{entry("mutant/apple_wrong", ImplementationKind::mutant)};
 
+ImplementationEntry with_offers() {
+  ImplementationEntry e = entry("offering", ImplementationKind::external);
+  e.offers = {{"chunk", {"64", "1", "7"}}, {"way", {"a", "b"}}};
+  return e;
+}
+
+const Registered offering{with_offers()};
+
 std::string message_of(const std::string& text) {
   try {
     make_implementation(text);
@@ -68,7 +77,7 @@ TEST(Registry, NamesWhatIsWrong) {
   EXPECT_THAT(message_of("aple"),
               HasSubstr("unknown implementation 'aple'; did you mean 'apple'?"));
   EXPECT_THAT(message_of("mutant/aple_wrong"), HasSubstr("did you mean 'mutant/apple_wrong'?"));
-  EXPECT_THAT(message_of("qqqqqqqqqqq"), HasSubstr("known: apple, zebra"));
+  EXPECT_THAT(message_of("qqqqqqqqqqq"), HasSubstr("known: apple, offering, zebra"));
   EXPECT_THAT(message_of("qqqqqqqqqqq"), Not(HasSubstr("mutant")));
   EXPECT_THAT(message_of("apple:chunks=7"), HasSubstr("did you mean 'chunk'?"));
   EXPECT_THAT(message_of("apple:chunk"), HasSubstr("is not option=value"));
@@ -77,6 +86,21 @@ TEST(Registry, NamesWhatIsWrong) {
 
 TEST(Registry, RefusesTheSameNameTwice) {
   EXPECT_THROW(register_implementation(entry("apple", ImplementationKind::real)), Error);
+}
+
+TEST(Registry, VariesOneOfferedOptionAtATime) {
+  EXPECT_THAT(with_offered_values({"apple", "offering", "nowhere:chunk=1"}),
+              ElementsAre("apple", "offering", "offering:chunk=1", "offering:chunk=7",
+                          "offering:way=b", "nowhere:chunk=1"));
+  EXPECT_THAT(with_offered_values({"offering:free=2"}),
+              ElementsAre("offering:free=2", "offering:free=2:chunk=1", "offering:free=2:chunk=7",
+                          "offering:free=2:way=b"));
+}
+
+TEST(Registry, RunsChosenOrRepeatedValuesOnce) {
+  EXPECT_THAT(with_offered_values({"offering:chunk=64"}), ElementsAre("offering:chunk=64"));
+  EXPECT_THAT(with_offered_values({"offering:chunk=7", "offering"}),
+              ElementsAre("offering:chunk=7", "offering", "offering:chunk=1", "offering:way=b"));
 }
 
 TEST(Registry, NamesUnknownObjectives) {

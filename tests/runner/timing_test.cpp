@@ -320,6 +320,7 @@ TEST(Timing, OfSuitesTakesThoseThatAskForIt) {
   for (std::size_t k = 0; k < 3; ++k) suite.cases[k].name = std::string(1, "abc"[k]);
   Suite timed = suite;
   timed.timing = few_samples(2);
+  timed.timing->implementations = suite.implementations;
   timed.timing->baseline = "cp_local";
   timed.timing->caches = {CacheMode::hot, CacheMode::cold};
   ProblemCache problems;

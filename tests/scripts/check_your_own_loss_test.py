@@ -66,6 +66,20 @@ class CheckYourOwnLoss(unittest.TestCase):
             if line != "...":
                 self.assertIn(line + "\n", run.stdout)
 
+    def test_the_model_of_the_cost_holds_and_names_a_call_too_much(self):
+        text = PAGE.split("### A model of the cost\n")[1].split("\n## ")[0]
+        model, declared = block(text, "python").split("@lossgrid.implementation")
+        head, body = block(README, "python").split('@lossgrid.implementation(vocab_split="equal")')
+        python = f"{head}{model}@lossgrid.implementation{declared.splitlines()[0]}{body}"
+        run = "lossgrid run --load my_loss.py --impl mine --grid tp1cp1,tp2cp1,tp2cp2 --case "
+        for case in ("lens=5+8+1+3 vocab=96", "lens=40+21 vocab=500 dtype=bf16"):
+            right = self.run_file(python, f"{run} '{case}'")
+            self.assertEqual(right.returncode, 0, right.stdout + right.stderr)
+        line = "    dist.all_reduce(top, op=dist.ReduceOp.MAX, group=batch.tp.group)\n"
+        wrong = self.run_file(python.replace(line, 2 * line), f"{run} 'lens=5+8+1+3 vocab=96'")
+        self.assertEqual(wrong.returncode, 12, wrong.stdout + wrong.stderr)
+        self.assertIn(block(text.split("```python")[1].split("```", 1)[1]), wrong.stdout)
+
     def test_the_table_of_views_is_the_one_that_is_printed(self):
         printed = subprocess.run([sys.executable, os.path.join(ROOT, "scripts/views_table")],
                                  capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of the vocabulary that a TP rank has."""
+from __future__ import annotations
+
+from typing import Optional
+
+
+class Shard:
+    """Columns of the vocabulary that a TP rank holds, and those that its function is given."""
+
+    def __init__(self, vocab: int, tp: int, tp_rank: int, vocab_split: str) -> None:
+        self.width = -(-vocab // tp)
+        self.begin = min(tp_rank * self.width, vocab)
+        self.valid = min(self.begin + self.width, vocab) - self.begin
+        self.fill: Optional[float] = None  # of the columns beyond `valid`; None: not given
+        if vocab_split != "ceil":
+            self.begin = tp_rank * self.width
+            self.fill = -1e30 if vocab_split.endswith("1e30") else float("-inf")
+        self.given = self.valid if self.fill is None else self.width
+        self.range = (self.begin, self.begin + self.given)
