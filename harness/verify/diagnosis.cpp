@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -21,15 +22,22 @@ std::vector<PartPlace> places_of(const Parts& parts) {
   return places;
 }
 
-/// ": all of them with -inf logits; ...", empty where that is not so.
+/// How rows with NaN and rows with -inf logits meet: ": all of them with -inf logits; ...". Empty
+/// where they do not.
 std::string beside_minus_inf(const std::vector<std::int64_t>& nan_rows,
                              const std::vector<std::int64_t>& minus_inf_rows) {
   if (nan_rows == minus_inf_rows) {
     return ": those with -inf logits and no others; 0 * inf, or inf - inf?";
   }
-  const bool inside =
-      std::includes(minus_inf_rows.begin(), minus_inf_rows.end(), nan_rows.begin(), nan_rows.end());
-  return inside ? ": all of them with -inf logits; 0 * inf, or inf - inf?" : "";
+  std::vector<std::int64_t> both;
+  std::set_intersection(nan_rows.begin(), nan_rows.end(), minus_inf_rows.begin(),
+                        minus_inf_rows.end(), std::back_inserter(both));
+  if (both.empty()) return "";
+  if (both.size() == nan_rows.size()) {
+    return ": all of them with -inf logits; 0 * inf, or inf - inf?";
+  }
+  return fmt::format(": {} with -inf logits and {} without; the NaN of a row reaches others?",
+                     both.size(), nan_rows.size() - both.size());
 }
 
 void add_nan_logprobs(const FailureFacts& facts, Sentences& out) {

@@ -188,6 +188,11 @@ TEST(Explanation, ANanIsNotAMultiple) {
                   "others; 0 * inf, or inf - inf?"));
   facts.minus_inf_rows = {5};
   EXPECT_THAT(explain(facts, false), ElementsAre("grad_logits has NaN in 1 element of 1 row"));
+  gradient.parts[0].failed.add_nan_row(5);
+  gradient.parts[0].failed.add_nan_row(7);
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("grad_logits has NaN in 1 element of 3 rows: 1 with -inf logits and 2 "
+                          "without; the NaN of a row reaches others?"));
   gradient.not_written = true;  // an invariant states that
   EXPECT_THAT(explain(facts, false), IsEmpty());
 }
