@@ -30,6 +30,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"tokens", batch.tokens()},
           {"padded_tokens", batch.padded_tokens()},
           {"valid_tokens", std::count(valid.begin(), valid.end(), std::uint8_t{1})},
+          {"microbatch", batch.microbatch.index},
           {"microbatches", batch.microbatch.count},
           {"objective", objective},
           {"denominators",

@@ -28,6 +28,7 @@ struct MicrobatchPlace {
   // The most sequences that a pack of the dp rank has: what a schedule with packs of one size sizes
   // its arrays by. 0: as many as this one.
   std::int64_t slots = 0;
+  int index = 0;  // of this pack, among `count`
 };
 
 struct PackedBatch {

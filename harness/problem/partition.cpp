@@ -75,13 +75,17 @@ std::vector<std::vector<MicrobatchPlan>> partition(const Problem& problem, int d
     plans[slot / microbatches][slot % microbatches].sequences.push_back(i);
   }
   for (std::vector<MicrobatchPlan>& of_rank : plans) {
+    for (std::size_t m = 0; m < of_rank.size(); ++m) of_rank[m].index = static_cast<int>(m);
     const auto filled = std::find_if(of_rank.begin(), of_rank.end(),
                                      [](const auto& plan) { return !plan.sequences.empty(); });
     if (filled == of_rank.end()) continue;
     const std::vector<std::int64_t> copied = filled->sequences;
     std::size_t slots = 0;
     for (MicrobatchPlan& plan : of_rank) {
-      if (plan.sequences.empty()) plan = {copied, true};
+      if (plan.sequences.empty()) {
+        plan.sequences = copied;
+        plan.dummy = true;
+      }
       slots = std::max(slots, plan.sequences.size());
     }
     for (MicrobatchPlan& plan : of_rank) plan.slots = static_cast<std::int64_t>(slots);
@@ -97,7 +101,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.projection = problem.projection;
   part.poison_true_rows = problem.poison_true_rows;
   part.padding = problem.padding;
-  part.microbatch = {of_count, dp, plan.dummy, plan.slots};
+  part.microbatch = {of_count, dp, plan.dummy, plan.slots, plan.index};
   part.lengths = picked(problem.lengths, plan.sequences);
   part.sample_mask = picked(problem.sample_mask, plan.sequences);
   part.rewards = picked(problem.rewards, plan.sequences);

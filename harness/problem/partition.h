@@ -16,6 +16,7 @@ struct MicrobatchPlan {
   std::vector<std::int64_t> sequences;
   bool dummy = false;      // copies of sequences that another microbatch of the rank trains on
   std::int64_t slots = 0;  // the most sequences that a microbatch of the rank has
+  int index = 0;           // among the microbatches of the rank
 };
 
 /// [dp][problem.spec.microbatches]. Units of `sequences_per_unit` neighbours (pairs of a preference

@@ -66,5 +66,19 @@ TEST_F(ExternalMicrobatches, OfTheSameBatchShowADenominatorOfOne) {
             (Statuses{{1, "passed"}, {2, "failed"}, {4, "failed"}, {5, "failed"}}));
 }
 
+TEST_F(ExternalMicrobatches, KnowTheirNumber) {
+  const ProcessResult result =
+      run_loaded("run", {write_python("numbered.py", R"(
+@lossgrid.implementation
+def numbered(logits, batch):
+    assert 0 <= batch.microbatch < batch.microbatches == 3
+    assert batch.microbatch < 2, "the last one"
+    return right(logits, batch)
+)")},
+                 "--impl numbered --case 'lens=5+8+1+3+4+2 vocab=26 microbatches=3' --grid tp1cp1");
+  EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the last one"));
+}
+
 }  // namespace
 }  // namespace lossgrid

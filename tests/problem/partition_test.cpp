@@ -110,7 +110,9 @@ TEST(Partition, CoversEverySequenceOnceWithUnitsTogether) {
 TEST(Partition, DealsEvenlyOverRanksAndMicrobatches) {
   const Problem problem = make("lens=uniform seq_len=1 seqs=6000 vocab=8 microbatches=3");
   for (const auto& of_rank : partition(problem, 2, 1)) {
+    int index = 0;
     for (const MicrobatchPlan& plan : of_rank) {
+      EXPECT_EQ(plan.index, index++);
       EXPECT_NEAR(static_cast<double>(plan.sequences.size()), 1000, 120);
     }
   }
@@ -123,7 +125,7 @@ TEST(Partition, RefusesNoRanks) {
 TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   const Problem problem =
       make("lens=5+8+0+3 mask=all sample_mask=1011 vocab=19 global_valid_toks=50");
-  const Problem part = take_part(problem, {{1, 2, 3}, false, 5}, 4, 2);
+  const Problem part = take_part(problem, {{1, 2, 3}, false, 5, 3}, 4, 2);
   EXPECT_EQ(part.spec, problem.spec);
   EXPECT_EQ(part.source, problem.source);
   EXPECT_EQ(part.lengths, (Ints{8, 0, 3}));
@@ -132,6 +134,7 @@ TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   EXPECT_EQ(part.denominators, problem.denominators);
   EXPECT_EQ(part.denominators.valid_tokens, 50);
   EXPECT_EQ(part.microbatch.count, 4);
+  EXPECT_EQ(part.microbatch.index, 3);
   EXPECT_EQ(part.microbatch.dp, 2);
   EXPECT_EQ(part.microbatch.slots, 5);
   EXPECT_FALSE(part.microbatch.dummy);
