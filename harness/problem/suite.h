@@ -24,7 +24,8 @@ CacheMode parse_cache_mode(std::string_view text, std::string_view where);
 /// All implementations of a case on a grid are timed in turn, until enough is known of every one.
 struct TimingRequest {
   std::vector<std::string> implementations;  // of the suite
-  std::string baseline;  // that speed-ups are over; empty: per_sequence, or else the first
+  // That speed-ups are over; empty: per_sequence, or else the first that is built in.
+  std::string baseline;
   std::vector<CacheMode> caches{CacheMode::hot};  // one record each
   std::int64_t min_samples = 10;                  // of each phase, in [2, 1000]
   std::int64_t max_samples = 1000;                // at most, however well they are known
