@@ -3,19 +3,9 @@
 
 #include <algorithm>
 
+#include "harness/core/text.h"
+
 namespace lossgrid {
-namespace {
-
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-}  // namespace
 
 std::vector<std::string> without_flags(std::span<const std::string> arguments,
                                        std::span<const CommandFlag> flags) {
@@ -38,7 +28,7 @@ std::string shell_line(std::span<const std::string> words) {
   std::string line;
   for (const std::string& word : words) {
     if (!line.empty()) line += ' ';
-    line += quoted(word);
+    line += shell_word(word);
   }
   return line;
 }

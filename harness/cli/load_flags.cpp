@@ -35,19 +35,28 @@ void add_load_flags(CLI::App& command, LoadFlags& flags) {
                      "lossgrid was installed in, else python3)");
 }
 
-void load_requested(const LoadFlags& flags) {
+std::vector<std::string> requested_files(const LoadFlags& flags) {
   std::vector<std::string> files;
   if (const char* listed = std::getenv("LOSSGRID_LOAD"); listed != nullptr && *listed != 0) {
     files = split(listed, ':');
   }
   files.insert(files.end(), flags.files.begin(), flags.files.end());
-  for (const std::string& file : files) {
+  return files;
+}
+
+void load_requested(const LoadFlags& flags, double timeout_s) {
+  LoadRequest request;
+  request.files = requested_files(flags);
+  request.python = flags.python.empty() ? default_python() : flags.python;
+  if (!flags.python.empty()) request.python_flag = " --python " + shell_word(flags.python);
+  request.answer_time = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
+  for (const std::string& file : request.files) {
     if (!file.ends_with(".py")) throw_bad_input("--load {}: not a Python file (.py)", file);
     std::error_code ignored;
     if (!fs::is_regular_file(file, ignored))
       throw_bad_input("--load {}: there is no such file", file);
   }
-  load_implementations(files, flags.python.empty() ? default_python() : flags.python);
+  load_implementations(request);
 }
 
 }  // namespace lossgrid

@@ -19,8 +19,11 @@ struct LoadFlags {
 
 void add_load_flags(CLI::App& command, LoadFlags& flags);
 
-/// Loads what the flags and LOSSGRID_LOAD (files, separated by colons) name; call it before names
-/// of implementations are looked up. Throws bad_input.
-void load_requested(const LoadFlags& flags);
+/// What the flags and LOSSGRID_LOAD (files, separated by colons) name.
+std::vector<std::string> requested_files(const LoadFlags& flags);
+
+/// Loads them; call it before names of implementations are looked up. `timeout_s`: for functions
+/// that are asked before a trial. Throws bad_input.
+void load_requested(const LoadFlags& flags, double timeout_s = 300);
 
 }  // namespace lossgrid

@@ -35,31 +35,45 @@ struct RequestedMutants {
   std::map<std::string, std::string> if_it_survives;  // by name, of those that have a sentence
 };
 
-/// The mutants of what was loaded among `names`, in their place: one trial on each grid of the
-/// first case shows which collectives an implementation makes.
+/// Registers the mutants of an implementation that was loaded: one trial on each grid of the first
+/// case shows which collectives it makes.
+std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite> suites,
+                                      ProblemCache& problems) {
+  bool any_passed = false;
+  for (Suite& suite : suites) suite.implementations = {name};
+  run_suites(suites, RunOptions(), problems, [&](const TrialRecord& trial) {
+    if (trial.status == TrialStatus::skipped) return true;
+    if (trial.status != TrialStatus::passed) {
+      throw_bad_input("'{}' does not pass itself, so nothing can be said of its mutants: {} ({})",
+                      name, trial.reason, trial.id);
+    }
+    any_passed = true;
+    return trial.tp == 1 || trial.cp == 1;
+  });
+  if (!any_passed) throw_bad_input("no trial of the suites takes '{}'", name);
+  return register_user_mutants(name);
+}
+
+/// With all mutants of "mine", or that of "mine/roll_labels", in the place of those among `names`
+/// that were loaded.
 RequestedMutants with_user_mutants(const std::vector<std::string>& names,
                                    const std::vector<Suite>& suites, ProblemCache& problems) {
   RequestedMutants out;
+  std::map<std::string, std::vector<UserMutant>> learned;  // by implementation
   for (const std::string& name : names) {
-    if (file_of_implementation(name).empty()) {
+    const ImplementationEntry* entry = find_implementation(name);
+    if (entry == nullptr || entry->file.empty()) {
       out.names.push_back(name);
       continue;
     }
-    std::vector<Suite> own = suites;
-    bool any_passed = false;
-    for (Suite& suite : own) suite.implementations = {name};
-    run_suites(own, RunOptions(), problems, [&](const TrialRecord& trial) {
-      if (trial.status == TrialStatus::skipped) return true;
-      if (trial.status != TrialStatus::passed) {
-        throw_bad_input("'{}' does not pass itself, so nothing can be said of its mutants: {} ({})",
-                        name, trial.reason, trial.id);
-      }
-      any_passed = true;
-      return trial.tp == 1 || trial.cp == 1;
-    });
-    if (!any_passed) throw_bad_input("no trial of the suites takes '{}'", name);
-    for (const UserMutant& mutant : register_user_mutants(name)) {
-      out.names.push_back(mutant.name);
+    if (name.find(':') != std::string::npos) {
+      throw_bad_input("--impl {}: mutants are made of a function with its default options", name);
+    }
+    const std::string of = name.substr(0, name.find('/'));
+    if (!learned.contains(of)) learned[of] = learn_mutants(of, suites, problems);
+    if (of != name) out.names.push_back(name);
+    for (const UserMutant& mutant : learned[of]) {
+      if (of == name) out.names.push_back(mutant.name);
       if (!mutant.if_it_survives.empty()) out.if_it_survives[mutant.name] = mutant.if_it_survives;
     }
   }
@@ -150,7 +164,8 @@ void add_mutants_command(CLI::App& app, Action& action) {
   command->add_option(
       "--impl", flags->names,
       "only these mutants and controls, comma separated (see lossgrid list mutants); of an "
-      "implementation that was loaded, its function with one thing changed at a time");
+      "implementation that was loaded, its function with one thing changed at a time, or with one "
+      "thing alone: mine/forward-1-skip");
   add_load_flags(*command, flags->load);
   command->add_option("--report", flags->report, "write the JSON report here (.json.gz: packed)");
   add_backend_flags(*command, flags->backend);

@@ -3,6 +3,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/command_text.h"
+#include "harness/cli/load_flags.h"
 #include "harness/core/environment.h"
 #include "harness/core/error.h"
 #include "reports/report_reader.h"
@@ -43,6 +44,9 @@ std::string resume_line(const std::string& report) {
   std::vector<std::string> words = without_flags(command_line(), kReplaced);
   words.insert(words.begin(), "lossgrid");
   words.insert(words.end(), {"--resume", report});
+  for (const std::string& file : requested_files({})) {
+    words.insert(words.end(), {"--load", file});  // of LOSSGRID_LOAD
+  }
   return shell_line(words);
 }
 

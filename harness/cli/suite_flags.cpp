@@ -9,6 +9,7 @@
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
+#include "harness/runner/trial_setup.h"
 
 namespace lossgrid {
 namespace {
@@ -35,6 +36,30 @@ Suite suite_of_cases(const std::vector<std::string>& cases) {
       default_implementations(std::all_of(suite.cases.begin(), suite.cases.end(),
                                           [](const CaseSpec& spec) { return spec.hidden > 0; }));
   return suite;
+}
+
+/// Suites with cases from logits and from hidden states, each as two: no trial of an implementation
+/// with the other kind of cases is listed, where it has some of its own.
+std::vector<Suite> split_by_inputs(const std::vector<Suite>& suites) {
+  std::vector<Suite> out;
+  for (const Suite& suite : suites) {
+    Suite parts[] = {suite, suite};  // from logits, from hidden states
+    for (const bool hidden : {false, true}) {
+      std::erase_if(parts[hidden].cases,
+                    [&](const CaseSpec& spec) { return (spec.hidden > 0) != hidden; });
+      std::erase_if(parts[hidden].implementations, [&](const std::string& name) {
+        return !why_other_inputs(*make_implementation(name), hidden).empty();
+      });
+    }
+    if (parts[0].cases.empty() || parts[1].cases.empty()) {
+      out.push_back(suite);
+      continue;
+    }
+    for (Suite& part : parts) {
+      if (!part.implementations.empty()) out.push_back(std::move(part));
+    }
+  }
+  return out;
 }
 
 TimingRequest requested_timing(const TimingFlags& flags, const Suite& suite) {
@@ -76,11 +101,14 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
   if (flags.suite.empty() == flags.cases.empty()) {
     throw Error(ErrorCode::usage, command + " needs either --suite or --case");
   }
-  load_requested(flags.load);
+  load_requested(flags.load, flags.timeout_s);
   std::vector<Suite> suites = flags.suite.empty() ? std::vector<Suite>{suite_of_cases(flags.cases)}
                                                   : load_suites(flags.suite);
+  if (!flags.implementations.empty()) {
+    for (Suite& suite : suites) suite.implementations = parse_list(flags.implementations);
+  }
+  if (!flags.suite.empty()) suites = split_by_inputs(suites);
   for (Suite& suite : suites) {
-    if (!flags.implementations.empty()) suite.implementations = parse_list(flags.implementations);
     if (!flags.grids.empty()) {
       suite.grids.clear();
       for (const std::string& text : parse_list(flags.grids))
@@ -155,7 +183,7 @@ void add_timing_flags(CLI::App& command, TimingFlags& flags) {
       "cold (nothing of use); of a GPU its L2 (default: the suite's, or hot)");
   command.add_option("--baseline", flags.baseline,
                      "the implementation that speed-ups are over (default: the suite's, or "
-                     "per_sequence, or the first)");
+                     "per_sequence, or the first that is built in, or the first)");
   command.add_option("--min-samples", flags.min_samples, "samples of each phase (default 10)")
       ->check(CLI::Range(2, 1000));
   command

@@ -11,11 +11,22 @@
 namespace lossgrid {
 namespace {
 
-RankOutcome failed(ErrorCode code, std::string message, std::string detail = {}) {
+RankOutcome failed(ErrorCode code, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
-  RankOutcome outcome{false, false, code, std::move(message)};
-  outcome.detail = std::move(detail);
+  return {false, false, code, std::move(message)};
+}
+
+RankOutcome failed(const Error& error) {
+  RankOutcome outcome = failed(error.code(), error.what());
+  outcome.detail = error.detail();
+  outcome.cause = error.cause();
   return outcome;
+}
+
+/// How far from the cause a failure is.
+int distance(const RankOutcome& outcome) {
+  if (outcome.cause == Cause::collective) return 1;
+  return outcome.cause == Cause::others ? 2 : 0;
 }
 
 }  // namespace
@@ -38,7 +49,7 @@ RankOutcome outcome_of(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    return failed(error.code(), error.what(), error.detail());
+    return failed(error);
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::not_enough_memory, "out of memory");
   } catch (const std::exception& error) {
@@ -55,6 +66,18 @@ RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body
   RankOutcome outcome = outcome_of(body);
   trail.finish(outcome.ok ? RankEnd::returned : RankEnd::threw);
   return outcome;
+}
+
+int cause_among(const std::vector<RankOutcome>& ranks, int first) {
+  if (first < 0) return first;
+  int nearest = first;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].ok || ranks[r].code == ErrorCode::aborted) continue;
+    if (distance(ranks[r]) < distance(ranks[static_cast<std::size_t>(nearest)])) {
+      nearest = static_cast<int>(r);
+    }
+  }
+  return nearest;
 }
 
 void blame(RankOutcome& outcome, ErrorCode code, const std::string& message) {

@@ -20,6 +20,7 @@ struct RankOutcome {
   bool busy = false;        // in no collective when the deadline passed
   RankTrace trace = {};     // of a run that failed; under MPI known to rank 0 only
   std::string detail = {};  // Error::detail
+  Cause cause = Cause::unsaid;
 };
 
 struct RanksOutcome {
@@ -29,7 +30,8 @@ struct RanksOutcome {
   /// Whether nothing more can run in this process: a rank hangs, or has lost its GPU.
   bool is_the_last() const;
   /// The rank whose failure came first, -1 when all is well; a rank that was only woken by the
-  /// failure of another one (`aborted`) is never it. When ranks hang, the first that hangs. A rank
+  /// failure of another one (`aborted`) is never it, and one that failed in a collective gives way
+  /// to one that failed by itself (cause_among). When ranks hang, the first that hangs. A rank
   /// that left while others waited for it, or that was busy when the deadline passed, has failed
   /// (rank_failed, timeout) though its body threw nothing.
   int first_failed_rank = -1;
@@ -48,6 +50,11 @@ class BreadcrumbTrail;
 RankOutcome outcome_of(const std::function<void()>& body);
 /// The same of the rank whose `trail` it is; says there how it ended.
 RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body);
+
+/// The rank that the failure of a run began in, where that of `first` came first: `first`, unless
+/// it was in a collective then, or had nothing left to do, and another rank failed nearer to the
+/// cause.
+int cause_among(const std::vector<RankOutcome>& ranks, int first);
 
 /// Blames a rank for `message` unless it has an error of its own.
 void blame(RankOutcome& outcome, ErrorCode code, const std::string& message);

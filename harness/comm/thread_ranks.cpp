@@ -115,7 +115,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   if (failure && failure->culprit >= 0) {
     blame(result.ranks[static_cast<std::size_t>(failure->culprit)], ErrorCode::rank_failed,
           failure->reason);
-    result.first_failed_rank = failure->culprit;
+    result.first_failed_rank = cause_among(result.ranks, failure->culprit);
   }
   for (int rank = ranks; rank-- > 0;) {
     RankOutcome& outcome = result.ranks[static_cast<std::size_t>(rank)];

@@ -30,6 +30,14 @@ enum class ErrorCode {
 
 std::string_view name(ErrorCode code);
 
+/// Where a failure may have begun, as far as the place tells that it was seen in.
+enum class Cause {
+  unsaid,
+  own,         // in this rank: in code of its own, or in the process that works for it
+  collective,  // in any rank that takes part in a collective, in which this one was
+  others,      // in another rank: this one had come to the end of its own work
+};
+
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message,
@@ -44,9 +52,15 @@ class Error : public std::runtime_error {
     detail_ = std::move(detail);
     return std::move(*this);
   }
+  Cause cause() const { return cause_; }
+  Error with_cause(Cause cause) && {
+    cause_ = cause;
+    return std::move(*this);
+  }
 
  private:
   ErrorCode code_;
+  Cause cause_ = Cause::unsaid;
   std::string detail_;
   std::source_location where_;
 };

@@ -40,6 +40,9 @@ std::string format_number(double value);
 /// The characters of `kept` stay.
 std::string escape_controls(std::string_view text, std::string_view kept = "");
 
+/// `word` as a shell reads it back: in quotes where it would take it for something else.
+std::string shell_word(std::string_view word);
+
 /// "1.5 MiB" and the like, for people.
 std::string format_bytes(std::int64_t bytes);
 

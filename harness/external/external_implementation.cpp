@@ -61,6 +61,18 @@ void require_offered(const ExternalDeclaration& declaration, const std::string& 
 struct Loaded {
   ExternalDeclaration declaration;
   std::shared_ptr<WorkerPool> pool;
+  std::string load_flags;
+
+  std::unique_ptr<LossImplementation> make(const ImplementationOptions& options) const {
+    return maker()(declaration, options, pool);
+  }
+  /// With the change of a mutant.
+  Loaded with(const nlohmann::json& change) const {
+    Loaded changed = *this;
+    changed.declaration.change = change;
+    changed.declaration.has_cost = false;  // results have to tell it, and not a number of calls
+    return changed;
+  }
 };
 
 std::vector<Loaded>& all_loaded() {
@@ -70,11 +82,16 @@ std::vector<Loaded>& all_loaded() {
 
 void add_entry(const Loaded& loaded, const std::string& name, ImplementationKind kind,
                const std::string& what) {
-  register_implementation({name, kind, "", what,
-                           [loaded](const ImplementationOptions& options) {
-                             return maker()(loaded.declaration, options, loaded.pool);
-                           },
-                           loaded.declaration.file, offers_of(loaded.declaration)});
+  ImplementationEntry entry{name, kind, "", what, [loaded](const ImplementationOptions& options) {
+                              return loaded.make(options);
+                            }};
+  entry.file = loaded.declaration.file;
+  entry.offers = offers_of(loaded.declaration);
+  entry.load_flags = loaded.load_flags;
+  entry.make_mutant = [loaded](const std::string& mutant, const ImplementationOptions& options) {
+    return loaded.with(change_of(mutant)).make(options);
+  };
+  register_implementation(std::move(entry));
 }
 
 bool is_taken(const std::string& name) {
@@ -105,9 +122,10 @@ nlohmann::json typed_options(const ExternalDeclaration& declaration,
   return out;
 }
 
-void load_implementations(const std::vector<std::string>& files, const std::string& python) {
+void load_implementations(const LoadRequest& request) {
+  const std::vector<std::string>& files = request.files;
   if (files.empty()) return;
-  const auto launcher = std::make_shared<PythonLauncher>(python);
+  const auto launcher = std::make_shared<PythonLauncher>(request.python, request.answer_time);
   const auto pool = std::make_shared<WorkerPool>(launcher);
   for (ExternalDeclaration& declaration : launcher->load(files)) {
     for (const std::string& file : files) {
@@ -118,7 +136,8 @@ void load_implementations(const std::vector<std::string>& files, const std::stri
       throw_bad_input("{}: there is an implementation '{}' already", declaration.file,
                       declaration.name);
     }
-    const Loaded& loaded = all_loaded().emplace_back(Loaded{declaration, pool});
+    const std::string flags = "--load " + shell_word(declaration.file) + request.python_flag;
+    const Loaded& loaded = all_loaded().emplace_back(Loaded{declaration, pool, flags});
     add_entry(loaded, declaration.name, ImplementationKind::external, declaration.summary);
   }
 }
@@ -130,10 +149,7 @@ std::vector<UserMutant> register_user_mutants(const std::string& name) {
   const std::vector<UserMutant> mutants =
       user_mutants(found->declaration, found->pool->learned_calls());
   for (const UserMutant& mutant : mutants) {
-    Loaded changed = *found;
-    changed.declaration.change = mutant.change;
-    changed.declaration.has_cost = false;  // results have to tell it, and not a number of calls
-    add_entry(changed, mutant.name, ImplementationKind::mutant, mutant.what);
+    add_entry(found->with(mutant.change), mutant.name, ImplementationKind::mutant, mutant.what);
   }
   return mutants;
 }

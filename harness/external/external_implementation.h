@@ -4,6 +4,7 @@
 // strategies.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,10 +24,18 @@ struct ExternalMaker {
   explicit ExternalMaker(Make make);
 };
 
-/// Loads `files` by `python`, once in a process, and registers what they declare as
+struct LoadRequest {
+  std::vector<std::string> files;
+  std::string python;  // the interpreter
+  std::string
+      python_flag;  // " --python PYTHON" in a command line that loads the same; may be empty
+  std::chrono::milliseconds answer_time{300'000};  // for functions that are asked before a trial
+};
+
+/// Loads the files, once in a process, and registers what they declare as
 /// ImplementationKind::external. Throws bad_input for a file that cannot be loaded, a declaration
 /// that is wrong or a name that is taken.
-void load_implementations(const std::vector<std::string>& files, const std::string& python);
+void load_implementations(const LoadRequest& request);
 
 /// Registers the mutants of a loaded implementation (user_mutants.h) from what trials of it have
 /// shown, and returns them. Throws bad_input where `name` was not loaded.

@@ -25,13 +25,6 @@ std::string python_path() {
   return path;
 }
 
-/// What went wrong in the user's function `question` of `implementation`, in one line.
-std::string why_failed(const nlohmann::json& answer, const char* question,
-                       const std::string& implementation) {
-  return fmt::format("{} of '{}': {}", question, implementation,
-                     answer.value("error", "no reason given"));
-}
-
 /// Makes an exec keep `descriptor`.
 int kept(const Descriptor& descriptor) {
   fcntl(descriptor.get(), F_SETFD, 0);
@@ -58,34 +51,59 @@ std::string python_package_folder() {
       "beside or above the executable");
 }
 
-PythonLauncher::PythonLauncher(std::string python)
-    : PythonLauncher(std::move(python), make_socket_pair()) {}
+PythonLauncher::PythonLauncher(std::string python, std::chrono::milliseconds answer_time)
+    : python_(std::move(python)), answer_time_(answer_time) {
+  start();
+}
 
-PythonLauncher::PythonLauncher(std::string python, std::pair<Descriptor, Descriptor> sockets)
-    : python_(std::move(python)),
-      process_({python_, "-m", "lossgrid.worker", std::to_string(kept(sockets.second))},
-               {"PYTHONPATH=" + python_path()}),
-      channel_(std::move(sockets.first)) {}
+void PythonLauncher::start() {
+  auto [own, other] = make_socket_pair();
+  process_ = std::make_unique<ChildProcess>(
+      std::vector<std::string>{python_, "-m", "lossgrid.worker", std::to_string(kept(other))},
+      std::vector<std::string>{"PYTHONPATH=" + python_path()});
+  channel_ = std::make_unique<MessageChannel>(std::move(own));
+  ++launch_;
+}
 
 nlohmann::json PythonLauncher::ask(const nlohmann::json& request,
+                                   std::chrono::milliseconds patience,
                                    std::initializer_list<int> descriptors) {
   const std::lock_guard lock(mutex_);
-  channel_.send(request, descriptors);
-  if (auto answer = channel_.receive(kLoadTime)) return *answer;
-  if (!channel_.is_closed()) {
-    throw_bad_input("{} -m lossgrid.worker gave no answer to '{}' within {} minutes", python_,
-                    request.at("op").get<std::string>(), kLoadTime.count());
+  return ask_locked(request, patience, descriptors);
+}
+
+nlohmann::json PythonLauncher::ask_locked(const nlohmann::json& request,
+                                          std::chrono::milliseconds patience,
+                                          std::initializer_list<int> descriptors) {
+  channel_->send(request, descriptors);
+  if (auto answer = channel_->receive(patience)) return *answer;
+  if (!channel_->is_closed()) {
+    throw Error(ErrorCode::timeout, fmt::format("{} -m lossgrid.worker gave no answer to '{}' "
+                                                "within {} s",
+                                                python_, request.at("op").get<std::string>(),
+                                                std::chrono::duration<double>(patience).count()));
   }
-  const auto end = process_.wait_for(std::chrono::seconds(5));
-  throw_bad_input("{} -m lossgrid.worker ended with {}", python_,
-                  end ? end->text() : "its output closed");
+  const auto end = process_->wait_for(std::chrono::seconds(5));
+  throw Error(ErrorCode::process_died, fmt::format("{} -m lossgrid.worker ended with {}", python_,
+                                                   end ? end->text() : "its output closed"));
+}
+
+nlohmann::json PythonLauncher::load_locked() {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_input, why); };
+  nlohmann::json answer;
+  try {
+    answer = ask_locked({{"op", "load"}, {"version", 1}, {"files", files_}}, kLoadTime);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  if (!answer.value("ok", false)) refuse(answer.value("error", "the files cannot be loaded"));
+  return answer;
 }
 
 std::vector<ExternalDeclaration> PythonLauncher::load(const std::vector<std::string>& files) {
-  const nlohmann::json answer = ask({{"op", "load"}, {"version", 1}, {"files", files}});
-  if (!answer.value("ok", false)) {
-    throw Error(ErrorCode::bad_input, answer.value("error", "the files cannot be loaded"));
-  }
+  const std::lock_guard lock(mutex_);
+  files_ = files;
+  const nlohmann::json answer = load_locked();
   std::vector<ExternalDeclaration> declarations;
   for (const nlohmann::json& entry : answer.at("implementations")) {
     declarations.push_back(declaration_from(entry));
@@ -93,46 +111,52 @@ std::vector<ExternalDeclaration> PythonLauncher::load(const std::vector<std::str
   return declarations;
 }
 
+nlohmann::json PythonLauncher::ask_function(const char* question, const std::string& implementation,
+                                            const nlohmann::json& options,
+                                            const nlohmann::json& problem) {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json answer;
+  try {
+    answer = ask_locked({{"op", question},
+                         {"implementation", implementation},
+                         {"options", options},
+                         {"problem", problem}},
+                        answer_time_);
+  } catch (const Error& error) {
+    start();
+    load_locked();
+    const std::string what = fmt::format("{} of '{}'", question, implementation);
+    if (error.code() != ErrorCode::timeout) {
+      throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
+    }
+    const std::chrono::duration<double> seconds = answer_time_;
+    throw Error(error.code(), fmt::format("{} gave no answer within {} s", what, seconds.count()));
+  }
+  if (answer.value("ok", false)) return answer;
+  throw Error(ErrorCode::rank_failed, fmt::format("{} of '{}': {}", question, implementation,
+                                                  answer.value("error", "no reason given")))
+      .with_detail(answer.value("traceback", ""));
+}
+
 std::string PythonLauncher::why_unsupported(const std::string& implementation,
                                             const nlohmann::json& options,
                                             const nlohmann::json& problem) {
-  const nlohmann::json answer = ask({{"op", "supports"},
-                                     {"implementation", implementation},
-                                     {"options", options},
-                                     {"problem", problem}});
-  if (!answer.value("ok", false)) {
-    throw Error(ErrorCode::rank_failed, why_failed(answer, "supports", implementation));
-  }
-  return answer.value("reason", "");
+  return ask_function("supports", implementation, options, problem).value("reason", "");
 }
 
 std::int64_t PythonLauncher::chunks(const std::string& implementation,
                                     const nlohmann::json& options, const nlohmann::json& problem) {
-  const nlohmann::json answer = ask({{"op", "chunks"},
-                                     {"implementation", implementation},
-                                     {"options", options},
-                                     {"problem", problem}});
-  if (!answer.value("ok", false)) {
-    throw Error(ErrorCode::rank_failed, why_failed(answer, "chunks", implementation));
-  }
-  return answer.at("chunks").get<std::int64_t>();
+  return ask_function("chunks", implementation, options, problem).at("chunks").get<std::int64_t>();
 }
 
 DeclaredCost PythonLauncher::cost(const std::string& implementation, const nlohmann::json& options,
                                   const nlohmann::json& problem) {
-  const nlohmann::json answer = ask({{"op", "cost"},
-                                     {"implementation", implementation},
-                                     {"options", options},
-                                     {"problem", problem}});
-  if (!answer.value("ok", false)) {
-    throw Error(ErrorCode::rank_failed, why_failed(answer, "cost", implementation));
-  }
-  return declared_cost_from(answer);
+  return declared_cost_from(ask_function("cost", implementation, options, problem));
 }
 
 pid_t PythonLauncher::fork_worker(int rank, int size, int socket, int output) {
   const nlohmann::json answer =
-      ask({{"op", "fork"}, {"rank", rank}, {"size", size}}, {socket, output});
+      ask({{"op", "fork"}, {"rank", rank}, {"size", size}}, kLoadTime, {socket, output});
   if (!answer.value("ok", false)) {
     throw Error(ErrorCode::rank_failed, answer.value("error", "no worker could be started"));
   }
@@ -140,7 +164,7 @@ pid_t PythonLauncher::fork_worker(int rank, int size, int socket, int output) {
 }
 
 ProcessEnd PythonLauncher::wait_for(pid_t worker) {
-  const nlohmann::json answer = ask({{"op", "wait"}, {"pid", worker}});
+  const nlohmann::json answer = ask({{"op", "wait"}, {"pid", worker}}, kLoadTime);
   return {answer.value("exit", -1), answer.value("signal", 0)};
 }
 

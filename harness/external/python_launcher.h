@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process that has imported the user's files and forks workers (python/PROTOCOL.md, Launcher).
 // It ends, with all of its workers, when this process does. Any thread may call; one request is
-// answered at a time.
+// answered at a time. Where a function of the user hangs in it, or ends it, it is made anew.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,14 +23,14 @@ namespace lossgrid {
 class PythonLauncher {
  public:
   /// Starts `python` (a program in PATH or a path) with the package of lossgrid in reach. Throws
-  /// bad_input where it cannot be started.
-  explicit PythonLauncher(std::string python);
+  /// bad_input where it cannot be started. `answer_time`: for functions of the user that it calls.
+  PythonLauncher(std::string python, std::chrono::milliseconds answer_time);
 
   /// Imports `files`. Throws bad_input with one line that names the file and what is wrong.
   std::vector<ExternalDeclaration> load(const std::vector<std::string>& files);
 
-  /// Why `implementation` does not take a problem; empty when it does. Throws rank_failed where the
-  /// user's function fails.
+  /// Why `implementation` does not take a problem; empty when it does. Throws what ask_function
+  /// throws.
   std::string why_unsupported(const std::string& implementation, const nlohmann::json& options,
                               const nlohmann::json& problem);
 
@@ -48,15 +50,31 @@ class PythonLauncher {
   /// How a worker ended: it has ended, or is about to.
   ProcessEnd wait_for(pid_t worker);
 
+  /// Which launcher it is, from 1: workers end with theirs.
+  int launch() const { return launch_; }
+
  private:
-  PythonLauncher(std::string python, std::pair<Descriptor, Descriptor> sockets);
-  /// The answer, `"ok"` being true or false.
-  nlohmann::json ask(const nlohmann::json& request, std::initializer_list<int> descriptors = {});
+  /// Asks what the user's function `question` of an implementation returns. Throws rank_failed with
+  /// the traceback as detail where it raises; timeout or process_died where it does not come back,
+  /// when the launcher has been made anew.
+  nlohmann::json ask_function(const char* question, const std::string& implementation,
+                              const nlohmann::json& options, const nlohmann::json& problem);
+  /// The answer, `"ok"` being true or false. Throws timeout, or process_died.
+  nlohmann::json ask(const nlohmann::json& request, std::chrono::milliseconds patience,
+                     std::initializer_list<int> descriptors = {});
+  nlohmann::json ask_locked(const nlohmann::json& request, std::chrono::milliseconds patience,
+                            std::initializer_list<int> descriptors = {});
+  void start();
+  /// Throws bad_input.
+  nlohmann::json load_locked();
 
   std::mutex mutex_;
-  std::string python_;
-  ChildProcess process_;
-  MessageChannel channel_;
+  const std::string python_;
+  const std::chrono::milliseconds answer_time_;
+  std::vector<std::string> files_;
+  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<MessageChannel> channel_;
+  std::atomic<int> launch_{0};
 };
 
 /// Folder with the Python package: beside or above the executable, or where it was installed.

@@ -3,15 +3,60 @@
 
 #include <fmt/format.h>
 
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+
 namespace lossgrid {
 namespace {
 
 using Json = nlohmann::json;
 
-struct Change {
+/// What is done to one collective.
+struct CallChange {
   const char* kind;
   const char* what;
 };
+
+constexpr CallChange kLeftOut{"skip", "is left out"};
+constexpr CallChange kOfOtherGroup{"wrong_group", "is done over another group"};
+constexpr CallChange kOfReductions{"wrong_op", "takes another operation"};
+constexpr const char* kPhases[] = {"forward", "backward"};
+
+std::string mutant_of_call(const std::string& phase, std::size_t number, const char* kind) {
+  return fmt::format("{}-{}-{}", phase, number, kind);
+}
+
+Json change_of_call(const std::string& phase, std::size_t number, const char* kind) {
+  return {{"kind", kind}, {"call", number - 1}, {"phase", phase}};
+}
+
+/// What is done to the whole function.
+struct WholeChange {
+  const char* mutant;
+  const char* what;
+  Json change;
+};
+
+const std::vector<WholeChange>& whole_changes() {
+  const auto factor = [](const char* mutant, const char* what, const Json& by) {
+    return WholeChange{mutant, what, {{"kind", "gradient_factor"}, {"factor", by}}};
+  };
+  const auto named = [](const char* mutant, const char* what) {
+    return WholeChange{mutant, what, {{"kind", mutant}}};
+  };
+  static const std::vector<WholeChange> changes{
+      named("drop_backward", "collectives of the backward are left out"),
+      factor("gradient_x2", "the gradient is multiplied by 2", 2.0),
+      factor("gradient_x1.004", "the gradient is multiplied by 1.004", 1.004),
+      factor("gradient_xcp", "the gradient is multiplied by cp", "cp"),
+      named("gradient_zero_last_tp", "the gradient is zero on the last TP rank"),
+      named("roll_labels", "labels are rolled by one inside the shard"),
+      named("round_inputs", "inputs are rounded to bfloat16 first"),
+      named("stale_outputs", "outputs are those of other inputs"),
+      named("ignore_mask", "every mask holds ones"),
+  };
+  return changes;
+}
 
 std::string describe(const LearnedCall& call) {
   const std::string reduce = call.reduce.empty() ? "" : ' ' + call.reduce;
@@ -21,16 +66,12 @@ std::string describe(const LearnedCall& call) {
 
 void add_call_mutants(const std::string& name, const std::string& phase,
                       const LearnedCalls::Calls& calls, std::vector<UserMutant>& out) {
-  constexpr Change kLeftOut{"skip", "is left out"};
-  constexpr Change kOfOtherGroup{"wrong_group", "is done over another group"};
-  constexpr Change kOfReductions{"wrong_op", "takes another operation"};
   for (std::size_t k = 0; k < calls.size(); ++k) {
     const std::string call = describe(calls[k]);
-    const auto add = [&](const Change& change) {
-      out.push_back({fmt::format("{}/{}-{}-{}", name, phase, k + 1, change.kind),
+    const auto add = [&](const CallChange& change) {
+      out.push_back({name + '/' + mutant_of_call(phase, k + 1, change.kind),
                      fmt::format("collective {} of the {}, {} {}", k + 1, phase, call, change.what),
-                     {{"kind", change.kind}, {"call", k}, {"phase", phase}},
-                     ""});
+                     change_of_call(phase, k + 1, change.kind), ""});
     };
     add(kLeftOut);
     out.back().if_it_survives = fmt::format(
@@ -44,33 +85,41 @@ void add_call_mutants(const std::string& name, const std::string& phase,
 
 }  // namespace
 
+nlohmann::json change_of(const std::string& mutant) {
+  std::vector<std::string> known;
+  for (const WholeChange& change : whole_changes()) {
+    if (mutant == change.mutant) return change.change;
+    known.push_back(change.mutant);
+  }
+  const std::vector<std::string> parts = split(mutant, '-');
+  for (const char* phase : kPhases) {
+    for (const CallChange& change : {kLeftOut, kOfOtherGroup, kOfReductions}) {
+      known.push_back(fmt::format("{}-K-{}", phase, change.kind));
+      if (parts.size() != 3 || parts[0] != phase || parts[2] != change.kind) continue;
+      constexpr std::int64_t kMostCalls = 1'000'000;
+      const std::int64_t number =
+          parse_integer(parts[1], "the collective of a mutant", 1, kMostCalls);
+      return change_of_call(phase, static_cast<std::size_t>(number), change.kind);
+    }
+  }
+  throw Error(ErrorCode::bad_input, unknown_name_message("mutant", mutant, known));
+}
+
 std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,
                                      const LearnedCalls& learned) {
   std::vector<UserMutant> out;
   const std::string& name = declaration.name;
-  const LearnedCalls::Calls backward = learned.of(name, "backward");
-  add_call_mutants(name, "forward", learned.of(name, "forward"), out);
-  add_call_mutants(name, "backward", backward, out);
-  const auto add = [&](const std::string& suffix, const std::string& what, Json change) {
-    out.push_back({name + '/' + suffix, what, std::move(change), ""});
-  };
-  if (!backward.empty()) {
-    add("drop_backward", "collectives of the backward are left out", {{"kind", "drop_backward"}});
+  std::size_t calls_of_backward = 0;
+  for (const char* phase : kPhases) {
+    const LearnedCalls::Calls calls = learned.of(name, phase);
+    add_call_mutants(name, phase, calls, out);
+    calls_of_backward = calls.size();
   }
-  const auto add_factor = [&](const std::string& suffix, const Json& factor) {
-    add("gradient_x" + suffix, "the gradient is multiplied by " + suffix,
-        {{"kind", "gradient_factor"}, {"factor", factor}});
-  };
-  add_factor("2", 2.0);
-  add_factor("1.004", 1.004);
-  add_factor("cp", "cp");
-  add("gradient_zero_last_tp", "the gradient is zero on the last TP rank",
-      {{"kind", "gradient_zero_last_tp"}});
-  add("roll_labels", "labels are rolled by one inside the shard", {{"kind", "roll_labels"}});
-  add("round_inputs", "inputs are rounded to bfloat16 first", {{"kind", "round_inputs"}});
-  add("stale_outputs", "outputs are those of other inputs", {{"kind", "stale_outputs"}});
-  if (declaration.returns_loss) {
-    add("ignore_mask", "every mask holds ones", {{"kind", "ignore_mask"}});
+  for (const WholeChange& change : whole_changes()) {
+    const std::string kind = change.change.at("kind");
+    if (kind == "drop_backward" && calls_of_backward == 0) continue;
+    if (kind == "ignore_mask" && !declaration.returns_loss) continue;
+    out.push_back({name + '/' + change.mutant, change.what, change.change, ""});
   }
   return out;
 }

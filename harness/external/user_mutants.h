@@ -22,6 +22,10 @@ struct UserMutant {
   std::string if_it_survives;
 };
 
+/// The change of "forward-1-skip" and the like, of the protocol. Throws bad_input where there is no
+/// such mutant.
+nlohmann::json change_of(const std::string& mutant);
+
 /// From the calls that were learned of it.
 std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,
                                      const LearnedCalls& learned);

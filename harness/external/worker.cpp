@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <regex>
 #include <thread>
 #include <vector>
 
@@ -11,6 +10,7 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/core/error.h"
+#include "harness/external/stack_text.h"
 
 namespace lossgrid {
 namespace {
@@ -18,57 +18,22 @@ namespace {
 constexpr CallSignature kMeeting{.collective = Collective::barrier};
 constexpr std::int64_t kMostPrinted = 4096;  // bytes of what the user's code prints
 
-/// One frame of a stack as Python's fault handler prints it: File "/a/b.py", line 3 in f
-struct Frame {
-  std::string path;
-  std::string line;
-  std::string function;
-
-  std::string text() const {
-    return fmt::format("{}:{} in {}", path.substr(path.rfind('/') + 1), line, function);
-  }
-};
-
-/// Those of the thread that took the signal, which runs the user's function; others stand before
-/// it.
-std::vector<Frame> frames_of(const std::string& stacks) {
-  const std::size_t main_thread = stacks.find("Current thread ");
-  const std::string stack = stacks.substr(main_thread == std::string::npos ? 0 : main_thread);
-  static const std::regex pattern(R"re(File "([^"\n]*)", line (\d+) in ([^\n]*))re");
-  std::vector<Frame> frames;
-  for (std::sregex_iterator at(stack.begin(), stack.end(), pattern), end; at != end; ++at) {
-    frames.push_back({(*at)[1], (*at)[2], (*at)[3]});
-  }
-  return frames;
-}
-
-/// "at my_loss.py:20 in mine", "in all_reduce, called at my_loss.py:13 in forward": where the
-/// newest frames of a stack are.
-std::string place_in(const std::string& stack) {
-  const std::vector<Frame> frames = frames_of(stack);
-  if (frames.empty()) return "at a place that is not known";
-  const auto is_users = [](const Frame& frame) {
-    return frame.path.find("/site-packages/") == std::string::npos &&
-           frame.path.find("/dist-packages/") == std::string::npos;
-  };
-  const auto user = std::find_if(frames.begin(), frames.end(), is_users);
-  if (user == frames.end()) return "in " + frames.front().function;
-  if (user->path.ends_with("/lossgrid/messages.py")) return "while it waited for other ranks";
-  if (user == frames.begin()) return "at " + user->text();
-  return fmt::format("in {}, called at {}", frames.front().function, user->text());
-}
-
 }  // namespace
 
 Worker::Worker(std::shared_ptr<PythonLauncher> launcher, int rank, int size)
     : launcher_(std::move(launcher)), output_(make_memory_file("lossgrid output")) {
   auto [own, other] = make_socket_pair();
+  launch_ = launcher_->launch();
   pid_ = launcher_->fork_worker(rank, size, other.get(), output_.get());
   channel_ = MessageChannel(std::move(own));
 }
 
+bool Worker::is_lost() const {
+  return launch_ != launcher_->launch();
+}
+
 Worker::~Worker() {
-  if (pid_ <= 0) return;
+  if (pid_ <= 0 || is_lost()) return;
   kill(pid_, SIGKILL);
   try {
     launcher_->wait_for(pid_);
@@ -91,10 +56,13 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
   try {
     ranks.carry(kMeeting, advance);
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::aborted && is_sent && !answer) throw_own_failure(doing);
     if (error.code() != ErrorCode::timeout) throw;
     std::string lines = stack();
-    throw Error(error.code(), fmt::format("{}: the deadline has passed {}", doing, place_in(lines)))
-        .with_detail(std::move(lines));
+    const StackPlace place = place_in_stack(lines);
+    throw Error(error.code(), fmt::format("{}: the deadline has passed {}", doing, place.text))
+        .with_detail(std::move(lines))
+        .with_cause(place.cause);
   }
   if (!answer) throw_died(doing);
   if (!answer->value("ok", false)) throw_failed(*answer, doing);
@@ -102,18 +70,30 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
   return std::move(*answer);
 }
 
+void Worker::throw_own_failure(const std::string& doing) {
+  // A rank that dies or raises fails collectives of the others, who may be noticed first.
+  constexpr std::chrono::milliseconds kPatience{20};
+  const auto answer = channel_.receive(kPatience);
+  if (!answer && channel_.is_closed()) throw_died(doing);
+  if (answer && !answer->value("ok", false)) throw_failed(*answer, doing);
+}
+
 void Worker::throw_died(const std::string& doing) {
   const ProcessEnd end = launcher_->wait_for(std::exchange(pid_, -1));
+  const std::string lines = printed();
   throw Error(ErrorCode::process_died,
               fmt::format("{}: its process ended with {}", doing, end.text()))
-      .with_detail(printed());
+      .with_detail(lines.empty() ? "printed nothing" : lines)
+      .with_cause(Cause::own);
 }
 
 void Worker::throw_failed(const nlohmann::json& answer, const std::string& doing) {
   const bool no_memory = answer.value("kind", "") == "out_of_memory";
+  const std::string traceback = answer.value("traceback", "");
   throw Error(no_memory ? ErrorCode::not_enough_memory : ErrorCode::rank_failed,
               fmt::format("{}: {}", doing, answer.value("error", "no reason given")))
-      .with_detail(answer.value("traceback", "") + printed());
+      .with_detail(traceback + printed())
+      .with_cause(cause_of_traceback(traceback));
 }
 
 std::string Worker::printed() const {
@@ -136,7 +116,9 @@ std::string Worker::stack() {
 Worker& WorkerPool::worker_of(int rank, int size) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Worker>& worker = workers_[{size, rank}];
-  if (worker == nullptr) worker = std::make_unique<Worker>(launcher_, rank, size);
+  if (worker == nullptr || worker->is_lost()) {
+    worker = std::make_unique<Worker>(launcher_, rank, size);
+  }
   return *worker;
 }
 

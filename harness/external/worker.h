@@ -30,7 +30,8 @@ class Worker {
   /// Sends `request`, waits for the answer while the other ranks do the same, and returns it.
   /// `doing`: for messages, "forward of 'mine'". Throws rank_failed with the traceback as detail
   /// where the user's code raised, not_enough_memory, process_died where the process ended, and
-  /// what ends the ranks (aborted, timeout). Collective over `ranks`.
+  /// what ends the ranks (aborted, timeout); with the cause, which may be another rank's.
+  /// Collective over `ranks`.
   nlohmann::json ask(Communicator& ranks, const nlohmann::json& request, const std::string& doing,
                      std::initializer_list<int> descriptors = {});
 
@@ -40,10 +41,15 @@ class Worker {
   void end_plan(std::int64_t plan) { ended_plans_.push_back(plan); }
   std::vector<std::int64_t> take_ended_plans() { return std::exchange(ended_plans_, {}); }
 
+  /// Whether it ended with a launcher that had to be made anew.
+  bool is_lost() const;
+
   /// The rendezvous that it has joined; 0: none.
   std::int64_t rendezvous = 0;
 
  private:
+  /// Throws what went wrong in this process, if anything did, though another rank failed first.
+  void throw_own_failure(const std::string& doing);
   [[noreturn]] void throw_died(const std::string& doing);
   [[noreturn]] void throw_failed(const nlohmann::json& answer, const std::string& doing);
   /// The last lines that the user's code printed, under a heading; empty where there are none.
@@ -52,6 +58,7 @@ class Worker {
   std::string stack();
 
   std::shared_ptr<PythonLauncher> launcher_;
+  int launch_ = 0;  // PythonLauncher::launch
   Descriptor output_;
   MessageChannel channel_{Descriptor()};
   pid_t pid_ = -1;

@@ -50,10 +50,21 @@ std::vector<const ObjectiveEntry*> objectives() {
   return entries;
 }
 
+const ImplementationEntry* find_implementation(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  if (const auto found = implementation_map().find(name); found != implementation_map().end()) {
+    return &found->second;
+  }
+  const auto of_mutant = implementation_map().find(name.substr(0, name.find('/')));
+  const bool has_mutants =
+      of_mutant != implementation_map().end() && of_mutant->second.make_mutant != nullptr;
+  return has_mutants ? &of_mutant->second : nullptr;
+}
+
 std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
   const std::vector<std::string> parts = split(text, ':');
-  const auto entry = implementation_map().find(parts[0]);
-  if (entry == implementation_map().end()) {
+  const ImplementationEntry* entry = find_implementation(parts[0]);
+  if (entry == nullptr) {
     // A misspelt mutant is told from the mutants, everything else from what users run.
     const bool is_mutant = parts[0].find('/') != std::string::npos;
     std::vector<std::string> known;
@@ -75,7 +86,8 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
                       parts[i].substr(0, equals));
     }
   }
-  return entry->second.make(options);
+  if (entry->name == parts[0]) return entry->make(options);
+  return entry->make_mutant(parts[0].substr(entry->name.size() + 1), options);
 }
 
 std::vector<std::string> with_offered_values(const std::vector<std::string>& texts) {
@@ -98,11 +110,6 @@ std::vector<std::string> with_offered_values(const std::vector<std::string>& tex
     }
   }
   return out;
-}
-
-std::string file_of_implementation(std::string_view text) {
-  const auto entry = implementation_map().find(split(text, ':')[0]);
-  return entry == implementation_map().end() ? "" : entry->second.file;
 }
 
 const ObjectiveEntry& find_objective(std::string_view kind) {

@@ -37,6 +37,13 @@ struct ImplementationEntry {
   std::string file = {};  // that it was loaded from; empty: it is built in
   // By option, the values that it offers, the default first: all of them are verified.
   std::map<std::string, std::vector<std::string>> offers = {};
+  // What loads it again, as a shell reads it: "--load my_loss.py --python python3.12".
+  std::string load_flags = {};
+  /// Makes a mutant of it that is not registered, "NAME/MUTANT"; empty: it has none. Throws
+  /// bad_input with what there is.
+  std::function<std::unique_ptr<LossImplementation>(const std::string& mutant,
+                                                    const ImplementationOptions&)>
+      make_mutant = {};
 };
 
 void register_implementation(ImplementationEntry entry);
@@ -46,7 +53,8 @@ void register_objective(ObjectiveEntry entry);
 std::vector<const ImplementationEntry*> implementations(ImplementationKind kind);
 std::vector<const ObjectiveEntry*> objectives();
 
-/// From "name" or "name:option=value:option=value". Throws bad_input with the nearest name.
+/// From "name", "name:option=value:option=value", or "name/mutant" of one that was loaded. Throws
+/// bad_input with the nearest name.
 std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
 
 /// `texts`, and behind each one for every other value of the options that the implementation offers
@@ -54,8 +62,8 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
 /// behind a text that gives such an option itself, and nothing that is among `texts`.
 std::vector<std::string> with_offered_values(const std::vector<std::string>& texts);
 
-/// The file that the implementation of "name:option=value" was loaded from; empty: none.
-std::string file_of_implementation(std::string_view text);
+/// The entry of "name:option=value", or that of "name" for "name/mutant"; null: there is none.
+const ImplementationEntry* find_implementation(std::string_view text);
 
 /// Throws bad_input with the known kinds.
 const ObjectiveEntry& find_objective(std::string_view kind);

@@ -15,9 +15,11 @@ constexpr const char* kSilent = "silent";
 
 std::string state_of(const RankOutcome& outcome) {
   if (!outcome.finished) return outcome.trace.known ? kHangs : kSilent;
-  if (outcome.busy) return kBusy;
+  const bool by_itself = outcome.cause == Cause::own;
+  if (outcome.busy || (by_itself && outcome.code == ErrorCode::timeout)) return kBusy;
   if (outcome.trace.end == RankEnd::returned) return kReturned;
   // Woken, or told that the calls do not match; any other exception in a call is the rank's own.
+  if (by_itself) return kThrew;
   const bool by_others = outcome.code == ErrorCode::aborted || outcome.code == ErrorCode::timeout ||
                          outcome.code == ErrorCode::rank_failed;
   return outcome.trace.in_collective() && by_others ? kWaiting : kThrew;

@@ -14,20 +14,28 @@
 #include "harness/measure/meter_self_test.h"
 #include "harness/runner/memory_plan.h"
 #include "harness/runner/rank_archive.h"
+#include "harness/runner/refusal.h"
 #include "harness/runner/timing_summary.h"
 #include "harness/runner/trial.h"
 
 namespace lossgrid {
 namespace {
 
-/// The one that speed-ups are over: as asked for, or per_sequence, or the first.
+/// The one that speed-ups are over: as asked for, or per_sequence, or the first that is built in,
+/// or the first. What was loaded may change from run to run, and others are compared over it.
 std::string choose_baseline(const std::string& asked,
                             const std::vector<std::string>& implementations) {
   const auto among = [&](const std::string& name) {
     return std::find(implementations.begin(), implementations.end(), name) != implementations.end();
   };
   if (!asked.empty()) return asked;
-  return among("per_sequence") ? "per_sequence" : implementations.front();
+  if (among("per_sequence")) return "per_sequence";
+  const auto built_in =
+      std::find_if(implementations.begin(), implementations.end(), [](const std::string& name) {
+        const ImplementationEntry* entry = find_implementation(name);
+        return entry != nullptr && entry->file.empty();
+      });
+  return built_in == implementations.end() ? implementations.front() : *built_in;
 }
 
 /// The record without samples.
@@ -233,19 +241,11 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     return timed;
   }
   Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);
-  std::string skipped;
-  std::string failed;
-  try {
-    skipped = timing.choose(implementations);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::rank_failed) throw;
-    failed = error.what();  // of code from outside
-  }
-  failed = ranks.first_text(failed);
-  skipped = ranks.first_text(skipped);
-  if (!failed.empty() || !skipped.empty()) {
-    stop(record, failed.empty() ? TimingStatus::skipped : TimingStatus::error,
-         failed.empty() ? skipped : failed);
+  const Refusal refusal = agreed_refusal(ranks, [&] { return timing.choose(implementations); });
+  if (!refusal.reason.empty()) {
+    stop(record,
+         refusal.failure ? timing_status(status_of(*refusal.failure)) : TimingStatus::skipped,
+         refusal.reason);
     return timed;
   }
   timed.rank_hung = timing.run(iteration_deadline, fault);

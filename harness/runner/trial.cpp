@@ -13,6 +13,7 @@
 #include "harness/runner/rank_archive.h"
 #include "harness/runner/rank_merge.h"
 #include "harness/runner/rank_trial.h"
+#include "harness/runner/refusal.h"
 #include "harness/verify/expected.h"
 
 namespace lossgrid {
@@ -37,24 +38,6 @@ std::string why_skipped(const TrialSetup& setup) {
   return why_ranks_too_big(setup.backend, rank_bytes, setup.over_nccl);
 }
 
-/// Gives the record status and reason where the trial is skipped, or where code from outside fails
-/// to tell: on all processes where it does on one.
-void ask_whether_it_runs(const TrialSetup& setup, const Ranks& ranks, TrialRecord& record) {
-  std::string skipped;
-  std::string failed;
-  try {
-    skipped = why_skipped(setup);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::rank_failed) throw;
-    failed = error.what();
-  }
-  failed = ranks.first_text(failed);
-  skipped = ranks.first_text(skipped);
-  record.reason = failed.empty() ? skipped : failed;
-  if (record.reason.empty()) return;
-  record.status = failed.empty() ? TrialStatus::skipped : TrialStatus::error;
-}
-
 void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
   const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
   const RankOutcome& failed = outcome.ranks[first];
@@ -73,17 +56,18 @@ std::string identity_of(const Problem& problem) {
   return fmt::format("{} microbatches={}", problem.source, problem.spec.microbatches);
 }
 
-/// " --load FILE" for an implementation that was loaded.
-std::string load_flag(const std::string& implementation) {
-  const std::string file = file_of_implementation(implementation);
-  return file.empty() ? "" : " --load " + file;
+/// " --load FILE --impl mine" for an implementation that was loaded.
+std::string implementation_flags(const std::string& implementation) {
+  const ImplementationEntry* entry = find_implementation(implementation);
+  const bool is_loaded = entry != nullptr && !entry->load_flags.empty();
+  return fmt::format("{} --impl {}", is_loaded ? ' ' + entry->load_flags : "",
+                     shell_word(implementation));
 }
 
 std::string reproduce_replay(const Problem& problem, const std::string& implementation,
                              const Grid& grid) {
-  std::string line = fmt::format("lossgrid replay {} --impl {} --grid {}", problem.source,
-                                 implementation, format_grid(grid));
-  line += load_flag(implementation);
+  std::string line = fmt::format("lossgrid replay {}{} --grid {}", shell_word(problem.source),
+                                 implementation_flags(implementation), format_grid(grid));
   if (problem.spec.microbatches > 1) {
     line += fmt::format(" --microbatches {}", problem.spec.microbatches);
   }
@@ -132,8 +116,8 @@ std::string reproduce_case(const std::string& source, const std::string& impleme
                            const Grid& grid, Backend backend) {
   const std::string where =
       backend == Backend::cpu ? "" : fmt::format(" --backend {}", name(backend));
-  return fmt::format("lossgrid run{} --impl {} --grid {} {}{}", load_flag(implementation),
-                     implementation, format_grid(grid), source, where);
+  return fmt::format("lossgrid run{} --grid {} {}{}", implementation_flags(implementation),
+                     format_grid(grid), source, where);
 }
 
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
@@ -236,7 +220,7 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
   if (trial.record.reason.empty()) {
     trial.record.reason = ranks.first_text(ranks.why_not_here(setup.backend, setup.grid.ranks()));
   }
-  if (!trial.record.reason.empty()) trial.record.status = TrialStatus::skipped;
+  std::optional<ErrorCode> failure;  // of the function that says what is supported
   if (trial.record.reason.empty()) {
     for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
       trial.record.padded_tokens += loss_problem.rows();
@@ -246,9 +230,14 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
     if (!padding.empty()) trial.record.details["padding"] = padding;
     trial.record.branch_shares =
         setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
-    ask_whether_it_runs(setup, ranks, trial.record);
+    const Refusal refusal = agreed_refusal(ranks, [&] { return why_skipped(setup); });
+    trial.record.reason = refusal.reason;
+    failure = refusal.failure;
   }
-  if (!trial.record.reason.empty()) return trial;
+  if (!trial.record.reason.empty()) {
+    trial.record.status = failure ? status_of(*failure) : TrialStatus::skipped;
+    return trial;
+  }
 
   const RanksRun<RankResult> run = ranks.run<RankResult>(
       setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },

@@ -27,6 +27,7 @@ def fine(logits, batch, *, behind=""):
 
 const std::string kBad = R"(
 import signal
+import time
 
 
 @lossgrid.implementation
@@ -34,6 +35,22 @@ def raises(logits, batch):
     print("about to raise")
     if batch.tp.rank == 1:
         raise ValueError("no such column")
+    return right(logits, batch)
+
+
+@lossgrid.implementation
+def raises_among_waiting(logits, batch):
+    if batch.tp.rank == 1:
+        time.sleep(0.2)  # rank 0 is in an all-reduce by then
+        raise ValueError("too late")
+    return right(logits, batch)
+
+
+@lossgrid.implementation
+def dies_among_waiting(logits, batch):
+    if batch.tp.rank == 1:
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGABRT)
     return right(logits, batch)
 
 
@@ -98,7 +115,7 @@ def sleeps(logits, batch):
 @lossgrid.implementation
 def waits_alone(logits, batch):
     x = right(logits, batch)
-    if batch.tp.rank == 0:
+    if batch.tp.rank == 1:
         beat("waits_alone")
         dist.all_reduce(torch.zeros(1), group=batch.tp.group)
     return x
@@ -139,7 +156,8 @@ class ExternalStatuses : public WithTorch {
 TEST_F(ExternalStatuses, FunctionsThatFailDoNotEndTheRun) {
   auto trials = run_all(kFine + kBad,
                         "raises,fine:behind=raises,exits,fine:behind=exits,segfaults,calls_exit,"
-                        "fine:behind=exit,has_no_memory,wrong_shape,detached,fine:behind=detached",
+                        "fine:behind=exit,has_no_memory,wrong_shape,detached,fine:behind=detached,"
+                        "raises_among_waiting,dies_among_waiting",
                         "", 14);
   for (const char* behind : {"raises", "exits", "exit", "detached"}) {
     const ordered_json& fine = trials[fmt::format("fine:behind={}", behind)];
@@ -160,7 +178,14 @@ TEST_F(ExternalStatuses, FunctionsThatFailDoNotEndTheRun) {
       AllOf(StartsWith("Traceback (most recent call last):\n"),
             HasSubstr("    raise ValueError(\"no such column\")\nValueError: no such column"),
             HasSubstr("printed:\nabout to raise\n")));
-  expect_status("exits", "crashed", "forward of 'exits': its process ended with exit code 3");
+  expect_status("raises_among_waiting", "error",
+                "rank 1 in forward: forward of 'raises_among_waiting': ValueError: too late");
+  EXPECT_EQ(trials["raises_among_waiting"]["rank_states"][1]["state"], "threw");
+  expect_status("dies_among_waiting", "crashed",
+                "rank 1 in forward: forward of 'dies_among_waiting': its process ended with "
+                "signal 6 (SIGABRT)");
+  expect_status("exits", "crashed",
+                "rank 1 in forward: forward of 'exits': its process ended with exit code 3");
   EXPECT_THAT(detail_of(trials["exits"], 1), HasSubstr("printed:\nabout to end\n"));
   expect_status(
       "segfaults", "crashed",
@@ -176,19 +201,27 @@ TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
   auto trials = run_all(kFine + kHanging, "sleeps,waits_alone,fine",
                         fmt::format("--timeout {}", kDeadline), 15);
   EXPECT_EQ(trials["fine"]["status"], "passed") << trials["fine"]["reason"];
+  // The rank that keeps the other waiting: outside of collectives, or in one that the other, which
+  // has come to the end of its work, never makes.
   for (const char* name : {"sleeps", "waits_alone"}) {
+    EXPECT_EQ(trials[name]["first_failed_rank"], 1) << trials[name];
     EXPECT_EQ(trials[name]["status"], "timeout") << trials[name]["reason"];
     EXPECT_THAT(trials[name]["reason"].get<std::string>(),
-                HasSubstr(fmt::format("forward of '{}': the deadline has passed ", name)));
+                StartsWith(fmt::format(
+                    "rank 1 in forward: forward of '{}': the deadline has passed ", name)));
     EXPECT_GT(seconds_alive(name), 0.5) << name;
     EXPECT_LT(seconds_alive(name), kDeadline + 2) << name;
   }
   EXPECT_THAT(trials["sleeps"]["rank_states"][1]["message"].get<std::string>(),
               ContainsRegex("the deadline has passed at functions.py:[0-9]+ in sleeps"));
+  EXPECT_EQ(trials["sleeps"]["rank_states"][1]["state"], "busy");
+  EXPECT_EQ(trials["sleeps"]["rank_states"][0]["state"], "waiting");
+  EXPECT_THAT(trials["sleeps"]["rank_states"][0]["message"].get<std::string>(),
+              ContainsRegex("in all_reduce, called at vocab_parallel.py:[0-9]+ in forward"));
   EXPECT_THAT(detail_of(trials["sleeps"], 1), HasSubstr("functions.py\", line "));
   EXPECT_THAT(trials["waits_alone"]["reason"].get<std::string>(),
               ContainsRegex("in all_reduce, called at functions.py:[0-9]+ in waits_alone"));
-  EXPECT_THAT(detail_of(trials["waits_alone"], 0), HasSubstr("in waits_alone\n"));
+  EXPECT_THAT(detail_of(trials["waits_alone"], 1), HasSubstr("in waits_alone\n"));
 }
 
 }  // namespace

@@ -14,13 +14,13 @@ constexpr std::uint64_t kTags = 32767;
 
 /// Without its trace, which only rank 0 has to know.
 Json to_json(const RankOutcome& outcome) {
-  return {outcome.finished, outcome.ok,   static_cast<int>(outcome.code),
-          outcome.message,  outcome.busy, outcome.detail};
+  return {outcome.finished, outcome.ok,     static_cast<int>(outcome.code), outcome.message,
+          outcome.busy,     outcome.detail, static_cast<int>(outcome.cause)};
 }
 
 RankOutcome outcome_from(const Json& json) {
   return {json[0], json[1], static_cast<ErrorCode>(json[2].get<int>()), json[3], json[4],
-          {},      json[5]};
+          {},      json[5], static_cast<Cause>(json[6].get<int>())};
 }
 
 Json to_json(const RankTrace& trace) {

@@ -266,11 +266,11 @@ void MpiWorld::decide_locked(const std::string& silence) {
     message.lost = message.lost || !outcome.finished || (status && status->gave_up);
   }
   if (failure_ && failure_->culprit >= 0) {
-    out.first_failed_rank = failure_->culprit;
     blame(out.ranks[static_cast<std::size_t>(failure_->culprit)], ErrorCode::rank_failed,
           failure_->reason);
+    out.first_failed_rank = cause_among(out.ranks, failure_->culprit);
   } else {
-    out.first_failed_rank = late >= 0 ? late : failed;
+    out.first_failed_rank = cause_among(out.ranks, late >= 0 ? late : failed);
   }
   if (hung >= 0) out.first_failed_rank = hung;
   if (runtime_->rank == 0) control_.send_to_all(message);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/external/stack_text.h"
+
+#include <algorithm>
+#include <regex>
+#include <vector>
+
+#include "harness/external/python_launcher.h"
+
+namespace lossgrid {
+namespace {
+
+/// File "/a/b.py", line 3 in f; a traceback has a comma behind the line.
+struct Frame {
+  std::string path;
+  std::string line;
+  std::string function;
+
+  std::string text() const {
+    return fmt::format("{}:{} in {}", path.substr(path.rfind('/') + 1), line, function);
+  }
+  bool is_in(const char* folder) const { return path.find(folder) != std::string::npos; }
+};
+
+std::vector<Frame> frames_of(const std::string& text) {
+  static const std::regex pattern(R"re(File "([^"\n]*)", line (\d+),? in ([^\n]*))re");
+  std::vector<Frame> frames;
+  for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
+    frames.push_back({(*at)[1], (*at)[2], (*at)[3]});
+  }
+  return frames;
+}
+
+bool is_users(const Frame& frame) {
+  static const std::string own = python_package_folder() + "/lossgrid/";
+  return !frame.path.starts_with(own) && !frame.is_in("/site-packages/") &&
+         !frame.is_in("/dist-packages/") && frame.path.find('<') != 0;
+}
+
+/// The frames are the newest first; those before `user` are of what the user's code has called.
+StackPlace place_of(const std::vector<Frame>& frames, std::vector<Frame>::const_iterator user) {
+  const auto collective = std::find_if(frames.begin(), user, [](const Frame& frame) {
+    return frame.is_in("/torch/distributed/") && !frame.path.ends_with("/c10d_logger.py");
+  });
+  const bool in_collective = collective != user;
+  const Cause cause = in_collective ? Cause::collective : Cause::own;
+  if (user == frames.begin()) return {"at " + user->text(), cause};
+  const std::string& function = in_collective ? collective->function : frames.front().function;
+  if (user == frames.end()) return {"in " + function, cause};
+  return {fmt::format("in {}, called at {}", function, user->text()), cause};
+}
+
+}  // namespace
+
+StackPlace place_in_stack(const std::string& stacks) {
+  // The thread that took the signal runs the user's function; others stand before it.
+  const std::size_t main_thread = stacks.find("Current thread ");
+  const std::vector<Frame> frames =
+      frames_of(stacks.substr(main_thread == std::string::npos ? 0 : main_thread));
+  if (frames.empty()) return {"at a place that is not known", Cause::own};
+  const auto user = std::find_if(frames.begin(), frames.end(), is_users);
+  if (user == frames.end() && frames.front().path.ends_with("/lossgrid/messages.py")) {
+    return {"while it waited for other ranks", Cause::others};
+  }
+  return place_of(frames, user);
+}
+
+Cause cause_of_traceback(const std::string& traceback) {
+  // What was raised while another exception was handled comes last.
+  const std::size_t last = traceback.rfind("Traceback (most recent call last)");
+  std::vector<Frame> frames = frames_of(traceback.substr(last == std::string::npos ? 0 : last));
+  std::reverse(frames.begin(), frames.end());
+  return place_of(frames, std::find_if(frames.begin(), frames.end(), is_users)).cause;
+}
+
+}  // namespace lossgrid

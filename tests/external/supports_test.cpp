@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// supports= that raises, ends its process or does not come back: the trial has its status, and
+// those behind it run.
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "python.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+const std::string kUnsure = R"(
+import time
+
+
+def supports(problem):
+    fate = {25: "raises", 26: "exits", 27: "hangs", 28: "takes it not"}.get(problem.vocab)
+    if fate == "raises":
+        raise KeyError("no such key")
+    if fate == "exits":
+        os._exit(4)
+    if fate == "hangs":
+        time.sleep(600)
+    return fate or ""
+
+
+@lossgrid.implementation(supports=supports)
+def unsure(logits, batch):
+    return right(logits, batch)
+)";
+
+using ExternalSupports = WithTorch;
+
+TEST_F(ExternalSupports, ThatFailsIsTheStatusOfItsTrial) {
+  const std::string report = scratch_.file("supports.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("unsure.py", kUnsure)},
+                 "--impl unsure --case 'lens=5+8 vocab=[24,25,26,27,28,29]' --grid tp1cp1 "
+                 "--timeout 4 --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
+  const auto expect = [&](const ordered_json& trial, const char* status, const char* reason) {
+    EXPECT_EQ(trial["status"], status) << trial["id"];
+    EXPECT_THAT(trial["reason"].get<std::string>(), HasSubstr(reason));
+  };
+  const ordered_json trials = records_of(report, "trials");
+  ASSERT_EQ(trials.size(), 6u);
+  expect(trials[0], "passed", "");
+  expect(trials[1], "error", "supports of 'unsure': KeyError: 'no such key' (unsure.py:");
+  expect(trials[2], "crashed", "-m lossgrid.worker ended with exit code 4");
+  expect(trials[3], "timeout", "supports of 'unsure' gave no answer within 4 s");
+  expect(trials[4], "skipped", "takes it not");
+  expect(trials[5], "passed", "");
+}
+
+TEST_F(ExternalSupports, ThatRaisesEndsOneTimingOnly) {
+  const std::string report = scratch_.file("bench.json");
+  const ProcessResult result =
+      run_loaded("bench", {write_python("unsure.py", kUnsure)},
+                 "--impl unsure --case 'lens=5+8 vocab=[25,24]' --min-samples 2 "
+                 "--target-stderr 1 --max-seconds 10 --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
+  const ordered_json timings = records_of(report, "timings");
+  ASSERT_EQ(timings.size(), 2u);
+  EXPECT_EQ(timings[0]["status"], "error");
+  EXPECT_THAT(timings[0]["reason"].get<std::string>(), HasSubstr("KeyError: 'no such key'"));
+  EXPECT_FALSE(timings[1]["rows"].empty());
+}
+
+}  // namespace
+}  // namespace lossgrid
