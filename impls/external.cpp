@@ -331,6 +331,7 @@ class External final : public LossImplementation {
     description.inputs = declaration_.inputs;
     description.padding = declaration_.padding;
     description.is_external = true;
+    description.has_cost_model = declaration_.has_cost;
     description.one_sweep = declaration_.is_engine;
     description.outputs.grad_hidden = !declaration_.is_engine;
     description.outputs.logprobs = declaration_.returns_logprobs;

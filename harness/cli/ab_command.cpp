@@ -113,6 +113,8 @@ class AbRun {
     launch.timeout_s = flags_.suite.timeout_s;
     launch.max_ranks = flags_.suite.max_ranks;
     launch.threads_per_rank = flags_.suite.threads_per_rank;
+    launch.load = flags_.suite.load.files;  // those of LOSSGRID_LOAD are in its environment
+    launch.python = flags_.suite.load.python;
     AbRequest request;
     request.a = sides.a;
     request.b = sides.b;

@@ -104,6 +104,8 @@ std::vector<std::string> ab_command(const AbLaunchRequest& request, const AbProc
   if (request.threads_per_rank > 0) {
     words.insert(words.end(), {"--threads-per-rank", std::to_string(request.threads_per_rank)});
   }
+  for (const std::string& file : request.load) words.insert(words.end(), {"--load", file});
+  if (!request.python.empty()) words.insert(words.end(), {"--python", request.python});
   return words;
 }
 

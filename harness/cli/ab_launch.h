@@ -21,7 +21,9 @@ struct AbLaunchRequest {
   double max_seconds = 30;
   double timeout_s = 300;  // of one iteration
   int max_ranks = 64;
-  int threads_per_rank = 0;  // 0: as `bench` has it
+  int threads_per_rank = 0;       // 0: as `bench` has it
+  std::vector<std::string> load;  // files with implementations
+  std::string python;             // that runs them; empty: as `bench` has it
 };
 
 /// The words to start; the report goes to `report`.

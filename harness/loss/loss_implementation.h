@@ -132,6 +132,7 @@ struct Description {
   // Runs in processes of its own: plans measure themselves (LossPlan::measured), and know what was
   // predicted of the function (PhaseMeasurement::predicted).
   bool is_external = false;
+  bool has_cost_model = true;  // cost() knows more than what the harness holds
   Outputs outputs = {};
   // What another program has computed is played back: that a second run gives the same bits, or
   // other logits the same log-probabilities, shows nothing.

@@ -101,6 +101,9 @@ std::string why_skipped(const PackLayout& layout, const LossImplementation& impl
   const LossProblem problem = layout.problem();
   const std::string why = why_other_inputs(implementation, problem.from_hidden());
   if (!why.empty()) return why;
+  if (!implementation.describe().has_cost_model) {
+    return "what it needs is measured when it runs and not known before";
+  }
   if (!layout.why_not_padded().empty()) return layout.why_not_padded();
   return implementation.why_unsupported(problem);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that take loaded implementations beside run: plan, export and replay, bench, mutants;
-// and options of a function.
+// Commands that take loaded implementations beside run: plan, export and replay, bench, ab; and
+// options of a function.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -39,8 +39,7 @@ TEST_F(ExternalCommands, ReplayTakesLoadedImplementationsAndItsReproductionLineR
   ASSERT_EQ(trials[1]["status"], "failed");
   const std::string line = trials[1]["reproduce"];
   ASSERT_THAT(line, AllOf(HasSubstr("lossgrid replay "), HasSubstr(" --load " + twin)));
-  const ProcessResult again =
-      run_lossgrid(scratch_, line.substr(std::string("lossgrid ").size()) + " --python " + kPython);
+  const ProcessResult again = run_lossgrid(scratch_, line.substr(std::string("lossgrid ").size()));
   EXPECT_EQ(again.exit_code, 10) << again.out << again.err;
 }
 
@@ -49,7 +48,21 @@ TEST_F(ExternalCommands, PlanHasALineForThem) {
       run_loaded("plan", {kExamples + "vocab_parallel.py"},
                  "--impl vocab_parallel,fused --case 'lens=5+8 vocab=24' --grid tp2cp1");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("vocab_parallel"), HasSubstr("fused")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("fused"),
+                                ContainsRegex("vocab_parallel.*measured when it runs and not")));
+}
+
+// What is skipped needs one launch, what is judged twelve.
+TEST_F(ExternalCommands, AbLoadsThemInEveryLaunch) {
+  const std::string file = write_python("mine.py", R"(
+@lossgrid.implementation(supports=lambda problem: "not today")
+def mine(logits, batch):
+    return right(logits, batch)
+)");
+  const ProcessResult result = run_loaded(
+      "ab", {file}, "--impl mine --impl fused --case 'lens=5+8 vocab=24' --grid tp2cp1 --quiet");
+  EXPECT_EQ(result.exit_code, 77) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("mine: not today"));
 }
 
 TEST_F(ExternalCommands, OptionsAreTypedAsTheirDefaults) {
@@ -69,7 +82,7 @@ TEST_F(ExternalCommands, OptionsAreTypedAsTheirDefaults) {
 TEST_F(ExternalCommands, BenchHasThemInTheTableOfBuiltInOnes) {
   const ProcessResult result = run_loaded(
       "bench", {kExamples + "vocab_parallel.py"},
-      "--impl fused,vocab_parallel --case 'lens=64+64 vocab=512' --grid tp2cp1 --min-samples 2 "
+      "--impl vocab_parallel,fused --case 'lens=64+64 vocab=512' --grid tp2cp1 --min-samples 2 "
       "--target-stderr 1 --max-seconds 20");
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   for (const char* phase : {"fwd", "bwd", "both"}) {
@@ -79,7 +92,8 @@ TEST_F(ExternalCommands, BenchHasThemInTheTableOfBuiltInOnes) {
   }
   // Collectives of a worker are not seen while time is taken.
   EXPECT_THAT(result.out, ContainsRegex("\n  vocab_parallel +both .* -\n"));
-  EXPECT_THAT(result.out, ContainsRegex("\n  fused +both .* [0-9]+%\n"));
+  // Over what is built in, though another one was named first.
+  EXPECT_THAT(result.out, ContainsRegex("\n  fused +both .* 1\\.00x +[0-9]+%\n"));
 }
 
 }  // namespace
