@@ -9,6 +9,17 @@
 #include "harness/problem/sharding.h"
 
 namespace lossgrid {
+namespace {
+
+/// Targets of the pack that are trained on. A plan has no tokens to count them in.
+std::int64_t valid_tokens(const PackedBatch& batch) {
+  const bool has_tokens = static_cast<std::int64_t>(batch.token_mask.size()) == batch.tokens();
+  if (!has_tokens) return batch.denominators.valid_tokens;
+  const std::vector<std::uint8_t> valid = shift_targets(batch).valid;
+  return std::count(valid.begin(), valid.end(), std::uint8_t{1});
+}
+
+}  // namespace
 
 nlohmann::json problem_json(const LossProblem& problem) {
   nlohmann::json objective{{"kind", problem.objective_spec.kind}};
@@ -16,7 +27,6 @@ nlohmann::json problem_json(const LossProblem& problem) {
     objective[name] = nlohmann::json::parse(text);
   }
   const PackedBatch& batch = problem.batch;
-  const std::vector<std::uint8_t> valid = shift_targets(batch).valid;
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
@@ -29,7 +39,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},
           {"padded_tokens", batch.padded_tokens()},
-          {"valid_tokens", std::count(valid.begin(), valid.end(), std::uint8_t{1})},
+          {"valid_tokens", valid_tokens(batch)},
           {"microbatch", batch.microbatch.index},
           {"microbatches", batch.microbatch.count},
           {"objective", objective},

@@ -97,7 +97,7 @@ class Declaring(unittest.TestCase):
         self.refused("f: rounds='logits' has no meaning with inputs='logits'", rounds="logits")
         self.refused("f: rounds='loss' has no meaning without returns='loss'", rounds="loss")
         self.refused("f: chunks has no meaning with inputs='logits'", chunks=2)
-        self.refused("f: chunks=0 is not a whole number from 1 on", chunks=0)
+        self.refused("f: chunks=0 is not a whole number from 1 to 65536", chunks=0)
 
     def test_signatures(self) -> None:
         self.refused("f takes 1 positional arguments, wanted f(logits, batch); options are "

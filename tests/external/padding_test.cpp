@@ -19,7 +19,8 @@ def require_rows16(batch):
         raise ValueError(f"sequences of {rows} rows")
 
 
-@lossgrid.implementation(sequence_multiple=16, pack_multiple=48)
+@lossgrid.implementation(sequence_multiple=16, pack_multiple=48,
+                         cost=lambda problem: lossgrid.Cost())  # plan knows its rows alone
 def rows16(logits, batch):
     require_rows16(batch)
     if batch.cu_seqlens_padded[-1] % 48:
@@ -108,8 +109,8 @@ TEST_F(ExternalPadding, IsMadeForBundlesAndTheReproductionLineRuns) {
     EXPECT_EQ(trial["details"].contains("padding"), trial["implementation"] != "fused");
     if (!wrong) continue;
     const std::string line = trial["reproduce"];
-    const ProcessResult again = run_lossgrid(
-        scratch_, line.substr(std::string("lossgrid ").size()) + " --python " + kPython);
+    const ProcessResult again =
+        run_lossgrid(scratch_, line.substr(std::string("lossgrid ").size()));
     EXPECT_EQ(again.exit_code, 10) << again.out << again.err;
   }
 }

@@ -75,7 +75,8 @@ class CheckYourOwnLoss(unittest.TestCase):
         for case in ("lens=5+8+1+3 vocab=96", "lens=40+21 vocab=500 dtype=bf16"):
             right = self.run_file(python, f"{run} '{case}'")
             self.assertEqual(right.returncode, 0, right.stdout + right.stderr)
-        line = "    dist.all_reduce(top, op=dist.ReduceOp.MAX, group=batch.tp.group)\n"
+        line = "    dist.all_gather(parts, logits.detach(), group=batch.tp.group)\n"
+        self.assertIn(line, python)
         wrong = self.run_file(python.replace(line, 2 * line), f"{run} 'lens=5+8+1+3 vocab=96'")
         self.assertEqual(wrong.returncode, 12, wrong.stdout + wrong.stderr)
         self.assertIn(block(text.split("```python")[1].split("```", 1)[1]), wrong.stdout)
