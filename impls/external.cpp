@@ -356,7 +356,8 @@ class External final : public LossImplementation {
     return rounds ? problem.dtype : DType::f32;
   }
 
-  /// Of the arena, declared chunks, and what the user's model has of the function on the first rank.
+  /// Of the arena, declared chunks, and what the user's model has of the function on the first
+  /// rank.
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     if (declaration_.has_chunks) {
