@@ -309,5 +309,21 @@ TEST(ThreadFailures, BuffersOutliveTheReadsOfPeers) {
   }
 }
 
+// Others notice the end of a connection before the rank that ended has told why.
+TEST(ThreadFailures, OneInACollectiveGivesWayToOneOfItsOwn) {
+  const auto fail_first = [](Cause first, Cause second) {
+    return run_briefly(2, [&](Communicator& world) {
+      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const Cause cause = world.rank() == 0 ? first : second;
+      throw Error(ErrorCode::rank_failed, "boom").with_cause(cause);
+    });
+  };
+  EXPECT_EQ(fail_first(Cause::collective, Cause::own).first_failed_rank, 1);
+  EXPECT_EQ(fail_first(Cause::others, Cause::collective).first_failed_rank, 1);
+  EXPECT_EQ(fail_first(Cause::unsaid, Cause::own).first_failed_rank, 0);
+  EXPECT_EQ(fail_first(Cause::own, Cause::own).first_failed_rank, 0);
+  EXPECT_EQ(fail_first(Cause::collective, Cause::collective).first_failed_rank, 0);
+}
+
 }  // namespace
 }  // namespace lossgrid
