@@ -35,7 +35,7 @@ Policy policy_of(std::vector<PolicyRule> rules) {
 }
 
 /// "failed peak_bytes rank 0 1024 1025 no more"
-std::vector<std::string> lines_of(const GateResult& result) {
+std::vector<std::string> findings_of(const GateResult& result) {
   std::vector<std::string> lines;
   for (const GateFinding& f : result.findings) {
     lines.push_back(fmt::format("{} {} {} {} {} {}", name(f.verdict), f.metric, f.place, f.base,
@@ -94,7 +94,7 @@ TEST(Gate, NumbersAreJudgedByDirectionAndThreshold) {
     rule.better = row.direction;
     const RunRecord before = gated_run({base});
     const GateResult result = judge(&before, gated_run({head}), policy_of({rule}), kToday);
-    EXPECT_EQ(lines_of(result), row.lines) << row.metric;
+    EXPECT_EQ(findings_of(result), row.lines) << row.metric;
     EXPECT_EQ(exit_code_of(result, true),
               row.lines.empty() ? ExitCode::ok : ExitCode::cost_regression);
   }
@@ -107,7 +107,7 @@ TEST(Gate, TheFirstCollectiveOfATrialIsSeen) {
   base.communication = {{0, "forward", "tp", "all_reduce", 0, 1, 0, 4}};
   PolicyRule rule = rule_of("calls", 0);
   rule.subjects.phase = "forward";
-  EXPECT_THAT(lines_of(judge(&before, gated_run({base}), policy_of({rule}), kToday)),
+  EXPECT_THAT(findings_of(judge(&before, gated_run({base}), policy_of({rule}), kToday)),
               ElementsAre("failed calls tp: all_reduce 0 1 no more"));
 }
 
@@ -118,8 +118,8 @@ TEST(Gate, LimitsNeedNoBase) {
     return judge(nullptr, gated_run({trial}),
                  policy_of({rule_of("error_ratio", tolerance_ratio, limit)}), kToday);
   };
-  EXPECT_THAT(lines_of(judged({}, 1.5)), IsEmpty());
-  EXPECT_THAT(lines_of(judged({}, 1)), ElementsAre("failed error_ratio  - 1.5 at most 1"));
+  EXPECT_THAT(findings_of(judged({}, 1.5)), IsEmpty());
+  EXPECT_THAT(findings_of(judged({}, 1)), ElementsAre("failed error_ratio  - 1.5 at most 1"));
   EXPECT_EQ(exit_code_of(judged({}, 1), false), ExitCode::correctness);
   EXPECT_THROW(judged(0.1, 1), Error);
   EXPECT_THROW(judge(nullptr, {}, {}, kToday), Error);
@@ -156,19 +156,19 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
     return judge(&before, gated_timing(head, stderr_ratio), policy_of({rule_of("time_ratio", 0.1)}),
                  kToday);
   };
-  EXPECT_THAT(lines_of(verdict(2, 2, 0.01)), IsEmpty());
-  EXPECT_THAT(lines_of(verdict(2, 2 / 1.06, 0.01)), IsEmpty());  // +- 3 %
-  EXPECT_THAT(lines_of(verdict(2, 2 / 1.2, 0.01)),
+  EXPECT_THAT(findings_of(verdict(2, 2, 0.01)), IsEmpty());
+  EXPECT_THAT(findings_of(verdict(2, 2 / 1.06, 0.01)), IsEmpty());  // +- 3 %
+  EXPECT_THAT(findings_of(verdict(2, 2 / 1.2, 0.01)),
               ElementsAre("failed time_ratio hot, over per_sequence 0.5 0.6 at most 10 % more"));
   EXPECT_EQ(exit_code_of(verdict(2, 2 / 1.2, 0.01), false), ExitCode::time_regression);
   const GateResult unclear = verdict(2, 2 / 1.12, 0.01);
   EXPECT_EQ(unclear.count(GateVerdict::inconclusive), 1);
   EXPECT_EQ(exit_code_of(unclear, false), ExitCode::ok);
   EXPECT_EQ(exit_code_of(unclear, true), ExitCode::inconclusive);
-  EXPECT_THAT(lines_of(verdict(2, 3, 0.01)), IsEmpty());
+  EXPECT_THAT(findings_of(verdict(2, 3, 0.01)), IsEmpty());
 
   const auto least = [](double limit) {
-    return lines_of(
+    return findings_of(
         judge(nullptr, gated_timing(2, 0.01), policy_of({rule_of("speedup", {}, limit)}), kToday));
   };
   EXPECT_THAT(least(1.9), IsEmpty());
@@ -204,7 +204,7 @@ TEST(Gate, WhatIsWrongFailsWithoutARule) {
   cut_off.status = "partial";
   cut_off.begun_id = "a trial";
   const GateResult partial = judge(nullptr, cut_off, {}, kToday);
-  EXPECT_THAT(lines_of(partial),
+  EXPECT_THAT(findings_of(partial),
               ElementsAre("failed status run - ended before its end: in the middle of a trial "));
   EXPECT_EQ(exit_code_of(partial, false), ExitCode::rank_crashed);
   RunRecord wrong_time = gated_timing(2, 0);
