@@ -51,6 +51,7 @@ TEST_F(ExternalExamples, RightOnesPassOnEveryGridThatTheySupport) {
           "--case 'lens=5+8+1+9 vocab=26 dtype=bf16 values=offset microbatches=2' "
           "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg values=masked_vocab' "
           "--case 'lens=5+8+0+1 vocab=27 hidden=9 dtype=bf16 microbatches=2' "
+          "--case 'lens=9+14+5 vocab=101 hidden=17 dtype=bf16 values=overflow' "
           "--case 'lens=5+8+1+9 vocab=27 hidden=27 hidden_values=one_hot' "
           "--report " +
           report);

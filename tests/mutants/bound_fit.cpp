@@ -28,10 +28,11 @@ void run_and_keep_worst(Suite& suite, const CaseSpec& spec, FittedRatios& worst)
   });
 }
 
-/// Real implementations and controls whose inputs are of this kind, or of either.
+/// Real and loaded implementations and controls whose inputs are of this kind, or of either.
 std::vector<std::string> right_ones(InputKind inputs) {
   std::vector<std::string> names;
-  for (const auto kind : {ImplementationKind::real, ImplementationKind::control}) {
+  for (const auto kind :
+       {ImplementationKind::real, ImplementationKind::control, ImplementationKind::external}) {
     for (const ImplementationEntry* entry : implementations(kind)) {
       const InputKind own = make_implementation(entry->name)->describe().inputs;
       if (own == inputs || own == InputKind::either) names.push_back(entry->name);

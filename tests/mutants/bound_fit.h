@@ -19,8 +19,8 @@ struct FitKey {
 /// Largest ratio by check name.
 using FittedRatios = std::map<FitKey, std::map<std::string, double>>;
 
-/// Over `seeds` seeds and the grids tp1cp1, tp4cp1 and tp2cp2, for all real implementations and
-/// controls that start from logits.
+/// Over `seeds` seeds and the grids tp1cp1, tp4cp1 and tp2cp2, for all real implementations,
+/// controls and what was loaded that start from logits.
 FittedRatios fit_bounds(int seeds);
 
 /// The same for those that start from hidden states, on tp1cp1, tp4cp1sp and tp2cp2; and for 1 to

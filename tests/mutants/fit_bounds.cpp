@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the valid implementations use of each bound: fit_bounds [SEEDS]. A constant that is
-// too small shows as a ratio above 1; one that is needlessly large shows as a small largest ratio.
+// Prints what the valid implementations use of each bound: fit_bounds [SEEDS [PYTHON FILE...]],
+// with those of Python files beside the built-in ones. A constant that is too small shows as a
+// ratio above 1; one that is needlessly large shows as a small largest ratio.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -9,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "bound_fit.h"
+#include "harness/external/external_implementation.h"
 
 namespace {
 
@@ -36,6 +38,7 @@ void print(const lossgrid::FittedRatios& worst, const std::vector<std::string>& 
 
 int main(int argc, char** argv) {
   const int seeds = argc > 1 ? std::atoi(argv[1]) : 8;
+  if (argc > 2) lossgrid::load_implementations({{argv + 3, argv + argc}, argv[2], ""});
   print(lossgrid::fit_bounds(seeds),
         {"loss", "logprobs", "entropy", "grad_logits", "grad_logits_bias"});
   print(lossgrid::fit_linear_bounds(seeds),
