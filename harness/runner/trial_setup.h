@@ -72,6 +72,7 @@ int serial_adds(const TrialSetup& setup);
 /// stands; sums of two have no order.
 bool adds_in_rank_order(const TrialSetup& setup);
 
+/// The roundings that the implementation declares, on the grid of the trial.
 DeclaredRoundings declared_roundings(const TrialSetup& setup);
 
 }  // namespace lossgrid

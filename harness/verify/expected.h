@@ -18,7 +18,7 @@ BundleResults expected_results(const Problem& problem, const Truth& truth);
 /// "expected.grad_logits", or "expected.grad_hidden" and "expected.grad_weight": the same bounds as
 /// for the truth, around the bundle's own values; of a sampled truth, for the rows and ids that are
 /// there. Of what is empty in `got` there is no check, and a metric that is missing fails. Only the
-/// the two read what is declared of roundings.
+/// loss and the gradients of the two read what is declared of roundings.
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
                                   const DeclaredRoundings& declared);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches of suite ci that are there in one pack and in several microbatches.
+#include <map>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "harness/problem/suite.h"
+
+namespace lossgrid {
+namespace {
+
+/// So that a loss which divides by what one microbatch holds is seen, whoever wrote it.
+TEST(Suites, CiHasTheSameBatchIn1And2And4Microbatches) {
+  std::map<std::string, std::set<std::int64_t>> counts;  // by case without them
+  std::map<std::string, std::string> objectives;         // by the same
+  for (CaseSpec spec : read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json").cases) {
+    const std::int64_t count = spec.microbatches;
+    spec.microbatches = 1;
+    counts[format_case(spec)].insert(count);
+    objectives[format_case(spec)] = spec.objective.kind;
+  }
+  std::set<std::string> compared;
+  for (const auto& [text, of_case] : counts) {
+    if (of_case.contains(1) && of_case.contains(2) && of_case.contains(4)) {
+      compared.insert(objectives.at(text));
+    }
+  }
+  EXPECT_THAT(compared, testing::IsSupersetOf({"nll", "clipped_pg"}));
+}
+
+}  // namespace
+}  // namespace lossgrid
