@@ -3,7 +3,7 @@
 // rank. What CP-local strategies replaced; kept to measure what it costs.
 #include <algorithm>
 
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/objective_pass.h"
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "harness/core/error.h"
-#include "harness/device/host_view.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
+#include "harness/device/memory/host_view.h"
 #include "harness/external/external_implementation.h"
 #include "harness/external/measured_json.h"
 #include "harness/external/problem_json.h"

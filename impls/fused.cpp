@@ -7,7 +7,7 @@
 // Option chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass.
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/objective_pass.h"
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"

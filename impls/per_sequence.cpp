@@ -6,7 +6,7 @@
 // `AllGatherCPTensor`.)
 #include <algorithm>
 
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/objective_pass.h"
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_view.h"
 
 namespace lossgrid {
 namespace {

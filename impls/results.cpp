@@ -9,9 +9,9 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_view.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/recorded_results.h"
+#include "harness/problem/bundle/recorded_results.h"
 #include "impls/file_part.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 
 namespace lossgrid {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/shard_statistics.h"
 
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/row_positions.h"
 
 namespace lossgrid {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "harness/device/cuda/portable.h"
-#include "harness/problem/vocab_shard.h"
+#include "harness/device/kernel/portable.h"
+#include "harness/problem/batch/vocab_shard.h"
 
 namespace lossgrid {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 
 namespace lossgrid {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "harness/core/error.h"
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/row_positions.h"
 
 namespace lossgrid {

@@ -8,7 +8,7 @@
 #include "harness/core/child_process.h"
 #include "harness/core/interrupts.h"
 #include "harness/core/text.h"
-#include "reports/report_reader.h"
+#include "reports/record/report_reader.h"
 
 namespace lossgrid {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/runner/ab_comparison.h"
+#include "harness/runner/timing/ab_comparison.h"
 
 namespace lossgrid {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/problem/suite.h"
-#include "reports/record.h"
+#include "harness/problem/case/suite.h"
+#include "reports/record/record.h"
 
 namespace CLI {
 class App;

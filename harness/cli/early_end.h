@@ -14,7 +14,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/interrupts.h"
-#include "reports/record.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

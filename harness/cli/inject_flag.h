@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/comm/fault.h"
+#include "harness/comm/faults/fault.h"
 #include "harness/runner/ranks.h"
 
 namespace CLI {

@@ -6,7 +6,7 @@
 #include "harness/cli/load_flags.h"
 #include "harness/core/environment.h"
 #include "harness/core/error.h"
-#include "reports/report_reader.h"
+#include "reports/record/report_reader.h"
 
 namespace lossgrid {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/runner/finished_work.h"
-#include "reports/report_writer.h"
+#include "reports/record/report_writer.h"
 
 namespace lossgrid {
 

@@ -11,10 +11,10 @@
 #include "harness/cli/resume.h"
 #include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
-#include "harness/comm/nccl_transport.h"
-#include "harness/device/rank_threads.h"
-#include "harness/runner/timing.h"
-#include "reports/report_writer.h"
+#include "harness/comm/nccl/nccl_transport.h"
+#include "harness/device/kernel/rank_threads.h"
+#include "harness/runner/timing/timing.h"
+#include "reports/record/report_writer.h"
 
 namespace lossgrid {
 namespace {

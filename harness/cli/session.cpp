@@ -7,7 +7,7 @@
 
 #include "harness/cli/one_of.h"
 #include "harness/comm/launcher.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 namespace {

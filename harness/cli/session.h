@@ -8,7 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/runner/ranks.h"
-#include "reports/report_writer.h"
+#include "reports/record/report_writer.h"
 
 namespace CLI {
 class App;

@@ -9,7 +9,7 @@
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/trial_setup.h"
+#include "harness/runner/trial/trial_setup.h"
 
 namespace lossgrid {
 namespace {

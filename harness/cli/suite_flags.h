@@ -13,7 +13,7 @@
 #include "harness/cli/load_flags.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/runner/run.h"
-#include "reports/table.h"
+#include "reports/text/table.h"
 
 namespace lossgrid {
 

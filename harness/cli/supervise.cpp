@@ -10,19 +10,19 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/commands/launcher_command.h"
 #include "harness/cli/early_end.h"
-#include "harness/cli/launcher_command.h"
 #include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
 #include "harness/cli/resume.h"
-#include "harness/comm/breadcrumbs.h"
+#include "harness/comm/faults/breadcrumbs.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/child_process.h"
 #include "harness/core/interrupts.h"
-#include "harness/runner/desync_report.h"
 #include "harness/runner/launched_work.h"
-#include "reports/report_reader.h"
-#include "reports/report_writer.h"
+#include "harness/runner/verdict/desync_report.h"
+#include "reports/record/report_reader.h"
+#include "reports/record/report_writer.h"
 
 namespace lossgrid {
 namespace {

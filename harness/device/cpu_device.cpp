@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/backend.h"
 #include "harness/device/gemm.h"
-#include "harness/device/host_memory.h"
+#include "harness/device/memory/host_memory.h"
 
 namespace lossgrid {
 namespace {

@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/device/buffer.h"
-#include "harness/device/driver_memory.h"
-#include "harness/device/memory_tracker.h"
+#include "harness/device/memory/buffer.h"
+#include "harness/device/memory/driver_memory.h"
+#include "harness/device/memory/memory_tracker.h"
 
 namespace lossgrid {
 

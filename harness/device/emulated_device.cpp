@@ -9,7 +9,7 @@
 #include "harness/device/backend.h"
 #include "harness/device/device_work.h"
 #include "harness/device/gemm.h"
-#include "harness/device/host_memory.h"
+#include "harness/device/memory/host_memory.h"
 
 namespace lossgrid {
 namespace {

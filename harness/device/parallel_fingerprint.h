@@ -9,7 +9,7 @@
 #include <span>
 
 #include "harness/core/hash.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 

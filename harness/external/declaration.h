@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/loss/loss_implementation.h"
-#include "harness/problem/scale_factor.h"
+#include "harness/problem/case/scale_factor.h"
 
 namespace lossgrid {
 

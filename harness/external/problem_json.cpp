@@ -6,7 +6,7 @@
 #include "harness/device/backend.h"
 #include "harness/external/arena_layout.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 namespace {

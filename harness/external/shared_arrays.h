@@ -13,7 +13,7 @@
 #include "harness/external/arena_layout.h"
 #include "harness/external/declaration.h"
 #include "harness/external/shared_memory.h"
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 

@@ -9,7 +9,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "harness/comm/thread_communicator.h"
+#include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/clock.h"
 #include "harness/gbench/micro_benchmarks.h"
 

@@ -8,7 +8,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/gbench/micro_benchmarks.h"
 #include "harness/gbench/plain_kernels.h"
 #include "impls/kernels/cpu/sweep_rows.h"

@@ -9,7 +9,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "harness/device/memory_tracker.h"
+#include "harness/device/memory/memory_tracker.h"
 
 namespace lossgrid {
 

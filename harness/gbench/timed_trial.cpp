@@ -7,8 +7,8 @@
 #include <map>
 
 #include "harness/runner/run.h"
-#include "harness/runner/timing.h"
-#include "harness/runner/trial.h"
+#include "harness/runner/timing/timing.h"
+#include "harness/runner/trial/trial.h"
 
 namespace lossgrid {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "harness/core/error.h"
 #include "harness/runner/problem_cache.h"
-#include "harness/runner/timing_rank.h"
-#include "reports/record.h"
+#include "harness/runner/timing/timing_rank.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

@@ -10,7 +10,7 @@
 
 #include "harness/gbench/memory_manager.h"
 #include "harness/gbench/timed_trial.h"
-#include "harness/problem/suite.h"
+#include "harness/problem/case/suite.h"
 
 namespace lossgrid {
 

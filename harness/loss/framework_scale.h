@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "harness/loss/objective.h"
-#include "harness/problem/framework.h"
+#include "harness/problem/case/framework.h"
 
 namespace lossgrid {
 

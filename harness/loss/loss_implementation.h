@@ -22,8 +22,8 @@
 #include "harness/comm/process_grid.h"
 #include "harness/device/device.h"
 #include "harness/loss/objective.h"
-#include "harness/problem/padding.h"
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/padding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 

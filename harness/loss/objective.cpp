@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "harness/device/cuda/block_sums.h"
+#include "harness/device/kernel/block_sums.h"
 
 namespace lossgrid {
 

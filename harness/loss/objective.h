@@ -28,8 +28,8 @@
 #include "harness/loss/metric.h"
 #include "harness/loss/objective_kernels.h"
 #include "harness/loss/objective_tokens.h"
-#include "harness/problem/objective_inputs.h"
-#include "harness/problem/packed_batch.h"
+#include "harness/problem/batch/objective_inputs.h"
+#include "harness/problem/batch/packed_batch.h"
 
 namespace lossgrid {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <type_traits>
 
-#include "harness/problem/token_inputs.h"
+#include "harness/problem/batch/token_inputs.h"
 
 namespace lossgrid {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An objective's terms: what it says of one token, as a struct of plain data and portable code
-// (harness/device/cuda/portable.h) that its loops on the host and its kernels share:
+// (harness/device/kernel/portable.h) that its loops on the host and its kernels share:
 //
 //   static constexpr int kSequenceSums, kSums, kMaxima;  // at most; all of ObjectiveSizes
 //   static constexpr bool kHasGradient;

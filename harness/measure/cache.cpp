@@ -12,7 +12,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/cuda/cuda_timing.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 namespace {

@@ -8,8 +8,8 @@
 #include "harness/device/cuda/host_block.h"
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"
-#include "harness/device/host_memory.h"
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_memory.h"
+#include "harness/device/memory/host_view.h"
 #include "harness/measure/cuda/memory_pass-inl.h"
 
 namespace lossgrid {

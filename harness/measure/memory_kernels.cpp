@@ -7,7 +7,7 @@
 #include <array>
 #include <atomic>
 
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/measure/memory_sweep.h"
 
 namespace lossgrid {

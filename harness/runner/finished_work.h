@@ -10,7 +10,7 @@
 #include <string>
 
 #include "harness/runner/ranks.h"
-#include "reports/record.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/runner/desync_report.h"
 #include "harness/runner/run.h"
-#include "harness/runner/trial.h"
+#include "harness/runner/trial/trial.h"
+#include "harness/runner/verdict/desync_report.h"
 
 namespace lossgrid {
 

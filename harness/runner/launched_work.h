@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/problem/suite.h"
-#include "reports/record.h"
+#include "harness/problem/case/suite.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

@@ -2,9 +2,9 @@
 #include "harness/runner/problem_cache.h"
 
 #include "harness/core/stage_clock.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/memory_plan.h"
+#include "harness/runner/plan/memory_plan.h"
 
 namespace lossgrid {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/wall_clock.h"
-#include "harness/device/memory_snapshot.h"
+#include "harness/device/memory/memory_snapshot.h"
 
 namespace lossgrid {
 namespace {

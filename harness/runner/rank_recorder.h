@@ -12,7 +12,7 @@
 #include "harness/comm/process_grid.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/rank_timeline.h"
-#include "harness/device/memory_history.h"
+#include "harness/device/memory/memory_history.h"
 #include "harness/runner/recording.h"
 
 namespace lossgrid {

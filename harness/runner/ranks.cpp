@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "harness/comm/nccl_transport.h"
+#include "harness/comm/nccl/nccl_transport.h"
 #include "harness/core/error.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 

@@ -16,8 +16,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/comm/consensus.h"
-#include "harness/comm/mpi_ranks.h"
-#include "harness/comm/thread_communicator.h"
+#include "harness/comm/mpi/mpi_ranks.h"
+#include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/archive.h"
 #include "harness/device/backend.h"
 

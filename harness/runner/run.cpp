@@ -6,9 +6,9 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/bit_comparison.h"
-#include "harness/runner/memory_plan.h"
-#include "harness/runner/trial.h"
+#include "harness/runner/plan/memory_plan.h"
+#include "harness/runner/trial/trial.h"
+#include "harness/runner/verdict/bit_comparison.h"
 
 namespace lossgrid {
 namespace {

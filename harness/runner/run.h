@@ -9,14 +9,14 @@
 #include <optional>
 #include <vector>
 
-#include "harness/comm/fault.h"
+#include "harness/comm/faults/fault.h"
 #include "harness/core/error.h"
-#include "harness/problem/suite.h"
+#include "harness/problem/case/suite.h"
 #include "harness/runner/finished_work.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/ranks.h"
 #include "harness/runner/recording.h"
-#include "reports/record.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

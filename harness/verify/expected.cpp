@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/linear_bounds.h"
 #include "harness/verify/linear_truth.h"

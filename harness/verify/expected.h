@@ -3,7 +3,7 @@
 // run's gathered results compared with what a bundle expects.
 #pragma once
 
-#include "harness/problem/bundle.h"
+#include "harness/problem/bundle/bundle.h"
 #include "harness/verify/check.h"
 #include "harness/verify/declared_roundings.h"
 #include "harness/verify/truth.h"

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <limits>
 
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/shard_checks.h"
 #include "harness/verify/unwritten.h"

@@ -13,7 +13,7 @@
 #include <span>
 #include <string>
 
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/verify/check.h"
 #include "harness/verify/declared_roundings.h"
 #include "harness/verify/linear_truth.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
 

@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/problem/problem.h"
+#include "harness/problem/batch/problem.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/problem/problem.h"
+#include "harness/problem/batch/problem.h"
 
 namespace lossgrid {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/problem/scale_factor.h"
+#include "harness/problem/case/scale_factor.h"
 
 namespace lossgrid {
 

@@ -7,7 +7,7 @@
 
 #include "harness/core/clock.h"
 #include "harness/core/stage_clock.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/gradient_columns.h"
 #include "harness/verify/unwritten.h"

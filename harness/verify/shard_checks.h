@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/loss/loss_implementation.h"
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/verify/check.h"
 #include "harness/verify/declared_roundings.h"
 #include "harness/verify/failed_elements.h"

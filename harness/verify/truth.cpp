@@ -9,7 +9,7 @@
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/stage_clock.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
 #include "harness/verify/linear_truth.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/loss/objective.h"
-#include "harness/problem/problem.h"
+#include "harness/problem/batch/problem.h"
 
 namespace lossgrid {
 

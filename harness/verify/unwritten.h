@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "harness/device/buffer.h"
+#include "harness/device/memory/buffer.h"
 
 namespace lossgrid {
 

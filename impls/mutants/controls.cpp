@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "harness/core/dtype.h"
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_view.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_view.h"
 #include "impls/kernels/cpu/sweep_rows.h"
 
 namespace lossgrid {

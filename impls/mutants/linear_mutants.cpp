@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
-#include "harness/device/staging.h"
+#include "harness/device/memory/staging.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {

@@ -16,7 +16,7 @@
 #include <numbers>
 #include <span>
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "impls/objectives/clipped_pg_options.h"
 
 namespace lossgrid {

@@ -2,7 +2,7 @@
 // What `dpo` says of one token (harness/loss/terms_kernels.h).
 #pragma once
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "harness/loss/objective_tokens.h"
 
 namespace lossgrid {

@@ -15,7 +15,7 @@ foreach(include IN LISTS includes)
   string(REPLACE "${include}" "${text}" page "${page}")
 endforeach()
 
-string(CONCAT code "// Made by reports/html/assemble.cmake.\n#include \"reports/html_page.h\"\n\n"
+string(CONCAT code "// Made by reports/html/assemble.cmake.\n#include \"reports/html/html_page.h\"\n\n"
               "namespace lossgrid {\n\nconst char* const kHtmlTemplate = R\"lossgrid("
               "${page})lossgrid\";\n\n}  // namespace lossgrid\n")
 file(WRITE ${OUT} "${code}")

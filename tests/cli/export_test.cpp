@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
-#include "reports/report_json.h"
+#include "reports/record/report_json.h"
 #include "reports/sample_run.h"
 
 namespace lossgrid {

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/comm/breadcrumbs.h"
+#include "harness/comm/faults/breadcrumbs.h"
 #include "process.h"
 
 namespace lossgrid {

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "reports/report_json.h"
-#include "reports/report_reader.h"
+#include "reports/record/report_json.h"
+#include "reports/record/report_reader.h"
 
 namespace lossgrid {
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "background.h"
-#include "reports/report_json.h"
+#include "reports/record/report_json.h"
 
 namespace lossgrid {
 namespace {

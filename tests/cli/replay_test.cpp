@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/problem/safetensors.h"
+#include "harness/problem/bundle/safetensors.h"
 #include "process.h"
 
 namespace lossgrid {

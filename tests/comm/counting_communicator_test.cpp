@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "harness/comm/breadcrumbs.h"
 #include "harness/comm/call_signature.h"
+#include "harness/comm/faults/breadcrumbs.h"
 #include "ranks.h"
 
 namespace lossgrid {

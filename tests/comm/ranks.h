@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/comm/communicator.h"
-#include "harness/comm/thread_communicator.h"
+#include "harness/comm/thread/thread_communicator.h"
 
 namespace lossgrid {
 

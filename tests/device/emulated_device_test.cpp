@@ -11,8 +11,8 @@
 #include "harness/core/error.h"
 #include "harness/device/device_work.h"
 #include "harness/device/gemm.h"
-#include "harness/device/host_view.h"
-#include "harness/device/staging.h"
+#include "harness/device/memory/host_view.h"
+#include "harness/device/memory/staging.h"
 
 namespace lossgrid {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 namespace {

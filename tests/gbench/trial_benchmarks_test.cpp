@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "collector.h"
-#include "harness/problem/case_spec.h"
-#include "harness/runner/trial.h"
+#include "harness/problem/case/case_spec.h"
+#include "harness/runner/trial/trial.h"
 #include "probe.h"
 
 namespace lossgrid {

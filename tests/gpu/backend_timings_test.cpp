@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/device/backend.h"
-#include "harness/runner/timing.h"
+#include "harness/runner/timing/timing.h"
 
 namespace lossgrid {
 namespace {

@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
-#include "harness/problem/bundle.h"
-#include "harness/problem/case_sweep.h"
+#include "harness/problem/bundle/bundle.h"
+#include "harness/problem/case/case_sweep.h"
 #include "harness/runner/mutation.h"
-#include "harness/runner/trial.h"
+#include "harness/runner/trial/trial.h"
 
 namespace lossgrid {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/problem/bundle.h"
-#include "harness/runner/rank_merge.h"
+#include "harness/problem/bundle/bundle.h"
 #include "harness/runner/run.h"
+#include "harness/runner/verdict/rank_merge.h"
 #include "harness/verify/expected.h"
 #include "trial_fixture.h"
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/device/emulated_device.h"
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_view.h"
 
 namespace lossgrid {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "harness/core/philox.h"
 #include "harness/loss/objective.h"
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 

@@ -11,7 +11,7 @@
 
 #include "clipped_pg_cases.h"
 #include "harness/device/backend.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "objective_batch.h"
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/philox.h"
-#include "harness/problem/partition.h"
+#include "harness/problem/batch/partition.h"
 #include "trial_fixture.h"
 
 namespace lossgrid {

@@ -11,7 +11,7 @@
 
 #include "harness/core/philox.h"
 #include "harness/device/backend.h"
-#include "harness/device/items.h"
+#include "harness/device/kernel/items.h"
 #include "impls/row_positions.h"
 #include "impls/statistics_rows.h"
 #include "impls/strategy.h"

@@ -16,7 +16,7 @@
 #include "harness/core/philox.h"
 #include "harness/device/backend.h"
 #include "harness/device/emulated_device.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "impls/kernels/cpu/sweep_rows.h"
 #include "kernel_targets.h"
 #include "softmax_rows_kinds.h"

@@ -7,7 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/problem_cache.h"
-#include "harness/runner/trial.h"
+#include "harness/runner/trial/trial.h"
 
 namespace lossgrid {
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/comm/counting_communicator.h"
-#include "harness/comm/thread_communicator.h"
+#include "harness/comm/thread/thread_communicator.h"
 
 namespace lossgrid {
 namespace {

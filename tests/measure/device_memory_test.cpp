@@ -11,7 +11,7 @@
 
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"
-#include "harness/device/host_view.h"
+#include "harness/device/memory/host_view.h"
 
 namespace lossgrid {
 namespace {

@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <hwy/targets.h>
 
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/measure/memory_sweep.h"
 
 namespace lossgrid {

@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/comm/thread_communicator.h"
+#include "harness/comm/thread/thread_communicator.h"
 
 namespace lossgrid {
 namespace {

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/comm/breadcrumbs.h"
+#include "harness/comm/faults/breadcrumbs.h"
 #include "process.h"
-#include "reports/report_json.h"
+#include "reports/record/report_json.h"
 
 namespace lossgrid {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/comm/consensus.h"
-#include "harness/comm/fault_injection.h"
-#include "harness/comm/mpi_ranks.h"
+#include "harness/comm/faults/fault_injection.h"
+#include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/process_grid.h"
 
 namespace lossgrid {

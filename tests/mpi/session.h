@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/comm/mpi_ranks.h"
+#include "harness/comm/mpi/mpi_ranks.h"
 
 namespace lossgrid {
 

@@ -7,8 +7,8 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/suite.h"
-#include "harness/runner/trial.h"
+#include "harness/problem/case/suite.h"
+#include "harness/runner/trial/trial.h"
 
 namespace lossgrid {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/problem/objective_inputs.h"
+#include "harness/problem/batch/objective_inputs.h"
 
 namespace lossgrid {
 

@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "harness/problem/suite.h"
+#include "harness/problem/case/suite.h"
 
 namespace lossgrid {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "reports/record.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

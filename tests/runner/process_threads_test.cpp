@@ -2,7 +2,7 @@
 // The truth is made on the threads that a process has beside others on its machine.
 #include <gtest/gtest.h>
 
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/verify/expected.h"
 #include "harness/verify/linear_truth.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "harness/problem/problem.h"
+#include "harness/problem/batch/problem.h"
 
 namespace lossgrid {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "harness/loss/registry.h"
-#include "reports/record.h"
+#include "reports/record/record.h"
 
 namespace lossgrid {
 

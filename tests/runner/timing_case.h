@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/runner/timing.h"
+#include "harness/runner/timing/timing.h"
 
 namespace lossgrid {
 

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/device/buffer.h"
-#include "harness/problem/sharding.h"
+#include "harness/device/memory/buffer.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/verify/row_places.h"
 
 namespace lossgrid {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
-#include "harness/problem/partition.h"
+#include "harness/problem/batch/partition.h"
 #include "linear_emulation.h"
 
 namespace lossgrid {

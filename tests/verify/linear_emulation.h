@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/loss/registry.h"
-#include "harness/problem/objective_inputs.h"
+#include "harness/problem/batch/objective_inputs.h"
 #include "harness/verify/linear_checks.h"
 
 namespace lossgrid {

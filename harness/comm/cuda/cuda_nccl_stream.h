@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "harness/comm/nccl_stream.h"
+#include "harness/comm/nccl/nccl_stream.h"
 
 namespace lossgrid {
 

@@ -12,8 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/comm/faults/rank_outcome.h"
 #include "harness/comm/mpi/mpi_runtime.h"
-#include "harness/comm/rank_outcome.h"
 
 namespace lossgrid {
 

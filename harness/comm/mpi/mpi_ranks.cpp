@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/comm/mpi_ranks.h"
+#include "harness/comm/mpi/mpi_ranks.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/comm/breadcrumbs.h"
+#include "harness/comm/faults/breadcrumbs.h"
 #include "harness/comm/mpi/mpi_world.h"
 #include "harness/core/error.h"
 

@@ -12,7 +12,7 @@
 
 #include <mpi.h>
 
-#include "harness/comm/backoff.h"
+#include "harness/comm/thread/backoff.h"
 
 namespace lossgrid {
 

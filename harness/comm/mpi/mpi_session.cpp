@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/mpi/mpi_runtime.h"
-#include "harness/comm/mpi_ranks.h"
 #include "harness/core/error.h"
 
 namespace lossgrid {

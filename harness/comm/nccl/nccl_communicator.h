@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "harness/comm/nccl/nccl_library.h"
-#include "harness/comm/nccl_stream.h"
-#include "harness/comm/nccl_transport.h"
+#include "harness/comm/nccl/nccl_stream.h"
+#include "harness/comm/nccl/nccl_transport.h"
 
 namespace lossgrid {
 

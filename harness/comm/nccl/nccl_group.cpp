@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "harness/comm/backoff.h"
+#include "harness/comm/thread/backoff.h"
 #include "harness/core/error.h"
 
 namespace lossgrid {

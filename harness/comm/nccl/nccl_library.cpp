@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-#include "harness/comm/nccl_transport.h"
+#include "harness/comm/nccl/nccl_transport.h"
 #include "harness/core/error.h"
 
 namespace lossgrid {

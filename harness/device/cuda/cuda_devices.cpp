@@ -9,7 +9,7 @@
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"
 #include "harness/device/device_work.h"
-#include "harness/device/host_memory.h"
+#include "harness/device/memory/host_memory.h"
 
 namespace lossgrid {
 namespace {

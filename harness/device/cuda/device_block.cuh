@@ -8,8 +8,8 @@
 #include <cuda_runtime.h>
 
 #include "harness/device/cuda/launch_shape.h"
-#include "harness/device/cuda/portable.h"
 #include "harness/device/cuda/shared_memory.h"
+#include "harness/device/kernel/portable.h"
 
 namespace lossgrid {
 

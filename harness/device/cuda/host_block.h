@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/device/cuda/portable.h"
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/portable.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 

@@ -2,7 +2,7 @@
 // Items of items.h as code of a block.
 #pragma once
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 
 namespace lossgrid {
 

@@ -3,7 +3,7 @@
 // an order that depends on where tokens stand and on no timing: the same bits on every run.
 #pragma once
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "harness/loss/objective_tokens.h"
 
 namespace lossgrid {

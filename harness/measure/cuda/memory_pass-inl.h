@@ -3,7 +3,7 @@
 // it uses the first one, and no block does so much that the last one is waited for.
 #pragma once
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "harness/measure/cuda/cuda_memory_pass.h"
 
 namespace lossgrid {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 
 namespace lossgrid {

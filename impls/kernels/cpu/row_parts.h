@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "harness/device/rank_threads.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 

@@ -11,7 +11,7 @@
 
 #include "harness/core/dtype.h"
 #include "harness/device/device.h"
-#include "harness/problem/sharding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 

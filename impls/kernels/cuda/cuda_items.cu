@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items (harness/device/items.h) on a GPU: a line for each.
+// Items (harness/device/kernel/items.h) on a GPU: a line for each.
 #include "harness/device/cuda/device_block.cuh"
 #include "harness/device/cuda/items-inl.h"
 #include "impls/row_positions.h"

@@ -2,7 +2,7 @@
 // The kernels of hidden_rows.h, a block a row.
 #pragma once
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 #include "impls/kernels/cuda/cuda_hidden.h"
 
 namespace lossgrid {

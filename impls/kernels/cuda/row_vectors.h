@@ -6,7 +6,7 @@
 // read and written element by element.
 #pragma once
 
-#include "harness/device/cuda/portable.h"
+#include "harness/device/kernel/portable.h"
 
 namespace lossgrid {
 

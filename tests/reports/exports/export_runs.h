@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "reports/exporter.h"
+#include "reports/exports/exporter.h"
 #include "sample_run.h"
 
 namespace lossgrid {

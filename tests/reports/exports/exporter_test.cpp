@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds of all exporters.
-#include "reports/exporter.h"
+#include "reports/exports/exporter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include "harness/core/error.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
-#include "reports/export_parts.h"
-#include "reports/report_json.h"
-#include "reports/report_reader.h"
-#include "reports/report_writer.h"
+#include "reports/exports/export_parts.h"
+#include "reports/record/report_json.h"
+#include "reports/record/report_reader.h"
+#include "reports/record/report_writer.h"
 
 namespace lossgrid {
 namespace {

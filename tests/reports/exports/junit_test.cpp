@@ -6,7 +6,7 @@
 #include "export_runs.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
-#include "reports/text_table.h"
+#include "reports/text/text_table.h"
 #include "shell.h"
 
 namespace lossgrid {

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// lossgrid list: what there is to run, the models whose sizes a plan can take, and the formats that
+// a report can be exported to.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/command.h"
+#include "harness/cli/load_flags.h"
+#include "harness/cli/output.h"
+#include "harness/comm/mpi/mpi_ranks.h"
+#include "harness/comm/nccl/nccl_transport.h"
+#include "harness/core/file.h"
+#include "harness/core/terminal.h"
+#include "harness/core/text.h"
+#include "harness/device/backend.h"
+#include "harness/loss/registry.h"
+#include "harness/problem/bundle/checked_json.h"
+#include "harness/problem/case/case_keys.h"
+#include "harness/problem/case/framework.h"
+#include "reports/exports/exporter.h"
+#include "reports/text/text_table.h"
+
+namespace lossgrid {
+namespace {
+
+/// An entry of a list: `name`, and `text` behind it. Where lines have fewer columns the text is
+/// broken between words and goes on below itself, or below the name where that leaves little room.
+void print_entry(const std::string& name, const std::string& text) {
+  constexpr std::size_t kLeastText = 24;
+  constexpr std::size_t kIndent = 4;
+  static const TextStyle style = stdout_style();
+  const std::string line = name + ' ' + text;
+  if (style.columns <= kIndent || line.size() <= style.columns) {
+    print("{}\n", line);
+    return;
+  }
+  const bool is_beside = name.size() + 1 + kLeastText <= style.columns;
+  const std::size_t indent = is_beside ? name.size() + 1 : kIndent;
+  std::istringstream lines(wrapped(text, style.columns - indent));
+  std::string before = is_beside ? name + ' ' : name + '\n' + std::string(indent, ' ');
+  for (std::string part; std::getline(lines, part);) {
+    print("{}{}\n", before, part);
+    before = std::string(indent, ' ');
+  }
+}
+
+void list_suites() {
+  for (const std::string& name : suite_names()) {
+    for (const Suite& suite : load_suites(name)) {
+      print_entry(fmt::format("{:<24}", name),
+                  fmt::format("{} cases, {} grids, {} implementations: {}", suite.cases.size(),
+                              suite.grids.size(), suite.implementations.size(), suite.summary));
+    }
+  }
+}
+
+/// " (chunk: 64, 1, 7)": the values that options offer.
+std::string format_offers(const ImplementationEntry& entry) {
+  std::vector<std::string> options;
+  for (const auto& [option, values] : entry.offers) {
+    options.push_back(fmt::format("{}: {}", option, join(values, ", ")));
+  }
+  return options.empty() ? "" : fmt::format(" ({})", join(options, "; "));
+}
+
+void list_implementations() {
+  for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
+    const Description description = entry->make({})->describe();
+    print_entry(fmt::format("{:<18}", entry->name), description.summary);
+  }
+  for (const ImplementationEntry* entry : implementations(ImplementationKind::recorded)) {
+    print_entry(fmt::format("{:<18}", entry->name), entry->what);
+  }
+  for (const ImplementationEntry* entry : implementations(ImplementationKind::external)) {
+    print_entry(fmt::format("{:<18}", entry->name),
+                fmt::format("external, {}: {}{}", entry->file, entry->what, format_offers(*entry)));
+  }
+}
+
+void list_mutants() {
+  for (const auto kind :
+       {ImplementationKind::mutant, ImplementationKind::control, ImplementationKind::probe}) {
+    for (const ImplementationEntry* entry : implementations(kind)) {
+      print_entry(fmt::format("{:<44} {:<4}", entry->name, entry->catalogue_id), entry->what);
+    }
+  }
+}
+
+void list_objectives() {
+  for (const ObjectiveEntry* entry : objectives()) {
+    print_entry(fmt::format("{:<18}", entry->kind), entry->summary);
+  }
+}
+
+void list_keys() {
+  print_entry(fmt::format("{:<22} {:<10}", "objective", "nll"),
+              "see lossgrid list objectives; options as objective.NAME=VALUE");
+  for (const CaseKey& key : case_keys()) {
+    print_entry(fmt::format("{:<22} {:<10}", key.name, key.get(CaseSpec())), key.help);
+  }
+}
+
+/// Each with the product of its factors for any dp, cp and n_mb.
+void list_frameworks() {
+  for (const FrameworkPreset& preset : framework_presets()) {
+    const Framework& framework = preset.framework;
+    print_entry(
+        fmt::format("{:<41}", preset.name),
+        fmt::format("net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}",
+                    format_scale(framework.net()), format_scale(framework.loss),
+                    format_scale(framework.schedule), format_scale(framework.gather),
+                    name(framework.dp_reduction), format_scale(framework.metrics), preset.summary));
+  }
+}
+
+void list_models() {
+  for (const ModelShape& model : load_models()) {
+    print_entry(
+        fmt::format("{:<18}", model.name),
+        fmt::format("hidden={:<6} vocab={:<8} {}", model.hidden, model.vocab, model.source));
+  }
+}
+
+void list_backends() {
+  for (const Backend backend : all_backends()) {
+    const std::string& why_none = why_no_device(backend);
+    if (!why_none.empty()) {
+      print_entry(fmt::format("{:<14}", name(backend)), "not here: " + why_none);
+      continue;
+    }
+    const std::vector<std::string> devices = describe_devices(backend);
+    print_entry(fmt::format("{:<14}", name(backend)),
+                devices.empty() ? "this processor" : join(devices, "; "));
+  }
+}
+
+void list_transports() {
+  const std::string& why_no_gpu = why_no_device(Backend::cuda);
+  std::string nccl = "not here: " + why_no_nccl();
+  if (why_no_nccl().empty()) {
+    nccl = fmt::format("NCCL {} between GPUs of such ranks", nccl_version());
+    if (nccl_is_emulated()) {
+      nccl += ", an emulation for --backend cuda_emulated";
+    } else if (!why_no_gpu.empty()) {
+      nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), why_no_gpu);
+    }
+  }
+  print_entry("thread ", "ranks are threads of one process");
+  print_entry("mpi    ", mpi_is_compiled_in() ? "ranks are processes of an MPI launcher"
+                                              : "not here: this build has no MPI");
+  print_entry("nccl   ", nccl);
+}
+
+void list_exports() {
+  for (const Exporter* exporter : exporters()) {
+    print_entry(fmt::format("{:<23}", exporter->name), exporter->summary);
+  }
+}
+
+/// entry[key], a whole number from 1 on.
+std::int64_t size_member(const nlohmann::ordered_json& entry, const char* key, std::int64_t most,
+                         const std::string& where) {
+  const auto at = entry.find(key);
+  if (at == entry.end() || !at->is_number_integer() || *at < 1 || *at > most) {
+    throw_bad_input("{}: {} is not a whole number in [1, {}]", where, key, most);
+  }
+  return at->get<std::int64_t>();
+}
+
+std::string text_member(const nlohmann::ordered_json& entry, const char* key,
+                        const std::string& where) {
+  const auto at = entry.find(key);
+  if (at == entry.end() || !at->is_string() || at->get<std::string>().empty()) {
+    throw_bad_input("{}: {} is not a text", where, key);
+  }
+  return at->get<std::string>();
+}
+
+struct Kind {
+  const char* name;
+  void (*print)();
+};
+
+constexpr Kind kKinds[] = {{"suites", list_suites},
+                           {"implementations", list_implementations},
+                           {"objectives", list_objectives},
+                           {"mutants", list_mutants},
+                           {"keys", list_keys},
+                           {"frameworks", list_frameworks},
+                           {"models", list_models},
+                           {"backends", list_backends},
+                           {"transports", list_transports},
+                           {"exports", list_exports}};
+
+ExitCode run(const std::string& what) {
+  std::vector<std::string> known;
+  for (const Kind& kind : kKinds) {
+    if (what == kind.name) {
+      kind.print();
+      return ExitCode::ok;
+    }
+    known.emplace_back(kind.name);
+  }
+  throw Error(ErrorCode::usage, unknown_name_message("list", what, known));
+}
+
+}  // namespace
+
+std::vector<ModelShape> load_models() {
+  const std::string path = cases_directory() + "/models.json";
+  const nlohmann::ordered_json file = parse_json_object(read_text_file(path), path, 3);
+  if (file.value("models", nlohmann::ordered_json()) != 1 || !file.contains("entries") ||
+      !file.at("entries").is_array()) {
+    throw_bad_input("{}: not models of version 1 with an array of entries", path);
+  }
+  std::vector<ModelShape> models;
+  for (const auto& entry : file.at("entries")) {
+    const std::string where = fmt::format("{}: entries[{}]", path, models.size());
+    if (!entry.is_object()) throw_bad_input("{} is not an object", where);
+    models.push_back({text_member(entry, "name", where),
+                      size_member(entry, "hidden", kMaxHidden, where),
+                      size_member(entry, "vocab", std::numeric_limits<std::int32_t>::max(), where),
+                      text_member(entry, "source", where)});
+  }
+  return models;
+}
+
+ModelShape find_model(const std::string& name) {
+  const std::vector<ModelShape> models = load_models();
+  const auto found = std::find_if(models.begin(), models.end(),
+                                  [&](const ModelShape& model) { return model.name == name; });
+  if (found != models.end()) return *found;
+  std::vector<std::string> known;
+  for (const ModelShape& model : models) known.push_back(model.name);
+  throw Error(ErrorCode::bad_input, unknown_name_message("model", name, known));
+}
+
+void add_list_command(CLI::App& app, Action& action) {
+  auto what = std::make_shared<std::string>();
+  auto load = std::make_shared<LoadFlags>();
+  CLI::App* command = app.add_subcommand(
+      "list",
+      "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
+      "backends, transports or exports");
+  command
+      ->add_option(
+          "what", *what,
+          "suites, implementations, objectives, mutants, keys, frameworks, models, backends, "
+          "transports or exports")
+      ->required();
+  add_load_flags(*command, *load);
+  command->callback([what, load, &action] {
+    action = [what, load] {
+      load_requested(*load);
+      return run(*what);
+    };
+  });
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not a ForwardingCommunicator: a crumb holds all that a call is made of, and splits are calls too.
+// An observer of the thread is told of the same calls.
+#include <utility>
+
+#include "harness/comm/call_signature.h"
+#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/core/rank_observer.h"
+
+namespace lossgrid {
+namespace {
+
+class BreadcrumbCommunicator final : public Communicator {
+ public:
+  BreadcrumbCommunicator(Communicator& inner, BreadcrumbTrail& trail)
+      : inner_(&inner), trail_(&trail) {}
+  BreadcrumbCommunicator(std::unique_ptr<Communicator> inner, BreadcrumbTrail& trail)
+      : owned_(std::move(inner)), inner_(owned_.get()), trail_(&trail) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string_view name() const override { return inner_->name(); }
+
+  void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
+    enter(Collective::all_reduce, count, dtype, op);
+    inner_->all_reduce(data, count, dtype, op);
+    leave();
+  }
+  void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
+    enter(Collective::all_gather, count, dtype);
+    inner_->all_gather(send, receive, count, dtype);
+    leave();
+  }
+  void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
+                      ReduceOp op) override {
+    enter(Collective::reduce_scatter, count, dtype, op);
+    inner_->reduce_scatter(send, receive, count, dtype, op);
+    leave();
+  }
+  void broadcast(void* data, std::size_t count, DType dtype, int root) override {
+    enter(Collective::broadcast, count, dtype, std::nullopt, root);
+    inner_->broadcast(data, count, dtype, root);
+    leave();
+  }
+  void barrier() override {
+    enter(Collective::barrier, 0, DType::u8);
+    inner_->barrier();
+    leave();
+  }
+  std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+    enter(std::nullopt, 0, DType::u8);
+    auto part = inner_->split(color, key, std::move(name));
+    leave();
+    return std::make_unique<BreadcrumbCommunicator>(std::move(part), *trail_);
+  }
+  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
+    enter(call.collective, call.count, call.dtype, call.op, call.root);
+    inner_->carry(call, advance);
+    leave();
+  }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+
+ private:
+  void enter(std::optional<Collective> operation, std::size_t count, DType dtype,
+             std::optional<ReduceOp> op = std::nullopt, std::optional<int> root = std::nullopt) {
+    trail_->enter(operation, count, dtype, op, root, ++number_, inner_->name());
+    if (RankObserver* observer = rank_observer()) tell(*observer, operation, count, dtype);
+  }
+
+  void leave() {
+    trail_->leave();
+    if (RankObserver* observer = rank_observer()) observer->leave_call();
+  }
+
+  void tell(RankObserver& observer, std::optional<Collective> operation, std::size_t count,
+            DType dtype) const {
+    const bool sends_to_each = operation == Collective::reduce_scatter;
+    const std::size_t parts = sends_to_each ? static_cast<std::size_t>(size()) : 1;
+    observer.enter_call({operation ? lossgrid::name(*operation) : "split", inner_->name(),
+                         inner_->size(), number_, lossgrid::name(dtype), count,
+                         parts * count * size_of(dtype)});
+  }
+
+  std::unique_ptr<Communicator> owned_;
+  Communicator* inner_;
+  BreadcrumbTrail* trail_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> leave_breadcrumbs(Communicator& inner, BreadcrumbTrail& trail) {
+  return std::make_unique<BreadcrumbCommunicator>(inner, trail);
+}
+
+}  // namespace lossgrid

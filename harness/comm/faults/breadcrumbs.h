@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank leaves behind while it runs, so that others can say where it was when it threw, hangs
+// or died: its phase, and a ring of its last collectives. Some stores a call, no lock, no
+// allocation: the transports keep it for every run. Written by the thread of the rank alone; any
+// thread may read at any time, and passes over an entry that is being written.
+//
+// With LOSSGRID_BREADCRUMBS=DIR in the environment the trail of rank 5 is DIR/rank00005.crumbs, a
+// memory-mapped file: the kernel keeps what was written when the process is killed. The file is a
+// BreadcrumbPage in the byte order of the machine, made anew at the begin of every run of ranks.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/comm/communicator.h"
+#include "harness/comm/faults/rank_trace.h"
+
+namespace lossgrid {
+
+inline constexpr std::size_t kBreadcrumbs = 16;
+/// The environment variable that names the folder.
+inline constexpr const char* kBreadcrumbsVariable = "LOSSGRID_BREADCRUMBS";
+
+/// One collective. Words are atomic for readers in other threads.
+struct BreadcrumbSlot {
+  std::atomic<std::uint64_t> order;   // of the call in the run, from 1; 0: empty or being written
+  std::atomic<std::uint64_t> number;  // within its communicator, from 1
+  std::atomic<std::uint64_t> count;   // elements
+  // From the lowest bit: operation (8: a Collective, or kCollectives for a split), dtype (8), op +
+  // 1 (8), root + 1 (32), done (1).
+  std::atomic<std::uint64_t> call;
+  std::array<std::atomic<std::uint64_t>, 2> communicator;  // its name, cut off at 16 bytes
+};
+
+struct BreadcrumbPage {
+  std::atomic<std::uint64_t> format;  // kBreadcrumbFormat once all else is there
+  std::atomic<std::uint64_t> run;     // of this process, from 1; the same in all processes of a job
+  std::atomic<std::uint64_t> ranks;   // of the run
+  std::atomic<std::uint64_t> rank;
+  std::atomic<std::uint64_t> phase;    // a RankPhase
+  std::atomic<std::uint64_t> end;      // a RankEnd
+  std::atomic<std::uint64_t> entered;  // collectives; the last is in slot (entered - 1) % 16
+  std::array<BreadcrumbSlot, kBreadcrumbs> slots;
+};
+inline constexpr std::uint64_t kBreadcrumbFormat = 0x31424D555243474C;  // "LGCRUMB1" in memory
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(BreadcrumbPage) == (7 + 6 * kBreadcrumbs) * sizeof(std::uint64_t));
+
+class BreadcrumbTrail {
+ public:
+  /// Of `rank` of the `run`-th run of this process, which has `ranks` ranks; in memory, or where
+  /// the environment says so in a file. Throws io that names the file.
+  BreadcrumbTrail(std::uint64_t run, int ranks, int rank);
+  /// The same in `directory`, which is made when it is missing; in memory when it is empty.
+  BreadcrumbTrail(std::uint64_t run, int ranks, int rank, const std::string& directory);
+
+  void enter_phase(RankPhase phase) { store(page_->phase, static_cast<std::uint64_t>(phase)); }
+  void finish(RankEnd end) { store(page_->end, static_cast<std::uint64_t>(end)); }
+
+  /// The rank enters a call. No operation: a split.
+  void enter(std::optional<Collective> operation, std::size_t count, DType dtype,
+             std::optional<ReduceOp> op, std::optional<int> root, std::uint64_t number,
+             std::string_view communicator);
+  /// It has come out of it. Not said of a call that throws.
+  void leave();
+
+  RankTrace trace() const;
+
+ private:
+  static void store(std::atomic<std::uint64_t>& word, std::uint64_t value) {
+    word.store(value, std::memory_order_release);
+  }
+  BreadcrumbSlot& last() { return page_->slots[(entered_ - 1) % kBreadcrumbs]; }
+
+  std::shared_ptr<BreadcrumbPage> page_;
+  std::uint64_t entered_ = 0;
+};
+
+/// Forwards to `inner` and leaves a crumb of every collective and split, as those that are split
+/// off do. Calls are numbered from 1 on, as in the messages of transports, so it has to see all of
+/// them. Both outlive the decorator.
+std::unique_ptr<Communicator> leave_breadcrumbs(Communicator& inner, BreadcrumbTrail& trail);
+
+/// Makes `trail` that of this thread until its end, for enter_phase().
+class TrailScope {
+ public:
+  explicit TrailScope(BreadcrumbTrail& trail);
+  ~TrailScope();
+  TrailScope(const TrailScope&) = delete;
+  TrailScope& operator=(const TrailScope&) = delete;
+
+ private:
+  BreadcrumbTrail* outer_;
+};
+
+/// Says what the rank of this thread is at; nothing where this thread is no rank. Tells its
+/// observer (harness/core/rank_observer.h), if it has one, too.
+void enter_phase(RankPhase phase);
+
+/// What the newest run left in `directory`: one for each of its ranks, by rank. Not `known` are
+/// those without a whole file of that run. Empty where there is none at all. Runs are counted from
+/// the start of a process, so a directory serves one start only.
+std::vector<RankTrace> read_breadcrumbs(const std::string& directory);
+
+}  // namespace lossgrid

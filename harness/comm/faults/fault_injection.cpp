@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/comm/faults/fault_injection.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
+
+#include "harness/comm/forwarding_communicator.h"
+#include "harness/core/error.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr int kExitCode = 3;  // none of ExitCode, and of no launcher
+
+class FaultyCommunicator final : public ForwardingCommunicator {
+ public:
+  template <typename Inner>
+  FaultyCommunicator(Inner&& inner, FaultInjector& injector)
+      : ForwardingCommunicator(std::forward<Inner>(inner)), injector_(&injector) {}
+
+ private:
+  void before(Collective collective, std::size_t /*payload_bytes*/) override {
+    injector_->before_call(lossgrid::name(collective));
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> inner) override {
+    return std::make_unique<FaultyCommunicator>(std::move(inner), *injector_);
+  }
+
+  FaultInjector* injector_;
+};
+
+}  // namespace
+
+void FaultInjector::before_call(std::string_view what) {
+  if (!waits_ || fault_.phase != RankPhase::none || ++calls_ != fault_.call) return;
+  fire();
+  strike(fmt::format("before {} (call {})", what, fault_.call));
+}
+
+void FaultInjector::at_phase(RankPhase phase) {
+  const bool is_the_callers =
+      fault_.kind == FaultKind::writes_a_nan || fault_.kind == FaultKind::loses_device;
+  if (is_the_callers || !takes_turn(fault_.kind, phase)) return;
+  strike(fmt::format("in {}", name(phase)));
+}
+
+bool FaultInjector::spoils(RankPhase phase) {
+  return takes_turn(FaultKind::writes_a_nan, phase);
+}
+
+bool FaultInjector::loses_device(RankPhase phase) {
+  return takes_turn(FaultKind::loses_device, phase);
+}
+
+bool FaultInjector::takes_turn(FaultKind kind, RankPhase phase) {
+  if (!waits_ || fault_.phase != phase || fault_.kind != kind) return false;
+  fire();
+  return true;
+}
+
+void FaultInjector::fire() {
+  waits_ = false;
+  *fault_.has_fired = true;
+}
+
+void FaultInjector::strike(const std::string& place) {
+  switch (fault_.kind) {
+    case FaultKind::throws:
+      throw Error(ErrorCode::rank_failed, "injected failure " + place);
+    case FaultKind::hangs:
+      // Touches nothing that others own: the thread is left behind.
+      while (true) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    case FaultKind::leaves:
+      throw RankLeaves{};
+    case FaultKind::exits:
+      std::_Exit(kExitCode);
+    case FaultKind::segfaults:
+      std::signal(SIGSEGV, SIG_DFL);  // MPI and sanitizers have handlers of their own
+      std::raise(SIGSEGV);
+      return;
+    case FaultKind::is_killed:
+      ::kill(::getpid(), SIGKILL);
+      return;
+    case FaultKind::runs_out_of_memory:
+      throw std::bad_alloc();
+    case FaultKind::loses_device:
+    case FaultKind::writes_a_nan:
+      return;
+  }
+}
+
+std::unique_ptr<Communicator> inject_faults(Communicator& inner, FaultInjector& injector) {
+  return std::make_unique<FaultyCommunicator>(inner, injector);
+}
+
+}  // namespace lossgrid

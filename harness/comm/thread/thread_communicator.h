@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of one process. Waiting is blocking (no spinning), so that eight ranks on two
+// cores are fast. A rank that throws, or that leaves while others wait for it, fails all of them;
+// so do calls that do not match and waits for each other in different groups. Only the thread that
+// runs the body of a rank may call its communicators, except for `abort`.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "harness/comm/communicator.h"
+#include "harness/comm/faults/rank_outcome.h"
+
+namespace lossgrid {
+
+/// Runs `body(world)` on `ranks` threads and waits for them. When `deadline` passes, the run is
+/// aborted, which wakes all that wait in a collective (timeout); ranks that are not back within
+/// `grace` after that are reported as hung (not finished, timeout) and their threads are left
+/// behind: the caller must then report and end the process with std::_Exit, and `body` must own
+/// what it uses (it is copied and kept alive). What a body throws becomes the rank's outcome
+/// (outcome_of). `body` runs on every rank with a world communicator named "world" of size `ranks`.
+RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
+                              std::chrono::milliseconds deadline,
+                              std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
+
+}  // namespace lossgrid

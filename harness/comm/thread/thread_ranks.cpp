@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/thread/thread_communicator.h"
+#include "harness/comm/thread/thread_world.h"
+
+namespace lossgrid {
+namespace {
+
+/// What the threads of a run and the waiting caller share; a thread that is left behind keeps it.
+struct Run {
+  std::function<void(Communicator&)> body;
+  std::shared_ptr<ThreadWorld> world;
+  std::shared_ptr<ThreadGroup> group;
+  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;  // by rank
+  std::mutex mutex;
+  std::condition_variable progress;
+  std::vector<RankOutcome> outcomes;
+  std::size_t finished = 0;
+
+  void finish(int rank, RankOutcome outcome) {
+    // Lock order: the world's mutex is free again before this one is taken.
+    if (!outcome.ok) world->fail(rank, fmt::format("rank {} failed: {}", rank, outcome.message));
+    world->leave(rank);
+    outcome.finished = true;
+    const std::lock_guard lock(mutex);
+    outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
+    ++finished;
+    progress.notify_all();
+  }
+};
+
+RankOutcome run_body(Run& run, int rank) {
+  BreadcrumbTrail& trail = *run.trails[static_cast<std::size_t>(rank)];
+  return outcome_of(trail, [&] {
+    const auto world = make_thread_communicator(run.group, rank, "world");
+    run.body(*leave_breadcrumbs(*world, trail));
+  });
+}
+
+/// Of the `ranks` ranks of the next run of this process.
+std::vector<std::unique_ptr<BreadcrumbTrail>> open_trails(int ranks) {
+  static std::atomic<std::uint64_t> runs{0};
+  const std::uint64_t run = ++runs;
+  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;
+  for (int rank = 0; rank < ranks; ++rank) {
+    trails.push_back(std::make_unique<BreadcrumbTrail>(run, ranks, rank));
+  }
+  return trails;
+}
+
+std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int ranks) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    try {
+      threads.emplace_back([run, rank] { run->finish(rank, run_body(*run, rank)); });
+    } catch (const std::system_error& error) {
+      const std::string message = fmt::format("cannot start its thread: {}", error.what());
+      run->finish(rank, {false, false, ErrorCode::not_enough_memory, message});
+      threads.emplace_back();  // keeps places and ranks together
+    }
+  }
+  return threads;
+}
+
+}  // namespace
+
+RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
+                              std::chrono::milliseconds deadline, std::chrono::milliseconds grace) {
+  if (ranks < 1) throw_bad_input("a run has at least one rank, not {}", ranks);
+  const auto run = std::make_shared<Run>();
+  run->body = std::move(body);
+  run->world = std::make_shared<ThreadWorld>(ranks);
+  std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  run->group = std::make_shared<ThreadGroup>(run->world, std::move(world_ranks));
+  run->trails = open_trails(ranks);
+  run->outcomes.resize(static_cast<std::size_t>(ranks));
+
+  std::vector<std::thread> threads = start_threads(run, ranks);
+  const auto all_back_within = [&](std::chrono::milliseconds limit) {
+    // Far limits would overflow the clock.
+    constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+    std::unique_lock lock(run->mutex);
+    return run->progress.wait_for(lock, std::min(limit, kLongest),
+                                  [&] { return run->finished == run->outcomes.size(); });
+  };
+  std::vector<int> busy;
+  const std::string limit = fmt::format("the deadline of {} ms", deadline.count());
+  if (!all_back_within(deadline)) {
+    busy = run->world->expire(limit);
+    all_back_within(grace);
+  }
+
+  RanksOutcome result;
+  {
+    const std::lock_guard lock(run->mutex);
+    result.ranks = run->outcomes;
+  }
+  const std::optional<WorldFailure> failure = run->world->failure();
+  for (const int rank : busy) {
+    result.ranks[static_cast<std::size_t>(rank)].busy = true;
+    blame(result.ranks[static_cast<std::size_t>(rank)], ErrorCode::timeout,
+          fmt::format("{} passed with rank {} busy", limit, rank));
+  }
+  if (failure && failure->culprit >= 0) {
+    blame(result.ranks[static_cast<std::size_t>(failure->culprit)], ErrorCode::rank_failed,
+          failure->reason);
+    result.first_failed_rank = cause_among(result.ranks, failure->culprit);
+  }
+  for (int rank = ranks; rank-- > 0;) {
+    RankOutcome& outcome = result.ranks[static_cast<std::size_t>(rank)];
+    std::thread& thread = threads[static_cast<std::size_t>(rank)];
+    if (outcome.finished) {
+      if (thread.joinable()) thread.join();
+      continue;
+    }
+    thread.detach();
+    const bool was_busy = outcome.busy;
+    outcome = {false, false, ErrorCode::timeout,
+               fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
+    outcome.busy = was_busy;
+    result.first_failed_rank = rank;
+  }
+  if (result.all_ok()) return result;
+  for (std::size_t r = 0; r < result.ranks.size(); ++r) {
+    result.ranks[r].trace = run->trails[r]->trace();
+  }
+  return result;
+}
+
+}  // namespace lossgrid

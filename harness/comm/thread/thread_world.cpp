@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/comm/thread/thread_world.h"
+
+#include <fmt/format.h>
+
+namespace lossgrid {
+
+void ThreadWorld::fail(int culprit, const std::string& reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  fail_locked(culprit, reason);
+}
+
+void ThreadWorld::leave(int rank) {
+  const std::lock_guard lock(mutex_);
+  ranks_[static_cast<std::size_t>(rank)].left = true;
+  if (failure_) return;
+  std::string first;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    RankState& state = ranks_[r];
+    if (state.waiting_in == nullptr || !state.waiting_in->contains(rank)) continue;
+    const std::string message =
+        fmt::format("rank {} left while rank {} waits in {}", rank, r, place_locked(r));
+    state.verdict.emplace(ErrorCode::rank_failed, message);
+    if (first.empty()) first = message;
+  }
+  if (!first.empty()) {
+    fail_locked(rank, first);
+  } else if (all_wait_locked()) {
+    fail_deadlock_locked();
+  }
+}
+
+std::vector<int> ThreadWorld::expire(const std::string& limit) {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> busy;
+  if (failure_) return busy;
+  int carrying = -1;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    RankState& state = ranks_[r];
+    if (state.left) continue;
+    if (!state.carries.empty()) {
+      const std::string message =
+          fmt::format("{} passed while rank {} is in {}", limit, r, state.carries);
+      state.verdict.emplace(ErrorCode::timeout, message);
+      if (carrying < 0) carrying = static_cast<int>(r);
+      continue;
+    }
+    if (state.waiting_in == nullptr) {
+      busy.push_back(static_cast<int>(r));
+      continue;
+    }
+    state.verdict.emplace(ErrorCode::timeout,
+                          fmt::format("{} passed while rank {} waits in {} for {}", limit, r,
+                                      place_locked(r), state.waiting_in->missing_locked()));
+  }
+  if (!busy.empty()) {
+    fail_locked(busy[0], fmt::format("{} passed with rank {} busy", limit, busy[0]));
+  } else if (carrying >= 0) {  // nobody keeps the others waiting: the first of them stands for all
+    fail_locked(carrying, ranks_[static_cast<std::size_t>(carrying)].verdict->what());
+  }
+  return busy;
+}
+
+std::optional<WorldFailure> ThreadWorld::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void ThreadWorld::fail_locked(int culprit, const std::string& reason) {
+  if (failure_) return;
+  failure_ = WorldFailure{culprit, reason};
+  for (RankState& state : ranks_) state.wake.notify_all();
+}
+
+bool ThreadWorld::all_wait_locked() const {
+  bool any = false;
+  for (const RankState& state : ranks_) {
+    if (state.left) continue;
+    if (state.waiting_in == nullptr) return false;
+    any = true;
+  }
+  return any;
+}
+
+std::string ThreadWorld::place_locked(std::size_t waiting_rank) const {
+  const RankState& state = ranks_[waiting_rank];
+  return state.waiting_in->place_locked(*state.waiting_call);
+}
+
+void ThreadWorld::fail_deadlock_locked() {
+  // Somebody waits in another group than the first one: a group in which all wait is complete.
+  int first = -1;
+  int other = -1;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].waiting_in == nullptr) continue;
+    if (first < 0) first = static_cast<int>(r);
+    const auto& first_group = ranks_[static_cast<std::size_t>(first)].waiting_in;
+    if (other < 0 && ranks_[r].waiting_in != first_group) other = static_cast<int>(r);
+  }
+  if (other < 0) other = first;
+  const std::string message = fmt::format("all ranks wait: rank {} in {}, rank {} in {}", first,
+                                          place_locked(static_cast<std::size_t>(first)), other,
+                                          place_locked(static_cast<std::size_t>(other)));
+  for (RankState& state : ranks_) {
+    if (state.waiting_in != nullptr) state.verdict.emplace(ErrorCode::rank_failed, message);
+  }
+  fail_locked(other, message);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/batch/objective_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/error.h"
+#include "harness/problem/batch/poison.h"
+#include "harness/problem/batch/random_streams.h"
+
+namespace lossgrid {
+namespace {
+
+// What slots that are not trained on are drawn around, where they are not poisoned.
+constexpr double kPlausibleLogprob = -2;
+
+/// The random numbers of one stream for one token or sequence: four uniform ones and a normal one.
+class Draw {
+ public:
+  Draw(std::uint64_t seed, Stream stream, std::int64_t index)
+      : stream_(random_stream(seed, stream)), index_(static_cast<std::uint64_t>(index)) {}
+
+  double uniform(std::uint32_t column) const { return stream_.uniform(index_, column); }
+  double between(double low, double high, std::uint32_t column) const {
+    return low + (high - low) * uniform(column);
+  }
+  double normal() const { return static_cast<double>(stream_.normal(index_, 4)); }
+
+ private:
+  RandomStream stream_;
+  std::uint64_t index_;
+};
+
+double with_sign(bool positive, double magnitude) {
+  return positive ? magnitude : -magnitude;
+}
+
+/// base + offset, or below the base where that would be no log-probability. Requires base <= 0.
+double shifted(double base, double offset) {
+  return base + offset <= 0 ? base + offset : base - std::abs(offset);
+}
+
+/// log of the ratio to the previous policy: inside and on both sides of clip ranges of 0.2, and on
+/// both sides of a dual clip of 3.
+double drawn_log_ratio(const Draw& draw) {
+  const double branch = draw.uniform(0);
+  if (branch < 0.35) return 0.05 * draw.normal();
+  if (branch < 0.65) return draw.between(0.25, 0.6, 1);
+  if (branch < 0.90) return -draw.between(0.25, 0.6, 1);
+  if (branch < 0.95) return draw.between(1.2, 1.6, 1);
+  return -draw.between(1.2, 1.6, 1);
+}
+
+/// log of an importance weight.
+double drawn_log_weight(const Draw& draw) {
+  if (draw.uniform(0) < 0.8) return 0.1 * draw.normal();
+  return with_sign(draw.uniform(2) < 0.5, draw.between(0.3, 1, 1));
+}
+
+double drawn_reference_offset(const Draw& draw) {
+  if (draw.uniform(0) < 0.9) return 0.5 * draw.normal();
+  return with_sign(draw.uniform(2) < 0.5, draw.between(1.5, 2.5, 1));
+}
+
+struct Policies {
+  double prev = 0;
+  double generation = 0;
+  double reference = 0;
+};
+
+/// Moves one of the log-probabilities far away: the reference beyond the input clamp of the KL (20)
+/// or beyond its output clamp (10), or generation until exp(prev - generation) is no float32.
+void drift_far(const Draw& draw, double x, Policies& policies) {
+  const double kind = 3 * draw.uniform(1);
+  const bool above = draw.uniform(2) < 0.5;
+  if (kind < 1) {
+    policies.reference = shifted(x, with_sign(above, draw.between(25, 40, 3)));
+  } else if (kind < 2) {
+    policies.reference = shifted(x, with_sign(above, draw.between(2.6, 5, 3)));
+  } else {
+    policies.generation = shifted(policies.prev, with_sign(above, draw.between(100, 110, 3)));
+  }
+}
+
+/// Log-probabilities of token t of a sequence by the other policies, around `x` of the current one.
+Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double sequence_drift) {
+  if (spec.drift == Drift::equal) return {x, x, x};
+  const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, t); };
+  Policies policies;
+  const Draw far = draw(Stream::far_tokens);
+  policies.prev = shifted(x, -(drawn_log_ratio(draw(Stream::prev_logprobs)) + sequence_drift));
+  if (spec.drift == Drift::far_prev && far.uniform(0) < 0.25) {
+    policies.prev = x - far.between(25, 40, 3);
+  }
+  policies.generation =
+      shifted(policies.prev, -drawn_log_weight(draw(Stream::generation_logprobs)));
+  policies.reference = shifted(x, drawn_reference_offset(draw(Stream::reference_policy_logprobs)));
+  if (spec.drift == Drift::far && far.uniform(0) < 0.1) drift_far(far, x, policies);
+  return policies;
+}
+
+double drawn_advantage(const Draw& draw) {
+  return draw.uniform(0) < 0.1 ? 0 : draw.normal();
+}
+
+bool is_trained(const Problem& problem, std::int64_t sequence, std::int64_t t) {
+  return t > problem.cu_seqlens[sequence] && problem.token_mask[t] != 0 &&
+         problem.sample_mask[sequence] != 0;
+}
+
+std::int64_t count_positive_tokens(const Problem& problem) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < problem.rewards.size(); ++i) {
+    if (!(problem.rewards[i] > 0)) continue;
+    const auto sequence = static_cast<std::int64_t>(i);
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      count += is_trained(problem, sequence, t);
+    }
+  }
+  return count;
+}
+
+void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
+                     std::int64_t wanted) {
+  if (elements != 0 || wanted == 0) return;
+  throw_bad_input("{}: tensor \"{}\" is missing; the objective needs it", problem.source, tensor);
+}
+
+void require_finite_tokens(const Problem& problem, TokenInput input) {
+  const std::vector<float>& values = problem.inputs[static_cast<int>(input)];
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      if (!is_trained(problem, i, t) || std::isfinite(values[t])) continue;
+      throw_bad_input(
+          "{}: tensor {}: {} at sequence {}, token {}, must be finite where it is "
+          "trained on",
+          problem.source, name(input), values[t], i, t - problem.cu_seqlens[i]);
+    }
+  }
+}
+
+void require_finite_rewards(const Problem& problem) {
+  for (std::size_t i = 0; i < problem.rewards.size(); ++i) {
+    if (problem.sample_mask[i] == 0 || std::isfinite(problem.rewards[i])) continue;
+    throw_bad_input("{}: tensor rewards: {} at sequence {}, must be finite where it counts",
+                    problem.source, problem.rewards[i], i);
+  }
+}
+
+}  // namespace
+
+void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
+                           std::span<const double> logprobs) {
+  const CaseSpec& spec = problem.spec;
+  const auto tokens = static_cast<std::size_t>(problem.tokens());
+  if (logprobs.size() != tokens) {
+    throw Error(ErrorCode::internal,
+                fmt::format("{} log-probabilities for {} tokens", logprobs.size(), tokens));
+  }
+  for (int k = 0; k < kTokenInputs; ++k) {
+    problem.inputs[k].assign(needs.inputs[k] ? tokens : 0, 0.0f);
+  }
+  problem.rewards.assign(needs.rewards ? problem.lengths.size() : 0, 0.0f);
+  const bool draws =
+      std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
+
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    const double drift = 0.15 * Draw(spec.seed, Stream::sequence_drift, i).normal();
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      const bool trained = is_trained(problem, i, t);
+      const double x = trained ? std::min(logprobs[t - 1], 0.0) : kPlausibleLogprob;
+      if (draws && !std::isfinite(x)) {
+        throw_bad_input("{}: the log-probability of token {} is {}, must be finite", problem.source,
+                        t, logprobs[t - 1]);
+      }
+      const auto store = [&](TokenInput input, double value) {
+        const auto k = static_cast<int>(input);
+        if (!needs.inputs[k]) return;
+        const auto drawn = static_cast<float>(value);
+        problem.inputs[k][t] = trained ? drawn : poison_or(spec.poison, drawn);
+      };
+      const Policies policies = drawn_policies(spec, t, x, drift);
+      store(TokenInput::advantages, drawn_advantage(Draw(spec.seed, Stream::advantages, t)));
+      store(TokenInput::prev_logprobs, policies.prev);
+      store(TokenInput::generation_logprobs, policies.generation);
+      store(TokenInput::reference_policy_logprobs, policies.reference);
+    }
+    if (needs.rewards) {
+      const auto drawn = static_cast<float>(Draw(spec.seed, Stream::rewards, i).normal());
+      problem.rewards[i] = problem.sample_mask[i] != 0 ? drawn : poison_or(spec.poison, drawn);
+    }
+  }
+  problem.denominators.positive_tokens = count_positive_tokens(problem);
+}
+
+void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (needs.inputs[k]) {
+      require_present(problem, name(static_cast<TokenInput>(k)), problem.inputs[k].size(),
+                      problem.tokens());
+      require_finite_tokens(problem, static_cast<TokenInput>(k));
+    } else {
+      problem.inputs[k].clear();
+    }
+  }
+  if (needs.rewards) {
+    require_present(problem, "rewards", problem.rewards.size(), problem.sequences());
+    require_finite_rewards(problem);
+  } else {
+    problem.rewards.clear();
+  }
+  problem.denominators.positive_tokens = count_positive_tokens(problem);
+}
+
+}  // namespace lossgrid

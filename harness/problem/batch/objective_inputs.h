@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What objectives read about tokens and sequences, drawn from a case's seed around its true
+// log-probabilities so that every branch of an objective is reached: ratios on both sides of the
+// clip range, KL in its live range, importance weights inside and outside of their bounds.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "harness/problem/batch/problem.h"
+
+namespace lossgrid {
+
+/// What an objective asks for.
+struct ObjectiveNeeds {
+  std::array<bool, kTokenInputs> inputs{};  // by TokenInput
+  bool rewards = false;
+  std::int64_t sequences_per_unit = 1;  // neighbours that must stay in one pack
+  bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
+
+  bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
+};
+
+/// Fills problem.inputs and problem.rewards of a case and counts denominators.positive_tokens.
+/// `logprobs` [T] by row: log p of the token that row t predicts. With x the log-probability of a
+/// token and spec.drift:
+///   near: x - prev from a mixture with mass inside and on both sides of the usual clip ranges and
+///   some beyond a dual clip, plus an offset by sequence; prev - generation mostly N(0, 0.1), a
+///   fifth 0.3 to 1 away; reference - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
+///   far: the same, and every tenth token beyond the KL clamps (20 and 10) or with an importance
+///   weight that is not finite in float32;
+///   equal: prev = generation = reference = x as float32;
+///   far_prev: as near, and prev of every fourth token 25 to 40 below x, generation around it:
+///   ratios of e^25 to e^40.
+/// Advantages are N(0, 1), every tenth 0; rewards N(0, 1). No drawn log-probability is positive.
+/// Slots that are not trained on are poisoned as spec.poison says. Throws bad_input where inputs
+/// are to be drawn around a log-probability that is not finite.
+void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
+                           std::span<const double> logprobs);
+
+/// Of a problem read from a file: throws bad_input when an input that is needed is missing, or is
+/// NaN or infinite where a token is trained on (a sequence counts, for rewards); drops the others
+/// and counts denominators.positive_tokens.
+void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
+
+}  // namespace lossgrid

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/batch/problem.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/problem/batch/case_data.h"
+#include "harness/problem/batch/poison.h"
+#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/batch/sharding.h"
+#include "harness/problem/case/case_keys.h"
+
+namespace lossgrid {
+namespace {
+
+/// Cases come from text, where single keys are checked, or from code, where nothing is.
+void require_checked_keys(const CaseSpec& spec) {
+  CaseSpec scratch;
+  for (const CaseKey& key : case_keys()) key.set(scratch, key.get(spec));
+}
+
+/// Keys of the LM head mean nothing where a case starts from logits.
+void require_hidden_keys(const CaseSpec& spec) {
+  if (spec.hidden > 0) return;
+  const CaseSpec unset;
+  for (const char* name : {"hidden_values", "temperature", "weight_layout", "tied_embedding"}) {
+    const CaseKey& key = *find_case_key(name);
+    if (key.get(spec) == key.get(unset)) continue;
+    throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
+                    key.get(spec));
+  }
+}
+
+std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int64_t> sums{0};
+  sums.reserve(lengths.size() + 1);
+  for (const std::int64_t length : lengths) sums.push_back(sums.back() + length);
+  return sums;
+}
+
+/// Values of true tokens to their places among pads.
+template <typename T>
+void copy_tokens(const PackedLayout& layout, const std::vector<T>& tokens, std::vector<T>& padded) {
+  for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
+    std::copy_n(tokens.begin() + layout.cu[i], layout.lengths[i],
+                padded.begin() + layout.cu_padded[i]);
+  }
+}
+
+}  // namespace
+
+std::int64_t Problem::sequence_of(std::int64_t t) const {
+  return std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), t) - cu_seqlens.begin() - 1;
+}
+
+std::vector<std::int32_t> Problem::row_targets() const {
+  std::vector<std::int32_t> targets(input_ids.size(), -1);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    for (std::int64_t t = cu_seqlens[i]; t + 1 < cu_seqlens[i + 1]; ++t) {
+      targets[t] = input_ids[t + 1];
+    }
+  }
+  return targets;
+}
+
+std::vector<std::uint8_t> Problem::row_valid() const {
+  std::vector<std::uint8_t> valid(input_ids.size(), 0);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (sample_mask[i] == 0) continue;
+    for (std::int64_t t = cu_seqlens[i]; t + 1 < cu_seqlens[i + 1]; ++t) {
+      valid[t] = token_mask[t + 1] != 0 ? 1 : 0;
+    }
+  }
+  return valid;
+}
+
+Problem make_problem(const CaseSpec& spec) {
+  require_checked_keys(spec);
+  require_hidden_keys(spec);
+  Problem problem;
+  problem.spec = spec;
+  problem.source = "--case \"" + format_case(spec) + '"';
+  problem.lengths = case_lengths(spec);
+  problem.cu_seqlens = running_sum(problem.lengths);
+  checked_product(problem.tokens(), spec.vocab, "tokens x vocab");
+  checked_product(problem.tokens(), spec.hidden, "tokens x hidden");
+  checked_product(spec.vocab, spec.hidden, "vocab x hidden");
+  layout_of(problem, Grid{});
+  problem.sample_mask = case_sample_mask(spec, problem.sequences());
+  problem.token_mask = case_token_mask(spec, problem.cu_seqlens, problem.sample_mask);
+  problem.input_ids = case_input_ids(spec, problem.tokens());
+  problem.denominators =
+      case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+  if (spec.hidden > 0) {
+    problem.projection = make_projection(spec, problem.input_ids, problem.row_targets());
+    problem.logits = make_projected_logits(problem.projection);
+  } else {
+    problem.logits = make_random_logits(spec, problem.row_targets());
+  }
+  problem.poison_true_rows = spec.poison != Poison::none;
+  return problem;
+}
+
+PackedLayout layout_of(const Problem& problem, const Grid& grid) {
+  const Padding of_case{problem.spec.pad_multiple, problem.spec.bin_multiple};
+  const Padding padding = joined(of_case, problem.padding);
+  return make_layout(problem.lengths, padding.sequence, padding.pack, grid);
+}
+
+std::shared_ptr<const Problem> padded_for(std::shared_ptr<const Problem> problem,
+                                          const Padding& padding) {
+  const Padding both = joined(problem->padding, padding);
+  if (both == problem->padding) return problem;
+  auto padded = std::make_shared<Problem>(*problem);
+  padded->padding = both;
+  return padded;
+}
+
+PackedBatch pack(const Problem& problem, const Grid& grid) {
+  const CaseSpec& spec = problem.spec;
+  const PackedLayout layout = layout_of(problem, grid);
+  PackedBatch batch;
+  batch.cu_seqlens_padded = layout.cu_padded;
+  batch.sample_mask = problem.sample_mask;
+  batch.denominators = problem.denominators;
+  batch.rewards = problem.rewards;
+  batch.input_lengths = problem.lengths;
+  batch.microbatch = problem.microbatch;
+  if (spec.cu == CuMode::true_lengths) {
+    batch.cu_seqlens = layout.cu;
+    batch.input_ids = problem.input_ids;
+    batch.token_mask = problem.token_mask;
+    batch.inputs = problem.inputs;
+    return batch;
+  }
+  batch.cu_seqlens = layout.cu_padded;
+  const auto rows = static_cast<std::size_t>(layout.padded_tokens());
+  const RandomStream random = random_stream(spec.seed, Stream::pad_ids);
+  batch.input_ids.resize(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    batch.input_ids[row] =
+        static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.vocab), row));
+  }
+  copy_tokens(layout, problem.input_ids, batch.input_ids);
+  batch.token_mask.assign(rows, 0);
+  copy_tokens(layout, problem.token_mask, batch.token_mask);
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (problem.inputs[k].empty()) continue;
+    batch.inputs[k].assign(rows, poison_or(spec.poison, 0.0f));
+    copy_tokens(layout, problem.inputs[k], batch.inputs[k]);
+  }
+  return batch;
+}
+
+void require_fits(const Problem& problem, const Grid& grid) {
+  const CaseSpec& spec = problem.spec;
+  if (grid.tp < 1 || grid.cp < 1 || grid.dp < 1 || grid.pp < 1) {
+    throw_bad_input("grid tp = {}, cp = {}, dp = {}, pp = {}", grid.tp, grid.cp, grid.dp, grid.pp);
+  }
+  if (grid.tp > spec.vocab) {
+    throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);
+  }
+  const PackedLayout layout = layout_of(problem, grid);
+  const std::int64_t rows = layout.padded_tokens() / grid.cp;
+  const std::int64_t width = vocab_shard(spec.vocab, grid.tp, 0).width;
+  checked_product(rows, width, "rows x columns of a logits shard");
+  checked_product(rows / grid.row_parts(), spec.hidden, "rows x hidden of a rank");
+  checked_product(width, spec.hidden, "ids x hidden of a weight shard");
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/batch/sharding.h"
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace lossgrid {
+
+std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, int cp, int cp_rank) {
+  if (cp_rank < 0 || cp_rank >= cp) throw_bad_input("cp rank {} is not in [0, {})", cp_rank, cp);
+  const std::int64_t chunks = cp > 1 ? 2 * std::int64_t{cp} : 1;
+  std::vector<std::int64_t> rows;
+  rows.reserve(static_cast<std::size_t>(cu_padded.back() / cp));
+  for (std::size_t i = 0; i + 1 < cu_padded.size(); ++i) {
+    const std::int64_t padded = cu_padded[i + 1] - cu_padded[i];
+    if (padded < 0 || padded % chunks != 0) {
+      throw_bad_input("sequence {} has padded length {}, not a multiple of 2 cp = {}", i, padded,
+                      chunks);
+    }
+    const std::int64_t chunk = padded / chunks;
+    const auto append = [&](std::int64_t index) {
+      const std::int64_t begin = cu_padded[i] + index * chunk;
+      for (std::int64_t k = 0; k < chunk; ++k) rows.push_back(begin + k);
+    };
+    append(cp_rank);
+    if (cp > 1) append(chunks - 1 - cp_rank);
+  }
+  return rows;
+}
+
+VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank) {
+  VocabShard shard;
+  shard.width = vocab / tp + (vocab % tp == 0 ? 0 : 1);
+  shard.begin = std::min(vocab, shard.width * tp_rank);
+  shard.end = std::min(vocab, shard.begin + shard.width);
+  return shard;
+}
+
+std::vector<std::int32_t> shard_edge_ids(std::int64_t vocab) {
+  std::vector<std::int32_t> ids{0, static_cast<std::int32_t>(vocab - 1)};
+  for (const int tp : {2, 4, 8}) {
+    for (int rank = 0; rank < tp; ++rank) {
+      const VocabShard shard = vocab_shard(vocab, tp, rank);
+      if (shard.valid() == 0) continue;
+      ids.push_back(static_cast<std::int32_t>(shard.begin));
+      ids.push_back(static_cast<std::int32_t>(shard.end - 1));
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+ShiftedBatch ShiftedBatch::pick(std::span<const std::int64_t> positions) const {
+  ShiftedBatch rows;
+  const auto select = [&](const auto& from, auto& to) {
+    if (from.empty()) return;
+    to.reserve(positions.size());
+    for (const std::int64_t position : positions) to.push_back(from[position]);
+  };
+  select(targets, rows.targets);
+  select(valid, rows.valid);
+  select(real, rows.real);
+  select(sequence, rows.sequence);
+  for (int k = 0; k < kTokenInputs; ++k) select(inputs[k], rows.inputs[k]);
+  return rows;
+}
+
+void ShiftedBatch::append(const ShiftedBatch& other) {
+  const auto extend = [](const auto& from, auto& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  extend(other.targets, targets);
+  extend(other.valid, valid);
+  extend(other.real, real);
+  extend(other.sequence, sequence);
+  for (int k = 0; k < kTokenInputs; ++k) extend(other.inputs[k], inputs[k]);
+}
+
+ShiftedBatch shift_targets(const PackedBatch& batch) {
+  const auto padded_tokens = static_cast<std::size_t>(batch.padded_tokens());
+  ShiftedBatch shifted;
+  shifted.targets.assign(padded_tokens, -1);
+  shifted.valid.assign(padded_tokens, 0);
+  shifted.real.assign(padded_tokens, 0);
+  shifted.sequence.assign(padded_tokens, 0);
+  for (int k = 0; k < kTokenInputs; ++k) {
+    if (!batch.inputs[k].empty()) shifted.inputs[k].assign(padded_tokens, 0.0f);
+  }
+  for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    const std::int64_t tokens = batch.cu_seqlens[i];
+    const std::int64_t rows = batch.cu_seqlens_padded[i];
+    std::fill_n(shifted.sequence.begin() + rows, batch.padded_length(i),
+                static_cast<std::int32_t>(i));
+    if (!batch.microbatch.dummy) {
+      std::fill_n(shifted.real.begin() + rows, batch.input_lengths[i], std::uint8_t{1});
+    }
+    for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
+      shifted.targets[rows + t] = batch.input_ids[tokens + t + 1];
+      shifted.valid[rows + t] = batch.token_mask[tokens + t + 1] != 0 && batch.sample_mask[i] != 0;
+      for (int k = 0; k < kTokenInputs; ++k) {
+        if (!batch.inputs[k].empty()) {
+          shifted.inputs[k][rows + t] = batch.inputs[k][tokens + t + 1];
+        }
+      }
+    }
+  }
+  return shifted;
+}
+
+}  // namespace lossgrid

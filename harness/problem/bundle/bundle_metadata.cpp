@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/bundle/bundle_metadata.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/problem/bundle/checked_json.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "lossgrid.bundle/1";
+
+const std::vector<std::string>& known_tensors() {
+  static const std::vector<std::string> names{"cu_seqlens",
+                                              "input_ids",
+                                              "logits",
+                                              "hidden",
+                                              "weight",
+                                              "token_mask",
+                                              "sample_mask",
+                                              "advantages",
+                                              "prev_logprobs",
+                                              "generation_logprobs",
+                                              "reference_policy_logprobs",
+                                              "rewards",
+                                              "expected.loss",
+                                              "expected.logprobs",
+                                              "expected.entropy",
+                                              "expected.grad_logits",
+                                              "expected.grad_hidden",
+                                              "expected.grad_weight"};
+  return names;
+}
+
+const std::vector<std::string>& known_metadata() {
+  static const std::vector<std::string> keys{
+      "format",           "objective",        "case",
+      "pad_multiple",     "bin_multiple",     "global_valid_toks",
+      "expected_metrics", "global_valid_seqs"};
+  return keys;
+}
+
+std::string metadata_of(const SafetensorsFile& file, const char* key) {
+  const auto at = file.metadata().find(key);
+  if (at == file.metadata().end())
+    throw_bad_input("{}: __metadata__.{} is missing", file.path(), key);
+  return at->second;
+}
+
+}  // namespace
+
+void refuse_misspelt(const std::string& what, const std::string& name,
+                     const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  const std::string nearest = nearest_name(name, known);
+  if (nearest.empty()) return;
+  throw_bad_input("{}: unknown name {}; did you mean '{}'?", what, printable(name), nearest);
+}
+
+void check_bundle_format(const SafetensorsFile& file) {
+  const std::string format = metadata_of(file, "format");
+  if (format != kFormat) {
+    throw_bad_input("{}: __metadata__.format is {}, must be '{}'", file.path(), printable(format),
+                    kFormat);
+  }
+  for (const auto& [key, value] : file.metadata()) {
+    refuse_misspelt(file.path() + ": __metadata__", key, known_metadata());
+  }
+  for (const std::string& name : file.names()) {
+    refuse_misspelt(file.path() + ": tensors", name, known_tensors());
+  }
+}
+
+ObjectiveSpec read_bundle_objective(const SafetensorsFile& file) {
+  const std::string what = file.path() + ": __metadata__.objective";
+  const Json json = parse_json_object(metadata_of(file, "objective"), what, 8);
+  ObjectiveSpec objective;
+  objective.kind.clear();
+  for (const auto& [key, value] : json.items()) {
+    if (key == "kind") {
+      if (!value.is_string()) throw_bad_input("{}: 'kind' is not a string", what);
+      objective.kind = value.get<std::string>();
+    } else if (value.is_structured()) {
+      throw_bad_input("{}: {} is an object or array, must be a single value", what, printable(key));
+    } else {
+      objective.options[key] = value.dump();
+    }
+  }
+  if (objective.kind.empty()) throw_bad_input("{}: 'kind' is missing or empty", what);
+  return objective;
+}
+
+std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std::int64_t counted) {
+  const auto at = file.metadata().find(key);
+  if (at == file.metadata().end()) return 0;
+  const std::string& text = at->second;
+  const std::string what = fmt::format("{}: __metadata__.{}", file.path(), key);
+  const bool decimal = !text.empty() && text.size() <= 18 &&
+                       text.find_first_not_of("0123456789") == std::string::npos;
+  if (!decimal) {
+    throw_bad_input("{} is {}, must be a decimal number below 10^18", what, printable(text));
+  }
+  const std::int64_t given = parse_integer(text, what, 0, std::int64_t{1} << 62);
+  if (given < counted) {
+    throw_bad_input("{} = {} is less than the {} that the masks of this batch count", what, given,
+                    counted);
+  }
+  return given;
+}
+
+std::int64_t read_multiple(const SafetensorsFile& file, const char* key) {
+  const auto at = file.metadata().find(key);
+  if (at == file.metadata().end()) return 1;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as of a case
+  return parse_integer(at->second, fmt::format("{}: __metadata__.{}", file.path(), key), 1, kMost);
+}
+
+std::string objective_text(const ObjectiveSpec& objective) {
+  Json json;
+  json["kind"] = objective.kind;
+  for (const auto& [name, value] : objective.options) json[name] = Json::parse(value);
+  return json.dump();
+}
+
+std::map<std::string, double> read_expected_metrics(const SafetensorsFile& file) {
+  std::map<std::string, double> metrics;
+  const auto at = file.metadata().find("expected_metrics");
+  if (at == file.metadata().end()) return metrics;
+  const std::string what = file.path() + ": __metadata__.expected_metrics";
+  const Json json = parse_json_object(at->second, what, 8);
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_null()) continue;  // a metric without a value is not compared
+    if (!value.is_number()) throw_bad_input("{}: {} is not a number", what, printable(key));
+    metrics[key] = value.get<double>();
+  }
+  return metrics;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of a bundle's tensors, one function a part of the file.
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/problem/batch/case_data.h"
+#include "harness/problem/bundle/bundle.h"
+#include "harness/problem/bundle/bundle_metadata.h"
+#include "harness/problem/bundle/bundle_tensors.h"
+#include "harness/problem/case/case_keys.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::int64_t kMaxInt32 = 2'147'483'647;
+
+void read_lengths(const BundleTensors& tensors, Problem& problem) {
+  const std::int64_t tokens = tensors.require("input_ids", {"I32", "I64"}, 1).shape[0];
+  const std::string what = tensors.what("cu_seqlens");
+  problem.cu_seqlens = tensors.integers("cu_seqlens", {"I32"}, 1);
+  const std::vector<std::int64_t>& cu = problem.cu_seqlens;
+  if (cu.empty()) throw_bad_input("{}: it is empty, must be [S + 1]", what);
+  if (tokens > kMaxInt32) {
+    throw_bad_input("{}: {} tokens, more than {}", tensors.what("input_ids"), tokens, kMaxInt32);
+  }
+  if (cu[0] != 0) throw_bad_input("{}: {} at index 0, must start at 0", what, cu[0]);
+  std::vector<std::string> lengths;
+  for (std::size_t i = 1; i < cu.size(); ++i) {
+    if (cu[i] < cu[i - 1]) {
+      throw_bad_input("{}: {} at index {} after {}, must never decrease", what, cu[i], i,
+                      cu[i - 1]);
+    }
+    problem.lengths.push_back(cu[i] - cu[i - 1]);
+    lengths.push_back(std::to_string(problem.lengths.back()));
+  }
+  if (cu.back() != tokens) {
+    throw_bad_input("{}: {} at index {}, must end at T = {} (input_ids)", what, cu.back(),
+                    cu.size() - 1, tokens);
+  }
+  if (lengths.empty()) {  // no text form of lengths says "none"
+    problem.spec.lens = "uniform";
+    problem.spec.seqs = 0;
+  } else {
+    problem.spec.lens = join(lengths, "+");
+  }
+}
+
+void read_ids(const BundleTensors& tensors, Problem& problem) {
+  const std::vector<std::int64_t> ids = tensors.integers("input_ids", {"I32", "I64"}, 1);
+  problem.input_ids.reserve(ids.size());
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    if (ids[t] < 0 || ids[t] >= problem.spec.vocab) {
+      throw_bad_input("{}: id {} at index {}, must lie in [0, V = {})", tensors.what("input_ids"),
+                      ids[t], t, problem.spec.vocab);
+    }
+    problem.input_ids.push_back(static_cast<std::int32_t>(ids[t]));
+  }
+}
+
+void require_vocab(const BundleTensors& tensors, const char* name, std::int64_t vocab) {
+  if (vocab < 1 || vocab > kMaxInt32) {
+    throw_bad_input("{}: a vocabulary of {}, must lie in [1, {}]", tensors.what(name), vocab,
+                    kMaxInt32);
+  }
+}
+
+void read_plain_logits(const BundleTensors& tensors, Bundle& bundle) {
+  Problem& problem = bundle.problem;
+  const TensorView& view = tensors.require("logits", {"F32", "BF16", "F64"}, 2);
+  tensors.require("logits", {view.dtype}, {problem.tokens(), view.shape[1]}, "[T, V]");
+  require_vocab(tensors, "logits", view.shape[1]);
+  problem.spec.vocab = view.shape[1];
+  problem.spec.dtype = dtype_of_tensor(view.dtype);
+  problem.logits = make_bundle_logits(tensors.file(), "logits");
+  bundle.nan_or_inf_logits = count_nan_or_inf(view);
+}
+
+void read_projection(const BundleTensors& tensors, Bundle& bundle) {
+  Problem& problem = bundle.problem;
+  const TensorView& hidden = tensors.require("hidden", {"F32", "BF16"}, 2);
+  const std::int64_t size = hidden.shape[1];
+  tensors.require("hidden", {hidden.dtype}, {problem.tokens(), size}, "[T, H]");
+  if (size < 1 || size > kMaxHidden) {
+    throw_bad_input("{}: a hidden size of {}, must lie in [1, {}]", tensors.what("hidden"), size,
+                    kMaxHidden);
+  }
+  const TensorView& weight = tensors.require("weight", {"F32", "BF16"}, 2);
+  const std::int64_t vocab = weight.shape[0];
+  tensors.require("weight", {weight.dtype}, {vocab, size}, "[V, H]");
+  require_vocab(tensors, "weight", vocab);
+  checked_product(problem.tokens(), vocab, tensors.file().path() + ": tokens x vocab");
+  problem.spec.vocab = vocab;
+  problem.spec.hidden = size;
+  Projection projection;
+  projection.tokens = problem.tokens();
+  projection.vocab = vocab;
+  projection.size = size;
+  projection.hidden = elements_as_float(hidden);
+  projection.weight = elements_as_float(weight);
+  projection.hidden_dtype = dtype_of_tensor(hidden.dtype);
+  projection.weight_dtype = dtype_of_tensor(weight.dtype);
+  // Ranks hold both in one dtype; float32 holds bf16 values exactly.
+  const bool both_bf16 =
+      projection.hidden_dtype == DType::bf16 && projection.weight_dtype == DType::bf16;
+  problem.spec.dtype = both_bf16 ? DType::bf16 : DType::f32;
+  problem.projection = std::make_shared<const Projection>(std::move(projection));
+  problem.logits = make_projected_logits(problem.projection);
+  std::vector<float> row(static_cast<std::size_t>(vocab));  // as implementations make them
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    problem.logits->read(t, 0, std::span<float>(row));
+    bundle.nan_or_inf_logits +=
+        std::count_if(row.begin(), row.end(), [](float logit) { return is_nan_or_inf(logit); });
+  }
+}
+
+/// Where the logits come from; sets vocab and dtype.
+void read_logits(const BundleTensors& tensors, Bundle& bundle) {
+  const std::string& path = tensors.file().path();
+  const bool linear = tensors.has("hidden") || tensors.has("weight");
+  if (tensors.has("logits") && linear) {
+    throw_bad_input("{}: it holds logits as well as hidden or weight, must hold one of them", path);
+  }
+  if (linear) return read_projection(tensors, bundle);
+  if (!tensors.has("logits")) {
+    throw_bad_input("{}: tensor \"logits\" is missing (nor are there hidden and weight)", path);
+  }
+  read_plain_logits(tensors, bundle);
+}
+
+std::string bits_text(const std::vector<std::uint8_t>& bits, std::int64_t begin, std::int64_t end) {
+  std::string text;
+  for (std::int64_t k = begin; k < end; ++k) text += bits[k] != 0 ? '1' : '0';
+  return text;
+}
+
+void read_masks(const BundleTensors& tensors, Problem& problem) {
+  const std::int64_t sequences = problem.sequences();
+  problem.token_mask = tensors.bits("token_mask", problem.tokens(), "[T]");
+  problem.sample_mask.assign(static_cast<std::size_t>(sequences), 1);
+  if (tensors.has("sample_mask")) {
+    problem.sample_mask = tensors.bits("sample_mask", sequences, "[S]");
+  }
+  if (sequences == 0) return;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    parts.push_back(
+        bits_text(problem.token_mask, problem.cu_seqlens[i], problem.cu_seqlens[i + 1]));
+  }
+  problem.spec.mask = join(parts, "+");
+  problem.spec.sample_mask = bits_text(problem.sample_mask, 0, sequences);
+}
+
+void read_denominators(const SafetensorsFile& file, Problem& problem) {
+  const Denominators counted =
+      case_denominators(CaseSpec(), problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+  CaseSpec& spec = problem.spec;
+  spec.global_valid_toks = read_global_count(file, "global_valid_toks", counted.valid_tokens);
+  spec.global_valid_seqs = read_global_count(file, "global_valid_seqs", counted.valid_sequences);
+  problem.denominators =
+      case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+}
+
+/// What some objectives need: kept as it stands, finite or not, whatever this objective needs.
+void read_inputs(const BundleTensors& tensors, Problem& problem) {
+  for (int k = 0; k < kTokenInputs; ++k) {
+    const std::string_view tensor = name(static_cast<TokenInput>(k));
+    if (tensors.has(tensor)) problem.inputs[k] = tensors.floats(tensor, {problem.tokens()}, "[T]");
+  }
+  if (tensors.has("rewards")) {
+    problem.rewards = tensors.floats("rewards", {problem.sequences()}, "[S]");
+  }
+}
+
+/// [T], 0 at first tokens.
+std::vector<double> read_about_tokens(const BundleTensors& tensors, const Problem& problem,
+                                      const char* name) {
+  std::vector<double> values = tensors.doubles(name, {problem.tokens()}, "[T]", true);
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    const std::int64_t first = problem.cu_seqlens[i];
+    if (problem.lengths[i] > 0 && values[first] != 0) {
+      throw_bad_input("{}: {} at index {}, must be 0 at the first token of a sequence",
+                      tensors.what(name), values[first], first);
+    }
+  }
+  return values;
+}
+
+std::optional<BundleResults> read_expected(const BundleTensors& tensors, const Problem& problem) {
+  const std::vector<std::string> names = tensors.file().names();
+  const bool any = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("expected.");
+  });
+  if (!any && tensors.file().metadata().count("expected_metrics") == 0) return std::nullopt;
+  const std::int64_t tokens = problem.tokens();
+  const std::int64_t vocab = problem.spec.vocab;
+  BundleResults expected;
+  expected.metrics = read_expected_metrics(tensors.file());
+  expected.loss = tensors.doubles("expected.loss", {1}, "[1]", false)[0];
+  expected.logprobs = read_about_tokens(tensors, problem, "expected.logprobs");
+  if (tensors.has("expected.entropy")) {
+    expected.entropy = read_about_tokens(tensors, problem, "expected.entropy");
+  }
+  if (problem.projection == nullptr) {
+    expected.grad_logits =
+        tensors.doubles("expected.grad_logits", {tokens, vocab}, "[T, V]", false);
+  } else {
+    const std::int64_t size = problem.projection->size;
+    expected.grad_hidden = tensors.doubles("expected.grad_hidden", {tokens, size}, "[T, H]", false);
+    expected.grad_weight = tensors.doubles("expected.grad_weight", {vocab, size}, "[V, H]", false);
+  }
+  return expected;
+}
+
+}  // namespace
+
+Bundle read_bundle(const std::string& path) {
+  const BundleTensors tensors(SafetensorsFile::read(path));
+  Bundle bundle;
+  Problem& problem = bundle.problem;
+  problem.source = path;
+  problem.spec.name = std::filesystem::path(path).stem().string();
+  problem.spec.poison = Poison::nan;
+  problem.poison_true_rows = false;
+  check_bundle_format(tensors.file());
+  problem.spec.objective = read_bundle_objective(tensors.file());
+  read_lengths(tensors, problem);
+  read_logits(tensors, bundle);
+  read_ids(tensors, problem);
+  read_masks(tensors, problem);
+  read_denominators(tensors.file(), problem);
+  problem.spec.pad_multiple = read_multiple(tensors.file(), "pad_multiple");
+  problem.spec.bin_multiple = read_multiple(tensors.file(), "bin_multiple");
+  read_inputs(tensors, problem);
+  bundle.expected = read_expected(tensors, problem);
+  return bundle;
+}
+
+}  // namespace lossgrid

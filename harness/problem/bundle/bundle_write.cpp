@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/problem/bundle/bundle.h"
+#include "harness/problem/bundle/bundle_metadata.h"
+#include "harness/problem/bundle/bundle_tensors.h"
+#include "harness/problem/bundle/safetensors.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TensorToWrite logits_tensor(const Problem& problem) {
+  const std::int64_t tokens = problem.tokens();
+  const std::int64_t vocab = problem.spec.vocab;
+  TensorToWrite tensor{
+      "logits", std::string(tensor_dtype(problem.spec.dtype)), {tokens, vocab}, {}};
+  const auto width = static_cast<std::size_t>(vocab);
+  tensor.data.resize(static_cast<std::size_t>(tokens) * width * size_of(problem.spec.dtype));
+  dispatch_floating(problem.spec.dtype, [&](auto element) {
+    using T = decltype(element);
+    // bf16 values are exact in float; float32 bits stay what they are.
+    using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    std::vector<Wide> row(width);
+    std::byte* next = tensor.data.data();
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      problem.logits->read(t, 0, std::span<Wide>(row));
+      for (const Wide value : row) {
+        const T stored = static_cast<T>(value);
+        std::memcpy(next, &stored, sizeof(T));
+        next += sizeof(T);
+      }
+    }
+  });
+  return tensor;
+}
+
+Json metrics_json(const BundleResults& results) {
+  Json json = Json::object();
+  for (const auto& [name, value] : results.metrics) {
+    json[name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  }
+  return json;
+}
+
+TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int64_t columns,
+                            const std::vector<double>& values) {
+  if (static_cast<std::int64_t>(values.size()) != rows * columns) {
+    throw Error(ErrorCode::internal, fmt::format("{} of {} elements, must be [{}, {}]", name,
+                                                 values.size(), rows, columns));
+  }
+  return tensor_of<double>(name, {rows, columns}, values);
+}
+
+/// Loss, log-probabilities and entropies, those that there are.
+void add_results(const std::string& prefix, std::int64_t tokens, const BundleResults& results,
+                 std::vector<TensorToWrite>& tensors) {
+  const auto add = [&](const char* name, std::int64_t size, const std::vector<double>& values) {
+    if (static_cast<std::int64_t>(values.size()) != size) return;
+    tensors.push_back(tensor_of<double>(prefix + name, {size}, values));
+  };
+  if (results.loss) add("loss", 1, {*results.loss});
+  add("logprobs", tokens, results.logprobs);
+  if (!results.entropy.empty()) add("entropy", tokens, results.entropy);
+}
+
+void add_expected(const Problem& problem, const BundleResults& expected,
+                  std::vector<TensorToWrite>& tensors) {
+  const std::int64_t tokens = problem.tokens();
+  const std::int64_t vocab = problem.spec.vocab;
+  add_results("expected.", tokens, expected, tensors);
+  if (problem.projection == nullptr) {
+    tensors.push_back(matrix_tensor("expected.grad_logits", tokens, vocab, expected.grad_logits));
+    return;
+  }
+  const std::int64_t size = problem.projection->size;
+  tensors.push_back(matrix_tensor("expected.grad_hidden", tokens, size, expected.grad_hidden));
+  tensors.push_back(matrix_tensor("expected.grad_weight", vocab, size, expected.grad_weight));
+}
+
+/// A factor of the logits in the dtype that it was read in, which holds its values exactly.
+TensorToWrite factor_tensor(const char* name, std::int64_t rows, std::int64_t size, DType dtype,
+                            const std::vector<float>& values) {
+  if (dtype == DType::bf16) return tensor_of<bf16>(name, {rows, size}, values);
+  return tensor_of<float>(name, {rows, size}, values);
+}
+
+void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
+  if (problem.projection == nullptr) {
+    tensors.push_back(logits_tensor(problem));
+    return;
+  }
+  const Projection& p = *problem.projection;
+  tensors.push_back(factor_tensor("hidden", p.tokens, p.size, p.hidden_dtype, p.hidden));
+  tensors.push_back(factor_tensor("weight", p.vocab, p.size, p.weight_dtype, p.weight));
+}
+
+void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
+  const auto without_poison = [](float value, bool trained) {
+    return trained || std::isfinite(value) ? value : 0.0f;
+  };
+  const std::vector<std::uint8_t> valid = problem.row_valid();
+  for (int k = 0; k < kTokenInputs; ++k) {
+    std::vector<float> values = problem.inputs[k];
+    if (values.empty()) continue;
+    for (std::size_t t = 0; t < values.size(); ++t) {
+      values[t] = without_poison(values[t], t > 0 && valid[t - 1] != 0);
+    }
+    tensors.push_back(tensor_of<float>(std::string(name(static_cast<TokenInput>(k))),
+                                       {problem.tokens()}, values));
+  }
+  std::vector<float> rewards = problem.rewards;
+  if (rewards.empty()) return;
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    rewards[i] = without_poison(rewards[i], problem.sample_mask[i] != 0);
+  }
+  tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
+}
+
+/// The product of the tensors is all that a bundle says about logits.
+void require_expressible(const std::string& path, const CaseSpec& spec) {
+  if (spec.temperature != 1) {
+    throw_bad_input("{}: a bundle has no temperature, and temperature = {} is not 1", path,
+                    format_number(spec.temperature));
+  }
+  if (spec.tied_embedding) {
+    throw_bad_input("{}: a bundle has no gradient of an embedding, and tied_embedding is true",
+                    path);
+  }
+}
+
+}  // namespace
+
+void write_bundle(const std::string& path, const Problem& problem,
+                  const std::optional<BundleResults>& expected, const std::string& case_text) {
+  const CaseSpec& spec = problem.spec;
+  require_expressible(path, spec);
+  std::map<std::string, std::string> metadata{{"format", "lossgrid.bundle/1"},
+                                              {"objective", objective_text(spec.objective)}};
+  if (!case_text.empty()) metadata["case"] = case_text;
+  if (spec.pad_multiple != 1) metadata["pad_multiple"] = std::to_string(spec.pad_multiple);
+  if (spec.bin_multiple != 1) metadata["bin_multiple"] = std::to_string(spec.bin_multiple);
+  if (spec.global_valid_toks != 0) {
+    metadata["global_valid_toks"] = std::to_string(spec.global_valid_toks);
+  }
+  if (spec.global_valid_seqs != 0) {
+    metadata["global_valid_seqs"] = std::to_string(spec.global_valid_seqs);
+  }
+  std::vector<TensorToWrite> tensors;
+  tensors.push_back(
+      tensor_of<std::int32_t>("cu_seqlens", {problem.sequences() + 1}, problem.cu_seqlens));
+  tensors.push_back(tensor_of<std::int32_t>("input_ids", {problem.tokens()}, problem.input_ids));
+  add_logits(problem, tensors);
+  tensors.push_back(tensor_of<float>("token_mask", {problem.tokens()}, problem.token_mask));
+  tensors.push_back(tensor_of<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
+  add_inputs(problem, tensors);
+  if (expected) {
+    metadata["expected_metrics"] = metrics_json(*expected).dump();
+    add_expected(problem, *expected, tensors);
+  }
+  write_safetensors(path, metadata, tensors);
+}
+
+void write_results(const std::string& path, std::int64_t tokens, const BundleResults& results) {
+  std::vector<TensorToWrite> tensors;
+  add_results("", tokens, results, tensors);
+  // Only the elements are known here, and T: the sizes of the other axes follow.
+  const auto add = [&](const char* name, std::int64_t rows, const std::vector<double>& values) {
+    const auto elements = static_cast<std::int64_t>(values.size());
+    if (rows == 0 || elements == 0) return std::int64_t{0};
+    tensors.push_back(matrix_tensor(name, rows, elements / rows, values));
+    return elements / rows;
+  };
+  add("grad_logits", tokens, results.grad_logits);
+  const std::int64_t size = add("grad_hidden", tokens, results.grad_hidden);
+  if (size != 0) {
+    add("grad_weight", static_cast<std::int64_t>(results.grad_weight.size()) / size,
+        results.grad_weight);
+  }
+  write_safetensors(
+      path, {{"format", "lossgrid.results/1"}, {"metrics", metrics_json(results).dump()}}, tensors);
+}
+
+}  // namespace lossgrid

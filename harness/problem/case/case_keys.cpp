@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/case/case_keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::int64_t kMaxMultiple = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxSequenceLength = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxVocab = 2'147'483'647;
+constexpr std::int64_t kMaxMicrobatches = 1024;
+// Leaves room for 100 * scale * N(0, 1) in float32 and bf16.
+constexpr double kMaxScale = 1e30;
+
+bool is_bits(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c == '0' || c == '1'; });
+}
+
+CaseKey integer_key(std::string name, std::int64_t CaseSpec::*member, std::int64_t low,
+                    std::int64_t high) {
+  return {name, JsonType::number,
+          [member](const CaseSpec& spec) { return std::to_string(spec.*member); },
+          [name, member, low, high](CaseSpec& spec, std::string_view text) {
+            spec.*member = parse_integer(text, name, low, high);
+          }};
+}
+
+CaseKey boolean_key(std::string name, bool CaseSpec::*member) {
+  return {name, JsonType::boolean,
+          [member](const CaseSpec& spec) { return spec.*member ? "true" : "false"; },
+          [name, member](CaseSpec& spec, std::string_view text) {
+            if (text != "true" && text != "false") {
+              throw_bad_input("{} = '{}' is neither true nor false", name, text);
+            }
+            spec.*member = text == "true";
+          }};
+}
+
+/// `check` throws when a value breaks the key's rule.
+CaseKey text_key(std::string name, std::string CaseSpec::*member,
+                 std::function<void(std::string_view)> check) {
+  return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.*member; },
+          [member, check](CaseSpec& spec, std::string_view text) {
+            check(text);
+            spec.*member = std::string(text);
+          }};
+}
+
+template <typename Enum>
+CaseKey enum_key(std::string name, Enum CaseSpec::*member,
+                 std::vector<std::pair<Enum, std::string>> values) {
+  const auto get = [member, values](const CaseSpec& spec) {
+    for (const auto& [value, text] : values) {
+      if (value == spec.*member) return text;
+    }
+    throw Error(ErrorCode::internal, "a case holds an enumerator without a name");
+  };
+  const auto set = [name, member, values](CaseSpec& spec, std::string_view text) {
+    std::vector<std::string> names;
+    for (const auto& [value, known] : values) {
+      if (known == text) {
+        spec.*member = value;
+        return;
+      }
+      names.push_back(known);
+    }
+    throw_bad_input("{} = '{}' is not one of {}", name, text, join(names, ", "));
+  };
+  return {name, JsonType::text, get, set};
+}
+
+void check_lens(std::string_view text) {
+  if (text == "uniform" || text == "lognormal" || text == "upstream") return;
+  if (!text.empty() && text.find_first_not_of("0123456789+-") == std::string_view::npos) {
+    parse_lengths(text);
+    return;
+  }
+  throw_bad_input(
+      "lens = '{}' is neither lengths such as 5+8+1+3 nor one of uniform, lognormal, upstream",
+      text);
+}
+
+void check_mask(std::string_view text) {
+  if (text == "all" || text == "ragged" || text == "response" || text == "sparse") return;
+  if (text.starts_with(kPromptMask)) {
+    parse_integer(text.substr(kPromptMask.size()), "the prompt of mask", 0, kMaxTokens);
+    return;
+  }
+  for (const std::string& bits : split(text, '+')) {
+    if (text.empty() || !is_bits(bits)) {
+      throw_bad_input(
+          "mask = '{}' is neither one of all, ragged, response, sparse, prompt16 nor bits by "
+          "sequence "
+          "such as 011+1111",
+          text);
+    }
+  }
+}
+
+void check_sample_mask(std::string_view text) {
+  if (text == "ones" || text == "alternate") return;
+  if (text.empty() || !is_bits(text)) {
+    throw_bad_input("sample_mask = '{}' is neither ones, alternate nor bits such as 1011", text);
+  }
+}
+
+void check_targets(std::string_view text) {
+  if (text == "random" || text == "shard_edges") return;
+  throw_bad_input("targets = '{}' is neither random nor shard_edges", text);
+}
+
+CaseKey scale_key() {
+  return {"scale", JsonType::number, [](const CaseSpec& spec) { return format_number(spec.scale); },
+          [](CaseSpec& spec, std::string_view text) {
+            const double value = parse_number(text, "scale");
+            if (value < 0 || value > kMaxScale) {
+              throw_bad_input("scale = {} is outside [0, 1e30]", text);
+            }
+            spec.scale = value == 0 ? 0 : value;  // -0 reads back as 0
+          }};
+}
+
+CaseKey temperature_key() {
+  return {"temperature", JsonType::number,
+          [](const CaseSpec& spec) { return format_number(spec.temperature); },
+          [](CaseSpec& spec, std::string_view text) {
+            const double value = parse_number(text, "temperature");
+            if (!(value >= 1e-3 && value <= 1e3)) {
+              throw_bad_input("temperature = {} is outside [0.001, 1000]", text);
+            }
+            spec.temperature = value;
+          }};
+}
+
+CaseKey seed_key() {
+  return {"seed", JsonType::number, [](const CaseSpec& spec) { return std::to_string(spec.seed); },
+          [](CaseSpec& spec, std::string_view text) {
+            std::uint64_t value = 0;
+            const char* last = text.data() + text.size();
+            const auto [end, status] = std::from_chars(text.data(), last, value);
+            if (status != std::errc() || end != last) {
+              throw_bad_input("seed = '{}' is not a whole number in [0, 2^64)", text);
+            }
+            spec.seed = value;
+          }};
+}
+
+std::vector<CaseKey> make_keys() {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::vector<CaseKey> keys;
+  const auto add = [&keys](CaseKey key, const char* help) {
+    key.help = help;
+    keys.push_back(std::move(key));
+  };
+  add(text_key("lens", &CaseSpec::lens, check_lens),
+      "lengths 5+8+1+3, or uniform, lognormal, upstream (S/4, S/2, S/3, 3S/4) of seqs and seq_len");
+  add(integer_key("seqs", &CaseSpec::seqs, 0, kMaxSequences), "sequences of a distribution");
+  add(integer_key("seq_len", &CaseSpec::seq_len, 0, kMaxSequenceLength),
+      "longest sequence S of a distribution");
+  add(integer_key("pad_multiple", &CaseSpec::pad_multiple, 1, kMaxMultiple),
+      "sequences are padded to it, beside the 2 cp (times tp with sp) that the grid needs");
+  add(integer_key("bin_multiple", &CaseSpec::bin_multiple, 1, kMaxMultiple),
+      "the pack is filled up to it by stretching the last sequence");
+  add(enum_key<CuMode>("cu", &CaseSpec::cu,
+                       {{CuMode::true_lengths, "true"}, {CuMode::padded_lengths, "padded"}}),
+      "cu_seqlens with true lengths, or with padded ones and the mask alone removes pads");
+  add(text_key("mask", &CaseSpec::mask, check_mask),
+      "all, ragged (70 %), response (60 % at the end), prompt16 (all but the first 16), sparse (5 "
+      "%), "
+      "or bits by sequence 0110+111");
+  add(text_key("sample_mask", &CaseSpec::sample_mask, check_sample_mask),
+      "ones, alternate, or bits 1011");
+  add(text_key("targets", &CaseSpec::targets, check_targets),
+      "random ids, or shard_edges: first and last ids of the shards of tp = 2, 4, 8");
+  add(integer_key("global_valid_toks", &CaseSpec::global_valid_toks, 0, most),
+      "valid tokens of the global batch; 0: those of this one");
+  add(integer_key("global_valid_seqs", &CaseSpec::global_valid_seqs, 0, most),
+      "valid sequences of the global batch; 0: those of this one");
+  add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any");
+  add(integer_key("hidden", &CaseSpec::hidden, 0, kMaxHidden),
+      "H: start from hidden states [T, H] and the weight of the LM head; 0: from logits");
+  add(enum_key<HiddenValues>(
+          "hidden_values", &CaseSpec::hidden_values,
+          {{HiddenValues::normal, "normal"}, {HiddenValues::one_hot, "one_hot"}}),
+      "of hidden states: normal, or one_hot of the row's id (then H = V: a bigram model)");
+  add(temperature_key(), "logits = hidden weight^T / temperature");
+  add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
+                             {{WeightLayout::vocab_hidden, "vocab_hidden"},
+                              {WeightLayout::hidden_vocab, "hidden_vocab"}}),
+      "of the LM head: vocab_hidden [V, H], hidden_vocab [H, V]");
+  add(boolean_key("tied_embedding", &CaseSpec::tied_embedding),
+      "the gradient of the weight is added to that of the input embedding: true, false");
+  add(enum_key<DType>("dtype", &CaseSpec::dtype,
+                      {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}}),
+      "of logits and their gradient, or of hidden states, weight and d hidden (d weight: f32): "
+      "f32, "
+      "bf16, f64 (logits only)");
+  add(enum_key<Values>("values", &CaseSpec::values,
+                       {{Values::normal, "normal"},
+                        {Values::flat, "flat"},
+                        {Values::peaked, "peaked"},
+                        {Values::all_negative, "all_negative"},
+                        {Values::offset, "offset"},
+                        {Values::overflow, "overflow"},
+                        {Values::ties, "ties"},
+                        {Values::masked_vocab, "masked_vocab"},
+                        {Values::edge_mass, "edge_mass"},
+                        {Values::vanishing, "vanishing"},
+                        {Values::denormal, "denormal"},
+                        {Values::finite_mask, "finite_mask"},
+                        {Values::late_max, "late_max"},
+                        {Values::lowest_mask, "lowest_mask"},
+                        {Values::far_offset, "far_offset"},
+                        {Values::buried_target, "buried_target"},
+                        {Values::impossible_target, "impossible_target"}}),
+      "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass, "
+      "vanishing, denormal, finite_mask, late_max, lowest_mask, far_offset, buried_target, "
+      "impossible_target");
+  add(scale_key(), "standard deviation of the logits where the regime has one");
+  add(enum_key<Drift>("drift", &CaseSpec::drift,
+                      {{Drift::near, "near"},
+                       {Drift::far, "far"},
+                       {Drift::equal, "equal"},
+                       {Drift::far_prev, "far_prev"}}),
+      "how far other policies are from the current one: near, far (beyond clamps), equal, far_prev "
+      "(ratios of e^25 and more)");
+  add(enum_key<Poison>("poison", &CaseSpec::poison,
+                       {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}),
+      "what stands in logits and inputs that must not be read: nan, inf, none");
+  add(integer_key("microbatches", &CaseSpec::microbatches, 1, kMaxMicrobatches),
+      "packs that every dp rank goes through, with sequences dealt at random");
+  add(boolean_key("statistics", &CaseSpec::statistics),
+      "entropy and the statistics of a step beside loss and metrics: true, false");
+  for (CaseKey& key : framework_keys()) keys.push_back(std::move(key));
+  add(seed_key(), "of all random numbers");
+  return keys;
+}
+
+}  // namespace
+
+std::span<const CaseKey> case_keys() {
+  static const std::vector<CaseKey> keys = make_keys();
+  return keys;
+}
+
+const CaseKey* find_case_key(std::string_view name) {
+  const std::span<const CaseKey> keys = case_keys();
+  const auto at = std::find_if(keys.begin(), keys.end(),
+                               [name](const CaseKey& key) { return key.name == name; });
+  return at == keys.end() ? nullptr : &*at;
+}
+
+const std::vector<std::string>& case_key_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out{"objective"};
+    for (const CaseKey& key : case_keys()) out.push_back(key.name);
+    return out;
+  }();
+  return names;
+}
+
+bool has_explicit_lengths(const CaseSpec& spec) {
+  return !spec.lens.empty() && spec.lens[0] >= '0' && spec.lens[0] <= '9';
+}
+
+std::vector<std::int64_t> parse_lengths(std::string_view text) {
+  std::vector<std::int64_t> lengths;
+  for (const std::string& part : split(text, '+')) {
+    lengths.push_back(parse_integer(part, "a length in lens", 0, kMaxTokens));
+  }
+  if (static_cast<std::int64_t>(lengths.size()) > kMaxSequences) {
+    throw_bad_input("lens holds {} sequences, more than {}", lengths.size(), kMaxSequences);
+  }
+  return lengths;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's logits, with poison wherever a right implementation does not look.
+#include <algorithm>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "harness/problem/batch/poison.h"
+#include "harness/problem/batch/problem.h"
+#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/batch/rows_to_read.h"
+#include "harness/problem/batch/sharding.h"
+#include "harness/problem/values/normal_row.h"
+
+namespace lossgrid {
+namespace {
+
+template <typename T>
+class Filler {
+ public:
+  Filler(const Problem& problem, const VocabShard& shard, int tp_rank)
+      : problem_(problem),
+        shard_(shard),
+        first_column_(shard.width * tp_rank),
+        buffer_(static_cast<std::size_t>(shard.width)) {}
+
+  void row(std::int64_t token, std::int64_t position, T* out) {
+    const std::int64_t read = token < 0 ? 0 : shard_.valid();
+    if (read > 0) copy_row(token, out);
+    if (problem_.spec.poison == Poison::none) {
+      fill_plausible(position, read, out);
+    } else {
+      std::fill_n(out + read, shard_.width - read, T(poison_or(problem_.spec.poison, 0.0f)));
+    }
+  }
+
+ private:
+  void fill_plausible(std::int64_t position, std::int64_t first, T* out) {
+    const auto values = std::span<float>(buffer_).subspan(static_cast<std::size_t>(first));
+    fill_normals(problem_.spec.seed, static_cast<std::uint32_t>(Stream::pad_logits),
+                 static_cast<std::uint64_t>(position), first_column_ + first, values);
+    std::transform(values.begin(), values.end(), out + first, [](float value) { return T(value); });
+  }
+
+  void copy_row(std::int64_t token, T* out) {
+    if constexpr (std::is_same_v<T, bf16>) {
+      const auto values = std::span<float>(buffer_).first(static_cast<std::size_t>(shard_.valid()));
+      problem_.logits->read(token, shard_.begin, values);
+      std::transform(values.begin(), values.end(), out, [](float value) { return bf16(value); });
+    } else {
+      problem_.logits->read(token, shard_.begin,
+                            std::span<T>(out, static_cast<std::size_t>(shard_.valid())));
+    }
+  }
+
+  const Problem& problem_;
+  const VocabShard shard_;
+  const std::int64_t first_column_;
+  std::vector<float> buffer_;
+};
+
+}  // namespace
+
+void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                       void* out) {
+  const CaseSpec& spec = problem.spec;
+  const PackedLayout layout = layout_of(problem, grid);
+  const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
+  const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
+  dispatch_floating(spec.dtype, [&](auto element) {
+    using T = decltype(element);
+    Filler<T> filler(problem, shard, tp_rank);
+    T* next = static_cast<T*>(out);
+    for (const std::int64_t position : cp_rows(layout.cu_padded, grid.cp, cp_rank)) {
+      filler.row(rows[position], position, next);
+      next += shard.width;
+    }
+  });
+}
+
+}  // namespace lossgrid

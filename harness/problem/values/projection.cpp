@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/values/projection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace lossgrid {
+namespace {
+
+/// Sum of x[k] w[k] in float64, where every product of float32 numbers is exact. Eight sums side by
+/// side: compilers vectorise them, which they may not do with one sum in order.
+template <typename X>
+double dot(const X* x, const float* w, std::int64_t size) {
+  constexpr std::int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  std::int64_t k = 0;
+  for (; k + kLanes <= size; k += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      sums[lane] += static_cast<double>(x[k + lane]) * static_cast<double>(w[k + lane]);
+    }
+  }
+  for (std::int64_t lane = 0; k < size; ++k, ++lane) {
+    sums[lane] += static_cast<double>(x[k]) * static_cast<double>(w[k]);
+  }
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+/// Euclidean norms of the rows of `matrix` [rows, size].
+std::vector<double> row_norms(const std::vector<float>& matrix, std::int64_t rows,
+                              std::int64_t size) {
+  std::vector<double> norms;
+  norms.reserve(static_cast<std::size_t>(rows));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = matrix.data() + r * size;
+    norms.push_back(std::sqrt(dot(row, row, size)));
+  }
+  return norms;
+}
+
+class ProjectedLogits final : public LogitsSource {
+ public:
+  explicit ProjectedLogits(std::shared_ptr<const Projection> projection)
+      : projection_(std::move(projection)),
+        hidden_norms_(row_norms(projection_->hidden, projection_->tokens, projection_->size)),
+        weight_norms_(row_norms(projection_->weight, projection_->vocab, projection_->size)) {}
+
+  void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    read_as(token, begin, out);
+  }
+  void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
+    read_as(token, begin, out);
+  }
+
+  bool given() const override { return false; }
+
+  double relative_error() const override {
+    return 3 * std::sqrt(static_cast<double>(projection_->size)) * unit_roundoff(DType::f32);
+  }
+
+  void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    const double factor = 4 * unit_roundoff(DType::f32) *
+                          hidden_norms_[static_cast<std::size_t>(token)] / projection_->temperature;
+    const double* norms = weight_norms_.data() + begin;
+    std::transform(norms, norms + out.size(), out.begin(),
+                   [factor](double norm) { return factor * norm; });
+  }
+
+ private:
+  template <typename Out>
+  void read_as(std::int64_t token, std::int64_t begin, std::span<Out> out) const {
+    const Projection& p = *projection_;
+    const float* row = p.hidden_row(token);
+    const std::vector<double> hidden(row, row + p.size);  // converted once for all ids
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const float* weight = p.weight_row(begin + static_cast<std::int64_t>(k));
+      out[k] = static_cast<Out>(dot(hidden.data(), weight, p.size) / p.temperature);
+    }
+  }
+
+  std::shared_ptr<const Projection> projection_;
+  std::vector<double> hidden_norms_;  // [T]
+  std::vector<double> weight_norms_;  // [V]
+};
+
+}  // namespace
+
+std::shared_ptr<const LogitsSource> make_projected_logits(
+    std::shared_ptr<const Projection> projection) {
+  return std::make_shared<ProjectedLogits>(std::move(projection));
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hidden states and weight of a case, such that their product over the temperature lies in the
+// value regime of the case. Hidden states are N(0, 1) and rows of the weight N(0, 1) / sqrt(H),
+// times the spread of the logits and the temperature. A shift comes from the last place, where
+// every hidden state is 16; a peak from a multiple of the target's row that is added to the hidden
+// state. Of one-hot hidden states the elements of the weight are the logits.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/error.h"
+#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/batch/sharding.h"
+#include "harness/problem/values/normal_row.h"
+#include "harness/problem/values/projection.h"
+#include "harness/problem/values/value_regime.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr float kShiftPlace = 16;  // exact in every dtype
+
+/// True when logits are shifted, all of them or those of some ids.
+bool is_shifted(const CaseSpec& spec) {
+  return affine_of(spec).shift != 0 || spec.values == Values::edge_mass ||
+         spec.values == Values::late_max;
+}
+
+void require_possible_one_hot(const CaseSpec& spec) {
+  if (spec.hidden != spec.vocab) {
+    throw_bad_input("hidden_values = one_hot needs hidden = vocab, not hidden = {} and vocab = {}",
+                    spec.hidden, spec.vocab);
+  }
+  if (spec.values != Values::normal) {
+    throw_bad_input("hidden_values = one_hot goes with values = normal alone");
+  }
+}
+
+void require_possible(const CaseSpec& spec) {
+  if (spec.dtype == DType::f64) {
+    throw_bad_input("dtype = f64 needs logits: hidden states and weight are f32 or bf16");
+  }
+  switch (spec.values) {
+    case Values::masked_vocab:
+      throw_bad_input("values = masked_vocab needs logits: hidden x weight is never -inf");
+    case Values::finite_mask:
+      throw_bad_input("values = finite_mask needs logits: a weight cannot spare a row's target");
+    case Values::lowest_mask:
+      throw_bad_input("values = lowest_mask needs logits: a weight cannot spare a row's target");
+    case Values::vanishing:
+      throw_bad_input("values = vanishing needs logits: a weight cannot spare a row's target");
+    case Values::buried_target:
+      throw_bad_input("values = buried_target needs logits: a weight knows no row's target");
+    case Values::impossible_target:
+      throw_bad_input("values = impossible_target needs logits: hidden x weight is never -inf");
+    case Values::far_offset:
+      throw_bad_input("values = far_offset needs logits: float32 products keep nothing beside it");
+    default:
+      break;
+  }
+  if (spec.hidden_values == HiddenValues::one_hot) return require_possible_one_hot(spec);
+  if (is_shifted(spec) && spec.hidden < 2) {
+    throw_bad_input("hidden = {} leaves no place for the shift of the logits, must be at least 2",
+                    spec.hidden);
+  }
+}
+
+double dot(std::span<const float> x, std::span<const float> w) {
+  double sum = 0;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    sum += static_cast<double>(x[k]) * static_cast<double>(w[k]);
+  }
+  return sum;
+}
+
+/// out[k] := f(word) for the random words of one row.
+template <typename F>
+void fill_from_words(const RandomStream& random, std::int64_t row, std::span<float> out, F&& f) {
+  for (std::size_t k = 0; k < out.size(); k += 4) {
+    const PhiloxBlock words =
+        random.block(static_cast<std::uint64_t>(row), static_cast<std::uint32_t>(k / 4));
+    const std::size_t lanes = std::min<std::size_t>(4, out.size() - k);
+    std::transform(words.begin(), words.begin() + lanes, out.begin() + k, f);
+  }
+}
+
+class CaseProjection {
+ public:
+  explicit CaseProjection(const CaseSpec& spec)
+      : spec_(spec), shift_(affine_of(spec).shift), shifted_(is_shifted(spec)) {
+    const bool one_hot = spec.hidden_values == HiddenValues::one_hot;
+    const double places = one_hot ? 1 : static_cast<double>(spec.hidden - (shifted_ ? 1 : 0));
+    factor_ = affine_of(spec).factor * spec.temperature / std::sqrt(places);
+    if (spec.values == Values::edge_mass) edges_ = shard_edge_ids(spec.vocab);
+  }
+
+  void weight_row(std::int64_t id, std::span<float> out) const {
+    if (spec_.values == Values::ties) {
+      fill_from_words(random_stream(spec_.seed, Stream::weight), id, out,
+                      [](std::uint32_t word) { return static_cast<float>(word % 3) - 1.0f; });
+    } else {
+      fill_normals(spec_.seed, static_cast<std::uint32_t>(Stream::weight),
+                   static_cast<std::uint64_t>(id), 0, out);
+      for (float& value : out) value *= static_cast<float>(factor_);
+      if (shifted_) {
+        out.back() = static_cast<float>(shift_of(id) * spec_.temperature / double{kShiftPlace});
+      }
+    }
+    round(out);
+  }
+
+  /// Of a token with this id, whose row predicts `target`, -1 for none.
+  void hidden_row(std::int64_t token, std::int64_t id, std::int64_t target,
+                  const Projection& projection, std::span<float> out) const {
+    if (spec_.hidden_values == HiddenValues::one_hot) {
+      std::fill(out.begin(), out.end(), 0.0f);
+      out[static_cast<std::size_t>(id)] = 1;
+    } else if (spec_.values == Values::ties) {
+      // About three places are not 0, so that the largest logit stands in many places.
+      const double size = static_cast<double>(spec_.hidden);
+      fill_from_words(random_stream(spec_.seed, Stream::hidden), token, out,
+                      [size](std::uint32_t word) {
+                        const double u = word * 0x1p-32 * size;
+                        return u < 1.5 ? 1.0f : u < 3 ? -1.0f : 0.0f;
+                      });
+    } else {
+      fill_normals(spec_.seed, static_cast<std::uint32_t>(Stream::hidden),
+                   static_cast<std::uint64_t>(token), 0, out);
+      if (shifted_) out.back() = kShiftPlace;
+      if (spec_.values == Values::peaked && target >= 0) {
+        add_peak(token, {projection.weight_row(target), out.size()}, out);
+      }
+    }
+    round(out);
+  }
+
+ private:
+  double shift_of(std::int64_t id) const {
+    if (spec_.values == Values::late_max) return late_max_shift(id, spec_.vocab);
+    if (spec_.values != Values::edge_mass) return shift_;
+    return std::binary_search(edges_.begin(), edges_.end(), id) ? edge_bonus(spec_.vocab) : 0;
+  }
+
+  /// Adds as much of the target's row as brings its logit to its peak z. That gives other logits a
+  /// variance of z^2 / h more, h = |row|^2 / factor^2 (about H), hence exp(z^2 / 2h) of mass more:
+  /// z = peak_logit + z^2 / 2h. Where h < 2 peak_logit that has no solution, z is where it ends,
+  /// and nothing promises a peak.
+  void add_peak(std::int64_t token, std::span<const float> row, std::span<float> x) const {
+    const double squares = dot(row, row);
+    if (squares == 0) return;
+    const double h = squares / (factor_ * factor_);
+    const double peak = peak_logit(token, spec_.vocab);
+    const double z = 2 * peak / (1 + std::sqrt(std::max(0.0, 1 - 2 * peak / h)));
+    const double times = (z * spec_.temperature - dot(x, row)) / squares;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      x[k] = static_cast<float>(static_cast<double>(x[k]) + times * static_cast<double>(row[k]));
+    }
+  }
+
+  void round(std::span<float> values) const {
+    if (spec_.dtype != DType::bf16) return;
+    for (float& value : values) value = static_cast<float>(bf16(value));
+  }
+
+  const CaseSpec& spec_;
+  double shift_;
+  bool shifted_;
+  double factor_;                    // of the N(0, 1) in the weight
+  std::vector<std::int32_t> edges_;  // ids that edge_mass shifts
+};
+
+}  // namespace
+
+std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
+                                                  const std::vector<std::int32_t>& ids,
+                                                  const std::vector<std::int32_t>& targets) {
+  require_possible(spec);
+  const auto size = static_cast<std::size_t>(spec.hidden);
+  Projection projection;
+  projection.tokens = static_cast<std::int64_t>(targets.size());
+  projection.vocab = spec.vocab;
+  projection.size = spec.hidden;
+  projection.temperature = spec.temperature;
+  projection.hidden_dtype = spec.dtype;
+  projection.weight_dtype = spec.dtype;
+  projection.weight.resize(static_cast<std::size_t>(spec.vocab) * size);
+  projection.hidden.resize(targets.size() * size);
+  const CaseProjection rows(spec);
+  for (std::int64_t id = 0; id < spec.vocab; ++id) {
+    rows.weight_row(id, {projection.weight.data() + id * spec.hidden, size});
+  }
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    rows.hidden_row(static_cast<std::int64_t>(t), ids[t], targets[t], projection,
+                    {projection.hidden.data() + t * size, size});
+  }
+  return std::make_shared<const Projection>(std::move(projection));
+}
+
+}  // namespace lossgrid

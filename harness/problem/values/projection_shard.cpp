@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's hidden states and vocab shard of the LM head, with poison wherever a right
+// implementation does not look, and what its gradient of the weight starts from.
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "harness/problem/batch/poison.h"
+#include "harness/problem/batch/problem.h"
+#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/batch/rows_to_read.h"
+#include "harness/problem/batch/sharding.h"
+#include "harness/problem/values/normal_row.h"
+
+namespace lossgrid {
+namespace {
+
+/// Values of padding: poison, or plausible ones of the row of a position or id.
+void fill_padding(const CaseSpec& spec, Stream stream, std::int64_t row, std::span<float> out) {
+  if (spec.poison == Poison::none) {
+    fill_normals(spec.seed, static_cast<std::uint32_t>(stream), static_cast<std::uint64_t>(row), 0,
+                 out);
+  } else {
+    std::fill(out.begin(), out.end(), poison_or(spec.poison, 0.0f));
+  }
+}
+
+/// Writes the shard of a tensor that has a row of H numbers for each id, [V_t, H] or [H, V_t].
+/// row(column, values) makes that of one column of the shard.
+template <typename T, typename Row>
+void write_ids(WeightLayout layout, std::int64_t width, std::int64_t size, Row&& row, T* out) {
+  if (layout == WeightLayout::vocab_hidden) {
+    std::vector<float> values(static_cast<std::size_t>(size));
+    for (std::int64_t column = 0; column < width; ++column) {
+      row(column, std::span<float>(values));
+      out = std::transform(values.begin(), values.end(), out, [](float v) { return T(v); });
+    }
+    return;
+  }
+  constexpr std::int64_t kTile = 16;  // neighbours in memory are written together
+  std::vector<float> tile(static_cast<std::size_t>(kTile * size));
+  for (std::int64_t first = 0; first < width; first += kTile) {
+    const std::int64_t columns = std::min(kTile, width - first);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      row(first + c, std::span<float>(tile.data() + c * size, static_cast<std::size_t>(size)));
+    }
+    for (std::int64_t k = 0; k < size; ++k) {
+      for (std::int64_t c = 0; c < columns; ++c) out[k * width + first + c] = T(tile[c * size + k]);
+    }
+  }
+}
+
+}  // namespace
+
+void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                       void* out) {
+  const CaseSpec& spec = problem.spec;
+  const Projection& projection = *problem.projection;
+  const PackedLayout layout = layout_of(problem, grid);
+  const std::vector<std::int64_t> tokens = rows_to_read(problem, layout);
+  const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid.cp, cp_rank);
+  const std::size_t count = positions.size() / static_cast<std::size_t>(grid.row_parts());
+  const std::size_t first = grid.sp ? count * static_cast<std::size_t>(tp_rank) : 0;
+  std::vector<float> padding(static_cast<std::size_t>(projection.size));
+  dispatch_floating(spec.dtype, [&](auto element) {
+    using T = decltype(element);
+    T* next = static_cast<T*>(out);
+    for (const std::int64_t position : std::span(positions).subspan(first, count)) {
+      const std::int64_t token = tokens[static_cast<std::size_t>(position)];
+      const float* row = padding.data();
+      if (token < 0) {
+        fill_padding(spec, Stream::pad_hidden, position, padding);
+      } else {
+        row = projection.hidden_row(problem.whole_row(token));
+      }
+      next = std::transform(row, row + projection.size, next, [](float v) { return T(v); });
+    }
+  });
+}
+
+void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out) {
+  const CaseSpec& spec = problem.spec;
+  const Projection& projection = *problem.projection;
+  const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
+  const auto row = [&](std::int64_t column, std::span<float> values) {
+    if (column < shard.valid()) {
+      std::copy_n(projection.weight_row(shard.begin + column), projection.size, values.begin());
+    } else {
+      fill_padding(spec, Stream::pad_weight, shard.width * tp_rank + column, values);
+    }
+  };
+  dispatch_floating(spec.dtype, [&](auto element) {
+    using T = decltype(element);
+    write_ids(spec.weight_layout, shard.width, projection.size, row, static_cast<T*>(out));
+  });
+}
+
+void fill_weight_gradient(const Problem& problem, const Grid& grid, int tp_rank, float* out) {
+  const CaseSpec& spec = problem.spec;
+  const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
+  const auto row = [&](std::int64_t column, std::span<float> values) {
+    if (column < shard.valid()) {
+      embedding_gradient(problem, shard.begin + column, values);
+    } else {  // no token has a padding id
+      std::fill(values.begin(), values.end(), 0.0f);
+    }
+  };
+  write_ids(spec.weight_layout, shard.width, problem.projection->size, row, out);
+}
+
+void embedding_gradient(const Problem& problem, std::int64_t id, std::span<float> out) {
+  const CaseSpec& spec = problem.spec;
+  if (!spec.tied_embedding) {
+    std::fill(out.begin(), out.end(), 0.0f);
+    return;
+  }
+  // About what a loss that is a mean over tokens has.
+  constexpr float kMagnitude = 1e-3f;
+  fill_normals(spec.seed, static_cast<std::uint32_t>(Stream::embedding_gradient),
+               static_cast<std::uint64_t>(id), 0, out);
+  for (float& value : out) value *= kMagnitude;
+}
+
+}  // namespace lossgrid

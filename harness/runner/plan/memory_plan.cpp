@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/plan/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/core/available_memory.h"
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/device/cuda/cuda_devices.h"
+
+namespace lossgrid {
+std::int64_t rank_data_bytes(const LossProblem& problem) {
+  // Places, log-probabilities; rows of the truth.
+  std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;
+  if (problem.from_hidden()) {
+    // The weight's gradient between packs, and its sum in float64 beside what stood there.
+    constexpr std::int64_t kMostCompared = std::int64_t{1} << 24;
+    host += 4 * problem.weight_elements() + 16 * std::min(problem.weight_elements(), kMostCompared);
+  }
+  return problem.input_bytes() + problem.gradient_bytes() + host;
+}
+
+std::int64_t workspace_bytes(const LossProblem& problem, const LossImplementation& implementation) {
+  const Cost cost = implementation.cost(problem);
+  return std::max(
+      {cost.plan.workspace_bytes, cost.forward.workspace_bytes, cost.backward.workspace_bytes});
+}
+
+std::int64_t trial_rank_bytes(const LossProblem& problem,
+                              const LossImplementation& implementation) {
+  return rank_data_bytes(problem) + workspace_bytes(problem, implementation);
+}
+
+namespace {
+
+std::int64_t case_tokens(const CaseSpec& spec) {
+  const std::vector<std::int64_t> lengths = case_lengths(spec);
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+std::int64_t case_memory_bytes(const CaseSpec& spec) {
+  const std::int64_t tokens = case_tokens(spec);
+  // Ids, masks, inputs, truth of the row; and the tape of an objective, some sixty nodes a token.
+  constexpr double kHostBytesPerToken = 8192;
+  // In floating point: the products may be far beyond 64 bits.
+  const auto rows = static_cast<double>(tokens);
+  const auto vocab = static_cast<double>(spec.vocab);
+  const auto hidden = static_cast<double>(spec.hidden);
+  const auto element = static_cast<double>(size_of(spec.dtype));
+  // Logits and their gradient; or hidden states and weight as the harness keeps them, as ranks are
+  // given them, and their gradients, of the weight in float32.
+  const double tensors = spec.hidden == 0
+                             ? rows * vocab * 2 * element
+                             : hidden * (rows * (4 + 2 * element) + vocab * (4 + element + 4));
+  const double bytes = rows * kHostBytesPerToken + tensors;
+  return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
+}
+
+namespace {
+
+/// Elements of the logits, or of hidden states and weight.
+double bundle_elements(const CaseSpec& spec, double rows) {
+  const auto vocab = static_cast<double>(spec.vocab);
+  return spec.hidden == 0 ? rows * vocab : (rows + vocab) * static_cast<double>(spec.hidden);
+}
+
+}  // namespace
+
+std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth) {
+  const auto rows = static_cast<double>(case_tokens(spec));
+  const double inputs = bundle_elements(spec, rows);
+  double bytes = inputs * static_cast<double>(size_of(spec.dtype)) + 8 * rows;  // ids and mask
+  if (with_truth) bytes += (inputs + 2 * rows) * sizeof(double);
+  return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
+}
+
+std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
+  const auto rows = static_cast<double>(case_tokens(spec));
+  const double inputs = bundle_elements(spec, rows);
+  // Of hidden states and weight: the truth and four numbers beside it that bounds are made of.
+  const double truths = spec.hidden == 0 ? 1 : 6;
+  double bytes = 2 * inputs * static_cast<double>(size_of(spec.dtype));
+  if (with_truth) bytes += inputs * (truths + 2) * sizeof(double);
+  return static_cast<std::int64_t>(
+      std::min(static_cast<double>(case_memory_bytes(spec)) + bytes, 0x1p62));
+}
+
+namespace {
+
+std::string why_too_big(std::int64_t need_bytes, std::int64_t have_bytes, const char* where) {
+  if (need_bytes <= have_bytes) return "";
+  return fmt::format("not enough memory: needs {} ({} bytes), {} has {} ({} bytes)",
+                     format_bytes(need_bytes), need_bytes, where, format_bytes(have_bytes),
+                     have_bytes);
+}
+
+}  // namespace
+
+std::string why_too_big(std::int64_t need_bytes) {
+  return why_too_big(need_bytes, available_memory_bytes(), "this machine");
+}
+
+std::int64_t fullest_device_bytes(const std::vector<std::int64_t>& rank_bytes,
+                                  std::size_t devices) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  std::vector<std::int64_t> of_device(std::max<std::size_t>(1, devices), 0);
+  for (std::size_t rank = 0; rank < rank_bytes.size(); ++rank) {
+    std::int64_t& bytes = of_device[rank % of_device.size()];
+    bytes += std::min(rank_bytes[rank], kMost - bytes);
+  }
+  return *std::max_element(of_device.begin(), of_device.end());
+}
+
+std::string why_ranks_too_big(Backend backend, const std::vector<std::int64_t>& rank_bytes,
+                              bool gpu_each) {
+  if (backend != Backend::cuda) return why_too_big(fullest_device_bytes(rank_bytes, 1));
+  const std::size_t gpus = gpu_each ? rank_bytes.size() : describe_devices(backend).size();
+  return why_too_big(fullest_device_bytes(rank_bytes, gpus), free_cuda_bytes(), "the GPU");
+}
+
+}  // namespace lossgrid

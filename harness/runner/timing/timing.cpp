@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be timed and whether it fits, then the ranks, then the way from what they measured to a
+// record.
+#include "harness/runner/timing/timing.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "harness/core/text.h"
+#include "harness/device/device_timer.h"
+#include "harness/device/kernel/rank_threads.h"
+#include "harness/loss/registry.h"
+#include "harness/measure/cache.h"
+#include "harness/measure/meter_self_test.h"
+#include "harness/runner/plan/memory_plan.h"
+#include "harness/runner/timing/timing_summary.h"
+#include "harness/runner/trial/trial.h"
+#include "harness/runner/verdict/rank_archive.h"
+#include "harness/runner/verdict/refusal.h"
+
+namespace lossgrid {
+namespace {
+
+/// The one that speed-ups are over: as asked for, or per_sequence, or the first that is built in,
+/// or the first. What was loaded may change from run to run, and others are compared over it.
+std::string choose_baseline(const std::string& asked,
+                            const std::vector<std::string>& implementations) {
+  const auto among = [&](const std::string& name) {
+    return std::find(implementations.begin(), implementations.end(), name) != implementations.end();
+  };
+  if (!asked.empty()) return asked;
+  if (among("per_sequence")) return "per_sequence";
+  const auto built_in =
+      std::find_if(implementations.begin(), implementations.end(), [](const std::string& name) {
+        const ImplementationEntry* entry = find_implementation(name);
+        return entry != nullptr && entry->file.empty();
+      });
+  return built_in == implementations.end() ? implementations.front() : *built_in;
+}
+
+/// The record without samples.
+TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
+                             const std::vector<std::string>& implementations,
+                             const TimingRequest& request, CacheMode cache, Backend backend,
+                             const Ranks& ranks, bool recorded) {
+  TimingRecord record;
+  record.backend = name(backend);
+  record.transport = ranks.transport();
+  record.timer = timer_name(backend);
+  record.case_name = spec.name;
+  record.case_text = format_case(spec);
+  record.grid = format_grid(grid);
+  record.cache = name(cache);
+  record.baseline = choose_baseline(request.baseline, implementations);
+  record.last_level_cache_bytes = last_level_cache_bytes(backend);
+  record.order_seed = request.order_seed;
+  record.min_samples = request.min_samples;
+  record.max_seconds = request.max_seconds;
+  record.target_stderr_ratio = request.target_stderr;
+  const CoreShare share = core_share(grid.ranks());
+  record.cores = share.cores;
+  record.threads_per_rank = share.threads_per_rank;
+  std::string shared;
+  if (backend == Backend::cuda_emulated) {
+    shared = "kernels of a GPU run on the processor";
+  } else if (share.oversubscribed) {
+    shared = fmt::format("{} ranks with {} thread{} each share {} core{}", grid.ranks(),
+                         share.threads_per_rank, share.threads_per_rank == 1 ? "" : "s",
+                         share.cores, share.cores == 1 ? "" : "s");
+  } else if (recorded) {
+    shared = "a trace or memory snapshots were written meanwhile";
+  }
+  record.why_not_representative = ranks.first_text(shared);  // a machine of the job may be fuller
+  return record;
+}
+
+void stop(TimingRecord& record, TimingStatus status, const std::string& reason) {
+  record.status = status;
+  record.reason = reason;
+}
+
+class Timing {
+ public:
+  Timing(const PreparedProblem& prepared, const Grid& grid, const TimingRequest& request,
+         CacheMode cache, Backend backend, const Ranks& ranks,
+         const std::optional<TrialRecording>& recording, TimingRecord& record)
+      : prepared_(prepared),
+        grid_(grid),
+        backend_(backend),
+        ranks_(ranks),
+        record_(record),
+        plan_(std::make_shared<TimingPlan>()) {
+    StopRule& stop_rule = plan_->sampler.stop;
+    stop_rule.min_samples = request.min_samples;
+    stop_rule.max_samples = request.max_samples;
+    stop_rule.target_stderr_ratio = request.target_stderr;
+    stop_rule.max_time_ns = static_cast<std::int64_t>(request.max_seconds * 1e9);
+    plan_->sampler.order_seed = request.order_seed;
+    plan_->cache = cache;
+    plan_->recording = recording;
+  }
+
+  /// Makes the trials of the implementations that can be timed, on one batch that is padded as all
+  /// of them need. Returns why none is, or nothing.
+  std::string choose(const std::vector<std::string>& implementations) {
+    std::vector<std::string> timed;
+    std::vector<std::string> that_pad;
+    for (const std::string& text : implementations) {
+      const auto implementation = make_implementation(text);
+      const std::string reason = why_not_timed(*implementation);
+      if (text == record_.baseline) record_.why_no_speedup = reason;
+      if (!reason.empty()) {
+        record_.skipped.push_back({text, reason});
+        continue;
+      }
+      const Padding padding = implementation->describe().padding;
+      if (!padding.is_any()) that_pad.push_back(text);
+      prepared_.problem = padded_for(prepared_.problem, padding);
+      timed.push_back(text);
+    }
+    if (timed.empty()) return "no implementation takes it";
+    if (!that_pad.empty()) {
+      record_.padding =
+          fmt::format("{}, for {}", describe(prepared_.problem->padding), join(that_pad, ", "));
+    }
+    batch_ = pack(*prepared_.problem, grid_);
+    problem_.emplace(loss_problem(*prepared_.problem, batch_));
+    for (const std::string& text : timed) add_trial(text);
+    if (std::find(implementations.begin(), implementations.end(), record_.baseline) ==
+        implementations.end()) {
+      record_.why_no_speedup = record_.baseline + " is not among the implementations";
+    }
+    return why_timing_too_big();
+  }
+
+  /// Returns whether a rank hangs or has lost its GPU.
+  bool run(std::chrono::milliseconds iteration_deadline, const std::optional<Fault>& fault) {
+    plan_->fault = fault;
+    // Warm-up, one round beyond the budget, and the checks of the last: two iterations a round.
+    constexpr int kIterations = 6;
+    const auto budget = std::chrono::milliseconds(plan_->sampler.stop.max_time_ns / 1'000'000);
+    const auto iterations = kIterations * static_cast<int>(plan_->setups.size());
+    const RanksRun<RankTiming> run = ranks_.run<RankTiming>(
+        grid_.ranks(), [plan = plan_](Communicator& world) { return time_rank(*plan, world); },
+        budget + iterations * iteration_deadline);
+    if (!run.outcome.all_ok()) {
+      record_failure(run.outcome);
+    } else if (ranks_.reports()) {
+      StageTimes stages;
+      for (const RankTiming& rank : run.results) stages.raise_to(rank.stages);
+      add_stage_times(stages);
+      const StageScope scope(Stage::compare);
+      summarise_timing(*plan_, *problem_, run.results, record_);
+    }
+    return run.outcome.is_the_last();
+  }
+
+ private:
+  LossProblem loss_problem(const Problem& problem, const PackedBatch& batch) const {
+    return make_loss_problem(problem, batch, grid_, *prepared_.objective, backend_);
+  }
+
+  /// Beside those that were chosen before it; empty when it is timed.
+  std::string why_not_timed(const LossImplementation& implementation) const {
+    const std::string reason = why_not_given(implementation, *prepared_.problem, grid_);
+    if (!reason.empty()) return reason;
+    if (implementation.describe().plays_back) {
+      return "plays back what another program computed: there is nothing to time";
+    }
+    const auto padded = padded_for(prepared_.problem, implementation.describe().padding);
+    const PackedBatch batch = pack(*padded, grid_);
+    return implementation.why_unsupported(loss_problem(*padded, batch));
+  }
+
+  void add_trial(const std::string& text) {
+    plan_->setups.push_back(make_trial(prepared_, text, grid_, backend_));
+    TrialSetup& setup = plan_->setups.back();
+    setup.over_nccl = ranks_.has_nccl();
+    const std::int64_t chunks =
+        std::max<std::int64_t>(1, setup.implementation->cost(*problem_).chunks);
+    plan_->product_rows =
+        std::max(plan_->product_rows, (problem_->local_rows() + chunks - 1) / chunks);
+  }
+
+  std::string why_timing_too_big() const {
+    const auto ranks = static_cast<std::size_t>(grid_.ranks());
+    const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(*problem_, *plan_));
+    const std::string why = why_ranks_too_big(backend_, bytes, ranks_.has_nccl());
+    if (!why.empty() || backend_ != Backend::cuda) return why;
+    return why_too_big(
+        checked_product(timing_host_bytes(*problem_), grid_.ranks(), "bytes of a timing"));
+  }
+
+  void record_failure(const RanksOutcome& outcome) {
+    const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
+    const RankOutcome& failed = outcome.ranks[first];
+    stop(record_, timing_status(status_of(failed.code)),
+         fmt::format("rank {}: {}", first, failed.message));
+  }
+
+  PreparedProblem prepared_;  // padded as those need that are timed
+  Grid grid_;
+  Backend backend_;
+  const Ranks& ranks_;
+  TimingRecord& record_;
+  PackedBatch batch_;
+  std::optional<LossProblem> problem_;
+  std::shared_ptr<TimingPlan> plan_;  // a rank that hangs keeps it
+};
+
+}  // namespace
+
+TimingOutcome time_implementations(const PreparedProblem& prepared,
+                                   const std::vector<std::string>& implementations,
+                                   const Grid& grid, const TimingRequest& request, CacheMode cache,
+                                   std::chrono::milliseconds iteration_deadline, const Ranks& ranks,
+                                   const std::optional<TrialRecording>& recording, Backend backend,
+                                   const std::optional<Fault>& fault) {
+  const Problem& problem = *prepared.problem;
+  TimingOutcome timed;
+  TimingRecord& record = timed.record;
+  record = describe_timing(problem.spec, grid, implementations, request, cache, backend, ranks,
+                           recording.has_value());
+  record.tokens = problem.tokens();
+  // Three products of the same size: logits, and the gradients of hidden states and of the weight.
+  record.useful_flops = 6.0 * static_cast<double>(problem.tokens()) *
+                        static_cast<double>(problem.spec.hidden) *
+                        static_cast<double>(problem.spec.vocab);
+  if (grid.pp > 1) {
+    stop(record, TimingStatus::skipped, "only one pipeline stage is timed");
+    return timed;
+  }
+  if (grid.dp > 1 || problem.spec.microbatches > 1) {
+    stop(record, TimingStatus::skipped, "only one dp rank with one microbatch is timed");
+    return timed;
+  }
+  require_fits(problem, grid);
+  const std::string not_here = ranks.first_text(ranks.why_not_here(backend, grid.ranks()));
+  if (!not_here.empty()) {
+    stop(record, TimingStatus::skipped, not_here);
+    return timed;
+  }
+  Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);
+  const Refusal refusal = agreed_refusal(ranks, [&] { return timing.choose(implementations); });
+  if (!refusal.reason.empty()) {
+    stop(record,
+         refusal.failure ? timing_status(status_of(*refusal.failure)) : TimingStatus::skipped,
+         refusal.reason);
+    return timed;
+  }
+  timed.rank_hung = timing.run(iteration_deadline, fault);
+  return timed;
+}
+
+namespace {
+
+/// The `number`-th timing of the run.
+TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& grid, CacheMode cache,
+                        std::int64_t number, const RunOptions& options, ProblemCache& problems) {
+  TimingOutcome timed;
+  const std::vector<std::string>& implementations = suite.timing->implementations;
+  const std::string id = timing_id(format_case(spec), format_grid(grid), std::string(name(cache)),
+                                   std::string(name(suite.backend)));
+  if (options.finished.contains(id)) {
+    timed.record = options.finished.timing(id);
+    return timed;
+  }
+  options.begins(id, "");
+  const PreparedProblem& prepared = problems.get(spec);
+  const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
+  if (why_too_big.empty()) {
+    const auto recording = record_trial(options.recording, "timing", number,
+                                        fmt::format("{}_{}", format_grid(grid), name(cache)), id,
+                                        join(implementations, ", "));
+    timed = time_implementations(prepared, implementations, grid, *suite.timing, cache,
+                                 options.deadline, options.ranks, recording, suite.backend,
+                                 fault_of(options, number));
+    timed.record.case_name = spec.name;
+  } else {
+    timed.record = describe_timing(spec, grid, implementations, *suite.timing, cache, suite.backend,
+                                   options.ranks, false);
+    stop(timed.record, TimingStatus::skipped, why_too_big);
+  }
+  return timed;
+}
+
+}  // namespace
+
+bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
+                 ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink) {
+  std::int64_t number = 0;
+  for (const Suite& suite : suites) {
+    if (!suite.timing) continue;
+    for (const CaseSpec& spec : suite.cases) {
+      for (const Grid& grid : suite.grids) {
+        for (const CacheMode cache : suite.timing->caches) {
+          const TimingOutcome timed =
+              time_case(suite, spec, grid, cache, ++number, options, problems);
+          sink(timed.record);
+          if (timed.rank_hung) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+std::vector<MeterRecord> test_meter() {
+  std::vector<MeterRecord> records;
+  for (const MeterCheck& check : check_meter()) {
+    records.push_back(
+        {check.name, check.passed, check.expected, check.measured, check.unit, check.detail});
+  }
+  return records;
+}
+
+ExitCode exit_code_of(const std::vector<TimingRecord>& timings) {
+  ExitCode code = ExitCode::ok;
+  bool ran = false;
+  for (const TimingRecord& timing : timings) {
+    if (timing.status == TimingStatus::skipped) continue;
+    ran = true;
+    code = worst(code, exit_code_of(timing.status));
+  }
+  return ran ? code : ExitCode::nothing_ran;
+}
+
+ExitCode exit_code_of(const std::vector<MeterRecord>& meter) {
+  const bool passed = std::all_of(meter.begin(), meter.end(),
+                                  [](const MeterRecord& check) { return check.passed; });
+  return passed ? ExitCode::ok : ExitCode::rank_crashed;
+}
+
+}  // namespace lossgrid

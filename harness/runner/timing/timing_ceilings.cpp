@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products have the shapes, the layout and the dtypes that implementations use. Their factors are
+// random: which numbers they are does not matter, but a processor draws less power, and may run
+// faster, where all are the same. Bytes of copy and update count what is read and what is written.
+#include "harness/runner/timing/timing_ceilings.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "harness/core/philox.h"
+#include "harness/device/backend.h"
+#include "harness/device/gemm.h"
+#include "harness/measure/device_memory.h"
+
+namespace lossgrid {
+namespace {
+
+/// A factor of products beside the weight: bf16 where native products are faster than converting,
+/// as they are on a GPU.
+DType factor_dtype(const LossProblem& problem) {
+  if (problem.dtype != DType::bf16) return DType::f32;
+  const bool native =
+      problem.backend == Backend::cuda || bf16_gemm_rates().faster() == Bf16Gemm::native;
+  return native ? DType::bf16 : DType::f32;
+}
+
+constexpr std::array kMemoryKernels{MemoryKernel::read, MemoryKernel::copy, MemoryKernel::update};
+
+class MemoryCeiling final : public SampledItem {
+ public:
+  MemoryCeiling(MemoryKernel kernel, const void* from, void* to, std::int64_t bytes,
+                std::shared_ptr<DeviceMemory> memory, Backend backend)
+      : kernel_(kernel),
+        variants_(variants_of(kernel, backend)),
+        from_(from),
+        to_(to),
+        bytes_(bytes),
+        memory_(std::move(memory)) {}
+  std::size_t steps() const override { return variants_.size(); }
+  void prepare(std::size_t /*step*/, bool /*last*/) override {}
+  void run(std::size_t step) override {
+    memory_->run(kernel_, variants_[step], from_, to_, bytes_);
+  }
+
+ private:
+  MemoryKernel kernel_;
+  std::span<const MemoryVariant> variants_;
+  const void* from_;
+  void* to_;
+  std::int64_t bytes_;
+  std::shared_ptr<DeviceMemory> memory_;
+};
+
+/// Of the largest product.
+std::int64_t workspace_floats(const LossProblem& problem, std::int64_t product_rows) {
+  const std::int64_t widest = std::max(problem.width(), problem.head.hidden);
+  const std::int64_t deepest = std::max(widest, product_rows);
+  return kernels_of(problem.backend)
+      .gemm_workspace_floats(factor_dtype(problem), problem.dtype, widest, deepest);
+}
+
+/// Factors and results of the products; one set for the three items.
+struct ProductBuffers {
+  ProductBuffers(const LossProblem& problem, std::int64_t product_rows, Device& device)
+      : rows(product_rows),
+        factor(factor_dtype(problem)),
+        hidden(filled(device, rows * problem.head.hidden, "gemm_hidden")),
+        grad_logits(filled(device, rows * problem.width(), "gemm_grad_logits")),
+        logits(device, static_cast<std::size_t>(rows * problem.width()), "gemm_logits",
+               MemorySpace::device),
+        grad_hidden(device, static_cast<std::size_t>(rows * problem.head.hidden),
+                    "gemm_grad_hidden", MemorySpace::device) {
+    workspace = DeviceArray<float>(
+        device, static_cast<std::size_t>(workspace_floats(problem, product_rows)), "gemm_workspace",
+        MemorySpace::device);
+  }
+
+  /// Random numbers, the same ones from time to time.
+  Buffer filled(Device& device, std::int64_t elements, const std::string& tag) const {
+    constexpr std::int64_t kPeriod = (std::int64_t{1} << 16) + 4;  // of no row's size
+    constexpr float kScale = 0x1p-6F;
+    const RandomStream random(0, 0x47454D4D);
+    Buffer buffer = device.allocate(static_cast<std::size_t>(elements) * size_of(factor), tag,
+                                    MemorySpace::device);
+    dispatch_floating(factor, [&](auto zero) {
+      using T = decltype(zero);
+      std::vector<T> values;
+      for (std::uint32_t k = 0; std::ssize(values) < std::min(elements, kPeriod); ++k) {
+        for (const float x : random.normals(0, k)) values.push_back(static_cast<T>(kScale * x));
+      }
+      for (std::int64_t begin = 0; begin < elements; begin += kPeriod) {
+        const auto count = static_cast<std::size_t>(std::min(elements - begin, kPeriod));
+        device.copy(reinterpret_cast<T*>(buffer.data()) + begin, values.data(), count * sizeof(T));
+      }
+    });
+    return buffer;
+  }
+
+  std::int64_t rows;
+  DType factor;
+  Buffer hidden;       // [rows, H]
+  Buffer grad_logits;  // [rows, V_t]
+  DeviceArray<float> logits;
+  DeviceArray<float> grad_hidden;
+  DeviceArray<float> workspace;
+};
+
+class ProductCeiling final : public SampledItem {
+ public:
+  ProductCeiling(const Gemm& product, std::shared_ptr<ProductBuffers> buffers, Device& device)
+      : product_(product), buffers_(std::move(buffers)), kernels_(device.kernels()) {
+    product_.stream = device.stream();
+  }
+  std::size_t steps() const override { return 1; }
+  void prepare(std::size_t /*step*/, bool /*last*/) override {}
+  void run(std::size_t /*step*/) override {
+    kernels_.gemm(product_, {buffers_->workspace.data(), buffers_->workspace.size()});
+  }
+
+ private:
+  Gemm product_;
+  std::shared_ptr<ProductBuffers> buffers_;
+  const KernelTable& kernels_;
+};
+
+/// logits = hidden W^T; d hidden = d logits W; d weight += d logits^T hidden.
+std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffers,
+                              const LossInputs& inputs, const LossGradients& gradients) {
+  const std::int64_t m = buffers.rows;
+  const std::int64_t v = problem.width();
+  const std::int64_t h = problem.head.hidden;
+  const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
+  const std::int64_t weight_stride = by_id ? h : v;
+  const Matrix hidden{buffers.factor, buffers.hidden.data(), h, !by_id};
+  const Matrix grad_logits{buffers.factor, buffers.grad_logits.data(), v, by_id};
+  const Gemm logits{m,
+                    v,
+                    h,
+                    {buffers.factor, buffers.hidden.data(), h},
+                    {problem.dtype, inputs.weight, weight_stride, by_id},
+                    buffers.logits.data(),
+                    v};
+  const Gemm grad_hidden{m,
+                         h,
+                         v,
+                         {buffers.factor, buffers.grad_logits.data(), v},
+                         {problem.dtype, inputs.weight, weight_stride, !by_id},
+                         buffers.grad_hidden.data(),
+                         h};
+  Gemm grad_weight{by_id ? v : h,
+                   by_id ? h : v,
+                   m,
+                   by_id ? grad_logits : hidden,
+                   by_id ? hidden : grad_logits,
+                   gradients.weight,
+                   weight_stride};
+  grad_weight.accumulate = true;
+  return {logits, grad_hidden, grad_weight};
+}
+
+}  // namespace
+
+std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows) {
+  if (problem.from_hidden()) {
+    const std::int64_t flops = 2 * product_rows * problem.width() * problem.head.hidden;
+    const bool on_gpu = problem.backend == Backend::cuda;
+    const std::vector<std::string> one_way{on_gpu ? "cuBLASLt" : gemm_library()};
+    return {{"gemm_logits", 0, flops, one_way},
+            {"gemm_hidden", 0, flops, one_way},
+            {"gemm_weight", 0, flops, one_way}};
+  }
+  std::vector<Ceiling> ceilings;
+  for (const MemoryKernel kernel : kMemoryKernels) {
+    const std::int64_t passes = kernel == MemoryKernel::read ? 1 : 2;
+    Ceiling ceiling{std::string(name(kernel)), passes * problem.logits_bytes(), 0, {}};
+    for (const MemoryVariant variant : variants_of(kernel, problem.backend)) {
+      ceiling.variants.emplace_back(name(variant));
+    }
+    ceilings.push_back(std::move(ceiling));
+  }
+  return ceilings;
+}
+
+std::int64_t ceiling_memory_bytes(const LossProblem& problem, std::int64_t product_rows) {
+  if (!problem.from_hidden()) {
+    return DeviceMemory::memory_bytes(problem.logits_bytes(), problem.backend);
+  }
+  const std::int64_t elements = product_rows * (problem.width() + problem.head.hidden);
+  const std::int64_t workspace = 4 * workspace_floats(problem, product_rows);
+  return elements * (4 + static_cast<std::int64_t>(size_of(factor_dtype(problem)))) + workspace;
+}
+
+std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& problem,
+                                                             std::int64_t product_rows,
+                                                             Device& device,
+                                                             const LossInputs& inputs,
+                                                             const LossGradients& gradients) {
+  std::vector<std::unique_ptr<SampledItem>> items;
+  if (problem.from_hidden()) {
+    auto buffers = std::make_shared<ProductBuffers>(problem, product_rows, device);
+    for (const Gemm& product : products_of(problem, *buffers, inputs, gradients)) {
+      items.push_back(std::make_unique<ProductCeiling>(product, buffers, device));
+    }
+    return items;
+  }
+  const auto memory = std::make_shared<DeviceMemory>(device, problem.logits_bytes());
+  for (const MemoryKernel kernel : kMemoryKernels) {
+    items.push_back(std::make_unique<MemoryCeiling>(
+        kernel, inputs.logits, gradients.logits, problem.logits_bytes(), memory, device.backend()));
+  }
+  return items;
+}
+
+}  // namespace lossgrid

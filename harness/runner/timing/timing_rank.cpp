@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// First what a rank holds for all implementations together, then one implementation as an item of
+// the sampler. Buffers are poisoned before the last iteration of each: what the implementation
+// before it left there must not pass as its own. All that is launched before a sample is done when
+// it begins, and what the sample launches when it ends.
+#include "harness/runner/timing/timing_rank.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "harness/comm/timed_communicator.h"
+#include "harness/core/rank_observer.h"
+#include "harness/core/text.h"
+#include "harness/device/cuda/cuda_timing.h"
+#include "harness/device/kernel/rank_threads.h"
+#include "harness/device/memory/host_view.h"
+#include "harness/measure/cache.h"
+#include "harness/runner/plan/memory_plan.h"
+#include "harness/runner/rank_recorder.h"
+#include "harness/runner/trial/device_world.h"
+#include "harness/runner/trial/global_batch.h"
+#include "harness/runner/trial/injected_nan.h"
+#include "harness/runner/trial/pack_checks.h"
+#include "harness/runner/trial/weight_gradient.h"
+
+namespace lossgrid {
+namespace {
+
+std::int64_t token_rows(const LossProblem& problem, LogprobScope scope) {
+  return scope == LogprobScope::pack ? problem.rows() : problem.local_rows();
+}
+
+bool any_in_place(const std::vector<TrialSetup>& setups) {
+  return std::any_of(setups.begin(), setups.end(), [](const TrialSetup& setup) {
+    return setup.implementation->describe().in_place;
+  });
+}
+
+/// What all implementations share on a rank.
+class SharedTensors {
+ public:
+  SharedTensors(const TimingPlan& plan, Communicator& world)
+      : problem_(*plan.setups.front().problem),
+        device_world_(plan.setups.front(), world),
+        groups_(make_process_grid(device_world_.world(), plan.setups.front().grid)),
+        timed_tp_(time_calls(*groups_.tp, communication_ns_)),
+        timed_cp_(time_calls(*groups_.cp, communication_ns_)),
+        injector_(injector_of(plan, world)),
+        faulty_tp_(injector_ ? inject_faults(*timed_tp_, *injector_) : nullptr),
+        faulty_cp_(injector_ ? inject_faults(*timed_cp_, *injector_) : nullptr),
+        weight_gradient_(first_weight_gradient(plan.setups.front(), groups_.tp_rank())),
+        rank_{world.rank(),
+              groups_.tp_rank(),
+              groups_.cp_rank(),
+              device_world_.for_tensors(faulty_tp_ ? *faulty_tp_ : *timed_tp_),
+              device_world_.for_tensors(faulty_cp_ ? *faulty_cp_ : *timed_cp_),
+              world,
+              no_counts_,
+              weight_gradient_,
+              injector_ ? &*injector_ : nullptr},
+        batch_(pack(problem_, groups_.grid)),
+        loss_problem_(make_loss_problem(problem_, batch_, groups_.grid,
+                                        *plan.setups.front().objective,
+                                        plan.setups.front().backend)),
+        rows_(place_tokens(problem_, loss_problem_, rank_.cp_rank, LogprobScope::shard).rows),
+        tensors_(generate_tensors()),
+        tokens_(device(),
+                static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
+                "token_outputs") {
+    batch_.denominators = count_denominators(plan.setups.front().parts[0], problem_, *groups_.dp);
+    if (any_in_place(plan.setups)) tensors_->keep_inputs();
+    input_bits_ = tensors_->input_bits();
+    tensors_->allocate_gradients();
+  }
+  SharedTensors(const SharedTensors&) = delete;
+  SharedTensors& operator=(const SharedTensors&) = delete;
+
+  const Problem& problem() const { return problem_; }
+  const LossProblem& loss_problem() const { return loss_problem_; }
+  const ProcessGrid& groups() const { return groups_; }
+  const PackRank& rank() const { return rank_; }
+  Device& device() { return device_world_.device(); }
+  RankTensors& tensors() { return *tensors_; }
+  const std::int64_t& communication_ns() const { return communication_ns_; }
+
+  /// Before an iteration: the inputs as they were at first, also behind an implementation in place.
+  void begin_iteration(bool in_place, bool poisoned) {
+    const StageScope scope(Stage::generate);
+    if (overwritten_) tensors_->restore_inputs();
+    overwritten_ = in_place;
+    tensors_->set_in_place(in_place);
+    if (!poisoned) return;
+    tokens_.buffer().poison();
+    tensors_->restore_gradients();
+  }
+
+  TokenOutputs token_outputs(LogprobScope scope) {
+    const std::int64_t rows = token_rows(loss_problem_, scope);
+    return columns_in({tokens_.data(), tokens_.size()}, loss_problem_, rows);
+  }
+
+  /// Where a phase begins, outside of samples: a fault may wait there.
+  void begin(RankPhase phase) {
+    if (!injector_) return;
+    injector_->at_phase(phase);
+    if (injector_->loses_device(phase)) device().lose();
+  }
+
+  RankPack rank_pack() { return {problem_, loss_problem_, rank_, device(), rows_}; }
+
+  bool inputs_as_before() const {
+    const StageScope scope(Stage::bits);
+    return tensors_->input_bits() == input_bits_;
+  }
+
+ private:
+  static std::optional<FaultInjector> injector_of(const TimingPlan& plan,
+                                                  const Communicator& world) {
+    if (!plan.fault) return std::nullopt;
+    return FaultInjector(*plan.fault, world.rank());
+  }
+
+  std::unique_ptr<RankTensors> generate_tensors() {
+    const StageScope scope(Stage::generate);
+    return make_rank_tensors(rank_pack());
+  }
+
+  const Problem& problem_;
+  DeviceWorld device_world_;
+  ProcessGrid groups_;
+  std::int64_t communication_ns_ = 0;
+  std::unique_ptr<Communicator> timed_tp_;  // without the copies of payloads
+  std::unique_ptr<Communicator> timed_cp_;
+  std::optional<FaultInjector> injector_;
+  std::unique_ptr<Communicator> faulty_tp_;  // null without a fault
+  std::unique_ptr<Communicator> faulty_cp_;
+  RankCounts no_counts_;
+  std::vector<float> weight_gradient_;  // as before the first iteration
+  PackRank rank_;
+  PackedBatch batch_;
+  LossProblem loss_problem_;
+  std::vector<RowPlace> rows_;
+  std::unique_ptr<RankTensors> tensors_;
+  DeviceArray<float> tokens_;  // for the most that an implementation returns
+  std::uint64_t input_bits_ = 0;
+  bool overwritten_ = false;
+};
+
+/// One implementation on one rank, with its plan.
+class TimedImplementation final : public SampledItem {
+ public:
+  TimedImplementation(const TrialSetup& setup, SharedTensors& shared)
+      : setup_(setup),
+        shared_(shared),
+        description_(setup.implementation->describe()),
+        phases_(timed_phases(description_)),
+        places_(place_tokens(shared.problem(), shared.loss_problem(), shared.rank().cp_rank,
+                             description_.logprobs)),
+        truth_{*setup.truth, serial_adds(setup),
+               setup.implementation->grad_logits_dtype(shared.loss_problem()),
+               description_.outputs.grad_hidden},
+        plan_(setup.implementation->plan(
+            shared.loss_problem(), RankContext{shared.device(), shared.rank().tp, shared.rank().cp,
+                                               shared.rank().stage, true})) {
+    for (const Phase phase : phases_) {
+      observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
+    }
+  }
+
+  std::size_t steps() const override { return phases_.size(); }
+
+  void prepare(std::size_t step, bool last) override {
+    if (phases_[step] != Phase::backward) shared_.begin(RankPhase::forward);
+    if (phases_[step] != Phase::forward) shared_.begin(RankPhase::backward);
+    if (phases_[step] == Phase::backward) return;  // goes on where forward ended
+    shared_.begin_iteration(description_.in_place, last);
+    inputs_ = shared_.tensors().inputs();
+    gradients_ = shared_.tensors().gradients();
+    outputs_ = LossOutputs{shared_.token_outputs(description_.logprobs), {}, 0};
+  }
+
+  void run(std::size_t step) override {
+    RankObserver* observer = rank_observer();
+    if (observer != nullptr) observer->begin_phase(observed_names_[step]);
+    device_work() = {};
+    run_phase(phases_[step]);
+    if (observer != nullptr) observer->end_phase();
+  }
+
+  std::optional<std::int64_t> measured_ns() const override {
+    const auto measured = plan_->measured();
+    if (!measured) return std::nullopt;
+    return measured->time_ns;
+  }
+
+  void finish(std::size_t step) override {
+    work_.push_back(device_work());
+    if (phases_[step] != Phase::backward) spoil(RankPhase::forward);
+    if (phases_[step] == Phase::forward) return;
+    spoil(RankPhase::backward);
+    shared_.begin(RankPhase::check);
+    findings_.push_back(check());
+  }
+
+  std::vector<RankResult> take_findings() { return std::move(findings_); }
+  /// Of the phases.
+  std::vector<DeviceWork> take_work() { return std::move(work_); }
+
+ private:
+  void run_phase(Phase phase) {
+    switch (phase) {
+      case Phase::forward:
+        return plan_->forward(inputs_, outputs_);
+      case Phase::backward:
+        return plan_->backward(inputs_, gradients_);
+      case Phase::forward_backward:
+        return plan_->forward_backward(inputs_, outputs_, gradients_);
+    }
+  }
+
+  void spoil(RankPhase phase) {
+    FaultInjector* faults = shared_.rank().faults;
+    if (faults == nullptr || !faults->spoils(phase)) return;
+    write_a_nan(phase, shared_.rank_pack(), *setup_.truth, places_.own, outputs_, gradients_);
+  }
+
+  RankResult check() const {
+    const StageScope scope(Stage::compare);
+    const PackRank& rank = shared_.rank();
+    const PackChecks checks{shared_.problem(), shared_.loss_problem(), truth_,
+                            places_,           description_.outputs,   rank.rank};
+    RankResult result;
+    PackFindings& findings = result.packs.emplace_back();
+    checks.check(outputs_, shared_.tensors(), findings);
+    PackChecks::check_memory(description_.in_place || shared_.inputs_as_before(), shared_.device(),
+                             findings);
+    result.result = outputs_.result;
+    result.checks = check_result(setup_.truth->objective, result.result, description_.outputs,
+                                 rank.rank, declared_roundings(setup_));
+    result.result_bits = fingerprint_result(result.result);
+    if (shared_.loss_problem().from_hidden() && description_.outputs.gradients) {
+      const auto elements = static_cast<std::size_t>(shared_.loss_problem().weight_elements());
+      const HostView weight(shared_.device(), gradients_.weight, elements * sizeof(float));
+      result.grad_weight = check_weight_sum(setup_, shared_.groups(), weight.as<const float>());
+    }
+    return result;
+  }
+
+  const TrialSetup& setup_;
+  SharedTensors& shared_;
+  Description description_;
+  std::vector<Phase> phases_;
+  std::vector<std::string> observed_names_;  // of the phases
+  TokenPlaces places_;
+  GradientTruth truth_;
+  std::unique_ptr<LossPlan> plan_;
+  LossInputs inputs_;
+  LossGradients gradients_;
+  LossOutputs outputs_;
+  std::vector<RankResult> findings_;
+  std::vector<DeviceWork> work_;
+};
+
+}  // namespace
+
+std::string_view name(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::forward_backward:
+      return "forward_backward";
+  }
+  return "?";
+}
+
+std::vector<Phase> timed_phases(const Description& description) {
+  if (description.one_sweep) return {Phase::forward_backward};
+  return {Phase::forward, Phase::backward, Phase::forward_backward};
+}
+
+namespace {
+
+/// Fills are none of the launches that a device remembers.
+void wait_for_all(Device& device) {
+  launches_pending() = true;
+  device.synchronise();
+}
+
+RankTiming time_all(const TimingPlan& plan, Communicator& world) {
+  const StageScope scope(Stage::run);
+  share_cores(world.size());
+  std::optional<RankRecorder> recorder;  // outlives all buffers
+  if (plan.recording) {
+    recorder.emplace(*plan.recording, plan.setups.front().grid, world.rank());
+    recorder->begin_phase("setup");
+  }
+  SharedTensors shared(plan, world);
+  shared.begin(RankPhase::setup);
+  shared.begin(RankPhase::plan);
+  const LossProblem& problem = shared.loss_problem();
+  std::vector<std::unique_ptr<TimedImplementation>> implementations;
+  std::vector<SampledItem*> items;
+  for (const TrialSetup& setup : plan.setups) {
+    implementations.push_back(std::make_unique<TimedImplementation>(setup, shared));
+    items.push_back(implementations.back().get());
+  }
+  const std::vector<std::unique_ptr<SampledItem>> ceilings =
+      make_ceiling_items(problem, plan.product_rows, shared.device(), shared.tensors().inputs(),
+                         shared.tensors().gradients());
+  for (const std::unique_ptr<SampledItem>& item : ceilings) items.push_back(item.get());
+
+  RankTiming timing;
+  if (problem.backend == Backend::cuda) timing.gpu = cuda_device_uuid();
+  timing.ceilings = ceilings_of(problem, plan.product_rows);
+  timing.tp_all_reduce = measure_all_reduce(*shared.groups().tp);
+  timing.cp_all_reduce = measure_all_reduce(*shared.groups().cp);
+  std::unique_ptr<CacheWalk> walk;
+  if (plan.cache == CacheMode::cold) walk = std::make_unique<CacheWalk>(shared.device());
+  const std::unique_ptr<DeviceTimer> timer = make_device_timer(shared.device());
+  SamplerRequest request = plan.sampler;
+  request.timer = timer.get();
+  request.before_sample = [&] {
+    if (walk) walk->run();
+    wait_for_all(shared.device());
+  };
+  if (recorder) {
+    recorder->end_phase();
+    request.begins_round = [&recorder](std::int64_t round) { recorder->begin_step(round); };
+  }
+  timing.samples = take_samples(items, world, shared.communication_ns(), request);
+  if (recorder) recorder->end_step();
+  for (const auto& implementation : implementations) {
+    timing.outputs.push_back(implementation->take_findings());
+    timing.work.push_back(implementation->take_work());
+  }
+  return timing;
+}
+
+}  // namespace
+
+RankTiming time_rank(const TimingPlan& plan, Communicator& world) {
+  RankTiming timing = time_all(plan, world);
+  timing.stages = take_stage_times();
+  return timing;
+}
+
+std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& plan) {
+  std::int64_t rank = rank_data_bytes(problem) + 4 * problem.rows() * problem.token_columns() +
+                      ceiling_memory_bytes(problem, plan.product_rows);
+  for (const TrialSetup& setup : plan.setups) {
+    rank += workspace_bytes(problem, *setup.implementation);
+  }
+  if (any_in_place(plan.setups)) rank += problem.logits_bytes();
+  if (plan.cache == CacheMode::cold) rank += cache_walk_bytes(problem.backend);
+  return rank;
+}
+
+std::int64_t timing_host_bytes(const LossProblem& problem) {
+  const std::int64_t tensors = problem.input_bytes() + problem.gradient_bytes();
+  // Inputs as they are made, or gradients as they are checked.
+  return std::max(problem.input_bytes(), problem.gradient_bytes()) + rank_data_bytes(problem) -
+         tensors + 4 * problem.rows() * problem.token_columns();
+}
+
+}  // namespace lossgrid

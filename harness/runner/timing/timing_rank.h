@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank does while implementations are timed: one set of inputs, gradient buffers and
+// outputs by token for all of them, a plan for each, and the rounds of the sampler. After its last
+// timed iteration everything that an implementation returned is checked as in a trial.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/device/device_work.h"
+#include "harness/measure/all_reduce_ceiling.h"
+#include "harness/measure/sampler.h"
+#include "harness/problem/case/suite.h"
+#include "harness/runner/timing/timing_ceilings.h"
+#include "harness/runner/trial/rank_trial.h"
+
+namespace lossgrid {
+
+/// What is timed, and how. Ranks share it; one that hangs keeps it.
+struct TimingPlan {
+  std::vector<TrialSetup> setups;  // of the implementations, on one problem and grid
+  std::int64_t product_rows = 0;   // of the ceilings
+  CacheMode cache = CacheMode::hot;
+  SamplerRequest sampler;
+  std::optional<TrialRecording> recording;
+  std::optional<Fault> fault;
+};
+
+enum class Phase { forward, backward, forward_backward };
+std::string_view name(Phase phase);
+
+/// The phases that are timed of an implementation, in this order: all three, or forward_backward
+/// alone where it has no other. Forward and backward are two parts of one iteration.
+std::vector<Phase> timed_phases(const Description& description);
+
+struct RankTiming {
+  Samples samples;                // of the implementations, then of the ceilings
+  std::vector<Ceiling> ceilings;  // in the order of their items
+  AllReduceCeiling tp_all_reduce;
+  AllReduceCeiling cp_all_reduce;
+  // [setups][iterations of the last round]: outputs as a trial finds them, without costs.
+  std::vector<std::vector<RankResult>> outputs;
+  std::vector<std::vector<DeviceWork>> work;  // [setups][phases], of the last round
+  std::string gpu;                            // which one it is; empty for none
+  StageTimes stages;
+};
+
+/// Collective over `world`.
+RankTiming time_rank(const TimingPlan& plan, Communicator& world);
+
+/// Bytes of what time_rank holds on a rank.
+std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& plan);
+/// Of the host, for a rank on a GPU: what checks look at, and tables by token.
+std::int64_t timing_host_bytes(const LossProblem& problem);
+
+}  // namespace lossgrid

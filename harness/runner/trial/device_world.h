@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device of a rank, and how it communicates what the device holds: over NCCL, or over the
+// transport of the ranks, with payloads staged through the host where it cannot read them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "harness/comm/communicator.h"
+#include "harness/comm/nccl/nccl_stream.h"
+#include "harness/device/device.h"
+#include "harness/runner/trial/trial_setup.h"
+
+namespace lossgrid {
+
+class DeviceWorld {
+ public:
+  /// Collective over `world`, which outlives the object.
+  DeviceWorld(const TrialSetup& setup, Communicator& world);
+
+  Device& device() { return *device_; }
+  /// All ranks: what groups are split from.
+  Communicator& world() { return nccl_ ? *nccl_ : world_; }
+  /// `group` of world(), for tensors of the device; lives as long as this object and `group`.
+  Communicator& for_tensors(Communicator& group);
+
+ private:
+  Communicator& world_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<NcclStream> stream_;
+  std::unique_ptr<Communicator> nccl_;
+  std::vector<std::unique_ptr<Communicator>> staged_;
+};
+
+}  // namespace lossgrid

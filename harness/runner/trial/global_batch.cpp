@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/trial/global_batch.h"
+
+#include <array>
+#include <limits>
+#include <vector>
+
+namespace lossgrid {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t count_of(const Problem& whole) {
+  return whole.rewards.empty() ? 2 : 3;
+}
+
+/// Valid tokens, valid sequences and valid tokens of sequences with a reward above 0.
+std::array<std::int64_t, 3> counts_in(const Problem& problem) {
+  std::array<std::int64_t, 3> counts{};
+  const std::vector<std::uint8_t> valid = problem.row_valid();
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    std::int64_t tokens = 0;
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      tokens += valid[t];
+    }
+    counts[0] += tokens;
+    counts[1] += problem.sample_mask[i];
+    if (!problem.rewards.empty() && problem.rewards[i] > 0) counts[2] += tokens;
+  }
+  return counts;
+}
+
+/// Two maxima for a number of which all ranks must say the same: itself and its negative.
+struct Extrema {
+  double high = -kInfinity;
+  double negated_low = -kInfinity;
+};
+
+Extrema extrema_of(const Metric& metric) {
+  if (metric.count == 0) return {};
+  switch (metric.reduction) {
+    case Reduction::max:
+      return {metric.amount, -kInfinity};
+    case Reduction::min:
+      return {-kInfinity, -metric.amount};
+    case Reduction::global:
+      return {metric.amount, -metric.amount};
+    default:
+      return {};
+  }
+}
+
+bool adds_up(const Metric& metric) {
+  return metric.reduction == Reduction::count || metric.reduction == Reduction::sum ||
+         metric.reduction == Reduction::mean;
+}
+
+double joined_amount(const Metric& metric, double sum, const Extrema& extrema) {
+  if (adds_up(metric)) return sum;
+  if (metric.count == 0) return 0;
+  if (metric.reduction == Reduction::max) return extrema.high;
+  if (metric.reduction == Reduction::min) return -extrema.negated_low;
+  return extrema.high == -extrema.negated_low ? extrema.high
+                                              : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+Denominators count_denominators(std::span<const TrialPart> parts, const Problem& whole,
+                                Communicator& dp) {
+  std::array<std::int64_t, 3> counts{};
+  for (const TrialPart& part : parts) {
+    const std::array<std::int64_t, 3> here = counts_in(*part.problem);
+    for (std::size_t k = 0; k < counts.size(); ++k) counts[k] += here[k];
+  }
+  if (dp.size() > 1) {
+    dp.all_reduce(std::span<std::int64_t>(counts).first(count_of(whole)), ReduceOp::sum);
+  }
+  Denominators denominators{counts[0], counts[1], counts[2]};
+  const CaseSpec& spec = whole.spec;
+  if (spec.global_valid_toks != 0) denominators.valid_tokens = spec.global_valid_toks;
+  if (spec.global_valid_seqs != 0) denominators.valid_sequences = spec.global_valid_seqs;
+  return denominators;
+}
+
+void reduce_result(ObjectiveResult& result, Communicator& dp) {
+  if (dp.size() == 1) return;
+  std::vector<double> sums{result.loss};
+  std::vector<double> maxima;
+  for (const auto& [name, metric] : result.metrics) {
+    sums.push_back(adds_up(metric) ? metric.amount : 0.0);
+    sums.push_back(metric.count);
+    const Extrema extrema = extrema_of(metric);
+    maxima.push_back(extrema.high);
+    maxima.push_back(extrema.negated_low);
+  }
+  dp.all_reduce(std::span<double>(sums), ReduceOp::sum);
+  if (!maxima.empty()) dp.all_reduce(std::span<double>(maxima), ReduceOp::max);
+  result.loss = sums[0];
+  std::size_t k = 0;
+  for (auto& [name, metric] : result.metrics) {
+    metric.count = sums[2 * k + 2];
+    metric.amount = joined_amount(metric, sums[2 * k + 1], {maxima[2 * k], maxima[2 * k + 1]});
+    ++k;
+  }
+}
+
+CollectiveCounts batch_cost(const Problem& whole, const ObjectiveResult& result) {
+  constexpr std::int64_t kNumberBytes = 8;
+  const auto metrics = static_cast<std::int64_t>(result.metrics.size());
+  CollectiveCounts cost;
+  cost.add(Collective::all_reduce, 1, kNumberBytes * static_cast<std::int64_t>(count_of(whole)));
+  cost.add(Collective::all_reduce, 1, kNumberBytes * (1 + 2 * metrics));
+  if (metrics > 0) cost.add(Collective::all_reduce, 1, kNumberBytes * 2 * metrics);
+  return cost;
+}
+
+}  // namespace lossgrid

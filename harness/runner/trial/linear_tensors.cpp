@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs that start from hidden states and the weight of the LM head. The gradient of the hidden
+// states is compared with its truth here, that of the weight only once all packs have added to it;
+// but what must hold after every pack is seen here: padding ids are left alone, nothing is NaN.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/error.h"
+#include "harness/core/hash.h"
+#include "harness/device/memory/host_view.h"
+#include "harness/runner/trial/rank_tensors.h"
+#include "harness/runner/trial/weight_gradient.h"
+#include "harness/verify/unwritten.h"
+
+namespace lossgrid {
+namespace {
+
+/// The rows of the CP rank that this rank holds: with sequence parallelism one of tp equal parts.
+std::span<const RowPlace> own_part(const RankPack& pack) {
+  const auto count = static_cast<std::size_t>(pack.loss_problem.hidden_rows());
+  const bool split = pack.loss_problem.grid.sp;
+  return pack.rows.subspan(split ? static_cast<std::size_t>(pack.rank.tp_rank) * count : 0, count);
+}
+
+/// What is wrong with the gradient of the weight, whatever its truth is.
+struct WeightFaults {
+  std::int64_t not_written = 0;      // the poison of an output that was added
+  std::int64_t not_finite = 0;       // and any other number that is none
+  std::int64_t changed_padding = 0;  // of ids beyond the vocabulary
+  ElementPlace first;
+};
+
+class LinearTensors final : public RankTensors {
+ public:
+  explicit LinearTensors(const RankPack& pack)
+      : pack_(pack),
+        places_(weight_places(pack.problem.spec, pack.loss_problem.grid, pack.rank.tp_rank)),
+        rows_(own_part(pack)),
+        hidden_(pack.device.allocate(hidden_bytes(), "hidden", MemorySpace::device)),
+        weight_(pack.device.allocate(
+            static_cast<std::size_t>(places_.elements() * pack.loss_problem.element_bytes()),
+            "weight", MemorySpace::device)) {
+    restore_inputs();
+  }
+
+  LossInputs inputs() const override { return {nullptr, hidden_.data(), weight_.data()}; }
+
+  std::uint64_t input_bits() const override {
+    return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1);
+  }
+
+  std::string shift(double /*amount*/) override { return "starts from hidden states"; }
+
+  /// Nothing takes the place of hidden states or weight.
+  void keep_inputs() override {}
+
+  void restore_inputs() override {
+    const Grid& grid = pack_.loss_problem.grid;
+    const HostView hidden(hidden_);
+    fill_hidden_shard(pack_.problem, grid, pack_.rank.tp_rank, pack_.rank.cp_rank, hidden.data());
+    hidden.write_back();
+    const HostView weight(weight_);
+    fill_weight_shard(pack_.problem, grid, pack_.rank.tp_rank, weight.data());
+    weight.write_back();
+  }
+
+  void set_in_place(bool /*in_place*/) override {}
+
+  void allocate_gradients() override {
+    grad_hidden_ = pack_.device.allocate(hidden_bytes(), "grad_hidden", MemorySpace::device);
+    grad_weight_ = DeviceArray<float>(pack_.device, static_cast<std::size_t>(places_.elements()),
+                                      "grad_weight", MemorySpace::device);
+    write_before();
+  }
+
+  void restore_gradients() override {
+    grad_hidden_.poison();
+    write_before();
+  }
+
+  void renew_gradients() override {
+    grad_hidden_.poison();
+    const HostView weight = weight_gradient();
+    std::swap_ranges(before().begin(), before().end(), weight.as<float>().begin());
+    weight.write_back();
+  }
+
+  LossGradients gradients() override { return {nullptr, grad_hidden_.data(), grad_weight_.data()}; }
+
+  std::map<std::string, std::uint64_t> gradient_bits(const Truth& truth) const override {
+    return {{"grad_hidden", hidden_bits(truth)}, {"grad_weight", weight_bits()}};
+  }
+
+  void check(const GradientTruth& truth, PackFindings& findings) const override {
+    if (truth.grad_hidden) {
+      findings.grad_hidden =
+          check_grad_hidden(pack_.problem, truth.truth, rows_, HostView(grad_hidden_).data(),
+                            truth.grad_logits, pack_.rank.rank);
+    }
+    const LinearFindings hidden = findings.grad_hidden.value_or(LinearFindings{});
+    const WeightFaults weight = find_weight_faults();
+    const ElementPlace& first_unwritten =
+        hidden.not_written > 0 ? hidden.first_misplaced : weight.first;
+    findings.add_invariant(
+        "every_element_written", hidden.not_written + weight.not_written == 0,
+        describe_misplaced(hidden.not_written + weight.not_written, first_unwritten));
+    findings.add_invariant("masked_rows_zero", hidden.nonzero_masked == 0,
+                           describe_misplaced(hidden.nonzero_masked, hidden.first_misplaced));
+    findings.add_invariant("padded_vocab_zero", weight.changed_padding == 0,
+                           describe_misplaced(weight.changed_padding, weight.first));
+    const std::int64_t not_finite = truth.grad_hidden ? hidden_not_finite() : 0;
+    findings.add_invariant(
+        "gradients_finite", not_finite + weight.not_finite == 0,
+        fmt::format("rank {}: {} elements of d hidden and {} of d weight are not", pack_.rank.rank,
+                    not_finite, weight.not_finite));
+  }
+
+  std::vector<std::string> gradient_invariants() const override {
+    return {"every_element_written", "masked_rows_zero", "padded_vocab_zero", "gradients_finite"};
+  }
+
+  std::vector<double> row_gradient() const override {
+    return as_doubles(grad_hidden_, pack_.problem.spec.dtype);
+  }
+
+ private:
+  std::size_t hidden_bytes() const {
+    return static_cast<std::size_t>(pack_.loss_problem.hidden_bytes());
+  }
+
+  /// What stood in the gradient of the weight before this pack.
+  std::span<float> before() const { return pack_.rank.weight_gradient; }
+  void write_before() {
+    pack_.device.copy(grad_weight_.data(), before().data(), before().size_bytes());
+  }
+
+  HostView weight_gradient() const { return HostView(grad_weight_.buffer()); }
+
+  std::uint64_t hidden_bits(const Truth& truth) const {
+    const std::size_t stride =
+        static_cast<std::size_t>(places_.size) * pack_.loss_problem.element_bytes();
+    const HostView hidden(grad_hidden_);
+    std::uint64_t bits = 0;
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      const std::int64_t row = rows_[k].row;
+      if (row < 0 || !truth.rows[row].valid) continue;
+      bits += fingerprint({hidden.data() + k * stride, stride},
+                          static_cast<std::uint64_t>(pack_.problem.whole_row(row)));
+    }
+    return bits;
+  }
+
+  std::uint64_t weight_bits() const {
+    const bool by_id = places_.layout == WeightLayout::vocab_hidden;
+    const std::int64_t lines = by_id ? places_.shard.valid() : places_.size;
+    const std::int64_t length = by_id ? places_.size : places_.shard.valid();
+    const std::int64_t stride = by_id ? places_.size : places_.shard.width;
+    const HostView weight = weight_gradient();
+    std::uint64_t bits = 0;
+    for (std::int64_t k = 0; k < lines; ++k) {
+      const std::span<const float> line(weight.as<const float>().data() + k * stride,
+                                        static_cast<std::size_t>(length));
+      bits += fingerprint(std::as_bytes(line), static_cast<std::uint64_t>(k) * 4096 +
+                                                   static_cast<std::uint64_t>(pack_.rank.tp_rank));
+    }
+    return bits;
+  }
+
+  WeightFaults find_weight_faults() const {
+    WeightFaults faults;
+    const auto count = [&](std::int64_t& counter, std::int64_t place) {
+      const bool first = faults.not_written + faults.not_finite + faults.changed_padding == 0;
+      if (first) faults.first.vocab_id = places_.shard.begin + places_.column(place);
+      ++counter;
+    };
+    faults.first.rank = pack_.rank.rank;
+    const HostView weight = weight_gradient();
+    const std::span<const float> gradient = weight.as<const float>();
+    for (std::int64_t place = 0; place < places_.elements(); ++place) {
+      const float got = gradient[static_cast<std::size_t>(place)];
+      if (places_.column(place) >= places_.shard.valid()) {
+        if (!(got == before()[static_cast<std::size_t>(place)])) {
+          count(faults.changed_padding, place);
+        }
+      } else if (is_unwritten(got)) {
+        count(faults.not_written, place);
+      } else if (!std::isfinite(got)) {
+        count(faults.not_finite, place);
+      }
+    }
+    return faults;
+  }
+
+  /// Those that were not written among them.
+  std::int64_t hidden_not_finite() const {
+    const HostView hidden(grad_hidden_);
+    std::int64_t count = 0;
+    dispatch_floating(pack_.problem.spec.dtype, [&](auto zero) {
+      for (const auto& x : hidden.as<decltype(zero)>()) {
+        count += std::isfinite(static_cast<double>(x)) ? 0 : 1;
+      }
+    });
+    return count;
+  }
+
+  RankPack pack_;
+  WeightPlaces places_;
+  std::span<const RowPlace> rows_;
+  Buffer hidden_;
+  Buffer weight_;
+  Buffer grad_hidden_;
+  DeviceArray<float> grad_weight_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankTensors> make_linear_tensors(const RankPack& pack) {
+  return std::make_unique<LinearTensors>(pack);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/trial/pack_trial.h"
+
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/core/clock.h"
+#include "harness/core/error.h"
+#include "harness/core/hash.h"
+#include "harness/core/rank_observer.h"
+#include "harness/core/stage_clock.h"
+#include "harness/core/text.h"
+#include "harness/runner/trial/injected_nan.h"
+#include "harness/runner/trial/pack_checks.h"
+#include "harness/verify/bounds.h"
+
+namespace lossgrid {
+namespace {
+
+std::uint64_t fingerprint_of(double value, std::uint64_t seed) {
+  return mix_bits(std::bit_cast<std::uint64_t>(value) ^ mix_bits(seed));
+}
+
+/// Adding the same constant to all logits must not change a log-probability; the sum is rounded, so
+/// the bound has a term for that.
+constexpr double kShift = 16;
+
+std::vector<RowPlace> own_rows(const TokenPlaces& places) {
+  std::vector<RowPlace> own;
+  for (const std::int64_t k : places.own) own.push_back(places.rows[static_cast<std::size_t>(k)]);
+  return own;
+}
+
+class PackTrial {
+ public:
+  PackTrial(const TrialSetup& setup, const TrialPart& part, const Denominators& denominators,
+            const PackRank& rank, Device& device)
+      : setup_(setup),
+        problem_(*part.problem),
+        truth_(*part.truth),
+        rank_(rank),
+        device_(device),
+        batch_(pack(problem_, setup.grid)),
+        loss_problem_(
+            make_loss_problem(problem_, batch_, setup.grid, *setup.objective, setup.backend)),
+        description_(setup.implementation->describe()),
+        places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
+        own_places_(own_rows(places_)),
+        gradient_truth_{truth_, serial_adds(setup),
+                        setup.implementation->grad_logits_dtype(loss_problem_),
+                        description_.outputs.grad_hidden},
+        checks_{problem_, loss_problem_,        gradient_truth_,
+                places_,  description_.outputs, rank.rank} {
+    batch_.denominators = denominators;
+  }
+
+  PackFindings run() {
+    begin(RankPhase::setup);
+    const std::int64_t left_bytes = device_.tracker().live_bytes();
+    make_tensors();
+    const std::uint64_t input_bits = take_input_bits();
+    result_.input_bytes = device_.tracker().live_bytes();
+    result_.predicted = setup_.implementation->cost(loss_problem_);
+
+    in_phase(RankPhase::plan, [&] {
+      RankContext context{device_, rank_.tp, rank_.cp, rank_.stage};
+      plan_ = setup_.implementation->plan(loss_problem_, context);
+    });
+    tokens_ = DeviceArray<float>(
+        device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
+        "token_outputs");
+    if (description_.one_sweep) allocate_gradients();
+    in_phase(RankPhase::forward, [&] { forward(); });
+    if (!description_.one_sweep) allocate_gradients();
+    in_phase(RankPhase::backward, [&] { backward(); });
+
+    begin(RankPhase::check);
+    const StageScope scope(Stage::compare);
+    checks_.check(outputs_, *tensors_, result_);
+    const bool as_before = description_.in_place || take_input_bits() == input_bits;
+    PackChecks::check_memory(
+        as_before && changed_inputs_.empty(), device_, result_,
+        join(std::vector<std::string>(changed_inputs_.begin(), changed_inputs_.end()), ", "));
+    result_.add_invariant(
+        "one_microbatch_in_memory", left_bytes == 0,
+        fmt::format("rank {} still holds {} bytes of a microbatch before", rank_.rank, left_bytes));
+    if (description_.is_external) {
+      result_.add_invariant("evaluation_as_training", evaluation_.empty(),
+                            fmt::format("rank {}: {}", rank_.rank, evaluation_));
+    }
+    if (setup_.keep_outputs) keep_outputs();
+    run_again();
+    check_shift_invariance();
+    // While the buffers are alive: the last state of a memory snapshot.
+    if (RankObserver* observer = rank_observer()) observer->end_step();
+    return std::move(result_);
+  }
+
+ private:
+  void begin(RankPhase phase) {
+    enter_phase(phase);
+    if (rank_.faults == nullptr) return;
+    rank_.faults->at_phase(phase);
+    if (rank_.faults->loses_device(phase)) device_.lose();
+  }
+
+  RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
+
+  void make_tensors() {
+    const StageScope scope(Stage::generate);
+    tensors_ = make_rank_tensors(rank_pack());
+    tensors_->set_in_place(description_.in_place);
+  }
+
+  std::uint64_t take_input_bits() const {
+    const StageScope scope(Stage::bits);
+    return tensors_->input_bits();
+  }
+
+  void allocate_gradients() {
+    const StageScope scope(Stage::generate);
+    tensors_->allocate_gradients();
+  }
+
+  template <typename F>
+  void in_phase(RankPhase rank_phase, F&& body) {
+    const std::string phase(name(rank_phase));
+    result_.output_bytes[phase] =
+        device_.tracker().live_bytes() - result_.input_bytes - plan_bytes_;
+    const std::int64_t live = device_.tracker().live_bytes();
+    device_.tracker().begin_phase(phase);
+    rank_.counts = {};
+    begin(rank_phase);
+    device_work() = {};
+    const std::int64_t start = steady_clock_ns();
+    body();
+    device_.synchronise();
+    result_.time_ns[phase] = steady_clock_ns() - start;
+    take_measurement(phase);
+    result_.device_work[phase] = device_work();
+    if (RankObserver* observer = rank_observer()) observer->end_phase();
+    device_.tracker().end_phase();
+    result_.memory.push_back(device_.tracker().phases().back());
+    result_.memory.back().driver = device_.driver_memory();
+    if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {
+      write_a_nan(rank_phase, rank_pack(), truth_, places_.own, outputs_, tensors_->gradients());
+    }
+    result_.counts[phase] = rank_.counts;
+    plan_bytes_ += device_.tracker().live_bytes() - live;  // what the plan keeps
+  }
+
+  void take_measurement(const std::string& phase) {
+    const auto measured = plan_->measured();
+    const bool was_taken = description_.one_sweep && result_.measured.contains("forward");
+    if (!measured || was_taken) return;
+    result_.time_ns[phase] = measured->time_ns;
+    result_.measured[phase] = *measured;
+    for (const std::string& name : measured->changed_inputs) changed_inputs_.insert(name);
+    if (evaluation_.empty()) evaluation_ = measured->evaluation;
+  }
+
+  /// In one sweep, the whole of it.
+  void forward() {
+    outputs_ = LossOutputs{token_outputs(), {}, 0};
+    if (!description_.one_sweep) return plan_->forward(tensors_->inputs(), outputs_);
+    LossGradients gradients = tensors_->gradients();
+    plan_->forward_backward(tensors_->inputs(), outputs_, gradients);
+  }
+
+  TokenOutputs token_outputs() {
+    return columns_in({tokens_.data(), tokens_.size()}, loss_problem_,
+                      static_cast<std::int64_t>(places_.rows.size()));
+  }
+
+  void backward() {
+    if (description_.one_sweep) return;
+    LossGradients gradients = tensors_->gradients();
+    plan_->backward(tensors_->inputs(), gradients);
+  }
+
+  /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
+  void run_again() {
+    {
+      const StageScope scope(Stage::run);
+      tokens_.buffer().poison();
+      tensors_->renew_gradients();
+      restore_inputs();
+      forward();
+      backward();
+      device_.synchronise();
+    }
+    PackFindings again;
+    checks_.fingerprint(outputs_, *tensors_, again);
+    result_.same_bits_again =
+        fingerprint_result(outputs_.result) == fingerprint_result(result_.result) &&
+        again.output_bits == result_.output_bits && again.gradient_bits == result_.gradient_bits;
+  }
+
+  void restore_inputs() {
+    const StageScope scope(Stage::generate);
+    if (description_.in_place) tensors_->restore_inputs();
+  }
+
+  /// Empty where the invariant can be looked at; then the logits are shifted.
+  std::string why_not_shifted() {
+    if (description_.plays_back) return "plays back what another program computed";
+    if (!description_.outputs.logprobs) return "the implementation returns no log-probabilities";
+    return tensors_->shift(kShift);
+  }
+
+  void check_shift_invariance() {
+    restore_inputs();
+    Invariant invariant{"shift_invariance", Invariant::Status::passed, why_not_shifted()};
+    if (!invariant.detail.empty()) {
+      invariant.status = Invariant::Status::not_run;
+    } else {
+      tokens_.buffer().poison();
+      {
+        const StageScope scope(Stage::run);
+        forward();
+        device_.synchronise();
+      }
+      check_shifted(invariant);
+    }
+    result_.invariants.push_back(invariant);
+  }
+
+  void check_shifted(Invariant& invariant) const {
+    const double u = unit_roundoff(problem_.spec.dtype);
+    for (std::size_t k = 0; k < places_.rows.size(); ++k) {
+      const RowPlace& place = places_.rows[k];
+      if (place.row < 0) continue;
+      const RowTruth& row = truth_.rows[place.row];
+      if (!has_logprob(problem_, row)) continue;
+      RowTruth shifted = row;
+      shifted.max += kShift;
+      shifted.target_logit += kShift;
+      const double rounded_inputs =
+          u * (std::abs(shifted.max) + row.spread + std::abs(shifted.target_logit));
+      const double bound = logprob_bound(shifted, gradient_truth_.serial_adds) + rounded_inputs;
+      Check logprob;
+      logprob.add_float32(outputs_.tokens.logprobs[k], row.logprob, bound, {});
+      if (logprob.passed()) continue;
+      invariant.status = Invariant::Status::failed;
+      invariant.detail = fmt::format(
+          "rank {}, sequence {}, token {}: {} after adding {} to all "
+          "logits, want {}",
+          rank_.rank, place.sequence, place.offset, outputs_.tokens.logprobs[k], kShift,
+          row.logprob);
+      return;
+    }
+  }
+
+  void keep_outputs() {
+    const TokenOutputs given = description_.outputs.only_given(outputs_.tokens);
+    const auto keep = [&](std::span<const float> column, std::vector<double>& kept) {
+      if (column.empty()) return;
+      for (const std::int64_t k : places_.own) kept.push_back(column[static_cast<std::size_t>(k)]);
+    };
+    keep(given.logprobs, result_.logprobs);
+    keep(given.entropy, result_.entropy);
+    if (description_.outputs.gradients) result_.row_gradient = tensors_->row_gradient();
+  }
+
+  const TrialSetup& setup_;
+  const Problem& problem_;
+  const Truth& truth_;
+  PackRank rank_;
+  Device& device_;
+  PackedBatch batch_;
+  LossProblem loss_problem_;
+  Description description_;
+  TokenPlaces places_;
+  std::vector<RowPlace> own_places_;
+  GradientTruth gradient_truth_;
+  PackChecks checks_;
+
+  std::unique_ptr<RankTensors> tensors_;
+  DeviceArray<float> tokens_;
+  LossOutputs outputs_;
+  std::unique_ptr<LossPlan> plan_;
+  std::int64_t plan_bytes_ = 0;
+  std::set<std::string> changed_inputs_;  // by an external implementation
+  std::string evaluation_;                // PhaseMeasurement::evaluation
+  PackFindings result_;
+};
+
+}  // namespace
+
+void PackFindings::add_invariant(const std::string& name, bool holds, const std::string& detail) {
+  invariants.push_back({name, holds ? Invariant::Status::passed : Invariant::Status::failed,
+                        holds ? std::string() : detail});
+}
+
+void PackFindings::add_not_run(const std::string& name, const std::string& reason) {
+  invariants.push_back({name, Invariant::Status::not_run, reason});
+}
+
+std::string describe_misplaced(std::int64_t count, const ElementPlace& first) {
+  return fmt::format("{} elements, first: rank {}, sequence {}, token {}, vocab id {}", count,
+                     first.rank, first.sequence, first.token, first.vocab_id);
+}
+
+std::uint64_t fingerprint_result(const ObjectiveResult& result) {
+  std::uint64_t bits = fingerprint_of(result.loss, 0);
+  std::uint64_t index = 1;
+  for (const auto& [name, metric] : result.metrics) {
+    bits += fingerprint_of(metric.value().value_or(0.0), index++);
+  }
+  return bits;
+}
+
+PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
+                      const Denominators& denominators, const PackRank& rank, Device& device) {
+  return PackTrial(setup, part, denominators, rank, device).run();
+}
+
+}  // namespace lossgrid

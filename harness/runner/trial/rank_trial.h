@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank does in a trial: agree with the others on what runs, count the denominators, take
+// its microbatches one after the other, and join loss and metrics over them and over dp ranks. The
+// gradient of an LM head's weight goes through all of them and is judged at the end. Ranks of
+// pipeline stages before the last enter the same collectives of the batch and have no packs.
+#pragma once
+
+#include <vector>
+
+#include "harness/core/stage_clock.h"
+#include "harness/runner/trial/pack_trial.h"
+
+namespace lossgrid {
+
+struct RankResult {
+  ObjectiveResult result;     // of the global batch
+  std::vector<Check> checks;  // of loss and metrics
+  std::uint64_t result_bits = 0;
+  std::vector<PackFindings> packs;  // one for each microbatch, none before the last stage
+  std::int64_t peak_bytes = 0;      // of all buffers of the rank, over the trial
+  CollectiveCounts batch_dp;        // before the first and after the last microbatch
+  CollectiveCounts predicted_batch_dp;
+  CollectiveCounts batch_pp;  // before each and after the last microbatch
+  CollectiveCounts predicted_batch_pp;
+  std::optional<LinearFindings>
+      grad_weight;                     // of the sum over CP and DP, on one rank for each shard
+  std::vector<float> weight_gradient;  // of this rank's shard, kept for --out only
+  StageTimes stages;                   // of a trial
+};
+
+RankResult run_rank(const TrialSetup& setup, Communicator& world);
+
+}  // namespace lossgrid

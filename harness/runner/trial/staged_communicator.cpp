@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/trial/staged_communicator.h"
+
+#include "harness/core/error.h"
+#include "harness/device/memory/staging.h"
+
+namespace lossgrid {
+namespace {
+
+class StagedCommunicator final : public Communicator {
+ public:
+  StagedCommunicator(Communicator& inner, Device& device)
+      : inner_(inner), device_(device), sent_(device), received_(device) {}
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::string_view name() const override { return inner_.name(); }
+
+  void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
+    const std::size_t bytes = count * size_of(dtype);
+    void* staged = receive_for(data, bytes);
+    if (staged != data) device_.copy(staged, data, bytes);
+    inner_.all_reduce(staged, count, dtype, op);
+    deliver(data, staged, bytes);
+  }
+  void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
+    const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(size());
+    void* staged = receive_for(receive, bytes);
+    inner_.all_gather(send_for(send, count * size_of(dtype)), staged, count, dtype);
+    deliver(receive, staged, bytes);
+  }
+  void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
+                      ReduceOp op) override {
+    const std::size_t bytes = count * size_of(dtype);
+    void* staged = receive_for(receive, bytes);
+    inner_.reduce_scatter(send_for(send, bytes * static_cast<std::size_t>(size())), staged, count,
+                          dtype, op);
+    deliver(receive, staged, bytes);
+  }
+  void broadcast(void* data, std::size_t count, DType dtype, int root) override {
+    const std::size_t bytes = count * size_of(dtype);
+    void* staged = receive_for(data, bytes);
+    if (staged != data && rank() == root) device_.copy(staged, data, bytes);
+    inner_.broadcast(staged, count, dtype, root);
+    deliver(data, staged, bytes);
+  }
+  void barrier() override {
+    device_.synchronise();
+    inner_.barrier();
+  }
+  std::unique_ptr<Communicator> split(int /*color*/, int /*key*/, std::string /*name*/) override {
+    throw Error(ErrorCode::internal, "groups are split before their payloads are staged");
+  }
+  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
+    inner_.carry(call, advance);
+  }
+  void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+
+ private:
+  const void* send_for(const void* memory, std::size_t bytes) {
+    device_.synchronise();
+    if (device_.host_reads(memory)) return memory;
+    std::byte* staged = sent_.at_least(bytes);
+    device_.copy(staged, memory, bytes);
+    return staged;
+  }
+  /// Memory of the host for what arrives at `memory`.
+  void* receive_for(void* memory, std::size_t bytes) {
+    device_.synchronise();
+    return device_.host_reads(memory) ? memory : received_.at_least(bytes);
+  }
+  void deliver(void* memory, const void* staged, std::size_t bytes) {
+    if (staged != memory) device_.copy(memory, staged, bytes);
+  }
+
+  Communicator& inner_;
+  Device& device_;
+  Staging sent_;
+  Staging received_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> stage_payloads(Communicator& inner, Device& device) {
+  return std::make_unique<StagedCommunicator>(inner, device);
+}
+
+}  // namespace lossgrid

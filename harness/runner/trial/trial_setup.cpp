@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/trial/trial_setup.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "harness/core/error.h"
+#include "harness/device/kernel/block_sums.h"
+
+namespace lossgrid {
+
+LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
+                              const Objective& objective, Backend backend) {
+  const CaseSpec& spec = problem.spec;
+  return {batch,
+          spec.vocab,
+          spec.dtype,
+          grid,
+          objective,
+          spec.objective,
+          {spec.hidden, spec.temperature, spec.weight_layout},
+          backend};
+}
+
+std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden) {
+  switch (implementation.describe().inputs) {
+    case InputKind::logits:
+      return from_hidden ? "takes logits; the case starts from hidden states" : "";
+    case InputKind::hidden:
+      return from_hidden ? "" : "takes hidden states; the case starts from logits";
+    default:
+      return "";
+  }
+}
+
+std::string why_not_padded(const Problem& problem, const Padding& padding, const Grid& grid) {
+  if (padding.is_any()) return "";
+  try {
+    // Lengths are all that a layout is made of.
+    Problem padded;
+    padded.spec = problem.spec;
+    padded.lengths = problem.lengths;
+    padded.padding = joined(problem.padding, padding);
+    require_fits(padded, grid);
+    return "";
+  } catch (const Error& error) {
+    return fmt::format("needs {}: {}", describe(padding), error.what());
+  }
+}
+
+std::string why_not_given(const LossImplementation& implementation, const Problem& problem,
+                          const Grid& grid) {
+  const std::string why = why_other_inputs(implementation, problem.spec.hidden > 0);
+  if (!why.empty()) return why;
+  return why_not_padded(problem, implementation.describe().padding, grid);
+}
+
+void for_each_part(const TrialSetup& setup,
+                   const std::function<void(std::size_t, const LossProblem&)>& f) {
+  for (std::size_t d = 0; d < setup.parts.size(); ++d) {
+    for (const TrialPart& part : setup.parts[d]) {
+      const PackedBatch batch = pack(*part.problem, setup.grid);
+      f(d, make_loss_problem(*part.problem, batch, setup.grid, *setup.objective, setup.backend));
+    }
+  }
+}
+
+ScaleSizes scale_sizes(const Problem& problem, const Grid& grid) {
+  return {grid.dp, grid.cp, problem.spec.microbatches};
+}
+
+int serial_adds(const TrialSetup& setup) {
+  const Description description = setup.implementation->describe();
+  int of_rows = description.serial_adds;
+  if (description.plays_back) {
+    // Nothing is known of the program but that its sums over a row have as many lanes as kernels
+    // have threads at least.
+    constexpr std::int64_t kLanes = 256;
+    const auto of_lane = static_cast<int>((setup.problem->spec.vocab + kLanes - 1) / kLanes);
+    of_rows = std::max(of_rows, of_lane);
+  }
+  if (setup.backend != Backend::cpu) {
+    const CaseSpec& spec = setup.problem->spec;
+    const DType logits = spec.hidden > 0 ? DType::f32 : spec.dtype;
+    of_rows = std::max(of_rows, block_serial_adds(vocab_shard(spec.vocab, setup.grid.tp, 0).width,
+                                                  static_cast<std::int64_t>(size_of(logits))));
+  }
+  return of_rows + setup.grid.tp - 1;  // the most that an order of adding up ranks can have
+}
+
+bool adds_in_rank_order(const TrialSetup& setup) {
+  return !setup.over_nccl || std::max(setup.grid.tp, setup.grid.cp) <= 2;
+}
+
+DeclaredRoundings declared_roundings(const TrialSetup& setup) {
+  DeclaredRoundings declared;
+  std::vector<std::int64_t> adds(setup.parts.size(), 0);
+  for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
+    declared.grad_logits = setup.implementation->grad_logits_dtype(loss_problem);
+    // Without chunks all rows are added at once.
+    adds[d] += std::max<std::int64_t>(1, setup.implementation->cost(loss_problem).chunks);
+  });
+  for (const std::int64_t of_rank : adds)
+    declared.weight_adds = std::max(declared.weight_adds, of_rank);
+  const Description description = setup.implementation->describe();
+  const std::int64_t parts =
+      setup.grid.cp * std::accumulate(adds.begin(), adds.end(), std::int64_t{0});
+  if (description.rounds_loss) {
+    // Of the mean, and of the sum so far where a part is added.
+    declared.loss = unit_roundoff(setup.problem->spec.dtype) * (1 + std::sqrt(parts));
+  }
+  if (description.rounds_grad_weight) {
+    declared.weight_part = setup.problem->spec.dtype;
+    declared.weight_parts = parts;
+    const bool is_one_pack =
+        setup.grid.cp == 1 && setup.parts.size() == 1 && setup.parts.front().size() == 1;
+    if (is_one_pack) declared.weight_sum = declared.weight_part;
+  }
+  return declared;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/verdict/failure_facts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lossgrid {
+namespace {
+
+PartPlace place_of(const Grid& grid, std::size_t rank, std::size_t microbatch) {
+  const auto r = static_cast<int>(rank);
+  return {grid.tp_rank(r), grid.cp_rank(r), grid.dp_rank(r), static_cast<int>(microbatch)};
+}
+
+bool has_failed(const TrialRecord& record, const std::string& gradient) {
+  return std::any_of(record.checks.begin(), record.checks.end(), [&](const CheckRecord& check) {
+    return !check.passed && (check.name == gradient || check.name.starts_with(gradient + '_'));
+  });
+}
+
+std::optional<LossFacts> failed_loss(const TrialRecord& record) {
+  for (const CheckRecord& check : record.checks) {
+    if (check.name != "loss" || check.passed || !check.worst) continue;
+    return LossFacts{check.worst->got, check.worst->want};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> minus_inf_rows(const Problem& problem, const Truth& truth) {
+  std::vector<std::int64_t> rows;
+  std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (!truth.rows[t].valid) continue;
+    problem.logits->read(t, 0, std::span<double>(logits));
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (std::find(logits.begin(), logits.end(), -kInfinity) != logits.end()) rows.push_back(t);
+  }
+  return rows;
+}
+
+/// Parts of the three gradients, as far as they are there.
+class GradientCollector {
+ public:
+  explicit GradientCollector(const TrialSetup& setup) : grid_(setup.grid) {}
+
+  void add_rank(std::size_t rank, const RankResult& result) {
+    for (std::size_t m = 0; m < result.packs.size(); ++m) {
+      const PartPlace place = place_of(grid_, rank, m);
+      if (const auto& found = result.packs[m].grad_logits) {
+        GradientPart part{place, found->bias, found->failed, found->trained_rows};
+        add(logits_, rank, std::move(part), found->not_written);
+      }
+      if (const auto& found = result.packs[m].grad_hidden) {
+        add(hidden_, rank, {place, found->bias, found->failed}, found->not_written);
+      }
+    }
+    if (const auto& found = result.grad_weight) {
+      add(weight_, rank, {place_of(grid_, rank, 0), found->bias, found->failed},
+          found->not_written);
+    }
+  }
+
+  std::vector<GradientFacts> take(const TrialRecord& record) {
+    std::vector<GradientFacts> gradients;
+    for (GradientFacts* facts : {&logits_, &hidden_, &weight_}) {
+      facts->failed = has_failed(record, facts->name);
+      facts->bias_failed = has_failed(record, facts->name + "_bias");
+      if (!facts->parts.empty()) gradients.push_back(std::move(*facts));
+    }
+    return gradients;
+  }
+
+ private:
+  void add(GradientFacts& facts, std::size_t rank, GradientPart part, std::int64_t not_written) {
+    if (is_counted(grid_, rank, facts.name)) facts.sums.add(part.sums);
+    facts.not_written = facts.not_written || not_written > 0;
+    facts.parts.push_back(std::move(part));
+  }
+
+  Grid grid_;
+  GradientFacts logits_{.name = "grad_logits"};
+  GradientFacts hidden_{.name = "grad_hidden"};
+  GradientFacts weight_{.name = "grad_weight"};
+};
+
+}  // namespace
+
+bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient) {
+  return gradient != "grad_hidden" || grid.sp || grid.tp_rank(static_cast<int>(rank)) == 0;
+}
+
+FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                           const TrialRecord& record) {
+  const Problem& problem = *setup.problem;
+  FailureFacts facts;
+  facts.sizes = {scale_sizes(problem, setup.grid), setup.grid.tp, record.valid_tokens,
+                 problem.sequences(), problem.spec.temperature};
+  facts.loss = failed_loss(record);
+  GradientCollector gradients(setup);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    gradients.add_rank(r, ranks[r]);
+    for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
+      facts.logprobs.push_back({place_of(setup.grid, r, m), ranks[r].packs[m].failed_logprobs});
+    }
+  }
+  facts.gradients = gradients.take(record);
+  if (!problem.projection && has_nan(facts)) {
+    facts.minus_inf_rows = minus_inf_rows(problem, *setup.truth);
+  }
+  return facts;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/verdict/rank_merge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/problem/case/framework.h"
+#include "harness/runner/verdict/cost_merge.h"
+#include "harness/runner/verdict/failure_facts.h"
+#include "reports/text/table.h"
+
+namespace lossgrid {
+namespace {
+
+CheckRecord to_record(const Check& check) {
+  CheckRecord record;
+  record.name = check.name();
+  record.passed = check.passed();
+  record.ratio = check.ratio();
+  record.error_abs = check.error();
+  record.bound_abs = check.bound();
+  record.compared = check.compared();
+  record.beyond_bound = check.beyond_bound();
+  if (check.has_worst()) {
+    const ElementPlace& at = check.place();
+    record.worst =
+        WorstElement{at.rank, at.sequence, at.token, at.vocab_id, check.got(), check.want()};
+  }
+  return record;
+}
+
+/// Of all elements of a gradient that are compared, in float64.
+struct SquaredErrors {
+  double error = 0;
+  double want = 0;
+};
+
+std::string describe_worst(const CheckRecord& check) {
+  if (!check.worst) return check.name;
+  return fmt::format("{}: ratio {:.3g} at {}", check.name, check.ratio, format_worst(*check.worst));
+}
+
+void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                  TrialRecord& record) {
+  std::vector<Check> merged;
+  const auto add = [&](const Check& check) {
+    const auto same = std::find_if(merged.begin(), merged.end(),
+                                   [&](const Check& m) { return m.name() == check.name(); });
+    if (same == merged.end()) {
+      merged.push_back(check);
+    } else {
+      same->merge(check);
+    }
+  };
+  std::map<std::string, BiasSums> bias;
+  std::map<std::string, SquaredErrors> squares;
+  const auto add_linear = [&](const std::string& gradient, const LinearFindings& found,
+                              bool counted) {
+    add(found.elements);
+    add(found.l2);
+    if (!counted) return;
+    bias[gradient].add(found.bias);
+    squares[gradient].error += found.error_squared;
+    squares[gradient].want += found.want_squared;
+  };
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const Check& check : ranks[r].checks) add(check);
+    for (const PackFindings& pack : ranks[r].packs) {
+      for (const Check& check : pack.checks) add(check);
+      if (pack.grad_logits) {
+        add(pack.grad_logits->elements);
+        bias["grad_logits"].add(pack.grad_logits->bias);
+      }
+      if (pack.grad_hidden) {
+        add_linear("grad_hidden", *pack.grad_hidden, is_counted(setup.grid, r, "grad_hidden"));
+      }
+    }
+    if (ranks[r].grad_weight) add_linear("grad_weight", *ranks[r].grad_weight, true);
+  }
+  for (const auto& [gradient, sums] : bias) {
+    merged.push_back(check_bias(sums, gradient + "_bias"));
+    if (const auto scale = sums.scale()) record.gradient_scale[gradient] = *scale;
+  }
+  for (const Check& check : merged) record.checks.push_back(to_record(check));
+  for (const auto& [gradient, sums] : squares) {
+    if (sums.want > 0) record.relative_l2[gradient] = std::sqrt(sums.error / sums.want);
+  }
+}
+
+void add_invariant(TrialRecord& record, const std::string& name, bool holds,
+                   const std::string& detail) {
+  record.invariants.push_back({name, holds ? "passed" : "failed", holds ? "" : detail});
+}
+
+/// All ranks looked at the same invariants of all their packs in the same order.
+void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& ranks,
+                           TrialRecord& record) {
+  const std::vector<Invariant>& first = ranks[grid.first_of_last_stage()].packs[0].invariants;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const Invariant* worst = &first[i];
+    for (const RankResult& rank : ranks) {
+      for (const PackFindings& pack : rank.packs) {
+        const bool first_failure = pack.invariants[i].status == Invariant::Status::failed &&
+                                   worst->status != Invariant::Status::failed;
+        if (first_failure) worst = &pack.invariants[i];
+      }
+    }
+    InvariantRecord merged{worst->name, "passed", worst->detail};
+    if (worst->status == Invariant::Status::failed) merged.status = "failed";
+    if (worst->status == Invariant::Status::not_run) merged.status = "not_run";
+    record.invariants.push_back(merged);
+  }
+}
+
+/// Over the whole vocabulary the gradient of a row of logits adds up to zero.
+std::string row_that_does_not_add_up(const TrialSetup& setup,
+                                     const std::vector<RankResult>& ranks) {
+  const Grid& grid = setup.grid;
+  for (int r = 0; r < grid.ranks(); ++r) {
+    if (grid.tp_rank(r) != 0) continue;
+    for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
+      for (std::size_t k = 0; k < ranks[r].packs[m].grad_logits->row_sums.size(); ++k) {
+        double sum = 0;
+        double bound = 0;
+        for (int tp_rank = 0; tp_rank < grid.tp; ++tp_rank) {
+          const GradientFindings& found = *ranks[r + tp_rank].packs[m].grad_logits;
+          sum += found.row_sums[k];
+          bound += found.row_sum_bounds[k];
+        }
+        if (std::abs(sum) <= bound) continue;
+        return fmt::format("ranks from {} on, microbatch {}, row {}: sum {:.3g}, bound {:.3g}", r,
+                           m, k, sum, bound);
+      }
+    }
+  }
+  return "";
+}
+
+void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                    TrialRecord& record) {
+  const std::string name = "gradient_rows_sum_to_zero";
+  if (setup.problem->spec.hidden > 0) {
+    record.invariants.push_back({name, "not_run", "starts from hidden states"});
+    return;
+  }
+  if (!setup.implementation->describe().outputs.gradients) {
+    record.invariants.push_back({name, "not_run", "the implementation returns no gradient"});
+    return;
+  }
+  const std::string row = row_that_does_not_add_up(setup, ranks);
+  add_invariant(record, name, row.empty(), row);
+}
+
+/// Which rank must hold the same bits by token: of a group that works on the same rows.
+int holds_the_same(const Grid& grid, int rank, bool whole_pack) {
+  return grid.rank_of(0, whole_pack ? 0 : grid.cp_rank(rank), grid.dp_rank(rank),
+                      grid.pp_rank(rank));
+}
+
+/// Without sequence parallelism every TP rank returns d hidden of all rows, the sum over TP in it.
+bool same_hidden_gradient(const Grid& grid, const std::vector<RankResult>& ranks, std::size_t rank,
+                          std::size_t pack) {
+  const auto r = static_cast<int>(rank);
+  const int first = grid.rank_of(0, grid.cp_rank(r), grid.dp_rank(r), grid.pp_rank(r));
+  const auto& bits = ranks[rank].packs[pack].gradient_bits;
+  return grid.sp || !bits.contains("grad_hidden") ||
+         bits.at("grad_hidden") == ranks[first].packs[pack].gradient_bits.at("grad_hidden");
+}
+
+void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                         TrialRecord& record) {
+  const bool whole_pack = setup.implementation->describe().logprobs == LogprobScope::pack;
+  std::string detail;
+  std::int64_t owned = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (detail.empty() && ranks[r].result_bits != ranks[0].result_bits) {
+      detail = fmt::format("rank {} returned another loss or metric than rank 0 ({:.17g}, {:.17g})",
+                           r, ranks[r].result.loss, ranks[0].result.loss);
+    }
+    const int same = holds_the_same(setup.grid, static_cast<int>(r), whole_pack);
+    for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
+      const PackFindings& pack = ranks[r].packs[m];
+      owned += pack.owned_labels;
+      if (detail.empty() && pack.output_bits != ranks[same].packs[m].output_bits) {
+        detail = fmt::format("rank {} holds other outputs by token than rank {} (microbatch {})", r,
+                             same, m);
+      }
+      if (detail.empty() && !same_hidden_gradient(setup.grid, ranks, r, m)) {
+        detail = fmt::format(
+            "rank {} holds another d hidden than its first TP rank (microbatch {})", r, m);
+      }
+    }
+  }
+  add_invariant(record, "same_bits_on_all_ranks", detail.empty(), detail);
+  const std::string owns = "owned_labels_sum_to_valid_tokens";
+  if (setup.implementation->describe().outputs.owned_labels) {
+    add_invariant(record, owns, owned == record.valid_tokens,
+                  fmt::format("ranks own {} labels, the batch has {} valid tokens", owned,
+                              record.valid_tokens));
+  } else {
+    record.invariants.push_back({owns, "not_run", "the implementation does not count them"});
+  }
+}
+
+constexpr const char* kScaleIdentity = "scale_identity";
+
+/// That the factors of a framework cancel on this grid; nothing where none is stated. Metrics are
+/// compared with their truth and are no part of it.
+void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
+  const auto framework = stated_framework(setup.problem->spec.framework);
+  if (!framework) return;
+  const ScaleSizes sizes = scale_sizes(*setup.problem, setup.grid);
+  const bool holds = framework->net().is_one(sizes);
+  record.invariants.push_back({kScaleIdentity, holds ? "passed" : "failed",
+                               describe_scale(*framework, sizes) + (holds ? "" : ", must be 1")});
+}
+
+void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                       TrialRecord& record) {
+  const Description description = setup.implementation->describe();
+  bool same = true;
+  std::uint64_t logprobs = 0;
+  std::map<std::string, std::uint64_t> gradients;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const PackFindings& pack : ranks[r].packs) {
+      same = same && pack.same_bits_again;
+      if (setup.grid.tp_rank(static_cast<int>(r)) == 0) logprobs += pack.own_logprob_bits;
+      for (const auto& [gradient, bits] : pack.gradient_bits) {
+        if (is_counted(setup.grid, r, gradient)) gradients[gradient] += bits;
+      }
+    }
+  }
+  const bool ordered = adds_in_rank_order(setup);
+  const bool claims_packing =
+      ordered && description.claims_packing &&
+      (setup.objective->sizes().coefficients == 0 || description.claims_packing_of_sequence_sums);
+  const std::string verdict = description.plays_back ? "not_compared"
+                              : same                 ? "same_bits"
+                                                     : "different_bits";
+  record.determinism.push_back(
+      {"run_to_run", verdict, ordered && description.claims_run_to_run, ""});
+  // Judged by the run, which has seen the other grids of the case.
+  record.determinism.push_back({"packing", "not_compared", claims_packing, ""});
+  record.determinism.push_back({"tp_size", "not_compared", false, ""});
+
+  if (description.plays_back) return;  // its bits are those of the file
+  record.fingerprints["loss"] = fmt::format("{:016x}", ranks[0].result_bits);
+  if (description.outputs.logprobs) {
+    record.fingerprints["logprobs"] = fmt::format("{:016x}", logprobs);
+  }
+  for (const auto& [gradient, bits] : gradients) {
+    record.fingerprints[gradient] = fmt::format("{:016x}", bits);
+  }
+}
+
+}  // namespace
+
+void add_checks(const std::vector<Check>& checks, TrialRecord& record) {
+  for (const Check& check : checks) {
+    record.checks.push_back(to_record(check));
+    if (check.passed()) continue;
+    record.status = TrialStatus::failed;
+    if (!record.reason.empty()) record.reason += "; ";
+    record.reason += describe_worst(record.checks.back());
+  }
+}
+
+std::vector<std::string> merge_outputs(const TrialSetup& setup,
+                                       const std::vector<RankResult>& ranks, TrialRecord& record) {
+  merge_checks(setup, ranks, record);
+  merge_rank_invariants(setup.grid, ranks, record);
+  merge_row_sums(setup, ranks, record);
+  merge_shared_values(setup, ranks, record);
+  merge_scale_identity(setup, record);
+  std::vector<std::string> reasons;
+  for (const CheckRecord& check : record.checks) {
+    if (!check.passed) reasons.push_back(describe_worst(check));
+  }
+  for (const InvariantRecord& invariant : record.invariants) {
+    if (invariant.status != "failed") continue;
+    // Why all the others do not hold comes first.
+    const bool explains = invariant.name == kScaleIdentity;
+    reasons.insert(explains ? reasons.begin() : reasons.end(),
+                   invariant.name + ": " + invariant.detail);
+  }
+  return reasons;
+}
+
+void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                 TrialRecord& record) {
+  for (const auto& [name, metric] : ranks[0].result.metrics) {
+    record.metrics[name] = metric.value();
+    record.metric_reductions[name] = std::string(lossgrid::name(metric.reduction));
+  }
+  std::vector<std::string> reasons = merge_outputs(setup, ranks, record);
+  merge_determinism(setup, ranks, record);
+  const std::string memory = merge_memory(ranks, record);
+  const std::string communication = merge_communication(setup.grid, ranks, record);
+  merge_times(ranks, record);
+
+  for (const DeterminismRecord& verdict : record.determinism) {
+    if (verdict.claimed && verdict.verdict == "different_bits") {
+      reasons.push_back(fmt::format("determinism: {} gave different bits", verdict.name));
+    }
+  }
+  if (!memory.empty()) {
+    reasons.push_back(memory);
+    record.cost_mismatches.push_back("memory");
+  }
+  if (!communication.empty()) {
+    reasons.push_back(communication);
+    record.cost_mismatches.push_back("communication");
+  }
+  record.status = reasons.empty() ? TrialStatus::passed : TrialStatus::failed;
+  record.reason = join(reasons, "; ");
+  if (record.status == TrialStatus::passed) return;
+  record.explanation =
+      explain(failure_facts(setup, ranks, record), setup.implementation->describe().is_external);
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/html/html_page.h"
+
+#include "reports/exports/export_parts.h"
+#include "reports/html/packed_text.h"
+#include "reports/record/compact_report.h"
+#include "reports/record/report_json.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string packed(const Json& json) {
+  return gzip_base64(json_text(json, -1));
+}
+
+/// What a run that ended in the middle had begun and planned; null where it is not known.
+void add_dead_run(const RunRecord& run, Json& context) {
+  context["begun"] = nullptr;
+  if (!run.begun_id.empty()) {
+    context["begun"] = {{"id", run.begun_id}, {"reproduce", run.begun_reproduce}};
+  }
+  context["planned"] = nullptr;
+  if (run.planned) {
+    context["planned"] = {{"trials", run.planned->trials}, {"timings", run.planned->timings}};
+  }
+}
+
+}  // namespace
+
+std::string html_page(const Json& report, const Json& context) {
+  std::string page = kHtmlTemplate;
+  for (const auto& [place, json] : {std::pair("@report@", &report), {"@context@", &context}}) {
+    page.replace(page.find(place), std::string_view(place).size(), packed(*json));
+  }
+  return page;
+}
+
+std::string html_report(const RunRecord& run, const Json& history) {
+  Json context;
+  context["verdict"]["good"] = is_good(run);
+  context["verdict"]["text"] = verdict_line(run);
+  context["history"] = history;
+  add_dead_run(run, context);
+  return html_page(compact_report(run), context);
+}
+
+}  // namespace lossgrid

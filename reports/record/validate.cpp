@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/record/validate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/core/text.h"
+#include "reports/record/compact_report.h"
+#include "reports/record/json_fields.h"
+#include "reports/record/report_file.h"
+#include "reports/record/report_json.h"
+#include "reports/record/schema.h"
+
+namespace lossgrid {
+namespace {
+
+/// `line`: of the file, that the text begins with.
+ReportJson parsed(std::string_view text, std::size_t line) {
+  try {
+    return ReportJson::parse(text);
+  } catch (const ReportJson::parse_error& error) {
+    const std::string_view before = text.substr(0, std::min(error.byte, text.size()));
+    line += static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+    throw_bad_input("line {} is no JSON", line);
+  }
+}
+
+/// The lines of a partial file without what a crash cut off.
+std::vector<ReportJson> parsed_lines(const std::string& text) {
+  std::vector<std::string> lines = split(text, '\n');
+  lines.pop_back();  // empty, or cut off
+  std::vector<ReportJson> out;
+  for (const std::string& line : lines) out.push_back(parsed(line, out.size() + 1));
+  if (out.empty()) throw_bad_input("it is empty");
+  return out;
+}
+
+/// The report that the lines would have become.
+ReportJson report_of(std::vector<ReportJson> lines) {
+  RunRecord run;
+  ReportJson& header = lines.front();
+  if (header.contains("run") && header["run"].is_object()) {
+    run.command = header["run"].value("command", "");
+    if (header["run"].value("exit_code", ReportJson()).is_null()) header["run"]["exit_code"] = 0;
+  }
+  ReportJson report = run_to_json(run);
+  for (const char* key : {"schema", "run", "environment", "defaults"}) {
+    report.erase(key);
+    if (header.contains(key)) report[key] = header[key];
+  }
+  for (std::size_t k = 1; k < lines.size(); ++k) {
+    for (const auto& [key, list] : {std::pair("trial", "trials"), std::pair("timing", "timings"),
+                                    std::pair("mutant", "mutants")}) {
+      if (lines[k].contains(key)) report[list].push_back(std::move(lines[k][key]));
+    }
+    if (!lines[k].contains("shared")) continue;
+    for (auto& [key, values] : lines[k]["shared"].items()) {
+      for (ReportJson& value : values) report["shared"][key].push_back(std::move(value));
+    }
+  }
+  return report;
+}
+
+/// The schema of "lossgrid.NAME/VERSION".
+std::string schema_of(const std::string& format) {
+  std::vector<std::string> known;
+  for (const std::string& name : schema_names()) {
+    const std::string any_version = fmt::format("lossgrid.{}/", name);
+    const std::vector<std::string>& versions = schema_versions(name);
+    known.push_back(any_version + versions.back());
+    if (!format.starts_with(any_version)) continue;
+    const std::string version = format.substr(any_version.size());
+    if (std::find(versions.begin(), versions.end(), version) != versions.end()) return name;
+    throw_bad_input("it has the format {}, this lossgrid knows {}", format, known.back());
+  }
+  throw_bad_input("no format '{}'; known: {}", format, join(known, ", "));
+}
+
+/// Trials that name a place which the lists of "shared" do not have.
+std::vector<std::string> place_problems(const ReportJson& report) {
+  std::vector<std::string> problems;
+  const ReportJson shared = report.value("shared", ReportJson::object());
+  std::size_t number = 0;
+  for (const ReportJson& trial : report["trials"]) {
+    for (const std::string& key : shared_keys()) {
+      const std::size_t size = shared.contains(key) ? shared[key].size() : 0;
+      const auto judge = [&](const ReportJson& value, const std::string& where) {
+        if (!value.is_number() || value.get<std::size_t>() < size) return;
+        problems.push_back(fmt::format("/trials/{}/{}: /shared/{} has {} elements. It is {}.",
+                                       number, where, key, size, value.dump()));
+      };
+      if (!trial.contains(key)) continue;
+      const ReportJson& value = trial[key];
+      judge(value, key);
+      if (!value.is_array()) continue;
+      for (std::size_t k = 0; k < value.size(); ++k) judge(value[k], fmt::format("{}/{}", key, k));
+    }
+    ++number;
+  }
+  return problems;
+}
+
+Validation validation_of(const ReportJson& document) {
+  Validation result;
+  result.format = field<std::string>(document, "schema");
+  const std::string name = schema_of(result.format);
+  result.problems = schema_problems(name, document);
+  if (name == "report" && result.problems.empty()) result.problems = place_problems(document);
+  return result;
+}
+
+}  // namespace
+
+Validation validate_file(const std::string& path) {
+  const ReportFile file = read_report_file(path);
+  try {
+    if (!file.partial) return validation_of(parsed(file.text, 1));
+    Validation result = validation_of(report_of(parsed_lines(file.text)));
+    result.partial = true;
+    return result;
+  } catch (const Error& error) {
+    throw_bad_input("{}: {}", file.path, error.what());
+  }
+}
+
+}  // namespace lossgrid

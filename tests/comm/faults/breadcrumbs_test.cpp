@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks leave behind, as it is read while they run, after they failed, and from files.
+#include "harness/comm/faults/breadcrumbs.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "harness/comm/process_grid.h"
+#include "ranks.h"
+
+namespace lossgrid {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A folder of its own, made at first use and removed at the end.
+class Breadcrumbs : public testing::Test {
+ protected:
+  ~Breadcrumbs() override {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  std::string folder() {
+    if (folder_.empty()) {
+      folder_ = (std::filesystem::temp_directory_path() / "lossgrid_crumbs_XXXXXX").string();
+      ::mkdtemp(folder_.data());
+    }
+    return folder_;
+  }
+
+ private:
+  std::string folder_;
+};
+
+std::vector<std::string> calls_of(const RankTrace& trace) {
+  std::vector<std::string> calls;
+  for (const TracedCall& call : trace.calls) calls.push_back(describe(call));
+  return calls;
+}
+
+void enter_barrier(BreadcrumbTrail& trail, std::uint64_t number) {
+  trail.enter(Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, number, "world");
+}
+
+TEST_F(Breadcrumbs, SayWhatEveryCallWas) {
+  BreadcrumbTrail trail(1, 2, 1, "");
+  expect_ranks_ok(1, [&](Communicator& world) {
+    const auto marked = leave_breadcrumbs(world, trail);
+    const auto part = marked->split(0, 0, "a_name_of_more_than_16");
+    std::vector<float> data(3);
+    marked->all_reduce(std::span(data), ReduceOp::max);
+    part->broadcast(std::span(data), 0);
+    marked->all_gather(std::span<const float>(data), std::span(data));
+    part->reduce_scatter(data.data(), data.data(), 3, DType::f32, ReduceOp::sum);
+    marked->barrier();
+  });
+  EXPECT_THAT(calls_of(trail.trace()),
+              ElementsAre("split, call #1 of 'world', done",
+                          "all_reduce max of 3 f32, call #2 of 'world', done",
+                          "broadcast of 3 f32 from 0, call #1 of 'a_name_of_more_t', done",
+                          "all_gather of 3 f32, call #3 of 'world', done",
+                          "reduce_scatter sum of 3 f32, call #2 of 'a_name_of_more_t', done",
+                          "barrier, call #4 of 'world', done"));
+}
+
+TEST_F(Breadcrumbs, KeepTheLastOnes) {
+  BreadcrumbTrail trail(1, 1, 0, "");
+  EXPECT_TRUE(trail.trace().calls.empty());
+  EXPECT_FALSE(trail.trace().in_collective());
+  for (std::uint64_t k = 1; k <= 100; ++k) {
+    enter_barrier(trail, k);
+    if (k < 100) trail.leave();
+  }
+  const RankTrace trace = trail.trace();
+  ASSERT_EQ(trace.calls.size(), kBreadcrumbs);
+  EXPECT_EQ(describe(trace.calls.front()), "barrier, call #85 of 'world', done");
+  EXPECT_EQ(describe(trace.calls.back()), "barrier, call #100 of 'world', entered");
+  EXPECT_TRUE(trace.in_collective());
+}
+
+TEST_F(Breadcrumbs, CanBeReadWhileTheyAreWritten) {
+  BreadcrumbTrail trail(1, 1, 0, "");
+  std::atomic<bool> over = false;
+  std::thread reader([&] {
+    int torn = 0;
+    for (int k = 0; k < 3000; ++k) {
+      // A call is whole or left out: its count tells its number.
+      for (const TracedCall& call : trail.trace().calls) {
+        torn += call.call == "all_gather of " + std::to_string(call.number) + " f64" ? 0 : 1;
+      }
+    }
+    EXPECT_EQ(torn, 0);
+    over = true;
+  });
+  for (std::uint64_t k = 1; !over; ++k) {
+    trail.enter_phase(kRankPhases[k % kRankPhases.size()]);
+    trail.enter(Collective::all_gather, k, DType::f64, std::nullopt, std::nullopt, k, "tp");
+    trail.leave();
+  }
+  reader.join();
+}
+
+TEST_F(Breadcrumbs, AreThereAfterARunThatFailed) {
+  const RanksOutcome outcome = run_thread_ranks(
+      4,
+      [](Communicator& world) {
+        enter_phase(RankPhase::setup);
+        const ProcessGrid grid = make_process_grid(world, {2, 2});
+        if (world.rank() == 3) return;
+        enter_phase(RankPhase::forward);
+        if (world.rank() == 2) throw std::runtime_error("boom");
+        add_up(*grid.cp, 8);
+      },
+      kNoHurry);
+  const RankTrace& thrower = outcome.ranks[2].trace;
+  EXPECT_TRUE(thrower.known);
+  EXPECT_EQ(thrower.rank, 2);
+  EXPECT_EQ(thrower.phase, RankPhase::forward);
+  EXPECT_EQ(thrower.end, RankEnd::threw);
+  EXPECT_EQ(describe(thrower.calls.back()), "split, call #4 of 'world', done");
+  const RankTrace& waiting = outcome.ranks[0].trace;
+  EXPECT_TRUE(waiting.in_collective());
+  EXPECT_EQ(describe(waiting.calls.back()), "all_reduce sum of 8 f32, call #1 of 'cp', entered");
+  EXPECT_EQ(outcome.ranks[3].trace.end, RankEnd::returned);
+  EXPECT_EQ(outcome.ranks[3].trace.phase, RankPhase::setup);
+}
+
+TEST_F(Breadcrumbs, OfARankThatHangsAreReadByTheOthers) {
+  const RanksOutcome outcome = run_thread_ranks(
+      2,
+      [](Communicator& world) {
+        world.barrier();
+        enter_phase(RankPhase::backward);
+        while (world.rank() == 1) std::this_thread::sleep_for(milliseconds(10));
+        world.barrier();
+      },
+      milliseconds(150), milliseconds(60));
+  EXPECT_FALSE(outcome.ranks[1].finished);
+  EXPECT_TRUE(outcome.ranks[1].busy);
+  EXPECT_FALSE(outcome.ranks[0].busy);
+  EXPECT_EQ(outcome.ranks[1].trace.end, RankEnd::running);
+  EXPECT_EQ(outcome.ranks[1].trace.phase, RankPhase::backward);
+  EXPECT_THAT(calls_of(outcome.ranks[1].trace), ElementsAre("barrier, call #1 of 'world', done"));
+  EXPECT_THAT(
+      calls_of(outcome.ranks[0].trace),
+      ElementsAre("barrier, call #1 of 'world', done", "barrier, call #2 of 'world', entered"));
+}
+
+TEST_F(Breadcrumbs, InFilesOutliveTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr const char* kVariable = "LOSSGRID_BREADCRUMBS";
+  // The process of the death test begins this test anew, and has the variable from here.
+  if (std::getenv(kVariable) == nullptr) {
+    ::setenv(kVariable, (folder() + "/made/here").c_str(), 1);
+  }
+  EXPECT_EXIT(run_thread_ranks(
+                  2,
+                  [](Communicator& world) {
+                    world.barrier();
+                    enter_phase(RankPhase::plan);
+                    if (world.rank() == 0) return world.barrier();
+                    std::this_thread::sleep_for(milliseconds(300));  // rank 0 waits by then
+                    std::raise(SIGKILL);
+                  },
+                  kNoHurry),
+              testing::KilledBySignal(SIGKILL), "");
+  const std::string directory = std::getenv(kVariable);
+  ::unsetenv(kVariable);
+  const std::vector<RankTrace> traces = read_breadcrumbs(directory);
+  ASSERT_EQ(traces.size(), 2u);
+  for (const RankTrace& trace : traces) {
+    EXPECT_TRUE(trace.known);
+    EXPECT_EQ(trace.end, RankEnd::running);
+    EXPECT_EQ(trace.phase, RankPhase::plan);
+  }
+  EXPECT_THAT(calls_of(traces[0]), ElementsAre("barrier, call #1 of 'world', done",
+                                               "barrier, call #2 of 'world', entered"));
+  EXPECT_THAT(calls_of(traces[1]), ElementsAre("barrier, call #1 of 'world', done"));
+}
+
+TEST_F(Breadcrumbs, AreReadFromFilesOfTheNewestRun) {
+  EXPECT_TRUE(read_breadcrumbs(folder() + "/nowhere").empty());
+  EXPECT_TRUE(read_breadcrumbs(folder()).empty());
+  constexpr int kRanks = 30;
+  for (int rank = 2; rank < kRanks; ++rank) BreadcrumbTrail(1, kRanks, rank, folder());
+  BreadcrumbTrail zero(2, kRanks, 0, folder());
+  enter_barrier(zero, 7);
+  BreadcrumbTrail one(2, kRanks, 1, folder());
+  one.enter_phase(RankPhase::check);
+  one.finish(RankEnd::returned);
+  std::ofstream(folder() + "/rank00002.crumbs") << "too short";
+  std::ofstream(folder() + "/rank00003.crumbs") << std::string(sizeof(BreadcrumbPage), 'x');
+  std::ofstream(folder() + "/notes.txt") << "something else";
+  const std::vector<RankTrace> traces = read_breadcrumbs(folder());
+  ASSERT_EQ(traces.size(), static_cast<std::size_t>(kRanks));
+  EXPECT_TRUE(traces[0].known);
+  EXPECT_TRUE(traces[0].in_collective());
+  EXPECT_THAT(calls_of(traces[0]), ElementsAre("barrier, call #7 of 'world', entered"));
+  EXPECT_TRUE(traces[1].known);
+  EXPECT_EQ(traces[1].phase, RankPhase::check);
+  EXPECT_EQ(traces[1].end, RankEnd::returned);
+  for (int rank = 2; rank < kRanks; ++rank) {  // of the run before, or damaged
+    const RankTrace& trace = traces[static_cast<std::size_t>(rank)];
+    EXPECT_FALSE(trace.known) << rank;
+    EXPECT_EQ(trace.rank, rank);
+  }
+}
+
+TEST_F(Breadcrumbs, AFileIsEmptyAtTheBeginOfARun) {
+  {
+    BreadcrumbTrail trail(1, 1, 0, folder());
+    trail.enter_phase(RankPhase::check);
+    enter_barrier(trail, 1);
+  }
+  const BreadcrumbTrail trail(2, 1, 0, folder());
+  EXPECT_EQ(trail.trace().phase, RankPhase::none);
+  EXPECT_TRUE(trail.trace().calls.empty());
+}
+
+TEST_F(Breadcrumbs, AFolderThatCannotBeMadeIsNamed) {
+  try {
+    BreadcrumbTrail(1, 1, 0, "/proc/nowhere");
+    ADD_FAILURE() << "was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.what(), HasSubstr("/proc/nowhere/rank00000.crumbs"));
+  }
+}
+
+TEST_F(Breadcrumbs, APhaseOfNoRankIsNobodys) {
+  enter_phase(RankPhase::plan);  // nothing to write to
+  BreadcrumbTrail outer(1, 1, 0, "");
+  BreadcrumbTrail inner(1, 1, 0, "");
+  const TrailScope of_outer(outer);
+  {
+    const TrailScope of_inner(inner);
+    enter_phase(RankPhase::forward);
+  }
+  enter_phase(RankPhase::check);
+  EXPECT_EQ(inner.trace().phase, RankPhase::forward);
+  EXPECT_EQ(outer.trace().phase, RankPhase::check);
+}
+
+}  // namespace
+}  // namespace lossgrid

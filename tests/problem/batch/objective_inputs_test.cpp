@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/batch/objective_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drawn_inputs.h"
+#include "expect_error.h"
+
+namespace lossgrid {
+namespace {
+
+TEST(ObjectiveInputs, AdvantagesAndRewardsAreNormal) {
+  std::string lens = "lens=2";
+  for (int i = 1; i < 4000; ++i) lens += "+2";
+  const Problem problem = drawn(lens + " mask=all vocab=8", -3);
+  const auto& all = input(problem, TokenInput::advantages);
+  std::vector<double> advantages =
+      of_targets(problem, [&](std::size_t t) { return double{all[t]}; });
+  EXPECT_NEAR(share(advantages, 0, 0), 0.1, 0.02);
+  advantages.erase(std::remove(advantages.begin(), advantages.end(), 0.0), advantages.end());
+  EXPECT_NEAR(mean(advantages), 0, 0.07);
+  EXPECT_NEAR(deviation(advantages), 1, 0.04);
+  const std::vector<double> rewards(problem.rewards.begin(), problem.rewards.end());
+  EXPECT_EQ(rewards.size(), 4000u);
+  EXPECT_NEAR(mean(rewards), 0, 0.07);
+  EXPECT_NEAR(deviation(rewards), 1, 0.04);
+}
+
+TEST(ObjectiveInputs, SlotsThatNothingTrainsOnArePoisoned) {
+  const std::string text = "lens=5+4+3 mask=11011+0111+111 sample_mask=110 vocab=8 poison=";
+  const std::vector<std::uint8_t> trained{0, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0};
+  // What the log-probabilities of untrained tokens are may not matter.
+  std::vector<double> logprobs(12, -3);
+  for (std::size_t t = 0; t < 11; ++t) {
+    if (trained[t + 1] == 0) logprobs[t] = std::nan("");
+  }
+  const Problem nan = drawn(text + "nan", logprobs);
+  const Problem inf = drawn(text + "inf", logprobs);
+  const Problem none = drawn(text + "none", logprobs);
+  for (int k = 0; k < kTokenInputs; ++k) {
+    for (std::size_t t = 0; t < 12; ++t) {
+      SCOPED_TRACE(std::to_string(k) + ' ' + std::to_string(t));
+      EXPECT_EQ(std::isnan(nan.inputs[k][t]), trained[t] == 0);
+      EXPECT_EQ(inf.inputs[k][t] == HUGE_VALF, trained[t] == 0);
+      EXPECT_TRUE(std::isfinite(none.inputs[k][t]));
+      if (k > 0) {
+        EXPECT_LE(none.inputs[k][t], 0);
+      }
+      if (trained[t] != 0) {
+        EXPECT_EQ(nan.inputs[k][t], none.inputs[k][t]);
+      }
+    }
+  }
+  EXPECT_TRUE(std::isnan(nan.rewards[2]));
+  EXPECT_EQ(inf.rewards[2], HUGE_VALF);
+  EXPECT_TRUE(std::isfinite(none.rewards[2]));
+  EXPECT_EQ(nan.rewards[0], none.rewards[0]);
+}
+
+TEST(ObjectiveInputs, AreThoseThatAreNeededAndTheSameWhateverElseIs) {
+  const std::string text = "lens=9+14 mask=all vocab=8 poison=none drift=far";
+  const std::vector<double> logprobs(23, -5);
+  const Problem all = drawn(text, logprobs);
+  for (int only = 0; only < kTokenInputs; ++only) {
+    ObjectiveNeeds needs;
+    needs.inputs[only] = true;
+    const Problem problem = drawn(text + " dtype=bf16 pad_multiple=8", logprobs, needs);
+    for (int k = 0; k < kTokenInputs; ++k) {
+      EXPECT_EQ(problem.inputs[k], k == only ? all.inputs[k] : std::vector<float>{}) << only << k;
+    }
+    EXPECT_TRUE(problem.rewards.empty());
+    EXPECT_EQ(problem.denominators.positive_tokens, 0);
+  }
+  EXPECT_NE(drawn(text + " seed=43", logprobs).inputs, all.inputs);
+}
+
+TEST(ObjectiveInputs, OfATokenDependOnItsOwnLogProbabilityOnly) {
+  const std::string text = "lens=9+14 vocab=8 poison=none mask=";
+  std::vector<double> logprobs(23, -5);
+  const Problem before = drawn(text + "all", logprobs);
+  logprobs[11] = -6;
+  const Problem after = drawn(text + "all", logprobs);
+  const Problem masked = drawn(text + "000000001+00000000000001", logprobs);
+  for (int k = 0; k < kTokenInputs; ++k) {
+    for (std::size_t t = 0; t < 23; ++t) {
+      EXPECT_EQ(before.inputs[k][t] != after.inputs[k][t], t == 12 && k > 0) << k << ' ' << t;
+    }
+    EXPECT_EQ(masked.inputs[k][8], after.inputs[k][8]);
+    EXPECT_EQ(masked.inputs[k][22], after.inputs[k][22]);
+  }
+}
+
+TEST(ObjectiveInputs, PositiveTokensAreCountedExactly) {
+  const std::string text = "lens=5+4+1+3+6+0+7 mask=all sample_mask=1111101 vocab=8";
+  bool some = false;
+  for (int seed = 0; seed < 20; ++seed) {
+    const Problem problem = drawn(text + " seed=" + std::to_string(seed), -3);
+    const std::vector<std::int64_t> targets{4, 3, 0, 2, 5, 0, 6};
+    std::int64_t wanted = 0;
+    for (std::size_t i = 0; i < 7; ++i) wanted += problem.rewards[i] > 0 ? targets[i] : 0;
+    EXPECT_EQ(problem.denominators.positive_tokens, wanted);
+    EXPECT_EQ(problem.denominators.valid_tokens, 20);
+    some = some || (wanted > 0 && wanted < 20);
+  }
+  EXPECT_TRUE(some);
+}
+
+TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
+  Problem problem = make("lens=3 mask=all vocab=8");
+  EXPECT_THROW(draw_objective_inputs(problem, kEverything, std::vector<double>(2, -1.0)), Error);
+  expect_bad_input(
+      [&] {
+        draw_objective_inputs(problem, kEverything, std::vector<double>{-1, -HUGE_VAL, -1});
+      },
+      {"lens=3", "token 2", "-inf"});
+}
+
+TEST(ObjectiveInputs, OfABatchWithoutTokensAreEmpty) {
+  for (const std::string lens : {"lens=0+0", "seqs=0"}) {
+    Problem problem = drawn(lens + " vocab=8", std::vector<double>{});
+    EXPECT_NO_THROW(require_objective_inputs(problem, kEverything));
+    EXPECT_TRUE(problem.inputs[0].empty());
+    EXPECT_EQ(problem.denominators.positive_tokens, 0);
+  }
+}
+
+TEST(RequireObjectiveInputs, NamesWhatIsMissing) {
+  for (int k = 0; k < kTokenInputs; ++k) {
+    Problem problem = drawn("lens=3+4 mask=all vocab=8", -3);
+    problem.source = "batch.safetensors";
+    EXPECT_NO_THROW(require_objective_inputs(problem, kEverything));
+    problem.inputs[k].clear();
+    expect_bad_input(
+        [&] { require_objective_inputs(problem, kEverything); },
+        {"batch.safetensors: tensor \"" + std::string(name(static_cast<TokenInput>(k))) +
+         "\" is missing; the objective needs it"});
+  }
+  Problem problem = drawn("lens=3+4 mask=all vocab=8", -3);
+  problem.rewards.clear();
+  expect_bad_input([&] { require_objective_inputs(problem, kEverything); },
+                   {"tensor \"rewards\" is missing"});
+}
+
+TEST(RequireObjectiveInputs, DropsTheOthersAndCounts) {
+  Problem problem = make("lens=3+4+2 mask=all sample_mask=110 vocab=8");
+  for (auto& values : problem.inputs) values.assign(9, 1.0f);
+  problem.rewards = {0.5f, 0.0f, 1.0f};
+  ObjectiveNeeds needs;
+  needs.inputs[static_cast<std::size_t>(TokenInput::prev_logprobs)] = true;
+  needs.rewards = true;
+  Problem kept = problem;
+  require_objective_inputs(kept, needs);
+  EXPECT_EQ(kept.inputs[0], std::vector<float>{});
+  EXPECT_EQ(kept.inputs[1], problem.inputs[1]);
+  EXPECT_EQ(kept.inputs[3], std::vector<float>{});
+  EXPECT_EQ(kept.denominators.positive_tokens, 2);  // not a reward of 0, not a masked sample
+  needs.rewards = false;
+  require_objective_inputs(kept, needs);
+  EXPECT_TRUE(kept.rewards.empty());
+  EXPECT_EQ(kept.denominators.positive_tokens, 0);
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports as written are checked by an independent program: Python's jsonschema.
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/file.h"
+#include "reports/record/report_json.h"
+#include "reports/record/report_writer.h"
+#include "sample_run.h"
+#include "shell.h"
+
+namespace lossgrid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+ShellOutcome validate(const std::string& arguments) {
+  return run_shell(std::string(LOSSGRID_SOURCE_DIR) + "/scripts/validate_report " + arguments);
+}
+
+TEST(ReportSchema, WrittenReportsAreValid) {
+  const TemporaryFolder folder;
+  RunRecord empty;
+  empty.command = "replay";
+  empty.environment["tool"] = {{"version", "0.1.0"}};
+  RunRecord split = sample_run();
+  split.trials = {sample_trial(2, 4, "fused", 2)};
+  for (const std::string reduction : {"count", "sum", "mean", "min", "max", "global"}) {
+    split.trials[0].metrics[reduction + "_metric"] = 1;
+    split.trials[0].metric_reductions[reduction + "_metric"] = reduction;
+  }
+  split.trials[0].branch_shares = {{"always", 1}, {"never", 0}};
+  RunRecord linear = sample_run();
+  linear.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(4, 2e-7, 0.25),
+                   sample_linear_trial(16, std::numeric_limits<double>::infinity(), 3)};
+  RunRecord timed = sample_bench_run();
+  timed.timings.resize(7, sample_timing());
+  timed.timings[1].rows[2].status = TimingStatus::failed;
+  timed.timings[1].rows[2].reason = timed.timings[1].reason = "loss: ratio 2";
+  timed.timings[1].status = TimingStatus::failed;
+  timed.timings[2].why_not_representative = "4 ranks share 2 cores";
+  timed.timings[2].cache = "cold";
+  timed.timings[2].padding = "packs to multiples of 64, for mine";
+  for (TimingRow& row : timed.timings[3].rows) {  // one rank of an LM head
+    row.ceiling = "gemm";
+    row.rank_bytes = 0;
+    row.bytes_per_second.reset();
+    row.rank_flops = 4096;
+    row.flops_per_second = row.useful_flops_per_second = 1e9;
+    row.straggler.reset();
+  }
+  for (TimingRow& row : timed.timings[4].rows) {  // nothing is known
+    row.ceiling.clear();
+    row.ceiling_ratio.reset();
+    row.speedup.reset();
+    row.rank_bytes = 0;
+  }
+  const std::vector<TimingStatus> without_rows{TimingStatus::skipped, TimingStatus::error};
+  for (std::size_t k = 0; k < without_rows.size(); ++k) {
+    TimingRecord& record = timed.timings[5 + k];
+    record.status = without_rows[k];
+    record.reason = "a reason";
+    record.stopped_by.clear();
+    record.rounds = 0;
+    record.rows.clear();
+    record.ceilings.clear();
+  }
+  RunRecord cut_short = sample_run();
+  for (const TrialStatus status : trial_statuses()) {
+    cut_short.trials.push_back(sample_cut_short(status));
+  }
+  RunRecord many_comparisons = sample_ab_run();
+  many_comparisons.ab[0].ratio.high = std::numeric_limits<double>::infinity();
+  const std::vector<RunRecord> runs{
+      sample_run(), sample_mutants_run(), empty,           split, linear, timed,
+      cut_short,    sample_ab_run(),      many_comparisons};
+  std::string paths;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string path = folder.file("report-" + std::to_string(i) + ".json");
+    ReportWriter(path, runs[i]).finish(runs[i]);
+    paths += path + " ";
+  }
+  const ShellOutcome outcome = validate(paths);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+/// What `change` makes of a valid report is refused with a line that holds all parts.
+struct Broken {
+  std::string name;
+  std::function<void(Json&)> change;
+  std::vector<std::string> parts;
+};
+
+TEST(ReportSchema, BrokenReportsAreRefused) {
+  const TemporaryFolder folder;
+  const std::vector<Broken> all{
+      {"missing key", [](Json& r) { r["trials"][0].erase("checks"); }, {"/trials/0:", "'checks'"}},
+      {"missing run", [](Json& r) { r.erase("run"); }, {"/:", "'run'"}},
+      {"wrong type",
+       [](Json& r) { r["trials"][1]["grid"]["tp"] = "2"; },
+       {"/trials/1/grid/tp:", "rule 'type'"}},
+      {"a fraction of a byte",
+       [](Json& r) { r["trials"][0]["memory"][0]["measured_peak_bytes"] = 0.5; },
+       {"/trials/0/memory/0/measured_peak_bytes:"}},
+      {"another schema", [](Json& r) { r["schema"] = "lossgrid.report/2"; }, {"/schema:"}},
+      {"unknown status", [](Json& r) { r["trials"][0]["status"] = "ok"; }, {"status:", "'enum'"}},
+      {"crashed without a reason",
+       [](Json& r) {
+         r["trials"][0]["status"] = "crashed";
+         r["trials"][0]["reason"] = "";
+       },
+       {"/trials/0/reason:"}},
+      {"a rank in no known state",
+       [](Json& r) {
+         r["trials"][0] = trial_to_json(sample_cut_short(TrialStatus::error));
+         r["trials"][0]["rank_states"][1]["state"] = "lost";
+       },
+       {"/trials/0/rank_states/1/state:", "'enum'"}},
+      {"no states of ranks",
+       [](Json& r) { r["trials"][0].erase("rank_states"); },
+       {"'rank_states'"}},
+      {"no reason", [](Json& r) { r["trials"][1]["reason"] = ""; }, {"/trials/1/reason:"}},
+      {"infinite and passed",
+       [](Json& r) { r["trials"][2]["checks"][1]["passed"] = true; },
+       {"/trials/2/checks/1/passed:", "'const'"}},
+      {"text metric",
+       [](Json& r) { r["trials"][0]["metrics"]["loss"] = "1"; },
+       {"/trials/0/metrics/loss:"}},
+      {"no dp", [](Json& r) { r["trials"][0]["grid"].erase("dp"); }, {"/trials/0/grid:", "'dp'"}},
+      {"no dp rank", [](Json& r) { r["trials"][0]["grid"]["dp"] = 0; }, {"/trials/0/grid/dp:"}},
+      {"no pp", [](Json& r) { r["trials"][0]["grid"].erase("pp"); }, {"/trials/0/grid:", "'pp'"}},
+      {"no stage", [](Json& r) { r["trials"][0]["grid"]["pp"] = 0; }, {"/trials/0/grid/pp:"}},
+      {"no microbatch count",
+       [](Json& r) { r["trials"][0]["batch"].erase("microbatches"); },
+       {"/trials/0/batch:", "'microbatches'"}},
+      {"no microbatches",
+       [](Json& r) { r["trials"][0]["batch"]["microbatches"] = 0; },
+       {"/trials/0/batch/microbatches:", "'minimum'"}},
+      {"no sp", [](Json& r) { r["trials"][0]["grid"].erase("sp"); }, {"/trials/0/grid:", "'sp'"}},
+      {"sp as a number",
+       [](Json& r) { r["trials"][0]["grid"]["sp"] = 2; },
+       {"/trials/0/grid/sp:", "'type'"}},
+      {"no chunks", [](Json& r) { r["trials"][0].erase("chunks"); }, {"/trials/0:", "'chunks'"}},
+      {"no details", [](Json& r) { r["trials"][0].erase("details"); }, {"'details'"}},
+      {"no relative errors", [](Json& r) { r["trials"][0].erase("relative_l2"); }, {"relative_l2"}},
+      {"a negative error",
+       [](Json& r) { r["trials"][0]["relative_l2"]["grad_weight"] = -1e-7; },
+       {"/trials/0/relative_l2/grad_weight:", "'minimum'"}},
+      {"a scale that is not a number",
+       [](Json& r) { r["trials"][0]["gradient_scale"]["grad_logits"] = nullptr; },
+       {"/trials/0/gradient_scale/grad_logits:", "'type'"}},
+      {"an explanation in one text",
+       [](Json& r) { r["trials"][0]["explanation"] = "why"; },
+       {"/trials/0/explanation:", "'type'"}},
+      {"no work",
+       [](Json& r) { r["trials"][0]["times"][0].erase("predicted_flops"); },
+       {"/trials/0/times/0:", "'predicted_flops'"}},
+      {"no tables", [](Json& r) { r.erase("tables"); }, {"/:", "'tables'"}},
+      {"a row without chunks",
+       [](Json& r) {
+         r["tables"]["grad_weight_error_by_chunks"] = {{{"case", "c"},
+                                                        {"chunks", 0},
+                                                        {"implementation", "i"},
+                                                        {"relative_l2", 0},
+                                                        {"ratio", 0}}};
+       },
+       {"/tables/grad_weight_error_by_chunks/0/chunks:", "'minimum'"}},
+      {"no branches", [](Json& r) { r["trials"][0].erase("branches"); }, {"'branches'"}},
+      {"a share above one",
+       [](Json& r) { r["trials"][0]["branches"]["unclipped"] = 1.5; },
+       {"/trials/0/branches/unclipped:", "'maximum'"}},
+      {"a negative share",
+       [](Json& r) { r["trials"][0]["branches"]["unclipped"] = -0.5; },
+       {"/trials/0/branches/unclipped:", "'minimum'"}},
+      {"a share that is not a number",
+       [](Json& r) { r["trials"][0]["branches"]["unclipped"] = nullptr; },
+       {"/trials/0/branches/unclipped:", "'type'"}},
+      {"no reductions",
+       [](Json& r) { r["trials"][0].erase("metric_reductions"); },
+       {"'metric_reductions'"}},
+      {"unknown reduction",
+       [](Json& r) { r["trials"][0]["metric_reductions"]["loss"] = "median"; },
+       {"/trials/0/metric_reductions/loss:", "'enum'"}},
+      {"unknown group",
+       [](Json& r) { r["trials"][0]["communication"][0]["group"] = "ep"; },
+       {"/trials/0/communication/0/group:", "'enum'"}},
+      {"unknown phase of a collective",
+       [](Json& r) { r["trials"][0]["communication"][0]["phase"] = "setup"; },
+       {"/trials/0/communication/0/phase:", "'enum'"}},
+      {"memory of the whole batch",
+       [](Json& r) { r["trials"][0]["memory"][0]["phase"] = "batch"; },
+       {"/trials/0/memory/0/phase:", "'enum'"}},
+      {"time of the whole batch",
+       [](Json& r) { r["trials"][0]["times"][0]["phase"] = "batch"; },
+       {"/trials/0/times/0/phase:", "'enum'"}},
+      {"mutants without a score", [](Json& r) { r["run"]["command"] = "mutants"; }, {"'score'"}},
+      {"local time", [](Json& r) { r["run"]["started_utc"] = "yesterday"; }, {"/run/started_utc:"}},
+  };
+  for (const Broken& broken : all) {
+    Json report = run_to_json(sample_run());
+    broken.change(report);
+    const std::string path = folder.file("broken.json");
+    write_file_atomically(path, json_text(report));
+    const ShellOutcome outcome = validate(path);
+    EXPECT_EQ(outcome.exit_code, 65) << broken.name << ": " << outcome.output;
+    for (const std::string& part : broken.parts) {
+      EXPECT_THAT(outcome.output, HasSubstr(part)) << broken.name;
+    }
+  }
+}
+
+TEST(ReportSchema, BrokenTimingsAreRefused) {
+  const TemporaryFolder folder;
+  const std::vector<Broken> all{
+      {"no meter", [](Json& r) { r.erase("meter"); }, {"/:", "'meter'"}},
+      {"a meter without a verdict",
+       [](Json& r) { r["meter"][0].erase("passed"); },
+       {"/meter/0:", "'passed'"}},
+      {"no cache", [](Json& r) { r["timings"][0].erase("cache"); }, {"/timings/0:", "'cache'"}},
+      {"unknown cache",
+       [](Json& r) { r["timings"][0]["cache"] = "warm"; },
+       {"/timings/0/cache:", "'enum'"}},
+      {"timed without rows",
+       [](Json& r) { r["timings"][0]["rows"] = Json::array(); },
+       {"/timings/0/rows:"}},
+      {"skipped with rows",
+       [](Json& r) {
+         r["timings"][0]["status"] = "skipped";
+         r["timings"][0]["reason"] = "why";
+       },
+       {"/timings/0/rows:"}},
+      {"not representative without a reason",
+       [](Json& r) { r["timings"][0]["representative"] = false; },
+       {"/timings/0/representative_reason:"}},
+      {"one sample",
+       [](Json& r) { r["timings"][0]["rows"][0]["samples_ns"] = {5}; },
+       {"/timings/0/rows/0/samples_ns:", "'minItems'"}},
+      {"a failed row without a reason",
+       [](Json& r) { r["timings"][0]["rows"][1]["status"] = "failed"; },
+       {"/timings/0/rows/1/reason:"}},
+      {"an unknown ceiling",
+       [](Json& r) { r["timings"][0]["rows"][1]["ceiling"] = "write"; },
+       {"/timings/0/rows/1/ceiling:", "'enum'"}},
+      {"communication above all",
+       [](Json& r) { r["timings"][0]["rows"][1]["communication_ratio"] = 1.5; },
+       {"/timings/0/rows/1/communication_ratio:", "'maximum'"}},
+      {"no rank times",
+       [](Json& r) { r["timings"][0]["rows"][1]["rank_times"] = Json::array(); },
+       {"/timings/0/rows/1/rank_times:", "'minItems'"}},
+      {"a straggler without a rank",
+       [](Json& r) { r["timings"][0]["rows"][1]["straggler"].erase("rank"); },
+       {"/timings/0/rows/1/straggler:"}},
+      {"an all-reduce of one rank",
+       [](Json& r) { r["timings"][0]["all_reduce"][0]["ranks"] = 1; },
+       {"/timings/0/all_reduce/0/ranks:", "'minimum'"}},
+      {"an unknown verdict of a comparison",
+       [](Json& r) {
+         r["ab"] = run_to_json(sample_ab_run())["ab"];
+         r["ab"][0]["verdict"] = "GOOD";
+         r["ab"][0].erase("margin");
+       },
+       {"/ab/0/verdict:", "'enum'", "'margin'"}},
+  };
+  for (const Broken& broken : all) {
+    Json report = run_to_json(sample_bench_run());
+    broken.change(report);
+    const std::string path = folder.file("broken.json");
+    write_file_atomically(path, json_text(report));
+    const ShellOutcome outcome = validate(path);
+    EXPECT_EQ(outcome.exit_code, 65) << broken.name << ": " << outcome.output;
+    for (const std::string& part : broken.parts) {
+      EXPECT_THAT(outcome.output, HasSubstr(part)) << broken.name;
+    }
+  }
+}
+
+TEST(ReportSchema, TextThatIsNotJsonIsRefused) {
+  const TemporaryFolder folder;
+  std::string text = json_text(run_to_json(sample_run()));
+  const std::string ratio = "\"ratio\": 0.125";
+  ASSERT_NE(text.find(ratio), std::string::npos);
+  for (const std::string value : {"NaN", "Infinity", "-Infinity"}) {
+    std::string broken = text;
+    broken.replace(broken.find(ratio), ratio.size(), "\"ratio\": " + value);
+    write_file_atomically(folder.file("a.json"), broken);
+    const ShellOutcome outcome = validate(folder.file("a.json"));
+    EXPECT_EQ(outcome.exit_code, 65) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(value + " is not JSON"));
+  }
+  write_file_atomically(folder.file("a.json"), text.substr(0, text.size() / 2));
+  EXPECT_EQ(validate(folder.file("a.json")).exit_code, 65);
+  write_file_atomically(folder.file("a.json"), text);
+  EXPECT_EQ(validate(folder.file("a.json") + " " + folder.file("none.json")).exit_code, 65);
+  EXPECT_EQ(validate("").exit_code, 64);
+}
+
+}  // namespace
+}  // namespace lossgrid

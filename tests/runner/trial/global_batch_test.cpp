@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/trial/global_batch.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "harness/comm/thread/thread_communicator.h"
+
+namespace lossgrid {
+namespace {
+
+/// What every dp rank holds after the exchange of `results`.
+std::vector<ObjectiveResult> reduced(std::vector<ObjectiveResult> results) {
+  const RanksOutcome outcome = run_thread_ranks(
+      static_cast<int>(results.size()),
+      [&](Communicator& dp) { reduce_result(results[static_cast<std::size_t>(dp.rank())], dp); },
+      std::chrono::seconds(10));
+  EXPECT_TRUE(outcome.all_ok());
+  return results;
+}
+
+ObjectiveResult result_of(double loss, Metric metric) {
+  return {loss, {{"m", metric}}};
+}
+
+TEST(ReduceResult, JoinsEveryMetricByItsRule) {
+  struct Example {
+    Metric a;
+    Metric b;
+    double joined;
+  };
+  const Example examples[] = {
+      {{Reduction::count, 3, 1}, {Reduction::count, 4, 1}, 7},
+      {{Reduction::sum, 0.25, 1}, {Reduction::sum, 0.5, 1}, 0.75},
+      {{Reduction::mean, 6, 2}, {Reduction::mean, 1, 2}, 1.75},
+      {{Reduction::min, 5, 2}, {Reduction::min, -1, 1}, -1},
+      {{Reduction::max, 5, 2}, {Reduction::max, -1, 1}, 5},
+      {{Reduction::global, 16777217, 1}, {Reduction::global, 16777217, 1}, 16777217}};
+  for (const Example& example : examples) {
+    for (const ObjectiveResult& result :
+         reduced({result_of(1, example.a), result_of(2, example.b)})) {
+      EXPECT_EQ(result.loss, 3);
+      EXPECT_EQ(result.metrics.at("m").value(), example.joined) << name(example.a.reduction);
+      EXPECT_EQ(result.metrics.at("m").reduction, example.a.reduction);
+    }
+  }
+}
+
+TEST(ReduceResult, ARankWithoutElementsChangesNothing) {
+  for (const Reduction reduction : {Reduction::min, Reduction::max, Reduction::mean}) {
+    const Metric some{reduction, -3, 1};
+    const Metric none{reduction, 0, 0};
+    EXPECT_EQ(reduced({result_of(0, some), result_of(0, none)})[1].metrics.at("m").value(), -3);
+    EXPECT_FALSE(
+        reduced({result_of(0, none), result_of(0, none)})[0].metrics.at("m").value().has_value());
+  }
+}
+
+TEST(ReduceResult, RanksThatDisagreeOnAGlobalNumberGetNone) {
+  const auto results = reduced({result_of(0, {Reduction::global, 16777216, 1}),
+                                result_of(0, {Reduction::global, 16777217, 1})});
+  EXPECT_TRUE(std::isnan(*results[0].metrics.at("m").value()));
+}
+
+Problem problem_of(std::vector<std::uint8_t> token_mask, std::vector<float> rewards) {
+  Problem problem;
+  problem.lengths = {3, 2};
+  problem.cu_seqlens = {0, 3, 5};
+  problem.input_ids.assign(5, 0);
+  problem.token_mask = std::move(token_mask);
+  problem.sample_mask = {1, 1};
+  problem.rewards = std::move(rewards);
+  return problem;
+}
+
+TEST(CountDenominators, AddsUpOverMicrobatchesAndDpRanks) {
+  const Problem whole = problem_of({1, 1, 1, 1, 1}, {1.0f, -1.0f});
+  const auto first = std::make_shared<const Problem>(problem_of({1, 1, 1, 1, 1}, {1.0f, -1.0f}));
+  const auto second = std::make_shared<const Problem>(problem_of({1, 0, 1, 1, 0}, {-1.0f, 2.0f}));
+  const std::vector<std::vector<TrialPart>> parts{{{first, nullptr}, {second, nullptr}},
+                                                  {{second, nullptr}}};
+  std::vector<Denominators> counted(2);
+  CollectiveCounts calls;
+  const RanksOutcome outcome = run_thread_ranks(
+      2,
+      [&](Communicator& world) {
+        CollectiveCounts own;
+        const auto dp = count_calls(world, own);
+        const auto rank = static_cast<std::size_t>(world.rank());
+        counted[rank] = count_denominators(parts[rank], whole, *dp);
+        if (rank == 0) calls = own;
+      },
+      std::chrono::seconds(10));
+  ASSERT_TRUE(outcome.all_ok());
+  // first: 3 valid tokens, 2 of them of the rewarded sequence; second: 1, of the other sequence.
+  EXPECT_EQ(counted[0], (Denominators{5, 6, 2}));
+  EXPECT_EQ(counted[1], counted[0]);
+  EXPECT_EQ(calls[Collective::all_reduce], (CollectiveCount{1, 24}));
+}
+
+TEST(CountDenominators, KeepsWhatTheProblemSaysOfTheGlobalBatch) {
+  Problem whole = problem_of({1, 1, 1, 1, 1}, {});
+  whole.spec.global_valid_toks = 16777217;
+  const auto part = std::make_shared<const Problem>(whole);
+  const std::vector<TrialPart> parts{{part, nullptr}};
+  const RanksOutcome outcome = run_thread_ranks(
+      1,
+      [&](Communicator& dp) {
+        EXPECT_EQ(count_denominators(parts, whole, dp), (Denominators{16777217, 2, 0}));
+      },
+      std::chrono::seconds(10));
+  EXPECT_TRUE(outcome.all_ok());
+}
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials that start from hidden states and the weight of an LM head: what makes them fail, and what
+// their records and gathered outputs say.
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/device/memory/buffer.h"
+#include "harness/runner/problem_cache.h"
+#include "harness/runner/trial/trial.h"
+#include "harness/verify/expected.h"
+#include "spoiled.h"
+
+namespace lossgrid {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// 24 rows and 25 ids: on two tp ranks the shards are 13 wide, and the second one ends in padding.
+// Rows 7 and 23 predict nothing.
+constexpr const char* kCase = "lens=8+16 vocab=25 hidden=6 mask=all";
+constexpr std::int64_t kHidden = 6;
+constexpr std::int64_t kWidth = 13;
+
+TrialSetup setup_of(const std::string& case_text, const std::string& implementation,
+                    const Grid& grid) {
+  return make_trial(prepare(make_problem(parse_case(case_text))), implementation, grid);
+}
+
+TrialRecord record_of(const std::string& case_text, const std::string& implementation,
+                      const Grid& grid) {
+  return run_trial(setup_of(case_text, implementation, grid), seconds(60)).record;
+}
+
+const CheckRecord& check_of(const TrialRecord& record, const std::string& name) {
+  for (const CheckRecord& check : record.checks) {
+    if (check.name == name) return check;
+  }
+  throw Error(ErrorCode::internal, "no check " + name);
+}
+
+std::string invariant_of(const TrialRecord& record, const std::string& name) {
+  for (const InvariantRecord& invariant : record.invariants) {
+    if (invariant.name == name) return invariant.status + ": " + invariant.detail;
+  }
+  return "missing";
+}
+
+TEST(LinearTrial, RecordsWhatItCompared) {
+  for (const char* implementation : {"reference", "linear_ce:chunk_tokens=4"}) {
+    const TrialRecord record = record_of(kCase, implementation, {2, 2, 1, true});
+    ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
+    // Rows that take part: 7 + 15, on one TP rank each; all 25 ids, once.
+    EXPECT_EQ(check_of(record, "grad_hidden").compared, 22 * kHidden);
+    EXPECT_EQ(check_of(record, "grad_weight").compared, 25 * kHidden);
+    for (const std::string gradient : {"grad_hidden", "grad_weight"}) {
+      EXPECT_GE(check_of(record, gradient + "_l2").compared, 1);
+      EXPECT_EQ(check_of(record, gradient + "_bias").compared, 1);
+      EXPECT_GT(record.relative_l2.at(gradient), 0);
+      EXPECT_LT(record.relative_l2.at(gradient), 1e-5);
+      EXPECT_TRUE(record.fingerprints.contains(gradient));
+    }
+    EXPECT_FALSE(record.fingerprints.contains("grad_logits"));
+    EXPECT_EQ(invariant_of(record, "gradient_rows_sum_to_zero"),
+              "not_run: starts from hidden states");
+    EXPECT_EQ(invariant_of(record, "shift_invariance"), "not_run: starts from hidden states");
+    EXPECT_TRUE(record.sp);
+    EXPECT_THAT(record.id, HasSubstr("|tp2cp2sp|"));
+    EXPECT_THAT(record.reproduce, HasSubstr("--grid tp2cp2sp "));
+    EXPECT_GT(record.times[2].predicted_flops, 0);
+  }
+}
+
+TEST(LinearTrial, RecordsChunksAndChoices) {
+  // Padded to multiples of 4 over CP: 8 + 16 rows, 12 on a CP rank.
+  const TrialRecord record = record_of(kCase, "linear_ce:chunk_tokens=5", {1, 2});
+  ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
+  EXPECT_EQ(record.chunks, 3);
+  EXPECT_TRUE(record.details.contains("gemm"));
+  // Of a rank's two packs; the rank with the most counts.
+  const TrialRecord parts =
+      record_of(std::string(kCase) + " microbatches=2 seed=1", "linear_ce:chunk_tokens=1", {1, 1});
+  ASSERT_EQ(parts.status, TrialStatus::passed) << parts.reason;
+  EXPECT_EQ(parts.chunks, parts.padded_tokens);
+}
+
+TEST(LinearTrial, CopiesOfHiddenGradientsCountOnce) {
+  const TrialRecord alone = record_of(kCase, "reference", {1, 1});
+  const TrialRecord copied = record_of(kCase, "reference", {4, 1});
+  EXPECT_NEAR(copied.relative_l2.at("grad_hidden"), alone.relative_l2.at("grad_hidden"), 1e-12);
+  EXPECT_EQ(copied.fingerprints.at("grad_hidden"), alone.fingerprints.at("grad_hidden"));
+  // Every rank's copy is compared.
+  EXPECT_EQ(check_of(copied, "grad_hidden").compared, 4 * check_of(alone, "grad_hidden").compared);
+}
+
+TEST(LinearTrial, SequenceParallelismChangesNoBitOfTheReference) {
+  const TrialRecord whole = record_of(kCase, "reference", {2, 2});
+  const TrialRecord split = record_of(kCase, "reference", {2, 2, 1, true});
+  ASSERT_EQ(split.status, TrialStatus::passed) << split.reason;
+  EXPECT_EQ(split.fingerprints.at("grad_hidden"), whole.fingerprints.at("grad_hidden"));
+}
+
+TEST(LinearTrial, WhatTakesSomethingElseIsSkippedWithoutATruth) {
+  const TrialSetup setup = setup_of(kCase, "cp_local", {2, 1});
+  EXPECT_EQ(setup.truth, nullptr);
+  const TrialRecord logits = run_trial(setup, seconds(60)).record;
+  EXPECT_EQ(logits.status, TrialStatus::skipped);
+  EXPECT_EQ(logits.reason, "takes logits; the case starts from hidden states");
+  const TrialRecord hidden = record_of("lens=8 vocab=25", "linear_ce", {1, 1});
+  EXPECT_EQ(hidden.status, TrialStatus::skipped);
+  EXPECT_EQ(hidden.reason, "takes hidden states; the case starts from logits");
+}
+
+// --- implementations that break one promise each -----------------------------------------------
+
+TrialRecord spoiled(Spoil spoil, const Grid& grid, const std::string& case_text = kCase) {
+  TrialSetup setup = setup_of(case_text, "linear_ce:chunk_tokens=4", grid);
+  setup.implementation = std::make_shared<Spoiled>("linear_ce:chunk_tokens=4", spoil);
+  const TrialRecord record = run_trial(setup, seconds(60)).record;
+  EXPECT_EQ(record.status, TrialStatus::failed);
+  return record;
+}
+
+TEST(LinearTrial, NamesTheElementOfHiddenStatesThatIsWrong) {
+  // The fourth row of each part of 12 rows: of the second part row 15, token 7 of sequence 1.
+  const TrialRecord record = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients) static_cast<float*>(gradients->hidden)[3 * kHidden + 2] += 1e-3f;
+      },
+      {2, 1, 1, true});
+  const CheckRecord& check = check_of(record, "grad_hidden");
+  EXPECT_FALSE(check.passed);
+  EXPECT_EQ(check.beyond_bound, 2);
+  ASSERT_TRUE(check.worst);
+  EXPECT_EQ(check.worst->token, check.worst->rank == 0 ? 3 : 7);
+  EXPECT_EQ(check.worst->sequence, check.worst->rank);
+  EXPECT_NEAR(check.worst->got - check.worst->want, 1e-3, 1e-6);
+}
+
+TEST(LinearTrial, NamesTheIdOfTheWeightThatIsWrong) {
+  for (const Grid& grid : {Grid{2, 2}, Grid{2, 1, 2, true}}) {
+    const TrialRecord record = spoiled(
+        [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+          if (gradients) gradients->weight[4 * kHidden] += 1e-3f;
+        },
+        grid);
+    EXPECT_THAT(failures_of(record), HasSubstr("grad_weight "));
+    EXPECT_THAT(failures_of(record), Not(HasSubstr("grad_hidden")));
+    const CheckRecord& check = check_of(record, "grad_weight");
+    EXPECT_EQ(check.beyond_bound, 2);
+    ASSERT_TRUE(check.worst);
+    EXPECT_EQ(check.worst->vocab_id % kWidth, 4);
+    // Once for each of the two ranks that the gradient is summed over.
+    EXPECT_NEAR(check.worst->got - check.worst->want, 2e-3, 1e-6);
+  }
+}
+
+TEST(LinearTrial, SeesAWriteToAPaddingId) {
+  const TrialRecord rows = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients) gradients->weight[12 * kHidden + 1] += 1e-3f;
+      },
+      {2, 1});
+  EXPECT_THAT(invariant_of(rows, "padded_vocab_zero"),
+              AllOf(HasSubstr("failed: 1 elements, first: rank 1"), HasSubstr("vocab id 25")));
+  const TrialRecord columns = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients) gradients->weight[2 * kWidth + 12] = std::nanf("");
+      },
+      {2, 1}, std::string(kCase) + " weight_layout=hidden_vocab tied_embedding=true");
+  EXPECT_THAT(invariant_of(columns, "padded_vocab_zero"), HasSubstr("vocab id 25"));
+}
+
+TEST(LinearTrial, SeesAMaskedRowThatIsNotZero) {
+  const TrialRecord record = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients) static_cast<float*>(gradients->hidden)[7 * kHidden + 5] = 1e-30f;
+      },
+      {1, 1});
+  EXPECT_EQ(failures_of(record), "masked_rows_zero ");
+  EXPECT_THAT(invariant_of(record, "masked_rows_zero"), HasSubstr("sequence 0, token 7"));
+}
+
+TEST(LinearTrial, SeesAnElementThatWasNotWritten) {
+  const TrialRecord record = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (!gradients) return;
+        const std::uint16_t poison[2] = {kPoisonPattern, kPoisonPattern};
+        std::memcpy(static_cast<float*>(gradients->hidden) + 3, poison, sizeof(poison));
+      },
+      {1, 1});
+  EXPECT_THAT(failures_of(record), HasSubstr("every_element_written"));
+}
+
+TEST(LinearTrial, SeesANumberThatIsNone) {
+  EXPECT_THAT(failures_of(spoiled(
+                  [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                    if (gradients) gradients->weight[3] = std::numeric_limits<float>::infinity();
+                  },
+                  {1, 1})),
+              AllOf(HasSubstr("gradients_finite"), HasSubstr("grad_weight ")));
+  EXPECT_THAT(failures_of(spoiled(
+                  [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                    if (gradients) static_cast<float*>(gradients->hidden)[3] = std::nanf("");
+                  },
+                  {1, 1})),
+              AllOf(HasSubstr("gradients_finite"), HasSubstr("grad_hidden ")));
+}
+
+TEST(LinearTrial, SeesAWriteToTheInputs) {
+  EXPECT_EQ(failures_of(spoiled(
+                            [](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
+                              if (gradients)
+                                const_cast<float*>(static_cast<const float*>(inputs.weight))[5] = 1;
+                            },
+                            {1, 1}))
+                .substr(0, 18),
+            "inputs_unmodified ");
+  EXPECT_THAT(failures_of(spoiled(
+                  [](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
+                    if (gradients)
+                      const_cast<float*>(static_cast<const float*>(inputs.hidden))[5] = 1;
+                  },
+                  {1, 1})),
+              HasSubstr("inputs_unmodified"));
+}
+
+TEST(LinearTrial, SeesTpRanksThatHoldDifferentHiddenGradients) {
+  static std::atomic<int> calls{0};
+  const TrialRecord record = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (!gradients || calls++ != 0) return;
+        float& g = static_cast<float*>(gradients->hidden)[0];
+        g = std::nextafter(g, 1.0f);
+      },
+      {2, 1});
+  EXPECT_THAT(invariant_of(record, "same_bits_on_all_ranks"), HasSubstr("another d hidden"));
+}
+
+TEST(LinearTrial, SeesAWeightGradientThatChangesFromRunToRun) {
+  static std::atomic<int> calls{0};
+  const TrialRecord record = spoiled(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients && calls++ == 1) {
+          gradients->weight[0] = std::nextafter(gradients->weight[0], 1.0f);
+        }
+      },
+      {1, 1});
+  EXPECT_EQ(failures_of(record), "run_to_run ");
+}
+
+// --- a gradient that is added to
+// ------------------------------------------------------------------
+
+/// Writes the gradient of the weight instead of adding to what stands there.
+class OverwritingPlan final : public LossPlan {
+ public:
+  OverwritingPlan(const LossProblem& problem, std::unique_ptr<LossPlan> right)
+      : elements_(problem.weight_elements()), right_(std::move(right)) {}
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    right_->forward(inputs, outputs);
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    std::fill_n(gradients.weight, elements_, 0.0f);
+    right_->backward(inputs, gradients);
+  }
+
+ private:
+  std::int64_t elements_;
+  std::unique_ptr<LossPlan> right_;
+};
+
+class Overwriting final : public LossImplementation {
+ public:
+  Description describe() const override { return right_->describe(); }
+  Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<OverwritingPlan>(problem, right_->plan(problem, context));
+  }
+
+ private:
+  std::unique_ptr<LossImplementation> right_ = make_implementation("linear_ce");
+};
+
+TEST(LinearTrial, TheWeightGradientIsAddedToWhatStandsThere) {
+  const auto run = [](const std::string& more, const Grid& grid, bool overwrites) {
+    TrialSetup setup =
+        setup_of("lens=8+16+5+11 vocab=25 hidden=6 mask=all" + more, "linear_ce", grid);
+    if (overwrites) setup.implementation = std::make_shared<Overwriting>();
+    return run_trial(setup, seconds(60)).record;
+  };
+  for (const char* more : {" tied_embedding=true", " microbatches=2",
+                           " microbatches=2 tied_embedding=true weight_layout=hidden_vocab"}) {
+    for (const Grid& grid : {Grid{1, 1}, Grid{2, 2}, Grid{2, 1, 2, true}}) {
+      const TrialRecord right = run(more, grid, false);
+      EXPECT_EQ(right.status, TrialStatus::passed) << right.reason << "\n" << right.reproduce;
+      const TrialRecord wrong = run(more, grid, true);
+      EXPECT_THAT(failures_of(wrong), HasSubstr("grad_weight ")) << wrong.reproduce;
+    }
+  }
+  // Nothing stands there before a single pack.
+  EXPECT_EQ(run("", {2, 1}, true).status, TrialStatus::passed);
+}
+
+TEST(LinearTrial, GathersWhatItAdded) {
+  const std::string text = "lens=8+16+5+11 vocab=25 hidden=6 mask=all";
+  const PreparedProblem whole = prepare(make_problem(parse_case(text)));
+  const BundleResults want =
+      expected_results(*whole.problem, make_truth(*whole.problem, whole.rows, *whole.objective, 0));
+  for (const char* more :
+       {"", " microbatches=2 tied_embedding=true", " weight_layout=hidden_vocab"}) {
+    for (const Grid& grid : {Grid{1, 1}, Grid{3, 2}, Grid{2, 2, 2, true}}) {
+      TrialSetup setup = setup_of(text + more, "linear_ce", grid);
+      setup.keep_outputs = true;
+      const TrialOutcome trial = run_trial(setup, seconds(60));
+      ASSERT_TRUE(trial.outputs) << trial.record.reason;
+      EXPECT_TRUE(trial.outputs->grad_logits.empty());
+      ASSERT_EQ(trial.outputs->grad_hidden.size(), want.grad_hidden.size());
+      ASSERT_EQ(trial.outputs->grad_weight.size(), want.grad_weight.size());
+      for (std::size_t k = 0; k < want.grad_hidden.size(); ++k) {
+        ASSERT_NEAR(trial.outputs->grad_hidden[k], want.grad_hidden[k], 1e-6) << k;
+      }
+      for (std::size_t k = 0; k < want.grad_weight.size(); ++k) {
+        ASSERT_NEAR(trial.outputs->grad_weight[k], want.grad_weight[k], 1e-6) << k;
+      }
+      std::vector<bool> passed;
+      for (const Check& check : check_outputs(setup, want, *trial.outputs)) {
+        passed.push_back(check.passed());
+      }
+      EXPECT_THAT(passed, Each(true)) << trial.record.reproduce;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid
