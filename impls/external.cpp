@@ -348,10 +348,12 @@ class External final : public LossImplementation {
     return description;
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
-    if (declaration_.is_engine && problem.head.hidden != problem.vocab) return kTakesBigrams;
-    if (!declaration_.has_supports) return "";
-    return pool_->launcher().why_unsupported(declaration_.name, options_, problem_json(problem));
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
+      return SkipReason{kTakesBigrams};
+    }
+    if (!declaration_.has_supports) return std::nullopt;
+    return pool_->launcher().unsupported(declaration_.name, options_, problem_json(problem));
   }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {

@@ -65,14 +65,14 @@ std::map<std::string, std::string> LinearOptions::details(const LossProblem& pro
   return details;
 }
 
-std::string LinearOptions::why_unsupported(const LossProblem& problem) const {
-  if (!bf16_gemm) return "";
-  if (problem.dtype != DType::bf16) return "bf16_gemm is about cases in bf16";
-  if (problem.backend == Backend::cuda) return "bf16_gemm is about processors";
+std::optional<SkipReason> LinearOptions::unsupported(const LossProblem& problem) const {
+  if (!bf16_gemm) return std::nullopt;
+  if (problem.dtype != DType::bf16) return SkipReason{"bf16_gemm is about cases in bf16"};
+  if (problem.backend == Backend::cuda) return SkipReason{"bf16_gemm is about processors"};
   if (bf16_gemm == Bf16Gemm::native && !bf16_gemm_rates().native_supported) {
-    return "this processor has no native product of bf16 matrices";
+    return SkipReason{"this processor has no native product of bf16 matrices"};
   }
-  return "";
+  return std::nullopt;
 }
 
 LinearOptions read_linear_options(const ImplementationOptions& options, bool chunked,

@@ -25,9 +25,9 @@ struct LinearOptions {
   std::int64_t chunks(const LossProblem& problem) const;
   /// The dtype of the factors of a product beside the weight, and of the gradient of logits in it.
   DType factor_dtype(const LossProblem& problem) const;
-  /// For LossImplementation::details and why_unsupported.
+  /// For LossImplementation::details and unsupported.
   std::map<std::string, std::string> details(const LossProblem& problem) const;
-  std::string why_unsupported(const LossProblem& problem) const;
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const;
 };
 
 /// Reads chunk_tokens (where the strategy is `chunked`) and bf16_gemm=native|converted.
@@ -40,8 +40,8 @@ class LinearImplementation : public LossImplementation {
   LinearImplementation(const Steps& steps, LinearOptions options)
       : steps_(steps), options_(options) {}
 
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return options_.why_unsupported(problem);
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    return options_.unsupported(problem);
   }
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return options_.factor_dtype(problem);

@@ -178,9 +178,12 @@ class OneSweep final : public LossImplementation {
     return description;
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
-    if (problem.objective.linear() || problem.objective.sizes().sequence_sums == 0) return "";
-    return "the gradient of a token depends on sums over its sequence: one sweep comes too early";
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    if (problem.objective.linear() || problem.objective.sizes().sequence_sums == 0) {
+      return std::nullopt;
+    }
+    return SkipReason{
+        "the gradient of a token depends on sums over its sequence: one sweep comes too early"};
   }
 
   Cost cost(const LossProblem& problem) const override {

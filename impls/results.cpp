@@ -171,18 +171,18 @@ class Results final : public LossImplementation {
     return description;
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (problem.grid.dp > 1 || problem.batch.microbatch.count > 1) {
-      return "plays back a batch as a whole: one dp rank, one microbatch";
+      return SkipReason{"plays back a batch as a whole: one dp rank, one microbatch"};
     }
     if (is_by_rank(file_) && problem.grid.pp > 1) {
-      return "plays back files of ranks of one pipeline stage";
+      return SkipReason{"plays back files of ranks of one pipeline stage"};
     }
-    return "";
+    return std::nullopt;
   }
 
   void require_fits(const LossProblem& problem) const override {
-    if (!why_unsupported(problem).empty()) return;
+    if (unsupported(problem)) return;
     const int files = is_by_rank(file_) ? problem.grid.tp * problem.grid.cp : 1;
     for (int rank = 0; rank < files; ++rank) require_file_fits(problem, read(rank));
   }

@@ -138,10 +138,13 @@ nlohmann::json PythonLauncher::ask_function(const char* question, const std::str
       .with_detail(answer.value("traceback", ""));
 }
 
-std::string PythonLauncher::why_unsupported(const std::string& implementation,
-                                            const nlohmann::json& options,
-                                            const nlohmann::json& problem) {
-  return ask_function("supports", implementation, options, problem).value("reason", "");
+std::optional<SkipReason> PythonLauncher::unsupported(const std::string& implementation,
+                                                      const nlohmann::json& options,
+                                                      const nlohmann::json& problem) {
+  const std::string reason =
+      ask_function("supports", implementation, options, problem).value("reason", "");
+  if (reason.empty()) return std::nullopt;
+  return SkipReason{reason};
 }
 
 std::int64_t PythonLauncher::chunks(const std::string& implementation,

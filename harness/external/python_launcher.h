@@ -8,12 +8,14 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <sys/types.h>
 
 #include "harness/core/child_process.h"
+#include "harness/core/skip_reason.h"
 #include "harness/external/declaration.h"
 #include "harness/external/declared_cost.h"
 #include "harness/external/message_channel.h"
@@ -29,10 +31,11 @@ class PythonLauncher {
   /// Imports `files`. Throws bad_input with one line that names the file and what is wrong.
   std::vector<ExternalDeclaration> load(const std::vector<std::string>& files);
 
-  /// Why `implementation` does not take a problem; empty when it does. Throws what ask_function
-  /// throws.
-  std::string why_unsupported(const std::string& implementation, const nlohmann::json& options,
-                              const nlohmann::json& problem);
+  /// Returns the reason for which `implementation` does not take a problem. Throws what
+  /// ask_function throws.
+  std::optional<SkipReason> unsupported(const std::string& implementation,
+                                        const nlohmann::json& options,
+                                        const nlohmann::json& problem);
 
   /// In how many chunks of rows `implementation` makes the gradient of the weight. Throws
   /// rank_failed where the user's function fails.
@@ -40,7 +43,7 @@ class PythonLauncher {
                       const nlohmann::json& problem);
 
   /// What `implementation` should need by its user's model on the rank that `problem` names. Throws
-  /// as why_unsupported.
+  /// as unsupported.
   DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,
                     const nlohmann::json& problem);
 

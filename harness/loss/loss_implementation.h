@@ -20,6 +20,7 @@
 
 #include "harness/comm/counting_communicator.h"
 #include "harness/comm/process_grid.h"
+#include "harness/core/skip_reason.h"
 #include "harness/device/device.h"
 #include "harness/loss/objective.h"
 #include "harness/problem/batch/padding.h"
@@ -252,8 +253,8 @@ class LossImplementation {
   virtual Description describe() const = 0;
   /// Throws bad_input where a file that it was made with is not of this problem.
   virtual void require_fits(const LossProblem& problem) const;
-  /// Empty when it can take the problem (so it is unless overridden), else the reason.
-  virtual std::string why_unsupported(const LossProblem& problem) const;
+  /// Returns the reason for which it cannot take the problem; nullopt unless overridden.
+  virtual std::optional<SkipReason> unsupported(const LossProblem& problem) const;
   virtual Cost cost(const LossProblem& problem) const = 0;
   /// The dtype in which the gradient of logits enters the products for hidden states and weight.
   virtual DType grad_logits_dtype(const LossProblem& problem) const { return problem.dtype; }

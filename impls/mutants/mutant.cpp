@@ -68,11 +68,13 @@ class Altered final : public LossImplementation {
     return inner_->grad_logits_dtype(problem);
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     const bool nothing_to_change = mutant_.objective != nullptr &&
                                    AlteredProblem::altered_objective(mutant_, problem) == nullptr;
-    if (nothing_to_change) return fmt::format("nothing to change in {}", problem.objective.kind());
-    return inner_->why_unsupported(problem);
+    if (nothing_to_change) {
+      return SkipReason{fmt::format("nothing to change in {}", problem.objective.kind())};
+    }
+    return inner_->unsupported(problem);
   }
 
   Cost cost(const LossProblem& problem) const override {

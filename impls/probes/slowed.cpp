@@ -52,8 +52,8 @@ class Slowed final : public LossImplementation {
   }
 
   Description describe() const override { return right_->describe(); }
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return right_->why_unsupported(problem);
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    return right_->unsupported(problem);
   }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {

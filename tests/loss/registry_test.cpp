@@ -16,7 +16,9 @@ class NoImplementation final : public LossImplementation {
  public:
   explicit NoImplementation(std::string option) : option_(std::move(option)) {}
   Description describe() const override { return {option_, ""}; }
-  std::string why_unsupported(const LossProblem&) const override { return "never"; }
+  std::optional<SkipReason> unsupported(const LossProblem&) const override {
+    return SkipReason{"never"};
+  }
   Cost cost(const LossProblem&) const override { return {}; }
   std::unique_ptr<LossPlan> plan(const LossProblem&, RankContext) const override { return nullptr; }
 

@@ -105,7 +105,7 @@ std::string why_skipped(const PackLayout& layout, const LossImplementation& impl
     return "what it needs is measured when it runs and not known before";
   }
   if (!layout.why_not_padded().empty()) return layout.why_not_padded();
-  return implementation.why_unsupported(problem);
+  return text_of(implementation.unsupported(problem));
 }
 
 void add_collectives(const std::string& phase, const std::string& group, int ranks,

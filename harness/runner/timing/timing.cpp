@@ -169,7 +169,7 @@ class Timing {
     }
     const auto padded = padded_for(prepared_.problem, implementation.describe().padding);
     const PackedBatch batch = pack(*padded, grid_);
-    return implementation.why_unsupported(loss_problem(*padded, batch));
+    return text_of(implementation.unsupported(loss_problem(*padded, batch)));
   }
 
   void add_trial(const std::string& text) {

@@ -22,14 +22,14 @@ namespace {
 /// Why the trial cannot run here; empty when it can. A rank of the last pipeline stage holds one
 /// microbatch at a time, the others none.
 std::string why_skipped(const TrialSetup& setup) {
-  std::string unsupported;
+  std::optional<SkipReason> unsupported;
   std::vector<std::int64_t> bytes(setup.parts.size(), 0);  // of a rank, by dp rank
   for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
-    if (unsupported.empty()) unsupported = setup.implementation->why_unsupported(loss_problem);
-    if (!unsupported.empty()) return;
+    if (!unsupported) unsupported = setup.implementation->unsupported(loss_problem);
+    if (unsupported) return;
     bytes[d] = std::max(bytes[d], trial_rank_bytes(loss_problem, *setup.implementation));
   });
-  if (!unsupported.empty()) return unsupported;
+  if (unsupported) return unsupported->text;
   const Grid& grid = setup.grid;
   std::vector<std::int64_t> rank_bytes(static_cast<std::size_t>(grid.ranks()), 0);
   for (int r = grid.first_of_last_stage(); r < grid.ranks(); ++r) {
