@@ -6,7 +6,7 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
-#include "impls/kernels/cpu/hidden_rows.h"
+#include "impls/kernels/hidden_rows.h"
 
 namespace lossgrid {
 namespace {
@@ -175,7 +175,7 @@ void LinearPass::gather(const LossInputs& inputs) {
 }
 
 void LinearPass::copy_rows(const RowRange& chunk, Read read) {
-  // Chunks have places of their own: kernels may not have read those of the one before.
+  // Each chunk has its own slots: kernels may still read those of the one before.
   const std::span<std::int32_t> source(source_.data() + chunk.begin,
                                        static_cast<std::size_t>(chunk.count));
   steps_.chunk_source(problem_, chunk, context_.tp.rank(), source);

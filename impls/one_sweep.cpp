@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_sweep: cp_local in one pass over memory, block of rows by block of rows: statistics, their
-// merge over TP (one gather a block), the objective, and the gradient while the logits are
-// still in a cache. Where d loss / d logprob does not depend on the log-probabilities, TP is 1 and
-// no row statistics are asked for, blocks are single rows and the exponentials are made once.
-// Objectives that add up over sequences before a token's gradient is known cannot do that.
+// one_sweep: cp_local as a fused forward-backward, one pass over memory, block of rows by block of
+// rows: statistics, their merge over TP (one gather a block), the objective, and the gradient while
+// the logits are still in a cache. If d loss / d logprob does not depend on the log-probabilities,
+// TP is 1 and no row statistics are asked for, blocks are single rows and exponentials are computed
+// once. Objectives that add up over sequences before a token's gradient is known are unsupported.
 //
 // Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
 // many as make 4 MiB).
@@ -22,7 +22,7 @@ struct OneSweepOptions {
   bool in_place = false;
   std::int64_t block_tokens = 0;  // 0: by size
 
-  /// The exponentials of a row become its gradient.
+  /// True if the exponentials of a row become its gradient.
   static bool keeps_exponentials(const LossProblem& problem) {
     return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
            !problem.row_statistics();
@@ -45,7 +45,8 @@ struct OneSweepOptions {
 
   std::int64_t scratch_floats(const LossProblem& problem) const {
     if (!keeps_exponentials(problem) || problem.backend != Backend::cpu) return 0;
-    return sweep_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0), in_place);
+    return forward_backward_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0),
+                                           in_place);
   }
 };
 
@@ -94,14 +95,14 @@ class OneSweepPlan final : public LossPlan {
     return local_.tokens(outputs.tokens, 0, local_.rows());
   }
 
-  /// What has to be known before the first block.
+  /// Makes everything that the first block needs.
   void begin(LossOutputs& outputs) {
     if (!problem_.objective.linear()) {
       objective_.begin();
       objective_.make_coefficients();
       return;
     }
-    // What the gradient does not depend on may have any value.
+    // The gradient does not depend on the outputs: any values do.
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
@@ -115,7 +116,7 @@ class OneSweepPlan final : public LossPlan {
     statistics_.select(0, range.count);
     if (keeps_exponentials_) {
       outputs.owned_labels +=
-          steps_.sweep(rows, grad.data(), scratch_.span(), statistics_.own(0), gradient);
+          steps_.forward_backward(rows, grad.data(), scratch_.span(), statistics_.own(0), gradient);
       statistics_.write(steps_, rows.targets, out);
       return;
     }
@@ -169,13 +170,14 @@ class OneSweep final : public LossImplementation {
   OneSweep(const Steps& steps, const ImplementationOptions& options)
       : steps_(steps), options_(read_options(options)) {}
 
-  Description describe() const override {
-    Description description{"one_sweep", "own rows only; forward and backward of a block at once",
-                            LogprobScope::shard, steps_.serial_adds};
-    description.claims_packing_of_sequence_sums = false;
-    description.one_sweep = true;
-    description.in_place = options_.in_place;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"one_sweep",
+                                "own rows only; forward and backward of a block at once",
+                                LogprobScope::shard, steps_.serial_adds};
+    traits.claims_packing_of_sequence_sums = false;
+    traits.one_sweep = true;
+    traits.in_place = options_.in_place;
+    return traits;
   }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {

@@ -38,7 +38,8 @@ const std::vector<Backend>& all_backends() {
 
 const std::string& why_no_device(Backend backend) {
   static const std::string here;
-  return backend == Backend::cuda ? cuda_devices().why_none : here;
+  static const std::string no_gpu = text_of(cuda_devices().no_gpu);
+  return backend == Backend::cuda ? no_gpu : here;
 }
 
 std::vector<std::string> describe_devices(Backend backend) {

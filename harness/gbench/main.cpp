@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid_gbench: trials, kernels and collectives as Google Benchmarks, so that its filters, its
-// JSON and compare.py work on them. Google Benchmark itself returns 0 whatever its benchmarks find;
-// the exit code here is that of `lossgrid bench`.
+// JSON and compare.py work on them. Google Benchmark returns 0 in every case; the exit code here is
+// that of `lossgrid bench`.
 #include <cstdio>
 #include <new>
 
@@ -15,7 +15,8 @@
 namespace lossgrid {
 namespace {
 
-/// Of this process among those that run the same benchmarks together: ranks are its threads.
+/// True: this process is rank 0 of those that run the same benchmarks together; ranks of trials are
+/// its threads.
 constexpr bool kIsRank0 = true;
 
 ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {

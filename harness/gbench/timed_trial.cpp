@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sample is asked for, no more and no less: the number of iterations is fixed before anything
-// runs, so that no measured time decides how often ranks meet.
+// The number of samples is fixed before anything runs, so that no measured time decides how many
+// collectives the ranks enter.
 #include "harness/gbench/timed_trial.h"
 
 #include <algorithm>
@@ -36,11 +36,13 @@ TimedTrial::TimedTrial(CaseSpec spec, std::string implementation, const Grid& gr
       grid_(grid),
       session_(session) {}
 
-std::string TimedTrial::why_not_timed() {
-  if (session_.rank_hung) return kHung;
+std::optional<SkipReason> TimedTrial::not_timed() {
+  if (session_.rank_hung) return SkipReason{kHung};
   if (!verified_) {
     const PreparedProblem& prepared = session_.problems.get(spec_);
-    if (!prepared.why_too_big.empty()) return "skipped: " + prepared.why_too_big;
+    if (!prepared.why_too_big.empty()) {
+      return SkipReason{"skipped: " + prepared.why_too_big};
+    }
     const TrialOutcome trial =
         run_trial(make_trial(prepared, implementation_, grid_), session_.deadline);
     session_.rank_hung = trial.must_end;
@@ -49,9 +51,9 @@ std::string TimedTrial::why_not_timed() {
       session_.code = worst(session_.code, exit_code_of(std::vector{*verified_}));
     }
   }
-  if (verified_->status == TrialStatus::passed) return "";
+  if (verified_->status == TrialStatus::passed) return std::nullopt;
   const bool skipped = verified_->status == TrialStatus::skipped;
-  return (skipped ? "skipped: " : "") + verified_->reason;
+  return SkipReason{(skipped ? "skipped: " : "") + verified_->reason};
 }
 
 const TimingRecord* TimedTrial::timing(std::size_t repetition) {

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "harness/core/error.h"
-#include "harness/device/cuda/host_block.h"
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"
+#include "harness/device/kernel/host_block.h"
 #include "harness/device/memory/host_memory.h"
 #include "harness/device/memory/host_view.h"
 #include "harness/measure/cuda/memory_pass-inl.h"

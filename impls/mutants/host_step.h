@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/device/memory/host_view.h"
-#include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 
@@ -65,7 +65,8 @@ std::int64_t sweep_on_host(const LogitsRows& rows, const float* grad, std::span<
   const bool in_place = gradient == rows.data;
   std::vector<float> own;
   if (host.rows().device != rows.device) {
-    own.resize(static_cast<std::size_t>(sweep_scratch_floats(rows.dtype, rows.shard, in_place)));
+    own.resize(static_cast<std::size_t>(
+        forward_backward_scratch_floats(rows.dtype, rows.shard, in_place)));
     scratch = own;
   }
   std::int64_t owned = 0;

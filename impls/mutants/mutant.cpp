@@ -62,7 +62,7 @@ class Altered final : public LossImplementation {
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
       : mutant_(mutant), inner_(std::move(inner)) {}
 
-  Description describe() const override { return inner_->describe(); }
+  ImplementationTraits describe() const override { return inner_->describe(); }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return inner_->grad_logits_dtype(problem);

@@ -51,7 +51,7 @@ std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
       }
     }
   });
-  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
@@ -70,7 +70,7 @@ std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
 std::int64_t target_read_too_late(const LogitsRows& rows, const float* grad,
                                   std::span<float> scratch, const RowStatistics& out,
                                   void* gradient) {
-  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
@@ -102,16 +102,17 @@ void statistics_of_first_row(const LogitsRows& rows, const float* shift, const f
 
 const RegisteredMutant mutants[] = {
     RegisteredMutant({"", "sweep_sum_of_next_row", "a row is divided by the sum of the next one",
-                      "one_sweep", [](Steps& s) { s.sweep = sweep_on_host<sum_of_next_row>; }}),
-    RegisteredMutant({"", "sweep_first_block_not_rescaled",
-                      "exponentials of the first block keep the shift that the row began with",
                       "one_sweep",
-                      [](Steps& s) { s.sweep = sweep_on_host<first_block_not_rescaled>; }}),
+                      [](Steps& s) { s.forward_backward = sweep_on_host<sum_of_next_row>; }}),
+    RegisteredMutant(
+        {"", "sweep_first_block_not_rescaled",
+         "exponentials of the first block keep the shift that the row began with", "one_sweep",
+         [](Steps& s) { s.forward_backward = sweep_on_host<first_block_not_rescaled>; }}),
     RegisteredMutant({"",
                       "sweep_target_read_too_late",
                       "the logit of the target is read after the gradient took its place",
                       "one_sweep",
-                      [](Steps& s) { s.sweep = sweep_on_host<target_read_too_late>; },
+                      [](Steps& s) { s.forward_backward = sweep_on_host<target_read_too_late>; },
                       {{"in_place", "true"}}}),
     RegisteredMutant({"", "sweep_statistics_not_gathered",
                       "statistics of a block stay local to a TP rank", "one_sweep",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// probe/slowed:percent=P: right, and slower by a known part. Every phase takes P % longer than
-// fused does, by keeping the core busy for that part of the time that this very phase took; so the
-// ratio of times is known on any machine. Does `lossgrid ab` see it?
+// probe/slowed:percent=P: a right implementation that is slower by a known part, to show that
+// `lossgrid ab` sees it. Every phase of fused takes P % longer, by keeping the core busy for that
+// part of the time that this very phase took; so the ratio of times is known on any machine.
 #include <utility>
 
 #include "harness/core/clock.h"
@@ -51,7 +51,7 @@ class Slowed final : public LossImplementation {
     percent_ = parse_integer(percent->second, std::string(kName) + ": percent", 0, kMostPercent);
   }
 
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     return right_->unsupported(problem);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timings with the kernels of GPUs: as the processor runs them, and on a GPU where there is one.
-// That outputs of the last timed iteration are right, also behind iterations in place, and what a
-// record says; never how long anything takes.
+// Timings with the kernels of GPUs, emulated on the processor, and on a GPU if there is one:
+// outputs of the last timed iteration are right, also after iterations in place, and records are
+// complete. No test reads a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

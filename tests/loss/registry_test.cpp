@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 class NoImplementation final : public LossImplementation {
  public:
   explicit NoImplementation(std::string option) : option_(std::move(option)) {}
-  Description describe() const override { return {option_, ""}; }
+  ImplementationTraits describe() const override { return {option_, ""}; }
   std::optional<SkipReason> unsupported(const LossProblem&) const override {
     return SkipReason{"never"};
   }

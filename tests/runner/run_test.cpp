@@ -89,8 +89,8 @@ TEST(Run, DefaultImplementationsTakeTheirKindOfInputs) {
 /// per_sequence adds up cp times g / cp: not the same bits for cp = 8 as for cp = 1.
 class ClaimsTooMuch final : public LossImplementation {
  public:
-  Description describe() const override {
-    Description description = right_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = right_->describe();
     description.claims_packing = true;
     return description;
   }

@@ -37,7 +37,7 @@ class SpoiledPlan final : public LossPlan {
 class Spoiled final : public LossImplementation {
  public:
   Spoiled(const char* base, Spoil spoil) : right_(make_implementation(base)), spoil_(spoil) {}
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return right_->grad_logits_dtype(problem);

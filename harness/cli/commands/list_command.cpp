@@ -69,7 +69,7 @@ std::string format_offers(const ImplementationEntry& entry) {
 
 void list_implementations() {
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
-    const Description description = entry->make({})->describe();
+    const ImplementationTraits description = entry->make({})->describe();
     print_entry(fmt::format("{:<18}", entry->name), description.summary);
   }
   for (const ImplementationEntry* entry : implementations(ImplementationKind::recorded)) {

@@ -249,7 +249,7 @@ class TimedImplementation final : public SampledItem {
 
   const TrialSetup& setup_;
   SharedTensors& shared_;
-  Description description_;
+  ImplementationTraits description_;
   std::vector<Phase> phases_;
   std::vector<std::string> observed_names_;  // of the phases
   TokenPlaces places_;
@@ -276,7 +276,7 @@ std::string_view name(Phase phase) {
   return "?";
 }
 
-std::vector<Phase> timed_phases(const Description& description) {
+std::vector<Phase> timed_phases(const ImplementationTraits& description) {
   if (description.one_sweep) return {Phase::forward_backward};
   return {Phase::forward, Phase::backward, Phase::forward_backward};
 }

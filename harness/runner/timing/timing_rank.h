@@ -32,7 +32,7 @@ std::string_view name(Phase phase);
 
 /// The phases that are timed of an implementation, in this order: all three, or forward_backward
 /// alone where it has no other. Forward and backward are two parts of one iteration.
-std::vector<Phase> timed_phases(const Description& description);
+std::vector<Phase> timed_phases(const ImplementationTraits& description);
 
 struct RankTiming {
   Samples samples;                // of the implementations, then of the ceilings

@@ -12,7 +12,7 @@ namespace lossgrid {
 
 /// Of a trial with keep_outputs: log-probabilities and entropies [T], and the gradient of logits
 /// [T, V] or those of hidden states [T, H] and weight [V, H]. That of the weight is what the trial
-/// added. Only what the implementation gives (Description::outputs).
+/// added. Only what the implementation gives (ImplementationTraits::outputs).
 BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks);
 
 }  // namespace lossgrid

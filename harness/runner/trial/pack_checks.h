@@ -16,7 +16,8 @@ struct TokenPlaces {
   std::vector<std::int64_t> own;  // as many as there are rows on the CP rank
 };
 
-/// Of a pack of `problem` on a rank: its own rows, or the whole pack by Description::logprobs.
+/// Of a pack of `problem` on a rank: its own rows, or the whole pack by
+/// ImplementationTraits::logprobs.
 TokenPlaces place_tokens(const Problem& problem, const LossProblem& loss_problem, int cp_rank,
                          LogprobScope scope);
 

@@ -271,7 +271,7 @@ class PackTrial {
   Device& device_;
   PackedBatch batch_;
   LossProblem loss_problem_;
-  Description description_;
+  ImplementationTraits description_;
   TokenPlaces places_;
   std::vector<RowPlace> own_places_;
   GradientTruth gradient_truth_;

@@ -46,8 +46,8 @@ class RankTensors {
   /// Makes the inputs what they were at first: from the copy, or else from where they come from.
   virtual void restore_inputs() = 0;
   /// From now on gradients take the place of the inputs that they belong to
-  /// (Description::in_place), or, as at first, have buffers of their own. No difference where
-  /// there are no logits.
+  /// (ImplementationTraits::in_place), or, as at first, have buffers of their own. No difference
+  /// where there are no logits.
   virtual void set_in_place(bool in_place) = 0;
 
   /// Gradients as an implementation finds them: poisoned, but that of the weight, which holds

@@ -71,7 +71,7 @@ ScaleSizes scale_sizes(const Problem& problem, const Grid& grid) {
 }
 
 int serial_adds(const TrialSetup& setup) {
-  const Description description = setup.implementation->describe();
+  const ImplementationTraits description = setup.implementation->describe();
   int of_rows = description.serial_adds;
   if (description.plays_back) {
     // Nothing is known of the program but that its sums over a row have as many lanes as kernels
@@ -103,7 +103,7 @@ DeclaredRoundings declared_roundings(const TrialSetup& setup) {
   });
   for (const std::int64_t of_rank : adds)
     declared.weight_adds = std::max(declared.weight_adds, of_rank);
-  const Description description = setup.implementation->describe();
+  const ImplementationTraits description = setup.implementation->describe();
   const std::int64_t parts =
       setup.grid.cp * std::accumulate(adds.begin(), adds.end(), std::int64_t{0});
   if (description.rounds_loss) {

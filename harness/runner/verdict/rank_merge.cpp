@@ -219,7 +219,7 @@ void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
 
 void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                        TrialRecord& record) {
-  const Description description = setup.implementation->describe();
+  const ImplementationTraits description = setup.implementation->describe();
   bool same = true;
   std::uint64_t logprobs = 0;
   std::map<std::string, std::uint64_t> gradients;

@@ -14,7 +14,7 @@ namespace {
 
 class NeedsAThousandBytes final : public LossImplementation {
  public:
-  Description describe() const override { return {}; }
+  ImplementationTraits describe() const override { return {}; }
   Cost cost(const LossProblem& /*problem*/) const override {
     Cost cost;
     cost.plan.workspace_bytes = 400;

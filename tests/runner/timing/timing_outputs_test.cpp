@@ -92,8 +92,8 @@ class Twisted final : public LossImplementation {
       if (key == "metric_from") twist_.metric_from = std::stoi(value);
     }
   }
-  Description describe() const override {
-    Description description = right_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = right_->describe();
     description.one_sweep = twist_.one_sweep;
     description.in_place = twist_.in_place;
     return description;

@@ -94,8 +94,8 @@ class Probe final : public LossImplementation {
       if (key == "bytes") options_.bytes = std::stoll(value);
     }
   }
-  Description describe() const override {
-    Description description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits description;
     description.name = "timing_probe";
     return description;
   }

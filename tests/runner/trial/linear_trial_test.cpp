@@ -281,7 +281,7 @@ class OverwritingPlan final : public LossPlan {
 
 class Overwriting final : public LossImplementation {
  public:
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<OverwritingPlan>(problem, right_->plan(problem, context));

@@ -54,8 +54,8 @@ class PartOf final : public LossImplementation {
  public:
   PartOf(std::shared_ptr<const LossImplementation> base, Outputs given)
       : base_(std::move(base)), given_(std::move(given)) {}
-  Description describe() const override {
-    Description description = base_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = base_->describe();
     description.outputs = given_;
     return description;
   }
@@ -197,8 +197,8 @@ TEST(Outputs, AMetricThatIsNotGivenMustNotBeThere) {
   TrialSetup setup = make_trial(prepare(make_problem(parse_case(kPartCase))), "cp_local", {});
   class Careless final : public LossImplementation {
    public:
-    Description describe() const override {
-      Description description = make_implementation("cp_local")->describe();
+    ImplementationTraits describe() const override {
+      ImplementationTraits description = make_implementation("cp_local")->describe();
       description.outputs.metrics.emplace();
       return description;
     }

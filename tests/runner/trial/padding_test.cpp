@@ -25,8 +25,8 @@ class Padded : public LossImplementation {
  public:
   Padded(Padding needed, Padding declared)
       : right_(make_implementation("cp_local")), needed_(needed), declared_(declared) {}
-  Description describe() const override {
-    Description description = right_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = right_->describe();
     description.padding = declared_;
     return description;
   }

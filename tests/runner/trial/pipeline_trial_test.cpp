@@ -177,7 +177,7 @@ TEST(Microbatches, AreInMemoryOneAfterTheOther) {
 /// Keeps a buffer of every other pack until the plan of the next one is made.
 class Hoarding final : public LossImplementation {
  public:
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     kept_ = kept_.bytes() > 0 ? Buffer() : context.device.allocate(1, "kept");

@@ -26,7 +26,7 @@ struct Numbers {
   }
 };
 
-/// What some tokens add to the totals.
+/// The totals of some tokens.
 template <class Terms>
 struct PartialTotals {
   Numbers<Terms::kSums> sums;
@@ -38,7 +38,7 @@ struct PartialTotals {
   }
 };
 
-/// A block adds up one sequence: its threads go through the tokens among which it stands.
+/// Adds up one sequence a block: its threads go through the token range of the sequence.
 template <class Terms>
 struct SequenceSumsKernel {
   Terms terms;
@@ -68,7 +68,7 @@ struct SequenceSumsKernel {
   }
 };
 
-/// A token a thread, and the next one as many tokens further on as there are threads in all.
+/// Handles tokens in a grid-stride loop and writes one block's partial totals.
 template <class Terms>
 struct TokenTermsKernel {
   Terms terms;
@@ -105,7 +105,7 @@ struct TokenTermsKernel {
   }
 };
 
-/// One block: a thread goes through the partial totals of one number, block by block.
+/// Adds up the partial totals in one block: a thread for each number, in the order of blocks.
 template <class Terms>
 struct TotalsKernel {
   std::int64_t blocks;
@@ -137,24 +137,39 @@ struct TotalsKernel {
   }
 };
 
-// What is launched. A Launcher is called with a kernel, its blocks and their bytes of shared
-// memory.
+/// Launch of Objective::sequence_sums.
+template <class Terms>
+struct LaunchSequenceSums {
+  static constexpr const char* kName = "sequence_sums";
+  Terms terms;
+  ObjectiveTokens tokens;
+  SequenceTable<double> sums;
 
-template <class Terms, typename Launcher>
-void launch_sequence_sums(Launcher& launch, const Terms& terms, const ObjectiveTokens& tokens,
-                          SequenceTable<double> sums) {
-  launch(SequenceSumsKernel<Terms>{terms, tokens, sums}, sums.sequences, 0);
-}
-
-template <class Terms, typename Launcher>
-void launch_token_terms(Launcher& launch, const Terms& terms, const ObjectiveTokens& tokens,
-                        SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                        float* grad_logprobs, std::int64_t blocks, double* partials) {
-  launch(TokenTermsKernel<Terms>{terms, tokens, coefficients, grad_logprobs, blocks, partials},
-         blocks, 0);
-  if constexpr (Terms::kSums + Terms::kMaxima > 0) {
-    launch(TotalsKernel<Terms>{blocks, partials, totals}, 1, 0);
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    launcher(SequenceSumsKernel<Terms>{terms, tokens, sums}, sums.sequences, 0);
   }
-}
+};
+
+/// Launch of Objective::token_terms.
+template <class Terms>
+struct LaunchTokenTerms {
+  static constexpr const char* kName = "token_terms";
+  static constexpr bool kHasTotals = Terms::kSums + Terms::kMaxima > 0;
+  Terms terms;
+  ObjectiveTokens tokens;
+  SequenceTable<const double> coefficients;
+  ObjectiveTotals<double> totals;
+  float* grad_logprobs;
+  std::int64_t blocks;
+  double* partials;  // [blocks, sums and maxima]
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    launcher(TokenTermsKernel<Terms>{terms, tokens, coefficients, grad_logprobs, blocks, partials},
+             blocks, 0);
+    if constexpr (kHasTotals) launcher(TotalsKernel<Terms>{blocks, partials, totals}, 1, 0);
+  }
+};
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items of items.h as code of a block.
+// LaunchItems: the launch of an item (items.h), one thread for each. nvcc compiles this header.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -20,13 +20,16 @@ struct ItemsKernel {
   }
 };
 
-template <class Item, typename Launcher>
-void launch_items(Launcher& launch, const Item& item, std::int64_t count) {
-  launch(ItemsKernel<Item>{item, count}, (count + kBlockThreads - 1) / kBlockThreads, 0);
-}
-
-/// How a GPU runs items: returns null, or what CUDA says is wrong. A .cu file sets it.
 template <class Item>
-inline const char* (*cuda_items)(void* stream, const Item&, std::int64_t count) = nullptr;
+struct LaunchItems {
+  static constexpr const char* kName = "of items";
+  Item item;
+  std::int64_t count;
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    launcher(ItemsKernel<Item>{item, count}, (count + kBlockThreads - 1) / kBlockThreads, 0);
+  }
+};
 
 }  // namespace lossgrid

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block i of the row before becomes a gradient just before block i of this row is read: the row
-// before and the scratch row are in the second cache by then, and one scratch row is enough for
-// both. A block whose exponentials belong to another shift than the row ended with has its own
+// Block i of the previous row becomes a gradient just before block i of this row is read: the
+// previous row and the scratch row are in the second cache then, and one scratch row is enough for
+// both. A block whose exponentials are relative to another shift than the final one has its own
 // factor.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "impls/kernels/cpu/sweep_rows.cpp"
+#define HWY_TARGET_INCLUDE "impls/kernels/cpu/forward_backward_rows.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set
 //
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "impls/kernels/cpu/flush_denormals.h"
+#include "impls/kernels/cpu/forward_backward_rows.h"
 #include "impls/kernels/cpu/plain_rows.h"
 #include "impls/kernels/cpu/prefetch.h"
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/row_statistics-inl.h"
-#include "impls/kernels/cpu/sweep_rows.h"
-#include "impls/kernels/cuda/rows_on_device.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
-// On every processor: hardware does not follow streams that take turns. Rows that are written in
-// place take shorter turns and are asked for as such, so that reading and writing memory overlap.
-inline constexpr std::int64_t kSweepPrefetchBytes = 4096;
+// On every processor: hardware does not prefetch alternating streams. Rows that are written in
+// place have shorter blocks and are prefetched for writing, so that reads and writes of memory
+// overlap.
+inline constexpr std::int64_t kFusedPrefetchBytes = 4096;
 inline constexpr std::int64_t kInPlaceBlockSize = kBlockSize / 2;
 
-/// e := 2^t for `count` elements, a multiple of kLanes; e may be x. Returns their sum.
+/// Sets e to 2^t for `count` elements, a multiple of kLanes; e may be x. Returns their sum.
 template <bool kFused, bool kInPlace, typename T>
 HWY_INLINE float exp_block(const T* x, std::int64_t count, float by, std::int64_t ahead, float* e) {
   const Floats d;
@@ -55,7 +55,7 @@ HWY_INLINE float exp_part(const T* x, std::int64_t count, const Exponent& expone
                         : exp_block<false, kInPlace>(x, count, exponent.shift, ahead, e);
 }
 
-/// out := e factor, for `count` elements, a multiple of kLanes; out may be e.
+/// Sets out to e factor for `count` elements, a multiple of kLanes; out may be e.
 template <bool kStream, typename T>
 HWY_INLINE void scale_block(const float* e, std::int64_t count, float factor, T* out) {
   const Floats d;
@@ -68,16 +68,17 @@ HWY_INLINE void scale_block(const float* e, std::int64_t count, float factor, T*
   }
 }
 
-/// A thread's share of a sweep. Elements after the last whole lanes are its `rest`.
+/// The fused forward-backward of a thread's rows. The tail of a row are the elements after its last
+/// whole lanes.
 template <typename T, bool kInPlace>
-class Sweep {
+class ForwardBackward {
  public:
-  // The exponentials do not take their place.
+  // False: exponentials overwrite the logits.
   static constexpr bool kKeepsLogits = !kInPlace || sizeof(T) != sizeof(float);
   static constexpr std::int64_t kSize = kKeepsLogits ? kBlockSize : kInPlaceBlockSize;
 
-  Sweep(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
-        T* gradient, bool stream)
+  ForwardBackward(const LogitsRows& rows, const float* grad, float* scratch,
+                  const RowStatistics& out, T* gradient, bool stream)
       : rows_(rows),
         grad_(grad),
         out_(out),
@@ -87,7 +88,7 @@ class Sweep {
         stream_(stream),
         scratch_(scratch),
         shifts_(scratch + (kKeepsLogits ? whole_ : 0)),
-        ahead_(kSweepPrefetchBytes / static_cast<std::int64_t>(sizeof(T))) {}
+        ahead_(kFusedPrefetchBytes / static_cast<std::int64_t>(sizeof(T))) {}
 
   void row(std::int64_t r) {
     T* to = gradient_ + r * rows_.shard.width;
@@ -115,36 +116,36 @@ class Sweep {
       running.sum += run_block(x + begin, count, running, e + begin);
       shifts[begin / kSize] = running.exponent.shift;
     }
-    finish_rest();
-    run_rest(x, running);
+    finish_tail();
+    run_tail(x, running);
     const RowSums sums = finish_row(running, 0);
     write_statistics(r, sums, owns, logit);
-    before_ = {to,
-               e,
-               shifts,
-               running.exponent.offset(),
-               -static_cast<double>(grad_[r]) / running.sum,
-               owns ? y : -1,
-               owns ? grad_[r] * (1.0f - std::exp(logit - sums.shift) / sums.sum) : 0.0f};
+    previous_ = {to,
+                 e,
+                 shifts,
+                 running.exponent.offset(),
+                 -static_cast<double>(grad_[r]) / running.sum,
+                 owns ? y : -1,
+                 owns ? grad_[r] * (1.0f - std::exp(logit - sums.shift) / sums.sum) : 0.0f};
     odd_ = !odd_;
   }
 
-  /// The gradient of the last row.
+  /// Writes the gradient of the last row.
   void finish() {
     for (std::int64_t begin = 0; begin < whole_; begin += kSize) {
       finish_block(begin, std::min(kSize, whole_ - begin));
     }
-    finish_rest();
+    finish_tail();
     if (stream_) hwy::FlushStream();
   }
 
  private:
-  /// A row whose exponentials are there, and whose gradient is not.
-  struct RowBefore {
+  /// The row whose exponentials are complete and whose gradient is not written yet.
+  struct PreviousRow {
     T* to = nullptr;  // none
     const float* e = nullptr;
     const float* shifts = nullptr;  // [blocks]
-    double offset = 0;              // of the shift that it ended with
+    double offset = 0;              // of its final shift
     double factor = 0;              // - g / s relative to that shift
     std::int64_t target = -1;       // column, -1: another shard owns it
     float target_gradient = 0;
@@ -158,8 +159,8 @@ class Sweep {
     out_.target[r] = owns ? distance_to(logit, sums.shift) : 0.0f;
   }
 
-  /// Before exponentials take the place of logits, which could not be made again, or while nothing
-  /// is known.
+  /// Raises the shift if it is too low or not known yet. Called before exponentials overwrite
+  /// logits, which could not be computed again.
   static void raise_shift(float largest, RunningSums& running) {
     constexpr float kLargestDistance = 8.0f;
     if (largest == -kInfinity) return;
@@ -175,41 +176,42 @@ class Sweep {
     return exp_part<kInPlace>(x, count, running.exponent, 0, e);
   }
 
-  void run_rest(const T* x, RunningSums& running) {
+  void run_tail(const T* x, RunningSums& running) {
     if (whole_ == columns_) return;
     const Tail<T> tail(x + whole_, columns_ - whole_);
     raise_shift(largest_of(tail.elements, kLanes, 0), running);
-    running.sum += exp_part<kInPlace>(tail.elements, kLanes, running.exponent, 0, rest_);
+    running.sum += exp_part<kInPlace>(tail.elements, kLanes, running.exponent, 0, tail_);
   }
 
   float factor_of(float shift) const {
     const double offset = Exponent(shift).offset();
-    const double to_last_shift = offset == before_.offset ? 1 : std::exp2(offset - before_.offset);
-    return static_cast<float>(before_.factor * to_last_shift);
+    const double to_last_shift =
+        offset == previous_.offset ? 1 : std::exp2(offset - previous_.offset);
+    return static_cast<float>(previous_.factor * to_last_shift);
   }
 
   void finish_block(std::int64_t begin, std::int64_t count) {
-    if (before_.to == nullptr) return;
-    const float factor = factor_of(before_.shifts[begin / kSize]);
+    if (previous_.to == nullptr) return;
+    const float factor = factor_of(previous_.shifts[begin / kSize]);
     if (stream_) {
-      scale_block<true>(before_.e + begin, count, factor, before_.to + begin);
+      scale_block<true>(previous_.e + begin, count, factor, previous_.to + begin);
     } else {
-      scale_block<false>(before_.e + begin, count, factor, before_.to + begin);
+      scale_block<false>(previous_.e + begin, count, factor, previous_.to + begin);
     }
   }
 
-  /// What is left of the row before after its last block.
-  void finish_rest() {
-    if (before_.to == nullptr) return;
-    T* to = before_.to;
+  /// Finishes the previous row after its last block: tail, target, padding.
+  void finish_tail() {
+    if (previous_.to == nullptr) return;
+    T* to = previous_.to;
     if (whole_ < columns_) {
       alignas(64) T scaled[kLanes];
-      scale_block<false>(rest_, kLanes, static_cast<float>(before_.factor), scaled);
+      scale_block<false>(tail_, kLanes, static_cast<float>(previous_.factor), scaled);
       std::copy_n(scaled, columns_ - whole_, to + whole_);
     }
-    if (before_.target >= 0) to[before_.target] = static_cast<T>(before_.target_gradient);
+    if (previous_.target >= 0) to[previous_.target] = static_cast<T>(previous_.target_gradient);
     std::fill(to + columns_, to + rows_.shard.width, T(0));
-    before_.to = nullptr;
+    previous_.to = nullptr;
   }
 
   const LogitsRows& rows_;
@@ -222,37 +224,37 @@ class Sweep {
   float* scratch_;
   float* shifts_;  // [2, blocks]
   const std::int64_t ahead_;
-  RowBefore before_;
+  PreviousRow previous_;
   bool odd_ = false;
-  alignas(64) float rest_[kLanes];
+  alignas(64) float tail_[kLanes];
 };
 
 template <typename T, bool kInPlace>
-void sweep_in(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+void fused_in(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
               void* gradient, bool stream, const RowPart& part) {
   const FlushDenormals flush;
-  Sweep<T, kInPlace> sweep(rows, grad, scratch, out, static_cast<T*>(gradient), stream);
-  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) sweep.row(r);
-  sweep.finish();
+  ForwardBackward<T, kInPlace> fused(rows, grad, scratch, out, static_cast<T*>(gradient), stream);
+  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) fused.row(r);
+  fused.finish();
 }
 
 template <typename T>
-void sweep_part(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+void fused_part(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
                 void* gradient, bool stream, const RowPart& part) {
   if (gradient == rows.data) {
-    sweep_in<T, true>(rows, grad, scratch, out, gradient, stream, part);
+    fused_in<T, true>(rows, grad, scratch, out, gradient, stream, part);
   } else {
-    sweep_in<T, false>(rows, grad, scratch, out, gradient, stream, part);
+    fused_in<T, false>(rows, grad, scratch, out, gradient, stream, part);
   }
 }
 
-void sweep_f32(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+void fused_f32(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
                void* gradient, bool stream, const RowPart& part) {
-  sweep_part<float>(rows, grad, scratch, out, gradient, stream, part);
+  fused_part<float>(rows, grad, scratch, out, gradient, stream, part);
 }
-void sweep_bf16(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+void fused_bf16(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
                 void* gradient, bool stream, const RowPart& part) {
-  sweep_part<bf16>(rows, grad, scratch, out, gradient, stream, part);
+  fused_part<bf16>(rows, grad, scratch, out, gradient, stream, part);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -265,7 +267,8 @@ namespace {
 
 constexpr std::int64_t kLine = 16;  // floats in 64 bytes
 
-/// Rounded up to whole lines, so that threads do not share one.
+/// Returns the scratch of a thread, rounded up to whole cache lines, so that threads do not share
+/// one.
 std::int64_t scratch_of_thread(DType dtype, std::int64_t columns, bool in_place) {
   const std::int64_t blocks = columns / 512 + 1;  // at most
   const bool keeps_logits = dtype != DType::f32 || !in_place;
@@ -275,19 +278,15 @@ std::int64_t scratch_of_thread(DType dtype, std::int64_t columns, bool in_place)
 
 }  // namespace
 
-HWY_EXPORT(sweep_f32);
-HWY_EXPORT(sweep_bf16);
+HWY_EXPORT(fused_f32);
+HWY_EXPORT(fused_bf16);
 
-std::int64_t sweep_scratch_floats(DType dtype, const VocabShard& shard, bool in_place) {
+std::int64_t forward_backward_scratch_floats(DType dtype, const VocabShard& shard, bool in_place) {
   return rank_threads() * scratch_of_thread(dtype, shard.valid(), in_place);
 }
 
-std::int64_t rows_sweep(const LogitsRows& rows, const float* grad, std::span<float> scratch,
-                        const RowStatistics& out, void* gradient) {
-  if (runs_cuda_kernels(rows)) {
-    cuda_sweep(rows, grad, out, gradient);
-    return owned_targets(rows);
-  }
+void cpu_forward_backward(const LogitsRows& rows, const float* grad, std::span<float> scratch,
+                          const RowStatistics& out, void* gradient) {
   const bool in_place = gradient == rows.data;
   const std::int64_t of_thread = scratch_of_thread(rows.dtype, rows.shard.valid(), in_place);
   // Whole lines only: rows have to start at one.
@@ -297,12 +296,11 @@ std::int64_t rows_sweep(const LogitsRows& rows, const float* grad, std::span<flo
   for_each_part(rows.rows, [&](const RowPart& part) {
     float* own = scratch.data() + part.part * of_thread;
     if (rows.dtype == DType::bf16) {
-      HWY_DYNAMIC_DISPATCH(sweep_bf16)(rows, grad, own, out, gradient, stream, part);
+      HWY_DYNAMIC_DISPATCH(fused_bf16)(rows, grad, own, out, gradient, stream, part);
     } else {
-      HWY_DYNAMIC_DISPATCH(sweep_f32)(rows, grad, own, out, gradient, stream, part);
+      HWY_DYNAMIC_DISPATCH(fused_f32)(rows, grad, own, out, gradient, stream, part);
     }
   });
-  return owned_targets(rows);
 }
 
 }  // namespace lossgrid

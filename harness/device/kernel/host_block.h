@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of threads of a kernel on the processor (portable.h): what every thread does is done for
-// one after the other, and values come together in the order in which they would on a GPU.
+// HostBlock: a block of threads of a kernel, emulated on the processor (portable.h). Threads run
+// one after the other; reductions add in the same order as on a GPU. HostLauncher: launches.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ class HostBlock {
 
   std::int64_t index() const { return index_; }
   int threads() const { return kBlockThreads; }
-  /// Memory of the block.
+  /// Returns the shared memory of the block.
   std::byte* shared() const { return shared_; }
 
-  /// f(thread) of every thread.
+  /// Returns f(thread) of every thread.
   template <typename F>
   auto each(F&& f) const {
     std::vector<decltype(f(0))> values;
@@ -29,25 +29,25 @@ class HostBlock {
     for (int thread = 0; thread < kBlockThreads; ++thread) values.push_back(f(thread));
     return values;
   }
-  /// The same for what has no value.
+  /// Calls f(thread) of every thread.
   template <typename F>
   void run(F&& f) const {
     for (int thread = 0; thread < kBlockThreads; ++thread) f(thread);
   }
-  /// The value that `each` gave for a thread, in the code of that thread.
+  /// Returns the value of a thread among those of `each`, in the code of that thread.
   template <typename T>
   const T& of(const std::vector<T>& values, int thread) const {
     return values[static_cast<std::size_t>(thread)];
   }
-  /// On the first thread alone.
+  /// Calls f on the first thread alone.
   template <typename F>
   void one(F&& f) const {
     f();
   }
   void sync() const {}
 
-  /// What merge(a, b) makes of the values of all threads, known to all: a tree within every warp,
-  /// then one over the warps. Merging `none` changes nothing.
+  /// Reduces the values of all threads by merge(a, b), as a tree within every warp, then one over
+  /// the warps; all threads get the result. Merging `none` changes nothing.
   template <typename T, typename Merge>
   T reduce(std::vector<T> values, const T& none, Merge&& merge) const {
     constexpr int kWarp = 32;
@@ -89,7 +89,7 @@ struct HostLauncher {
     });
   }
 
-  /// Less than any GPU: tests see rows that do not fit.
+  /// Returns less than any GPU, so that tests have rows that do not fit.
   std::int64_t room_of_block() const { return 16 * 1024; }
 
  private:
