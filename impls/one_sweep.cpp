@@ -11,6 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/device/backend.h"
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
@@ -44,7 +45,7 @@ struct OneSweepOptions {
   }
 
   std::int64_t scratch_floats(const LossProblem& problem) const {
-    if (!keeps_exponentials(problem) || problem.backend != Backend::cpu) return 0;
+    if (!keeps_exponentials(problem) || traits_of(problem.backend).launches_kernels) return 0;
     return sweep_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0), in_place);
   }
 };

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/core/error.h"
+#include "harness/device/backend.h"
 #include "harness/device/kernel/items.h"
 #include "impls/row_positions.h"
 
@@ -18,7 +19,7 @@ std::map<std::string, StrategyFactory>& factories() {
 
 /// Loops of the host go through all rows once.
 std::int64_t ranges_of(Backend backend, std::int64_t sequences) {
-  return backend == Backend::cpu ? 0 : sequences;
+  return traits_of(backend).launches_kernels ? sequences : 0;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 /// Empty where it is there.
 std::string why_not_there(const std::string& required, Backend backend, const Ranks& ranks) {
-  if (required == "cuda") return why_no_device(Backend::cuda);
+  if (required == "cuda") return text_of(no_device(Backend::cuda));
   if (required == "mpi") return ranks.launcher() == "mpi" ? "" : "ranks are threads";
   if (required == "nccl") {
     return ranks.has_nccl() ? ranks.why_no_nccl(backend, 1) : "it takes --transport nccl";
@@ -32,7 +32,7 @@ void add_backend_flags(CLI::App& command, BackendFlags& flags) {
 
 Backend requested_backend(const BackendFlags& flags, const Ranks& ranks) {
   const Backend backend = parse_backend(flags.backend, "--backend: ");
-  if (ranks.has_nccl() && backend == Backend::cpu) {
+  if (ranks.has_nccl() && !traits_of(backend).launches_kernels) {
     throw Error(ErrorCode::usage, "--transport nccl moves memory of GPUs: it takes --backend cuda");
   }
   for (const std::string& required : parse_list(flags.require)) {

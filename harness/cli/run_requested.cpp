@@ -81,7 +81,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
 
   RunRecord record = begin_run(command, flags.suite);
   if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
-  if (ranks.has_nccl() && why_no_nccl().empty()) record.environment["nccl"] = nccl_version();
+  if (ranks.has_nccl() && !no_nccl()) record.environment["nccl"] = nccl_version();
   if (const auto gpus = describe_devices(suites.front().backend); !gpus.empty()) {
     record.environment["gpus"] = gpus;
   }

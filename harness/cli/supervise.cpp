@@ -15,7 +15,7 @@
 #include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
 #include "harness/cli/resume.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/child_process.h"
 #include "harness/core/interrupts.h"
@@ -77,7 +77,7 @@ class Supervisor {
                            [](const Suite& suite) { return suite.timing.has_value(); })),
         record_(record),
         launch_report_((flags.report.empty() ? "REPORT" : flags.report) + ".launch.json"),
-        breadcrumbs_(flags.report + ".launch.crumbs") {
+        flight_records_(flags.report + ".launch.crumbs") {
     if (flags.resume.empty()) return;
     const FinishedWork finished(read_earlier(flags.resume, record.command), after_failure(flags),
                                 uses_nccl() ? Ranks().with_nccl() : Ranks());
@@ -158,7 +158,7 @@ class Supervisor {
   LaunchEnd launch_once(const LaunchRequest& request) {
     remove_launch_files();
     setenv(kSupervisedVariable, "1", 1);
-    setenv(kBreadcrumbsVariable, fs::absolute(breadcrumbs_).c_str(), 1);
+    setenv(kFlightRecorderVariable, fs::absolute(flight_records_).c_str(), 1);
     ChildProcess child(launch_command(request));
     const steady_clock::time_point begin = steady_clock::now();
     steady_clock::time_point last_sign = begin;
@@ -207,7 +207,8 @@ class Supervisor {
     for (std::size_t k = 0; k < kStages; ++k) stages_.ns[k] += found.stages.ns[k];
     if (!found.begun_id.empty() && noted_interrupt() == 0) {
       work_.lose({found.begun_id, end.stopped ? TrialStatus::timeout : TrialStatus::crashed,
-                  end.text, transport_of(found), desync_report(read_breadcrumbs(breadcrumbs_))});
+                  end.text, transport_of(found),
+                  desync_report(read_flight_records(flight_records_))});
     }
     remove_launch_files();
     return whole;
@@ -217,7 +218,7 @@ class Supervisor {
     std::error_code ignored;
     fs::remove(launch_report_, ignored);
     fs::remove(launch_report_ + kPartialReportSuffix, ignored);
-    fs::remove_all(breadcrumbs_, ignored);
+    fs::remove_all(flight_records_, ignored);
   }
 
   void print_progress(const Launch& launch, const std::string& ended) const {
@@ -233,7 +234,7 @@ class Supervisor {
   const bool times_;
   RunRecord& record_;
   const std::string launch_report_;
-  const std::string breadcrumbs_;  // a folder
+  const std::string flight_records_;  // a folder
   std::string why_not_run_ = "not reached";
   int launches_ = 0;
   bool fault_fired_ = false;

@@ -55,7 +55,8 @@ class Communicator {
   /// `advance` until it returns true: it starts the transfer, and says when it is over. Members are
   /// compared, and failures and deadlines seen, as in the calls above; what `advance` throws comes
   /// out. Who gives a transfer up has to end what was started of it.
-  virtual void carry(const CallSignature& call, const std::function<bool()>& advance) = 0;
+  virtual void transfer_external(const CallSignature& call,
+                                 const std::function<bool()>& advance) = 0;
 
   /// Fails all ranks of the run with `reason`. May be called from any thread.
   virtual void abort(const std::string& reason) noexcept = 0;

@@ -55,12 +55,12 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     return decorate(inner_->split(color, key, std::move(name)));
   }
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
-    if (!call.collective) return inner_->carry(call, advance);
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
+    if (!call.collective) return inner_->transfer_external(call, advance);
     const bool sends_to_each = call.collective == Collective::reduce_scatter;
     const std::size_t parts = sends_to_each ? static_cast<std::size_t>(size()) : 1;
     before(*call.collective, parts * call.count * size_of(call.dtype));
-    inner_->carry(call, advance);
+    inner_->transfer_external(call, advance);
     after(*call.collective);
   }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace lossgrid {
@@ -34,7 +33,6 @@ struct bf16 {
 
 std::size_t size_of(DType dtype);
 std::string_view name(DType dtype);
-std::optional<DType> parse_dtype(std::string_view text);
 
 /// u with |fl(x) - x| <= u |x|: 2^-53, 2^-24, 2^-8. Only for floating types.
 double unit_roundoff(DType dtype);

@@ -4,7 +4,6 @@
 // thing and the rule it breaks. Any thread may throw; nothing here has state.
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -32,7 +31,7 @@ std::string_view name(ErrorCode code);
 
 /// Where a failure may have begun, as far as the place tells that it was seen in.
 enum class Cause {
-  unsaid,
+  unknown,
   own,         // in this rank: in code of its own, or in the process that works for it
   collective,  // in any rank that takes part in a collective, in which this one was
   others,      // in another rank: this one had come to the end of its own work
@@ -40,12 +39,9 @@ enum class Cause {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message,
-        std::source_location where = std::source_location::current())
-      : std::runtime_error(message), code_(code), where_(where) {}
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   ErrorCode code() const { return code_; }
-  const std::source_location& where() const { return where_; }
   /// Lines beside the message, a traceback for instance; often empty.
   const std::string& detail() const { return detail_; }
   Error with_detail(std::string detail) && {
@@ -60,9 +56,8 @@ class Error : public std::runtime_error {
 
  private:
   ErrorCode code_;
-  Cause cause_ = Cause::unsaid;
+  Cause cause_ = Cause::unknown;
   std::string detail_;
-  std::source_location where_;
 };
 
 /// Throws bad_input with a formatted message.

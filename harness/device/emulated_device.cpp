@@ -145,13 +145,13 @@ class EmulatedDevice final : public Device {
     try {
       stream_.run();
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::device_lost) why_lost_ = error.what();
+      if (error.code() == ErrorCode::device_lost) loss_ = error.what();
       throw;
     }
   }
 
   void require_alive() const {
-    if (!why_lost_.empty()) throw Error(ErrorCode::device_lost, why_lost_);
+    if (loss_) throw Error(ErrorCode::device_lost, *loss_);
   }
 
   std::byte* acquire(std::size_t bytes, MemorySpace space) override {
@@ -174,7 +174,7 @@ class EmulatedDevice final : public Device {
 
   mutable EmulatedStream stream_;
   Pages pages_;
-  std::string why_lost_;  // empty: it is not
+  std::optional<std::string> loss_;  // the message of the failure that cost the device
 };
 
 }  // namespace

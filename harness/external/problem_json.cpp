@@ -35,7 +35,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"temperature", problem.head.temperature},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
-          {"device", problem.backend == Backend::cuda ? "cuda" : "cpu"},
+          {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},
           {"padded_tokens", batch.padded_tokens()},

@@ -54,7 +54,7 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
     return answer || channel_.is_closed();
   };
   try {
-    ranks.carry(kMeeting, advance);
+    ranks.transfer_external(kMeeting, advance);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::aborted && is_sent && !answer) throw_own_failure(doing);
     if (error.code() != ErrorCode::timeout) throw;

@@ -16,14 +16,14 @@ Ranks Ranks::with_nccl() const {
 }
 
 std::string Ranks::why_not_here(Backend backend, int ranks) const {
-  if (!why_no_device(backend).empty()) return "no_device: " + why_no_device(backend);
+  if (const auto& reason = no_device(backend)) return "no_device: " + reason->text;
   if (!has_nccl()) return "";
   const std::string why = why_no_nccl(backend, ranks);
   return why.empty() ? "" : "no_nccl: " + why;
 }
 
 std::string Ranks::why_no_nccl(Backend backend, int ranks) const {
-  if (!lossgrid::why_no_nccl().empty()) return lossgrid::why_no_nccl();
+  if (const auto& reason = lossgrid::no_nccl()) return reason->text;
   if (nccl_is_emulated()) {
     if (backend != Backend::cuda_emulated) {
       return fmt::format("{} names an emulation, which is for backend cuda_emulated",
@@ -31,8 +31,8 @@ std::string Ranks::why_no_nccl(Backend backend, int ranks) const {
     }
     return session_ == nullptr ? "" : "its emulation is for ranks that are threads";
   }
-  if (backend != Backend::cuda) return "it moves memory of GPUs, as backend cuda has it";
-  if (!why_no_device(backend).empty()) return why_no_device(backend);
+  if (!traits_of(backend).is_gpu) return "it moves memory of GPUs, as backend cuda has it";
+  if (const auto& reason = no_device(backend)) return reason->text;
   auto here = static_cast<std::size_t>(ranks);
   if (session_ != nullptr) {
     const std::vector<ProcessCores>& processes = session_->processes_here();

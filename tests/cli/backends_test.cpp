@@ -23,9 +23,9 @@ TEST(Backends, AreListedWithWhatIsThere) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, StartsWith("cpu            this processor\ncuda           "));
   EXPECT_THAT(result.out, HasSubstr("\ncuda_emulated  this processor\n"));
-  const std::string& why_none = why_no_device(Backend::cuda);
-  if (!why_none.empty()) {
-    EXPECT_THAT(result.out, HasSubstr("not here: " + why_none));
+  const std::string reason = text_of(no_device(Backend::cuda));
+  if (!reason.empty()) {
+    EXPECT_THAT(result.out, HasSubstr("not here: " + reason));
   }
 }
 
@@ -65,20 +65,20 @@ TEST(Backends, MutantsAndBundlesRunOnThem) {
 }
 
 TEST(Backends, WithoutAGpuTrialsAreSkippedAndRequiringOneIsRefused) {
-  const std::string& why_none = why_no_device(Backend::cuda);
-  if (why_none.empty()) GTEST_SKIP() << "there is a GPU";
+  const std::string reason = text_of(no_device(Backend::cuda));
+  if (reason.empty()) GTEST_SKIP() << "there is a GPU";
   const ScratchFolder scratch;
   const ProcessResult skipped = run_lossgrid(scratch, kSmallRun + std::string("--backend cuda"));
   EXPECT_EQ(skipped.exit_code, 77) << skipped.out;
-  EXPECT_THAT(skipped.out, HasSubstr("no_device: " + why_none));
+  EXPECT_THAT(skipped.out, HasSubstr("no_device: " + reason));
   const ProcessResult bench = run_lossgrid(
       scratch, "bench --case 'lens=5+8 vocab=24' --impl fused --cache hot,cold --backend cuda");
   EXPECT_EQ(bench.exit_code, 77) << bench.out;
-  EXPECT_THAT(bench.out, HasSubstr("skipped on tp1cp1, cache cold: no_device: " + why_none));
+  EXPECT_THAT(bench.out, HasSubstr("skipped on tp1cp1, cache cold: no_device: " + reason));
   const ProcessResult refused =
       run_lossgrid(scratch, "run --suite smoke --backend cuda --require cuda");
   EXPECT_EQ(refused.exit_code, 65);
-  EXPECT_EQ(refused.err, "lossgrid: --require cuda: " + why_none + "\n");
+  EXPECT_EQ(refused.err, "lossgrid: --require cuda: " + reason + "\n");
   EXPECT_EQ(refused.out, "");
 }
 

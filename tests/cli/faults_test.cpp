@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "process.h"
 
 namespace lossgrid {
@@ -166,7 +166,7 @@ Left die(const std::string& fault) {
   EXPECT_FALSE(std::filesystem::exists(report));
   Left left;
   left.exit_code = result.exit_code;
-  left.traces = read_breadcrumbs(crumbs);
+  left.traces = read_flight_records(crumbs);
   std::istringstream lines(read_all(report + ".partial.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     const json parsed = json::parse(line);

@@ -42,8 +42,8 @@ struct Loss {
 class LostDevice : public ::testing::TestWithParam<Loss> {
  protected:
   void SetUp() override {
-    const std::string& why_none = why_no_device(parse_backend(GetParam().backend, ""));
-    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
+    const std::string reason = text_of(no_device(parse_backend(GetParam().backend, "")));
+    if (!reason.empty()) GTEST_SKIP() << "needs a GPU: " << reason;
   }
 
   std::string run_with(const std::string& flags) const {

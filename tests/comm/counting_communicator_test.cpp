@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/comm/call_signature.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "ranks.h"
 
 namespace lossgrid {
@@ -47,19 +47,19 @@ TEST(CountingCommunicator, CountsCallsAndPayloadByOperation) {
 TEST(CountingCommunicator, ACarriedCallCountsAsWhatItIs) {
   expect_ranks_ok(3, [](Communicator& world) {
     CollectiveCounts counts;
-    BreadcrumbTrail trail(1, 3, world.rank(), "");
-    const auto inner = leave_breadcrumbs(world, trail);
+    FlightRecorder recorder(1, 3, world.rank(), "");
+    const auto inner = record_calls(world, recorder);
     const auto comm = count_calls(*inner, counts);
     int asked = 0;
     const auto done = [&] { return ++asked >= 2; };
-    comm->carry({Collective::reduce_scatter, 5, DType::f64, ReduceOp::max}, done);
-    comm->carry({}, done);  // a split
+    comm->transfer_external({Collective::reduce_scatter, 5, DType::f64, ReduceOp::max}, done);
+    comm->transfer_external({}, done);  // a split
     EXPECT_EQ(asked, 3);
     EXPECT_EQ(counts[Collective::reduce_scatter], (CollectiveCount{1, 120}));
     EXPECT_EQ(counts.total(), (CollectiveCount{1, 120}));
-    ASSERT_EQ(trail.trace().calls.size(), 2u);
-    EXPECT_EQ(trail.trace().calls[0].call, "reduce_scatter max of 5 f64");
-    EXPECT_EQ(trail.trace().calls[1].call, "split");
+    ASSERT_EQ(recorder.trace().calls.size(), 2u);
+    EXPECT_EQ(recorder.trace().calls[0].call, "reduce_scatter max of 5 f64");
+    EXPECT_EQ(recorder.trace().calls[1].call, "split");
   });
 }
 

@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 class BackendTimings : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    const std::string& why_none = why_no_device(GetParam());
-    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
+    const std::string reason = text_of(no_device(GetParam()));
+    if (!reason.empty()) GTEST_SKIP() << "needs a GPU: " << reason;
   }
 
   static TimingRecord run(const std::string& case_text, const std::vector<std::string>& names,

@@ -23,8 +23,8 @@ constexpr const char* kGolden = LOSSGRID_SOURCE_DIR "/tests/golden";
 class BackendTrials : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    const std::string& why_none = why_no_device(GetParam());
-    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
+    const std::string reason = text_of(no_device(GetParam()));
+    if (!reason.empty()) GTEST_SKIP() << "needs a GPU: " << reason;
   }
 
   static TrialRecord run(const PreparedProblem& prepared, const std::string& implementation,

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "process.h"
 #include "reports/record/report_json.h"
 
@@ -284,7 +284,7 @@ std::size_t finished_trials(const std::string& report) {
   return passed;
 }
 
-TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndBreadcrumbs) {
+TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndAFlightRecord) {
   for (const char* kind : {"exit", "segv", "kill"}) {
     const ScratchFolder scratch;
     const std::string report = scratch.file("r.json");
@@ -298,7 +298,7 @@ TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndBreadcrumbs) {
     ::unsetenv("LOSSGRID_BREADCRUMBS");
     EXPECT_NE(result.exit_code, 0) << kind;
     EXPECT_EQ(finished_trials(report), 1u) << kind;
-    const std::vector<RankTrace> traces = read_breadcrumbs(crumbs);
+    const std::vector<RankTrace> traces = read_flight_records(crumbs);
     ASSERT_EQ(traces.size(), 4u);
     for (const RankTrace& trace : traces) {
       EXPECT_TRUE(trace.known) << trace.rank;

@@ -192,17 +192,17 @@ std::map<std::string, Scenario> scenarios() {
   const CallSignature carried{Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, true};
   all["carried_hang"] = {[carried](Communicator& world) {
                            const auto group = world.split(0, 0, "group");
-                           group->carry(carried, [] { return false; });
+                           group->transfer_external(carried, [] { return false; });
                          },
                          kSoon, kFar};
   all["carried_throw"] = {[carried](Communicator& world) {
-    world.carry(carried, [rank = world.rank()] {
+    world.transfer_external(carried, [rank = world.rank()] {
       if (rank == 2) throw Error(ErrorCode::rank_failed, "no way");
       return false;
     });
   }};
-  all["mismatch_carried"] =
-      mismatch(barrier, [carried](Communicator& w) { w.carry(carried, [] { return true; }); });
+  all["mismatch_carried"] = mismatch(
+      barrier, [carried](Communicator& w) { w.transfer_external(carried, [] { return true; }); });
   all["injected_throw"] = injected("rank=2,call=3,kind=throw");
   all["injected_hang"] = injected("rank=2,call=3,kind=hang", kSoon);
   all["injected_leave"] = injected("rank=2,call=3,kind=leave");

@@ -127,9 +127,8 @@ void list_models() {
 
 void list_backends() {
   for (const Backend backend : all_backends()) {
-    const std::string& why_none = why_no_device(backend);
-    if (!why_none.empty()) {
-      print_entry(fmt::format("{:<14}", name(backend)), "not here: " + why_none);
+    if (const std::optional<SkipReason>& reason = no_device(backend)) {
+      print_entry(fmt::format("{:<14}", name(backend)), "not here: " + reason->text);
       continue;
     }
     const std::vector<std::string> devices = describe_devices(backend);
@@ -139,14 +138,14 @@ void list_backends() {
 }
 
 void list_transports() {
-  const std::string& why_no_gpu = why_no_device(Backend::cuda);
-  std::string nccl = "not here: " + why_no_nccl();
-  if (why_no_nccl().empty()) {
+  const std::optional<SkipReason>& no_gpu = no_device(Backend::cuda);
+  std::string nccl = "not here: " + text_of(no_nccl());
+  if (!no_nccl()) {
     nccl = fmt::format("NCCL {} between GPUs of such ranks", nccl_version());
     if (nccl_is_emulated()) {
       nccl += ", an emulation for --backend cuda_emulated";
-    } else if (!why_no_gpu.empty()) {
-      nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), why_no_gpu);
+    } else if (no_gpu) {
+      nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), no_gpu->text);
     }
   }
   print_entry("thread ", "ranks are threads of one process");

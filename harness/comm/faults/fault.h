@@ -13,22 +13,22 @@
 namespace lossgrid {
 
 enum class FaultKind {
-  throws,              // "throw": an exception on this rank
-  hangs,               // "hang": this rank never comes back
-  leaves,              // "leave": this rank throws nothing and takes no further part
-  exits,               // "exit": its process ends at once, with exit code 3
-  segfaults,           // "segv": its process dies of SIGSEGV
-  is_killed,           // "kill": its process dies of SIGKILL
-  runs_out_of_memory,  // "oom": an allocation fails
-  loses_device,        // "device_lost": what it launches next fails, and its GPU with it
-  writes_a_nan,        // "nan": one element of what the phase gives is not a number
+  exception,      // "throw": an exception on this rank
+  hang,           // "hang": this rank never comes back
+  leave,          // "leave": this rank throws nothing and takes no further part
+  exit,           // "exit": its process ends at once, with exit code 3
+  segfault,       // "segv": its process dies of SIGSEGV
+  kill,           // "kill": its process dies of SIGKILL
+  out_of_memory,  // "oom": an allocation fails
+  device_loss,    // "device_lost": what it launches next fails, and its GPU with it
+  nan,            // "nan": one element of what the phase gives is not a number
 };
 
 struct Fault {
   int rank = 0;  // of the world
   int call = 1;  // where no phase is given: before the n-th collective that the rank enters, from
                  // 1; `split` does not count
-  FaultKind kind = FaultKind::throws;
+  FaultKind kind = FaultKind::exception;
   RankPhase phase = RankPhase::none;  // at its begin in the rank's first pack; writes_a_nan: behind
   std::int64_t trial = 0;  // the n-th of the run, trials before timings, from 1; 0: all of them
   // Set by the rank of this process that it strikes, before it does; copies share it.

@@ -22,12 +22,12 @@ class FaultInjector {
   /// Called where a phase begins.
   void at_phase(RankPhase phase);
   /// Whether an element of what `phase` gave is to become a NaN.
-  bool spoils(RankPhase phase);
+  bool injects_nan(RankPhase phase);
   /// Whether the rank is to lose its GPU where `phase` begins.
-  bool loses_device(RankPhase phase);
+  bool injects_device_loss(RankPhase phase);
 
  private:
-  bool takes_turn(FaultKind kind, RankPhase phase);
+  bool fires_now(FaultKind kind, RankPhase phase);
   void fire();
   void strike(const std::string& place);
 
@@ -36,8 +36,8 @@ class FaultInjector {
   int calls_ = 0;
 };
 
-/// Thrown by FaultKind::leaves through the body of a rank; the transport takes it as a return.
-struct RankLeaves {};
+/// Thrown by FaultKind::leave through the body of a rank; the transport takes it as a return.
+struct RankLeft {};
 
 /// Both arguments outlive the decorator.
 std::unique_ptr<Communicator> inject_faults(Communicator& inner, FaultInjector& injector);

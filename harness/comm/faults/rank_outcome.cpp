@@ -5,8 +5,8 @@
 #include <new>
 #include <utility>
 
-#include "harness/comm/faults/breadcrumbs.h"
 #include "harness/comm/faults/fault_injection.h"
+#include "harness/comm/faults/flight_recorder.h"
 
 namespace lossgrid {
 namespace {
@@ -54,17 +54,17 @@ RankOutcome outcome_of(const std::function<void()>& body) {
     return failed(ErrorCode::not_enough_memory, "out of memory");
   } catch (const std::exception& error) {
     return failed(ErrorCode::rank_failed, error.what());
-  } catch (const RankLeaves&) {
+  } catch (const RankLeft&) {
   } catch (...) {
     return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
   }
   return {false, true, ErrorCode::internal, ""};
 }
 
-RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body) {
-  const TrailScope scope(trail);
+RankOutcome outcome_of(FlightRecorder& recorder, const std::function<void()>& body) {
+  const FlightRecorderScope scope(recorder);
   RankOutcome outcome = outcome_of(body);
-  trail.finish(outcome.ok ? RankEnd::returned : RankEnd::threw);
+  recorder.finish(outcome.ok ? RankEnd::returned : RankEnd::threw);
   return outcome;
 }
 

@@ -20,7 +20,7 @@ struct RankOutcome {
   bool busy = false;        // in no collective when the deadline passed
   RankTrace trace = {};     // of a run that failed; under MPI known to rank 0 only
   std::string detail = {};  // Error::detail
-  Cause cause = Cause::unsaid;
+  Cause cause = Cause::unknown;
 };
 
 struct RanksOutcome {
@@ -43,13 +43,13 @@ struct WorldFailure {
   std::string reason;  // one line that names the rank
 };
 
-class BreadcrumbTrail;
+class FlightRecorder;
 
 /// Calls `body`. Error has its code, std::bad_alloc is not_enough_memory, others are rank_failed;
-/// RankLeaves is a return. Messages are made one line. `finished` stays false.
+/// RankLeft is a return. Messages are made one line. `finished` stays false.
 RankOutcome outcome_of(const std::function<void()>& body);
-/// The same of the rank whose `trail` it is; says there how it ended.
-RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body);
+/// The same of the rank whose `recorder` it is; says there how it ended.
+RankOutcome outcome_of(FlightRecorder& recorder, const std::function<void()>& body);
 
 /// The rank that the failure of a run began in, where that of `first` came first: `first`, unless
 /// it was in a collective then, or had nothing left to do, and another rank failed nearer to the

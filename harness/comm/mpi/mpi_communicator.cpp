@@ -74,7 +74,7 @@ class MpiCommunicator final : public Communicator {
     auto* bytes = static_cast<std::byte*>(data);
     SlotHeader header = header_of(Collective::all_reduce, count, dtype);
     header.op = static_cast<std::int32_t>(op);
-    if (meet(header, data, count * width)) {
+    if (rendezvous(header, data, count * width)) {
       return reduce_in_order(sources_, 0, count, dtype, op, data);
     }
     if (ranks_ == 1) return;
@@ -103,7 +103,7 @@ class MpiCommunicator final : public Communicator {
     const std::size_t bytes = count * size_of(dtype);
     const auto* from = static_cast<const std::byte*>(send);
     auto* to = static_cast<std::byte*>(receive);
-    const bool done = meet(header_of(Collective::all_gather, count, dtype), send, bytes);
+    const bool done = rendezvous(header_of(Collective::all_gather, count, dtype), send, bytes);
     const auto place = [&](std::size_t at, std::size_t length) {
       for (std::size_t r = 0; r < ranks_; ++r) {
         copy_bytes(to + r * bytes + at, sources_[r], length);
@@ -127,7 +127,7 @@ class MpiCommunicator final : public Communicator {
     auto* to = static_cast<std::byte*>(receive);
     SlotHeader header = header_of(Collective::reduce_scatter, count, dtype);
     header.op = static_cast<std::int32_t>(op);
-    if (meet(header, send, ranks_ * count * width)) {
+    if (rendezvous(header, send, ranks_ * count * width)) {
       return reduce_in_order(sources_, rank_ * count, count, dtype, op, receive);
     }
     if (ranks_ == 1) return copy_bytes(to, from, count * width);
@@ -151,7 +151,7 @@ class MpiCommunicator final : public Communicator {
     SlotHeader header = header_of(Collective::broadcast, count, dtype);
     header.root = root;
     const bool at_root = rank() == root;
-    if (meet(header, at_root ? data : nullptr, bytes)) {
+    if (rendezvous(header, at_root ? data : nullptr, bytes)) {
       if (!at_root) copy_bytes(to, sources_[static_cast<std::size_t>(root)], bytes);
       return;
     }
@@ -168,13 +168,13 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void barrier() override { meet(header_of(Collective::barrier, 0, DType::u8), nullptr, 0); }
+  void barrier() override { rendezvous(header_of(Collective::barrier, 0, DType::u8), nullptr, 0); }
 
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     const std::array<std::int32_t, 2> own{color, key};
     SlotHeader header = header_of(Collective::barrier, 0, DType::u8);
     header.operation = kSplit;
-    meet(header, own.data(), sizeof(own));
+    rendezvous(header, own.data(), sizeof(own));
     std::vector<std::tuple<int, int>> order;  // (key, rank) of those with the same color
     for (std::size_t r = 0; r < ranks_; ++r) {
       std::array<std::int32_t, 2> theirs;
@@ -195,7 +195,8 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(world_, std::move(part), place, std::move(name));
   }
 
-  void carry(const CallSignature& signature, const std::function<bool()>& advance) override {
+  void transfer_external(const CallSignature& signature,
+                         const std::function<bool()>& advance) override {
     SlotHeader header;
     header.operation =
         signature.collective ? static_cast<std::int32_t>(*signature.collective) : kSplit;
@@ -204,8 +205,8 @@ class MpiCommunicator final : public Communicator {
     if (signature.op) header.op = static_cast<std::int32_t>(*signature.op);
     if (signature.root) header.root = *signature.root;
     header.between_gpus = signature.between_gpus ? 1 : 0;
-    meet(header, nullptr, 0);
-    world_->carry(call(operation_), advance);
+    rendezvous(header, nullptr, 0);
+    world_->transfer_external(call(operation_), advance);
   }
 
   void abort(const std::string& reason) noexcept override { world_->abort(reason); }
@@ -230,7 +231,7 @@ class MpiCommunicator final : public Communicator {
 
   /// Meets the others in a call. Returns whether the payloads came along: then `sources_` are they,
   /// by rank, until the next exchange.
-  bool meet(SlotHeader header, const void* payload, std::size_t payload_bytes) {
+  bool rendezvous(SlotHeader header, const void* payload, std::size_t payload_bytes) {
     header.number = ++number_;
     operation_ = name_of_operation(header.operation);
     const bool fits = payload_bytes <= slot_bytes_ - sizeof(SlotHeader);

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/mpi/mpi_world.h"
 #include "harness/core/error.h"
 
@@ -27,7 +27,7 @@ constexpr milliseconds kShortestPatience{1000};
 struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<MpiWorld> world;
-  std::unique_ptr<BreadcrumbTrail> trail;
+  std::unique_ptr<FlightRecorder> recorder;
   std::mutex mutex;
   std::condition_variable progress;
   bool back = false;
@@ -75,9 +75,9 @@ std::shared_ptr<MpiWorld> open_world(MpiSession& session, int ranks) {
 std::thread start_thread(const std::shared_ptr<Run>& run) {
   try {
     return std::thread([run] {
-      run->finish(outcome_of(*run->trail, [&] {
+      run->finish(outcome_of(*run->recorder, [&] {
         const auto world = make_mpi_communicator(run->world);
-        run->body(*leave_breadcrumbs(*world, *run->trail));
+        run->body(*record_calls(*world, *run->recorder));
       }));
     });
   } catch (const std::system_error& error) {
@@ -109,7 +109,7 @@ void run_own_rank(const std::shared_ptr<Run>& run, int rank, const std::string& 
                fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
   }
   outcome.busy = busy;
-  outcome.trace = run->trail->trace();
+  outcome.trace = run->recorder->trace();
   run->world->close(outcome);
 }
 
@@ -127,7 +127,8 @@ RanksOutcome run_mpi_ranks(MpiSession& session, int ranks,
   grace = std::min(grace, kLongest);
   const steady_clock::time_point end = steady_clock::now() + std::min(deadline, kLongest);
   if (session.rank() < ranks) {
-    run->trail = std::make_unique<BreadcrumbTrail>(session.runtime()->runs, ranks, session.rank());
+    run->recorder =
+        std::make_unique<FlightRecorder>(session.runtime()->runs, ranks, session.rank());
     run_own_rank(run, session.rank(), limit, end, grace);
   }
 

@@ -19,8 +19,8 @@ void check_mpi(int code, std::string_view call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  const std::string_view said(text.data(), static_cast<std::size_t>(length));
-  throw Error(ErrorCode::rank_failed, fmt::format("{}: {}", call, said));
+  const std::string_view reason(text.data(), static_cast<std::size_t>(length));
+  throw Error(ErrorCode::rank_failed, fmt::format("{}: {}", call, reason));
 }
 
 void MpiRuntime::complete_idly(MPI_Request& request) {

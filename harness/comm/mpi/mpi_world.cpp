@@ -14,7 +14,7 @@ constexpr std::size_t kLongestReason = 1000;  // bytes: MPI sends such messages 
 
 }  // namespace
 
-std::string MpiCall::place() const {
+std::string MpiCall::text() const {
   return fmt::format("{} #{} of '{}'", operation, number, communicator);
 }
 
@@ -105,7 +105,7 @@ void MpiWorld::wait(const MpiCall& call, std::uint64_t step, MPI_Request& reques
   }
 }
 
-void MpiWorld::carry(const MpiCall& call, const std::function<bool()>& advance) {
+void MpiWorld::transfer_external(const MpiCall& call, const std::function<bool()>& advance) {
   const auto set_place = [this](const MpiCall* place) {
     const std::lock_guard lock(runtime_->mutex);
     waiting_in_ = place;
@@ -149,7 +149,7 @@ void MpiWorld::require_entered_locked(const MpiCall& call, std::uint64_t step) {
     // The deadline has passed there, and does here at once.
     if (!status->outcome.ok) continue;
     failure_ = {member,
-                fmt::format("rank {} left while rank {} waits in {}", member, rank_, call.place())};
+                fmt::format("rank {} left while rank {} waits in {}", member, rank_, call.text())};
     throw Error(ErrorCode::rank_failed, failure_->reason);
   }
 }
@@ -202,7 +202,7 @@ bool MpiWorld::expire(const std::string& limit) {
   if (failure_) return false;
   if (waiting_in_ != nullptr) {
     expired_ =
-        fmt::format("{} passed while rank {} waits in {}", limit, rank_, waiting_in_->place());
+        fmt::format("{} passed while rank {} waits in {}", limit, rank_, waiting_in_->text());
     return false;
   }
   expired_ = fmt::format("{} passed with rank {} busy", limit, rank_);

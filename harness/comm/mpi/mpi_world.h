@@ -36,7 +36,7 @@ struct MpiCall {
   std::string_view communicator;
   std::uint64_t number;  // from 1
   std::string_view operation;
-  std::string place() const;  // "all_reduce #5 of 'tp'"
+  std::string text() const;  // "all_reduce #5 of 'tp'"
 };
 
 /// Memory that MPI reads and writes. What was in use by a call that was given up is leaked.
@@ -61,8 +61,8 @@ class MpiWorld {
   /// Starts an exchange of `call` and waits for it. Throws aborted when the run has failed or fails
   /// meanwhile, timeout after the deadline, rank_failed when a member has left.
   void exchange(const MpiCall& call, const Start& start);
-  /// Communicator::carry, once all members have met in `call`.
-  void carry(const MpiCall& call, const std::function<bool()>& advance);
+  /// Communicator::transfer_external, once all members have met in `call`.
+  void transfer_external(const MpiCall& call, const std::function<bool()>& advance);
   /// Fails the run because of `culprit` and throws rank_failed.
   [[noreturn]] void fail(int culprit, const std::string& reason);
   /// Splits `group` off into those of the same `color`, in the order of `key`, both from 0. All

@@ -149,8 +149,8 @@ class NcclCommunicator final : public Communicator {
     return part;
   }
 
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
-    inner_->carry(call, advance);
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
+    inner_->transfer_external(call, advance);
   }
 
   /// Ranks that wait for NCCL see it within the pause of a poll.
@@ -178,10 +178,10 @@ class NcclCommunicator final : public Communicator {
   }
 
   /// Meets the others over `inner`, then calls `advance` until it returns true.
-  void carry_or_abort(CallSignature call, const std::function<bool()>& advance) {
+  void transfer_or_abort(CallSignature call, const std::function<bool()>& advance) {
     call.between_gpus = true;
     try {
-      inner_->carry(call, advance);
+      inner_->transfer_external(call, advance);
     } catch (...) {
       group_.abort();
       throw;
@@ -192,7 +192,7 @@ class NcclCommunicator final : public Communicator {
   template <typename Begin>
   void form(Begin begin, const NcclGroup& group) {
     bool begun = false;
-    carry_or_abort({}, [&] {
+    transfer_or_abort({}, [&] {
       if (!std::exchange(begun, true)) begin();
       return group_.ready() && group.ready();
     });
@@ -201,7 +201,7 @@ class NcclCommunicator final : public Communicator {
   template <typename Launch>
   void transfer(const CallSignature& call, Launch launch) {
     bool begun = false;
-    carry_or_abort(call, [&] {
+    transfer_or_abort(call, [&] {
       if (!std::exchange(begun, true)) launch();
       return group_.ready() && stream_.idle();
     });
@@ -216,7 +216,7 @@ class NcclCommunicator final : public Communicator {
     std::byte* gathered = stream_.scratch(static_cast<std::size_t>(size()) * bytes);
     bool begun = false;
     bool reduced = false;
-    carry_or_abort(call, [&] {
+    transfer_or_abort(call, [&] {
       if (!std::exchange(begun, true)) {
         launched(nccl_.all_gather(send, gathered, bytes, ncclUint8, group_.handle(), stream()));
       }

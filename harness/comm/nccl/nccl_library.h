@@ -36,7 +36,7 @@ struct NcclLibrary {
 /// The library at `path`, or of that name. It stays loaded. Throws unsupported.
 NcclLibrary load_nccl(const std::string& path);
 
-/// The one of this process; throws unsupported with why_no_nccl().
+/// The one of this process; throws unsupported with the reason of no_nccl().
 const NcclLibrary& nccl_library();
 
 /// Throws rank_failed with NCCL's own text unless `result` is success or work under way. `call`

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "harness/comm/communicator.h"
+#include "harness/core/skip_reason.h"
 
 namespace lossgrid {
 
@@ -16,8 +18,8 @@ class NcclStream;
 /// The environment variable that names the library; without it the linker's libnccl.so.2 is taken.
 inline constexpr const char* kNcclLibraryVariable = "LOSSGRID_NCCL_LIBRARY";
 
-/// Why NCCL is not there; empty where it is. Looked for once a process. Says nothing of GPUs.
-const std::string& why_no_nccl();
+/// Returns nullopt if this process has found NCCL, whether or not there are GPUs. Looked for once.
+const std::optional<SkipReason>& no_nccl();
 
 /// "2.28.9" of the library that was found; requires one.
 std::string nccl_version();

@@ -17,7 +17,7 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> wo
   for (auto& staged : staged_) staged.resize(world_ranks_.size());
 }
 
-std::uint64_t ThreadGroup::meet(int rank, const ThreadCall& call) {
+std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
   const auto slot = static_cast<std::size_t>(rank);
   const int me = world_ranks_[slot];
   std::unique_lock lock(world_->mutex_);
@@ -50,26 +50,27 @@ std::uint64_t ThreadGroup::meet(int rank, const ThreadCall& call) {
   return round;
 }
 
-void ThreadGroup::part(int rank) {
+void ThreadGroup::leave_round(int rank) {
   std::unique_lock lock(world_->mutex_);
-  const std::uint64_t parting = partings_;
-  if (++parted_ < size()) {
+  const std::uint64_t round = left_rounds_;
+  if (++leaving_ < size()) {
     // Not woken by a failure: peers still read this rank's buffer, and will come here without fail.
     world_->ranks_[static_cast<std::size_t>(world_rank(rank))].wake.wait(
-        lock, [&] { return partings_ != parting; });
+        lock, [&] { return left_rounds_ != round; });
     return;
   }
-  parted_ = 0;
-  ++partings_;
+  leaving_ = 0;
+  ++left_rounds_;
   lock.unlock();
   wake_others(rank);
 }
 
-void ThreadGroup::carry(int rank, const ThreadCall& call, const std::function<bool()>& advance) {
+void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
+                                    const std::function<bool()>& advance) {
   ThreadWorld::RankState& state = world_->ranks_[static_cast<std::size_t>(world_rank(rank))];
   const auto set_place = [&](std::string place) {
     const std::lock_guard lock(world_->mutex_);
-    state.carries = std::move(place);
+    state.transfer = std::move(place);
   };
   set_place(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
   try {
@@ -104,11 +105,11 @@ std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
   return group;
 }
 
-std::string ThreadGroup::place_locked(const ThreadCall& call) const {
+std::string ThreadGroup::call_text_locked(const ThreadCall& call) const {
   return fmt::format("{} #{} of '{}'", operation(call), round_ + 1, call.communicator);
 }
 
-std::string ThreadGroup::missing_locked() const {
+std::string ThreadGroup::missing_ranks_locked() const {
   std::vector<int> missing;
   for (std::size_t r = 0; r < here_.size(); ++r) {
     if (!here_[r]) missing.push_back(world_ranks_[r]);
@@ -120,7 +121,7 @@ void ThreadGroup::require_members_locked(int me, const ThreadCall& call) {
   for (const int member : world_ranks_) {
     if (!world_->ranks_[static_cast<std::size_t>(member)].left) continue;
     const std::string message =
-        fmt::format("rank {} left while rank {} waits in {}", member, me, place_locked(call));
+        fmt::format("rank {} left while rank {} waits in {}", member, me, call_text_locked(call));
     world_->fail_locked(member, message);
     throw Error(ErrorCode::rank_failed, message);
   }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/thread/thread_communicator.h"
 #include "harness/comm/thread/thread_world.h"
 
@@ -21,7 +21,7 @@ struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<ThreadWorld> world;
   std::shared_ptr<ThreadGroup> group;
-  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;  // by rank
+  std::vector<std::unique_ptr<FlightRecorder>> recorders;  // by rank
   std::mutex mutex;
   std::condition_variable progress;
   std::vector<RankOutcome> outcomes;
@@ -40,22 +40,22 @@ struct Run {
 };
 
 RankOutcome run_body(Run& run, int rank) {
-  BreadcrumbTrail& trail = *run.trails[static_cast<std::size_t>(rank)];
-  return outcome_of(trail, [&] {
+  FlightRecorder& recorder = *run.recorders[static_cast<std::size_t>(rank)];
+  return outcome_of(recorder, [&] {
     const auto world = make_thread_communicator(run.group, rank, "world");
-    run.body(*leave_breadcrumbs(*world, trail));
+    run.body(*record_calls(*world, recorder));
   });
 }
 
 /// Of the `ranks` ranks of the next run of this process.
-std::vector<std::unique_ptr<BreadcrumbTrail>> open_trails(int ranks) {
+std::vector<std::unique_ptr<FlightRecorder>> open_recorders(int ranks) {
   static std::atomic<std::uint64_t> runs{0};
   const std::uint64_t run = ++runs;
-  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;
+  std::vector<std::unique_ptr<FlightRecorder>> recorders;
   for (int rank = 0; rank < ranks; ++rank) {
-    trails.push_back(std::make_unique<BreadcrumbTrail>(run, ranks, rank));
+    recorders.push_back(std::make_unique<FlightRecorder>(run, ranks, rank));
   }
-  return trails;
+  return recorders;
 }
 
 std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int ranks) {
@@ -83,7 +83,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   run->group = std::make_shared<ThreadGroup>(run->world, std::move(world_ranks));
-  run->trails = open_trails(ranks);
+  run->recorders = open_recorders(ranks);
   run->outcomes.resize(static_cast<std::size_t>(ranks));
 
   std::vector<std::thread> threads = start_threads(run, ranks);
@@ -133,7 +133,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   }
   if (result.all_ok()) return result;
   for (std::size_t r = 0; r < result.ranks.size(); ++r) {
-    result.ranks[r].trace = run->trails[r]->trace();
+    result.ranks[r].trace = run->recorders[r]->trace();
   }
   return result;
 }

@@ -66,14 +66,14 @@ class ThreadWorld {
     bool left = false;
     const ThreadGroup* waiting_in = nullptr;   // whose call is incomplete
     const ThreadCall* waiting_call = nullptr;  // valid while `waiting_in` is set
-    std::string carries;                       // "all_reduce #5 of 'tp'", while that is carried
+    std::string transfer;                      // "all_reduce #5 of 'tp'", while that is carried
     std::optional<Error> verdict;              // what that call throws, else Error(aborted)
   };
 
   void fail_locked(int culprit, const std::string& reason);
   void fail_deadlock_locked();
   bool all_wait_locked() const;
-  std::string place_locked(std::size_t waiting_rank) const;
+  std::string waiting_call_locked(std::size_t waiting_rank) const;
 
   mutable std::mutex mutex_;
   std::vector<RankState> ranks_;
@@ -90,20 +90,20 @@ class ThreadGroup {
   ThreadWorld& world() { return *world_; }
 
   /// Waits until all members have made the same call. Returns the number of the round, from 0.
-  std::uint64_t meet(int rank, const ThreadCall& call);
+  std::uint64_t rendezvous(int rank, const ThreadCall& call);
 
-  /// Communicator::carry, after the `meet` of `call`.
-  void carry(int rank, const ThreadCall& call, const std::function<bool()>& advance);
+  /// Communicator::transfer_external, after the `rendezvous` of `call`.
+  void transfer_external(int rank, const ThreadCall& call, const std::function<bool()>& advance);
 
   /// Waits until all members have come here; does not fail. Ends a round whose `peer` was used.
-  void part(int rank);
+  void leave_round(int rank);
 
-  /// The staged payload of `rank`, of up to kStagedBytes; may be read until the next `meet`.
+  /// The staged payload of `rank`, of up to kStagedBytes; may be read until the next `rendezvous`.
   const std::byte* staged(std::uint64_t round, int rank) const {
     return staged_[round % 2][static_cast<std::size_t>(rank)].data();
   }
 
-  /// The call of `rank` in the current round; may be read between `meet` and `part`.
+  /// The call of `rank` in the current round; may be read between `rendezvous` and `leave_round`.
   const ThreadCall& peer(int rank) const { return calls_[static_cast<std::size_t>(rank)]; }
 
   /// The group of `members` (ranks of this group in their new order) that `round` split off: the
@@ -116,8 +116,8 @@ class ThreadGroup {
     std::size_t still_to_come = 0;
   };
 
-  std::string place_locked(const ThreadCall& call) const;  // "all_reduce #5 of 'tp'"
-  std::string missing_locked() const;
+  std::string call_text_locked(const ThreadCall& call) const;  // "all_reduce #5 of 'tp'"
+  std::string missing_ranks_locked() const;
   void require_members_locked(int me, const ThreadCall& call);
   void require_same_calls_locked();
   void wait_locked(std::unique_lock<std::mutex>& lock, int me, const ThreadCall& call);
@@ -131,8 +131,8 @@ class ThreadGroup {
   std::vector<bool> here_;  // arrived in the current round
   int arrived_ = 0;
   std::uint64_t round_ = 0;  // completed meetings
-  int parted_ = 0;
-  std::uint64_t partings_ = 0;
+  int leaving_ = 0;
+  std::uint64_t left_rounds_ = 0;
   std::vector<std::vector<std::byte>> staged_[2];  // by parity of the round, by rank
   std::map<std::pair<std::uint64_t, int>, Subgroup> subgroups_;
 };

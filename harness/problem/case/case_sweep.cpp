@@ -207,7 +207,7 @@ std::vector<CaseSpec> cases_from_json(const nlohmann::ordered_json& object,
     return read_cases(object);
   } catch (const Error& error) {
     const std::string prefix = where.empty() ? where : where + ": ";
-    throw Error(error.code(), prefix + error.what(), error.where());
+    throw Error(error.code(), prefix + error.what());
   }
 }
 

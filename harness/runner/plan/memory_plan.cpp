@@ -7,7 +7,6 @@
 #include "harness/core/available_memory.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/device/cuda/cuda_devices.h"
 
 namespace lossgrid {
 std::int64_t rank_data_bytes(const LossProblem& problem) {
@@ -116,9 +115,10 @@ std::int64_t fullest_device_bytes(const std::vector<std::int64_t>& rank_bytes,
 
 std::string why_ranks_too_big(Backend backend, const std::vector<std::int64_t>& rank_bytes,
                               bool gpu_each) {
-  if (backend != Backend::cuda) return why_too_big(fullest_device_bytes(rank_bytes, 1));
+  const BackendTraits& traits = traits_of(backend);
+  if (traits.uses_host_memory) return why_too_big(fullest_device_bytes(rank_bytes, 1));
   const std::size_t gpus = gpu_each ? rank_bytes.size() : describe_devices(backend).size();
-  return why_too_big(fullest_device_bytes(rank_bytes, gpus), free_cuda_bytes(), "the GPU");
+  return why_too_big(fullest_device_bytes(rank_bytes, gpus), traits.free_bytes(), "the GPU");
 }
 
 }  // namespace lossgrid

@@ -11,7 +11,7 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
-#include "harness/measure/meter_self_test.h"
+#include "harness/measure/self_test.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/timing/timing_summary.h"
 #include "harness/runner/trial/trial.h"
@@ -46,7 +46,7 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   TimingRecord record;
   record.backend = name(backend);
   record.transport = ranks.transport();
-  record.timer = timer_name(backend);
+  record.timer = traits_of(backend).timer;
   record.case_name = spec.name;
   record.case_text = format_case(spec);
   record.grid = format_grid(grid);
@@ -61,7 +61,7 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   record.cores = share.cores;
   record.threads_per_rank = share.threads_per_rank;
   std::string shared;
-  if (backend == Backend::cuda_emulated) {
+  if (!traits_of(backend).has_real_times) {
     shared = "kernels of a GPU run on the processor";
   } else if (share.oversubscribed) {
     shared = fmt::format("{} ranks with {} thread{} each share {} core{}", grid.ranks(),
@@ -186,7 +186,7 @@ class Timing {
     const auto ranks = static_cast<std::size_t>(grid_.ranks());
     const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(*problem_, *plan_));
     const std::string why = why_ranks_too_big(backend_, bytes, ranks_.has_nccl());
-    if (!why.empty() || backend_ != Backend::cuda) return why;
+    if (!why.empty() || traits_of(backend_).uses_host_memory) return why;
     return why_too_big(
         checked_product(timing_host_bytes(*problem_), grid_.ranks(), "bytes of a timing"));
   }
@@ -307,7 +307,7 @@ bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
 
 std::vector<MeterRecord> test_meter() {
   std::vector<MeterRecord> records;
-  for (const MeterCheck& check : check_meter()) {
+  for (const SelfTestCheck& check : run_self_test()) {
     records.push_back(
         {check.name, check.passed, check.expected, check.measured, check.unit, check.detail});
   }

@@ -21,7 +21,7 @@ namespace {
 DType factor_dtype(const LossProblem& problem) {
   if (problem.dtype != DType::bf16) return DType::f32;
   const bool native =
-      problem.backend == Backend::cuda || bf16_gemm_rates().faster() == Bf16Gemm::native;
+      !traits_of(problem.backend).has_bf16_choice || bf16_gemm_rates().faster() == Bf16Gemm::native;
   return native ? DType::bf16 : DType::f32;
 }
 
@@ -164,8 +164,7 @@ std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffer
 std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows) {
   if (problem.from_hidden()) {
     const std::int64_t flops = 2 * product_rows * problem.width() * problem.head.hidden;
-    const bool on_gpu = problem.backend == Backend::cuda;
-    const std::vector<std::string> one_way{on_gpu ? "cuBLASLt" : gemm_library()};
+    const std::vector<std::string> one_way{traits_of(problem.backend).gemm_library()};
     return {{"gemm_logits", 0, flops, one_way},
             {"gemm_hidden", 0, flops, one_way},
             {"gemm_weight", 0, flops, one_way}};

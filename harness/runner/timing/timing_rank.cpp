@@ -12,7 +12,6 @@
 #include "harness/comm/timed_communicator.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/text.h"
-#include "harness/device/cuda/cuda_timing.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/device/memory/host_view.h"
 #include "harness/measure/cache.h"
@@ -104,7 +103,7 @@ class SharedTensors {
   void begin(RankPhase phase) {
     if (!injector_) return;
     injector_->at_phase(phase);
-    if (injector_->loses_device(phase)) device().lose();
+    if (injector_->injects_device_loss(phase)) device().lose();
   }
 
   RankPack rank_pack() { return {problem_, loss_problem_, rank_, device(), rows_}; }
@@ -221,7 +220,7 @@ class TimedImplementation final : public SampledItem {
 
   void spoil(RankPhase phase) {
     FaultInjector* faults = shared_.rank().faults;
-    if (faults == nullptr || !faults->spoils(phase)) return;
+    if (faults == nullptr || !faults->injects_nan(phase)) return;
     write_a_nan(phase, shared_.rank_pack(), *setup_.truth, places_.own, outputs_, gradients_);
   }
 
@@ -313,7 +312,7 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   for (const std::unique_ptr<SampledItem>& item : ceilings) items.push_back(item.get());
 
   RankTiming timing;
-  if (problem.backend == Backend::cuda) timing.gpu = cuda_device_uuid();
+  timing.gpu = traits_of(problem.backend).gpu_uuid();
   timing.ceilings = ceilings_of(problem, plan.product_rows);
   timing.tp_all_reduce = measure_all_reduce(*shared.groups().tp);
   timing.cp_all_reduce = measure_all_reduce(*shared.groups().cp);

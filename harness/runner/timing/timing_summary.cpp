@@ -267,7 +267,7 @@ class Summary {
     // Logits are gone over up to three times: only a third of what is moved may be there to touch.
     const std::int64_t touched =
         from_hidden ? problem_.input_bytes() + problem_.gradient_bytes() : row.rank_bytes / 3;
-    row.ceiling_judged = problem_.backend != Backend::cuda_emulated &&
+    row.ceiling_judged = traits_of(problem_.backend).has_real_times &&
                          touched > kJudgedCaches * last_level_cache_bytes(problem_.backend);
     return *row.ceiling_ratio / (1 + 2 * relative_stderr_of_median(ratios));
   }

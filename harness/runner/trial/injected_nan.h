@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fault that changes a number (FaultKind::writes_a_nan): one element of what a phase gave is
+// The fault that changes a number (FaultKind::nan): one element of what a phase gave is
 // overwritten, so that checks have something to find on a rank that is known.
 #pragma once
 

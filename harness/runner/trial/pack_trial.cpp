@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
@@ -103,7 +103,7 @@ class PackTrial {
     enter_phase(phase);
     if (rank_.faults == nullptr) return;
     rank_.faults->at_phase(phase);
-    if (rank_.faults->loses_device(phase)) device_.lose();
+    if (rank_.faults->injects_device_loss(phase)) device_.lose();
   }
 
   RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
@@ -144,7 +144,7 @@ class PackTrial {
     device_.tracker().end_phase();
     result_.memory.push_back(device_.tracker().phases().back());
     result_.memory.back().driver = device_.driver_memory();
-    if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {
+    if (rank_.faults != nullptr && rank_.faults->injects_nan(rank_phase)) {
       write_a_nan(rank_phase, rank_pack(), truth_, places_.own, outputs_, tensors_->gradients());
     }
     result_.counts[phase] = rank_.counts;

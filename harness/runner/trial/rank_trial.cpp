@@ -2,8 +2,8 @@
 #include "harness/runner/trial/rank_trial.h"
 
 #include "harness/comm/consensus.h"
-#include "harness/comm/faults/breadcrumbs.h"
 #include "harness/comm/faults/fault_injection.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/core/error.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/runner/rank_recorder.h"

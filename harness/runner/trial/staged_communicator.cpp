@@ -51,8 +51,8 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int /*color*/, int /*key*/, std::string /*name*/) override {
     throw Error(ErrorCode::internal, "groups are split before their payloads are staged");
   }
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
-    inner_.carry(call, advance);
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
+    inner_.transfer_external(call, advance);
   }
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
 

@@ -114,10 +114,8 @@ std::string trial_id(const std::string& problem, const Grid& grid,
 
 std::string reproduce_case(const std::string& source, const std::string& implementation,
                            const Grid& grid, Backend backend) {
-  const std::string where =
-      backend == Backend::cpu ? "" : fmt::format(" --backend {}", name(backend));
   return fmt::format("lossgrid run{} --grid {} {}{}", implementation_flags(implementation),
-                     format_grid(grid), source, where);
+                     format_grid(grid), source, backend_flag(backend));
 }
 
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
@@ -142,7 +140,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
     return record;
   }
   record.reproduce = reproduce_replay(problem, implementation, grid);
-  if (backend != Backend::cpu) record.reproduce += fmt::format(" --backend {}", name(backend));
+  record.reproduce += backend_flag(backend);
   return record;
 }
 
@@ -182,7 +180,7 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   setup.backend = backend;
   // Such a trial is skipped: it needs neither truth nor parts.
   if (!why_not_given(*setup.implementation, *setup.problem, grid).empty()) return setup;
-  if (!why_no_device(backend).empty()) return setup;
+  if (no_device(backend)) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
   setup.truth =
       truth_of(prepared, serial_adds(setup), setup.implementation->describe().rounds_logits);

@@ -80,7 +80,7 @@ int serial_adds(const TrialSetup& setup) {
     const auto of_lane = static_cast<int>((setup.problem->spec.vocab + kLanes - 1) / kLanes);
     of_rows = std::max(of_rows, of_lane);
   }
-  if (setup.backend != Backend::cpu) {
+  if (traits_of(setup.backend).launches_kernels) {
     const CaseSpec& spec = setup.problem->spec;
     const DType logits = spec.hidden > 0 ? DType::f32 : spec.dtype;
     of_rows = std::max(of_rows, block_serial_adds(vocab_shard(spec.vocab, setup.grid.tp, 0).width,

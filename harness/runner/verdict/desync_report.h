@@ -15,7 +15,7 @@ namespace lossgrid {
 /// Of a run that failed, by rank.
 std::vector<RankRecord> desync_report(const RanksOutcome& outcome);
 
-/// Of ranks whose processes are gone, from what they left behind (read_breadcrumbs).
+/// Of ranks whose processes are gone, from what they left behind (read_flight_records).
 std::vector<RankRecord> desync_report(const std::vector<RankTrace>& left_behind);
 
 /// The rank whose process died, from the second of these: the only one that was in no collective

@@ -106,9 +106,9 @@ TEST(NcclTransport, WhatItCannotDoIsSkippedOrRefusedWithTheReason) {
   EXPECT_EQ(said("--transport nccl", 64),
             "lossgrid: --transport nccl moves memory of GPUs: it takes --backend cuda\n");
   EXPECT_EQ(said("--require nccl", 65), "lossgrid: --require nccl: it takes --transport nccl\n");
-  const std::string& why_none = why_no_device(Backend::cuda);
-  if (!why_none.empty()) {
-    EXPECT_THAT(said("--transport nccl --backend cuda", 77), HasSubstr("no_device: " + why_none));
+  const std::string reason = text_of(no_device(Backend::cuda));
+  if (!reason.empty()) {
+    EXPECT_THAT(said("--transport nccl --backend cuda", 77), HasSubstr("no_device: " + reason));
   }
   const NcclLibraryScope missing("/nowhere/libnccl.so");
   EXPECT_THAT(said("--transport nccl --backend cuda_emulated", 77),

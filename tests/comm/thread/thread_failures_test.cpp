@@ -320,7 +320,7 @@ TEST(ThreadFailures, OneInACollectiveGivesWayToOneOfItsOwn) {
   };
   EXPECT_EQ(fail_first(Cause::collective, Cause::own).first_failed_rank, 1);
   EXPECT_EQ(fail_first(Cause::others, Cause::collective).first_failed_rank, 1);
-  EXPECT_EQ(fail_first(Cause::unsaid, Cause::own).first_failed_rank, 0);
+  EXPECT_EQ(fail_first(Cause::unknown, Cause::own).first_failed_rank, 0);
   EXPECT_EQ(fail_first(Cause::own, Cause::own).first_failed_rank, 0);
   EXPECT_EQ(fail_first(Cause::collective, Cause::collective).first_failed_rank, 0);
 }

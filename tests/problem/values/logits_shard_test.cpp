@@ -153,12 +153,12 @@ TEST(Poison, StandsWhereNothingMayBeRead) {
   const auto is_nan = [](double value) { return std::isnan(value); };
   const auto is_inf = [](double value) { return value == HUGE_VAL; };
   const std::string text = "lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=37 poison=";
-  for (const std::string dtype : {"f32", "bf16", "f64"}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     for (const auto& [tp, cp] : kGrids) {
       const Grid grid{tp, cp};
-      dispatch_floating(*parse_dtype(dtype), [&](auto element) {
+      dispatch_floating(dtype, [&](auto element) {
         using T = decltype(element);
-        const std::string tail = " dtype=" + dtype;
+        const std::string tail = " dtype=" + std::string(name(dtype));
         expect_poison<T>(make(text + "nan" + tail), grid, is_nan, true, true);
         expect_poison<T>(make(text + "inf" + tail), grid, is_inf, true, true);
         expect_poison<T>(make(text + "none" + tail), grid, is_nan, false, false);

@@ -92,7 +92,7 @@ TEST_P(EveryRegime, AnyPieceReadsAsThePieceOfTheRow) {
 
 TEST_P(EveryRegime, FloatAndDoubleAgreeAndStandInTheDtype) {
   const auto source = make(text());
-  const DType dtype = *parse_dtype(std::get<1>(GetParam()));
+  const DType dtype = parse_case(text()).dtype;
   for (std::int64_t token = 0; token < kRows; ++token) {
     const std::vector<double> wide = read(*source, token, 0, 1301);
     const std::vector<float> narrow = read<float>(*source, token, 0, 1301);
@@ -216,14 +216,15 @@ TEST(RandomLogits, EveryMaskedRowKeepsAFiniteValue) {
 }
 
 TEST(RandomLogits, FiniteMaskIsMaskedVocabWithAFiniteNumber) {
-  for (const std::string dtype : {"f64", "f32", "bf16"}) {
-    const auto infinite = make("vocab=600 values=masked_vocab dtype=" + dtype);
-    const auto finite = make("vocab=600 values=finite_mask dtype=" + dtype);
-    const double mask = round_to(*parse_dtype(dtype), -1e30);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const std::string tail = " dtype=" + std::string(name(dtype));
+    const auto infinite = make("vocab=600 values=masked_vocab" + tail);
+    const auto finite = make("vocab=600 values=finite_mask" + tail);
+    const double mask = round_to(dtype, -1e30);
     for (std::int64_t token = 0; token < kRows; ++token) {
       std::vector<double> expected = read(*infinite, token, 0, 600);
       for (double& value : expected) value = std::isinf(value) ? mask : value;
-      EXPECT_TRUE(same_bits(read(*finite, token, 0, 600), expected)) << dtype << ' ' << token;
+      EXPECT_TRUE(same_bits(read(*finite, token, 0, 600), expected)) << name(dtype) << ' ' << token;
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/measure/meter_self_test.h"
+#include "harness/measure/self_test.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +21,7 @@ constexpr int kLongestSleepFactor = 10;
 constexpr std::size_t kCopyBytes = 8 << 20;
 constexpr double kFastestCopy = 1e13;  // bytes per second
 
-MeterCheck check_allocation(const Meter& meter) {
+SelfTestCheck check_allocation(const MeasuringTools& tools) {
   const std::unique_ptr<Device> device = make_cpu_device();
   const MemoryTracker& tracker = device->tracker();
   const Buffer other = device->allocate(100, "other");
@@ -29,7 +29,7 @@ MeterCheck check_allocation(const Meter& meter) {
   device->tracker().begin_phase("allocation");
   std::int64_t live = 0;
   {
-    const Buffer buffer = meter.allocate(*device, kAllocationBytes);
+    const Buffer buffer = tools.allocate(*device, kAllocationBytes);
     live = tracker.live_bytes() - before;
   }
   device->tracker().end_phase();
@@ -44,12 +44,12 @@ MeterCheck check_allocation(const Meter& meter) {
           fmt::format("peak of one buffer; live {} bytes, {} after its release", live, left)};
 }
 
-MeterCheck check_sleep(const Meter& meter) {
+SelfTestCheck check_sleep(const MeasuringTools& tools) {
   std::int64_t shortest_ns = std::numeric_limits<std::int64_t>::max();
   for (int k = 0; k < kSleeps; ++k) {
-    const std::int64_t start = meter.now();
-    meter.sleep(kSleep);
-    shortest_ns = std::min(shortest_ns, meter.now() - start);
+    const std::int64_t start = tools.now();
+    tools.sleep(kSleep);
+    shortest_ns = std::min(shortest_ns, tools.now() - start);
   }
   return {
       "sleep",
@@ -60,16 +60,16 @@ MeterCheck check_sleep(const Meter& meter) {
       fmt::format("shortest of {}, right up to {} times as long", kSleeps, kLongestSleepFactor)};
 }
 
-MeterCheck check_copy(const Meter& meter) {
+SelfTestCheck check_copy(const MeasuringTools& tools) {
   std::vector<std::uint32_t> from(kCopyBytes / sizeof(std::uint32_t));
   for (std::size_t k = 0; k < from.size(); ++k)
     from[k] = static_cast<std::uint32_t>(k) * 2654435761u;
   std::vector<std::uint32_t> to(from.size());
-  meter.copy(from.data(), to.data(), kCopyBytes);  // variants are chosen and pages touched
+  tools.copy(from.data(), to.data(), kCopyBytes);  // variants are chosen and pages touched
   std::fill(to.begin(), to.end(), 0u);
-  const std::int64_t start = meter.now();
-  meter.copy(from.data(), to.data(), kCopyBytes);
-  const std::int64_t took_ns = meter.now() - start;
+  const std::int64_t start = tools.now();
+  tools.copy(from.data(), to.data(), kCopyBytes);
+  const std::int64_t took_ns = tools.now() - start;
   const bool equal = to == from;
   const double rate =
       took_ns > 0 ? static_cast<double>(kCopyBytes) * 1e9 / static_cast<double>(took_ns) : 0;
@@ -84,7 +84,7 @@ MeterCheck check_copy(const Meter& meter) {
 
 }  // namespace
 
-Meter::Meter()
+MeasuringTools::MeasuringTools()
     : now(steady_clock_ns),
       allocate([](Device& device, std::size_t bytes) { return device.allocate(bytes, "meter"); }),
       sleep([](std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }),
@@ -92,8 +92,8 @@ Meter::Meter()
         run_memory_kernel(MemoryKernel::copy, MemoryVariant::plain, from, to, bytes);
       }) {}
 
-std::vector<MeterCheck> check_meter(const Meter& meter) {
-  return {check_allocation(meter), check_sleep(meter), check_copy(meter)};
+std::vector<SelfTestCheck> run_self_test(const MeasuringTools& tools) {
+  return {check_allocation(tools), check_sleep(tools), check_copy(tools)};
 }
 
 }  // namespace lossgrid

@@ -4,18 +4,18 @@
 #include <utility>
 
 #include "harness/comm/call_signature.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/core/rank_observer.h"
 
 namespace lossgrid {
 namespace {
 
-class BreadcrumbCommunicator final : public Communicator {
+class RecordedCommunicator final : public Communicator {
  public:
-  BreadcrumbCommunicator(Communicator& inner, BreadcrumbTrail& trail)
-      : inner_(&inner), trail_(&trail) {}
-  BreadcrumbCommunicator(std::unique_ptr<Communicator> inner, BreadcrumbTrail& trail)
-      : owned_(std::move(inner)), inner_(owned_.get()), trail_(&trail) {}
+  RecordedCommunicator(Communicator& inner, FlightRecorder& recorder)
+      : inner_(&inner), recorder_(&recorder) {}
+  RecordedCommunicator(std::unique_ptr<Communicator> inner, FlightRecorder& recorder)
+      : owned_(std::move(inner)), inner_(owned_.get()), recorder_(&recorder) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -51,11 +51,11 @@ class BreadcrumbCommunicator final : public Communicator {
     enter(std::nullopt, 0, DType::u8);
     auto part = inner_->split(color, key, std::move(name));
     leave();
-    return std::make_unique<BreadcrumbCommunicator>(std::move(part), *trail_);
+    return std::make_unique<RecordedCommunicator>(std::move(part), *recorder_);
   }
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
     enter(call.collective, call.count, call.dtype, call.op, call.root);
-    inner_->carry(call, advance);
+    inner_->transfer_external(call, advance);
     leave();
   }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
@@ -63,12 +63,12 @@ class BreadcrumbCommunicator final : public Communicator {
  private:
   void enter(std::optional<Collective> operation, std::size_t count, DType dtype,
              std::optional<ReduceOp> op = std::nullopt, std::optional<int> root = std::nullopt) {
-    trail_->enter(operation, count, dtype, op, root, ++number_, inner_->name());
+    recorder_->enter(operation, count, dtype, op, root, ++number_, inner_->name());
     if (RankObserver* observer = rank_observer()) tell(*observer, operation, count, dtype);
   }
 
   void leave() {
-    trail_->leave();
+    recorder_->leave();
     if (RankObserver* observer = rank_observer()) observer->leave_call();
   }
 
@@ -83,14 +83,14 @@ class BreadcrumbCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> owned_;
   Communicator* inner_;
-  BreadcrumbTrail* trail_;
+  FlightRecorder* recorder_;
   std::uint64_t number_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> leave_breadcrumbs(Communicator& inner, BreadcrumbTrail& trail) {
-  return std::make_unique<BreadcrumbCommunicator>(inner, trail);
+std::unique_ptr<Communicator> record_calls(Communicator& inner, FlightRecorder& recorder) {
+  return std::make_unique<RecordedCommunicator>(inner, recorder);
 }
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks leave behind, as it is read while they run, after they failed, and from files.
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 
 #include <atomic>
 #include <csignal>
@@ -24,9 +24,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// A folder of its own, made at first use and removed at the end.
-class Breadcrumbs : public testing::Test {
+class FlightRecorderTest : public testing::Test {
  protected:
-  ~Breadcrumbs() override {
+  ~FlightRecorderTest() override {
     std::error_code ignored;
     if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
   }
@@ -48,14 +48,14 @@ std::vector<std::string> calls_of(const RankTrace& trace) {
   return calls;
 }
 
-void enter_barrier(BreadcrumbTrail& trail, std::uint64_t number) {
-  trail.enter(Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, number, "world");
+void enter_barrier(FlightRecorder& recorder, std::uint64_t number) {
+  recorder.enter(Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, number, "world");
 }
 
-TEST_F(Breadcrumbs, SayWhatEveryCallWas) {
-  BreadcrumbTrail trail(1, 2, 1, "");
+TEST_F(FlightRecorderTest, SayWhatEveryCallWas) {
+  FlightRecorder recorder(1, 2, 1, "");
   expect_ranks_ok(1, [&](Communicator& world) {
-    const auto marked = leave_breadcrumbs(world, trail);
+    const auto marked = record_calls(world, recorder);
     const auto part = marked->split(0, 0, "a_name_of_more_than_16");
     std::vector<float> data(3);
     marked->all_reduce(std::span(data), ReduceOp::max);
@@ -64,7 +64,7 @@ TEST_F(Breadcrumbs, SayWhatEveryCallWas) {
     part->reduce_scatter(data.data(), data.data(), 3, DType::f32, ReduceOp::sum);
     marked->barrier();
   });
-  EXPECT_THAT(calls_of(trail.trace()),
+  EXPECT_THAT(calls_of(recorder.trace()),
               ElementsAre("split, call #1 of 'world', done",
                           "all_reduce max of 3 f32, call #2 of 'world', done",
                           "broadcast of 3 f32 from 0, call #1 of 'a_name_of_more_t', done",
@@ -73,29 +73,29 @@ TEST_F(Breadcrumbs, SayWhatEveryCallWas) {
                           "barrier, call #4 of 'world', done"));
 }
 
-TEST_F(Breadcrumbs, KeepTheLastOnes) {
-  BreadcrumbTrail trail(1, 1, 0, "");
-  EXPECT_TRUE(trail.trace().calls.empty());
-  EXPECT_FALSE(trail.trace().in_collective());
+TEST_F(FlightRecorderTest, KeepTheLastOnes) {
+  FlightRecorder recorder(1, 1, 0, "");
+  EXPECT_TRUE(recorder.trace().calls.empty());
+  EXPECT_FALSE(recorder.trace().in_collective());
   for (std::uint64_t k = 1; k <= 100; ++k) {
-    enter_barrier(trail, k);
-    if (k < 100) trail.leave();
+    enter_barrier(recorder, k);
+    if (k < 100) recorder.leave();
   }
-  const RankTrace trace = trail.trace();
-  ASSERT_EQ(trace.calls.size(), kBreadcrumbs);
+  const RankTrace trace = recorder.trace();
+  ASSERT_EQ(trace.calls.size(), kRecordedCalls);
   EXPECT_EQ(describe(trace.calls.front()), "barrier, call #85 of 'world', done");
   EXPECT_EQ(describe(trace.calls.back()), "barrier, call #100 of 'world', entered");
   EXPECT_TRUE(trace.in_collective());
 }
 
-TEST_F(Breadcrumbs, CanBeReadWhileTheyAreWritten) {
-  BreadcrumbTrail trail(1, 1, 0, "");
+TEST_F(FlightRecorderTest, CanBeReadWhileTheyAreWritten) {
+  FlightRecorder recorder(1, 1, 0, "");
   std::atomic<bool> over = false;
   std::thread reader([&] {
     int torn = 0;
     for (int k = 0; k < 3000; ++k) {
       // A call is whole or left out: its count tells its number.
-      for (const TracedCall& call : trail.trace().calls) {
+      for (const TracedCall& call : recorder.trace().calls) {
         torn += call.call == "all_gather of " + std::to_string(call.number) + " f64" ? 0 : 1;
       }
     }
@@ -103,14 +103,14 @@ TEST_F(Breadcrumbs, CanBeReadWhileTheyAreWritten) {
     over = true;
   });
   for (std::uint64_t k = 1; !over; ++k) {
-    trail.enter_phase(kRankPhases[k % kRankPhases.size()]);
-    trail.enter(Collective::all_gather, k, DType::f64, std::nullopt, std::nullopt, k, "tp");
-    trail.leave();
+    recorder.enter_phase(kRankPhases[k % kRankPhases.size()]);
+    recorder.enter(Collective::all_gather, k, DType::f64, std::nullopt, std::nullopt, k, "tp");
+    recorder.leave();
   }
   reader.join();
 }
 
-TEST_F(Breadcrumbs, AreThereAfterARunThatFailed) {
+TEST_F(FlightRecorderTest, AreThereAfterARunThatFailed) {
   const RanksOutcome outcome = run_thread_ranks(
       4,
       [](Communicator& world) {
@@ -135,7 +135,7 @@ TEST_F(Breadcrumbs, AreThereAfterARunThatFailed) {
   EXPECT_EQ(outcome.ranks[3].trace.phase, RankPhase::setup);
 }
 
-TEST_F(Breadcrumbs, OfARankThatHangsAreReadByTheOthers) {
+TEST_F(FlightRecorderTest, OfARankThatHangsAreReadByTheOthers) {
   const RanksOutcome outcome = run_thread_ranks(
       2,
       [](Communicator& world) {
@@ -156,7 +156,7 @@ TEST_F(Breadcrumbs, OfARankThatHangsAreReadByTheOthers) {
       ElementsAre("barrier, call #1 of 'world', done", "barrier, call #2 of 'world', entered"));
 }
 
-TEST_F(Breadcrumbs, InFilesOutliveTheProcess) {
+TEST_F(FlightRecorderTest, InFilesOutliveTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr const char* kVariable = "LOSSGRID_BREADCRUMBS";
   // The process of the death test begins this test anew, and has the variable from here.
@@ -176,7 +176,7 @@ TEST_F(Breadcrumbs, InFilesOutliveTheProcess) {
               testing::KilledBySignal(SIGKILL), "");
   const std::string directory = std::getenv(kVariable);
   ::unsetenv(kVariable);
-  const std::vector<RankTrace> traces = read_breadcrumbs(directory);
+  const std::vector<RankTrace> traces = read_flight_records(directory);
   ASSERT_EQ(traces.size(), 2u);
   for (const RankTrace& trace : traces) {
     EXPECT_TRUE(trace.known);
@@ -188,20 +188,20 @@ TEST_F(Breadcrumbs, InFilesOutliveTheProcess) {
   EXPECT_THAT(calls_of(traces[1]), ElementsAre("barrier, call #1 of 'world', done"));
 }
 
-TEST_F(Breadcrumbs, AreReadFromFilesOfTheNewestRun) {
-  EXPECT_TRUE(read_breadcrumbs(folder() + "/nowhere").empty());
-  EXPECT_TRUE(read_breadcrumbs(folder()).empty());
+TEST_F(FlightRecorderTest, AreReadFromFilesOfTheNewestRun) {
+  EXPECT_TRUE(read_flight_records(folder() + "/nowhere").empty());
+  EXPECT_TRUE(read_flight_records(folder()).empty());
   constexpr int kRanks = 30;
-  for (int rank = 2; rank < kRanks; ++rank) BreadcrumbTrail(1, kRanks, rank, folder());
-  BreadcrumbTrail zero(2, kRanks, 0, folder());
+  for (int rank = 2; rank < kRanks; ++rank) FlightRecorder(1, kRanks, rank, folder());
+  FlightRecorder zero(2, kRanks, 0, folder());
   enter_barrier(zero, 7);
-  BreadcrumbTrail one(2, kRanks, 1, folder());
+  FlightRecorder one(2, kRanks, 1, folder());
   one.enter_phase(RankPhase::check);
   one.finish(RankEnd::returned);
   std::ofstream(folder() + "/rank00002.crumbs") << "too short";
-  std::ofstream(folder() + "/rank00003.crumbs") << std::string(sizeof(BreadcrumbPage), 'x');
+  std::ofstream(folder() + "/rank00003.crumbs") << std::string(sizeof(FlightRecorderPage), 'x');
   std::ofstream(folder() + "/notes.txt") << "something else";
-  const std::vector<RankTrace> traces = read_breadcrumbs(folder());
+  const std::vector<RankTrace> traces = read_flight_records(folder());
   ASSERT_EQ(traces.size(), static_cast<std::size_t>(kRanks));
   EXPECT_TRUE(traces[0].known);
   EXPECT_TRUE(traces[0].in_collective());
@@ -216,20 +216,20 @@ TEST_F(Breadcrumbs, AreReadFromFilesOfTheNewestRun) {
   }
 }
 
-TEST_F(Breadcrumbs, AFileIsEmptyAtTheBeginOfARun) {
+TEST_F(FlightRecorderTest, AFileIsEmptyAtTheBeginOfARun) {
   {
-    BreadcrumbTrail trail(1, 1, 0, folder());
-    trail.enter_phase(RankPhase::check);
-    enter_barrier(trail, 1);
+    FlightRecorder recorder(1, 1, 0, folder());
+    recorder.enter_phase(RankPhase::check);
+    enter_barrier(recorder, 1);
   }
-  const BreadcrumbTrail trail(2, 1, 0, folder());
-  EXPECT_EQ(trail.trace().phase, RankPhase::none);
-  EXPECT_TRUE(trail.trace().calls.empty());
+  const FlightRecorder recorder(2, 1, 0, folder());
+  EXPECT_EQ(recorder.trace().phase, RankPhase::none);
+  EXPECT_TRUE(recorder.trace().calls.empty());
 }
 
-TEST_F(Breadcrumbs, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(FlightRecorderTest, AFolderThatCannotBeMadeIsNamed) {
   try {
-    BreadcrumbTrail(1, 1, 0, "/proc/nowhere");
+    FlightRecorder(1, 1, 0, "/proc/nowhere");
     ADD_FAILURE() << "was made";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
@@ -237,13 +237,13 @@ TEST_F(Breadcrumbs, AFolderThatCannotBeMadeIsNamed) {
   }
 }
 
-TEST_F(Breadcrumbs, APhaseOfNoRankIsNobodys) {
+TEST_F(FlightRecorderTest, APhaseOfNoRankIsNobodys) {
   enter_phase(RankPhase::plan);  // nothing to write to
-  BreadcrumbTrail outer(1, 1, 0, "");
-  BreadcrumbTrail inner(1, 1, 0, "");
-  const TrailScope of_outer(outer);
+  FlightRecorder outer(1, 1, 0, "");
+  FlightRecorder inner(1, 1, 0, "");
+  const FlightRecorderScope of_outer(outer);
   {
-    const TrailScope of_inner(inner);
+    const FlightRecorderScope of_inner(inner);
     enter_phase(RankPhase::forward);
   }
   enter_phase(RankPhase::check);

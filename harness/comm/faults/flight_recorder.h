@@ -4,9 +4,10 @@
 // allocation: the transports keep it for every run. Written by the thread of the rank alone; any
 // thread may read at any time, and passes over an entry that is being written.
 //
-// With LOSSGRID_BREADCRUMBS=DIR in the environment the trail of rank 5 is DIR/rank00005.crumbs, a
-// memory-mapped file: the kernel keeps what was written when the process is killed. The file is a
-// BreadcrumbPage in the byte order of the machine, made anew at the begin of every run of ranks.
+// With LOSSGRID_BREADCRUMBS=DIR in the environment the recorder of rank 5 is DIR/rank00005.crumbs,
+// a memory-mapped file: the kernel keeps what was written when the process is killed. The file is a
+// FlightRecorderPage in the byte order of the machine, made anew at the begin of every run of
+// ranks.
 #pragma once
 
 #include <array>
@@ -24,12 +25,12 @@
 
 namespace lossgrid {
 
-inline constexpr std::size_t kBreadcrumbs = 16;
+inline constexpr std::size_t kRecordedCalls = 16;
 /// The environment variable that names the folder.
-inline constexpr const char* kBreadcrumbsVariable = "LOSSGRID_BREADCRUMBS";
+inline constexpr const char* kFlightRecorderVariable = "LOSSGRID_BREADCRUMBS";
 
 /// One collective. Words are atomic for readers in other threads.
-struct BreadcrumbSlot {
+struct RecordedCallSlot {
   std::atomic<std::uint64_t> order;   // of the call in the run, from 1; 0: empty or being written
   std::atomic<std::uint64_t> number;  // within its communicator, from 1
   std::atomic<std::uint64_t> count;   // elements
@@ -39,27 +40,27 @@ struct BreadcrumbSlot {
   std::array<std::atomic<std::uint64_t>, 2> communicator;  // its name, cut off at 16 bytes
 };
 
-struct BreadcrumbPage {
-  std::atomic<std::uint64_t> format;  // kBreadcrumbFormat once all else is there
+struct FlightRecorderPage {
+  std::atomic<std::uint64_t> format;  // kFlightRecorderFormat once all else is there
   std::atomic<std::uint64_t> run;     // of this process, from 1; the same in all processes of a job
   std::atomic<std::uint64_t> ranks;   // of the run
   std::atomic<std::uint64_t> rank;
   std::atomic<std::uint64_t> phase;    // a RankPhase
   std::atomic<std::uint64_t> end;      // a RankEnd
   std::atomic<std::uint64_t> entered;  // collectives; the last is in slot (entered - 1) % 16
-  std::array<BreadcrumbSlot, kBreadcrumbs> slots;
+  std::array<RecordedCallSlot, kRecordedCalls> slots;
 };
-inline constexpr std::uint64_t kBreadcrumbFormat = 0x31424D555243474C;  // "LGCRUMB1" in memory
+inline constexpr std::uint64_t kFlightRecorderFormat = 0x31424D555243474C;  // "LGCRUMB1" in memory
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(sizeof(BreadcrumbPage) == (7 + 6 * kBreadcrumbs) * sizeof(std::uint64_t));
+static_assert(sizeof(FlightRecorderPage) == (7 + 6 * kRecordedCalls) * sizeof(std::uint64_t));
 
-class BreadcrumbTrail {
+class FlightRecorder {
  public:
   /// Of `rank` of the `run`-th run of this process, which has `ranks` ranks; in memory, or where
   /// the environment says so in a file. Throws io that names the file.
-  BreadcrumbTrail(std::uint64_t run, int ranks, int rank);
+  FlightRecorder(std::uint64_t run, int ranks, int rank);
   /// The same in `directory`, which is made when it is missing; in memory when it is empty.
-  BreadcrumbTrail(std::uint64_t run, int ranks, int rank, const std::string& directory);
+  FlightRecorder(std::uint64_t run, int ranks, int rank, const std::string& directory);
 
   void enter_phase(RankPhase phase) { store(page_->phase, static_cast<std::uint64_t>(phase)); }
   void finish(RankEnd end) { store(page_->end, static_cast<std::uint64_t>(end)); }
@@ -77,27 +78,27 @@ class BreadcrumbTrail {
   static void store(std::atomic<std::uint64_t>& word, std::uint64_t value) {
     word.store(value, std::memory_order_release);
   }
-  BreadcrumbSlot& last() { return page_->slots[(entered_ - 1) % kBreadcrumbs]; }
+  RecordedCallSlot& last() { return page_->slots[(entered_ - 1) % kRecordedCalls]; }
 
-  std::shared_ptr<BreadcrumbPage> page_;
+  std::shared_ptr<FlightRecorderPage> page_;
   std::uint64_t entered_ = 0;
 };
 
 /// Forwards to `inner` and leaves a crumb of every collective and split, as those that are split
 /// off do. Calls are numbered from 1 on, as in the messages of transports, so it has to see all of
 /// them. Both outlive the decorator.
-std::unique_ptr<Communicator> leave_breadcrumbs(Communicator& inner, BreadcrumbTrail& trail);
+std::unique_ptr<Communicator> record_calls(Communicator& inner, FlightRecorder& recorder);
 
-/// Makes `trail` that of this thread until its end, for enter_phase().
-class TrailScope {
+/// Makes `recorder` that of this thread until its end, for enter_phase().
+class FlightRecorderScope {
  public:
-  explicit TrailScope(BreadcrumbTrail& trail);
-  ~TrailScope();
-  TrailScope(const TrailScope&) = delete;
-  TrailScope& operator=(const TrailScope&) = delete;
+  explicit FlightRecorderScope(FlightRecorder& recorder);
+  ~FlightRecorderScope();
+  FlightRecorderScope(const FlightRecorderScope&) = delete;
+  FlightRecorderScope& operator=(const FlightRecorderScope&) = delete;
 
  private:
-  BreadcrumbTrail* outer_;
+  FlightRecorder* outer_;
 };
 
 /// Says what the rank of this thread is at; nothing where this thread is no rank. Tells its
@@ -107,6 +108,6 @@ void enter_phase(RankPhase phase);
 /// What the newest run left in `directory`: one for each of its ranks, by rank. Not `known` are
 /// those without a whole file of that run. Empty where there is none at all. Runs are counted from
 /// the start of a process, so a directory serves one start only.
-std::vector<RankTrace> read_breadcrumbs(const std::string& directory);
+std::vector<RankTrace> read_flight_records(const std::string& directory);
 
 }  // namespace lossgrid

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A slot is a sequence lock whose words are all atomic: its order is 0 while it is written, and a
 // reader takes it only when the order is the same before and after.
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -32,7 +32,7 @@ constexpr int kOpBit = 16;
 constexpr int kRootBit = 24;
 constexpr std::uint64_t kDone = std::uint64_t{1} << 56;
 
-thread_local BreadcrumbTrail* trail_of_thread = nullptr;
+thread_local FlightRecorder* recorder_of_thread = nullptr;
 
 std::uint64_t load(const std::atomic<std::uint64_t>& word) {
   return word.load(std::memory_order_acquire);
@@ -43,44 +43,44 @@ std::string path_of(const std::string& directory, int rank) {
 }
 
 std::string directory_of_environment() {
-  const char* directory = std::getenv(kBreadcrumbsVariable);
+  const char* directory = std::getenv(kFlightRecorderVariable);
   return directory == nullptr ? "" : directory;
 }
 
 /// The file mapped, null when it cannot be: then errno says why.
-std::shared_ptr<BreadcrumbPage> map_file(const std::string& path, bool writable) {
+std::shared_ptr<FlightRecorderPage> map_file(const std::string& path, bool writable) {
   const int file = writable ? ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)
                             : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return nullptr;
-  constexpr auto kBytes = static_cast<::off_t>(sizeof(BreadcrumbPage));
+  constexpr auto kBytes = static_cast<::off_t>(sizeof(FlightRecorderPage));
   struct stat about {};
   const bool whole = writable ? ::ftruncate(file, kBytes) == 0
                               : ::fstat(file, &about) == 0 && about.st_size >= kBytes;
   void* memory = MAP_FAILED;
   if (whole) {
-    memory = ::mmap(nullptr, sizeof(BreadcrumbPage), writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                    MAP_SHARED, file, 0);
+    memory = ::mmap(nullptr, sizeof(FlightRecorderPage),
+                    writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
   }
   const int error = errno;
   ::close(file);  // the mapping stays
   errno = error;
   if (memory == MAP_FAILED) return nullptr;
-  return {static_cast<BreadcrumbPage*>(memory),
-          [](BreadcrumbPage* page) { ::munmap(page, sizeof(BreadcrumbPage)); }};
+  return {static_cast<FlightRecorderPage*>(memory),
+          [](FlightRecorderPage* page) { ::munmap(page, sizeof(FlightRecorderPage)); }};
 }
 
-std::shared_ptr<BreadcrumbPage> make_page(const std::string& directory, int rank) {
-  if (directory.empty()) return std::make_shared<BreadcrumbPage>();
+std::shared_ptr<FlightRecorderPage> make_page(const std::string& directory, int rank) {
+  if (directory.empty()) return std::make_shared<FlightRecorderPage>();
   std::error_code error;
   fs::create_directories(directory, error);
   const std::string path = path_of(directory, rank);
-  std::shared_ptr<BreadcrumbPage> page = map_file(path, true);
+  std::shared_ptr<FlightRecorderPage> page = map_file(path, true);
   if (page == nullptr) {
-    throw Error(ErrorCode::io, fmt::format("cannot write {} ({}): {}", path, kBreadcrumbsVariable,
-                                           std::strerror(errno)));
+    throw Error(ErrorCode::io, fmt::format("cannot write {} ({}): {}", path,
+                                           kFlightRecorderVariable, std::strerror(errno)));
   }
   page->format = 0;  // not to be read until the new run stands in it
-  new (page.get()) BreadcrumbPage();
+  new (page.get()) FlightRecorderPage();
   return page;
 }
 
@@ -97,7 +97,7 @@ CallSignature signature_of(std::uint64_t call, std::uint64_t count) {
   return signature;
 }
 
-std::optional<TracedCall> read_slot(const BreadcrumbSlot& slot, std::uint64_t order) {
+std::optional<TracedCall> read_slot(const RecordedCallSlot& slot, std::uint64_t order) {
   if (load(slot.order) != order) return std::nullopt;
   const std::uint64_t call = load(slot.call);
   std::array<char, 17> communicator{};
@@ -109,16 +109,16 @@ std::optional<TracedCall> read_slot(const BreadcrumbSlot& slot, std::uint64_t or
   return traced;
 }
 
-RankTrace trace_of(const BreadcrumbPage& page) {
+RankTrace trace_of(const FlightRecorderPage& page) {
   RankTrace trace;
   trace.known = true;
   trace.rank = static_cast<int>(load(page.rank));
   trace.phase = static_cast<RankPhase>(load(page.phase));
   trace.end = static_cast<RankEnd>(load(page.end));
   const std::uint64_t entered = load(page.entered);
-  for (std::uint64_t order = entered - std::min<std::uint64_t>(entered, kBreadcrumbs) + 1;
+  for (std::uint64_t order = entered - std::min<std::uint64_t>(entered, kRecordedCalls) + 1;
        order <= entered; ++order) {
-    auto call = read_slot(page.slots[(order - 1) % kBreadcrumbs], order);
+    auto call = read_slot(page.slots[(order - 1) % kRecordedCalls], order);
     if (call) trace.calls.push_back(std::move(*call));
   }
   return trace;
@@ -126,21 +126,20 @@ RankTrace trace_of(const BreadcrumbPage& page) {
 
 }  // namespace
 
-BreadcrumbTrail::BreadcrumbTrail(std::uint64_t run, int ranks, int rank)
-    : BreadcrumbTrail(run, ranks, rank, directory_of_environment()) {}
+FlightRecorder::FlightRecorder(std::uint64_t run, int ranks, int rank)
+    : FlightRecorder(run, ranks, rank, directory_of_environment()) {}
 
-BreadcrumbTrail::BreadcrumbTrail(std::uint64_t run, int ranks, int rank,
-                                 const std::string& directory)
+FlightRecorder::FlightRecorder(std::uint64_t run, int ranks, int rank, const std::string& directory)
     : page_(make_page(directory, rank)) {
   store(page_->run, run);
   store(page_->ranks, static_cast<std::uint64_t>(ranks));
   store(page_->rank, static_cast<std::uint64_t>(rank));
-  store(page_->format, kBreadcrumbFormat);
+  store(page_->format, kFlightRecorderFormat);
 }
 
-void BreadcrumbTrail::enter(std::optional<Collective> operation, std::size_t count, DType dtype,
-                            std::optional<ReduceOp> op, std::optional<int> root,
-                            std::uint64_t number, std::string_view communicator) {
+void FlightRecorder::enter(std::optional<Collective> operation, std::size_t count, DType dtype,
+                           std::optional<ReduceOp> op, std::optional<int> root,
+                           std::uint64_t number, std::string_view communicator) {
   std::array<std::uint64_t, 2> name{};
   std::memcpy(name.data(), communicator.data(), std::min(communicator.size(), sizeof(name)));
   std::uint64_t call = operation ? static_cast<std::uint64_t>(*operation) : kSplit;
@@ -148,7 +147,7 @@ void BreadcrumbTrail::enter(std::optional<Collective> operation, std::size_t cou
   if (op) call |= (static_cast<std::uint64_t>(*op) + 1) << kOpBit;
   if (root) call |= (static_cast<std::uint64_t>(*root) + 1) << kRootBit;
   ++entered_;
-  BreadcrumbSlot& slot = last();
+  RecordedCallSlot& slot = last();
   store(slot.order, 0);
   store(slot.number, number);
   store(slot.count, count);
@@ -159,36 +158,36 @@ void BreadcrumbTrail::enter(std::optional<Collective> operation, std::size_t cou
   store(page_->entered, entered_);
 }
 
-void BreadcrumbTrail::leave() {
-  BreadcrumbSlot& slot = last();
+void FlightRecorder::leave() {
+  RecordedCallSlot& slot = last();
   store(slot.call, slot.call.load(std::memory_order_relaxed) | kDone);
 }
 
-RankTrace BreadcrumbTrail::trace() const {
+RankTrace FlightRecorder::trace() const {
   return trace_of(*page_);
 }
 
-TrailScope::TrailScope(BreadcrumbTrail& trail) : outer_(trail_of_thread) {
-  trail_of_thread = &trail;
+FlightRecorderScope::FlightRecorderScope(FlightRecorder& recorder) : outer_(recorder_of_thread) {
+  recorder_of_thread = &recorder;
 }
 
-TrailScope::~TrailScope() {
-  trail_of_thread = outer_;
+FlightRecorderScope::~FlightRecorderScope() {
+  recorder_of_thread = outer_;
 }
 
 void enter_phase(RankPhase phase) {
-  if (trail_of_thread != nullptr) trail_of_thread->enter_phase(phase);
+  if (recorder_of_thread != nullptr) recorder_of_thread->enter_phase(phase);
   if (RankObserver* observer = rank_observer()) observer->begin_phase(name(phase));
 }
 
-std::vector<RankTrace> read_breadcrumbs(const std::string& directory) {
+std::vector<RankTrace> read_flight_records(const std::string& directory) {
   std::vector<RankTrace> traces;
   std::uint64_t newest = 0;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     if (entry.path().extension() != ".crumbs") continue;
-    const std::shared_ptr<BreadcrumbPage> page = map_file(entry.path().string(), false);
-    if (page == nullptr || load(page->format) != kBreadcrumbFormat) continue;
+    const std::shared_ptr<FlightRecorderPage> page = map_file(entry.path().string(), false);
+    if (page == nullptr || load(page->format) != kFlightRecorderFormat) continue;
     const std::uint64_t run = load(page->run);
     const std::uint64_t ranks = load(page->ranks);
     const std::uint64_t rank = load(page->rank);

@@ -14,7 +14,7 @@
 
 namespace lossgrid {
 
-struct MeterCheck {
+struct SelfTestCheck {
   std::string name;
   bool passed = false;
   double expected = 0;  // what is known beforehand: a value, or a limit as `detail` says
@@ -24,8 +24,8 @@ struct MeterCheck {
 };
 
 /// What is tested: the clock of samples, the accounting of allocations and the memory kernels.
-struct Meter {
-  Meter();
+struct MeasuringTools {
+  MeasuringTools();
 
   ClockNs now;
   std::function<Buffer(Device& device, std::size_t bytes)> allocate;
@@ -37,6 +37,6 @@ struct Meter {
 /// allocation  a buffer of N bytes raises live and peak bytes by exactly N, live until it is gone;
 /// sleep       the shortest of a few sleeps of 5 ms takes 5 to 50 ms (machines are loaded);
 /// copy        the copy is right, takes time, and is not faster than 10 TB/s: work was done.
-std::vector<MeterCheck> check_meter(const Meter& meter = {});
+std::vector<SelfTestCheck> run_self_test(const MeasuringTools& tools = {});
 
 }  // namespace lossgrid
