@@ -20,7 +20,7 @@ class CudaNcclStream final : public NcclStream {
     const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(device().stream()));
     if (state == cudaErrorNotReady) return false;
     check_cuda(state, "what was launched");
-    device().synchronise();  // which has nothing to wait for any more
+    device().synchronise();  // for its bookkeeping: there is nothing to wait for
     return true;
   }
 

@@ -48,7 +48,7 @@ RankPhase parse_phase(const std::string& text) {
   refuse("{}", unknown_name_message("phase of a fault", text, names));
 }
 
-/// key=value, each key once.
+/// Returns the parts key=value; each key occurs once.
 std::map<std::string, std::string> parts_of(std::string_view text) {
   const std::vector<std::string> known{"rank", "call", "at", "trial", "kind"};
   std::map<std::string, std::string> parts;

@@ -37,16 +37,16 @@ class FaultyCommunicator final : public ForwardingCommunicator {
 
 }  // namespace
 
-void FaultInjector::before_call(std::string_view what) {
+void FaultInjector::before_call(std::string_view collective) {
   if (!waits_ || fault_.phase != RankPhase::none || ++calls_ != fault_.call) return;
   fire();
-  strike(fmt::format("before {} (call {})", what, fault_.call));
+  strike(fmt::format("before {} (call {})", collective, fault_.call));
 }
 
 void FaultInjector::at_phase(RankPhase phase) {
-  const bool is_the_callers =
+  const bool is_left_to_caller =
       fault_.kind == FaultKind::nan || fault_.kind == FaultKind::device_loss;
-  if (is_the_callers || !fires_now(fault_.kind, phase)) return;
+  if (is_left_to_caller || !fires_now(fault_.kind, phase)) return;
   strike(fmt::format("in {}", name(phase)));
 }
 
@@ -74,7 +74,7 @@ void FaultInjector::strike(const std::string& place) {
     case FaultKind::exception:
       throw Error(ErrorCode::rank_failed, "injected failure " + place);
     case FaultKind::hang:
-      // Touches nothing that others own: the thread is left behind.
+      // Uses nothing that others own, as the thread is left behind.
       while (true) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     case FaultKind::leave:
       throw RankLeft{};

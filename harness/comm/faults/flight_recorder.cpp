@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostRanks = 1 << 20;  // more is no file of ours
+constexpr std::uint64_t kMostRanks = 1 << 20;  // larger values: not a file of this program
 constexpr std::uint64_t kSplit = kCollectives;
 constexpr int kDtypeBit = 8;
 constexpr int kOpBit = 16;
@@ -47,7 +47,7 @@ std::string directory_of_environment() {
   return directory == nullptr ? "" : directory;
 }
 
-/// The file mapped, null when it cannot be: then errno says why.
+/// Maps the file. Returns null with errno set on failure.
 std::shared_ptr<FlightRecorderPage> map_file(const std::string& path, bool writable) {
   const int file = writable ? ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)
                             : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -79,7 +79,7 @@ std::shared_ptr<FlightRecorderPage> make_page(const std::string& directory, int 
     throw Error(ErrorCode::io, fmt::format("cannot write {} ({}): {}", path,
                                            kFlightRecorderVariable, std::strerror(errno)));
   }
-  page->format = 0;  // not to be read until the new run stands in it
+  page->format = 0;  // invalid until the record of the new run is there
   new (page.get()) FlightRecorderPage();
   return page;
 }

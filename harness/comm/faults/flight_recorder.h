@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank leaves behind while it runs, so that others can say where it was when it threw, hangs
-// or died: its phase, and a ring of its last collectives. Some stores a call, no lock, no
-// allocation: the transports keep it for every run. Written by the thread of the rank alone; any
-// thread may read at any time, and passes over an entry that is being written.
+// FlightRecorder: the phase of a rank and a ring of its last collectives, kept while it runs, so
+// that others can find out its position if it throws, hangs or dies. Costs some stores a call, no
+// lock, no allocation: the transports keep it for every run. Written by the thread of the rank
+// alone; any thread may read at any time, and skips an entry that is being written.
 //
-// With LOSSGRID_BREADCRUMBS=DIR in the environment the recorder of rank 5 is DIR/rank00005.crumbs,
-// a memory-mapped file: the kernel keeps what was written when the process is killed. The file is a
+// With LOSSGRID_BREADCRUMBS=DIR in the environment the record of rank 5 is DIR/rank00005.crumbs, a
+// memory-mapped file: the kernel keeps its contents if the process is killed. The file is a
 // FlightRecorderPage in the byte order of the machine, made anew at the begin of every run of
 // ranks.
 #pragma once
@@ -29,7 +29,7 @@ inline constexpr std::size_t kRecordedCalls = 16;
 /// The environment variable that names the folder.
 inline constexpr const char* kFlightRecorderVariable = "LOSSGRID_BREADCRUMBS";
 
-/// One collective. Words are atomic for readers in other threads.
+/// One recorded call. Words are atomic for readers in other threads.
 struct RecordedCallSlot {
   std::atomic<std::uint64_t> order;   // of the call in the run, from 1; 0: empty or being written
   std::atomic<std::uint64_t> number;  // within its communicator, from 1
@@ -40,6 +40,7 @@ struct RecordedCallSlot {
   std::array<std::atomic<std::uint64_t>, 2> communicator;  // its name, cut off at 16 bytes
 };
 
+/// Record of one rank: the contents of its file.
 struct FlightRecorderPage {
   std::atomic<std::uint64_t> format;  // kFlightRecorderFormat once all else is there
   std::atomic<std::uint64_t> run;     // of this process, from 1; the same in all processes of a job
@@ -56,20 +57,20 @@ static_assert(sizeof(FlightRecorderPage) == (7 + 6 * kRecordedCalls) * sizeof(st
 
 class FlightRecorder {
  public:
-  /// Of `rank` of the `run`-th run of this process, which has `ranks` ranks; in memory, or where
-  /// the environment says so in a file. Throws io that names the file.
+  /// Makes the recorder of `rank` in the `run`-th run of this process, which has `ranks` ranks; in
+  /// the folder of the environment variable if it is set, else in memory. Throws io with the file.
   FlightRecorder(std::uint64_t run, int ranks, int rank);
-  /// The same in `directory`, which is made when it is missing; in memory when it is empty.
+  /// Makes it in `directory`, which is made if it is missing; in memory if that is "".
   FlightRecorder(std::uint64_t run, int ranks, int rank, const std::string& directory);
 
   void enter_phase(RankPhase phase) { store(page_->phase, static_cast<std::uint64_t>(phase)); }
   void finish(RankEnd end) { store(page_->end, static_cast<std::uint64_t>(end)); }
 
-  /// The rank enters a call. No operation: a split.
+  /// Records that the rank enters a call. No operation: a split.
   void enter(std::optional<Collective> operation, std::size_t count, DType dtype,
              std::optional<ReduceOp> op, std::optional<int> root, std::uint64_t number,
              std::string_view communicator);
-  /// It has come out of it. Not said of a call that throws.
+  /// Records that the rank has left the last call. Not called for a call that throws.
   void leave();
 
   RankTrace trace() const;
@@ -84,12 +85,12 @@ class FlightRecorder {
   std::uint64_t entered_ = 0;
 };
 
-/// Forwards to `inner` and leaves a crumb of every collective and split, as those that are split
-/// off do. Calls are numbered from 1 on, as in the messages of transports, so it has to see all of
-/// them. Both outlive the decorator.
+/// Makes a decorator that forwards to `inner` and records every collective and split, also of
+/// communicators split off it. Calls are numbered from 1, as in the messages of transports, so it
+/// has to see all of them. Both outlive the decorator.
 std::unique_ptr<Communicator> record_calls(Communicator& inner, FlightRecorder& recorder);
 
-/// Makes `recorder` that of this thread until its end, for enter_phase().
+/// Scope in which `recorder` is that of this thread, for enter_phase().
 class FlightRecorderScope {
  public:
   explicit FlightRecorderScope(FlightRecorder& recorder);
@@ -101,13 +102,13 @@ class FlightRecorderScope {
   FlightRecorder* outer_;
 };
 
-/// Says what the rank of this thread is at; nothing where this thread is no rank. Tells its
-/// observer (harness/core/rank_observer.h), if it has one, too.
+/// Sets the phase in the recorder of this thread, and reports it to the observer of this thread
+/// (harness/core/rank_observer.h); nothing if there is neither.
 void enter_phase(RankPhase phase);
 
-/// What the newest run left in `directory`: one for each of its ranks, by rank. Not `known` are
-/// those without a whole file of that run. Empty where there is none at all. Runs are counted from
-/// the start of a process, so a directory serves one start only.
+/// Reads the records of the newest run in `directory`: one for each of its ranks, by rank. Ranks
+/// without a complete file of that run are not `known`. Empty without any file. Runs are counted
+/// from the start of a process, so a directory serves one start only.
 std::vector<RankTrace> read_flight_records(const std::string& directory);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not a ForwardingCommunicator: a crumb holds all that a call is made of, and splits are calls too.
-// An observer of the thread is told of the same calls.
+// Decorator of record_calls(). Not a ForwardingCommunicator, since a record holds all arguments of
+// a call and includes splits. Reports the same calls to the observer of the thread.
 #include <utility>
 
 #include "harness/comm/call_signature.h"
@@ -64,7 +64,7 @@ class RecordedCommunicator final : public Communicator {
   void enter(std::optional<Collective> operation, std::size_t count, DType dtype,
              std::optional<ReduceOp> op = std::nullopt, std::optional<int> root = std::nullopt) {
     recorder_->enter(operation, count, dtype, op, root, ++number_, inner_->name());
-    if (RankObserver* observer = rank_observer()) tell(*observer, operation, count, dtype);
+    if (RankObserver* observer = rank_observer()) report(*observer, operation, count, dtype);
   }
 
   void leave() {
@@ -72,8 +72,8 @@ class RecordedCommunicator final : public Communicator {
     if (RankObserver* observer = rank_observer()) observer->leave_call();
   }
 
-  void tell(RankObserver& observer, std::optional<Collective> operation, std::size_t count,
-            DType dtype) const {
+  void report(RankObserver& observer, std::optional<Collective> operation, std::size_t count,
+              DType dtype) const {
     const bool sends_to_each = operation == Collective::reduce_scatter;
     const std::size_t parts = sends_to_each ? static_cast<std::size_t>(size()) : 1;
     observer.enter_call({operation ? lossgrid::name(*operation) : "split", inner_->name(),

@@ -13,7 +13,7 @@ namespace {
 
 RankOutcome failed(ErrorCode code, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
-  return {false, false, code, std::move(message)};
+  return {.code = code, .message = std::move(message)};
 }
 
 RankOutcome failed(const Error& error) {
@@ -23,7 +23,7 @@ RankOutcome failed(const Error& error) {
   return outcome;
 }
 
-/// How far from the cause a failure is.
+/// Returns the distance of a failure from its cause.
 int distance(const RankOutcome& outcome) {
   if (outcome.cause == Cause::collective) return 1;
   return outcome.cause == Cause::others ? 2 : 0;
@@ -58,7 +58,7 @@ RankOutcome outcome_of(const std::function<void()>& body) {
   } catch (...) {
     return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
   }
-  return {false, true, ErrorCode::internal, ""};
+  return {.ok = true};
 }
 
 RankOutcome outcome_of(FlightRecorder& recorder, const std::function<void()>& body) {

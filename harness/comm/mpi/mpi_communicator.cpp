@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call begins with one exchange of slots of a fixed size: what the rank calls, and its
-// payload when it fits. So calls that do not match are seen before anything of another size is
-// exchanged. Longer payloads follow in parts. Reductions are done here, in rank order, whatever MPI
-// would do.
+// Every call begins with one exchange of slots of a fixed size: the arguments of the call, and its
+// payload if it fits. So mismatched calls are found before an exchange of another size. Longer
+// payloads follow in parts. Reductions are done here, in rank order, independent of MPI.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-/// The begin of a slot: a CallSignature in numbers.
+/// Begin of a slot: a CallSignature in numbers.
 struct SlotHeader {
   std::uint64_t number = 0;
   std::uint64_t count = 0;
@@ -32,7 +31,7 @@ struct SlotHeader {
 static_assert(sizeof(SlotHeader) % alignof(std::max_align_t) == 0);
 constexpr std::int32_t kSplit = kCollectives;
 
-// Up to this size per rank all ranks get all and reduce it themselves: one exchange less.
+// Up to this size per rank every rank gathers all and reduces it itself: one exchange less.
 constexpr std::size_t kGatheredBytes = 8192;
 
 std::string_view name_of_operation(std::int32_t operation) {
@@ -85,7 +84,7 @@ class MpiCommunicator final : public Communicator {
     }
     for (std::size_t at = 0; at < count; at += ranks_ * part) {
       const std::size_t length = std::min(ranks_ * part, count - at);
-      const std::size_t share = (length + ranks_ - 1) / ranks_;  // of a rank; those of the last
+      const std::size_t share = (length + ranks_ - 1) / ranks_;  // of a rank; the last ones
       const auto begin = [&](std::size_t r) { return std::min(r * share, length); };  // are shorter
       swap_parts(share * width, [&](std::size_t r, std::byte* to) {
         copy_bytes(to, bytes + (at + begin(r)) * width, (begin(r + 1) - begin(r)) * width);
@@ -222,15 +221,15 @@ class MpiCommunicator final : public Communicator {
     return header;
   }
 
-  /// Elements that a rank gets from every other one in an exchange.
+  /// Returns the elements that a rank receives from every other one in an exchange.
   std::size_t part_elements(std::size_t width) const {
     return std::max<std::size_t>(1, world_->segment_bytes() / ranks_ / width);
   }
 
   void exchange(const MpiWorld::Start& start) { world_->exchange(call(operation_), start); }
 
-  /// Meets the others in a call. Returns whether the payloads came along: then `sources_` are they,
-  /// by rank, until the next exchange.
+  /// Runs the rendezvous of a call. Returns true if the payloads came along: then `sources_` holds
+  /// them, by rank, until the next exchange.
   bool rendezvous(SlotHeader header, const void* payload, std::size_t payload_bytes) {
     header.number = ++number_;
     operation_ = name_of_operation(header.operation);
@@ -261,7 +260,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// `sources_` := the `bytes` at `own` of every rank.
+  /// Sets `sources_` to the `bytes` at `own` of every rank.
   void gather_parts(const std::byte* own, std::size_t bytes) {
     std::byte* out = world_->outgoing().at_least(bytes);
     std::byte* in = world_->incoming().at_least(ranks_ * bytes);
@@ -273,7 +272,8 @@ class MpiCommunicator final : public Communicator {
     set_sources(in, bytes);
   }
 
-  /// `sources_` := the `bytes` that every rank has for this one; `pack(r, to)` writes those for r.
+  /// Sets `sources_` to the `bytes` that every rank has for this one; `pack(r, to)` writes those
+  /// for r.
   template <typename Pack>
   void swap_parts(std::size_t bytes, Pack pack) {
     std::byte* out = world_->outgoing().at_least(ranks_ * bytes);

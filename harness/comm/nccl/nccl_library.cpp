@@ -36,7 +36,7 @@ class Functions {
 
 struct Found {
   NcclLibrary library;
-  std::optional<SkipReason> reason;  // for which there is no library
+  std::optional<SkipReason> reason;  // nullopt: the library is valid
 };
 
 const Found& find_library() {

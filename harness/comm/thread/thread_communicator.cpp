@@ -48,7 +48,7 @@ class ThreadCommunicator final : public Communicator {
     exchange(call, [&](const Sources& sources, bool) {
       for (std::size_t r = 0; r < sources.size(); ++r) {
         std::byte* part = static_cast<std::byte*>(receive) + r * call.send_bytes;
-        // A send that lies at its own place in `receive` is there already, and peers read it.
+        // A send inside of `receive` is in its place already, and peers read it.
         if (part != send) copy_bytes(part, sources[r], call.send_bytes);
       }
     });
@@ -131,7 +131,7 @@ class ThreadCommunicator final : public Communicator {
     return call;
   }
 
-  /// Meets the others and calls `finish(sends by rank, staged)`.
+  /// Runs a rendezvous and calls `finish(sends by rank, staged)`.
   template <typename F>
   void exchange(const ThreadCall& call, F finish) {
     const bool staged = call.send_bytes <= kStagedBytes;
@@ -144,8 +144,8 @@ class ThreadCommunicator final : public Communicator {
     if (!staged) group_->leave_round(rank_);
   }
 
-  /// Reduces this rank's segment and puts the result into the same place on all ranks. Segments are
-  /// disjoint, so that nobody reads what another one writes.
+  /// Reduces this rank's segment and writes the result to the same place on all ranks. Segments are
+  /// disjoint, so no rank reads where another one writes.
   void reduce_shared(const Sources& sources, std::size_t count, DType dtype, ReduceOp op) {
     constexpr std::size_t kGranule = 64;  // elements: keeps segments off each other's cache lines
     const auto ranks = static_cast<std::size_t>(size());

@@ -26,8 +26,8 @@ std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
 
   const std::uint64_t round = round_;
   if (call.send != nullptr && call.send_bytes > 0 && call.send_bytes <= kStagedBytes) {
-    // Two sets of buffers are enough: who writes the set of round n + 2 has seen all members arrive
-    // in round n + 1, and a member arrives there after its reads of round n.
+    // Two sets of buffers are enough: a rank writes the set of round n + 2 after all members have
+    // arrived in round n + 1, and a member arrives there after its reads of round n.
     std::vector<std::byte>& staged = staged_[round % 2][slot];
     staged.resize(std::max(staged.size(), call.send_bytes));
     std::memcpy(staged.data(), call.send, call.send_bytes);
@@ -54,7 +54,7 @@ void ThreadGroup::leave_round(int rank) {
   std::unique_lock lock(world_->mutex_);
   const std::uint64_t round = left_rounds_;
   if (++leaving_ < size()) {
-    // Not woken by a failure: peers still read this rank's buffer, and will come here without fail.
+    // A failure does not end this wait: peers still read this rank's buffer, and always come here.
     world_->ranks_[static_cast<std::size_t>(world_rank(rank))].wake.wait(
         lock, [&] { return left_rounds_ != round; });
     return;
@@ -68,11 +68,11 @@ void ThreadGroup::leave_round(int rank) {
 void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
                                     const std::function<bool()>& advance) {
   ThreadWorld::RankState& state = world_->ranks_[static_cast<std::size_t>(world_rank(rank))];
-  const auto set_place = [&](std::string place) {
+  const auto set_transfer = [&](std::string text) {
     const std::lock_guard lock(world_->mutex_);
-    state.transfer = std::move(place);
+    state.transfer = std::move(text);
   };
-  set_place(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
+  set_transfer(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
   try {
     for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
       {
@@ -83,10 +83,10 @@ void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
       if (advance()) break;
     }
   } catch (...) {
-    set_place("");
+    set_transfer("");
     throw;
   }
-  set_place("");
+  set_transfer("");
 }
 
 std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
@@ -98,10 +98,10 @@ std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
     std::vector<int> world_ranks;
     for (const int member : members) world_ranks.push_back(world_rank(member));
     entry.group = std::make_shared<ThreadGroup>(world_, std::move(world_ranks));
-    entry.still_to_come = members.size();
+    entry.pending = members.size();
   }
   std::shared_ptr<ThreadGroup> group = entry.group;
-  if (--entry.still_to_come == 0) subgroups_.erase(key);
+  if (--entry.pending == 0) subgroups_.erase(key);
   return group;
 }
 
@@ -150,7 +150,7 @@ void ThreadGroup::wait_locked(std::unique_lock<std::mutex>& lock, int me, const 
   state.waiting_in = this;
   if (world_->all_wait_locked()) world_->fail_deadlock_locked();
   state.wake.wait(lock, [&] { return round_ != round || world_->failure_; });
-  // Complete comes before failed: peers that completed the call count on this rank's buffer.
+  // Completion precedes failure: peers that completed the call read this rank's buffer.
   if (round_ != round) return;
   state.waiting_in = nullptr;
   if (state.verdict) throw Error(*state.verdict);

@@ -16,7 +16,8 @@
 namespace lossgrid {
 namespace {
 
-/// What the threads of a run and the waiting caller share; a thread that is left behind keeps it.
+/// State shared by the threads of a run and the waiting caller; a thread that is left behind keeps
+/// it alive.
 struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<ThreadWorld> world;
@@ -28,7 +29,7 @@ struct Run {
   std::size_t finished = 0;
 
   void finish(int rank, RankOutcome outcome) {
-    // Lock order: the world's mutex is free again before this one is taken.
+    // Lock order: the world's mutex is released before this one is taken.
     if (!outcome.ok) world->fail(rank, fmt::format("rank {} failed: {}", rank, outcome.message));
     world->leave(rank);
     outcome.finished = true;
@@ -47,7 +48,7 @@ RankOutcome run_body(Run& run, int rank) {
   });
 }
 
-/// Of the `ranks` ranks of the next run of this process.
+/// Makes the recorders of the `ranks` ranks of the next run of this process.
 std::vector<std::unique_ptr<FlightRecorder>> open_recorders(int ranks) {
   static std::atomic<std::uint64_t> runs{0};
   const std::uint64_t run = ++runs;
@@ -65,8 +66,8 @@ std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int rank
       threads.emplace_back([run, rank] { run->finish(rank, run_body(*run, rank)); });
     } catch (const std::system_error& error) {
       const std::string message = fmt::format("cannot start its thread: {}", error.what());
-      run->finish(rank, {false, false, ErrorCode::not_enough_memory, message});
-      threads.emplace_back();  // keeps places and ranks together
+      run->finish(rank, {.code = ErrorCode::not_enough_memory, .message = message});
+      threads.emplace_back();  // keeps the index equal to the rank
     }
   }
   return threads;
@@ -125,10 +126,10 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
       continue;
     }
     thread.detach();
-    const bool was_busy = outcome.busy;
-    outcome = {false, false, ErrorCode::timeout,
-               fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
-    outcome.busy = was_busy;
+    outcome = {.code = ErrorCode::timeout,
+               .message = fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(),
+                                      limit),
+               .busy = outcome.busy};
     result.first_failed_rank = rank;
   }
   if (result.all_ok()) return result;

@@ -56,8 +56,7 @@ std::vector<int> ThreadWorld::expire(const std::string& limit) {
   }
   if (!busy.empty()) {
     fail_locked(busy[0], fmt::format("{} passed with rank {} busy", limit, busy[0]));
-  } else if (transferring >=
-             0) {  // nobody keeps the others waiting: the first of them stands for all
+  } else if (transferring >= 0) {  // no rank is late: report the first
     fail_locked(transferring, ranks_[static_cast<std::size_t>(transferring)].verdict->what());
   }
   return busy;
@@ -90,7 +89,8 @@ std::string ThreadWorld::waiting_call_locked(std::size_t waiting_rank) const {
 }
 
 void ThreadWorld::fail_deadlock_locked() {
-  // Somebody waits in another group than the first one: a group in which all wait is complete.
+  // Some rank waits in another group than the first one, as a group in which all ranks wait is
+  // complete.
   int first = -1;
   int other = -1;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
