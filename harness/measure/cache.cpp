@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One word of every cache line is enough to bring the line in. A fresh buffer was written by the
-// thread that made it, so it has pages of its own and not one page of zeros.
+// One word of every cache line is enough to load the line. A fresh buffer was written by the thread
+// that made it, so it has pages of its own and not one page of zeros.
 #include "harness/measure/cache.h"
 
 #include <atomic>
@@ -37,7 +37,7 @@ void CacheWalk::run() {
     return;
   }
   constexpr std::int64_t kStep = kLineBytes / static_cast<std::int64_t>(sizeof(std::uint64_t));
-  static std::atomic<std::uint64_t> sink;  // what is read must be needed
+  static std::atomic<std::uint64_t> sink;  // keeps the reads from being optimised away
   parallel_for(static_cast<std::int64_t>(words_.size()) / kStep,
                [&](std::int64_t begin, std::int64_t end) {
                  std::uint64_t sum = 0;

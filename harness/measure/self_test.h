@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meter tests itself before it judges others: bytes, times and copies that are known must come
-// out as they are. A failed check means that no figure of this run can be trusted.
+// Self test of the measuring tools, before they judge anything: known bytes, times and copies must
+// be measured right. After a failed check no figure of the run can be trusted.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,18 @@
 
 namespace lossgrid {
 
+/// Result of one check.
 struct SelfTestCheck {
   std::string name;
   bool passed = false;
-  double expected = 0;  // what is known beforehand: a value, or a limit as `detail` says
+  double expected = 0;  // known value, or a limit; `detail` has which
   double measured = 0;
   std::string unit;
   std::string detail;
 };
 
-/// What is tested: the clock of samples, the accounting of allocations and the memory kernels.
+/// Tools under test: the clock of samples, the accounting of allocations and the memory kernels.
+/// Default-constructed: those of this program.
 struct MeasuringTools {
   MeasuringTools();
 
@@ -33,7 +35,7 @@ struct MeasuringTools {
   std::function<void(const void* from, void* to, std::size_t bytes)> copy;
 };
 
-/// Three checks, in about 30 ms:
+/// Runs three checks, in about 30 ms:
 /// allocation  a buffer of N bytes raises live and peak bytes by exactly N, live until it is gone;
 /// sleep       the shortest of a few sleeps of 5 ms takes 5 to 50 ms (machines are loaded);
 /// copy        the copy is right, takes time, and is not faster than 10 TB/s: work was done.
