@@ -20,7 +20,7 @@ TEST(CountingCommunicator, CountsCallsAndPayloadByOperation) {
     std::vector<double> a(5, 1.0);
     std::vector<double> all(15);
     comm->all_reduce(std::span(a), ReduceOp::sum);
-    EXPECT_EQ(a[4], 3.0);  // it is carried out too
+    EXPECT_EQ(a[4], 3.0);  // forwarded too
     comm->all_gather(std::span<const double>(a), std::span(all));
     EXPECT_EQ(all[14], 3.0);
     comm->reduce_scatter(std::span<const double>(all), std::span(a), ReduceOp::sum);
@@ -43,7 +43,7 @@ TEST(CountingCommunicator, CountsCallsAndPayloadByOperation) {
   });
 }
 
-// Decorators see it as the transport below them does: as the collective that it is.
+// Decorators count an external transfer as the collective that it is.
 TEST(CountingCommunicator, ACarriedCallCountsAsWhatItIs) {
   expect_ranks_ok(3, [](Communicator& world) {
     CollectiveCounts counts;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to a time that is taken on a device: never how long it is, but what it is not less
-// than.
+// Work that belongs to a time on a device, as a lower bound of the time.
 #include "harness/device/device_timer.h"
 
 #include <chrono>

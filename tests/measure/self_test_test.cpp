@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A meter that is right passes, and every way in which a meter may be broken fails the check that
-// is there for it, and no other. Clocks and sleeps are made up, so that a busy machine changes
-// nothing.
+// Right tools pass the self test, and every defect of a tool fails the check for it, and no other.
+// Clocks and sleeps are made up, so that a busy machine changes nothing.
 #include "harness/measure/self_test.h"
 
 #include <cstring>
@@ -12,10 +11,10 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::int64_t kTickNs = 1000;  // between two looks at the clock
+constexpr std::int64_t kTickNs = 1000;  // between two readings of the clock
 constexpr std::size_t kBytes = 1234567;
 
-/// A meter whose time passes only when somebody looks at the clock or sleeps.
+/// Tools whose time passes only at readings of the clock and in sleeps.
 MeasuringTools made_up_tools(double sleep_factor = 1.0) {
   MeasuringTools tools;
   auto now_ns = std::make_shared<std::int64_t>(0);

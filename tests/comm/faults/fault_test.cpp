@@ -59,9 +59,9 @@ TEST(Fault, RefusesOtherTextsInOneLine) {
         "rank=1,call=0,kind=exit", "rank=1,kind=exit,kind=exit", "rank=1,kind=exit,when=2",
         "rank=1,kind=exit,", "rank,kind=exit", "rank=1,kind=exit,trial=0",
         "rank=1,kind=exit,at=none", "rank=1,kind=exit,at=", "rank=1,kind=die"}) {
-    const std::string said = refusal(text);
-    EXPECT_NE(said, "accepted") << text;
-    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    const std::string reason = refusal(text);
+    EXPECT_NE(reason, "accepted") << text;
+    EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
   }
   EXPECT_THAT(refusal("rank=1,kind=exit,at=forwrd"), HasSubstr("did you mean 'forward'?"));
   EXPECT_THAT(refusal("rank=1,kind=exit,at=plan,call=2"), HasSubstr("both 'call=' and 'at='"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks leave behind, as it is read while they run, after they failed, and from files.
+// Flight records, read while ranks run, after they failed, and from files.
 #include "harness/comm/faults/flight_recorder.h"
 
 #include <atomic>
@@ -52,17 +52,17 @@ void enter_barrier(FlightRecorder& recorder, std::uint64_t number) {
   recorder.enter(Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, number, "world");
 }
 
-TEST_F(FlightRecorderTest, SayWhatEveryCallWas) {
+TEST_F(FlightRecorderTest, HasTheArgumentsOfEveryCall) {
   FlightRecorder recorder(1, 2, 1, "");
   expect_ranks_ok(1, [&](Communicator& world) {
-    const auto marked = record_calls(world, recorder);
-    const auto part = marked->split(0, 0, "a_name_of_more_than_16");
+    const auto recorded = record_calls(world, recorder);
+    const auto part = recorded->split(0, 0, "a_name_of_more_than_16");
     std::vector<float> data(3);
-    marked->all_reduce(std::span(data), ReduceOp::max);
+    recorded->all_reduce(std::span(data), ReduceOp::max);
     part->broadcast(std::span(data), 0);
-    marked->all_gather(std::span<const float>(data), std::span(data));
+    recorded->all_gather(std::span<const float>(data), std::span(data));
     part->reduce_scatter(data.data(), data.data(), 3, DType::f32, ReduceOp::sum);
-    marked->barrier();
+    recorded->barrier();
   });
   EXPECT_THAT(calls_of(recorder.trace()),
               ElementsAre("split, call #1 of 'world', done",
@@ -73,7 +73,7 @@ TEST_F(FlightRecorderTest, SayWhatEveryCallWas) {
                           "barrier, call #4 of 'world', done"));
 }
 
-TEST_F(FlightRecorderTest, KeepTheLastOnes) {
+TEST_F(FlightRecorderTest, KeepsTheLastCalls) {
   FlightRecorder recorder(1, 1, 0, "");
   EXPECT_TRUE(recorder.trace().calls.empty());
   EXPECT_FALSE(recorder.trace().in_collective());
@@ -88,13 +88,13 @@ TEST_F(FlightRecorderTest, KeepTheLastOnes) {
   EXPECT_TRUE(trace.in_collective());
 }
 
-TEST_F(FlightRecorderTest, CanBeReadWhileTheyAreWritten) {
+TEST_F(FlightRecorderTest, CanBeReadWhileItIsWritten) {
   FlightRecorder recorder(1, 1, 0, "");
   std::atomic<bool> over = false;
   std::thread reader([&] {
     int torn = 0;
     for (int k = 0; k < 3000; ++k) {
-      // A call is whole or left out: its count tells its number.
+      // A call is complete or left out: its count equals its number.
       for (const TracedCall& call : recorder.trace().calls) {
         torn += call.call == "all_gather of " + std::to_string(call.number) + " f64" ? 0 : 1;
       }
@@ -110,7 +110,7 @@ TEST_F(FlightRecorderTest, CanBeReadWhileTheyAreWritten) {
   reader.join();
 }
 
-TEST_F(FlightRecorderTest, AreThereAfterARunThatFailed) {
+TEST_F(FlightRecorderTest, IsThereAfterARunThatFailed) {
   const RanksOutcome outcome = run_thread_ranks(
       4,
       [](Communicator& world) {
@@ -135,7 +135,7 @@ TEST_F(FlightRecorderTest, AreThereAfterARunThatFailed) {
   EXPECT_EQ(outcome.ranks[3].trace.phase, RankPhase::setup);
 }
 
-TEST_F(FlightRecorderTest, OfARankThatHangsAreReadByTheOthers) {
+TEST_F(FlightRecorderTest, OfARankThatHangsIsReadByTheOthers) {
   const RanksOutcome outcome = run_thread_ranks(
       2,
       [](Communicator& world) {
@@ -156,7 +156,7 @@ TEST_F(FlightRecorderTest, OfARankThatHangsAreReadByTheOthers) {
       ElementsAre("barrier, call #1 of 'world', done", "barrier, call #2 of 'world', entered"));
 }
 
-TEST_F(FlightRecorderTest, InFilesOutliveTheProcess) {
+TEST_F(FlightRecorderTest, InAFileOutlivesTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr const char* kVariable = "LOSSGRID_BREADCRUMBS";
   // The process of the death test begins this test anew, and has the variable from here.
@@ -188,7 +188,7 @@ TEST_F(FlightRecorderTest, InFilesOutliveTheProcess) {
   EXPECT_THAT(calls_of(traces[1]), ElementsAre("barrier, call #1 of 'world', done"));
 }
 
-TEST_F(FlightRecorderTest, AreReadFromFilesOfTheNewestRun) {
+TEST_F(FlightRecorderTest, IsReadFromFilesOfTheNewestRun) {
   EXPECT_TRUE(read_flight_records(folder() + "/nowhere").empty());
   EXPECT_TRUE(read_flight_records(folder()).empty());
   constexpr int kRanks = 30;
@@ -209,7 +209,7 @@ TEST_F(FlightRecorderTest, AreReadFromFilesOfTheNewestRun) {
   EXPECT_TRUE(traces[1].known);
   EXPECT_EQ(traces[1].phase, RankPhase::check);
   EXPECT_EQ(traces[1].end, RankEnd::returned);
-  for (int rank = 2; rank < kRanks; ++rank) {  // of the run before, or damaged
+  for (int rank = 2; rank < kRanks; ++rank) {  // of the previous run, or damaged
     const RankTrace& trace = traces[static_cast<std::size_t>(rank)];
     EXPECT_FALSE(trace.known) << rank;
     EXPECT_EQ(trace.rank, rank);
@@ -237,7 +237,7 @@ TEST_F(FlightRecorderTest, AFolderThatCannotBeMadeIsNamed) {
   }
 }
 
-TEST_F(FlightRecorderTest, APhaseOfNoRankIsNobodys) {
+TEST_F(FlightRecorderTest, IgnoresAPhaseOutsideOfRanks) {
   enter_phase(RankPhase::plan);  // nothing to write to
   FlightRecorder outer(1, 1, 0, "");
   FlightRecorder inner(1, 1, 0, "");
