@@ -22,7 +22,7 @@ inline FakeNccl& fake_nccl() {
   return *fake;
 }
 
-/// Resets the library to this version, well-behaved, with all counts at zero.
+/// Loads the library as of this version, well-behaved, with all counts at zero.
 inline NcclLibrary fresh_nccl(int version = NCCL_VERSION_CODE) {
   FakeNccl& fake = fake_nccl();
   fake.version = version;
