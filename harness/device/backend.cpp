@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/backend.h"
 
-#include "harness/core/available_memory.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_devices.h"
@@ -48,13 +47,12 @@ constexpr BackendTraits kCpu{
     .tensor_device = "cpu",
     .is_gpu = false,
     .launches_kernels = false,
-    .uses_host_memory = true,
     .has_real_times = true,
-    .make_device = [](int /*rank*/) { return make_cpu_device(); },
     .no_device = always_there,
+    .make_device = [](int /*rank*/) { return make_cpu_device(); },
     .descriptions = no_descriptions,
     .gpu_uuid = [] { return std::string(); },
-    .free_bytes = [] { return available_memory_bytes(); },
+    .free_gpu_bytes = [] { return std::int64_t{0}; },
     .timer = "steady_clock",
     .make_timer = make_steady_timer,
     .last_level_cache_bytes = processor_cache_bytes,
@@ -70,13 +68,12 @@ constexpr BackendTraits kCuda{
     .tensor_device = "cuda",
     .is_gpu = true,
     .launches_kernels = true,
-    .uses_host_memory = false,
     .has_real_times = true,
-    .make_device = make_cuda_device,
     .no_device = no_gpu,
+    .make_device = make_cuda_device,
     .descriptions = []() -> const std::vector<std::string>& { return cuda_devices().descriptions; },
     .gpu_uuid = cuda_device_uuid,
-    .free_bytes = free_cuda_bytes,
+    .free_gpu_bytes = free_cuda_bytes,
     .timer = "cuda_events",
     .make_timer = make_cuda_timer,
     .last_level_cache_bytes = cuda_l2_bytes,
@@ -92,13 +89,12 @@ constexpr BackendTraits kCudaEmulated{
     .tensor_device = "cpu",
     .is_gpu = false,
     .launches_kernels = true,
-    .uses_host_memory = true,
     .has_real_times = false,
-    .make_device = [](int /*rank*/) { return make_emulated_device(); },
     .no_device = always_there,
+    .make_device = [](int /*rank*/) { return make_emulated_device(); },
     .descriptions = no_descriptions,
     .gpu_uuid = [] { return std::string(); },
-    .free_bytes = [] { return available_memory_bytes(); },
+    .free_gpu_bytes = [] { return std::int64_t{0}; },
     .timer = "steady_clock",
     .make_timer = make_steady_timer,
     .last_level_cache_bytes = [] { return kEmulatedCacheBytes; },

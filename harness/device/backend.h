@@ -22,21 +22,20 @@ namespace lossgrid {
 struct BackendTraits {
   std::string_view name;           // "cpu", "cuda", "cuda_emulated"
   std::string_view tensor_device;  // that frameworks give the memory of tensors: "cpu", "cuda"
-  bool is_gpu;                     // kernels run on hardware other than the processor
+  bool is_gpu;                     // kernels and tensors are on hardware of their own
   bool launches_kernels;           // on a stream, as blocks of threads; false: loops of the host
-  bool uses_host_memory;           // tensors are in the memory of the machine
   bool has_real_times;             // false: times of an emulation, which stand for nothing
 
-  /// Makes the device of a rank. Requires !no_device(), as all functions below do.
-  std::unique_ptr<Device> (*make_device)(int rank);
   /// Returns nullopt if there is a device here. Looked for once, then the same for the process.
   const std::optional<SkipReason>& (*no_device)();
+  /// Makes the device of a rank. Requires !no_device().
+  std::unique_ptr<Device> (*make_device)(int rank);
   /// Returns a line for each GPU, "NVIDIA H200, sm_90, 139.8 GiB, driver 13.0"; none without GPUs.
   const std::vector<std::string>& (*descriptions)();
   /// Returns the identity of the calling rank's GPU, unique over machines; "" without GPUs.
   std::string (*gpu_uuid)();
-  /// Returns the bytes that can still be allocated: of the machine, or of rank 0's GPU.
-  std::int64_t (*free_bytes)();
+  /// Returns the bytes that can still be allocated on rank 0's GPU; 0 without GPUs.
+  std::int64_t (*free_gpu_bytes)();
 
   std::string_view timer;  // clock of make_timer: "steady_clock", "cuda_events"
   std::unique_ptr<DeviceTimer> (*make_timer)(Device& device);

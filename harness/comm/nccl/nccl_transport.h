@@ -18,7 +18,7 @@ class NcclStream;
 /// Environment variable with the path of the library; by default the linker's libnccl.so.2.
 inline constexpr const char* kNcclLibraryVariable = "LOSSGRID_NCCL_LIBRARY";
 
-/// Returns nullopt if this process has found NCCL, whether or not there are GPUs. Looked for once.
+/// Returns nullopt if this process has loaded NCCL; GPUs are not checked. Loaded once.
 const std::optional<SkipReason>& no_nccl();
 
 /// Returns "2.28.9", the version of the library. Requires !no_nccl().

@@ -134,9 +134,9 @@ class ThreadGroup {
   std::vector<ThreadCall> calls_;
   std::vector<bool> here_;  // arrived in the current round
   int arrived_ = 0;
-  std::uint64_t round_ = 0;  // completed rendezvous
-  int leaving_ = 0;
-  std::uint64_t left_rounds_ = 0;
+  std::uint64_t round_ = 0;                        // completed rendezvous
+  int leaving_ = 0;                                // members that wait in leave_round
+  std::uint64_t left_rounds_ = 0;                  // rounds that all members have left
   std::vector<std::vector<std::byte>> staged_[2];  // by parity of the round, by rank
   std::map<std::pair<std::uint64_t, int>, Subgroup> subgroups_;
 };

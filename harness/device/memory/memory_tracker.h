@@ -20,7 +20,7 @@ struct PhaseMemory {
   std::int64_t peak_bytes = 0;                       // everything live, inputs included
   std::map<std::string, std::int64_t> by_tag_bytes;  // live at that peak
   std::int64_t end_bytes = 0;                        // live when the phase ended
-  std::int64_t allocations = 0;                      // buffers asked for during the phase
+  std::int64_t allocations = 0;                      // buffers allocated during the phase
   std::optional<DriverMemory> driver = {};           // at its end; nullopt on host memory
 };
 

@@ -116,9 +116,9 @@ std::int64_t fullest_device_bytes(const std::vector<std::int64_t>& rank_bytes,
 std::string why_ranks_too_big(Backend backend, const std::vector<std::int64_t>& rank_bytes,
                               bool gpu_each) {
   const BackendTraits& traits = traits_of(backend);
-  if (traits.uses_host_memory) return why_too_big(fullest_device_bytes(rank_bytes, 1));
+  if (!traits.is_gpu) return why_too_big(fullest_device_bytes(rank_bytes, 1));
   const std::size_t gpus = gpu_each ? rank_bytes.size() : describe_devices(backend).size();
-  return why_too_big(fullest_device_bytes(rank_bytes, gpus), traits.free_bytes(), "the GPU");
+  return why_too_big(fullest_device_bytes(rank_bytes, gpus), traits.free_gpu_bytes(), "the GPU");
 }
 
 }  // namespace lossgrid

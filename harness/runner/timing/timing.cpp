@@ -186,7 +186,7 @@ class Timing {
     const auto ranks = static_cast<std::size_t>(grid_.ranks());
     const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(*problem_, *plan_));
     const std::string why = why_ranks_too_big(backend_, bytes, ranks_.has_nccl());
-    if (!why.empty() || traits_of(backend_).uses_host_memory) return why;
+    if (!why.empty() || !traits_of(backend_).is_gpu) return why;
     return why_too_big(
         checked_product(timing_host_bytes(*problem_), grid_.ranks(), "bytes of a timing"));
   }
