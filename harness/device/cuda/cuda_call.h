@@ -52,8 +52,7 @@ inline std::atomic<bool>& cuda_is_lost() {
 }
 
 /// Throws device_lost, not_enough_memory or internal, with the text of CUDA. `what` names the call.
-inline void check_cuda(cudaError_t status, const char* what,
-                       std::source_location where = std::source_location::current()) {
+inline void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   const ErrorCode code = error_code(status);
   if (code == ErrorCode::device_lost) {
@@ -62,8 +61,7 @@ inline void check_cuda(cudaError_t status, const char* what,
     cudaGetLastError();  // else the next launch would be blamed for it
   }
   throw Error(
-      code, fmt::format("{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)),
-      where);
+      code, fmt::format("{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
 }  // namespace lossgrid
