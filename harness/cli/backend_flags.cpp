@@ -13,7 +13,8 @@ std::string why_not_there(const std::string& required, Backend backend, const Ra
   if (required == "cuda") return why_no_device(Backend::cuda);
   if (required == "mpi") return ranks.launcher() == "mpi" ? "" : "ranks are threads";
   if (required == "nccl") {
-    return ranks.has_nccl() ? ranks.why_no_nccl(backend, 1) : "it takes --transport nccl";
+    return ranks.has_nccl() ? text_of(ranks.nccl_unavailable(backend, 1))
+                            : "it takes --transport nccl";
   }
   const std::vector<std::string> known{"cuda", "mpi", "nccl"};
   throw Error(ErrorCode::bad_input, unknown_name_message("--require", required, known));
@@ -36,7 +37,7 @@ Backend requested_backend(const BackendFlags& flags, const Ranks& ranks) {
     throw Error(ErrorCode::usage, "--transport nccl moves memory of GPUs: it takes --backend cuda");
   }
   for (const std::string& required : parse_list(flags.require)) {
-    const std::string why = ranks.first_text(why_not_there(required, backend, ranks));
+    const std::string why = ranks.agree_on_first_error(why_not_there(required, backend, ranks));
     if (why.empty()) continue;
     throw_bad_input("--require {}: {}", required, why);
   }

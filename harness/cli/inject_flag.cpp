@@ -37,7 +37,7 @@ std::optional<Fault> fault_behind(std::size_t count, std::optional<Fault> fault)
 }
 
 bool has_missed(const std::optional<Fault>& fault, const Ranks& ranks) {
-  return fault && ranks.first_text(*fault->has_fired ? "fired" : "").empty();
+  return fault && !ranks.agree_on_any(*fault->has_fired);
 }
 
 void refuse_missed(const InjectFlag& flag) {

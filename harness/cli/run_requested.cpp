@@ -34,7 +34,7 @@ PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& mode
 
 /// On every process: all time, or none.
 bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ranks) {
-  return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
+  return !ranks.agree_on_any(exit_code_of(meter) != ExitCode::ok);
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   }
   early_end->close();
   if (must_end && modes.verify && !record.trials.empty()) {
-    add_not_run(planned_trials(suites), why_it_was_the_last(record.trials.back()), record.trials);
+    add_not_run(planned_trials(suites), end_of_run_after(record.trials.back()).text, record.trials);
   }
   const RecordingEnd recorded = close_recording(options.recording.get(), ranks, must_end);
   const bool missed = !must_end && has_missed(fault, ranks);

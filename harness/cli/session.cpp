@@ -59,7 +59,7 @@ std::optional<ReportWriter> open_report(const std::string& path, const RunRecord
       refused = error.what();
     }
   }
-  refused = ranks.first_text(refused);
+  refused = ranks.agree_on_first_error(refused);
   if (!refused.empty()) throw_bad_input("{}", refused);
   return writer;
 }

@@ -48,7 +48,7 @@ std::vector<Suite> split_by_inputs(const std::vector<Suite>& suites) {
       std::erase_if(parts[hidden].cases,
                     [&](const CaseSpec& spec) { return (spec.hidden > 0) != hidden; });
       std::erase_if(parts[hidden].implementations, [&](const std::string& name) {
-        return !why_other_inputs(*make_implementation(name), hidden).empty();
+        return inputs_mismatch(*make_implementation(name), hidden).has_value();
       });
     }
     if (parts[0].cases.empty() || parts[1].cases.empty()) {

@@ -206,8 +206,11 @@ class Supervisor {
     record_.environment = found.environment;
     for (std::size_t k = 0; k < kStages; ++k) stages_.ns[k] += found.stages.ns[k];
     if (!found.begun_id.empty() && noted_interrupt() == 0) {
-      work_.lose({found.begun_id, end.stopped ? TrialStatus::timeout : TrialStatus::crashed,
-                  end.text, transport_of(found), desync_report(read_breadcrumbs(breadcrumbs_))});
+      const ErrorCode code = end.stopped ? ErrorCode::timeout : ErrorCode::process_died;
+      work_.lose({found.begun_id,
+                  {code, end.text},
+                  transport_of(found),
+                  desync_report(read_breadcrumbs(breadcrumbs_))});
     }
     remove_launch_files();
     return whole;

@@ -41,7 +41,7 @@ ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {
   const std::size_t matched =
       benchmark::RunSpecifiedBenchmarks(reporters.display.get(), reporters.file.get());
   benchmark::RegisterMemoryManager(nullptr);
-  if (runs.session.rank_hung) leave_at_once(runs.session.code);
+  if (runs.session.must_end) leave_at_once(runs.session.code);
   return runs.skipped.size() == matched ? ExitCode::nothing_ran : runs.session.code;
 }
 

@@ -22,7 +22,7 @@ struct TrialSession {
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};
   std::int64_t iterations = 20;  // samples of each phase
   ExitCode code = ExitCode::ok;  // the worst so far; skipped trials do not count
-  bool rank_hung = false;        // nothing can be measured any more
+  bool must_end = false;         // nothing can be measured any more
 };
 
 /// Peak over ranks of everything live, inputs included; allocations of the rank with the most.

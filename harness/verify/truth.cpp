@@ -146,7 +146,7 @@ void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
     if (!rows[t].valid || !std::isnan(rows[t].logprob)) continue;
     std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     problem.logits->read(t, 0, std::span<double>(logits));
-    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", problem.source,
+    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
                     problem.projection ? "hidden x weight" : "logits", place_of(problem, t),
                     wrong_logit(logits));
   }
@@ -171,7 +171,8 @@ void require_numbers(const Problem& problem, const Truth& truth) {
     }
   }
   if (what.empty()) return;
-  throw_bad_input("{}: {}: {}{}", problem.source, problem.spec.objective.kind, what, where);
+  throw_bad_input("{}: {}: {}{}", describe(problem.source), problem.spec.objective.kind, what,
+                  where);
 }
 
 namespace {

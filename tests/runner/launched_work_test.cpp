@@ -69,11 +69,10 @@ TEST(LaunchedWork, TakesWhatALaunchHasReached) {
 TEST(LaunchedWork, MarksWhatALaunchDiedOf) {
   LaunchedWork work({suite_of_two_grids()}, true);
   const std::vector<TrialRecord> planned = planned_trials({suite_of_two_grids()});
-  work.lose({planned[1].id, TrialStatus::crashed, "killed", "mpi", {RankRecord{}}});
+  work.lose({planned[1].id, {ErrorCode::process_died, "killed"}, "mpi", {RankRecord{}}});
   EXPECT_THAT(statuses(work), ElementsAre(TrialStatus::not_run, TrialStatus::crashed));
   work.lose({timing_id(format_case(suite_of_two_grids().cases[0]), "tp2cp2", "hot"),
-             TrialStatus::timeout,
-             "late",
+             {ErrorCode::timeout, "late"},
              "mpi",
              {}});
   RunRecord record;

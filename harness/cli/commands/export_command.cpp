@@ -69,9 +69,8 @@ std::string export_case(const CaseSpec& asked, bool with_expected, const std::op
                         const std::string& path) {
   CaseSpec spec = asked;
   spec.objective = with_all_options(asked.objective);
-  const std::string too_big = why_too_big(bundle_memory_bytes(spec, with_expected));
-  if (!too_big.empty()) {
-    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, too_big));
+  if (const auto reason = memory_shortage(bundle_memory_bytes(spec, with_expected))) {
+    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, reason->text));
   }
   std::optional<BundleResults> expected;
   std::shared_ptr<const Problem> problem = std::make_shared<const Problem>(make_problem(spec));

@@ -23,7 +23,6 @@
 #include "harness/runner/run.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
-#include "harness/runner/verdict/rank_merge.h"
 #include "reports/record/report_writer.h"
 #include "reports/text/table.h"
 
@@ -102,6 +101,8 @@ ExitCode run(const ReplayFlags& flags) {
   require_runnable({suite}, 64, ranks);
 
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
+  const auto expected =
+      bundle.expected ? std::make_shared<const BundleResults>(*bundle.expected) : nullptr;
   if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
     print_message(fmt::format("{}: {} logits are NaN or infinite, in rows that nothing trains on",
                               flags.bundle, bundle.nan_or_inf_logits));
@@ -142,16 +143,14 @@ ExitCode run(const ReplayFlags& flags) {
   for (const auto& [name, grid] : trials) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
     if (fault && (fault->trial == 0 || fault->trial == number + 1)) setup.fault = fault;
-    setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
+    setup.expected = expected;
+    setup.keep_outputs = !flags.out.empty() || expected != nullptr;
     const std::string id = describe_trial(*setup.problem, name, grid, backend).id;
     setup.recording =
         record_trial(recording, "trial", ++number, format_grid(grid) + "_" + name, id, name);
     early_end->step([&] { in_progress = id; });
     TrialOutcome trial = run_trial(setup, RunOptions().deadline, ranks);
     trial.record.case_name = flags.bundle;
-    if (trial.outputs && bundle.expected) {
-      add_checks(check_outputs(setup, *bundle.expected, *trial.outputs), trial.record);
-    }
     bits[name].judge(trial.record);
     if (trial.outputs && !flags.out.empty()) {
       write_results(flags.out, prepared.problem->tokens(), *trial.outputs);
@@ -166,7 +165,7 @@ ExitCode run(const ReplayFlags& flags) {
   }
   early_end->close();
   if (must_end) {
-    add_not_run(planned, why_it_was_the_last(record.trials.back()), record.trials);
+    add_not_run(planned, end_of_run_after(record.trials.back()).text, record.trials);
   }
   const RecordingEnd recorded = close_recording(recording.get(), ranks, must_end);
   const bool missed = !must_end && has_missed(fault, ranks);

@@ -123,7 +123,8 @@ std::int64_t count_positive_tokens(const Problem& problem) {
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
                      std::int64_t wanted) {
   if (elements != 0 || wanted == 0) return;
-  throw_bad_input("{}: tensor \"{}\" is missing; the objective needs it", problem.source, tensor);
+  throw_bad_input("{}: tensor \"{}\" is missing; the objective needs it", describe(problem.source),
+                  tensor);
 }
 
 void require_finite_tokens(const Problem& problem, TokenInput input) {
@@ -134,7 +135,7 @@ void require_finite_tokens(const Problem& problem, TokenInput input) {
       throw_bad_input(
           "{}: tensor {}: {} at sequence {}, token {}, must be finite where it is "
           "trained on",
-          problem.source, name(input), values[t], i, t - problem.cu_seqlens[i]);
+          describe(problem.source), name(input), values[t], i, t - problem.cu_seqlens[i]);
     }
   }
 }
@@ -143,7 +144,7 @@ void require_finite_rewards(const Problem& problem) {
   for (std::size_t i = 0; i < problem.rewards.size(); ++i) {
     if (problem.sample_mask[i] == 0 || std::isfinite(problem.rewards[i])) continue;
     throw_bad_input("{}: tensor rewards: {} at sequence {}, must be finite where it counts",
-                    problem.source, problem.rewards[i], i);
+                    describe(problem.source), problem.rewards[i], i);
   }
 }
 
@@ -170,8 +171,8 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
       const bool trained = is_trained(problem, i, t);
       const double x = trained ? std::min(logprobs[t - 1], 0.0) : kPlausibleLogprob;
       if (draws && !std::isfinite(x)) {
-        throw_bad_input("{}: the log-probability of token {} is {}, must be finite", problem.source,
-                        t, logprobs[t - 1]);
+        throw_bad_input("{}: the log-probability of token {} is {}, must be finite",
+                        describe(problem.source), t, logprobs[t - 1]);
       }
       const auto store = [&](TokenInput input, double value) {
         const auto k = static_cast<int>(input);

@@ -75,12 +75,17 @@ std::vector<std::uint8_t> Problem::row_valid() const {
   return valid;
 }
 
+std::string describe(const ProblemSource& source) {
+  if (const auto* made = std::get_if<FromCase>(&source)) return "--case \"" + made->text + '"';
+  return std::get<FromBundle>(source).path;
+}
+
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
   require_hidden_keys(spec);
   Problem problem;
   problem.spec = spec;
-  problem.source = "--case \"" + format_case(spec) + '"';
+  problem.source = FromCase{format_case(spec)};
   problem.lengths = case_lengths(spec);
   problem.cu_seqlens = running_sum(problem.lengths);
   checked_product(problem.tokens(), spec.vocab, "tokens x vocab");

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "harness/comm/process_grid.h"
@@ -20,9 +21,26 @@
 
 namespace lossgrid {
 
+/// A problem that was made from a case.
+struct FromCase {
+  std::string text;  // format_case of its spec
+  bool operator==(const FromCase&) const = default;
+};
+
+/// A problem that was read from a bundle.
+struct FromBundle {
+  std::string path;
+  bool operator==(const FromBundle&) const = default;
+};
+
+using ProblemSource = std::variant<FromCase, FromBundle>;
+
+/// Returns the name of a source in messages: --case "TEXT", or the path of the bundle.
+std::string describe(const ProblemSource& source);
+
 struct Problem {
-  CaseSpec spec;       // of a bundle: what the bundle says (objective, vocab, dtype, padding)
-  std::string source;  // how to make it again: --case "..." or the bundle's path
+  CaseSpec spec;  // of a bundle: what the bundle says (objective, vocab, dtype, padding)
+  ProblemSource source;
 
   std::vector<std::int64_t> lengths;      // [S]
   std::vector<std::int64_t> cu_seqlens;   // [S + 1]

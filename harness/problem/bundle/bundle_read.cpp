@@ -219,7 +219,7 @@ Bundle read_bundle(const std::string& path) {
   const BundleTensors tensors(SafetensorsFile::read(path));
   Bundle bundle;
   Problem& problem = bundle.problem;
-  problem.source = path;
+  problem.source = FromBundle{path};
   problem.spec.name = std::filesystem::path(path).stem().string();
   problem.spec.poison = Poison::nan;
   problem.poison_true_rows = false;

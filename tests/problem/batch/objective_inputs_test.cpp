@@ -132,7 +132,7 @@ TEST(ObjectiveInputs, OfABatchWithoutTokensAreEmpty) {
 TEST(RequireObjectiveInputs, NamesWhatIsMissing) {
   for (int k = 0; k < kTokenInputs; ++k) {
     Problem problem = drawn("lens=3+4 mask=all vocab=8", -3);
-    problem.source = "batch.safetensors";
+    problem.source = FromBundle{"batch.safetensors"};
     EXPECT_NO_THROW(require_objective_inputs(problem, kEverything));
     problem.inputs[k].clear();
     expect_bad_input(

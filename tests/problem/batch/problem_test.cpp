@@ -92,7 +92,7 @@ TEST(MakeProblem, WithHiddenStatesHasTheSameBatch) {
   EXPECT_EQ(plain.input_ids, linear.input_ids);
   EXPECT_EQ(plain.token_mask, linear.token_mask);
   EXPECT_EQ(plain.denominators, linear.denominators);
-  EXPECT_EQ(linear.source, "--case \"lens=5+8 vocab=9 hidden=4\"");
+  EXPECT_EQ(describe(linear.source), "--case \"lens=5+8 vocab=9 hidden=4\"");
 }
 
 TEST(MakeProblem, IsAPureFunctionOfTheCase) {
@@ -102,7 +102,7 @@ TEST(MakeProblem, IsAPureFunctionOfTheCase) {
   EXPECT_EQ(a.input_ids, b.input_ids);
   EXPECT_EQ(a.token_mask, b.token_mask);
   EXPECT_NE(a.input_ids, make("lens=uniform seed=43").input_ids);
-  EXPECT_EQ(a.source, "--case \"lens=uniform\"");
+  EXPECT_EQ(describe(a.source), "--case \"lens=uniform\"");
 }
 
 TEST(InputIds, AreInTheVocabulary) {

@@ -72,9 +72,9 @@ TEST(FullestDevice, HasTheRanksThatAreDealtToItInTurn) {
 
 TEST(FullestDevice, OnTheProcessorIsTheMachine) {
   const std::int64_t half = available_memory_bytes() / 2;
-  EXPECT_EQ(why_ranks_too_big(Backend::cpu, {half / 4, half / 4}, false), "");
-  EXPECT_TRUE(why_ranks_too_big(Backend::cuda_emulated, {2 * half, 2 * half}, false)
-                  .starts_with("not enough memory: needs "));
+  EXPECT_FALSE(memory_shortage(Backend::cpu, {{half / 4, half / 4}}, false));
+  const auto reason = memory_shortage(Backend::cuda_emulated, {{2 * half, 2 * half}}, false);
+  EXPECT_TRUE(text_of(reason).starts_with("not enough memory: needs "));
 }
 
 TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
