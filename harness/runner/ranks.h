@@ -33,12 +33,12 @@ struct RanksRun {
 
 class Ranks {
  public:
-  /// Threads of this process.
+  /// Uses threads of this process.
   Ranks() = default;
-  /// The processes of a job; `session` outlives the object.
+  /// Uses the processes of a job; `session` outlives the object.
   explicit Ranks(MpiSession& session) : session_(&session) {}
 
-  /// The same ranks, each with a GPU of its own: their trials use NCCL.
+  /// Returns the same ranks, each with a GPU of its own: their trials use NCCL.
   Ranks with_nccl() const;
   bool has_nccl() const { return has_nccl_; }
   /// Returns a reason when `ranks` of these ranks cannot use NCCL on `backend`, as far as this

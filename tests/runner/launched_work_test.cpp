@@ -47,14 +47,14 @@ TEST(LaunchedWork, TakesWhatALaunchHasReached) {
   LaunchedWork work({suite_of_two_grids()}, true);
   RunRecord found;
   found.trials = planned_trials({suite_of_two_grids()});
-  found.trials[0].status = TrialStatus::error;  // an end too; the other is not_run
+  found.trials[0].status = TrialStatus::error;  // an outcome too; the other is not_run
   TrialRecord stranger = found.trials[0];
   stranger.id = "lens=1|tp1cp1|fused|cpu";
   found.trials.push_back(stranger);
   work.take(found);
   EXPECT_EQ(work.reached(), 1u);
   EXPECT_THAT(statuses(work), ElementsAre(TrialStatus::error, TrialStatus::not_run));
-  EXPECT_FALSE(work.has_all_of("tp1cp1"));  // its timing is not there
+  EXPECT_FALSE(work.has_all_of("tp1cp1"));  // its timing is missing
   TimingRecord timing;
   timing.case_text = format_case(suite_of_two_grids().cases[0]);
   timing.grid = "tp1cp1";

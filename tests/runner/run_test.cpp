@@ -73,7 +73,7 @@ TEST(Run, ComparesWhatStandsByTokenOfHiddenStates) {
   EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
   EXPECT_EQ(verdict_of(trials[3], "tp_size"), "same_bits");
   EXPECT_EQ(trials[3].determinism[1].detail, "compared with tp2cp1sp");
-  // A sum over tokens is another one on every CP rank: not compared, though told.
+  // A sum over tokens is another one on every CP rank: not compared, though reported.
   EXPECT_NE(trials[1].fingerprints.at("grad_weight"), trials[0].fingerprints.at("grad_weight"));
 }
 

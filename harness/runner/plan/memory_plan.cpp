@@ -62,7 +62,7 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
 
 namespace {
 
-/// Elements of the logits, or of hidden states and weight.
+/// Returns the elements of the logits, or of hidden states and weight.
 double bundle_elements(const CaseSpec& spec, double rows) {
   const auto vocab = static_cast<double>(spec.vocab);
   return spec.hidden == 0 ? rows * vocab : (rows + vocab) * static_cast<double>(spec.hidden);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that cases, bundles and trials need, and whether they fit this machine: asked before
+// Memory that cases, bundles and trials need, and whether they fit this machine: read before
 // anything large is allocated.
 #pragma once
 

@@ -40,10 +40,10 @@ void require_rules(const CaseSpec& spec) {
   make_problem(small);
 }
 
-/// A pack without its tokens: costs depend on lengths, and on which inputs there are.
+/// Pack without its tokens: costs depend on lengths and on the kinds of inputs.
 class PackLayout {
  public:
-  /// Laid out without `padding` where that does not fit (padding_misfit).
+  /// Lays the case out, without `padding` where that does not fit (padding_misfit).
   PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {})
       : grid_(grid), objective_(make_objective(spec.objective, spec.statistics)) {
     require_rules(spec);
@@ -68,7 +68,7 @@ class PackLayout {
   PackLayout(const PackLayout&) = delete;
   PackLayout& operator=(const PackLayout&) = delete;
 
-  /// Refers to this layout.
+  /// Returns the task for an implementation. Refers to this layout.
   LossProblem problem() const { return make_loss_problem(problem_, batch_, grid_, *objective_); }
   const std::optional<SkipReason>& misfit() const { return misfit_; }
   std::int64_t tokens() const {
@@ -195,7 +195,7 @@ PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& im
     add_collectives(name, "cp", grid.cp, phase.cp, row);
   };
   add_phase(0, "plan", cost.plan, 0);
-  // One sweep makes both in the forward pass.
+  // The fused forward-backward makes both in the forward pass.
   const std::int64_t swept = chosen->describe().one_sweep ? row.gradients_bytes : 0;
   add_phase(1, "forward", cost.forward, row.outputs_bytes + swept);
   add_phase(2, "backward", cost.backward, row.outputs_bytes + row.gradients_bytes);

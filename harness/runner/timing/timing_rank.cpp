@@ -260,21 +260,9 @@ class TimedImplementation final : public SampledItem {
 
 }  // namespace
 
-std::string_view name(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::forward_backward:
-      return "forward_backward";
-  }
-  return "?";
-}
-
 std::vector<Phase> timed_phases(const Description& description) {
   if (description.one_sweep) return {Phase::forward_backward};
-  return {Phase::forward, Phase::backward, Phase::forward_backward};
+  return {kTimedPhases.begin(), kTimedPhases.end()};
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "harness/measure/all_reduce_ceiling.h"
 #include "harness/measure/sampler.h"
 #include "harness/problem/case/suite.h"
+#include "harness/runner/timing/phase.h"
 #include "harness/runner/timing/timing_ceilings.h"
 #include "harness/runner/trial/rank_trial.h"
 
@@ -26,9 +27,6 @@ struct TimingPlan {
   std::optional<TrialRecording> recording;
   std::optional<Fault> fault;
 };
-
-enum class Phase { forward, backward, forward_backward };
-std::string_view name(Phase phase);
 
 /// Returns the phases of an implementation that are timed, in this order: all three, or
 /// forward_backward alone where it has no other. Forward and backward are two parts of one

@@ -20,7 +20,7 @@ class DeviceWorld {
   DeviceWorld(const TrialSetup& setup, Communicator& world);
 
   Device& device() { return *device_; }
-  /// All ranks: the communicator that groups are split from.
+  /// Returns all ranks: the communicator that groups are split from.
   Communicator& world() { return nccl_ ? *nccl_ : world_; }
   /// Returns `group`, split from world(), for tensors of the device. Valid as long as this object
   /// and `group`.

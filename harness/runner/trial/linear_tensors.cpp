@@ -131,7 +131,7 @@ class LinearTensors final : public RankTensors {
     return static_cast<std::size_t>(pack_.loss_problem.hidden_bytes());
   }
 
-  /// The gradient of the weight before this pack.
+  /// Returns the gradient of the weight before this pack.
   std::span<float> before() const { return pack_.rank.weight_gradient; }
   void write_before() {
     pack_.device.copy(grad_weight_.data(), before().data(), before().size_bytes());

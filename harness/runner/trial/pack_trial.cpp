@@ -181,7 +181,8 @@ class PackTrial {
     plan_->backward(tensors_->inputs(), gradients);
   }
 
-  /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
+  /// Runs the pack a second time and compares the bits. Poisons the used buffers, outside of the
+  /// timed phases.
   void run_again() {
     {
       const StageScope scope(Stage::run);

@@ -35,24 +35,24 @@ class RankCommunicators {
   RankCommunicators(const RankCommunicators&) = delete;
   RankCommunicators& operator=(const RankCommunicators&) = delete;
 
-  /// All ranks, on the transport of the job: agreement of the ranks.
+  /// Returns all ranks, on the transport of the job: for their agreement.
   Communicator& world() { return world_; }
-  /// All ranks that run packs (of the last stage), not measured: synchronisation of
-  /// implementations.
+  /// Returns all ranks that run packs (those of the last stage), not measured: implementations
+  /// synchronise over it.
   Communicator& stage() { return stage_ ? *stage_ : world_; }
-  /// The groups of this rank, not measured and without faults: sums that the harness needs for
-  /// itself, ceilings of the machine.
+  /// Returns the groups of this rank, not measured and without faults: for sums that the harness
+  /// needs for itself, and ceilings of the machine.
   const ProcessGrid& harness() const { return groups_; }
 
-  /// Given to implementations: measured, with faults, for tensors of the device.
+  /// Return the groups of implementations: measured, with faults, for tensors of the device.
   Communicator& tp() { return *tp_; }
   Communicator& cp() { return *cp_; }
-  /// Reduction of the batch: measured, without faults.
+  /// Returns the group that reduces the batch: measured, without faults.
   Communicator& dp() { return *dp_; }
-  /// Schedule of the pipeline: measured, with faults.
+  /// Returns the stages of the pipeline: measured, with faults.
   Communicator& pp() { return *pp_; }
 
-  /// Null without a fault.
+  /// Returns null without a fault.
   FaultInjector* faults() { return injector_ ? &*injector_ : nullptr; }
 
  private:

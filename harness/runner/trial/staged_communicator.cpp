@@ -64,7 +64,7 @@ class StagedCommunicator final : public Communicator {
     device_.copy(staged, memory, bytes);
     return staged;
   }
-  /// Memory of the host for what arrives at `memory`.
+  /// Returns host memory for a payload that is to arrive at `memory`.
   void* receive_for(void* memory, std::size_t bytes) {
     device_.synchronise();
     return device_.host_reads(memory) ? memory : received_.at_least(bytes);

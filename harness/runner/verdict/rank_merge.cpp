@@ -71,7 +71,8 @@ void add_invariant(TrialRecord& record, const std::string& name, bool holds,
   record.invariants.push_back({name, holds ? "passed" : "failed", holds ? "" : detail});
 }
 
-/// All ranks checked the same invariants of all their packs in the same order.
+/// Adds the first failure of every invariant. All ranks checked the same invariants of all their
+/// packs in the same order.
 void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& ranks,
                            TrialRecord& record) {
   const std::vector<Invariant>& first = ranks[grid.first_of_last_stage()].packs[0].invariants;
@@ -131,7 +132,8 @@ void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& rank
   add_invariant(record, name, row.empty(), row);
 }
 
-/// First rank of the group that works on the same rows: all of it must hold the same bits by token.
+/// Returns the first rank of the group that works on the same rows: all of it must hold the same
+/// bits by token.
 int first_with_same_rows(const Grid& grid, int rank, bool whole_pack) {
   return grid.rank_of(0, whole_pack ? 0 : grid.cp_rank(rank), grid.dp_rank(rank),
                       grid.pp_rank(rank));
@@ -218,7 +220,7 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
                                                      : "different_bits";
   record.determinism.push_back(
       {"run_to_run", verdict, ordered && description.claims_run_to_run, ""});
-  // Judged by the run, which has seen the other grids of the case.
+  // BitComparison fills these two: it knows the other grids of the case.
   record.determinism.push_back({"packing", "not_compared", claims_packing, ""});
   record.determinism.push_back({"tp_size", "not_compared", false, ""});
 

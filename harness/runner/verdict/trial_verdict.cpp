@@ -60,7 +60,7 @@ void add_broken_claims(const std::vector<DeterminismRecord>& determinism,
   }
 }
 
-/// All reasons that apply; those before rank above those behind.
+/// Returns all reasons that apply, in the order of their rank.
 std::vector<VerdictReason> reasons_of(const TrialFacts& facts) {
   std::vector<VerdictReason> reasons;
   if (facts.skipped) reasons.push_back({TrialStatus::skipped, facts.skipped->text});

@@ -27,7 +27,7 @@ struct TrialFacts {
   bool compared = false;                    // all ranks returned, and their outputs were compared
   std::string not_reached = {};             // reason of a trial that nothing started
 
-  // Of a trial that was compared:
+  // Facts of a trial that was compared:
   std::vector<CheckRecord> checks = {};
   std::vector<InvariantRecord> invariants = {};
   std::vector<DeterminismRecord> determinism = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials under a framework's convention: right stacks give the bits of no convention at all, wrong
-// ones a gradient or metrics that are off by their factor, and the record says which.
+// ones a gradient or metrics that are off by their factor, which the record names.
 #include "harness/problem/case/framework.h"
 
 #include <cmath>
@@ -49,7 +49,7 @@ std::string scale_identity(const TrialRecord& record) {
   return "missing";
 }
 
-/// By how much `got` is larger than `want`, the same for every element up to rounding.
+/// Returns the factor of `got` over `want`, the same for every element up to rounding.
 double ratio(const std::vector<double>& got, const std::vector<double>& want) {
   double found = 0;
   EXPECT_EQ(got.size(), want.size());
