@@ -280,7 +280,7 @@ void expect_skipped(const TimingOutcome& timed, const std::string& reason) {
   EXPECT_EQ(timed.record.status, TimingStatus::skipped);
   EXPECT_THAT(timed.record.reason, HasSubstr(reason));
   EXPECT_THAT(timed.record.rows, IsEmpty());
-  EXPECT_FALSE(timed.rank_hung);
+  EXPECT_FALSE(timed.must_end);
 }
 
 TEST(Timing, IsSkippedWithTheReason) {
@@ -297,7 +297,7 @@ TEST(Timing, ARankThatThrowsIsAnErrorWithoutSamples) {
     EXPECT_EQ(timed.record.status, TimingStatus::error);
     EXPECT_EQ(timed.record.reason, "rank 1: probe fails");
     EXPECT_THAT(timed.record.rows, IsEmpty());
-    EXPECT_FALSE(timed.rank_hung);
+    EXPECT_FALSE(timed.must_end);
   }
 }
 
