@@ -57,7 +57,7 @@ class ExternalPlan final : public LossPlan {
         pool_(pool),
         pack_(shift_targets(problem.batch)),
         positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
-        rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.pick(positions_)),
+        rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem.batch.sequences()),
         grad_(context.device, out_rows(), "grad_logprobs"),
         objective_(context.device, problem, Steps()),

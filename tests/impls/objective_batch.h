@@ -165,7 +165,7 @@ inline Parts dealt(const ObjectiveBatch& data, int ranks, std::uint64_t seed) {
 struct HeldRows {
   HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const ObjectiveNeeds& needs,
            const std::vector<std::int64_t>& positions)
-      : rows(pack.pick(positions)) {
+      : rows(pack.gather(positions)) {
     const std::vector<float>* sources[] = {&data.logprobs, &data.entropy, &data.vocab_min,
                                            &data.vocab_max};
     for (int k = 0; k < 4; ++k) {

@@ -18,7 +18,7 @@
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/bundle/checked_json.h"
+#include "harness/problem/case/checked_json.h"
 #include "harness/problem/case/case_keys.h"
 #include "harness/problem/case/framework.h"
 #include "reports/exports/exporter.h"

@@ -11,10 +11,10 @@
 namespace lossgrid {
 namespace {
 
-// What slots that are not trained on are drawn around, where they are not poisoned.
+// Centre of the values in slots that are not trained on, where they are not poisoned.
 constexpr double kPlausibleLogprob = -2;
 
-/// The random numbers of one stream for one token or sequence: four uniform ones and a normal one.
+/// Random numbers of one stream for one token or sequence: four uniform ones and a normal one.
 class Draw {
  public:
   Draw(std::uint64_t seed, Stream stream, std::int64_t index)
@@ -35,13 +35,14 @@ double with_sign(bool positive, double magnitude) {
   return positive ? magnitude : -magnitude;
 }
 
-/// base + offset, or below the base where that would be no log-probability. Requires base <= 0.
+/// Returns base + offset, or a value below the base where that would be no log-probability.
+/// Requires base <= 0.
 double shifted(double base, double offset) {
   return base + offset <= 0 ? base + offset : base - std::abs(offset);
 }
 
-/// log of the ratio to the previous policy: inside and on both sides of clip ranges of 0.2, and on
-/// both sides of a dual clip of 3.
+/// Returns the log of the ratio to the previous policy: inside and on both sides of clip ranges of
+/// 0.2, and on both sides of a dual clip of 3.
 double drawn_log_ratio(const Draw& draw) {
   const double branch = draw.uniform(0);
   if (branch < 0.35) return 0.05 * draw.normal();
@@ -51,7 +52,7 @@ double drawn_log_ratio(const Draw& draw) {
   return -draw.between(1.2, 1.6, 1);
 }
 
-/// log of an importance weight.
+/// Returns the log of an importance weight.
 double drawn_log_weight(const Draw& draw) {
   if (draw.uniform(0) < 0.8) return 0.1 * draw.normal();
   return with_sign(draw.uniform(2) < 0.5, draw.between(0.3, 1, 1));
@@ -82,7 +83,8 @@ void drift_far(const Draw& draw, double x, Policies& policies) {
   }
 }
 
-/// Log-probabilities of token t of a sequence by the other policies, around `x` of the current one.
+/// Draws the log-probabilities of token t of a sequence by the other policies, around the `x` of
+/// the current one.
 Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double sequence_drift) {
   if (spec.drift == Drift::equal) return {x, x, x};
   const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, t); };

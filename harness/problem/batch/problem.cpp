@@ -14,13 +14,13 @@
 namespace lossgrid {
 namespace {
 
-/// Cases come from text, where single keys are checked, or from code, where nothing is.
+/// Checks every key of a case that code made; those of a case from text were checked one by one.
 void require_checked_keys(const CaseSpec& spec) {
   CaseSpec scratch;
   for (const CaseKey& key : case_keys()) key.set(scratch, key.get(spec));
 }
 
-/// Keys of the LM head mean nothing where a case starts from logits.
+/// Throws for keys of the lm_head in a case that starts from logits.
 void require_hidden_keys(const CaseSpec& spec) {
   if (spec.hidden > 0) return;
   const CaseSpec unset;
@@ -39,7 +39,7 @@ std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) 
   return sums;
 }
 
-/// Values of true tokens to their places among pads.
+/// Scatters the values of true tokens to their places among pads.
 template <typename T>
 void copy_tokens(const PackedLayout& layout, const std::vector<T>& tokens, std::vector<T>& padded) {
   for (std::size_t i = 0; i < layout.lengths.size(); ++i) {

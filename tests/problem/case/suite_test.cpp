@@ -110,7 +110,9 @@ TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
   expect("cases", "[{\"vocab\": 0}]", {"cases[0]", "vocab = 0"});
   expect("cases", "[{\"name\": \"b\"}, {\"name\": \"b\", \"vocab\": 8}]",
          {"cases[1] 'b'", "another case"});
-  expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"'vocab'", "twice"});
+  expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"\"vocab\"", "twice"});
+  expect("cases", "[{\"scale\": 1e999}]", {"malformed JSON"});
+  expect("cases", std::string(20, '['), {"16 levels"});
 }
 
 TEST_F(SuiteFile, MayAskForTiming) {
