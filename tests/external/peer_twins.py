@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../python/peers"))
 import lossgrid
 import torch
-from mean_over_targets import IGNORED, why_not
+from mean_over_targets import IGNORED, unsupported
 from torch_cross_entropy import mean, mean_of_hidden
 
 
@@ -48,13 +48,13 @@ def edited(wrong, loss, labels, **inputs):
     return loss + 0.01 * loss.detach() if wrong == "loss" else loss
 
 
-@lossgrid.implementation(returns="loss", supports=why_not)
+@lossgrid.implementation(returns="loss", supports=unsupported)
 def of_logits(logits, batch, *, wrong="nothing"):
     labels = batch.labels_ignore
     return edited(wrong, mean(logits, labels), labels, logits=logits)
 
 
-@lossgrid.implementation(returns="loss", supports=why_not)
+@lossgrid.implementation(returns="loss", supports=unsupported)
 def truncates(logits, batch):
     """Keeps the upper half of a float32 gradient, where bfloat16 would be rounded to nearest."""
     wide = logits.float()
@@ -63,7 +63,7 @@ def truncates(logits, batch):
     return mean(wide, batch.labels_ignore)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not,
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported,
                          rounds=("logits", "grad_logits", "grad_weight"))
 def of_hidden(hidden, weight, batch, *, wrong="nothing"):
     labels = batch.labels_ignore
@@ -71,12 +71,12 @@ def of_hidden(hidden, weight, batch, *, wrong="nothing"):
                   weight=weight)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not)
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported)
 def declares_nothing(hidden, weight, batch):
     return mean_of_hidden(hidden, weight, batch.labels_ignore)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not,
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported,
                          rounds=("grad_logits", "grad_weight"))
 def declares_no_logits(hidden, weight, batch):
     return mean_of_hidden(hidden, weight, batch.labels_ignore)
@@ -88,7 +88,7 @@ def rounds_the_loss(hidden, weight, batch):
 
 for name, rounded in (("declares_the_loss", ("loss", "logits", "grad_logits", "grad_weight")),
                       ("declares_no_loss", ("logits", "grad_logits", "grad_weight"))):
-    lossgrid.implementation(name=name, inputs="hidden", returns="loss", supports=why_not,
+    lossgrid.implementation(name=name, inputs="hidden", returns="loss", supports=unsupported,
                             rounds=rounded)(rounds_the_loss)
 
 
