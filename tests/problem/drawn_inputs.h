@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases with drawn inputs of objectives, and statistics of what was drawn.
+// Cases with drawn inputs of objectives, and statistics of these inputs.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-inline constexpr ObjectiveNeeds kEverything{{true, true, true, true}, true, 1, false};
+inline constexpr ObjectiveNeeds kEverything{.inputs = {true, true, true, true}, .rewards = true};
 
 inline Problem make(const std::string& text) {
   return make_problem(parse_case(text));

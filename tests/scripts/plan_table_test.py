@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README's table of what fits is the one that scripts/plan_table prints."""
+"""Tests that the documentation has the table that scripts/plan_table prints."""
 
 import os
 import subprocess

@@ -26,7 +26,7 @@ class Setup(ScriptTest):
         self.stand_in("bin/id", f"echo {number}")
 
     def debian(self, missing=(), status=0):
-        """A Debian where all packages that are asked for are installed but `missing`."""
+        """Makes a Debian in which all requested packages but `missing` are installed."""
         self.stand_in("bin/apt-get", status=status)
         self.stand_in("bin/dpkg-query", f"""
 shift 2
@@ -43,8 +43,8 @@ done""")
         self.stand_in("bin/c++", f'! grep -q "<{missing_header}>"; exit $?')
 
     def pypi(self, pip="", status=0):
-        """A python3 whose venv is a Python where `pip` is what pip does before it ends with `status`;
-        it imports PyTorch once pip has ended with 0."""
+        """Makes a python3 for a venv in which pip runs `pip` and ends with `status`; PyTorch can be
+        imported once pip has ended with 0."""
         self.stand_in("bin/python3", f"""
 mkdir -p "$3/bin"
 cat >"$3/bin/python" <<'END'

@@ -34,7 +34,7 @@ TEST(ObjectiveInputs, AdvantagesAndRewardsAreNormal) {
 TEST(ObjectiveInputs, SlotsThatNothingTrainsOnArePoisoned) {
   const std::string text = "lens=5+4+3 mask=11011+0111+111 sample_mask=110 vocab=8 poison=";
   const std::vector<std::uint8_t> trained{0, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0};
-  // What the log-probabilities of untrained tokens are may not matter.
+  // The log-probabilities of untrained tokens may not matter.
   std::vector<double> logprobs(12, -3);
   for (std::size_t t = 0; t < 11; ++t) {
     if (trained[t + 1] == 0) logprobs[t] = std::nan("");

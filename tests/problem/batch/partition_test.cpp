@@ -20,7 +20,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Plans = std::vector<std::vector<MicrobatchPlan>>;
 
-/// A case with all inputs, as the runner has it before it splits it.
+/// Returns a case with all inputs, as the runner has it before it splits it.
 Problem make(const std::string& text) {
   Problem problem = make_problem(parse_case(text));
   const std::vector<double> logprobs(static_cast<std::size_t>(problem.tokens()), -3.0);
@@ -174,7 +174,7 @@ TEST(TakePart, OfAPartNamesRowsOfTheWhole) {
   EXPECT_EQ(own, whole);
 }
 
-/// What a row of the whole predicts: target, advantage, reward of its sequence.
+/// Facts about a row of the whole: its target, advantage and the reward of its sequence.
 struct Prediction {
   std::int32_t target;
   float advantage;

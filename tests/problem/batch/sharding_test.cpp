@@ -159,7 +159,7 @@ TEST(ShiftTargets, MasksBelongToTheTargetAndTheSample) {
   EXPECT_EQ(shifted.valid, (std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(shifted.sequence, (std::vector<std::int32_t>{0, 0, 0, 0, 2, 2, 2, 2}));
   EXPECT_EQ(shifted.real, (std::vector<std::uint8_t>{1, 1, 1, 0, 1, 1, 0, 0}));
-  // About the predicted token, whatever its mask; 0 where nothing is predicted.
+  // Inputs are about the predicted token, masked or not; 0 where nothing is predicted.
   EXPECT_EQ(shifted.inputs[2], (std::vector<float>{2, 3, 0, 0, 5, 0, 0, 0}));
   EXPECT_TRUE(shifted.inputs[0].empty());
 }

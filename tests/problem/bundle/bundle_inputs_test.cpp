@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bundles with what objectives read beside log-probabilities, and bundles from hidden states.
+// Bundles with inputs of objectives beside log-probabilities, and bundles from hidden states.
 #include <algorithm>
 #include <bit>
 #include <cmath>

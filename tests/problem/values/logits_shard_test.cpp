@@ -162,7 +162,7 @@ TEST(Poison, StandsWhereNothingMayBeRead) {
         expect_poison<T>(make(text + "nan" + tail), grid, is_nan, true, true);
         expect_poison<T>(make(text + "inf" + tail), grid, is_inf, true, true);
         expect_poison<T>(make(text + "none" + tail), grid, is_nan, false, false);
-        // As a bundle has it: its own values in masked rows, poison in padding alone.
+        // As in a bundle: its own values in masked rows, poison in padding only.
         Problem bundled = make(text + "nan" + tail);
         bundled.poison_true_rows = false;
         expect_poison<T>(bundled, grid, is_nan, false, true);
@@ -201,7 +201,7 @@ TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
       expect_poison<float>(take_part(plain, {{1, 2}, dummy}, 2, 1), grid, is_nan, false, false);
     }
   }
-  // Nothing of a dummy is valid, so all of it is poison; of a bundle its rows stay as they are.
+  // Nothing of a dummy is valid, so all of it is poison; rows of a bundle stay as they are.
   const Problem dummy = take_part(problem, {{0, 1}, true}, 2, 1);
   for (const auto& row : gather<float>(dummy, Grid{2, 2})) {
     for (const float value : row) EXPECT_TRUE(std::isnan(value));

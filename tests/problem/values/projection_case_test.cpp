@@ -84,7 +84,7 @@ TEST_P(EveryProjection, IsAFunctionOfSeedAndPlace) {
   EXPECT_NE(p.weight, make(text() + " seed=7").projection->weight);
   EXPECT_FALSE(std::equal(p.hidden.begin(), p.hidden.begin() + 36, p.hidden.begin() + 37));
   EXPECT_FALSE(std::equal(p.weight.begin(), p.weight.begin() + 36, p.weight.begin() + 37));
-  // Rows of ids and tokens are those of a smaller case, where neither V nor the target has a say.
+  // Rows of ids and tokens are those of a smaller case, as neither V nor the target changes them.
   const std::string& values = std::get<0>(GetParam());
   if (values == "peaked" || values == "edge_mass" || values == "late_max") return;
   const Problem fewer =
@@ -158,7 +158,7 @@ TEST(ProjectionOfACase, PeaksHaveTheirProbability) {
   }
 }
 
-/// There chance decides how close the nearest rows of the weight are.
+/// The distance of the nearest rows of the weight is left to chance there.
 TEST(ProjectionOfACase, PeaksStandOutWhereHiddenStatesAreShort) {
   for (const std::string text : {"vocab=500 hidden=64", "vocab=80 hidden=64 dtype=bf16"}) {
     const Problem problem = make("lens=41 mask=all values=peaked " + text);
@@ -265,7 +265,7 @@ TEST(OneHot, LogitsAreColumnsOfTheTable) {
       }
       all.insert(all.end(), row.begin(), row.end());
     }
-    // As logits of the regime are, and not a root of H smaller.
+    // As large as logits of the regime, and not smaller by a root of H.
     EXPECT_NEAR(mean(all), 0, 0.15);
     EXPECT_NEAR(deviation(all), 1, 0.15);
   }

@@ -114,7 +114,7 @@ TEST(Projection, ErrorsCoverProductsInFloat32) {
     }
   }
   EXPECT_LT(largest, 1);
-  EXPECT_GT(largest, 0.02);  // nor are they out of all proportion
+  EXPECT_GT(largest, 0.02);  // nor is the bound far too wide
 }
 
 TEST(Projection, GivenLogitsHaveNoErrors) {
