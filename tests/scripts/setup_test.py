@@ -75,11 +75,12 @@ chmod +x "$3"/bin/python""")
     def test_a_run_needs_neither_tests_nor_mpi_nor_a_browser(self):
         run = self.missing("run")
         self.assertLessEqual({"g++", "cmake", "ninja-build", "libfmt-dev", "libdnnl-dev"}, run)
-        self.assertFalse(run & (OF_TESTS | OF_MPI | {"clang-format", "git"}))
+        self.assertFalse(run & (OF_TESTS | OF_MPI | {"clang-format", "clang-tidy", "git"}))
         self.assertEqual(self.missing("mpi"), run | OF_MPI)
         self.assertEqual(self.missing("test"), run | OF_MPI | OF_TESTS | {"python3", "git"})
         self.assertEqual(self.missing("format"), {"git", "clang-format"})
-        self.assertEqual(self.missing(), self.missing("test", "format"))
+        self.assertEqual(self.missing("tidy"), {"clang-tidy"})
+        self.assertEqual(self.missing(), self.missing("test", "format", "tidy"))
 
     def test_nothing_is_done_where_all_is_there(self):
         self.debian()
@@ -104,7 +105,7 @@ chmod +x "$3"/bin/python""")
         self.assertEqual(self.setup_of("run").returncode, 0)
         self.assertEqual(len(self.calls("sudo env DEBIAN_FRONTEND=noninteractive apt-get")), 2)
 
-    def test_an_installation_that_fails_is_told(self):
+    def test_an_installation_that_fails_is_reported(self):
         self.debian(missing=("cmake",), status=100)
         ended = self.setup_of("run")
         self.assertEqual(ended.returncode, 1)

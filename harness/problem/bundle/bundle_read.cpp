@@ -192,7 +192,7 @@ std::optional<BundleResults> read_expected(const BundleTensors& tensors, const P
   const bool any = std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.starts_with("expected.");
   });
-  if (!any && tensors.file().metadata().count("expected_metrics") == 0) return std::nullopt;
+  if (!any && !tensors.file().metadata().contains("expected_metrics")) return std::nullopt;
   const std::int64_t tokens = problem.tokens();
   const std::int64_t vocab = problem.spec.vocab;
   BundleResults expected;

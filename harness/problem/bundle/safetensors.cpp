@@ -98,7 +98,7 @@ Place place_of(const Json& entry, const std::string& name, const std::string& wh
   if (offsets.size() != 2) {
     throw_bad_input("{}: 'data_offsets' holds {} numbers, must hold 2", what, offsets.size());
   }
-  const Place place{offsets[0], offsets[1], name};
+  Place place{offsets[0], offsets[1], name};
   if (place.begin > place.end || place.end > data_bytes) {
     throw_bad_input("{}: data_offsets [{}, {}] do not lie in the {} bytes of data", what,
                     place.begin, place.end, data_bytes);
@@ -185,7 +185,7 @@ SafetensorsFile SafetensorsFile::read(const std::string& path) {
     }
     const std::string what = fmt::format("{}: tensor {}", path, printable(name));
     TensorView view;
-    const Place place = place_of(entry, name, what, data_bytes, view);
+    Place place = place_of(entry, name, what, data_bytes, view);
     view.data = data.subspan(static_cast<std::size_t>(place.begin),
                              static_cast<std::size_t>(place.end - place.begin));
     places.push_back(place);

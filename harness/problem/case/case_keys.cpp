@@ -24,7 +24,7 @@ bool is_bits(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c == '0' || c == '1'; });
 }
 
-CaseKey integer_key(std::string name, std::int64_t CaseSpec::*member, std::int64_t low,
+CaseKey integer_key(const std::string& name, std::int64_t CaseSpec::*member, std::int64_t low,
                     std::int64_t high) {
   return {name, JsonType::number,
           [member](const CaseSpec& spec) { return std::to_string(spec.*member); },
@@ -33,7 +33,7 @@ CaseKey integer_key(std::string name, std::int64_t CaseSpec::*member, std::int64
           }};
 }
 
-CaseKey boolean_key(std::string name, bool CaseSpec::*member) {
+CaseKey boolean_key(const std::string& name, bool CaseSpec::*member) {
   return {name, JsonType::boolean,
           [member](const CaseSpec& spec) { return spec.*member ? "true" : "false"; },
           [name, member](CaseSpec& spec, std::string_view text) {
@@ -45,8 +45,8 @@ CaseKey boolean_key(std::string name, bool CaseSpec::*member) {
 }
 
 /// Returns a key with any text; `check` throws when a value breaks the key's rule.
-CaseKey text_key(std::string name, std::string CaseSpec::*member,
-                 std::function<void(std::string_view)> check) {
+CaseKey text_key(const std::string& name, std::string CaseSpec::*member,
+                 const std::function<void(std::string_view)>& check) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.*member; },
           [member, check](CaseSpec& spec, std::string_view text) {
             check(text);

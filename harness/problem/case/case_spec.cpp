@@ -102,7 +102,7 @@ std::string format_case(const CaseSpec& spec) {
 CaseSpec parse_case(std::string_view text) {
   CaseSpec spec;
   for (const auto& [key, value] : split_case_text(text)) {
-    if (value.size() > 0 && value[0] == '[') {
+    if (value.starts_with('[')) {
       throw_bad_input("{} = {}: an array makes several cases, where one is asked for", key, value);
     }
     set_case_key(spec, key, value);

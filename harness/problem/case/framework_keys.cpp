@@ -33,7 +33,7 @@ std::string checked_reduction(std::string_view text) {
 }
 
 /// Returns a key; `shortest` checks a value and returns the form in which it is kept.
-CaseKey key_of(std::string name, std::string FrameworkSpec::*member,
+CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
                std::function<std::string(std::string_view)> shortest, std::string help) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.framework.*member; },
           [member, shortest = std::move(shortest)](CaseSpec& spec, std::string_view text) {
@@ -43,17 +43,17 @@ CaseKey key_of(std::string name, std::string FrameworkSpec::*member,
 }
 
 /// Returns the key of one part of a convention, which can also be left to the preset.
-CaseKey part_key(std::string name, std::string FrameworkSpec::*member,
+CaseKey part_key(const std::string& name, std::string FrameworkSpec::*member,
                  std::function<std::string(std::string_view)> shortest, std::string help) {
   return key_of(
-      std::move(name), member,
+      name, member,
       [shortest = std::move(shortest)](std::string_view text) {
         return text == kOfPreset ? std::string(kOfPreset) : shortest(text);
       },
       std::move(help));
 }
 
-CaseKey factor_key(std::string name, std::string FrameworkSpec::*member, std::string help) {
+CaseKey factor_key(const std::string& name, std::string FrameworkSpec::*member, std::string help) {
   const auto shortest = [name](std::string_view text) {
     return format_scale(parse_scale(text, name));
   };

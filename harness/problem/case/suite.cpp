@@ -168,7 +168,7 @@ std::string cases_directory() {
     return folder;
   }
   std::error_code failed;
-  const std::string near = cases_near(fs::read_symlink("/proc/self/exe", failed).string());
+  std::string near = cases_near(fs::read_symlink("/proc/self/exe", failed).string());
   if (!near.empty()) return near;
   throw_bad_input(
       "no folder of suites: set LOSSGRID_CASES_DIR (there is no ../share/lossgrid/cases and no "

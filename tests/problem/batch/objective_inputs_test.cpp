@@ -111,7 +111,7 @@ TEST(ObjectiveInputs, PositiveTokensAreCountedExactly) {
 }
 
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
-  Problem problem = make("lens=3 mask=all vocab=8");
+  Problem problem = problem_of("lens=3 mask=all vocab=8");
   EXPECT_THROW(draw_objective_inputs(problem, kEverything, std::vector<double>(2, -1.0)), Error);
   expect_bad_input(
       [&] {
@@ -147,7 +147,7 @@ TEST(RequireObjectiveInputs, NamesWhatIsMissing) {
 }
 
 TEST(RequireObjectiveInputs, DropsTheOthersAndCounts) {
-  Problem problem = make("lens=3+4+2 mask=all sample_mask=110 vocab=8");
+  Problem problem = problem_of("lens=3+4+2 mask=all sample_mask=110 vocab=8");
   for (auto& values : problem.inputs) values.assign(9, 1.0f);
   problem.rewards = {0.5f, 0.0f, 1.0f};
   ObjectiveNeeds needs;

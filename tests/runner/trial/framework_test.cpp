@@ -20,7 +20,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr const char* kCase = "lens=8+6+11+4+9 vocab=40 microbatches=2";
+constexpr const char* kFrameworkCase = "lens=8+6+11+4+9 vocab=40 microbatches=2";
 const Grid kGrid{1, 2, 2};
 
 TrialOutcome trial_of(const std::string& case_text, const std::string& implementation,
@@ -31,7 +31,7 @@ TrialOutcome trial_of(const std::string& case_text, const std::string& implement
 }
 
 TrialOutcome trial_under(const std::string& framework, const std::string& implementation,
-                         const Grid& grid = kGrid, const std::string& text = kCase) {
+                         const Grid& grid = kGrid, const std::string& text = kFrameworkCase) {
   return trial_of(text + " " + framework, implementation, grid);
 }
 
