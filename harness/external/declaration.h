@@ -14,7 +14,7 @@
 
 namespace lossgrid {
 
-struct ExternalDeclaration {
+struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves without throwing
   std::string name;
   std::string summary;
   std::string file;

@@ -37,7 +37,7 @@ Worker::~Worker() {
   kill(pid_, SIGKILL);
   try {
     launcher_->wait_for(pid_);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The launcher is gone, and its workers with it.
   }
 }

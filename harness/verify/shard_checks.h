@@ -26,7 +26,7 @@ bool has_logprob(const Problem& problem, const RowTruth& row);
 /// "logprobs" and, where there are row statistics, "entropy", "vocab_min" and "vocab_max": what an
 /// implementation returned for the rows at `places`. Only of what is in `outputs`.
 std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
-                                std::span<const RowPlace> places, const TokenOutputs& got,
+                                std::span<const RowPlace> places, const TokenOutputs& all,
                                 const Outputs& outputs, int serial_adds, std::int64_t rank);
 
 /// "loss" and "metric.NAME" for every metric of the truth; a metric that is missing, that nobody
