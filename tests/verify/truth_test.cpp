@@ -65,8 +65,7 @@ TEST(RowTruth, CertainLabelsKeepTheirGradient) {
 }
 
 TEST(RowTruth, ErrorsOfLogitsAreDerivatives) {
-  // Logits moved by their errors in the worst direction: what is derived is reached, to first
-  // order.
+  // Logits moved by their errors in the worst direction reach the derived errors, to first order.
   const std::vector<double> logits{0.5, -1.25, 3.0, 2.9, -4.0};
   const std::vector<double> errors{1e-6, 3e-6, 2e-6, 1e-7, 5e-6};
   const RowTruth row = row_truth(logits, 1, errors);
@@ -127,8 +126,8 @@ TEST(Truth, NothingValidIsLossZeroAndGradientZero) {
   for (const Enclosure& g : truth.objective.grad_logprob) EXPECT_TRUE(g.is_exact() && g.value == 0);
 }
 
-/// The gradient that all implementations are compared with, against central differences of the
-/// loss, over the whole chain logits -> log-probabilities -> objective.
+/// Compares the true gradient with central differences of the loss, over the whole chain logits ->
+/// log-probabilities -> objective.
 class GradientByDifferences : public ::testing::TestWithParam<const char*> {};
 
 class Perturbed final : public LogitsSource {
