@@ -351,7 +351,8 @@ class External final : public LossImplementation {
   std::string why_unsupported(const LossProblem& problem) const override {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) return kTakesBigrams;
     if (!declaration_.has_supports) return "";
-    return pool_->launcher().why_unsupported(declaration_.name, options_, problem_json(problem));
+    return text_of(
+        pool_->launcher().unsupported(declaration_.name, options_, problem_json(problem)));
   }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {

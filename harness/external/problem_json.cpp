@@ -11,7 +11,8 @@
 namespace lossgrid {
 namespace {
 
-/// Targets of the pack that are trained on. A plan has no tokens to count them in.
+/// Returns the number of targets of the pack that are trained on. Within `lossgrid plan` there are
+/// no tokens, only their number.
 std::int64_t valid_tokens(const PackedBatch& batch) {
   const bool has_tokens = static_cast<std::int64_t>(batch.token_mask.size()) == batch.tokens();
   if (!has_tokens) return batch.denominators.valid_tokens;

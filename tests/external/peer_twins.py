@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twins of the peers that are wrong in one way, which --impl NAME:wrong=WAY names."""
+"""Twins of the peers that are wrong in one way, chosen by --impl NAME:wrong=WAY."""
 import os
 import sys
 
@@ -41,7 +41,7 @@ EDITS = {
 
 
 def edited(wrong, loss, labels, **inputs):
-    """Returns the loss; what it leaves in the gradients of inputs is changed first."""
+    """Returns the loss, with a hook that changes the gradients of inputs."""
     for name, one in inputs.items():
         if one.requires_grad:
             one.register_hook(lambda g, name=name: EDITS[wrong](g.clone(), name, labels))
