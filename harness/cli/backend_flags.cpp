@@ -8,8 +8,8 @@
 namespace lossgrid {
 namespace {
 
-/// Empty where it is there.
-std::string why_not_there(const std::string& required, Backend backend, const Ranks& ranks) {
+/// Returns the reason for which `required` is missing, "" if it is there: the form of first_text.
+std::string missing(const std::string& required, Backend backend, const Ranks& ranks) {
   if (required == "cuda") return why_no_device(Backend::cuda);
   if (required == "mpi") return ranks.launcher() == "mpi" ? "" : "ranks are threads";
   if (required == "nccl") {
@@ -36,9 +36,9 @@ Backend requested_backend(const BackendFlags& flags, const Ranks& ranks) {
     throw Error(ErrorCode::usage, "--transport nccl moves memory of GPUs: it takes --backend cuda");
   }
   for (const std::string& required : parse_list(flags.require)) {
-    const std::string why = ranks.first_text(why_not_there(required, backend, ranks));
-    if (why.empty()) continue;
-    throw_bad_input("--require {}: {}", required, why);
+    const std::string reason = ranks.first_text(missing(required, backend, ranks));
+    if (reason.empty()) continue;
+    throw_bad_input("--require {}: {}", required, reason);
   }
   return backend;
 }

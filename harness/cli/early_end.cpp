@@ -18,10 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For the step in progress. mpirun kills its processes a second after it has told them to end.
+// Time for the step in progress. mpirun kills its processes a second after its SIGTERM.
 constexpr milliseconds kPatience{1000};
 constexpr milliseconds kPatienceOfLauncher{200};
-// Of processes that do not report, for the one that does.
+// Time that processes which do not report give the one that does.
 constexpr std::chrono::seconds kWaitForReport{10};
 
 void announce(int signal) {

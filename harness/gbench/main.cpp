@@ -6,6 +6,7 @@
 #include <new>
 
 #include "harness/cli/command.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/gbench/flags.h"
 #include "harness/gbench/micro_benchmarks.h"
@@ -22,7 +23,7 @@ ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {
   const SuiteModes registered_only{false, SuiteModes::Bench::never};
   const std::vector<Suite> suites =
       requested_suites("lossgrid_gbench", flags.suite, TimingFlags{}, registered_only);
-  require_runnable(suites, flags.suite.max_ranks);
+  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));
   set_threads_per_rank(flags.suite.threads_per_rank);
   initialize_benchmark(program, benchmark_flags_of(flags.benchmark, kIsRank0));
 

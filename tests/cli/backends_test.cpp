@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where kernels run, as the command line has it: what is there, what is skipped, what is refused.
+// Backends on the command line: those that are there, those that are skipped or refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -38,10 +38,10 @@ TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
   const json trial = full_report(report)["trials"][0];
   EXPECT_EQ(trial["backend"], "cuda_emulated");
   EXPECT_THAT(std::string(trial["id"]), HasSubstr("|fused|cuda_emulated"));
-  // What a driver would say: the tensors, and nothing of others.
+  // As a driver would report: the tensors, and nothing of other processes.
   EXPECT_GT(trial["memory"][2]["device_used_bytes"], 0);
   EXPECT_EQ(trial["memory"][2]["device_other_bytes"], 0);
-  // What a trial of another backend found is not taken over.
+  // Results of another backend are not taken over.
   const ProcessResult resumed = run_lossgrid(
       scratch, kSmallRun + ("--resume " + report + " --report " + scratch.file("cpu.json")));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -84,14 +84,14 @@ TEST(Backends, WithoutAGpuTrialsAreSkippedAndRequiringOneIsRefused) {
 
 TEST(Backends, WhatIsNotOneIsNamed) {
   const ScratchFolder scratch;
-  const auto said = [&](const std::string& flags, int code) {
+  const auto error_of = [&](const std::string& flags, int code) {
     const ProcessResult result = run_lossgrid(scratch, kSmallRun + flags);
     EXPECT_EQ(result.exit_code, code) << flags;
     return result.err;
   };
-  EXPECT_THAT(said("--backend cuda_emulate", 65), HasSubstr("cuda_emulated"));
-  EXPECT_THAT(said("--require rocm", 65), HasSubstr("rocm"));
-  EXPECT_THAT(said("--require mpi --transport thread", 65),
+  EXPECT_THAT(error_of("--backend cuda_emulate", 65), HasSubstr("cuda_emulated"));
+  EXPECT_THAT(error_of("--require rocm", 65), HasSubstr("rocm"));
+  EXPECT_THAT(error_of("--require mpi --transport thread", 65),
               HasSubstr("--require mpi: ranks are threads"));
 }
 

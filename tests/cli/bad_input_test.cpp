@@ -20,7 +20,7 @@ struct BadInput {
   const char* message;
 };
 
-/// For the names of failing tests.
+/// Prints the parameter for the names of failing tests.
 void PrintTo(const BadInput& input, std::ostream* out) {
   *out << input.arguments;
 }
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadInput{"", 64, "subcommand"},
         BadInput{"rnu", 64, "unknown command 'rnu'; did you mean 'run'?"},
-        BadInput{"run", 64, "run needs either --suite or --case"},
+        BadInput{"run --suite smoke --case lens=8", 64, "run needs either --suite or --case"},
         BadInput{"run --suite smoke --nonsense 3", 64,
                  "unknown option --nonsense (see lossgrid run --help)"},
         BadInput{"run --sutie smoke", 64,
@@ -159,7 +159,7 @@ TEST(Help, IsCompleteForEverySubcommand) {
   }
 }
 
-/// Of every implementation that a command runs where none is named.
+/// Runs every implementation that a command takes by default.
 TEST(Help, NamesTheImplementationsThatRunByDefault) {
   const ScratchFolder scratch;
   const std::string all = "reference, cp_gather_logits, cp_local, fused, one_sweep, per_sequence";

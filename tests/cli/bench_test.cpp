@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid bench as a process: tables, a report that its schema accepts, and one line for flags
-// that make no sense. Cases are tiny; no number is looked at.
+// that make no sense. Cases are tiny; no number is checked.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A few samples, whatever they are.
+/// Flags for a few samples.
 constexpr const char* kFew = " --min-samples 2 --target-stderr 1 --max-seconds 20";
 
 int validate(const std::string& report) {
@@ -96,7 +96,7 @@ TEST(Bench, OfAnEmulatedGpuTakesTheWholePath) {
     }
     EXPECT_EQ(timing["ceilings"].size(), 3u);
   }
-  // What was timed on another backend is not taken over.
+  // Timings of another backend are not taken over.
   const ProcessResult resumed =
       run_lossgrid(scratch, "run --mode bench --case 'lens=5+8 vocab=24' --impl fused --resume " +
                                 report + " --report " + scratch.file("cpu.json") + kFew);

@@ -16,7 +16,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// `value` without the keys that change from run to run.
+/// Returns `value` without the keys that change from run to run.
 json stable(const json& value) {
   if (value.is_object()) {
     json out = json::object();

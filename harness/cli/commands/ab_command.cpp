@@ -9,12 +9,14 @@
 
 #include "harness/cli/ab_launch.h"
 #include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/interrupts.h"
 #include "harness/runner/timing/timing.h"
 #include "reports/record/report_writer.h"
+#include "reports/text/table.h"
 
 namespace lossgrid {
 namespace {
@@ -170,7 +172,7 @@ ExitCode run(const AbFlags& flags) {
   AbRun comparisons(flags, sides_of(flags), phases_of(flags));
   const SuiteModes modes{false, SuiteModes::Bench::always};
   const std::vector<Suite> suites = requested_suites("ab", flags.suite, flags.timing, modes);
-  require_runnable(suites, flags.suite.max_ranks);
+  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));
   RunRecord record = begin_run("ab", flags.suite.suite);
   std::optional<ReportWriter> writer = open_report(flags.suite.report, record, Ranks());
   std::optional<NotedInterrupts> interrupts(std::in_place);

@@ -14,6 +14,7 @@
 #include "harness/cli/inject_flag.h"
 #include "harness/cli/load_flags.h"
 #include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
@@ -67,7 +68,7 @@ std::vector<Grid> requested_grids(const ReplayFlags& flags) {
   return grids;
 }
 
-/// A trial of the replay: an implementation on a grid.
+/// One trial of the replay.
 struct ReplayTrial {
   std::string implementation;
   Grid grid;
@@ -99,7 +100,7 @@ ExitCode run(const ReplayFlags& flags) {
   suite.cases = {bundle.problem.spec};
   const Ranks ranks = start_ranks(flags.transport);
   const Backend backend = requested_backend(flags.backend, ranks);
-  require_runnable({suite}, 64, ranks);
+  require_runnable({suite}, rank_limit({suite}, 0, ranks.limit() == 0), ranks);
 
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
   if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
@@ -198,13 +199,13 @@ void add_replay_command(CLI::App& app, Action& action) {
                    "(default: tp1cp1); --tp, --cp, --dp, --pp and --sp give one instead")
       ->allow_extra_args(false);
   command->add_option("--tp", flags->tp, "ranks that share the vocabulary")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--cp", flags->cp, "ranks that share the sequences")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--dp", flags->dp, "ranks that share the batch by whole sequences")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--pp", flags->pp, "pipeline stages, of which the last has the loss")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_flag("--sp", flags->sp,
                     "sequence parallelism: hidden states are split by rows over the tp ranks");
   command

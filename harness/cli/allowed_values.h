@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of an option that takes one of a few values: refuses others with the nearest one.
+// `allowed_values`: the validator of an option that takes one of a few values.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace lossgrid {
 
-inline CLI::Validator one_of(std::vector<std::string> values) {
+/// Returns a validator that refuses other values and names the nearest one.
+inline CLI::Validator allowed_values(std::vector<std::string> values) {
   const std::string description = "{" + join(values, ",") + "}";
   return CLI::Validator(
       [values = std::move(values)](const std::string& text) {
