@@ -34,8 +34,7 @@ struct Run {
     outcome.finished = true;
     const std::lock_guard lock(mutex);
     outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
-    ++finished;
-    progress.notify_all();
+    if (++finished == outcomes.size()) progress.notify_all();
   }
 };
 
