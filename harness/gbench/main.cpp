@@ -12,6 +12,7 @@
 #include "harness/gbench/micro_benchmarks.h"
 #include "harness/gbench/reporter.h"
 #include "harness/gbench/trial_benchmarks.h"
+#include "harness/runner/run.h"
 
 namespace lossgrid {
 namespace {
