@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid gate, schema and validate on the report of a real run.
+// Tests of `lossgrid gate`, `schema` and `validate` on the report of a real run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

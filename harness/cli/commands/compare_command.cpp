@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid compare: what changed from one report to another, with an exit code for CI.
+// Command `lossgrid compare`: lists the changes from one report to another, with an exit code for
+// CI.
 #include <memory>
 
 #include <CLI/CLI.hpp>

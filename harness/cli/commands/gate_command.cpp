@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid gate: reports judged by a policy, with an exit code for CI.
+// Command `lossgrid gate`: judges reports by a policy, with an exit code for CI.
 #include <chrono>
 #include <memory>
 

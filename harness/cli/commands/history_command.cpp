@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid history: values of many runs in one file, and where they changed.
+// Command `lossgrid history`: collects values of many runs in one file and shows their changes.
 #include <memory>
 
 #include <CLI/CLI.hpp>
