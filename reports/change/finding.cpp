@@ -61,8 +61,9 @@ std::vector<Measurement> measured_by(const PolicyRule& rule, const ReportMetric&
   return measured;
 }
 
-using Key = std::array<std::string, 3>;
+using Key = std::array<std::string_view, 3>;
 
+/// Refers to `m`.
 Key key_of(const Measurement& m) {
   return {m.id, m.subject.phase, m.place};
 }
@@ -73,6 +74,7 @@ void add_zeros(std::vector<Measurement>& measured, const std::vector<Measurement
   std::set<std::string_view> trials;
   for (const TrialRecord* trial : selection.trials) trials.insert(trial->id);
   std::set<Key> known;
+  measured.reserve(measured.size() + other.size());  // keys stay valid
   for (const Measurement& m : measured) known.insert(key_of(m));
   for (const Measurement& m : other) {
     if (!trials.contains(m.id) || !known.insert(key_of(m)).second) continue;
@@ -96,9 +98,9 @@ std::vector<Pair> pairs_of(const PolicyRule& rule, const ReportMetric& metric,
   std::map<Key, const Measurement*> in_base;
   for (const Measurement& m : before) in_base.emplace(key_of(m), &m);
   std::vector<Pair> pairs;
-  for (const Measurement& m : now) {
+  for (Measurement& m : now) {
     const auto found = in_base.find(key_of(m));
-    if (found != in_base.end()) pairs.emplace_back(*found->second, m);
+    if (found != in_base.end()) pairs.emplace_back(*found->second, std::move(m));
   }
   return pairs;
 }

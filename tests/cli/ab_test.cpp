@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `lossgrid ab` as a process. Launches that decide a verdict come from a script in place of
-// another build, so that no number depends on this machine.
+// Tests of `lossgrid ab` as a process. Launches that decide a verdict come from a script in place
+// of another build, so that no number depends on this machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `lossgrid export` of a report and `lossgrid list exports` for users: stdout or a file, exit
-// codes, the step summary of GitHub Actions, and reports of a run that died.
+// Tests of `lossgrid export` of a report and `lossgrid list exports` for users: stdout or a file,
+// exit codes, the step summary of GitHub Actions, and reports of a run that died.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `lossgrid html` for users: the place of the file, refused input, and reports of a run that
-// died. tests/reports/html/html_test.cpp opens pages in a browser.
+// Tests of `lossgrid html` for users: the place of the file, refused input, and reports of a run
+// that died. tests/reports/html/html_test.cpp opens pages in a browser.
 #include <algorithm>
 
 #include <gmock/gmock.h>
