@@ -68,39 +68,48 @@ Key key_of(const Measurement& m) {
   return {m.id, m.subject.phase, m.place};
 }
 
-/// Adds 0 for every counter that `other` has of a selected trial and `measured` has not.
-void add_zeros(std::vector<Measurement>& measured, const std::vector<Measurement>& other,
-               const Selection& selection) {
-  std::set<std::string_view> trials;
-  for (const TrialRecord* trial : selection.trials) trials.insert(trial->id);
-  std::set<Key> known;
-  measured.reserve(measured.size() + other.size());  // keys stay valid
-  for (const Measurement& m : measured) known.insert(key_of(m));
-  for (const Measurement& m : other) {
-    if (!trials.contains(m.id) || !known.insert(key_of(m)).second) continue;
-    measured.push_back(m);
-    measured.back().value = 0;
-    measured.back().is_filled_in = true;
-  }
+std::set<std::string_view> ids_of(const std::vector<const TrialRecord*>& trials) {
+  std::set<std::string_view> ids;
+  for (const TrialRecord* trial : trials) ids.insert(trial->id);
+  return ids;
 }
 
-/// A number of BASE and the same number of HEAD.
-using Pair = std::pair<Measurement, Measurement>;
+/// A number of both reports.
+struct Pair {
+  const Measurement& named;  // that of HEAD; of BASE for a counter that HEAD does not have
+  double base = 0;
+  double head = 0;
+  double spread = 1;  // factor of two standard errors, up or down, of head / base
+  bool is_gone = false;
+};
 
-std::vector<Pair> pairs_of(const PolicyRule& rule, const ReportMetric& metric,
-                           const Selection& base, const Selection& head) {
-  std::vector<Measurement> before = measured_by(rule, metric, base);
-  std::vector<Measurement> now = measured_by(rule, metric, head);
-  if (metric.is_counter()) {
-    add_zeros(now, before, head);
-    add_zeros(before, now, base);
-  }
+/// Pairs numbers in the order of HEAD. A counter that a selected trial does not have is 0 there.
+std::vector<Pair> pairs_of(bool are_counters, const Selection& base, const Selection& head,
+                           const std::vector<Measurement>& before,
+                           const std::vector<Measurement>& now) {
   std::map<Key, const Measurement*> in_base;
   for (const Measurement& m : before) in_base.emplace(key_of(m), &m);
+  const std::set<std::string_view> base_trials = ids_of(base.trials);
   std::vector<Pair> pairs;
-  for (Measurement& m : now) {
+  std::set<Key> in_head;
+  for (const Measurement& m : now) {
+    in_head.insert(key_of(m));
     const auto found = in_base.find(key_of(m));
-    if (found != in_base.end()) pairs.emplace_back(*found->second, std::move(m));
+    if (found != in_base.end()) {
+      const double stderr_ratio = std::hypot(found->second->stderr_ratio, m.stderr_ratio);
+      pairs.push_back({.named = m,
+                       .base = found->second->value,
+                       .head = m.value,
+                       .spread = std::exp(kStandardErrors * stderr_ratio)});
+    } else if (are_counters && base_trials.contains(m.id)) {
+      pairs.push_back({.named = m, .head = m.value});
+    }
+  }
+  if (!are_counters) return pairs;
+  const std::set<std::string_view> head_trials = ids_of(head.trials);
+  for (const Measurement& m : before) {
+    if (!head_trials.contains(m.id) || !in_head.insert(key_of(m)).second) continue;
+    pairs.push_back({.named = m, .base = m.value, .is_gone = true});
   }
   return pairs;
 }
@@ -112,11 +121,14 @@ std::string value_text(const ReportMetric& metric, double value, Listing listing
   return fmt::format("{:.3f}", value);
 }
 
-/// Judges HEAD, worse than BASE by at most `worst`, where HEAD may be worse by `most`.
-std::optional<Verdict> verdict_of_change(const ReportMetric& metric, const Measurement& head,
-                                         double worst, double most) {
-  if (!metric.is_counter() && worst == most) return Verdict::inconclusive;
-  if (!head.is_filled_in && worst < 1 / most) return Verdict::improved;
+std::optional<Verdict> verdict_of_pair(const PolicyRule& rule, const ReportMetric& metric,
+                                       const Pair& pair, Listing listing) {
+  const double most = 1 + *rule.tolerance_ratio;
+  const double worse = worsening(rule.better, pair.base, pair.head);
+  const auto verdict = verdict_of(worse, pair.spread, most);
+  if (verdict || listing == Listing::failures) return verdict;
+  if (!metric.is_counter() && worse * pair.spread == most) return Verdict::inconclusive;
+  if (!pair.is_gone && worse * pair.spread < 1 / most) return Verdict::improved;
   return std::nullopt;
 }
 
@@ -165,45 +177,37 @@ ExitCode exit_code_of(const std::vector<Finding>& findings, bool strict) {
 std::int64_t judge_rule(const PolicyRule& rule, const Selection* base, const Selection& head,
                         Listing listing, std::vector<Finding>& findings) {
   const ReportMetric& metric = find_metric(rule.metric);
-  const auto add = [&](Verdict verdict, const Measurement& measurement, std::string bound) {
-    findings.push_back({.verdict = verdict,
-                        .kind = metric.kind,
-                        .metric = metric.name,
-                        .subject = measurement.subject,
-                        .id = measurement.id,
-                        .place = measurement.place,
-                        .base = "-",
-                        .head = value_text(metric, measurement.value, listing),
-                        .bound = std::move(bound),
-                        .code = exit_code_of(metric.kind)});
+  const auto add = [&](Verdict verdict, const Measurement& named, double value) -> Finding& {
+    return findings.emplace_back(Finding{.verdict = verdict,
+                                         .kind = metric.kind,
+                                         .metric = metric.name,
+                                         .subject = named.subject,
+                                         .id = named.id,
+                                         .place = named.place,
+                                         .base = "-",
+                                         .head = value_text(metric, value, listing),
+                                         .code = exit_code_of(metric.kind)});
   };
-  std::int64_t matches = 0;
+  const std::vector<Measurement> now = measured_by(rule, metric, head);
   if (rule.limit) {
-    for (const Measurement& now : measured_by(rule, metric, head)) {
-      ++matches;
-      const auto verdict = verdict_of_limit(rule.better, now, *rule.limit);
-      if (verdict) add(*verdict, now, limit_text(rule.better, *rule.limit));
+    for (const Measurement& m : now) {
+      const auto verdict = verdict_of_limit(rule.better, m, *rule.limit);
+      if (verdict) add(*verdict, m, m.value).bound = limit_text(rule.better, *rule.limit);
     }
   }
-  if (!rule.tolerance_ratio) return matches;
-  const double most = 1 + *rule.tolerance_ratio;
-  const std::vector<Pair> pairs = pairs_of(rule, metric, *base, head);
-  for (const auto& [before, now] : pairs) {
-    const double spread =
-        std::exp(kStandardErrors * std::hypot(before.stderr_ratio, now.stderr_ratio));
-    const double worse = worsening(rule.better, before.value, now.value);
-    auto verdict = verdict_of(worse, spread, most);
-    if (!verdict && listing == Listing::changes) {
-      verdict = verdict_of_change(metric, now, worse * spread, most);
-    }
+  if (!rule.tolerance_ratio) return static_cast<std::int64_t>(now.size());
+  const std::vector<Measurement> before = measured_by(rule, metric, *base);
+  const std::vector<Pair> pairs = pairs_of(metric.is_counter(), *base, head, before, now);
+  for (const Pair& pair : pairs) {
+    const auto verdict = verdict_of_pair(rule, metric, pair, listing);
     if (!verdict) continue;
-    add(*verdict, now, bound_text(rule.better, *rule.tolerance_ratio));
-    Finding& finding = findings.back();
-    finding.base = value_text(metric, before.value, listing);
-    if (before.value > 0) finding.ratio = now.value / before.value;
+    Finding& finding = add(*verdict, pair.named, pair.head);
+    finding.base = value_text(metric, pair.base, listing);
+    finding.bound = bound_text(rule.better, *rule.tolerance_ratio);
+    if (pair.base > 0) finding.ratio = pair.head / pair.base;
     if (metric.is_counter() || !finding.ratio) continue;
-    finding.ratio_low = *finding.ratio / spread;
-    finding.ratio_high = *finding.ratio * spread;
+    finding.ratio_low = *finding.ratio / pair.spread;
+    finding.ratio_high = *finding.ratio * pair.spread;
   }
   return static_cast<std::int64_t>(pairs.size());
 }

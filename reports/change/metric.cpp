@@ -10,22 +10,20 @@
 namespace lossgrid {
 namespace {
 
-Measurement of_trial(const TrialRecord& trial, const std::string& phase, std::string place,
-                     std::int64_t value) {
-  Measurement measurement{.subject = subject_of(trial),
-                          .place = std::move(place),
-                          .id = trial.id,
-                          .value = static_cast<double>(value)};
-  measurement.subject.phase = phase;
-  return measurement;
+Measurement of_trial(const TrialRecord& trial) {
+  return {.subject = subject_of(trial), .id = trial.id};
 }
 
 template <std::int64_t PhaseMemoryRecord::*kValue>
 std::vector<Measurement> memory_of(const Selection& selection) {
   std::vector<Measurement> out;
   for (const TrialRecord* trial : selection.trials) {
+    Measurement measurement = of_trial(*trial);
     for (const PhaseMemoryRecord& row : trial->memory) {
-      out.push_back(of_trial(*trial, row.phase, fmt::format("rank {}", row.rank), row.*kValue));
+      measurement.subject.phase = row.phase;
+      measurement.place = fmt::format("rank {}", row.rank);
+      measurement.value = static_cast<double>(row.*kValue);
+      out.push_back(measurement);
     }
   }
   return out;
@@ -35,8 +33,12 @@ template <std::int64_t CommunicationRecord::*kValue>
 std::vector<Measurement> communication_of(const Selection& selection) {
   std::vector<Measurement> out;
   for (const TrialRecord* trial : selection.trials) {
+    Measurement measurement = of_trial(*trial);
     for (const CommunicationRecord& row : trial->communication) {
-      out.push_back(of_trial(*trial, row.phase, row.group + ": " + row.operation, row.*kValue));
+      measurement.subject.phase = row.phase;
+      measurement.place = row.group + ": " + row.operation;
+      measurement.value = static_cast<double>(row.*kValue);
+      out.push_back(measurement);
     }
   }
   return out;
@@ -45,7 +47,8 @@ std::vector<Measurement> communication_of(const Selection& selection) {
 std::vector<Measurement> error_ratio(const Selection& selection) {
   std::vector<Measurement> out;
   for (const TrialRecord* trial : selection.trials) {
-    out.push_back({.subject = subject_of(*trial), .id = trial->id, .value = trial->max_ratio()});
+    out.push_back(of_trial(*trial));
+    out.back().value = trial->max_ratio();
   }
   return out;
 }

@@ -48,8 +48,7 @@ struct Measurement {
   std::string place = {};  // "rank 0", "cp: all_gather", "hot, over per_sequence"
   std::string id = {};     // of its trial or row; numbers of one id, phase and place are compared
   double value = 0;
-  double stderr_ratio = 0;    // standard error / value; 0 for counters
-  bool is_filled_in = false;  // 0 of a counter that only the other report has
+  double stderr_ratio = 0;  // standard error / value; 0 for counters
 };
 
 /// The trials and rows of one report that are measured. Refers to the report.
