@@ -126,6 +126,14 @@ TEST(Compare, CountersAreExact) {
   EXPECT_EQ(exit_code_of(compared(base, more), false), ExitCode::cost_regression);
 }
 
+TEST(Compare, ACounterThatIsGoneIsNoImprovement) {
+  const TrialRecord base = sample_trial(2, 1, "fused");
+  TrialRecord head = base;
+  head.communication.pop_back();
+  EXPECT_THAT(compared(base, head).findings, IsEmpty());
+  EXPECT_THAT(compared(head, base).findings, SizeIs(2));  // calls and payload
+}
+
 /// A run that died in the middle, as its reader returns the partial report.
 TEST(Compare, ADeadHeadIsItsEndAndNoListOfWhatIsMissing) {
   const TrialRecord kept = sample_trial(1, 1, "fused");
@@ -242,6 +250,12 @@ TEST(Compare, TimesAreJudgedByTheirIntervalAndTheMargin) {
   EXPECT_EQ(verdict(0.5, 0.56, 0.01), "inconclusive");  // 12 % slower, +- 3 %
   EXPECT_EQ(verdict(0.5, 0.60, 0.10), "inconclusive");
   EXPECT_EQ(verdict(0.5, 0.40, 0.01), "improved");
+}
+
+TEST(Compare, ATimeExactlyOnTheMarginIsInconclusive) {
+  const Comparison same = compare_reports(timed(0.5, 0), timed(0.5, 0), 0);
+  ASSERT_THAT(same.findings, SizeIs(1));
+  EXPECT_EQ(same.findings[0].verdict, Verdict::inconclusive);
 }
 
 TEST(Compare, OnlyStrictFailsAnInconclusiveTime) {
