@@ -55,10 +55,7 @@ TEST_F(Ab, ABuildAgainstItselfIsOkAndASlowerOneExit11) {
   EXPECT_THAT(read_all(scratch_.file("arguments")),
               HasSubstr("bench --case lens=5+8 vocab=24 --impl fused --grid tp2cp1 --cache cold "
                         "--order-seed 7 --min-samples 6 "));
-  EXPECT_EQ(std::system(("/usr/bin/python3 '" LOSSGRID_SOURCE_DIR "/scripts/validate_report' " +
-                         report + " >/dev/null")
-                            .c_str()),
-            0);
+  EXPECT_EQ(run_lossgrid(scratch_, "validate " + report).exit_code, 0);
   const json parsed = json::parse(read_all(report));
   EXPECT_EQ(parsed["run"]["command"], "ab");
   ASSERT_EQ(parsed["ab"].size(), 3u);
