@@ -78,8 +78,8 @@ void add_unrepresentative(const RunRecord& run, const char* which,
                           std::vector<std::string>& notes) {
   std::map<std::string, std::vector<std::string>> ids;
   for (const TimingRecord& timing : run.timings) {
-    if (timing.rows.empty() || timing.why_not_representative.empty()) continue;
-    ids[timing.why_not_representative].push_back(timing.id());
+    if (timing.rows.empty() || timing.not_representative_reason.empty()) continue;
+    ids[timing.not_representative_reason].push_back(timing.id());
   }
   for (const auto& [reason, timings] : ids) {
     notes.push_back(

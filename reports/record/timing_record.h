@@ -28,10 +28,11 @@ struct TimingRecord {
   std::string transport = "thread";
   std::string timer;  // empty: not known
   std::string baseline;
-  std::string why_no_speedup;  // empty: the baseline was timed
+  std::string no_speedup_reason;  // empty: the baseline was timed
   TimingStatus status = TimingStatus::timed;
   std::string reason;
-  std::string why_not_representative;  // empty: no rank shares a core or GPU, and nothing is traced
+  std::string
+      not_representative_reason;  // empty: no rank shares a core or GPU, and nothing is traced
   std::int64_t cores = 0;
   std::int64_t threads_per_rank = 0;
   std::int64_t last_level_cache_bytes = 0;
@@ -79,13 +80,13 @@ void fields(A& a, TimingRecord& timing) {
     "the stream waits within it, or the host's clock.",
     {.one_of = "steady_clock cuda_events", .left_out = timing.timer.empty()});
   a("baseline", timing.baseline, "The implementation that speed-ups are over.", {.nonempty = true});
-  a("no_speedup_reason", timing.why_no_speedup,
+  a("no_speedup_reason", timing.no_speedup_reason,
     "Reason why the baseline was not timed; empty when it was.");
   a("status", timing.status, "The worst of the rows, or the reason why there are none.");
   a("reason", timing.reason, "One line; empty when timed.");
-  a.computed("representative", timing.why_not_representative.empty(),
+  a.computed("representative", timing.not_representative_reason.empty(),
              "No rank shares a core or a GPU with another, and kernels run where they belong.");
-  a("representative_reason", timing.why_not_representative,
+  a("representative_reason", timing.not_representative_reason,
     "Reason why it is not; empty when it is.");
   a("cores", timing.cores, "Cores that the process may use.");
   a("threads_per_rank", timing.threads_per_rank, "Threads that compute for a rank.");

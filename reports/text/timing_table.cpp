@@ -122,8 +122,8 @@ std::string heading_of(const TimingRecord& record, const TextStyle& style) {
   return line_of(
       fmt::format("on {}, cache {}, {} rounds ({}), {}, {}", record.grid, record.cache,
                   record.rounds, stopped, where,
-                  record.why_no_speedup.empty() ? "speedup over " + record.baseline
-                                                : "no speedup: " + record.why_no_speedup),
+                  record.no_speedup_reason.empty() ? "speedup over " + record.baseline
+                                                   : "no speedup: " + record.no_speedup_reason),
       style);
 }
 
@@ -179,8 +179,8 @@ std::string format_record(const TimingRecord& record, const TextStyle& style) {
                         record.status, style);
   }
   out += heading_of(record, style);
-  if (!record.why_not_representative.empty()) {
-    out += line_of("not representative: " + record.why_not_representative, style);
+  if (!record.not_representative_reason.empty()) {
+    out += line_of("not representative: " + record.not_representative_reason, style);
   }
   if (!record.padding.empty()) out += line_of("padded: " + record.padding, style);
   out += table_of(record, style);

@@ -53,7 +53,7 @@ TEST_P(BackendTimings, OutputsOfTheLastIterationAreRight) {
       EXPECT_EQ(record.timer, GetParam() == Backend::cuda ? "cuda_events" : "steady_clock");
       EXPECT_EQ(record.backend, name(GetParam()));
       if (GetParam() == Backend::cuda_emulated) {
-        EXPECT_NE(record.why_not_representative, "");
+        EXPECT_NE(record.not_representative_reason, "");
       }
       for (const TimingRow& row : record.rows) {
         EXPECT_GE(row.kernel_launches, 1) << row.implementation << " " << row.phase;

@@ -70,7 +70,8 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   } else if (recorded) {
     shared = "a trace or memory snapshots were written meanwhile";
   }
-  record.why_not_representative = ranks.first_text(shared);  // a machine of the job may be fuller
+  record.not_representative_reason =
+      ranks.first_text(shared);  // a machine of the job may be fuller
   return record;
 }
 
@@ -108,7 +109,7 @@ class Timing {
     for (const std::string& text : implementations) {
       const auto implementation = make_implementation(text);
       const std::string reason = why_not_timed(*implementation);
-      if (text == record_.baseline) record_.why_no_speedup = reason;
+      if (text == record_.baseline) record_.no_speedup_reason = reason;
       if (!reason.empty()) {
         record_.skipped.push_back({text, reason});
         continue;
@@ -128,7 +129,7 @@ class Timing {
     for (const std::string& text : timed) add_trial(text);
     if (std::find(implementations.begin(), implementations.end(), record_.baseline) ==
         implementations.end()) {
-      record_.why_no_speedup = record_.baseline + " is not among the implementations";
+      record_.no_speedup_reason = record_.baseline + " is not among the implementations";
     }
     return why_timing_too_big();
   }

@@ -169,10 +169,10 @@ class Summary {
 
  private:
   void say_whether_gpus_are_shared() {
-    if (!record_.why_not_representative.empty()) return;
+    if (!record_.not_representative_reason.empty()) return;
     std::vector<std::string> gpus;
     for (const RankTiming& rank : ranks_) gpus.push_back(rank.gpu);
-    record_.why_not_representative = why_gpus_are_shared(gpus);
+    record_.not_representative_reason = why_gpus_are_shared(gpus);
   }
 
   void add_ceilings() {

@@ -269,7 +269,7 @@ TEST(Compare, TimesThatSayLittleAreTold) {
   RunRecord base = timed(0.5, 0.01);
   RunRecord head = base;
   for (TimingRow& row : head.timings[0].rows) row.status = TimingStatus::unstable;
-  base.timings[0].why_not_representative = "2 ranks share 1 core";
+  base.timings[0].not_representative_reason = "2 ranks share 1 core";
   EXPECT_THAT(compare_reports(base, head, kMargin).notes,
               testing::ElementsAre("unstable in HEAD, too few samples to judge by: "
                                    "lens=5|tp1cp1|hot|timing|per_sequence|forward and 1 more",

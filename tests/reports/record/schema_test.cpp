@@ -50,7 +50,7 @@ TEST(ReportSchema, WrittenReportsAreValid) {
   timed.timings[1].rows[2].status = TimingStatus::failed;
   timed.timings[1].rows[2].reason = timed.timings[1].reason = "loss: ratio 2";
   timed.timings[1].status = TimingStatus::failed;
-  timed.timings[2].why_not_representative = "4 ranks share 2 cores";
+  timed.timings[2].not_representative_reason = "4 ranks share 2 cores";
   timed.timings[2].cache = "cold";
   timed.timings[2].padding = "packs to multiples of 64, for mine";
   for (TimingRow& row : timed.timings[3].rows) {  // one rank of an LM head

@@ -100,7 +100,7 @@ TEST(TimingJson, WhatDoesNotExistIsNull) {
                           "rank_flops", "bytes_per_second", "flops_per_second"}) {
     EXPECT_TRUE(json[key].is_null()) << key;
   }
-  record.why_not_representative = "4 ranks share 2 cores";
+  record.not_representative_reason = "4 ranks share 2 cores";
   EXPECT_EQ(timing_to_json(record)["representative"], false);
   EXPECT_EQ(timing_to_json(record)["representative_reason"], "4 ranks share 2 cores");
   const Json skipped = timing_to_json(skipped_timing());
@@ -171,7 +171,7 @@ TEST(TimingTable, OfAnLmHeadShowsOperations) {
 
 TEST(TimingTable, SaysWhatIsWrong) {
   TimingRecord record = sample_timing();
-  record.why_not_representative = "8 ranks with 1 thread each share 2 cores";
+  record.not_representative_reason = "8 ranks with 1 thread each share 2 cores";
   record.padding = "sequences to multiples of 16, for mine";
   record.rows[0].status = TimingStatus::unstable;
   record.rows[1].status = TimingStatus::unstable;
@@ -201,7 +201,7 @@ TEST(TimingTable, SaysWhyACaseWasNotTimed) {
 TEST(TimingTable, LinesHaveAtMost120Columns) {
   TimingRecord record = sample_timing();
   record.case_text.assign(500, 'x');
-  record.why_no_speedup.assign(500, 'y');
+  record.no_speedup_reason.assign(500, 'y');
   record.skipped[0].reason.assign(500, 'z');
   for (TimingRow& row : record.rows) {
     row.implementation.assign(200, 'i');

@@ -217,7 +217,7 @@ TEST(Timing, OfAnEmulatedGpuIsJudgedByNothing) {
           .record;
   EXPECT_FALSE(record.rows[0].ceiling_judged);
   EXPECT_GT(*record.rows[0].ceiling_ratio, 1.02);
-  EXPECT_NE(record.why_not_representative, "");
+  EXPECT_NE(record.not_representative_reason, "");
 }
 
 TEST(Timing, RanksOnOneGpuAreCounted) {
@@ -251,10 +251,10 @@ TEST(Timing, OfAnLmHeadIsComparedWithItsProducts) {
 TEST(Timing, RanksThatShareACoreAreNotRepresentative) {
   const int cores = core_share(1).cores;
   const TimingRecord one = time_case("lens=8 vocab=24", {"fused"}, {1, 1}).record;
-  EXPECT_EQ(one.why_not_representative, "");
+  EXPECT_EQ(one.not_representative_reason, "");
   EXPECT_EQ(one.cores, cores);
   const TimingRecord many = time_case("lens=8 vocab=4096", {"fused"}, {cores + 1, 1}).record;
-  EXPECT_THAT(many.why_not_representative, HasSubstr(std::to_string(cores + 1) + " ranks"));
+  EXPECT_THAT(many.not_representative_reason, HasSubstr(std::to_string(cores + 1) + " ranks"));
   EXPECT_EQ(many.threads_per_rank, 1);
 }
 
@@ -271,7 +271,7 @@ TEST(Timing, WithoutItsBaselineHasNoSpeedups) {
   request.baseline = "linear_ce";
   const TimingRecord record =
       time_case("lens=8+16 vocab=24", {"linear_ce", "fused"}, {1, 1}, request).record;
-  EXPECT_THAT(record.why_no_speedup, HasSubstr("takes hidden states"));
+  EXPECT_THAT(record.no_speedup_reason, HasSubstr("takes hidden states"));
   ASSERT_EQ(record.rows.size(), 3u);
   for (const TimingRow& row : record.rows) EXPECT_FALSE(row.speedup);
 }
