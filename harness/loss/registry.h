@@ -44,6 +44,8 @@ struct ImplementationEntry {
   std::function<std::unique_ptr<LossImplementation>(const std::string& mutant,
                                                     const ImplementationOptions&)>
       make_mutant = {};
+  std::string seen_in = {};      // of a mutant: where it happened (impls/mutants/mutant.h)
+  std::string rejected_by = {};  // of a mutant: a check that it fails
 };
 
 void register_implementation(ImplementationEntry entry);

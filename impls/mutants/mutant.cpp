@@ -6,7 +6,7 @@
 namespace lossgrid {
 namespace {
 
-/// A problem with another batch or another objective.
+/// `AlteredProblem`: a problem with another batch or another objective.
 class AlteredProblem {
  public:
   AlteredProblem(const MutantOf& mutant, const LossProblem& original)
@@ -22,7 +22,7 @@ class AlteredProblem {
 
   const LossProblem& problem() const { return *problem_; }
 
-  /// Null when the objective stays or the mutant has nothing to change in it.
+  /// Returns null if the objective stays or the mutant has nothing to change in it.
   static std::unique_ptr<Objective> altered_objective(const MutantOf& mutant,
                                                       const LossProblem& original) {
     if (mutant.objective == nullptr) return nullptr;
@@ -55,8 +55,8 @@ class AlteredPlan final : public LossPlan {
   std::unique_ptr<LossPlan> inner_;
 };
 
-/// A strategy that is given another batch or objective than the harness checks it with, or that
-/// does more than it says.
+/// `Altered`: a strategy that is given another batch or objective than the harness checks it with,
+/// or that does more than its cost declares.
 class Altered final : public LossImplementation {
  public:
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
@@ -97,6 +97,8 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
   entry.kind = kind;
   entry.catalogue_id = changed.catalogue_id;
   entry.what = fmt::format("{}: {}", changed.strategy, changed.what);
+  entry.seen_in = changed.seen_in;
+  entry.rejected_by = changed.rejected_by;
   entry.make = [changed, name = entry.name](
                    const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {
     require_known_options(options, {}, name);

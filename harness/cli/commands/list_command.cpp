@@ -10,6 +10,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/load_flags.h"
+#include "harness/cli/mutants_page.h"
 #include "harness/cli/output.h"
 #include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/nccl/nccl_transport.h"
@@ -208,6 +209,12 @@ ExitCode run(const std::string& what) {
   throw Error(ErrorCode::usage, unknown_name_message("list", what, known));
 }
 
+ExitCode run_markdown(const std::string& what) {
+  if (what != "mutants") throw Error(ErrorCode::usage, "--markdown is for list mutants");
+  print("{}", format_mutants_page());
+  return ExitCode::ok;
+}
+
 }  // namespace
 
 std::vector<ModelShape> load_models() {
@@ -242,6 +249,7 @@ ModelShape find_model(const std::string& name) {
 void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   auto load = std::make_shared<LoadFlags>();
+  auto is_markdown = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "list",
       "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
@@ -253,8 +261,10 @@ void add_list_command(CLI::App& app, Action& action) {
           "transports or exports")
       ->required();
   add_load_flags(*command, *load);
-  command->callback([what, load, &action] {
-    action = [what, load] {
+  command->add_flag("--markdown", *is_markdown, "of mutants: the tables of docs/mutants.md");
+  command->callback([what, load, is_markdown, &action] {
+    action = [what, load, is_markdown] {
+      if (*is_markdown) return run_markdown(*what);
       load_requested(*load);
       return run(*what);
     };

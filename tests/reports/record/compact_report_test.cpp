@@ -277,10 +277,11 @@ TEST(CompactReport, ThePageWritesItOut) {
   EXPECT_EQ(nlohmann::json::parse(outcome.output), nlohmann::json(run_to_json(run)["trials"]));
 }
 
-/// The example of README.md.
+/// Returns the jq command of docs/report-format.md.
 TEST(CompactReport, JqFindsTheWorstRatioOfFailedTrials) {
   if (!shell_has("command -v jq")) GTEST_SKIP() << "needs jq";
-  const std::string readme = read_text_file(std::string(LOSSGRID_SOURCE_DIR) + "/README.md");
+  const std::string readme =
+      read_text_file(std::string(LOSSGRID_SOURCE_DIR) + "/docs/report-format.md");
   const std::size_t begin = readme.find("jq -r '");
   const std::size_t end = readme.find("\n```", begin);
   ASSERT_NE(end, std::string::npos);
