@@ -174,7 +174,7 @@ const RegisteredMutant mutants[] = {
         .what = "the adjoint of the gather adds up replicated losses",
         .strategy = "per_sequence",
         .change = [](Steps& s) { s.loss_share = loss_counts_fully; },
-        .seen_in = "NeMo-RL #2242, SkyRL #1751",
+        .seen_in = "NeMo-RL #2242; the same factor: SkyRL #1751",
         .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
