@@ -9,6 +9,7 @@ for exit codes and lines that count verdicts. `...` stands for any lines. Comman
 folder. `console torch` marks commands that need PyTorch; they are left out without it."""
 
 import glob
+import importlib.util
 import os
 import re
 import subprocess
@@ -16,8 +17,10 @@ import sys
 import tempfile
 import unittest
 
-from with_torch import ROOT
+from with_torch import ROOT, change_to_torch
 
+change_to_torch()
+HAS_TORCH = importlib.util.find_spec("torch") is not None
 LOSSGRID = os.path.abspath(sys.argv[1])
 PAGES = sys.argv[2:] or ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ROOT))]
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -70,16 +73,12 @@ def difference(expected, printed, command):
     return None if skips or at == len(printed) else f"the end, before: {printed[at]}"
 
 
-def has_torch():
-    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True,
-                          check=False).returncode == 0
-
-
 class Documentation(unittest.TestCase):
     maxDiff = None
 
     def test_commands_print_what_pages_show(self):
-        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.environ["PATH"]))
+        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(sys.executable),
+                                os.environ["PATH"]))
         environment = {**os.environ, "PATH": path, "COLUMNS": "1000"}
         ran = 0
         for page in PAGES:
@@ -87,7 +86,7 @@ class Documentation(unittest.TestCase):
                 for name in ("reports", "python"):
                     os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
                 for kind, fence in FENCE.findall(text_of(page)):
-                    if kind.split()[:1] != ["console"] or ("torch" in kind and not has_torch()):
+                    if kind.split()[:1] != ["console"] or ("torch" in kind and not HAS_TORCH):
                         continue
                     for command, expected in commands_of(fence):
                         ended = subprocess.run(["bash", "-c", command], cwd=folder, text=True,
