@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Share of each bound that the valid implementations use: the largest ratio (error / bound) of every
-// check over value regimes and seeds. It justifies the constants of harness/verify/bounds.h,
+// Share of each bound that the valid implementations use: the largest ratio (error / bound) of
+// every check over value regimes and seeds. It justifies the constants of harness/verify/bounds.h,
 // linear_bounds.h and of the bias checks: fit_bounds prints it, and a test holds it at or below 1.
 #pragma once
 
@@ -22,8 +22,8 @@ using FittedRatios = std::map<FitKey, std::map<std::string, double>>;
 /// implementations that start from logits.
 FittedRatios fit_bounds(int seeds);
 
-/// Runs those that start from hidden states, on tp1cp1, tp4cp1sp and tp2cp2; and 1 to 1024 chunks of
-/// a pack of 1024 rows.
+/// Runs those that start from hidden states, on tp1cp1, tp4cp1sp and tp2cp2; and 1 to 1024 chunks
+/// of a pack of 1024 rows.
 FittedRatios fit_linear_bounds(int seeds);
 
 }  // namespace lossgrid
