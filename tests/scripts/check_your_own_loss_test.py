@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the files and commands of "Check your own loss": check_your_own_loss_test.py LOSSGRID. Ends
-with 77 if PyTorch cannot be imported."""
+"""Tests of the files and commands of docs/check_your_own_loss.md: check_your_own_loss_test.py
+LOSSGRID. Ends with 77 where PyTorch cannot be imported."""
 
 import os
 import re

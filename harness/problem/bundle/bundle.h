@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bundles: one unsharded packed batch in a safetensors file, read into a Problem and back. Every
-// rule of the format is checked before anything else happens. The format: docs/bundle-format.md.
+// rule of the format is checked before anything else happens. See the format in README.md.
 // Alignment: every per-token array, in and out, is indexed by the token it is about.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank view: what one rank of a grid holds of a batch, in a safetensors file beside the bundle,
-// for programs that do not shard and pad themselves. The format: docs/bundle-format.md.
+// for programs that do not shard and pad themselves. See the format in README.md.
 #pragma once
 
 #include <string>
