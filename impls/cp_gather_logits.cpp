@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp_gather_logits: all-gathers the logits over CP and computes every row of the pack on every CP
-// rank. What CP-local strategies replaced; kept to measure what it costs.
+// rank. CP-local strategies replaced it; kept to measure its cost.
 #include <algorithm>
 
 #include "harness/device/kernel/items.h"
@@ -61,7 +61,7 @@ class GatherLogitsPlan final : public LossPlan {
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     const std::int64_t first = first_own_row();
     for_each_item(context_.device, problem_.local_rows(),
-                  PickRow{pack_grad_.data(), order_.data() + first, 0, local_grad_.data()});
+                  GatherRow{pack_grad_.data(), order_.data() + first, 0, local_grad_.data()});
     const LogitsRows own{problem_.dtype,
                          inputs.logits,
                          problem_.local_rows(),
@@ -74,7 +74,7 @@ class GatherLogitsPlan final : public LossPlan {
   }
 
  private:
-  /// What the gathered rows predict, in the order in which they arrive.
+  /// Targets of the gathered rows, in the order in which they arrive.
   static ShiftedBatch rank_by_rank(const LossProblem& problem, const Steps& steps) {
     ShiftedBatch all;
     for (int rank = 0; rank < problem.grid.cp; ++rank) {
@@ -106,7 +106,7 @@ class GatherLogits final : public LossImplementation {
     require_known_options(options, {}, "cp_gather_logits");
   }
 
-  Description describe() const override {
+  ImplementationTraits describe() const override {
     return {"cp_gather_logits", "gathers the logits over CP, then computes on full sequences",
             LogprobScope::pack, steps_.serial_adds};
   }

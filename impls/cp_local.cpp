@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp_local: only the own rows. Targets, masks and what the objective reads are shifted before the
+// cp_local: only the own rows. Targets, masks and inputs of the objective are shifted before the
 // split, and each rank applies the objective to its rows with the denominators of the global batch.
 // One all-reduce of [S, K] sums over CP completes the sequences for objectives that need them, one
 // of the totals gives every rank the same loss and metrics (and one more where there are maxima).
@@ -62,11 +62,11 @@ class CpLocal final : public LossImplementation {
     require_known_options(options, {}, "cp_local");
   }
 
-  Description describe() const override {
-    Description description{"cp_local", "own rows only; sums cross CP, nothing per token",
-                            LogprobScope::shard, steps_.serial_adds};
-    description.claims_packing_of_sequence_sums = false;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"cp_local", "own rows only; sums cross CP, nothing per token",
+                                LogprobScope::shard, steps_.serial_adds};
+    traits.claims_packing_of_sequence_sums = false;
+    return traits;
   }
 
   Cost cost(const LossProblem& problem) const override {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An implementation from outside: a function in a worker process, one for each rank, which gets
+// Implementations from outside: a function in a worker process, one for each rank, which gets
 // views of this rank's tensors and returns log-probabilities or a loss (python/PROTOCOL.md).
 // Log-probabilities go through the objective on this side, as those of built-in strategies do, and
-// the function's backward gets d loss / d log-probability. Of a loss only its value and its
-// gradient are known.
+// the function's backward gets d loss / d log-probability. A loss comes back as its value and its
+// gradient.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,16 +26,16 @@ namespace {
 // vocab_parallel, cp_gather, entropy and linear of python/examples; all value regimes, vocabularies
 // of 24 to 151936, tp of 1 to 4). With 0 the largest ratios of float32 are 0.11 of
 // log-probabilities, 0.08 of entropies, 0.27 of gradients and 0.39 of their bias: it stands for
-// what lanes of other kernels add on top.
+// the additions in the lanes of other kernels.
 constexpr int kSerialAdds = 32;
 
-/// By how much the declaration lets loss and gradient be larger than they are.
+/// Factors by which loss and gradient are too large, by declaration.
 double declared_scale(const ExternalDeclaration& declaration, const LossProblem& problem) {
   return declaration.scale.value(
       {problem.grid.dp, problem.grid.cp, problem.batch.microbatch.count});
 }
 
-/// A number of the protocol: JSON has no "nan", "inf" and "-inf".
+/// Reads a number of the protocol, in which "nan", "inf" and "-inf" are texts.
 double number_in(const nlohmann::json& value) {
   if (value.is_number()) return value.get<double>();
   const double infinity = std::numeric_limits<double>::infinity();
@@ -57,12 +57,12 @@ class ExternalPlan final : public LossPlan {
         pool_(pool),
         pack_(shift_targets(problem.batch)),
         positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
-        rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.pick(positions_)),
+        rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem.batch.sequences()),
         grad_(context.device, out_rows(), "grad_logprobs"),
         objective_(context.device, problem, Steps()),
         arrays_(problem, declaration, pack_, positions_, out_rows()) {
-    // First: where it fails on one rank, no worker was asked for anything.
+    // First: if it fails on one rank, no worker has a request yet.
     if (declaration.has_cost && !context.timed) {
       predicted_ = pool.launcher().cost(
           declaration.name, options, problem_json(problem, context.tp.rank(), context.cp.rank()));
@@ -131,7 +131,7 @@ class ExternalPlan final : public LossPlan {
  private:
   std::int64_t out_rows() const { return static_cast<std::int64_t>(rows_.rows()); }
 
-  /// What the backward starts from is divided by what the declaration says that it multiplies by.
+  /// Returns the upstream gradient divided by the factor that the declaration multiplies by.
   double upstream_factor() const {
     const double gather = declaration_.gradient_summed_over_cp ? problem_.grid.cp : 1;
     return 1 / (gather * declared_scale(declaration_, problem_));
@@ -150,7 +150,7 @@ class ExternalPlan final : public LossPlan {
     measured_->predicted = predicted_.backward;
   }
 
-  /// What the function returns to an evaluation, which wants no gradient.
+  /// Compares the outputs of an evaluation, without gradients, with those of the forward.
   std::vector<float> evaluate(const LossInputs& inputs) {
     write_inputs(inputs);
     nlohmann::json request = call("forward");
@@ -176,7 +176,7 @@ class ExternalPlan final : public LossPlan {
     }
   }
 
-  /// Log-probabilities, or the loss alone.
+  /// Reads log-probabilities, or the loss alone.
   std::vector<float> returned_numbers(const nlohmann::json& answer) const {
     if (declaration_.returns_logprobs) {
       const std::span<float> logprobs = arrays_.array<float>("out.logprobs");
@@ -185,7 +185,7 @@ class ExternalPlan final : public LossPlan {
     return {static_cast<float>(number_in(answer.at("loss")))};
   }
 
-  /// What `forward` and `backward` have in common.
+  /// Sends a request and keeps its measurement: the common part of forward and backward.
   nlohmann::json call(const char* op) const {
     return {{"op", op},
             {"plan", id_},
@@ -213,7 +213,7 @@ class ExternalPlan final : public LossPlan {
     }
   }
 
-  /// The change of a mutant on this grid.
+  /// Applies the change of a mutant on this grid.
   nlohmann::json change() const {
     nlohmann::json change = declaration_.change;
     if (change.is_object() && change.value("factor", nlohmann::json()) == "cp") {
@@ -233,7 +233,7 @@ class ExternalPlan final : public LossPlan {
   void read_tokens(TokenOutputs& tokens) {
     context_.device.synchronise();  // a kernel of the objective may still read what stands there
     copy_column("out.logprobs", tokens.logprobs);
-    // Metrics that are made of zeros are not given (Description::outputs).
+    // Metrics that would be made of zeros are left out (ImplementationTraits::outputs).
     for (const std::span<float> column : {tokens.entropy, tokens.vocab_min, tokens.vocab_max}) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
@@ -253,8 +253,8 @@ class ExternalPlan final : public LossPlan {
                : objective_.run_local(context_.cp, tokens, grad_.span());
   }
 
-  /// A loss is that of the whole pack on every rank; that of an engine is of the whole batch, and
-  /// the harness adds up over dp ranks.
+  /// A loss is that of the whole pack on every rank. That of an engine is of the whole batch; the
+  /// harness adds up over dp ranks.
   ObjectiveResult whole_loss(const nlohmann::json& answer) {
     ObjectiveResult result;
     result.loss = number_in(answer.at("loss")) / declared_scale(declaration_, problem_);
@@ -325,33 +325,35 @@ class External final : public LossImplementation {
         options_(typed_options(declaration_, options)),
         pool_(std::move(pool)) {}
 
-  Description describe() const override {
-    Description description{declaration_.name, declaration_.summary, declaration_.rows,
-                            kSerialAdds};
-    description.claims_run_to_run = false;
-    description.claims_packing = false;
-    description.claims_packing_of_sequence_sums = false;
-    description.inputs = declaration_.inputs;
-    description.padding = declaration_.padding;
-    description.is_external = true;
-    description.has_cost_model = declaration_.has_cost;
-    description.one_sweep = declaration_.is_engine;
-    description.outputs.grad_hidden = !declaration_.is_engine;
-    description.outputs.logprobs = declaration_.returns_logprobs;
-    description.outputs.entropy = declaration_.returns_entropy;
-    description.outputs.vocab_range = false;
-    description.outputs.owned_labels = false;
-    if (!declaration_.returns_logprobs) description.outputs.metrics.emplace();
-    description.rounds_loss = declaration_.rounds_loss;
-    description.rounds_logits = declaration_.rounds_logits;
-    description.rounds_grad_weight = declaration_.rounds_grad_weight;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{declaration_.name, declaration_.summary, declaration_.rows,
+                                kSerialAdds};
+    traits.claims_run_to_run = false;
+    traits.claims_packing = false;
+    traits.claims_packing_of_sequence_sums = false;
+    traits.inputs = declaration_.inputs;
+    traits.padding = declaration_.padding;
+    traits.is_external = true;
+    traits.has_cost_model = declaration_.has_cost;
+    traits.one_sweep = declaration_.is_engine;
+    traits.outputs.grad_hidden = !declaration_.is_engine;
+    traits.outputs.logprobs = declaration_.returns_logprobs;
+    traits.outputs.entropy = declaration_.returns_entropy;
+    traits.outputs.vocab_range = false;
+    traits.outputs.owned_labels = false;
+    if (!declaration_.returns_logprobs) traits.outputs.metrics.emplace();
+    traits.rounds_loss = declaration_.rounds_loss;
+    traits.rounds_logits = declaration_.rounds_logits;
+    traits.rounds_grad_weight = declaration_.rounds_grad_weight;
+    return traits;
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
-    if (declaration_.is_engine && problem.head.hidden != problem.vocab) return kTakesBigrams;
-    if (!declaration_.has_supports) return "";
-    return pool_->launcher().why_unsupported(declaration_.name, options_, problem_json(problem));
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
+      return SkipReason{kTakesBigrams};
+    }
+    if (!declaration_.has_supports) return std::nullopt;
+    return pool_->launcher().unsupported(declaration_.name, options_, problem_json(problem));
   }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {
@@ -359,8 +361,7 @@ class External final : public LossImplementation {
     return rounds ? problem.dtype : DType::f32;
   }
 
-  /// Of the arena, declared chunks, and what the user's model has of the function on the first
-  /// rank.
+  /// Cost of the arena, declared chunks, and the prediction of the user's model for the first rank.
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     if (declaration_.has_chunks) {

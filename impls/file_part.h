@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a file of results that belongs to one rank: of a file with the results of the whole
-// batch, or of one with what the rank itself made.
+// FilePart: the part of a file of results that belongs to one rank, in a file of the whole batch or
+// in one of the rank alone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// Where it stands.
+/// Position of the part in the file.
 struct FilePart {
   std::int64_t tokens = 0;        // rows of the file, T or T_c
   std::int64_t hidden_rows = 0;   // of its gradient of hidden states
@@ -18,17 +18,17 @@ struct FilePart {
   std::int64_t first_column = 0;  // of the rank's shard
   std::int64_t columns = 0;       // of it that the file has
   bool has_weight = true;         // the gradient of the shard is the sum over CP ranks
-  // By row of the rank [T_c]: what is about the token that it predicts (-1: none), and the row
-  // itself (-1: a pad). `hidden` [hidden_rows] is the latter for the hidden states of the rank.
+  // By row of the rank [T_c], rows of the file: with the outputs of the token that it predicts (-1:
+  // none), and of the row itself (-1: a pad). `hidden` [hidden_rows]: the latter for hidden states.
   std::vector<std::int64_t> about;
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> hidden;
 };
 
-/// Of a file of the rank: all of it, rows in its zigzag order.
+/// Returns the part in a file of the rank: all of it, rows in zigzag order.
 FilePart part_of_rank_file(const LossProblem& problem);
 
-/// Of a file of the whole batch.
+/// Returns the part in a file of the whole batch.
 FilePart part_of_whole_file(const LossProblem& problem, int tp_rank, int cp_rank);
 
 }  // namespace lossgrid

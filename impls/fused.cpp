@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused: one pass over the whole pack. TP statistics of all rows in one gather, ONE gather
-// of what is known by token over CP for the whole pack, the objective on full sequences on every CP
-// rank, and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather
-// is a selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
+// fused: one pass over the whole pack. TP statistics of all rows in one gather, ONE gather of the
+// outputs by token over CP for the whole pack, the objective on full sequences on every CP rank,
+// and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather is a
+// selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
 //
 // Option chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass.
 #include "harness/core/error.h"
@@ -69,7 +69,7 @@ class FusedPlan final : public LossPlan {
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
     const std::int64_t count = problem_.local_rows();
     const std::int32_t* own = order_.data() + context_.cp.rank() * count;
-    for_each_item(context_.device, count, PickRow{pack_grad_.data(), own, 0, local_grad_.data()});
+    for_each_item(context_.device, count, GatherRow{pack_grad_.data(), own, 0, local_grad_.data()});
     for (const RowRange& range : chunks_) {
       const LogitsRows chunk = rows.slice(range.begin, range.count);
       if (chunked_) {
@@ -88,7 +88,7 @@ class FusedPlan final : public LossPlan {
     return logits_rows(problem_, shard_, inputs, local_);
   }
 
-  /// All CP ranks' rows, in the order of the pack.
+  /// Outputs of all CP ranks' rows, in the order of the pack.
   void gather(const TokenOutputs& pack) {
     std::span<float> blocks = local_outputs_.span();
     if (problem_.grid.cp > 1) {
@@ -126,7 +126,7 @@ class Fused final : public LossImplementation {
     }
   }
 
-  Description describe() const override {
+  ImplementationTraits describe() const override {
     return {"fused", "one pass over the pack, one gather of log-probabilities over CP",
             LogprobScope::pack, steps_.serial_adds};
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_ce: from hidden states and the LM head's weight, chunk by chunk of rows; logits of a chunk
-// live inside the loop only, and the backward pass makes them again (8 N H V FLOPs). Targets and
+// linear_ce: from hidden states and the weight of the lm_head, chunk by chunk; logits of a chunk
+// live inside the loop only, and the backward pass computes them again (8 N H V FLOPs). Targets and
 // masks are shifted before the split, and only sums cross CP, as in cp_local: any packing, any CP,
 // any objective. TP: one gather of statistics for all rows, one reduction of d hidden; with SP
 // one gather of hidden states. The gradient of the weight is added up in float32.
@@ -61,12 +61,13 @@ class LinearCe final : public LinearImplementation {
   LinearCe(const Steps& steps, const ImplementationOptions& options)
       : LinearImplementation(steps, read_linear_options(options, true, "linear_ce")) {}
 
-  Description describe() const override {
-    Description description{"linear_ce", "from hidden states, chunk by chunk; backward recomputes",
-                            LogprobScope::shard, steps_.serial_adds};
-    description.claims_packing = false;  // products may add up in another order
-    description.inputs = InputKind::hidden;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"linear_ce",
+                                "from hidden states, chunk by chunk; backward recomputes",
+                                LogprobScope::shard, steps_.serial_adds};
+    traits.claims_packing = false;  // products may add up in another order
+    traits.inputs = InputKind::hidden;
+    return traits;
   }
 
   Cost cost(const LossProblem& problem) const override {

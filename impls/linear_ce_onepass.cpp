@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_ce_onepass: d loss / d logits is made while a chunk's logits are there, in the forward
-// pass: three products a chunk (6 N H V FLOPs) instead of four. d loss / d logprob must be known
-// before: it is where the objective is linear in the log-probabilities. Where it is not, a first
-// sweep makes the log-probabilities (8 N H V, as linear_ce). The gradients wait in buffers of this
-// rank for the backward pass, as those of an automatic differentiation do. Statistics of a chunk
-// must be whole before its gradient: one gather over TP a chunk.
+// linear_ce_onepass: fused forward-backward; d loss / d logits is made in the forward pass, while
+// the logits of a chunk exist: three products a chunk (6 N H V FLOPs) instead of four. It needs d
+// loss / d logprob before, as of objectives that are linear in the log-probabilities; for others a
+// first pass computes the log-probabilities (8 N H V, as linear_ce). The gradients wait in buffers
+// of this rank for the backward pass, as in automatic differentiation. Statistics of a chunk must
+// be whole before its gradient: one gather over TP a chunk.
 //
 // Options: chunk_tokens=c (256, on a GPU 1024), bf16_gemm=native|converted.
 #include <algorithm>
@@ -57,7 +57,7 @@ class OnepassPlan final : public LossPlan {
   }
 
   void forward_linear(LossOutputs& outputs) {
-    // What the gradient does not depend on may have any value.
+    // The gradient does not depend on the outputs: any values do.
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
@@ -105,13 +105,13 @@ class LinearCeOnepass final : public LinearImplementation {
   LinearCeOnepass(const Steps& steps, const ImplementationOptions& options)
       : LinearImplementation(steps, read_linear_options(options, true, "linear_ce_onepass")) {}
 
-  Description describe() const override {
-    Description description{"linear_ce_onepass",
-                            "from hidden states; gradients made in the forward pass",
-                            LogprobScope::shard, steps_.serial_adds};
-    description.claims_packing = false;
-    description.inputs = InputKind::hidden;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"linear_ce_onepass",
+                                "from hidden states; gradients made in the forward pass",
+                                LogprobScope::shard, steps_.serial_adds};
+    traits.claims_packing = false;
+    traits.inputs = InputKind::hidden;
+    return traits;
   }
 
   Cost cost(const LossProblem& problem) const override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_materialized: projects all rows to full local logits (float32), then calls `fused` on
-// them, gradient in place: what linear_ce's memory and time are compared with. 6 N H V FLOPs.
+// them, gradient in place. The baseline of linear_ce in memory and time. 6 N H V FLOPs.
 //
 // Option: bf16_gemm=native|converted.
 #include "impls/linear_pass.h"
@@ -8,7 +8,7 @@
 namespace lossgrid {
 namespace {
 
-/// The same problem from where the logits are there.
+/// Returns the same problem, starting from logits.
 LossProblem from_logits(const LossProblem& problem) {
   return {problem.batch,     problem.vocab,          DType::f32, problem.grid,
           problem.objective, problem.objective_spec, {},         problem.backend};
@@ -58,13 +58,13 @@ class LinearMaterialized final : public LinearImplementation {
       : LinearImplementation(steps, read_linear_options(options, false, "linear_materialized")),
         fused_(make_strategy("fused", steps, {})) {}
 
-  Description describe() const override {
-    Description description = fused_->describe();
-    description.name = "linear_materialized";
-    description.summary = "projects to full local logits, then fused: the baseline of linear_ce";
-    description.claims_packing = false;
-    description.inputs = InputKind::hidden;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits = fused_->describe();
+    traits.name = "linear_materialized";
+    traits.summary = "projects to full local logits, then fused: the baseline of linear_ce";
+    traits.claims_packing = false;
+    traits.inputs = InputKind::hidden;
+    return traits;
   }
 
   Cost cost(const LossProblem& problem) const override {

@@ -6,16 +6,10 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
-#include "impls/kernels/cpu/hidden_rows.h"
+#include "impls/kernels/hidden_rows.h"
 
 namespace lossgrid {
 namespace {
-
-constexpr std::int64_t kCpuChunkTokens = 256;
-/// The product that adds a chunk of c rows to d weight reads and writes 8 H V bytes of float32 and
-/// makes 2 c H V FLOPs: bound by arithmetic from c = 4 peak / bandwidth on, which is 820 rows with
-/// the data sheet of an H200, 610 of an A100 and 1180 of an H100. Not measured on a GPU yet.
-constexpr std::int64_t kGpuChunkTokens = 1024;
 
 std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
   const KernelTable& kernels = kernels_of(problem.backend);
@@ -34,8 +28,7 @@ std::string rate(double flops) {
 std::int64_t LinearOptions::chunk_rows(const LossProblem& problem) const {
   const std::int64_t rows = problem.local_rows();
   if (!chunked) return rows;
-  const bool on_gpu = problem.backend != Backend::cpu;
-  const std::int64_t default_tokens = on_gpu ? kGpuChunkTokens : kCpuChunkTokens;
+  const std::int64_t default_tokens = traits_of(problem.backend).default_chunk_tokens;
   return std::min(chunk_tokens > 0 ? chunk_tokens : default_tokens, rows);
 }
 
@@ -46,15 +39,15 @@ std::int64_t LinearOptions::chunks(const LossProblem& problem) const {
 
 DType LinearOptions::factor_dtype(const LossProblem& problem) const {
   if (problem.dtype != DType::bf16) return DType::f32;
-  if (problem.backend == Backend::cuda) return DType::bf16;
+  if (!traits_of(problem.backend).has_bf16_choice) return DType::bf16;
   const Bf16Gemm way = bf16_gemm ? *bf16_gemm : bf16_gemm_rates().faster();
   return way == Bf16Gemm::native ? DType::bf16 : DType::f32;
 }
 
 std::map<std::string, std::string> LinearOptions::details(const LossProblem& problem) const {
-  if (problem.backend == Backend::cuda) return {{"gemm", "cuBLASLt"}};
-  std::map<std::string, std::string> details{{"gemm", gemm_library()}};
-  if (problem.dtype != DType::bf16) return details;
+  const BackendTraits& traits = traits_of(problem.backend);
+  std::map<std::string, std::string> details{{"gemm", traits.gemm_library()}};
+  if (!traits.has_bf16_choice || problem.dtype != DType::bf16) return details;
   const Bf16GemmRates& rates = bf16_gemm_rates();
   details["bf16_gemm"] =
       fmt::format("{}{}: native {}, converted to f32 {}",
@@ -65,14 +58,16 @@ std::map<std::string, std::string> LinearOptions::details(const LossProblem& pro
   return details;
 }
 
-std::string LinearOptions::why_unsupported(const LossProblem& problem) const {
-  if (!bf16_gemm) return "";
-  if (problem.dtype != DType::bf16) return "bf16_gemm is about cases in bf16";
-  if (problem.backend == Backend::cuda) return "bf16_gemm is about processors";
-  if (bf16_gemm == Bf16Gemm::native && !bf16_gemm_rates().native_supported) {
-    return "this processor has no native product of bf16 matrices";
+std::optional<SkipReason> LinearOptions::unsupported(const LossProblem& problem) const {
+  if (!bf16_gemm) return std::nullopt;
+  if (problem.dtype != DType::bf16) return SkipReason{"bf16_gemm is about cases in bf16"};
+  if (!traits_of(problem.backend).has_bf16_choice) {
+    return SkipReason{"bf16_gemm is about processors"};
   }
-  return "";
+  if (bf16_gemm == Bf16Gemm::native && !bf16_gemm_rates().native_supported) {
+    return SkipReason{"this processor has no native product of bf16 matrices"};
+  }
+  return std::nullopt;
 }
 
 LinearOptions read_linear_options(const ImplementationOptions& options, bool chunked,
@@ -175,7 +170,7 @@ void LinearPass::gather(const LossInputs& inputs) {
 }
 
 void LinearPass::copy_rows(const RowRange& chunk, Read read) {
-  // Chunks have places of their own: kernels may not have read those of the one before.
+  // Each chunk has its own slots: kernels may still read those of the one before.
   const std::span<std::int32_t> source(source_.data() + chunk.begin,
                                        static_cast<std::size_t>(chunk.count));
   steps_.chunk_source(problem_, chunk, context_.tp.rank(), source);

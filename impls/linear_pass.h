@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the strategies that start from hidden states share: logits of a chunk of rows, which exist
-// only in this pass's buffer, and the products of their gradient for hidden states and weight
-// (NeMo-RL `ChunkedDistributedHiddenStatesToLogprobs`; float32 accumulation as in SkyRL and
+// LinearPass: the common part of strategies that start from hidden states. Logits of a chunk of
+// rows, which exist only in its buffer, and the products of their gradient for hidden states and
+// weight (NeMo-RL `ChunkedDistributedHiddenStatesToLogprobs`; float32 accumulation as in SkyRL and
 // Megatron-LM #2739). Rows that take no part are never read: their hidden states count as zero.
 //
 //   forward   [SP: all-gather of hidden states over TP]   Z = X W^T / temperature, chunk by chunk
@@ -15,33 +15,34 @@
 
 namespace lossgrid {
 
-/// How a strategy makes its products.
+/// Options of the matrix products of a strategy.
 struct LinearOptions {
   bool chunked = false;
-  std::int64_t chunk_tokens = 0;                     // 0: what suits the backend
+  std::int64_t chunk_tokens = 0;                     // 0: the default of the backend
   std::optional<Bf16Gemm> bf16_gemm = std::nullopt;  // none: the faster one, by measurement
 
   std::int64_t chunk_rows(const LossProblem& problem) const;
   std::int64_t chunks(const LossProblem& problem) const;
-  /// The dtype of the factors of a product beside the weight, and of the gradient of logits in it.
+  /// Returns the dtype of the factor beside the weight in products, which may be the gradient of
+  /// logits.
   DType factor_dtype(const LossProblem& problem) const;
-  /// For LossImplementation::details and why_unsupported.
+  /// Return the answers of LossImplementation::details and unsupported.
   std::map<std::string, std::string> details(const LossProblem& problem) const;
-  std::string why_unsupported(const LossProblem& problem) const;
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const;
 };
 
 /// Reads chunk_tokens (where the strategy is `chunked`) and bf16_gemm=native|converted.
 LinearOptions read_linear_options(const ImplementationOptions& options, bool chunked,
                                   const std::string& strategy);
 
-/// What the strategies from hidden states say of themselves alike.
+/// Base of strategies from hidden states: the functions that follow from their options.
 class LinearImplementation : public LossImplementation {
  public:
   LinearImplementation(const Steps& steps, LinearOptions options)
       : steps_(steps), options_(options) {}
 
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return options_.why_unsupported(problem);
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    return options_.unsupported(problem);
   }
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return options_.factor_dtype(problem);
@@ -57,38 +58,38 @@ class LinearImplementation : public LossImplementation {
 
 class LinearPass {
  public:
-  /// `keeps_partial`: d hidden is made before its output is known.
+  /// `keeps_partial`: d hidden is computed before its output buffer is given.
   LinearPass(const LossProblem& problem, RankContext context, const Steps& steps,
              const RowTable& rows, const LinearOptions& options, bool keeps_partial);
   static std::int64_t bytes(const LossProblem& problem, const LinearOptions& options,
                             bool keeps_partial);
-  /// Of one product over all rows.
+  /// Returns the FLOPs of one product over all rows.
   static std::int64_t product_flops(const LossProblem& problem);
-  /// Collectives over TP of gather() and of write_hidden().
+  /// Add the collectives over TP of gather() and of write_hidden().
   static void add_gather(const LossProblem& problem, CollectiveCounts& tp);
   static void add_reduction(const LossProblem& problem, CollectiveCounts& tp);
 
   const std::vector<RowRange>& chunks() const { return chunks_; }
 
-  /// Hidden states of all rows of the CP rank, from its TP ranks' parts with SP. Collective.
+  /// Gathers the hidden states of all rows of the CP rank, with SP from its TP ranks. Collective.
   void gather(const LossInputs& inputs);
 
   enum class Read { predicting, valid };
-  /// Logits of the chunk, float32 [count, width], until the next call. Of rows that predict
-  /// something, or only of those that are trained on (the others are those of hidden states 0).
+  /// Computes logits of the chunk, float32 [count, width], valid until the next call: of rows that
+  /// predict a token, or only of those that are trained on. Other rows have hidden states 0.
   LogitsRows logits(const RowRange& chunk, Read read);
   float* logits_data() { return logits_.data(); }
 
-  /// Statistics of all rows, chunk by chunk; what is known by token goes to `out`. Returns the
-  /// valid targets that the shard owns. Collective.
+  /// Computes the statistics of all rows, chunk by chunk, and writes the outputs by token. Returns
+  /// the number of valid targets that the shard owns. Collective.
   std::int64_t run_statistics(ShardStatistics& statistics, const TokenOutputs& out);
 
-  /// After logits() and the gradient in their place (data of the same rows): adds to the gradient
-  /// of the weight, or writes it (`accumulate` false), and writes that of the hidden states.
-  /// `grad_hidden`: the output, or null while it is not known (keeps_partial).
+  /// Requires logits() of the same chunk, overwritten by their gradient. Adds to the gradient of
+  /// the weight, or writes it (`accumulate` false), and writes that of the hidden states to
+  /// `grad_hidden` (null with keeps_partial).
   void add_gradients(const RowRange& chunk, float* grad_weight, bool accumulate, void* grad_hidden);
 
-  /// Adds a gradient of the weight that was made elsewhere, of the ids that the shard has.
+  /// Adds `kept`, a gradient of the weight of the ids that the shard has, to `grad_weight`.
   void add_kept(const float* kept, float* grad_weight) const;
 
   /// Sums d hidden over TP into the output. Collective.

@@ -14,7 +14,7 @@ std::int64_t numbers_of(const LossProblem& problem) {
          sizes.maxima;
 }
 
-/// Of blocks of the kernels.
+/// Returns the number of partial totals of the kernels' blocks.
 std::int64_t partial_totals_of(const LossProblem& problem) {
   if (problem.objective.kernels(problem.backend, problem.batch) == nullptr) return 0;
   const ObjectiveSizes sizes = problem.objective.sizes();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three steps of an objective over the rows of one pack, with the buffers that they add up in:
-// all at once for a rank with the whole pack (run) or with some rows of it (run_local), or one by
-// one. Every rank takes the same branches. On a device for which the objective has kernels the
-// steps by token are launched, and the host waits where it needs their sums.
+// ObjectivePass: the three steps of an objective over the rows of one pack, with their
+// accumulators: all at once for a rank with the whole pack (run) or with some rows of it
+// (run_local), or one by one. Every rank takes the same branches. On a device for which the
+// objective has kernels the steps by token are launched, and the host waits when it needs their
+// sums.
 #pragma once
 
 #include "harness/loss/loss_implementation.h"
@@ -15,45 +16,45 @@ class ObjectivePass {
   ObjectivePass(Device& device, const LossProblem& problem, const Steps& steps);
   static std::int64_t bytes(const LossProblem& problem);
 
-  /// All steps on a rank that holds the whole pack.
+  /// Runs all steps on a rank that holds the whole pack.
   ObjectiveResult run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
 
-  /// All steps on a rank that holds some rows of it, its own; sums cross CP. Collective.
+  /// Runs all steps on a rank that holds only its own rows; sums cross CP. Collective.
   ObjectiveResult run_local(Communicator& cp, const ObjectiveTokens& tokens,
                             std::span<float> grad_logprobs);
-  /// d loss / d logprob alone, the same way. Collective where there are sums of sequences.
+  /// Computes d loss / d logprob alone, the same way. Collective if there are sums of sequences.
   void gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
                       std::span<float> grad_logprobs);
 
-  /// Everything at its start again.
+  /// Resets all accumulators.
   void begin();
-  /// Step 1 over some rows; nothing for an objective without sums of sequences.
+  /// Runs step 1 over some rows; nothing for an objective without sums of sequences.
   void add_sequences(const ObjectiveTokens& tokens);
   void reduce_sequences(Communicator& cp);
-  /// Step 2; the sums are whole.
+  /// Runs step 2. Requires whole sums.
   void make_coefficients();
-  /// Step 3 over some rows: writes their d loss / d logprob.
+  /// Runs step 3 over some rows: writes their d loss / d logprob.
   void add_tokens(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
   void reduce_totals(Communicator& cp);
   ObjectiveResult result();
 
-  /// What reduce_sequences and reduce_totals cost.
+  /// Adds the cost of reduce_sequences and reduce_totals.
   static void add_reductions(const LossProblem& problem, CollectiveCounts& cp);
-  /// What reduce_sequences costs.
+  /// Adds the cost of reduce_sequences.
   static void add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp);
 
  private:
-  /// For the kernels that this pass has launched: before the host reads or writes their tables.
+  /// Waits for launched kernels, before the host reads or writes their tables.
   void wait();
 
   Device& device_;
   const LossProblem& problem_;
   const Steps steps_;
-  const std::unique_ptr<ObjectiveKernels> kernels_;  // or null: loops of the host
+  const std::unique_ptr<ObjectiveKernels> kernels_;  // null: loops of the host
   const bool launches_token_terms_;                  // with the right step
-  bool launched_ = false;                            // something, since the last wait
+  bool launched_ = false;                            // kernels run since the last wait
   DeviceArray<double> partial_totals_;
-  DeviceArray<double> numbers_;  // what the views below look at, in their order
+  DeviceArray<double> numbers_;  // memory of the views below, in their order
   SequenceTable<double> sums_;
   SequenceTable<double> coefficients_;
   ObjectiveTotals<double> totals_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_sweep: cp_local in one pass over memory, block of rows by block of rows: statistics, their
-// merge over TP (one gather a block), the objective, and the gradient while the logits are
-// still in a cache. Where d loss / d logprob does not depend on the log-probabilities, TP is 1 and
-// no row statistics are asked for, blocks are single rows and the exponentials are made once.
-// Objectives that add up over sequences before a token's gradient is known cannot do that.
+// one_sweep: cp_local as a fused forward-backward, one pass over memory, block of rows by block of
+// rows: statistics, their merge over TP (one gather a block), the objective, and the gradient while
+// the logits are still in a cache. If d loss / d logprob does not depend on the log-probabilities,
+// TP is 1 and no row statistics are asked for, blocks are single rows and exponentials are computed
+// once. Objectives that add up over sequences before a token's gradient is known are unsupported.
 //
 // Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
 // many as make 4 MiB).
@@ -11,6 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/device/backend.h"
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
@@ -22,7 +23,7 @@ struct OneSweepOptions {
   bool in_place = false;
   std::int64_t block_tokens = 0;  // 0: by size
 
-  /// The exponentials of a row become its gradient.
+  /// True if the exponentials of a row become its gradient.
   static bool keeps_exponentials(const LossProblem& problem) {
     return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
            !problem.row_statistics();
@@ -44,8 +45,9 @@ struct OneSweepOptions {
   }
 
   std::int64_t scratch_floats(const LossProblem& problem) const {
-    if (!keeps_exponentials(problem) || problem.backend != Backend::cpu) return 0;
-    return sweep_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0), in_place);
+    if (!keeps_exponentials(problem) || traits_of(problem.backend).launches_kernels) return 0;
+    return forward_backward_scratch_floats(problem.dtype, vocab_shard(problem.vocab, 1, 0),
+                                           in_place);
   }
 };
 
@@ -94,14 +96,14 @@ class OneSweepPlan final : public LossPlan {
     return local_.tokens(outputs.tokens, 0, local_.rows());
   }
 
-  /// What has to be known before the first block.
+  /// Makes everything that the first block needs.
   void begin(LossOutputs& outputs) {
     if (!problem_.objective.linear()) {
       objective_.begin();
       objective_.make_coefficients();
       return;
     }
-    // What the gradient does not depend on may have any value.
+    // The gradient does not depend on the outputs: any values do.
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
@@ -115,7 +117,7 @@ class OneSweepPlan final : public LossPlan {
     statistics_.select(0, range.count);
     if (keeps_exponentials_) {
       outputs.owned_labels +=
-          steps_.sweep(rows, grad.data(), scratch_.span(), statistics_.own(0), gradient);
+          steps_.forward_backward(rows, grad.data(), scratch_.span(), statistics_.own(0), gradient);
       statistics_.write(steps_, rows.targets, out);
       return;
     }
@@ -169,18 +171,22 @@ class OneSweep final : public LossImplementation {
   OneSweep(const Steps& steps, const ImplementationOptions& options)
       : steps_(steps), options_(read_options(options)) {}
 
-  Description describe() const override {
-    Description description{"one_sweep", "own rows only; forward and backward of a block at once",
-                            LogprobScope::shard, steps_.serial_adds};
-    description.claims_packing_of_sequence_sums = false;
-    description.one_sweep = true;
-    description.in_place = options_.in_place;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"one_sweep",
+                                "own rows only; forward and backward of a block at once",
+                                LogprobScope::shard, steps_.serial_adds};
+    traits.claims_packing_of_sequence_sums = false;
+    traits.one_sweep = true;
+    traits.in_place = options_.in_place;
+    return traits;
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
-    if (problem.objective.linear() || problem.objective.sizes().sequence_sums == 0) return "";
-    return "the gradient of a token depends on sums over its sequence: one sweep comes too early";
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    if (problem.objective.linear() || problem.objective.sizes().sequence_sums == 0) {
+      return std::nullopt;
+    }
+    return SkipReason{
+        "the gradient of a token depends on sums over its sequence: one sweep comes too early"};
   }
 
   Cost cost(const LossProblem& problem) const override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // per_sequence: the baseline. A loop over the sequences of the pack: slice, three TP all-reduces, a
-// CP gather of what is known about the sequence's tokens, the objective sequence by sequence. Every
+// CP gather of the outputs of the sequence's tokens, the objective sequence by sequence. Every
 // CP rank computes the whole loss and counts it for 1 / cp, so that the adjoint of the gather is an
 // all-reduce of the sequence's gradient. (NeMo-RL `SequencePackingLossWrapper`,
 // `AllGatherCPTensor`.)
@@ -83,8 +83,8 @@ class PerSequencePlan final : public LossPlan {
       const RowRange own = local_range(i);
       const std::int64_t first = context_.cp.rank() * problem_.local_rows() + own.begin;
       for_each_item(context_.device, own.count,
-                    PickRow{grad.data(), order_.data() + first, static_cast<std::int32_t>(begin),
-                            local_grad_.data() + own.begin});
+                    GatherRow{grad.data(), order_.data() + first, static_cast<std::int32_t>(begin),
+                              local_grad_.data() + own.begin});
       statistics_.select(own.begin, own.count);
       steps_.gradient(rows.slice(own.begin, own.count), statistics_.shift(), statistics_.sum(),
                       local_grad_.data() + own.begin,
@@ -97,7 +97,7 @@ class PerSequencePlan final : public LossPlan {
     return logits_rows(problem_, shard_, inputs, local_);
   }
 
-  /// The rows of sequence `i` among this rank's.
+  /// Returns the rows of sequence `i` among this rank's.
   RowRange local_range(std::int64_t i) const {
     return {problem_.batch.cu_seqlens_padded[i] / cp_, problem_.batch.padded_length(i) / cp_};
   }
@@ -142,12 +142,13 @@ class PerSequence final : public LossImplementation {
     require_known_options(options, {}, "per_sequence");
   }
 
-  Description describe() const override {
-    Description description{"per_sequence", "a loop over sequences, one gather over CP for each",
-                            LogprobScope::pack, steps_.serial_adds};
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"per_sequence",
+                                "a loop over sequences, one gather over CP for each",
+                                LogprobScope::pack, steps_.serial_adds};
     // cp times g / cp, added up in float32, is not g to the last bit from cp = 8 on.
-    description.claims_packing = false;
-    return description;
+    traits.claims_packing = false;
+    return traits;
   }
 
   Cost cost(const LossProblem& problem) const override {

@@ -4,7 +4,7 @@
 // formulas:
 //   lp_t = x_y - log sum_v exp(x_v),   H_t = - sum_v p_v lp_v,
 //   d L / d x_v = (d L / d lp_t) ([v = y] - p_v),
-// with every logit relative to the largest one first: of logits of 1e30 nothing else would be left.
+// with every logit relative to the maximum first: logits of 1e30 would leave nothing else.
 // The plainest code here: it shares no step with the other strategies and finds its rows by the
 // inverse formula of the zigzag split (position -> rank and slot).
 #include <algorithm>
@@ -82,8 +82,8 @@ class ReferencePlan final : public LossPlan {
     std::int64_t slot;  // among that rank's rows
   };
 
-  /// Where row `t` of sequence `i` lives: q = t div h; rank q or 2 cp - 1 - q; second half of the
-  /// rank's rows of the sequence when q >= cp.
+  /// Returns rank and slot of row `t` of sequence `i`: q = t div h; rank q or 2 cp - 1 - q; second
+  /// half of the rank's rows of the sequence if q >= cp.
   Place place_of(std::int64_t i, std::int64_t t) const {
     const std::int64_t cp = problem_.grid.cp;
     const std::int64_t start = problem_.batch.cu_seqlens_padded[i] / cp;
@@ -93,13 +93,13 @@ class ReferencePlan final : public LossPlan {
     return {q < cp ? q : 2 * cp - 1 - q, start + (q < cp ? 0 : h) + t % h};
   }
 
-  /// row_ := all V logits of row t of sequence i.
+  /// Sets row_ to all V logits of row t of sequence i.
   void read_row(std::int64_t i, std::int64_t t) {
     const Place place = place_of(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
   }
 
-  /// Of the row in row_, exact numbers.
+  /// Returns the outputs of the row in row_, as exact numbers.
   TokenTruth about_row(std::int32_t target) const {
     const LogSumExp lse = log_sum_exp();
     double entropy = 0;
@@ -122,7 +122,7 @@ class ReferencePlan final : public LossPlan {
     }
   }
 
-  /// log sum_v exp(x_v) = max + log_sum, of which the large part stays apart.
+  /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
   struct LogSumExp {
     double max;
     double log_sum;
@@ -146,12 +146,12 @@ class ReferencePlan final : public LossPlan {
 
 class Reference final : public LossImplementation {
  public:
-  Description describe() const override {
-    Description description{"reference",
-                            "float64, unsharded, one sequence at a time: gathers everything",
-                            LogprobScope::pack, 0};
-    description.inputs = InputKind::either;
-    return description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"reference",
+                                "float64, unsharded, one sequence at a time: gathers everything",
+                                LogprobScope::pack, 0};
+    traits.inputs = InputKind::either;
+    return traits;
   }
 
   Cost cost(const LossProblem& problem) const override {

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// What all ranks of a group hold of a tensor, one after the other; the tensor itself for one rank.
+/// Gathered parts of a tensor, one rank after the other; the tensor itself for one rank.
 class Gathered {
  public:
   Gathered(Device& device, std::int64_t part_bytes, int ranks)
@@ -34,7 +34,7 @@ class Gathered {
     return all_.data();
   }
 
-  /// What was gathered.
+  /// Returns the gathered tensor.
   HostView view() const {
     if (ranks_ > 1) return HostView(all_);
     return {device_, part_, static_cast<std::size_t>(part_bytes_)};
@@ -191,7 +191,7 @@ class ProjectedHidden final : public ReferenceInputs {
     return problem_.grid.sp ? context_.tp.rank() * problem_.hidden_rows() : 0;
   }
 
-  /// Of id v and column h of a shard, in the layout of the weight.
+  /// Returns the index of id v and column h of a shard, in the layout of the weight.
   std::int64_t place(std::int64_t v, std::int64_t h) const {
     return problem_.head.layout == WeightLayout::vocab_hidden ? v * size_ + h
                                                               : h * problem_.width() + v;

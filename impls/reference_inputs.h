@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the reference gets a row of logits from, and where it puts the gradient of that row: logits
+// ReferenceInputs: source of the reference's logits and sink of their gradients, row by row. Logits
 // gathered from all ranks, or hidden states and weight gathered from all ranks and multiplied in
 // float64. Plain code; every rank holds everything.
 #pragma once
@@ -14,13 +14,13 @@ namespace lossgrid {
 class ReferenceInputs {
  public:
   virtual ~ReferenceInputs() = default;
-  /// Collective.
+  /// Gathers the inputs. Collective.
   virtual void gather(const LossInputs& inputs) = 0;
-  /// row := all V logits of the row that a CP rank holds at `slot` among its own.
+  /// Reads all V logits of the row that a CP rank holds at `slot` among its own.
   virtual void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) = 0;
-  /// No row has a gradient yet.
+  /// Starts gradients: no row has one yet.
   virtual void begin_gradient(const LossGradients& gradients) = 0;
-  /// `row`: d loss / d logits [V] of the own row at `slot`.
+  /// Adds d loss / d logits [V] of the own row at `slot`.
   virtual void add_gradient(std::int64_t slot, std::span<const double> row) = 0;
   virtual void end_gradient() = 0;
 };

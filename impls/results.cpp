@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// results:file=R.safetensors: plays back what some other program computed for the batch, so that
-// code which runs elsewhere is judged here. The file holds the results of the whole batch, of which
-// every rank takes its part; with "{r}" in its name, which stands for the rank of the grid, one
-// file a rank holds what that rank made: rows [T_c] in its zigzag order of the padded pack, and its
-// vocabulary shard [V_t], padding columns among it.
+// results:file=R.safetensors: plays back the results of another program, so that code which runs
+// elsewhere is judged here. The file holds the results of the whole batch, and every rank takes its
+// part. With "{r}" in its name, which stands for the rank of the grid, there is one file a rank
+// with its own results: rows [T_c] in its zigzag order of the padded pack, and its vocabulary shard
+// [V_t], padding columns included.
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +13,7 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/bundle/recorded_results.h"
 #include "impls/file_part.h"
-#include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 namespace {
@@ -31,7 +31,7 @@ std::string file_of_rank(std::string file, int rank) {
   return file;
 }
 
-/// The objective's metrics of nothing: their names and how they add up.
+/// Returns the objective's metrics of an empty batch: their names and reductions.
 Metrics empty_metrics(const LossProblem& problem) {
   const ObjectiveSizes sizes = problem.objective.sizes();
   const std::int64_t sequences = problem.batch.sequences();
@@ -88,7 +88,7 @@ class ResultsPlan final : public LossPlan {
   }
 
  private:
-  /// Columns of a tensor of the file.
+  /// Returns the columns of a tensor of the file.
   struct Columns {
     std::int64_t all;
     std::int64_t first;
@@ -104,7 +104,7 @@ class ResultsPlan final : public LossPlan {
     }
   }
 
-  /// Pads, and columns that the file does not have, are zero.
+  /// Reads a part; pads, and columns that the file does not have, are zero.
   void write_rows(const char* name, const std::vector<std::int64_t>& rows, const Columns& columns,
                   std::int64_t width, void* out) const {
     std::vector<double> row(static_cast<std::size_t>(width));
@@ -154,12 +154,12 @@ class Results final : public LossImplementation {
   explicit Results(const ImplementationOptions& options)
       : file_(file_in(options)), first_(read(0)) {}
 
-  Description describe() const override {
-    Description description{"results", kSummary, LogprobScope::shard, kStatisticsSerialAdds};
-    description.claims_run_to_run = description.claims_packing = false;
-    description.inputs = inputs();
-    description.plays_back = true;
-    Outputs& outputs = description.outputs;
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"results", kSummary, LogprobScope::shard, kStatisticsSerialAdds};
+    traits.claims_run_to_run = traits.claims_packing = false;
+    traits.inputs = inputs();
+    traits.plays_back = true;
+    Outputs& outputs = traits.outputs;
     outputs.logprobs = first_.has("logprobs");
     outputs.entropy = first_.has("entropy");
     outputs.vocab_range = false;
@@ -168,21 +168,21 @@ class Results final : public LossImplementation {
     outputs.gradients = first_.has_gradients();
     outputs.metrics.emplace();
     for (const auto& [name, value] : first_.metrics()) outputs.metrics->insert(name);
-    return description;
+    return traits;
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (problem.grid.dp > 1 || problem.batch.microbatch.count > 1) {
-      return "plays back a batch as a whole: one dp rank, one microbatch";
+      return SkipReason{"plays back a batch as a whole: one dp rank, one microbatch"};
     }
     if (is_by_rank(file_) && problem.grid.pp > 1) {
-      return "plays back files of ranks of one pipeline stage";
+      return SkipReason{"plays back files of ranks of one pipeline stage"};
     }
-    return "";
+    return std::nullopt;
   }
 
   void require_fits(const LossProblem& problem) const override {
-    if (!why_unsupported(problem).empty()) return;
+    if (unsupported(problem)) return;
     const int files = is_by_rank(file_) ? problem.grid.tp * problem.grid.cp : 1;
     for (int rank = 0; rank < files; ++rank) require_file_fits(problem, read(rank));
   }

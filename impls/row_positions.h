@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows from where ranks hold them to where they stand in the pack (zigzag un-split) and back, on
-// the processor and on GPUs (items.h). Plain data only: nvcc compiles this header.
+// Items (items.h) that move rows between ranks' order and the order of the pack (zigzag un-split
+// and split): scatter, gather, scale. Plain data only: nvcc compiles this header.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lossgrid {
 
-/// Item rank * rows + k: row k of the rank in every column,
+/// Scatters. Item rank * rows + k is row k of the rank in every column:
 /// to[column][positions[rank * stride + k]] := from[rank, column, k].
 struct ScatterRow {
   static constexpr int kMostColumns = 4;
@@ -30,8 +30,8 @@ struct ScatterRow {
   }
 };
 
-/// to[k] := from[positions[k] - first].
-struct PickRow {
+/// Gathers: to[k] := from[positions[k] - first].
+struct GatherRow {
   const float* from;
   const std::int32_t* positions;
   std::int32_t first;
@@ -40,7 +40,7 @@ struct PickRow {
   LOSSGRID_KERNEL void operator()(std::int64_t k) const { to[k] = from[positions[k] - first]; }
 };
 
-/// to[k] := factor from[k].
+/// Scales: to[k] := factor from[k].
 struct ScaleRow {
   float factor;
   const float* from;

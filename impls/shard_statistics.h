@@ -1,66 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of rows on one vocab shard, and what makes them those of the whole vocabulary. Rows
-// come all at once or some at a time, each in one read of its logits; a merge over TP makes them
-// whole whatever the number of calls before (Milakov and Gimelshein, "Online normalizer calculation
-// for softmax", 2018):
+// ShardStatistics: statistics of rows on one vocab shard, and their merge over TP to those of the
+// whole vocabulary. Rows come all at once or some at a time, each in one read of its logits, before
+// one merge (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018):
 //   m = max over ranks m_r,   s = sum exp(m_r - m) s_r,
 //   w = sum exp(m_r - m) (w_r + (m_r - m) s_r)   with w_r = sum exp(x - m_r) (x - m_r),
-// m_r being the rank's shift (softmax_rows.h).
+// with m_r the rank's shift (kernels/rows.h).
 #pragma once
 
 #include "impls/strategy.h"
 
 namespace lossgrid {
 
-/// How a merge communicates: everything in one gather, merged by every rank for itself; or three
-/// all-reduces of shifts, sums and targets, as Megatron-LM's `_VocabParallelCrossEntropy` has it.
+/// Communication of a merge: everything in one gather, merged by every rank for itself; or three
+/// all-reduces of shifts, sums and targets, as in Megatron-LM's `_VocabParallelCrossEntropy`.
 enum class Exchange { one, three };
 
 class ShardStatistics {
  public:
-  /// Of the shards that `steps` makes.
+  /// Allocates the statistics of `capacity` rows, of the shards that `steps` makes.
   ShardStatistics(Device& device, const LossProblem& problem, const Steps& steps,
                   std::int64_t capacity, Exchange exchange = Exchange::one);
   static std::int64_t bytes(const LossProblem& problem, std::int64_t capacity,
                             Exchange exchange = Exchange::one);
-  /// Collectives over TP of merge(), called `times` times for `rows` rows together.
+  /// Adds the collectives over TP of merge(), called `times` times for `rows` rows together.
   static void add_merges(const LossProblem& problem, std::int64_t rows, std::int64_t times,
                          Exchange exchange, CollectiveCounts& tp);
 
-  /// What follows is about rows [at, at + rows) of the capacity; give the same two numbers to come
-  /// back to them.
+  /// Selects rows [at, at + rows) of the capacity for the following calls; the same two numbers
+  /// select the same rows again.
   void select(std::int64_t at, std::int64_t rows) {
     at_ = at;
     rows_ = rows;
   }
 
-  /// Logits of selected rows [begin, begin + logits.rows). Returns the valid targets that the shard
-  /// owns.
+  /// Computes the shard's statistics of selected rows [begin, begin + logits.rows). Returns the
+  /// number of valid targets that the shard owns.
   std::int64_t add(const Steps& steps, const LogitsRows& logits, std::int64_t begin);
 
-  /// Makes the selected rows whole. `targets` [rows]. Collective.
+  /// Merges the selected rows over TP. `targets` [rows]. Collective.
   void merge(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
-  /// What is known by token, after merge() or where the shard is the vocabulary: lp = x_y - m - ln
-  /// s, and with row statistics entropy = - sum p ln p = ln s - w / s and vocab extrema; 0 for rows
-  /// that predict nothing.
+  /// Writes the outputs by token, after merge() or if the shard is the vocabulary:
+  ///   lp = x_y - m - ln s, and with row statistics entropy = - sum p ln p = ln s - w / s
+  /// and vocab extrema; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
-  /// add, merge and write of one block of rows: those of `logits`.
+  /// Runs add, merge and write for one block of rows: those of `logits`.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
                    const TokenOutputs& out);
 
-  /// Where the own statistics of selected rows from `begin` on go.
+  /// Returns the memory of the own statistics of selected rows from `begin` on.
   RowStatistics own(std::int64_t begin);
 
-  /// Of the selected rows, for the gradient, after merge().
+  /// Return columns of the selected rows, for the gradient, after merge().
   float* shift() { return selected().column(Column::kShift); }
   float* sum() { return selected().column(Column::kSum); }
 
  private:
   using Column = StatisticsColumns::Column;
 
-  /// Of the selected rows.
+  /// Returns the columns of the selected rows.
   StatisticsColumns selected() { return {columns_.data() + width_ * at_, rows_, all_}; }
   std::span<float> columns(Column first, Column last) {
     return {selected().column(first), static_cast<std::size_t>((last - first + 1) * rows_)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of rows as columns, and what is done with one row of them, on the processor and on
-// GPUs (items.h): the merge over TP and what becomes known by token. The formulas stand in
-// shard_statistics.h. Plain data only: nvcc compiles this header.
+// StatisticsColumns: statistics of rows as columns, and the items (items.h) on them: the merge over
+// TP, and the outputs by token. Formulas: shard_statistics.h. Plain data only: nvcc compiles this
+// header.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace lossgrid {
 
-/// [columns, rows]: with all statistics five of them, else without the first and the last one. What
-/// is reduced together stands together.
+/// Table [columns, rows]: five columns with all statistics, else without the first and the last
+/// one. Columns that are reduced together are adjacent.
 struct StatisticsColumns {
   enum Column { kMin, kShift, kTarget, kSum, kWeighted };
 
@@ -25,7 +25,7 @@ struct StatisticsColumns {
   constexpr float& at(Column which, std::int64_t r) const { return column(which)[r]; }
 };
 
-/// The smallest logit as something of which the largest counts, for what follows.
+/// Negates the minimum, so that a maximum over ranks reduces it.
 struct NegateMin {
   StatisticsColumns columns;
 
@@ -35,8 +35,8 @@ struct NegateMin {
   }
 };
 
-/// From the statistics of all shards, one rank's columns after the other and minima negated, those
-/// of the vocabulary.
+/// Merges the statistics of all shards, one rank's columns after the other with minima negated, to
+/// those of the vocabulary.
 struct MergeRow {
   using Columns = StatisticsColumns;
   Columns received;          // of rank 0
@@ -81,8 +81,8 @@ struct MergeRow {
   }
 };
 
-/// The own statistics moved from the own shift to the one of the vocabulary, whose negated minimum
-/// stands there too.
+/// Rescales the own statistics from the own shift to that of the vocabulary, and negates the
+/// minimum of the vocabulary back.
 struct MoveShift {
   using Columns = StatisticsColumns;
   Columns columns;
@@ -99,14 +99,15 @@ struct MoveShift {
     const float scale = std::exp(distance);
     if (columns.all) {
       float& weighted = columns.at(Columns::kWeighted, r);
-      // Where nothing is left of the sum, distance * sum may be infinite.
+      // If the scale is 0, distance * sum may be infinite.
       weighted = scale > 0 ? scale * (weighted + distance * sum) : 0.0f;
     }
     sum *= scale;
   }
 };
 
-/// Where what is known by token goes, [rows]; all but the first one null without all statistics.
+/// Per-token output columns, [rows] each. entropy, vocab_min, vocab_max are null unless row
+/// statistics are on.
 struct OutputColumns {
   float* logprobs;
   float* entropy;
@@ -114,7 +115,7 @@ struct OutputColumns {
   float* vocab_max;
 };
 
-/// What is known by token, 0 for rows that predict nothing.
+/// Writes the outputs of a token, 0 for rows that predict nothing.
 struct WriteRow {
   using Columns = StatisticsColumns;
   Columns columns;

@@ -14,7 +14,7 @@ std::vector<std::int64_t> zigzag_rows(const PackedBatch& batch, int cp, int cp_r
 }
 
 ShiftedBatch shift_then_split(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank) {
-  return steps.shift(batch).pick(steps.local_rows(batch, cp, cp_rank));
+  return steps.shift(batch).gather(steps.local_rows(batch, cp, cp_rank));
 }
 
 std::vector<RowRange> all_chunks(std::int64_t rows, std::int64_t chunk) {

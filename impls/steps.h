@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that the sharded strategies are made of. Each is a plain function behind a pointer, so
-// that a mutant is a strategy with exactly one step replaced and no copy of the rest. A step
-// handles a whole array: the pointer costs nothing beside the work.
+// Steps: the parts of the sharded strategies, each a plain function behind a pointer, so that a
+// mutant is a strategy with exactly one step replaced and no copy of the rest. A step handles a
+// whole array: the pointer costs nothing beside the work.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "harness/device/gemm.h"
 #include "harness/loss/loss_implementation.h"
-#include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/rows.h"
 #include "impls/statistics_rows.h"
 
 namespace lossgrid {
@@ -22,11 +22,11 @@ struct RowRange {
 
 struct Steps {
   // --- layout, while planning -------------------------------------------------------------------
-  /// What every row of the padded pack predicts.
+  /// Returns the target of every row of the padded pack.
   ShiftedBatch (*shift)(const PackedBatch&) = shift_targets;
-  /// [T_c] padded position of each local row.
+  /// Returns the padded position of each local row, [T_c].
   std::vector<std::int64_t> (*local_rows)(const PackedBatch&, int cp, int cp_rank);
-  /// What each local row predicts: shift, then split.
+  /// Returns the target of each local row: shift, then split.
   ShiftedBatch (*local_targets)(const PackedBatch&, const Steps&, int cp, int cp_rank);
   VocabShard (*shard_vocab)(std::int64_t vocab, int tp, int tp_rank) = vocab_shard;
   /// Cuts `rows` rows in chunks of `chunk`.
@@ -44,25 +44,25 @@ struct Steps {
   void (*reduce_sum)(Communicator& tp, std::span<float>);
   // and of the logits of targets.
   void (*reduce_target)(Communicator& tp, std::span<float>);
-  /// What is then known by token, of `rows` rows.
+  /// Writes the outputs by token of `rows` rows.
   void (*write_outputs)(Device& device, std::int64_t rows, const WriteRow&);
 
   // --- from local rows to a pack, over CP -------------------------------------------------------
-  /// [T_pad] padded position of row k of the ranks' rows, one rank after the other.
+  /// Returns the padded position of row k of the ranks' rows, one rank after the other, [T_pad].
   std::vector<std::int64_t> (*gather_order)(const PackedBatch&, const Steps&, int cp);
-  /// What a rank's replicated loss counts for when the adjoint of the gather adds up over CP.
+  /// Returns the weight of a rank's replicated loss, since the adjoint of the gather adds over CP.
   float (*loss_share)(int cp);
-  /// The adjoint of an all-gather: adds the ranks' gradients of the gathered tensor, in place.
+  /// Adds the ranks' gradients of the gathered tensor in place: the adjoint of an all-gather.
   void (*add_gathered_gradients)(Communicator& cp, std::span<float>);
 
   // --- objective --------------------------------------------------------------------------------
   void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&, int cp,
                       SequenceTable<const double> coefficients, ObjectiveTotals<double>,
                       std::span<float> grad);
-  /// Of a rank that holds some rows only: [S, K] sums of sequences, then the totals, over CP.
+  /// Reduce sums of sequences [S, K], then the totals, over CP ranks that hold some rows each.
   void (*reduce_sequence_sums)(Communicator& cp, SequenceTable<double>);
   void (*reduce_totals)(Communicator& cp, ObjectiveTotals<double>);
-  /// Loss and metrics from what is whole now.
+  /// Returns loss and metrics from whole sums and totals.
   ObjectiveResult (*finish)(const Objective&, const PackedBatch&, int cp,
                             SequenceTable<const double> sums,
                             SequenceTable<const double> coefficients,
@@ -72,12 +72,12 @@ struct Steps {
   void (*gradient)(const LogitsRows&, const float* shift, const float* sum, const float* grad,
                    void* out) = rows_gradient;
 
-  /// Statistics and gradient of rows in one, where the whole vocabulary is here.
-  std::int64_t (*sweep)(const LogitsRows&, const float* grad, std::span<float> scratch,
-                        const RowStatistics&, void* gradient) = rows_sweep;
+  /// Fused forward-backward of rows, if the shard is the whole vocabulary.
+  std::int64_t (*forward_backward)(const LogitsRows&, const float* grad, std::span<float> scratch,
+                                   const RowStatistics&, void* gradient) = rows_forward_backward;
 
   // --- from hidden states -----------------------------------------------------------------------
-  /// source[k] := the row, among those of the whole CP rank, that row k of the chunk is read from.
+  /// Sets source[k] to the row, of the whole CP rank, from which row k of the chunk is read.
   void (*chunk_source)(const LossProblem&, const RowRange& chunk, int tp_rank,
                        std::span<std::int32_t> source);
   /// Without SP: sums `partial` [T_c, H] over TP in place. With SP: writes the sum of the own rows

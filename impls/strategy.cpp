@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/core/error.h"
+#include "harness/device/backend.h"
 #include "harness/device/kernel/items.h"
 #include "impls/row_positions.h"
 
@@ -16,9 +17,9 @@ std::map<std::string, StrategyFactory>& factories() {
   return map;
 }
 
-/// Loops of the host go through all rows once.
+/// Returns the number of token ranges; loops of the host go through all rows and need none.
 std::int64_t ranges_of(Backend backend, std::int64_t sequences) {
-  return backend == Backend::cpu ? 0 : sequences;
+  return traits_of(backend).launches_kernels ? sequences : 0;
 }
 
 }  // namespace
@@ -78,16 +79,16 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
   const auto from = static_cast<std::size_t>(begin);
   const auto size = static_cast<std::size_t>(count);
   const TokenOutputs part = outputs.part(begin, count);
-  ObjectiveTokens tokens{part.logprobs,
-                         part.entropy,
-                         part.vocab_min,
-                         part.vocab_max,
-                         {valid_.data() + from, size},
-                         {real_.data() + from, size},
-                         {sequence_.data() + from, size},
-                         {},
-                         {ranges_.data(), ranges_.size()},
-                         begin};
+  ObjectiveTokens tokens{.logprobs = part.logprobs,
+                         .entropy = part.entropy,
+                         .vocab_min = part.vocab_min,
+                         .vocab_max = part.vocab_max,
+                         .valid = {valid_.data() + from, size},
+                         .real = {real_.data() + from, size},
+                         .sequence = {sequence_.data() + from, size},
+                         .inputs = {},
+                         .ranges = {ranges_.data(), ranges_.size()},
+                         .first = begin};
   for (int k = 0; k < kTokenInputs; ++k) {
     if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
   }
@@ -96,7 +97,12 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
 
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
                      const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack) {
-  ScatterRow scatter{blocks.data(), rows, 0, positions, stride, {}};
+  ScatterRow scatter{.from = blocks.data(),
+                     .rows = rows,
+                     .columns = 0,
+                     .positions = positions,
+                     .stride = stride,
+                     .to = {}};
   for (const std::span<float> column : pack.columns()) {
     if (!column.empty()) scatter.to[scatter.columns++] = column.data();
   }
@@ -105,8 +111,13 @@ void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows) {
-  return {problem.dtype,  inputs.logits, rows.rows(),   shard,
-          rows.targets(), rows.valid(),  &rows.device()};
+  return {.dtype = problem.dtype,
+          .data = inputs.logits,
+          .rows = rows.rows(),
+          .shard = shard,
+          .targets = rows.targets(),
+          .valid = rows.valid(),
+          .device = &rows.device()};
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {

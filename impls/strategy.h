@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sharded strategies have in common: registration under a name, with the steps as a
-// parameter so that mutants can be made of the same code, and the row tables of a plan.
+// Common parts of the sharded strategies: registration under a name, with the steps as a parameter
+// so that mutants are made of the same code, and the row tables of a plan.
 #pragma once
 
 #include <array>
@@ -22,14 +22,14 @@ struct RegisteredStrategy {
   RegisteredStrategy(const std::string& name, StrategyFactory factory);
 };
 
-/// Strategy `name` with the given steps.
+/// Makes strategy `name` with the given steps.
 std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const Steps& steps,
                                                   const ImplementationOptions& options);
 
-/// What rows predict, and what the objective reads about them, in buffers of the rank.
+/// Targets of rows and the objective's inputs, in buffers of the rank.
 class RowTable {
  public:
-  /// Of a pack of `sequences` sequences.
+  /// Copies `rows` of a pack of `sequences` sequences.
   RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequences);
   static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
 
@@ -37,7 +37,7 @@ class RowTable {
   Device& device() const { return device_; }
   const std::int32_t* targets() const { return targets_.data(); }
   const std::uint8_t* valid() const { return valid_.data(); }
-  /// The tokens of rows [begin, begin + count) of this table and of `outputs`.
+  /// Returns the tokens of rows [begin, begin + count) of this table and of `outputs`.
   ObjectiveTokens tokens(const TokenOutputs& outputs, std::int64_t begin, std::int64_t count) const;
 
  private:
@@ -50,11 +50,11 @@ class RowTable {
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
 };
 
-/// This rank's logits with what their rows predict.
+/// Returns this rank's logits with their targets.
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows);
 
-/// A buffer of floats and its span, which is not the host's to read where the space is not.
+/// A buffer of floats and its span. The host may access it only if it may access the space.
 class FloatArray {
  public:
   FloatArray() = default;
@@ -72,15 +72,16 @@ class FloatArray {
   DeviceArray<float> array_;
 };
 
-/// Columns of `rows` rows of each of `ranks` ranks in `blocks`, as columns_in has them, to their
-/// places in the pack; those of a rank's rows stand at positions[rank * stride].
+/// Scatters columns (columns_in) of `rows` rows of each of `ranks` ranks from `blocks` to the pack;
+/// positions of a rank's rows begin at positions[rank * stride].
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
                      const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack);
 
-/// The logits are read for the statistics, and read and written as a gradient.
+/// Adds the traffic of reading the logits for the statistics, and reading and writing for the
+/// gradient.
 void add_logits_traffic(const LossProblem& problem, Cost& cost);
 
-/// Positions as 32-bit integers in a buffer of the rank.
+/// Copies positions as 32-bit integers to a buffer of the rank.
 DeviceArray<std::int32_t> copy_positions(Device& device,
                                          const std::vector<std::int64_t>& positions);
 

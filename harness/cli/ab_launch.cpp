@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "harness/cli/rank_limit.h"
 #include "harness/core/child_process.h"
 #include "harness/core/interrupts.h"
 #include "harness/core/text.h"
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-/// Removed with all that is in it.
+/// A temporary folder, removed with its contents.
 class LaunchFolder {
  public:
   LaunchFolder() : path_((fs::temp_directory_path() / "lossgrid_ab_XXXXXX").string()) {
@@ -34,7 +35,7 @@ class LaunchFolder {
   std::string path_;
 };
 
-/// `bench` has deadlines of its own; this is for a process that does not come to them.
+/// Returns the deadline of a process that does not come to the deadlines of `bench` itself.
 milliseconds launch_deadline(const AbLaunchRequest& request) {
   constexpr double kIterations = 20;
   constexpr double kStart_s = 60;
@@ -49,7 +50,7 @@ TimingRecord nothing_found(TimingStatus status, std::string reason) {
   return record;
 }
 
-/// Starts it; none within `limit`.
+/// Starts `command` and returns its end, nullopt if that is not within `limit`.
 std::optional<ProcessEnd> wait_for_end(const std::vector<std::string>& command,
                                        milliseconds limit) {
   constexpr milliseconds kPoll{100};
@@ -72,35 +73,35 @@ bool refused(const ProcessEnd& end) {
 
 std::vector<std::string> ab_command(const AbLaunchRequest& request, const AbProcess& process,
                                     const std::string& report) {
-  std::vector<std::string> words{process.build == Build::base
-                                     ? request.base_binary
-                                     : fs::read_symlink("/proc/self/exe").string(),
-                                 "bench",
-                                 "--case",
-                                 request.case_text,
-                                 "--impl",
-                                 join(process.implementations, ","),
-                                 "--grid",
-                                 request.grid,
-                                 "--cache",
-                                 request.cache,
-                                 "--order-seed",
-                                 std::to_string(process.order_seed),
-                                 "--min-samples",
-                                 std::to_string(request.pairs + kAbWarmUpRounds),
-                                 "--target-stderr",
-                                 "1",  // as many samples in every launch
-                                 "--max-seconds",
-                                 format_number(request.max_seconds),
-                                 "--timeout",
-                                 format_number(request.timeout_s),
-                                 "--max-ranks",
-                                 std::to_string(request.max_ranks),
-                                 "--transport",
-                                 "thread",
-                                 "--quiet",
-                                 "--report",
-                                 report};
+  std::vector<std::string> words{
+      process.build == Build::base ? request.base_binary
+                                   : fs::read_symlink("/proc/self/exe").string(),
+      "bench",
+      "--case",
+      request.case_text,
+      "--impl",
+      join(process.implementations, ","),
+      "--grid",
+      request.grid,
+      "--cache",
+      request.cache,
+      "--order-seed",
+      std::to_string(process.order_seed),
+      "--min-samples",
+      std::to_string(request.pairs + kAbWarmUpRounds),
+      "--target-stderr",
+      "1",  // as many samples in every launch
+      "--max-seconds",
+      format_number(request.max_seconds),
+      "--timeout",
+      format_number(request.timeout_s),
+      "--max-ranks",
+      std::to_string(request.max_ranks > 0 ? request.max_ranks : kMostRanks),
+      "--transport",
+      "thread",
+      "--quiet",
+      "--report",
+      report};
   if (request.threads_per_rank > 0) {
     words.insert(words.end(), {"--threads-per-rank", std::to_string(request.threads_per_rank)});
   }

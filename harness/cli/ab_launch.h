@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process of an A/B launch: `bench` of this executable or of another build, with ranks as
-// threads, which leaves a report of one timing. Any build that has `bench` and writes this version
-// of the report will do.
+// threads, which writes a report of one timing. Any build with `bench` and this version of the
+// report will do.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// What all processes of a comparison have in common.
+/// The options that all processes of a comparison share.
 struct AbLaunchRequest {
   std::string base_binary;
   std::string case_text;
@@ -19,23 +19,24 @@ struct AbLaunchRequest {
   std::string cache;
   std::int64_t pairs = 30;
   double max_seconds = 30;
-  double timeout_s = 300;  // of one iteration
-  int max_ranks = 64;
-  int threads_per_rank = 0;       // 0: as `bench` has it
+  double timeout_s = 300;         // of one iteration
+  int max_ranks = 0;              // 0: kMostRanks
+  int threads_per_rank = 0;       // 0: the default of `bench`
   std::vector<std::string> load;  // files with implementations
-  std::string python;             // that runs them; empty: as `bench` has it
+  std::string python;             // their interpreter; empty: the default of `bench`
 };
 
-/// The words to start; the report goes to `report`.
+/// Returns the words of the command line; the report goes to `report`.
 std::vector<std::string> ab_command(const AbLaunchRequest& request, const AbProcess& process,
                                     const std::string& report);
 
-/// Thrown where an interrupt was noted.
+/// Thrown after an interrupt.
 struct AbInterrupted {};
 
-/// Runs it and reads what it left. A process that dies, takes too long or times nothing is an error
-/// or timeout. Throws bad_input when it cannot be started or refuses its arguments (it has said on
-/// stderr why), and for a report that cannot be read; AbInterrupted, when the process has ended.
+/// Runs the process and reads its report. A process that dies, takes too long or times nothing
+/// becomes a record of status error or timeout. Throws bad_input if it cannot be started or refuses
+/// its arguments (with its reason on stderr), and for a report that cannot be read. Throws
+/// AbInterrupted after an interrupt, when the process has ended.
 TimingRecord run_ab_process(const AbLaunchRequest& request, const AbProcess& process);
 
 }  // namespace lossgrid

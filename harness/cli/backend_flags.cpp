@@ -8,12 +8,14 @@
 namespace lossgrid {
 namespace {
 
-/// Empty where it is there.
-std::string why_not_there(const std::string& required, Backend backend, const Ranks& ranks) {
-  if (required == "cuda") return why_no_device(Backend::cuda);
+/// Returns the reason for which `required` is missing, "" if it is there: the form of
+/// agree_on_first_error.
+std::string missing(const std::string& required, Backend backend, const Ranks& ranks) {
+  if (required == "cuda") return text_of(no_device(Backend::cuda));
   if (required == "mpi") return ranks.launcher() == "mpi" ? "" : "ranks are threads";
   if (required == "nccl") {
-    return ranks.has_nccl() ? ranks.why_no_nccl(backend, 1) : "it takes --transport nccl";
+    return ranks.has_nccl() ? text_of(ranks.nccl_unavailable(backend, 1))
+                            : "it takes --transport nccl";
   }
   const std::vector<std::string> known{"cuda", "mpi", "nccl"};
   throw Error(ErrorCode::bad_input, unknown_name_message("--require", required, known));
@@ -32,13 +34,13 @@ void add_backend_flags(CLI::App& command, BackendFlags& flags) {
 
 Backend requested_backend(const BackendFlags& flags, const Ranks& ranks) {
   const Backend backend = parse_backend(flags.backend, "--backend: ");
-  if (ranks.has_nccl() && backend == Backend::cpu) {
+  if (ranks.has_nccl() && !traits_of(backend).launches_kernels) {
     throw Error(ErrorCode::usage, "--transport nccl moves memory of GPUs: it takes --backend cuda");
   }
   for (const std::string& required : parse_list(flags.require)) {
-    const std::string why = ranks.first_text(why_not_there(required, backend, ranks));
-    if (why.empty()) continue;
-    throw_bad_input("--require {}: {}", required, why);
+    const std::string reason = ranks.agree_on_first_error(missing(required, backend, ranks));
+    if (reason.empty()) continue;
+    throw_bad_input("--require {}: {}", required, reason);
   }
   return backend;
 }

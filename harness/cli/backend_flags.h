@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where kernels run, and what has to be there for that.
+// Flags of the backend that kernels run on, and of the hardware and libraries that a run requires.
 #pragma once
 
 #include <string>
@@ -17,8 +17,9 @@ struct BackendFlags {
 
 void add_backend_flags(CLI::App& command, BackendFlags& flags);
 
-/// Throws bad_input for what no build has, and where something that --require names is not there:
-/// its trials would be skipped.
+/// Returns the backend of `flags`. Throws bad_input for one that no build has, and if something of
+/// --require is missing: its trials would be skipped. Throws usage for a backend that --transport
+/// nccl cannot serve. Collective over processes.
 Backend requested_backend(const BackendFlags& flags, const Ranks& ranks = Ranks());
 
 }  // namespace lossgrid

@@ -35,24 +35,31 @@ std::string utc_now() {
   return text;
 }
 
+// clang-format off
 constexpr const char* kDescription =
     "lossgrid verifies and measures distributed LLM losses: is it right, what does it cost, did "
     "that change.\n"
     "Implementations run on generated packed batches over TP x CP grids and are checked, forward "
-    "and backward,\nagainst a float64 truth. Ranks are threads of this process, or the processes "
-    "of mpirun, mpiexec or srun.";
+    "and backward,\n"
+    "against a float64 truth. Ranks are threads of this process, or the processes of mpirun, "
+    "mpiexec or srun.";
 
 constexpr const char* kFooter =
     "Exit codes: 0 all as it should be, 10 correctness, 11 slower than before or faster than the "
-    "machine can be,\n12 memory or communication, 13 inconclusive where that fails, 14 a rank "
-    "crashed or ran out of memory, or the\nmeter is wrong, 15 hang, 64 usage, 65 bad input, 77 "
-    "nothing ran. The worst of a run wins. 129, 130, 143: SIGHUP, SIGINT (Ctrl-C), SIGTERM ended a "
-    "run, behind its report.\n"
+    "machine can be,\n"
+    "12 memory or communication, 13 inconclusive where that fails, 14 a rank crashed or ran out "
+    "of memory, or the\n"
+    "meter is wrong, 15 hang, 64 usage, 65 bad input, 77 nothing ran. The worst of a run wins. "
+    "129, 130, 143: SIGHUP,\n"
+    "SIGINT (Ctrl-C), SIGTERM ended a run, behind its report.\n"
     "On a terminal tables have as many columns as fit (COLUMNS sets another width), and what did "
-    "not pass is\nred, unless NO_COLOR is set; elsewhere they are whole and plain.\n"
+    "not pass is\n"
+    "red, unless NO_COLOR is set; elsewhere they are whole and plain.\n"
     "Try: lossgrid run --suite smoke";
+// clang-format on
 
-/// `own`: of this process alone, and not of all that a launcher started.
+/// Prints an error and returns its exit code. `own`: an error of this process alone, and not of all
+/// that a launcher started.
 int print_error(const std::string& message, ExitCode code, bool own = false) {
   if (is_printing_process()) {
     print_message(message);
@@ -113,8 +120,8 @@ void leave_at_once(ExitCode code) {
 
 namespace {
 
-/// What concerns all processes of a run is said by the one that prints; what befell one of them
-/// (memory that it did not get) by itself.
+/// Runs `action` and prints its error: one that all processes of a run have in the process that
+/// prints, one of a single process (no memory left) in that process.
 int run_action(const CLI::App& app, const Action& action) {
   const bool on_all_processes =
       app.got_subcommand("run") || app.got_subcommand("bench") || app.got_subcommand("replay");
@@ -135,10 +142,6 @@ int run_action(const CLI::App& app, const Action& action) {
     return print_error(error.what(), ExitCode::rank_crashed, true);
   }
 }
-
-}  // namespace
-
-namespace {
 
 /// Parses the command line and runs the subcommand.
 int parse_and_run(int argc, char** argv) {

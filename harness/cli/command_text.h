@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines as text: what a process was given, without some of its flags, as a shell reads it.
+// Command lines as text: arguments without some of their flags, in the form that a shell reads.
 #pragma once
 
 #include <span>
@@ -14,11 +14,12 @@ struct CommandFlag {
   bool has_value;
 };
 
-/// `arguments` without `flags`, given as "--report FILE" or "--report=FILE".
+/// Returns `arguments` without `flags`, which may stand there as "--report FILE" or
+/// "--report=FILE".
 std::vector<std::string> without_flags(std::span<const std::string> arguments,
                                        std::span<const CommandFlag> flags);
 
-/// `words` with blanks between them, quoted where a shell would take them for something else.
+/// Joins `words` with blanks; quotes those that a shell would take for something else.
 std::string shell_line(std::span<const std::string> words);
 
 }  // namespace lossgrid

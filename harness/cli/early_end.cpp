@@ -18,10 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For the step in progress. mpirun kills its processes a second after it has told them to end.
-constexpr milliseconds kPatience{1000};
+// Time for the step in progress. mpirun kills its processes a second after its SIGTERM.
+constexpr milliseconds kPatienceAlone{1000};
 constexpr milliseconds kPatienceOfLauncher{200};
-// Of processes that do not report, for the one that does.
+// Time that processes which do not report give the one that does.
 constexpr std::chrono::seconds kWaitForReport{10};
 
 void announce(int signal) {
@@ -80,7 +80,7 @@ void EarlyEnd::watch() {
   }
   if (is_closed_) return;
   announce(signal);
-  changed_.wait_for(lock, under_launcher() ? kPatienceOfLauncher : kPatience,
+  changed_.wait_for(lock, under_launcher() ? kPatienceOfLauncher : kPatienceAlone,
                     [&] { return stands_still_ || is_closed_; });
   if (is_closed_) return;
   std::signal(SIGPIPE, SIG_IGN);  // an interrupt ends the reader of a pipe as well

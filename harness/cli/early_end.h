@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a run by an interrupt: what is done is reported and the process leaves with 128 +
-// signal, whatever its other threads are at. Ranks that compute or wait are left behind, so nothing
-// can keep the process.
+// `EarlyEnd`: the end of a run by an interrupt. Finished work is reported and the process ends with
+// 128 + signal, whatever its other threads do. Ranks that compute or wait are left behind, so that
+// nothing can keep the process.
 #pragma once
 
 #include <condition_variable>
@@ -18,15 +18,15 @@
 
 namespace lossgrid {
 
-/// Set, to anything, in the environment of a run that another process reports (--supervise): it
-/// dies of an interrupt as it stands.
+/// Environment variable, of any value, of a run that another process reports (--supervise): an
+/// interrupt then kills it at once.
 inline constexpr const char* kSupervisedVariable = "LOSSGRID_SUPERVISED";
 
-/// The reason of trials that such a run did not come to.
+/// The reason of trials that did not begin before the interrupt.
 inline constexpr const char* kInterrupted = "interrupted";
 
-/// Adds the trials of `planned` behind those of `trials`, not_run. The one with the id
-/// `in_progress` tells that the interrupt came while it ran.
+/// Appends the trials of `planned` behind those of `trials`, not_run. The reason of the one with
+/// the id `in_progress` is that the interrupt came while it ran.
 void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_progress,
                      std::vector<TrialRecord>& trials);
 
@@ -34,16 +34,16 @@ void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_pro
 /// processes run together each has one.
 class EarlyEnd {
  public:
-  /// `report` gets the exit code and reports what is done, once, on a thread of its own while the
-  /// run stands still between two steps or is within one. Empty on a process that does not report:
-  /// that leaves the end to the one that does, for some seconds.
+  /// `report` takes the exit code and reports the finished work, once, on a thread of its own while
+  /// the run stands still between two steps or is within one. It is empty on a process that does
+  /// not report: that one waits some seconds for the end of the process that does.
   explicit EarlyEnd(std::function<void(ExitCode)> report);
   ~EarlyEnd();
   EarlyEnd(const EarlyEnd&) = delete;
   EarlyEnd& operator=(const EarlyEnd&) = delete;
 
-  /// Calls `change`, which changes what `report` reads: the result of a step. On a process that
-  /// reports it does not return once an interrupt has come.
+  /// Calls `change`, which stores the result of a step for `report`. On a process that reports it
+  /// does not return after an interrupt.
   template <typename F>
   void step(F&& change) {
     std::unique_lock lock(mutex_);
@@ -51,7 +51,7 @@ class EarlyEnd {
     stop_if_interrupted(lock);
   }
 
-  /// The run has come to its end: an interrupt has no effect any more.
+  /// Ends the watch: an interrupt has no effect any more.
   void close();
 
  private:

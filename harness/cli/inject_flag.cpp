@@ -21,8 +21,8 @@ void add_inject_flag(CLI::App& command, InjectFlag& flag) {
 std::optional<Fault> requested_fault(const InjectFlag& flag, const std::string& backend) {
   if (flag.fault.empty()) return std::nullopt;
   const Fault fault = parse_fault(flag.fault);
-  if (fault.kind == FaultKind::loses_device &&
-      parse_backend(backend, "--backend: ") == Backend::cpu) {
+  if (fault.kind == FaultKind::device_loss &&
+      !traits_of(parse_backend(backend, "--backend: ")).launches_kernels) {
     throw Error(ErrorCode::usage,
                 "--inject kind=device_lost: the processor cannot be lost; it needs --backend "
                 "cuda_emulated or cuda");
@@ -37,7 +37,7 @@ std::optional<Fault> fault_behind(std::size_t count, std::optional<Fault> fault)
 }
 
 bool has_missed(const std::optional<Fault>& fault, const Ranks& ranks) {
-  return fault && ranks.first_text(*fault->has_fired ? "fired" : "").empty();
+  return fault && !ranks.agree_on_any(*fault->has_fired);
 }
 
 void refuse_missed(const InjectFlag& flag) {

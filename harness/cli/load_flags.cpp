@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The interpreter of the environment that the executable was installed in, else python3 of PATH.
+/// Returns the interpreter of the environment that the executable was installed in, else python3.
 std::string default_python() {
   std::error_code failed;
   const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "python3";

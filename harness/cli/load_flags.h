@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of commands that take implementations from outside: which files, and the Python that
-// runs them.
+// Flags of commands that take external implementations: their files, and the Python that runs them.
 #pragma once
 
 #include <string>
@@ -19,11 +18,11 @@ struct LoadFlags {
 
 void add_load_flags(CLI::App& command, LoadFlags& flags);
 
-/// What the flags and LOSSGRID_LOAD (files, separated by colons) name.
+/// Returns the files of LOSSGRID_LOAD (separated by colons) and of the flags.
 std::vector<std::string> requested_files(const LoadFlags& flags);
 
-/// Loads them; call it before names of implementations are looked up. `timeout_s`: for functions
-/// that are asked before a trial. Throws bad_input.
+/// Loads the files; call it before names of implementations are looked up. `timeout_s`: deadline of
+/// user functions that run before a trial. Throws bad_input.
 void load_requested(const LoadFlags& flags, double timeout_s = 300);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of the process. Nothing here throws: what cannot be written to stdout is told once, at
-// the end (end_output), so that a run whose table nobody reads still writes its report.
+// The output of the process. A failure of stdout does not throw: it is reported once, at the end
+// (end_output), so that a run whose table nobody reads still writes its report.
 #pragma once
 
 #include <string>
@@ -12,32 +12,32 @@
 
 namespace lossgrid {
 
-/// Opens what the process was started without, of stdin, stdout and stderr, so that no file takes
-/// their place, and makes a file that grows beyond `ulimit -f` an error as of a full disk. First in
-/// main.
+/// Opens those of stdin, stdout and stderr that the process was started without, so that no file
+/// takes their place, and makes a file that grows beyond `ulimit -f` an error like that of a full
+/// disk. The first call of main.
 void prepare_output();
 
-/// Prints `text` to stdout. Control characters but ends of lines, and with `style` its colours, are
-/// escaped.
+/// Prints `text` to stdout. Escapes control characters other than line ends and the colours of
+/// `style`.
 void print_text(std::string_view text, const TextStyle& style = {});
 
-/// The same of formatted text.
+/// Prints formatted text.
 template <typename... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Shows what was printed so far.
+/// Flushes stdout.
 void flush_output();
 
-/// Prints "lossgrid: MESSAGE" to stderr, as one line whatever it holds.
+/// Prints "lossgrid: MESSAGE" to stderr, always as one line.
 void print_message(std::string_view message);
 
-/// Writes `text` as it is to the file `path`, or to stdout where that is "-". Throws io for a file.
+/// Writes `text` unchanged to the file `path`, or to stdout for "-". Throws io for a file.
 void write_output(const std::string& path, const std::string& text);
 
-/// Ends the output: returns `code`, or where stdout could not be written tells so on stderr and
-/// returns exit_code_without_output of it. Where the reader of a pipe has left (| head), the
+/// Ends the output and returns `code`. If stdout could not be written, prints that on stderr and
+/// returns exit_code_without_output of `code`; if the reader of a pipe has left (| head), the
 /// process dies of SIGPIPE.
 int end_output(int code);
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the time left is estimated and written: in steps that do not pretend to know more.
 #include "harness/cli/progress.h"
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace {
 
 constexpr std::size_t kColumns = 79;
 
-/// "35 s", "2 min", "1.5 h"
+/// Returns "35 s", "2 min" or "1.5 h": rounded to the accuracy of an estimate.
 std::string format_time_left(double seconds) {
   constexpr double kStep = 5;
   if (seconds <= 60 - kStep) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a run with the time that is left: on a terminal one line that counts up; in a log
-// a line of its own now and then, after the first that names what is going to run. Trials and
-// timings have very different lengths, so each kind is estimated from finished ones of its own:
-// trials by their mean, timings by how long they took for each second of their budget, and by the
+// `Progress`: the progress of a run with the time that is left. On a terminal it is one line that
+// counts up; in a log it is a first line with the number of steps and further lines now and then.
+// Trials and timings have very different lengths, so each kind is estimated from its own finished
+// steps: trials by their mean, timings by their time for each second of their budget, and by the
 // budget itself before one is finished.
 #pragma once
 
@@ -16,20 +16,19 @@
 
 namespace lossgrid {
 
-/// What a run is going to do.
+/// The steps of a run.
 struct PlannedSteps {
   std::size_t trials = 0;
   std::size_t timings = 0;
   double timing_budget_s = 0;  // of all timings together
 };
 
-/// "[3/40] about 2 min left: WHAT", cut at 79 bytes, between characters: a line that a terminal
-/// wraps could not be taken back. Without a number of seconds, "[3/40] WHAT".
+/// Returns "[3/40] about 2 min left: WHAT", cut at 79 bytes, between characters: a line that a
+/// terminal wraps could not be removed. Without a number of seconds "[3/40] WHAT".
 std::string format_progress(std::size_t done, std::size_t total, std::optional<double> seconds_left,
                             std::string_view what);
 
-/// "run: 1200 of 3840 trials, 3 of 12 timings, 2 failed, about 40 s left": what there are none of
-/// is left out.
+/// Numbers of a line in a log.
 struct ProgressCounts {
   std::size_t trials_done = 0;
   std::size_t trials = 0;
@@ -37,37 +36,40 @@ struct ProgressCounts {
   std::size_t timings = 0;
   std::size_t failed = 0;
 };
+
+/// Returns "run: 1200 of 3840 trials, 3 of 12 timings, 2 failed, about 40 s left"; parts of which
+/// there are none are left out.
 std::string format_log_line(std::string_view command, const ProgressCounts& counts,
                             std::optional<double> seconds_left);
 
-/// Where progress is shown, and as what.
+/// The stream that shows progress.
 struct ProgressStream {
   std::FILE* out = nullptr;  // null: nowhere
   bool is_terminal = false;
 };
 
-/// stderr, or nowhere with `quiet`.
+/// Returns stderr, or no stream for `quiet`.
 ProgressStream progress_stream(bool quiet);
 
 class Progress {
  public:
-  /// The first step begins now. `command` begins the lines of a log.
+  /// Begins the first step. `command` begins the lines of a log.
   Progress(std::string command, const PlannedSteps& planned, ProgressStream stream,
            ClockNs clock = steady_clock_ns);
-  /// Takes the line of a terminal away.
+  /// Removes the line of a terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// A step is finished, and the next one begins. `what`: one line that names it.
+  /// Finishes a step and begins the next one. `what`: one line that names the step.
   void finish_trial(const std::string& what, bool failed);
   void finish_timing(const std::string& what, double budget_s, bool failed);
 
-  /// Nothing while a trial is left and none is finished.
+  /// Returns nullopt while a trial is left and none is finished.
   std::optional<double> seconds_left() const;
 
  private:
-  /// Steps of one kind: how many, how much work by plan in any unit, and how long it took.
+  /// Steps of one kind: number, planned work in any unit, and time of the finished ones.
   struct Kind {
     std::size_t steps = 0;
     std::size_t finished_steps = 0;

@@ -38,7 +38,7 @@ SnapshotRequest request_of(const RecordingFlags& flags) {
   return request;
 }
 
-/// Makes the folder. Throws io when snapshots of another run may be there.
+/// Makes the folder. Throws io if there may be snapshots of another run in it.
 void prepare_folder(const std::string& folder) {
   const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorCode::io,
@@ -53,7 +53,7 @@ void prepare_folder(const std::string& folder) {
   if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse(std::generic_category().message(errno));
 }
 
-/// Collective: all that one process refuses, all refuse.
+/// Calls `f`. Collective: an error of one process is thrown by all.
 template <typename F>
 void agree_on(const Ranks& ranks, F&& f) {
   std::string refused;
@@ -62,11 +62,11 @@ void agree_on(const Ranks& ranks, F&& f) {
   } catch (const Error& error) {
     refused = error.what();
   }
-  refused = ranks.first_text(refused);
+  refused = ranks.agree_on_first_error(refused);
   if (!refused.empty()) throw_bad_input("{}", refused);
 }
 
-/// Returns why the trace is not whole; empty when it is.
+/// Closes the trace. Returns the reason for which it is incomplete, empty if it is complete.
 std::string close_trace(RunRecording& recording, int other_processes) {
   TraceFile* trace = recording.trace().get();
   if (trace == nullptr) return "";
@@ -113,7 +113,7 @@ std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const 
   }
   if (!flags.trace.empty()) {
     // All processes count from the moment of rank 0.
-    const std::int64_t origin_ns = std::stoll(ranks.first_text(std::to_string(epoch_ns())));
+    const std::int64_t origin_ns = std::stoll(ranks.share_of_reporter(std::to_string(epoch_ns())));
     agree_on(ranks, [&] {
       trace = std::make_shared<TraceFile>(trace_path(flags.trace, ranks.process()), origin_ns);
     });
@@ -125,11 +125,12 @@ RecordingEnd close_recording(RunRecording* recording, const Ranks& ranks, bool m
   if (recording == nullptr) return {};
   if (must_end) return {recording->failure(), close_trace(*recording, 0)};
   RecordingEnd end;
-  end.snapshots_failure = ranks.first_text(recording->failure());
-  // Those of the others first: rank 0 takes them.
-  const std::string of_others = ranks.first_text(ranks.reports() ? "" : close_trace(*recording, 0));
+  end.snapshots_failure = ranks.agree_on_first_error(recording->failure());
+  // The other processes close theirs first: rank 0 takes them.
+  const std::string of_others =
+      ranks.agree_on_first_error(ranks.reports() ? "" : close_trace(*recording, 0));
   const std::string own = ranks.reports() ? close_trace(*recording, ranks.limit() - 1) : "";
-  end.trace_failure = ranks.first_text(own.empty() ? of_others : own);
+  end.trace_failure = ranks.agree_on_first_error(own.empty() ? of_others : own);
   return end;
 }
 

@@ -34,7 +34,7 @@ FinishedWork read_finished(const std::string& path, const std::string& command, 
       refused = error.what();
     }
   }
-  refused = ranks.first_text(refused);
+  refused = ranks.agree_on_first_error(refused);
   if (!refused.empty()) throw_bad_input("--resume: {}", refused);
   return FinishedWork(earlier, after, ranks);
 }

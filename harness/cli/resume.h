@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --resume: what an earlier run of the same command by the same build has finished.
+// --resume: the finished work of an earlier run of the same command by the same build.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace lossgrid {
 
-/// The report at `path`, or what stands beside it in its partial file. Throws bad_input when
-/// another command or another build made it.
+/// Reads the report at `path`, or the partial file beside it. Throws bad_input if another command
+/// or another build made it.
 RunRecord read_earlier(const std::string& path, const std::string& command);
 
-/// What it has finished. Only the process that reports reads it; collective. Throws bad_input on
-/// all of them.
+/// Returns the finished work of the report at `path`, which only the process that reports reads.
+/// Collective: throws bad_input on all processes.
 FinishedWork read_finished(const std::string& path, const std::string& command, AfterFailure after,
                            const Ranks& ranks);
 
-/// The command line that goes on where this process ended, as a shell reads it; `report` is what it
-/// left.
+/// Returns the command line, for a shell, that continues the run of this process from its `report`.
 std::string resume_line(const std::string& report);
 
-/// Puts it into the partial file of the new run first, so that another crash loses nothing of it.
+/// Writes the finished work to the partial file of the new run first, so that another crash loses
+/// nothing of it.
 void keep_finished(const FinishedWork& finished, ReportWriter& writer);
 
 }  // namespace lossgrid

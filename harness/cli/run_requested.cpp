@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` and `bench` do: trials, then timings, one report of both. A meter that fails its own
-// test stops the timings before they begin.
+#include "harness/cli/run_requested.h"
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -8,9 +8,9 @@
 #include "harness/cli/early_end.h"
 #include "harness/cli/output.h"
 #include "harness/cli/progress.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/resume.h"
 #include "harness/cli/session.h"
-#include "harness/cli/suite_flags.h"
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/runner/timing/timing.h"
@@ -32,15 +32,172 @@ PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& mode
   return planned;
 }
 
-/// On every process: all time, or none.
+/// Collective: all processes time, or none.
 bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ranks) {
-  return ranks.first_text(exit_code_of(meter) == ExitCode::ok ? "" : "wrong").empty();
+  return !ranks.agree_on_any(exit_code_of(meter) != ExitCode::ok);
 }
+
+/// A run from its first trial to its exit code. Call the public functions in their order.
+class RequestedRun {
+ public:
+  RequestedRun(const std::string& command, const SuiteFlags& flags, const SuiteModes& modes,
+               TableRows rows, std::vector<Suite> suites, RunOptions options)
+      : command_(command),
+        flags_(flags),
+        modes_(modes),
+        rows_(rows),
+        suites_(std::move(suites)),
+        options_(std::move(options)),
+        fault_(options_.fault),
+        planned_(plan_steps(suites_, modes)) {}
+
+  /// Takes over what an earlier run has finished.
+  void resume() {
+    if (flags_.resume.empty()) return;
+    options_.finished =
+        read_finished(flags_.resume, command_, after_failure(flags_), options_.ranks);
+  }
+
+  /// Opens recording and report, and begins to watch for interrupts.
+  void open() {
+    const Ranks& ranks = options_.ranks;
+    options_.recording = open_recording(flags_.recording, ranks);
+    record_ = begin_run(command_, flags_.suite);
+    if (const auto job = ranks.environment(); !job.is_null()) record_.environment["mpi"] = job;
+    if (ranks.has_nccl() && !no_nccl()) record_.environment["nccl"] = nccl_version();
+    if (const auto gpus = describe_devices(suites_.front().backend); !gpus.empty()) {
+      record_.environment["gpus"] = gpus;
+    }
+    record_.planned = PlannedWork{static_cast<std::int64_t>(planned_.trials),
+                                  static_cast<std::int64_t>(planned_.timings)};
+    if (auto writer = open_report(flags_.report, record_, ranks)) {
+      writer_.emplace(std::move(*writer));
+      keep_finished(options_.finished, *writer_);
+    }
+    early_end_.emplace(ranks.reports() ? [this](ExitCode code) { report_interrupted(code); }
+                                       : std::function<void(ExitCode)>());
+    options_.begins = [this](const std::string& id, const std::string& reproduce) {
+      early_end_->step([&] {
+        in_progress_ = id;
+        if (writer_) writer_->begin(id, reproduce);
+      });
+    };
+    progress_.emplace(command_, planned_, progress_stream(flags_.quiet || !ranks.reports()));
+  }
+
+  void run_trials() {
+    if (!modes_.verify) return;
+    must_end_ = run_suites(suites_, options_, problems_, [this](const TrialRecord& trial) {
+      progress_->finish_trial(
+          fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation),
+          trial.status == TrialStatus::failed || was_cut_short(trial.status));
+      early_end_->step([&] {
+        if (writer_ && !options_.finished.contains(trial.id)) writer_->add(trial);
+        record_.trials.push_back(trial);
+        record_.stages.add(take_stage_times());
+      });
+      return true;
+    });
+  }
+
+  /// Times what suites ask for. A meter that fails its own test stops it before it begins.
+  void run_timings() {
+    const bool is_timed = std::any_of(suites_.begin(), suites_.end(),
+                                      [](const Suite& suite) { return suite.timing.has_value(); });
+    if (!is_timed || must_end_) return;
+    const std::vector<MeterRecord> meter = test_meter();
+    early_end_->step([&] { record_.meter = meter; });
+    if (!is_right_everywhere(record_.meter, options_.ranks)) return;
+    options_.fault = fault_behind(planned_.trials, fault_);
+    must_end_ = time_suites(suites_, options_, problems_, [this](const TimingRecord& found) {
+      progress_->finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
+                               found.max_seconds, found.status >= TimingStatus::above_ceiling);
+      early_end_->step([&] {
+        if (writer_ && !options_.finished.contains(found.id())) writer_->add(found);
+        record_.timings.push_back(found);
+        record_.stages.add(take_stage_times());
+      });
+    });
+  }
+
+  /// Reports the run and returns its exit code. Does not return if a rank hangs.
+  ExitCode end() {
+    progress_.reset();
+    early_end_->close();
+    const Ranks& ranks = options_.ranks;
+    if (must_end_ && modes_.verify && !record_.trials.empty()) {
+      add_not_run(planned_trials(suites_), end_of_run_after(record_.trials.back()).text,
+                  record_.trials);
+    }
+    const RecordingEnd recorded = close_recording(options_.recording.get(), ranks, must_end_);
+    const bool missed = !must_end_ && has_missed(fault_, ranks);
+    const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(code_of(record_, modes_));
+    write_report(code, !must_end_);
+    early_end_.reset();
+    print_report(recorded);
+    if (must_end_) leave_at_once(code);
+    if (missed) refuse_missed(flags_.inject);
+    return code;
+  }
+
+ private:
+  void write_report(ExitCode code, bool is_complete) {
+    end_run(record_, code, is_complete);
+    if (writer_) writer_->finish(record_);
+  }
+
+  void print_report(const RecordingEnd& recorded) {
+    const bool reports = options_.ranks.reports();
+    if (reports) print_results(record_, flags_, rows_);
+    if (writer_) print("report: {}\n", writer_->path());
+    if (reports) print_recording(options_.recording.get(), recorded);
+  }
+
+  void report_interrupted(ExitCode code) {
+    if (modes_.verify) add_interrupted(planned_trials(suites_), in_progress_, record_.trials);
+    const RecordingEnd recorded =
+        close_recording(options_.recording.get(), options_.ranks, /*must_end=*/true);
+    write_report(code, false);
+    print_report(recorded);
+    if (writer_) print("continue: {}\n", resume_line(writer_->path()));
+  }
+
+  const std::string& command_;
+  const SuiteFlags& flags_;
+  const SuiteModes& modes_;
+  const TableRows rows_;
+  const std::vector<Suite> suites_;
+  RunOptions options_;
+  const std::optional<Fault> fault_;  // as requested; timings get what trials leave of it
+  const PlannedSteps planned_;
+  RunRecord record_;
+  std::optional<ReportWriter> writer_;
+  std::string in_progress_;  // id of a trial or timing
+  bool must_end_ = false;
+  std::optional<EarlyEnd> early_end_;
+  ProblemCache problems_;
+  std::optional<Progress> progress_;
+};
 
 }  // namespace
 
-AfterFailure after_failure(const SuiteFlags& flags) {
-  return flags.no_retry ? AfterFailure::keep : AfterFailure::run_again;
+ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
+                       const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
+  RunOptions options;
+  options.fault = requested_fault(flags.inject, flags.backend.backend);
+  std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
+  const Ranks ranks = start_ranks(flags.transport);
+  requested_backend(flags.backend, ranks);
+  require_runnable(suites, rank_limit(suites, flags.max_ranks, ranks.limit() == 0), ranks);
+  set_threads_per_rank(flags.threads_per_rank);
+  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
+  options.ranks = ranks;
+  RequestedRun run(command, flags, modes, rows, std::move(suites), std::move(options));
+  run.resume();
+  run.open();
+  run.run_trials();
+  run.run_timings();
+  return run.end();
 }
 
 ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
@@ -60,112 +217,6 @@ void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows r
   }
   print_text(format_meter(record.meter));
   print_text(format_summary(record, style), style);
-}
-
-ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
-                       const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
-  const std::optional<Fault> fault = requested_fault(flags.inject, flags.backend.backend);
-  const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
-  const Ranks ranks = start_ranks(flags.transport);
-  requested_backend(flags.backend, ranks);
-  require_runnable(suites, flags.max_ranks, ranks);
-  set_threads_per_rank(flags.threads_per_rank);
-  RunOptions options;
-  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
-  options.fault = fault;
-  options.ranks = ranks;
-  if (!flags.resume.empty())
-    options.finished = read_finished(flags.resume, command, after_failure(flags), ranks);
-
-  options.recording = open_recording(flags.recording, ranks);
-
-  RunRecord record = begin_run(command, flags.suite);
-  if (const auto job = ranks.environment(); !job.is_null()) record.environment["mpi"] = job;
-  if (ranks.has_nccl() && why_no_nccl().empty()) record.environment["nccl"] = nccl_version();
-  if (const auto gpus = describe_devices(suites.front().backend); !gpus.empty()) {
-    record.environment["gpus"] = gpus;
-  }
-  const PlannedSteps planned = plan_steps(suites, modes);
-  record.planned = PlannedWork{static_cast<std::int64_t>(planned.trials),
-                               static_cast<std::int64_t>(planned.timings)};
-  std::optional<ReportWriter> writer = open_report(flags.report, record, ranks);
-  if (writer) keep_finished(options.finished, *writer);
-
-  const auto write_report = [&](ExitCode code, bool is_complete) {
-    end_run(record, code, is_complete);
-    if (writer) writer->finish(record);
-  };
-  const auto print_report = [&](const RecordingEnd& recorded) {
-    if (ranks.reports()) print_results(record, flags, rows);
-    if (writer) print("report: {}\n", writer->path());
-    if (ranks.reports()) print_recording(options.recording.get(), recorded);
-  };
-  std::string in_progress;  // the id of a trial or timing
-  const auto report_interrupted = [&](ExitCode code) {
-    if (modes.verify) add_interrupted(planned_trials(suites), in_progress, record.trials);
-    const RecordingEnd recorded = close_recording(options.recording.get(), ranks, true);
-    write_report(code, false);
-    print_report(recorded);
-    if (writer) print("continue: {}\n", resume_line(writer->path()));
-  };
-  std::optional<EarlyEnd> early_end;
-  early_end.emplace(ranks.reports() ? report_interrupted : std::function<void(ExitCode)>());
-  options.begins = [&](const std::string& id, const std::string& reproduce) {
-    early_end->step([&] {
-      in_progress = id;
-      if (writer) writer->begin(id, reproduce);
-    });
-  };
-
-  bool must_end = false;
-  {
-    Progress progress(command, planned, progress_stream(flags.quiet || !ranks.reports()));
-    ProblemCache problems;
-    if (modes.verify) {
-      must_end = run_suites(suites, options, problems, [&](const TrialRecord& trial) {
-        progress.finish_trial(
-            fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation),
-            trial.status == TrialStatus::failed || was_cut_short(trial.status));
-        early_end->step([&] {
-          if (writer && !options.finished.contains(trial.id)) writer->add(trial);
-          record.trials.push_back(trial);
-          record.stages.add(take_stage_times());
-        });
-        return true;
-      });
-    }
-    const bool timed = std::any_of(suites.begin(), suites.end(),
-                                   [](const Suite& suite) { return suite.timing.has_value(); });
-    if (timed && !must_end) {
-      const std::vector<MeterRecord> meter = test_meter();
-      early_end->step([&] { record.meter = meter; });
-    }
-    if (timed && !must_end && is_right_everywhere(record.meter, ranks)) {
-      options.fault = fault_behind(planned.trials, fault);
-      must_end = time_suites(suites, options, problems, [&](const TimingRecord& found) {
-        progress.finish_timing(fmt::format("{} {} {}", found.case_name, found.grid, found.cache),
-                               found.max_seconds, found.status >= TimingStatus::above_ceiling);
-        early_end->step([&] {
-          if (writer && !options.finished.contains(found.id())) writer->add(found);
-          record.timings.push_back(found);
-          record.stages.add(take_stage_times());
-        });
-      });
-    }
-  }
-  early_end->close();
-  if (must_end && modes.verify && !record.trials.empty()) {
-    add_not_run(planned_trials(suites), why_it_was_the_last(record.trials.back()), record.trials);
-  }
-  const RecordingEnd recorded = close_recording(options.recording.get(), ranks, must_end);
-  const bool missed = !must_end && has_missed(fault, ranks);
-  const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(code_of(record, modes));
-  write_report(code, !must_end);
-  early_end.reset();
-  print_report(recorded);
-  if (must_end) leave_at_once(code);
-  if (missed) refuse_missed(flags.inject);
-  return code;
 }
 
 }  // namespace lossgrid

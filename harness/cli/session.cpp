@@ -5,14 +5,14 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/one_of.h"
+#include "harness/cli/allowed_values.h"
 #include "harness/comm/launcher.h"
 #include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 namespace {
 
-/// A process that ends before end_session, by an exception of its own, ends the whole job.
+/// The session. A process that ends before end_session, by an exception, ends the whole job.
 std::unique_ptr<MpiSession>& session() {
   static std::unique_ptr<MpiSession> instance;
   return instance;
@@ -28,7 +28,7 @@ void add_transport_flag(CLI::App& command, std::string& transport) {
                   "GPU of its own, whose memory goes over NCCL (with --backend cuda; "
                   "LOSSGRID_NCCL_LIBRARY names another libnccl.so.2) (default auto; see lossgrid "
                   "list transports)")
-      ->check(one_of({"auto", "thread", "mpi", "nccl"}));
+      ->check(allowed_values({"auto", "thread", "mpi", "nccl"}));
 }
 
 Ranks start_ranks(const std::string& transport) {
@@ -59,7 +59,7 @@ std::optional<ReportWriter> open_report(const std::string& path, const RunRecord
       refused = error.what();
     }
   }
-  refused = ranks.first_text(refused);
+  refused = ranks.agree_on_first_error(refused);
   if (!refused.empty()) throw_bad_input("{}", refused);
   return writer;
 }

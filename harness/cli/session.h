@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this process is one of several that a launcher started for one run, and the MPI session
-// that ties them together. All of them parse the same command line; only rank 0 prints and writes.
+// The session of the processes that a launcher started for one run (MPI), if this process is one of
+// them. All of them parse the same command line; only rank 0 prints and writes.
 #pragma once
 
 #include <optional>
@@ -16,23 +16,23 @@ class App;
 
 namespace lossgrid {
 
-/// --transport of a command that runs trials.
+/// Adds --transport to a command that runs trials.
 void add_transport_flag(CLI::App& command, std::string& transport);
 
-/// Where the ranks of a run are. `transport`: "auto" (processes under a launcher, else threads),
+/// Returns the ranks of a run. `transport`: "auto" (processes under a launcher, else threads),
 /// "thread", "mpi", or "nccl": as "auto", with NCCL between GPUs. The session begins with the first
-/// call that needs it. Throws usage when this build has no MPI.
+/// call that needs it. Throws usage if this build has no MPI.
 Ranks start_ranks(const std::string& transport);
 
-/// The writer of a report at `path`, on the process that reports; none elsewhere or for an empty
-/// path. Collective: throws bad_input on all processes when it cannot be opened.
+/// Returns the writer of a report at `path` on the process that reports; nullopt elsewhere or for
+/// an empty path. Collective: throws bad_input on all processes if it cannot be opened.
 std::optional<ReportWriter> open_report(const std::string& path, const RunRecord& run,
                                         const Ranks& ranks);
 
-/// False on processes that a launcher started beside the one that prints.
+/// True on the one process of a run that prints.
 bool is_printing_process();
 
-/// Ends the session, if there is one, and returns the exit code of rank 0. Does not return when a
+/// Ends the session, if there is one, and returns the exit code of rank 0. Does not return if a
 /// rank hangs in it.
 int end_session(int exit_code);
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// From flags to suites: what is given on the command line replaces what a suite says.
 #include "harness/cli/suite_flags.h"
 
 #include <algorithm>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/command.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
+#include "harness/runner/run.h"
 #include "harness/runner/trial/trial_setup.h"
 
 namespace lossgrid {
@@ -26,20 +28,14 @@ std::vector<CaseSpec> with_seeds(const std::vector<CaseSpec>& cases, int seeds) 
   return all;
 }
 
-Suite suite_of_cases(const std::vector<std::string>& cases) {
-  Suite suite;
-  suite.grids = {Grid{}};
-  for (const std::string& text : cases) {
-    for (const CaseSpec& spec : parse_sweep(text)) suite.cases.push_back(spec);
-  }
-  suite.implementations =
-      default_implementations(std::all_of(suite.cases.begin(), suite.cases.end(),
-                                          [](const CaseSpec& spec) { return spec.hidden > 0; }));
-  return suite;
+/// Returns the default implementations of cases without a suite.
+const std::vector<std::string>& implementations_for(const std::vector<CaseSpec>& cases) {
+  return default_implementations(std::all_of(cases.begin(), cases.end(),
+                                             [](const CaseSpec& spec) { return spec.hidden > 0; }));
 }
 
-/// Suites with cases from logits and from hidden states, each as two: no trial of an implementation
-/// with the other kind of cases is listed, where it has some of its own.
+/// Splits suites that have cases from logits and cases from hidden states in two, so that an
+/// implementation that takes some of the cases has no trials with the others.
 std::vector<Suite> split_by_inputs(const std::vector<Suite>& suites) {
   std::vector<Suite> out;
   for (const Suite& suite : suites) {
@@ -48,7 +44,7 @@ std::vector<Suite> split_by_inputs(const std::vector<Suite>& suites) {
       std::erase_if(parts[hidden].cases,
                     [&](const CaseSpec& spec) { return (spec.hidden > 0) != hidden; });
       std::erase_if(parts[hidden].implementations, [&](const std::string& name) {
-        return !why_other_inputs(*make_implementation(name), hidden).empty();
+        return inputs_mismatch(*make_implementation(name), hidden).has_value();
       });
     }
     if (parts[0].cases.empty() || parts[1].cases.empty()) {
@@ -96,24 +92,17 @@ TimingRequest requested_timing(const TimingFlags& flags, const Suite& suite) {
 
 }  // namespace
 
+AfterFailure after_failure(const SuiteFlags& flags) {
+  return flags.no_retry ? AfterFailure::keep : AfterFailure::run_again;
+}
+
 std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags& flags,
                                     const TimingFlags& timing, const SuiteModes& modes) {
-  if (flags.suite.empty() == flags.cases.empty()) {
-    throw Error(ErrorCode::usage, command + " needs either --suite or --case");
-  }
   load_requested(flags.load, flags.timeout_s);
-  std::vector<Suite> suites = flags.suite.empty() ? std::vector<Suite>{suite_of_cases(flags.cases)}
-                                                  : load_suites(flags.suite);
-  if (!flags.implementations.empty()) {
-    for (Suite& suite : suites) suite.implementations = parse_list(flags.implementations);
-  }
+  std::vector<Suite> suites = chosen_suites(command, flags);
   if (!flags.suite.empty()) suites = split_by_inputs(suites);
   for (Suite& suite : suites) {
-    if (!flags.grids.empty()) {
-      suite.grids.clear();
-      for (const std::string& text : parse_list(flags.grids))
-        suite.grids.push_back(parse_grid(text));
-    }
+    if (suite.implementations.empty()) suite.implementations = implementations_for(suite.cases);
     suite.cases = with_seeds(suite.cases, flags.seeds);
     suite.backend = parse_backend(flags.backend.backend, "--backend: ");
     const bool timed = modes.bench == SuiteModes::Bench::always ||
@@ -130,9 +119,14 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
 void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_option("--suite", flags.suite,
                      "suite by name (see lossgrid list suites), file or folder");
+  const std::string default_case =
+      flags.default_case.empty()
+          ? ""
+          : fmt::format("; without --suite and --case: \"{}\"", flags.default_case);
   command.add_option("--case", flags.cases,
                      "a case as \"key=value ...\"; key=[a,b] sweeps; may be repeated "
-                     "(keys: lossgrid list keys)");
+                     "(keys: lossgrid list keys" +
+                         default_case + ")");
   command.add_option("--impl", flags.implementations,
                      "implementations, comma separated, with options as name:option=value "
                      "(default: the suite's; of cases " +
@@ -146,8 +140,12 @@ void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
       "tp1cp1)");
   command.add_option("--seeds", flags.seeds, "run every case with this many seeds from its own on")
       ->check(CLI::Range(1, 10000));
-  command.add_option("--max-ranks", flags.max_ranks, "refuse grids with more ranks (default 64)")
-      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--max-ranks", flags.max_ranks,
+                  fmt::format("refuse grids with more ranks (default: as many threads as memory "
+                              "allows, up to {}; {} processes)",
+                              kMostRanks, kMostProcesses))
+      ->check(CLI::Range(1, kMostRanks));
   command
       .add_option("--threads-per-rank", flags.threads_per_rank,
                   "threads that compute for a rank (default: the cores divided by the ranks)")
@@ -168,7 +166,7 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
                      "take over what this report, or what a run that did not end left of it, has "
                      "passed or failed, and run only the rest");
   command.add_flag("--no-retry", flags.no_retry,
-                   "with --resume: take over too what ended by an error, a deadline or a crash");
+                   "with --resume: also take over what ended by an error, a deadline or a crash");
   add_transport_flag(command, flags.transport);
   add_backend_flags(command, flags.backend);
   add_recording_flags(command, flags.recording);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that `run` and `bench` share: which suites or cases, with which implementations on
-// which grids, how they are timed, and where the report goes. And what both do with them.
+// Flags that `run` and `bench` share: suites or cases, implementations and grids, timing, and the
+// places of results. `ab` and lossgrid_gbench take a part of them.
 #pragma once
 
 #include <optional>
@@ -8,25 +8,20 @@
 #include <vector>
 
 #include "harness/cli/backend_flags.h"
-#include "harness/cli/command.h"
 #include "harness/cli/inject_flag.h"
 #include "harness/cli/load_flags.h"
 #include "harness/cli/recording_flags.h"
-#include "harness/runner/run.h"
-#include "reports/text/table.h"
+#include "harness/cli/suite_choice.h"
+#include "harness/runner/finished_work.h"
 
 namespace lossgrid {
 
-struct SuiteFlags {
-  std::string suite;
-  std::vector<std::string> cases;
-  std::string implementations;
-  std::string grids;
+struct SuiteFlags : SuiteChoice {
   std::string report;
   std::string resume;
   bool no_retry = false;
   int seeds = 1;
-  int max_ranks = 64;
+  int max_ranks = 0;         // 0: see rank_limit
   int threads_per_rank = 0;  // 0: the cores divided by the ranks
   double timeout_s = 300;
   std::string transport = "auto";
@@ -37,7 +32,7 @@ struct SuiteFlags {
   InjectFlag inject;
 };
 
-/// Those that are given; what is not given is as the suite says, or as TimingRequest has it.
+/// Flags of timings. A flag that is not given leaves the value of the suite or of TimingRequest.
 struct TimingFlags {
   std::string caches;
   std::string baseline;
@@ -47,34 +42,25 @@ struct TimingFlags {
   std::int64_t order_seed = -1;
 };
 
-/// Which trials run, and how: all of SuiteFlags but where results go.
+/// Adds the flags of trials: all of SuiteFlags but the places of ranks and of results.
 void add_trial_flags(CLI::App& command, SuiteFlags& flags);
-/// All of SuiteFlags.
+/// Adds all of SuiteFlags.
 void add_suite_flags(CLI::App& command, SuiteFlags& flags);
+/// Adds all of TimingFlags.
 void add_timing_flags(CLI::App& command, TimingFlags& flags);
 
-/// What is done with the suites, in this order.
+/// Steps of a run over suites, in this order.
 struct SuiteModes {
   bool verify = true;
   enum class Bench { never, where_asked, always } bench = Bench::where_asked;
 };
 
-/// The suites that `flags` ask for, with a timing request where `modes` times them. `command` is
-/// named in errors. Throws usage and bad_input.
+/// Loads the files of --load and returns the suites that `flags` ask for, with a timing request
+/// where `modes` times them. `command` is named in errors. Throws usage and bad_input.
 std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags& flags,
                                     const TimingFlags& timing, const SuiteModes& modes);
 
-/// What --resume takes over.
+/// Returns what --resume does with trials that ended by an error, a deadline or a crash.
 AfterFailure after_failure(const SuiteFlags& flags);
-
-/// What a run ends with. With trials alone nothing may have been timed, and the other way round.
-ExitCode code_of(const RunRecord& record, const SuiteModes& modes);
-
-/// Tables and summary.
-void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows);
-
-/// Runs them, prints and writes the report. `command`: "run" or "bench".
-ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
-                       const TimingFlags& timing, const SuiteModes& modes, TableRows rows);
 
 }  // namespace lossgrid

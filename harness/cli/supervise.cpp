@@ -10,16 +10,19 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/allowed_values.h"
 #include "harness/cli/commands/launcher_command.h"
 #include "harness/cli/early_end.h"
-#include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/resume.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/cli/run_requested.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/child_process.h"
 #include "harness/core/interrupts.h"
 #include "harness/runner/launched_work.h"
+#include "harness/runner/run.h"
 #include "harness/runner/verdict/desync_report.h"
 #include "reports/record/report_reader.h"
 #include "reports/record/report_writer.h"
@@ -32,10 +35,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-/// A launch has its own deadline for each trial; this is for one that does not come to report.
+/// Deadline of a launch that stops reporting; its trials have deadlines of their own.
 constexpr seconds kSilence{60};
 constexpr milliseconds kPoll{100};
-constexpr milliseconds kPatience{5000};  // of a launcher that ends its processes
+constexpr milliseconds kPatience{5000};  // for a launcher to end its processes
 
 /// The grids of one launch.
 struct Launch {
@@ -59,7 +62,7 @@ std::vector<Launch> launches_of(const std::vector<Suite>& suites, bool one_grid_
   return one_grid_each ? each : std::vector<Launch>{all};
 }
 
-/// How a launch ended.
+/// The end of a launch.
 struct LaunchEnd {
   std::string text;  // "the launcher ended with exit code 137 (SIGKILL)"
   int exit_code = -1;
@@ -77,7 +80,7 @@ class Supervisor {
                            [](const Suite& suite) { return suite.timing.has_value(); })),
         record_(record),
         launch_report_((flags.report.empty() ? "REPORT" : flags.report) + ".launch.json"),
-        breadcrumbs_(flags.report + ".launch.crumbs") {
+        flight_records_(flags.report + ".launch.crumbs") {
     if (flags.resume.empty()) return;
     const FinishedWork finished(read_earlier(flags.resume, record.command), after_failure(flags),
                                 uses_nccl() ? Ranks().with_nccl() : Ranks());
@@ -99,47 +102,47 @@ class Supervisor {
     return request;
   }
 
-  /// Launches until nothing of `launch` is left, or a launch gets no further. Returns what ended
-  /// it: ok, or why the rest of the run makes no sense.
+  /// Launches until all of `launch` is done, or a launch gets no further. Returns ok, or the code
+  /// of an end that makes the rest of the run pointless.
   ExitCode run(const Launch& launch) {
     while (!is_done(launch) && noted_interrupt() == 0) {
       if (how_.max_launches > 0 && launches_ == how_.max_launches) {
-        why_not_run_ = fmt::format("not reached with --max-launches {}", how_.max_launches);
+        not_run_reason_ = fmt::format("not reached with --max-launches {}", how_.max_launches);
         return ExitCode::ok;
       }
       const std::size_t before = work_.reached();
       const LaunchEnd end = launch_once(request(launch));
       ++launches_;
       const bool whole = collect(end);
-      // One that died cannot tell: that is what most faults do.
+      // A launch that died cannot report a fault: most faults kill it.
       if (!whole || end.exit_code != static_cast<int>(ExitCode::usage)) fault_fired_ = true;
       write(ExitCode::rank_crashed, false);
       if (!flags_.quiet) print_progress(launch, whole ? "" : end.text);
       if (work_.reached() > before) continue;
-      why_not_run_ = "a launch got no further: " + end.text;
+      not_run_reason_ = "a launch got no further: " + end.text;
       const bool refused = end.exit_code == static_cast<int>(ExitCode::usage) ||
                            end.exit_code == static_cast<int>(ExitCode::bad_input);
       if (refused) return static_cast<ExitCode>(end.exit_code);
-      print_message(why_not_run_);
+      print_message(not_run_reason_);
       return ExitCode::rank_crashed;
     }
     return ExitCode::ok;
   }
 
   bool is_done() const { return work_.reached() == work_.planned(); }
-  /// True when the fault of the run, if it has one, fired in any launch.
+  /// True if the fault of the run, if it has one, fired in any launch.
   bool fault_fired() const { return fault_fired_; }
 
-  /// The report of all launches so far.
+  /// Writes the report of all launches so far.
   void write(ExitCode code, bool complete) {
-    work_.fill(record_, noted_interrupt() == 0 ? why_not_run_ : kInterrupted);
+    work_.fill(record_, noted_interrupt() == 0 ? not_run_reason_ : kInterrupted);
     end_run(record_, code, complete);
     record_.stages = stages_;
     writer_->write(record_);
   }
-  /// Makes the report this process's own, before the first launch.
+  /// Opens the report, before the first launch.
   void open() { writer_.emplace(flags_.report, record_); }
-  /// Leaves the report as it was last written.
+  /// Closes the report as it was last written.
   void close() { writer_->finish(record_); }
 
  private:
@@ -158,7 +161,7 @@ class Supervisor {
   LaunchEnd launch_once(const LaunchRequest& request) {
     remove_launch_files();
     setenv(kSupervisedVariable, "1", 1);
-    setenv(kBreadcrumbsVariable, fs::absolute(breadcrumbs_).c_str(), 1);
+    setenv(kFlightRecorderVariable, fs::absolute(flight_records_).c_str(), 1);
     ChildProcess child(launch_command(request));
     const steady_clock::time_point begin = steady_clock::now();
     steady_clock::time_point last_sign = begin;
@@ -178,21 +181,21 @@ class Supervisor {
         size = written;
         last_sign = now;
       }
-      std::string why;
-      if (noted_interrupt() != 0) why = kInterrupted;
+      std::string reason;
+      if (noted_interrupt() != 0) reason = kInterrupted;
       // A timing is silent for as long as it was asked to take.
       if (!times_ && now - last_sign > silence) {
-        why = fmt::format("no sign of life for {:.0f} s", silence.count());
+        reason = fmt::format("no sign of life for {:.0f} s", silence.count());
       }
       if (how_.launch_timeout_s > 0 &&
           now - begin > std::chrono::duration<double>(how_.launch_timeout_s)) {
-        why = fmt::format("the launch took longer than {} s", how_.launch_timeout_s);
+        reason = fmt::format("the launch took longer than {} s", how_.launch_timeout_s);
       }
-      if (!why.empty()) return {why, child.stop(kPatience).exit_code, true};
+      if (!reason.empty()) return {reason, child.stop(kPatience).exit_code, true};
     }
   }
 
-  /// Takes what the launch left. Returns whether it came to its end.
+  /// Takes the results of a launch. Returns true if it came to its end.
   bool collect(const LaunchEnd& end) {
     const bool whole = fs::exists(launch_report_);
     if (!whole && !fs::exists(launch_report_ + kPartialReportSuffix)) return false;
@@ -206,8 +209,11 @@ class Supervisor {
     record_.environment = found.environment;
     for (std::size_t k = 0; k < kStages; ++k) stages_.ns[k] += found.stages.ns[k];
     if (!found.begun_id.empty() && noted_interrupt() == 0) {
-      work_.lose({found.begun_id, end.stopped ? TrialStatus::timeout : TrialStatus::crashed,
-                  end.text, transport_of(found), desync_report(read_breadcrumbs(breadcrumbs_))});
+      const ErrorCode code = end.stopped ? ErrorCode::timeout : ErrorCode::process_died;
+      work_.lose({found.begun_id,
+                  {code, end.text},
+                  transport_of(found),
+                  desync_report(read_flight_records(flight_records_))});
     }
     remove_launch_files();
     return whole;
@@ -217,7 +223,7 @@ class Supervisor {
     std::error_code ignored;
     fs::remove(launch_report_, ignored);
     fs::remove(launch_report_ + kPartialReportSuffix, ignored);
-    fs::remove_all(breadcrumbs_, ignored);
+    fs::remove_all(flight_records_, ignored);
   }
 
   void print_progress(const Launch& launch, const std::string& ended) const {
@@ -233,8 +239,8 @@ class Supervisor {
   const bool times_;
   RunRecord& record_;
   const std::string launch_report_;
-  const std::string breadcrumbs_;  // a folder
-  std::string why_not_run_ = "not reached";
+  const std::string flight_records_;  // a folder
+  std::string not_run_reason_ = "not reached";
   int launches_ = 0;
   bool fault_fired_ = false;
   std::optional<ReportWriter> writer_;
@@ -255,7 +261,7 @@ void add_supervise_flags(CLI::App& command, SuperviseFlags& flags) {
       .add_option("--launches", flags.launches,
                   "with --supervise: all grids in one launch, or a launch for each grid (default "
                   "all)")
-      ->check(one_of({"all", "grid"}));
+      ->check(allowed_values({"all", "grid"}));
   command
       .add_option("--max-launches", flags.max_launches,
                   "with --supervise: end after so many, what is left is not_run (default: go on as "
@@ -270,7 +276,7 @@ void add_supervise_flags(CLI::App& command, SuperviseFlags& flags) {
 }
 
 void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::usage, why); };
+  const auto refuse = [](const std::string& reason) { throw Error(ErrorCode::usage, reason); };
   if (!how.on) {
     const bool alone = !how.launcher.empty() || how.launches != "all" || how.max_launches > 0 ||
                        how.launch_timeout_s > 0 || how.dry_run;
@@ -293,7 +299,7 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
                    const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
   requested_fault(flags.inject, flags.backend.backend);  // refused here, not by each launch
   const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
-  require_runnable(suites, flags.max_ranks);
+  require_runnable(suites, rank_limit(suites, flags.max_ranks, how.launcher.empty()));
   RunRecord record = begin_run(command, flags.suite);
   Supervisor supervisor(how, flags, suites, modes.verify, record);
   const std::vector<Launch> launches = launches_of(suites, how.launches == "grid");

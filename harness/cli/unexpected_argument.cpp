@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// The command that was chosen last on the command line: "history show" has two.
+/// Returns the command that was chosen last on the command line: "history show" has two.
 const CLI::App& innermost(const CLI::App& app) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message about arguments that no command takes: which one, and the option that was meant.
+// The message about an argument that the command does not take, with the nearest option.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ class App;
 
 namespace lossgrid {
 
-/// "unknown option --sutie; did you mean --suite? (see lossgrid run --help)". `app` has parsed a
-/// command line and found too much in it.
+/// Returns "unknown option --sutie; did you mean --suite? (see lossgrid run --help)". `app` has
+/// parsed a command line with too many arguments.
 std::string unexpected_argument_message(const CLI::App& app);
 
 }  // namespace lossgrid

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks that call the same collectives in the same order. Collectives block until the
-// result is there. A rank that fails calls `abort`; then every pending and later call on every rank
-// of the whole run throws Error(aborted), so that nobody waits for it. Calls that do not match
-// (another operation, count or type on some rank) throw on all ranks. One thread per rank object.
+// Communicator: a group of ranks that call the same collectives in the same order. Collectives
+// block until the result is there. A rank that fails calls `abort`; then every pending and later
+// call on every rank of the whole run throws Error(aborted), so that nobody waits for it. Calls
+// that do not match (another operation, count or type on some rank) throw on all ranks. One thread
+// per rank object.
 #pragma once
 
 #include <cstddef>
@@ -33,31 +34,36 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "world", "tp", "cp", ...: for messages and for the counts in a report.
+  /// Returns "world", "tp", "cp", ..., for messages and for the counts in a report.
   virtual std::string_view name() const = 0;
 
-  /// data[i] := op over ranks of data[i], in place, f64, f32, i64 and i32. In rank order: the same
-  /// bits on all ranks in every run (sums over NCCL: nccl_transport.h). max and min keep a NaN.
+  /// Reduces in place: data[i] := op over ranks of data[i], for f64, f32, i64 and i32. In rank
+  /// order: the same bits on all ranks in every run (sums over NCCL: nccl_transport.h). max and min
+  /// keep a NaN.
   virtual void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) = 0;
-  /// receive[r * count .. ] := rank r's send; any dtype.
+  /// Gathers receive[r * count ..] := the send of rank r; any dtype.
   virtual void all_gather(const void* send, void* receive, std::size_t count, DType dtype) = 0;
-  /// receive := this rank's part (rank() * count ..) of the reduction of all sends of size() *
-  /// count.
+  /// Reduces all sends of size() * count elements; receive := this rank's part of the result,
+  /// rank() * count ...
   virtual void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
                               ReduceOp op) = 0;
+  /// Copies `data` of rank `root` to all ranks; any dtype.
   virtual void broadcast(void* data, std::size_t count, DType dtype, int root) = 0;
+  /// Returns when all ranks have entered it.
   virtual void barrier() = 0;
 
-  /// A communicator of the ranks that give the same `color`, ordered by (key, rank). Collective.
+  /// Makes a communicator of the ranks with the same `color`, ordered by (key, rank). Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
 
-  /// A collective whose payload another transport moves. Meets the others in `call`, then calls
-  /// `advance` until it returns true: it starts the transfer, and says when it is over. Members are
-  /// compared, and failures and deadlines seen, as in the calls above; what `advance` throws comes
-  /// out. Who gives a transfer up has to end what was started of it.
-  virtual void carry(const CallSignature& call, const std::function<bool()>& advance) = 0;
+  /// Runs a collective whose payload another transport moves: a rendezvous of the members in
+  /// `call`, then calls of `advance` until it returns true. `advance` starts the transfer and
+  /// returns true at its end. Members are compared, and failures and deadlines noticed, as in the
+  /// calls above; exceptions of `advance` pass through. A caller that gives a transfer up has to
+  /// end the part that was started.
+  virtual void transfer_external(const CallSignature& call,
+                                 const std::function<bool()>& advance) = 0;
 
-  /// Fails all ranks of the run with `reason`. May be called from any thread.
+  /// Fails all ranks of the run with `reason`. Any thread may call it.
   virtual void abort(const std::string& reason) noexcept = 0;
 
   template <typename T>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decorator that counts calls and payload bytes by operation. Payload is the size of the tensor
-// argument: all_reduce and broadcast count * size, all_gather this rank's send, reduce_scatter the
-// whole send, barrier 0. What goes over the wire depends on the transport and is not counted here.
+// Counts of collectives and of their payload bytes by operation, by a decorator. The payload is the
+// size of the tensor argument: all_reduce and broadcast count * size, all_gather this rank's send,
+// reduce_scatter the whole send, barrier 0. Bytes on the wire depend on the transport and are not
+// counted here.
 #pragma once
 
 #include <array>
@@ -34,8 +35,8 @@ struct CollectiveCounts {
   friend bool operator==(const CollectiveCounts&, const CollectiveCounts&) = default;
 };
 
-/// Counts into `counts`, then forwards to `inner`; both outlive the decorator. A split of it counts
-/// into the same `counts`.
+/// Makes a decorator that counts into `counts` and forwards to `inner`; both outlive it. Its splits
+/// count into the same `counts`.
 std::unique_ptr<Communicator> count_calls(Communicator& inner, CollectiveCounts& counts);
 
 }  // namespace lossgrid

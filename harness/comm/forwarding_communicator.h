@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of decorators: forwards every call to an inner communicator, tells `before` of
-// each collective first and `after` once it has returned. `split` and `abort` are no collectives in
-// this sense; a split group is decorated like its parent. Does as much synchronising as the inner
-// communicator, nothing more.
+// ForwardingCommunicator: the common part of decorators. Forwards every call to an inner
+// communicator, with a call of `before` in front of each collective and of `after` behind it.
+// `split` and `abort` are no collectives in this sense; a split group is decorated like its parent.
+// Adds no synchronisation.
 #pragma once
 
 #include <cstddef>
@@ -55,22 +55,22 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     return decorate(inner_->split(color, key, std::move(name)));
   }
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
-    if (!call.collective) return inner_->carry(call, advance);
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
+    if (!call.collective) return inner_->transfer_external(call, advance);
     const bool sends_to_each = call.collective == Collective::reduce_scatter;
     const std::size_t parts = sends_to_each ? static_cast<std::size_t>(size()) : 1;
     before(*call.collective, parts * call.count * size_of(call.dtype));
-    inner_->carry(call, advance);
+    inner_->transfer_external(call, advance);
     after(*call.collective);
   }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  protected:
-  /// Called before `collective`, whose tensor argument has `payload_bytes`.
+  /// Called before `collective`; `payload_bytes` are those of its tensor argument.
   virtual void before(Collective collective, std::size_t payload_bytes) = 0;
-  /// Not called for a collective that throws.
+  /// Called after a collective that did not throw.
   virtual void after(Collective /*collective*/) {}
-  /// The same decoration around a split group.
+  /// Makes the same decoration around a split group.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> inner) = 0;
 
  private:

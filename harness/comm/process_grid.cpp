@@ -85,7 +85,7 @@ ProcessGrid make_process_grid(Communicator& world, const Grid& grid) {
   const int dp_rank = grid.dp_rank(rank);
   const int pp_rank = grid.pp_rank(rank);
   // The colour of a group is the rank of its first member.
-  ProcessGrid out{grid, &world, nullptr, nullptr, nullptr, nullptr};
+  ProcessGrid out{.grid = grid, .world = &world, .tp = {}, .cp = {}, .dp = {}, .pp = {}};
   out.tp = world.split(grid.rank_of(0, cp_rank, dp_rank, pp_rank), tp_rank, "tp");
   out.cp = world.split(grid.rank_of(tp_rank, 0, dp_rank, pp_rank), cp_rank, "cp");
   out.dp = world.split(grid.rank_of(tp_rank, cp_rank, 0, pp_rank), dp_rank, "dp");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank holds which shard: rank = ((pp_rank * dp + dp_rank) * cp + cp_rank) * tp + tp_rank, as
-// Megatron-LM orders them (tp-cp-dp-pp), and the communicators of a rank along each axis of the
-// grid.
+// Grid: the shape of the ranks of a trial, and the place of a rank in it. ProcessGrid: the
+// communicators of a rank along each axis. rank = ((pp_rank * dp + dp_rank) * cp + cp_rank) * tp +
+// tp_rank, the order of Megatron-LM (tp-cp-dp-pp).
 #pragma once
 
 #include <memory>
@@ -33,21 +33,22 @@ struct Grid {
   int dp_rank(int rank) const { return rank / (tp * cp) % dp; }
   int pp_rank(int rank) const { return rank / stage_ranks(); }
   bool is_last_stage(int rank) const { return pp_rank(rank) == pp - 1; }
-  /// The first rank that has a part of the loss.
+  /// Returns the first rank that has a part of the loss.
   int first_of_last_stage() const { return rank_of(0, 0, 0, pp - 1); }
-  /// Ranks that hidden states are split over beside cp.
+  /// Returns the number of ranks, beside cp, that hidden states are split over.
   int row_parts() const { return sp ? tp : 1; }
   friend bool operator==(const Grid&, const Grid&) = default;
 };
 
-/// "tp2cp4"; "dp2" follows when dp > 1, "pp2" when pp > 1, "sp" with sequence parallelism.
+/// Returns "tp2cp4", with "dp2" appended for dp > 1, "pp2" for pp > 1, "sp" for sequence
+/// parallelism.
 std::string format_grid(const Grid& grid);
 
 /// Reads "tp2cp4dp2pp2sp" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096]
 /// and the grid has fewer than 2^31 ranks.
 Grid parse_grid(std::string_view text);
 
-/// The communicators of one rank. `world` has exactly grid.ranks() ranks and outlives the object.
+/// Communicators of one rank. `world` has exactly grid.ranks() ranks and outlives the object.
 struct ProcessGrid {
   Grid grid;
   Communicator* world = nullptr;
@@ -64,7 +65,7 @@ struct ProcessGrid {
   bool is_last_stage() const { return grid.is_last_stage(world->rank()); }
 };
 
-/// Collective over `world`.
+/// Splits `world` along each axis. Collective.
 ProcessGrid make_process_grid(Communicator& world, const Grid& grid);
 
 }  // namespace lossgrid

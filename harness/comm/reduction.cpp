@@ -21,14 +21,14 @@ T add(T a, T b) {
   }
 }
 
-// A NaN compares unequal to itself; the first one met stays.
+// A NaN compares unequal to itself; the first one stays.
 template <typename T>
 T larger(T a, T b) {
-  return a != a || !(b > a || b != b) ? a : b;
+  return a != a || !(b > a || b != b) ? a : b;  // NOLINT(misc-redundant-expression)
 }
 template <typename T>
 T smaller(T a, T b) {
-  return a != a || !(b < a || b != b) ? a : b;
+  return a != a || !(b < a || b != b) ? a : b;  // NOLINT(misc-redundant-expression)
 }
 
 template <typename T, typename F>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values as bytes and back, for ranks of one job that do not share memory. A class takes part with
-// one function in its namespace, `template <typename A> void fields(A& archive, T& value)`, that
-// calls archive(member, member, ...): both directions go through it, so they cannot differ. For
-// processes of the same executable on machines with the same byte order; not for files.
+// Archive: values as bytes and back, for ranks of one job that do not share memory. A class takes
+// part with one function in its namespace, `template <typename A> void fields(A& archive, T&
+// value)`, that calls archive(member, member, ...): both directions go through it, so they cannot
+// differ. For processes of the same executable on machines with the same byte order; not for files.
 #pragma once
 
 #include <array>

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The number that a file consists of; none for another text ("max") or without the file.
+/// Returns the number in a file; nullopt for another text ("max") or without the file.
 std::optional<std::int64_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   std::int64_t value = 0;
@@ -25,7 +25,7 @@ std::optional<std::int64_t> number_in(const fs::path& path) {
   return std::nullopt;
 }
 
-/// The sum of the values of `keys` in a file of lines "key value".
+/// Returns the sum of the values of `keys` in a file of lines "key value".
 std::int64_t sum_of_values(const fs::path& path, std::initializer_list<std::string_view> keys) {
   std::ifstream file(path);
   std::int64_t sum = 0;
@@ -49,8 +49,8 @@ std::int64_t machine_available(const fs::path& meminfo) {
   return kUnlimited;
 }
 
-/// Names of the files and entries of one version of control groups. Pages on the lists of files are
-/// given back without a loss; those of shared memory are on other lists.
+/// Files and entries of one version of control groups. Pages on the lists of files are reclaimed
+/// without a loss; those of shared memory are on other lists.
 struct Version {
   const char* controller;  // in /proc/self/cgroup
   const char* mount;
@@ -72,7 +72,8 @@ const Version kVersions[] = {
      {"total_active_file", "total_inactive_file"}},
 };
 
-/// The path of the process in the hierarchy of a controller, from lines "id:controllers:path".
+/// Returns the path of the process in the hierarchy of a controller, from lines
+/// "id:controllers:path".
 std::string own_group(const fs::path& self, std::string_view controller) {
   std::ifstream file(self);
   std::string line;
@@ -89,16 +90,17 @@ std::string own_group(const fs::path& self, std::string_view controller) {
   return "/";
 }
 
+/// Returns the limit of a group minus its use without reclaimable pages, at least 0.
 std::int64_t left_of(const fs::path& group, const Version& version) {
   const std::optional<std::int64_t> limit = number_in(group / version.limit);
   const std::optional<std::int64_t> used = number_in(group / version.used);
   if (!limit || !used) return kUnlimited;
-  const std::int64_t given_back = sum_of_values(group / "memory.stat", version.reclaimable);
-  return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - given_back));
+  const std::int64_t reclaimable = sum_of_values(group / "memory.stat", version.reclaimable);
+  return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - reclaimable));
 }
 
-/// The least that is left of the own group's limit and those above it. In a container the path may
-/// be that of the host, which is not to be seen: then the mounted root is the container's own
+/// Returns the least remainder of the own group and of the groups above it. In a container the path
+/// may be that of the host, which is invisible there: then the mounted root is the container's own
 /// group.
 std::int64_t groups_available(const fs::path& root, const Version& version) {
   const fs::path mount = root / version.mount;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that this process may still take: that of the machine, and what the control groups that it
-// runs in (containers, jobs of a batch system) leave it. Memory that the kernel gives back as soon
-// as it is wanted, such as cached files, counts as free.
+// Memory that this process can still allocate: the least of the machine's and of the limits of the
+// control groups (containers, jobs of a batch system) around the process. Memory that the kernel
+// reclaims on demand, such as cached files, counts as free.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace lossgrid {
 
-/// The smallest of what /proc/meminfo calls available and what is left of the limit of each control
-/// group, version 1 or 2, from the process's own up to the root; the largest number where none of
-/// them can be read. `root` is put before all paths.
+/// Returns the least of MemAvailable in /proc/meminfo and the remainder of each control group's
+/// limit, version 1 or 2, from the process's own group up to the root; the largest number if none
+/// can be read. `root` is prepended to all paths.
 std::int64_t available_memory_bytes(const std::string& root = "");
 
 }  // namespace lossgrid

@@ -28,7 +28,7 @@ constexpr int kShellBase = 128;  // of exit codes that stand for signals
   throw_bad_input("cannot start '{}': {}", command, std::generic_category().message(error));
 }
 
-/// In the child; never returns. What goes wrong is sent as an errno.
+/// Runs in the child and never returns. A failure is sent as an errno.
 [[noreturn]] void become(char* const* arguments, char* const* environment, int failure_pipe) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -41,7 +41,7 @@ constexpr int kShellBase = 128;  // of exit codes that stand for signals
   _exit(127);
 }
 
-/// `texts` as exec takes them; they have to outlive it.
+/// Returns `texts` in the form of exec; they outlive the result.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -75,7 +75,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   close(failure[1]);
   int error = pid_ < 0 ? fork_error : 0;
   if (pid_ > 0) {
-    setpgid(pid_, pid_);  // whoever comes first
+    setpgid(pid_, pid_);  // in the parent and in the child, as either may come first
     if (read(failure[0], &error, sizeof(error)) > 0) waitpid(pid_, nullptr, 0);
   }
   close(failure[0]);
@@ -94,7 +94,7 @@ std::optional<ProcessEnd> ChildProcess::wait_for(milliseconds limit) {
     if (waitpid(pid_, &status, WNOHANG) == pid_) {
       end_ = WIFSIGNALED(status) ? ProcessEnd{-1, WTERMSIG(status)}
                                  : ProcessEnd{WEXITSTATUS(status), 0};
-      signal_group(SIGKILL);  // what it left behind
+      signal_group(SIGKILL);  // its remaining descendants
       break;
     }
     if (steady_clock::now() >= end) break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that this one starts and owns, with all that it starts itself: they form a process
-// group, which gets the signals and ends with the object. Reads nothing (stdin is /dev/null); what
-// it says on stderr goes where this process's goes. One thread owns an object.
+// ChildProcess: a process that this one starts and owns, with its descendants. They form a process
+// group, which receives the signals and ends with the object. stdin is /dev/null, stderr is that of
+// this process. One thread owns an object.
 #pragma once
 
 #include <chrono>
@@ -13,21 +13,21 @@
 
 namespace lossgrid {
 
-/// How a process ended.
+/// Exit of a process.
 struct ProcessEnd {
   int exit_code = -1;  // -1 when a signal ended it
   int signal = 0;      // 0 when it ended by itself
 
-  /// "exit code 3", "signal 9 (SIGKILL)"; what shells and launchers say of a signal is named too:
-  /// "exit code 137 (SIGKILL)".
+  /// Returns "exit code 3" or "signal 9 (SIGKILL)"; "exit code 137 (SIGKILL)" for codes by which
+  /// shells and launchers report a signal.
   std::string text() const;
 };
 
 class ChildProcess {
  public:
   /// Starts `command`, looked up in PATH, with its standard output dropped and `variables`
-  /// ("NAME=value") in its environment before those of this process. It is killed when this process
-  /// dies. Throws bad_input that names the command and why it cannot be started.
+  /// ("NAME=value") in its environment, before those of this process. The process is killed if this
+  /// one dies. Throws bad_input with the command and the reason if it cannot be started.
   explicit ChildProcess(const std::vector<std::string>& command,
                         const std::vector<std::string>& variables = {});
   /// Kills the group unless it has ended.
@@ -35,9 +35,9 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// How it ended, if it does within `limit`.
+  /// Waits up to `limit`. Returns nullopt if the process still runs then.
   std::optional<ProcessEnd> wait_for(std::chrono::milliseconds limit);
-  /// Ends the group: SIGTERM, and SIGKILL where that is not enough within `patience`.
+  /// Ends the group by SIGTERM, and by SIGKILL after `patience`.
   ProcessEnd stop(std::chrono::milliseconds patience);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock that samples are taken with. What measures takes it as an argument, so that a test can
-// give it another one. Calls allocate nothing.
+// Clocks of samples. Code that measures takes the clock as an argument, so that tests can replace
+// it. Calls allocate nothing.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace lossgrid {
 
-/// Nanoseconds since some fixed moment, never less than before.
+/// Function that returns nanoseconds since some fixed moment, never less than before.
 using ClockNs = std::function<std::int64_t()>;
 
 inline std::int64_t steady_clock_ns() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file descriptor that is closed on every way out. One thread owns an object.
+// Descriptor: an owned file descriptor, closed by the destructor. One thread owns an object.
 #pragma once
 
 #include <utility>

@@ -8,17 +8,13 @@ namespace lossgrid {
 namespace {
 
 struct Traits {
-  DType dtype;
   std::string_view name;
   std::size_t size;
 };
 
-constexpr std::array<Traits, 6> kTraits{{{DType::f64, "f64", 8},
-                                         {DType::f32, "f32", 4},
-                                         {DType::bf16, "bf16", 2},
-                                         {DType::i64, "i64", 8},
-                                         {DType::i32, "i32", 4},
-                                         {DType::u8, "u8", 1}}};
+/// In the order of DType.
+constexpr std::array<Traits, 6> kTraits{
+    {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"i64", 8}, {"i32", 4}, {"u8", 1}}};
 
 const Traits& traits(DType dtype) {
   return kTraits[static_cast<std::size_t>(dtype)];
@@ -32,13 +28,6 @@ std::size_t size_of(DType dtype) {
 
 std::string_view name(DType dtype) {
   return traits(dtype).name;
-}
-
-std::optional<DType> parse_dtype(std::string_view text) {
-  for (const Traits& entry : kTraits) {
-    if (entry.name == text) return entry.dtype;
-  }
-  return std::nullopt;
 }
 
 double unit_roundoff(DType dtype) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types and their unit roundoffs. bf16 is kept as its 16 bits; arithmetic happens in
+// Element types and their unit roundoffs. bf16 is stored as its 16 bits; arithmetic is done in
 // float, rounding is to nearest even.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace lossgrid {
@@ -19,7 +18,7 @@ struct bf16 {
   bf16() = default;
   explicit bf16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
-    if ((word & 0x7fffffffu) > 0x7f800000u) {  // NaN: keep it one, whatever bits are cut off
+    if ((word & 0x7fffffffu) > 0x7f800000u) {  // NaN stays NaN, whatever bits are cut off
       bits = static_cast<std::uint16_t>((word >> 16) | 0x0040u);
     } else {
       bits = static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
@@ -32,14 +31,15 @@ struct bf16 {
   friend bool operator==(const bf16&, const bf16&) = default;
 };
 
+/// Returns the bytes of an element.
 std::size_t size_of(DType dtype);
+/// Returns "f64", "f32", "bf16", "i64", "i32" or "u8".
 std::string_view name(DType dtype);
-std::optional<DType> parse_dtype(std::string_view text);
 
-/// u with |fl(x) - x| <= u |x|: 2^-53, 2^-24, 2^-8. Only for floating types.
+/// Returns u with |fl(x) - x| <= u |x|: 2^-53, 2^-24, 2^-8. Only for floating types.
 double unit_roundoff(DType dtype);
 
-/// `value` as it reads after being stored in `dtype` (floating types).
+/// Returns `value` rounded to `dtype` (floating types).
 double round_to(DType dtype, double value);
 
 template <typename T>

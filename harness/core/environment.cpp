@@ -17,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-/// The value of the first line "key : value" of a file in /proc, empty when there is none.
+/// Returns the value of the first line "key : value" of a file in /proc; "" if there is none.
 std::string proc_value(const char* path, const std::string& key) {
   std::ifstream file(path);
   std::string line;
@@ -36,7 +36,7 @@ std::int64_t memory_total_bytes() {
   return kib.empty() ? 0 : std::strtoll(kib.c_str(), nullptr, 10) * 1024;
 }
 
-/// Tells builds apart that a revision does not; empty where the executable cannot be read.
+/// Returns an identity of builds with the same revision; "" if the executable cannot be read.
 std::string executable_fingerprint() {
   static const std::string made = [] {
     std::ifstream file("/proc/self/exe", std::ios::binary);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report says about the machine and the build. Only facts that help to read a result: no
-// host name, and of the environment variables only those that change what runs.
+// Description of the machine and the build in a report: facts that help to read a result. It has no
+// host name, and only those environment variables that change what runs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,9 +9,9 @@ namespace lossgrid {
 
 extern const char* const kVersion;  // of this build, "0.1.0"
 
-/// {"tool": {...}, "host": {...}, "variables": {...}}. The build is told by its revision in git,
-/// with "-dirty" behind it where sources differ from that; such a build, and one without git, has
-/// the fingerprint of the executable besides.
+/// Returns {"tool": {...}, "host": {...}, "variables": {...}}. The build is identified by its
+/// revision in git, with "-dirty" appended if sources differ from it; such a build, and one without
+/// git, has the fingerprint of the executable too.
 nlohmann::ordered_json capture_environment();
 
 }  // namespace lossgrid

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception type. Code below the runner throws it; the runner turns it into the status of
-// a trial once, and the command line into an exit code once. Messages are one line that names the
-// thing and the rule it breaks. Any thread may throw; nothing here has state.
+// Error: the one exception type, with a code. Code below the runner throws it; the runner turns it
+// into the status of a trial, and the command line into an exit code, once each. Messages are one
+// line that names the thing and the rule it breaks. Any thread may throw; nothing here has state.
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -25,28 +24,25 @@ enum class ErrorCode {
   aborted,            // this rank was woken because another one failed
   timeout,            // the deadline of the trial has passed
   io,                 // the file system refused
-  internal,           // a promise of this code is broken
+  internal,           // a defect of this program
 };
 
 std::string_view name(ErrorCode code);
 
-/// Where a failure may have begun, as far as the place tells that it was seen in.
+/// Possible origin of a failure, as seen from the place where it was noticed.
 enum class Cause {
-  unsaid,
-  own,         // in this rank: in code of its own, or in the process that works for it
-  collective,  // in any rank that takes part in a collective, in which this one was
-  others,      // in another rank: this one had come to the end of its own work
+  unknown,
+  own,         // this rank: its own code, or the process that works for it
+  collective,  // any member of the collective in which this rank was
+  others,      // another rank: this one had finished its own work
 };
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message,
-        std::source_location where = std::source_location::current())
-      : std::runtime_error(message), code_(code), where_(where) {}
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   ErrorCode code() const { return code_; }
-  const std::source_location& where() const { return where_; }
-  /// Lines beside the message, a traceback for instance; often empty.
+  /// Returns further lines, such as a traceback; often "".
   const std::string& detail() const { return detail_; }
   Error with_detail(std::string detail) && {
     detail_ = std::move(detail);
@@ -60,9 +56,8 @@ class Error : public std::runtime_error {
 
  private:
   ErrorCode code_;
-  Cause cause_ = Cause::unsaid;
+  Cause cause_ = Cause::unknown;
   std::string detail_;
-  std::source_location where_;
 };
 
 /// Throws bad_input with a formatted message.
@@ -71,9 +66,9 @@ template <typename... Args>
   throw Error(ErrorCode::bad_input, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Process exit codes; `worst` picks the one that a run reports. A run that SIGHUP, SIGINT or
-/// SIGTERM ended early has 129, 130 or 143 (exit_code_of_interrupt). 1, 110, 124, 137 and 139 are
-/// left to launchers and shells.
+/// Exit codes of the process; `worst` combines them. A run that SIGHUP, SIGINT or SIGTERM ended
+/// early has 129, 130 or 143 (exit_code_of_interrupt). 1, 110, 124, 137 and 139 are left to
+/// launchers and shells.
 enum class ExitCode : int {
   ok = 0,
   correctness = 10,
@@ -87,14 +82,14 @@ enum class ExitCode : int {
   nothing_ran = 77,
 };
 
-/// The code that a run with both outcomes ends with: 14, 15 > 10 > 12 > 11 > 13 > 0.
+/// Returns the code of a run with both outcomes: 14, 15 > 10 > 12 > 11 > 13 > 0.
 ExitCode worst(ExitCode a, ExitCode b);
 
-/// What a process ends with that could not write all of its output: `code` where that tells of a
-/// failure, else bad_input.
+/// Returns the exit code of a process that could not write all of its output: `code` if it stands
+/// for a failure, else bad_input.
 ExitCode exit_code_without_output(ExitCode code);
 
-/// What the process ends with when `code` reaches the command line.
+/// Returns the exit code of a process that ends by an Error of this code.
 ExitCode exit_code(ErrorCode code);
 
 }  // namespace lossgrid

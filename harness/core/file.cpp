@@ -44,7 +44,7 @@ bool write_all(int descriptor, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// The rename itself must reach the disk too. Not every file system can do this: best effort.
+/// Syncs the rename itself. Not every file system can: best effort.
 void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.valid()) ::fsync(descriptor.get());
@@ -55,17 +55,17 @@ void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   if (!descriptor.valid() || !write_all(descriptor.get(), bytes)) throw_io(path, last_error());
 }
 
-/// Of a pipe: until someone opens it for writing, and between two of its bytes.
+/// Limits of waiting on a pipe: for a writer to open it, and between two of its bytes.
 constexpr std::chrono::milliseconds kWriterPatience{1000};
 constexpr std::chrono::milliseconds kSilence{60'000};
 
-/// Returns whether there is something to read, or the pipe has come to its end.
+/// Returns true if there is something to read or the pipe is at its end.
 bool wait_for_data(int descriptor, std::chrono::milliseconds limit) {
   pollfd wanted{descriptor, POLLIN, 0};
   return ::poll(&wanted, 1, static_cast<int>(limit.count())) != 0;
 }
 
-/// Bytes up to the last line's end, which a crash may have cut off.
+/// Returns the bytes up to the end of the last complete line; -1 on failure.
 off_t whole_lines(int descriptor) {
   off_t end = ::lseek(descriptor, 0, SEEK_END);
   for (char last = 0; end > 0; --end) {
@@ -161,7 +161,8 @@ void append_lines_to_file(const std::string& path, const std::string& lines) {
   prepare_file_path(path);
   const Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!descriptor.valid()) throw_io(path, last_error());
-  ::flock(descriptor.get(), LOCK_EX);  // not every file system can; then one write must do
+  ::flock(descriptor.get(),
+          LOCK_EX);  // not every file system can: then the single write has to be enough
   const off_t end = whole_lines(descriptor.get());
   if (end < 0 || ::ftruncate(descriptor.get(), end) != 0) throw_io(path, last_error());
   if (!write_all(descriptor.get(), std::as_bytes(std::span(lines))) ||
@@ -176,7 +177,7 @@ std::FILE* open_for_one_writer(const std::string& path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (!descriptor.valid()) throw_io(path, last_error());
-    // Not every file system can lock; then there is no telling.
+    // Not every file system can lock: then other writers are not noticed.
     if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw_io(path, "another process writes it");
     }

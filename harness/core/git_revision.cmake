@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the header OUT with the revision of the git repository SOURCE, as LOSSGRID_GIT_REVISION: the
-# short hash of HEAD, with "-dirty" behind it where a source of the program is modified or new. The
-# text is empty where SOURCE is not the root of a repository, such as a released archive, or git is
-# missing. Run at every build; a header that would not change stays as it is, so nothing is compiled
-# anew.
+# short hash of HEAD, with "-dirty" appended if a source of the program is modified or new. The text is
+# empty if SOURCE is not the root of a repository, such as a released archive, or if git is missing.
+# Run at every build; an unchanged header keeps its time stamp, so that nothing is compiled anew.
 #   cmake -DSOURCE=FOLDER -DOUT=FILE -P git_revision.cmake
 set(sources CMakeLists.txt CMakePresets.json cases harness impls reports)
 
-# Sets `out` to what git prints, and `worked` to whether it succeeded.
+# Sets `out` to the output of git, and `worked` to TRUE if git succeeded.
 function(ask_git out worked)
-  # Containers build as root what others own.
+  # Containers build as root in folders of other users.
   execute_process(COMMAND git --no-optional-locks -c safe.directory=* -C ${SOURCE} ${ARGN}
                   OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE
                   RESULT_VARIABLE status ERROR_QUIET)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64-bit fingerprints of bytes. Not for security: they say whether two runs made the same bits.
+// 64-bit fingerprints of bytes, to compare the bits of two runs. Not for security.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace lossgrid {
 
-/// Finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output
-/// bit.
+/// Mixes bits by the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit
+/// reaches every output bit.
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -18,8 +18,8 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Fingerprint of `bytes`; a `seed` that names their place makes sums of fingerprints order-free.
-/// Four lanes that do not wait for each other: it reads whole logits tensors.
+/// Returns the fingerprint of `bytes`. A `seed` that names their place makes sums of fingerprints
+/// independent of the order. Has four independent lanes, as it reads whole logits tensors.
 inline std::uint64_t fingerprint(std::span<const std::byte> bytes, std::uint64_t seed = 0) {
   constexpr std::size_t kLanes = 4;
   std::uint64_t lanes[kLanes];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interrupts: SIGINT (Ctrl-C), SIGTERM and SIGHUP as something that a run reads and ends by, with
-// its results, instead of dying of it. A process has one NotedInterrupts at a time.
+// Interrupts: SIGINT (Ctrl-C), SIGTERM and SIGHUP as a flag that a run polls, so that it ends with
+// its results. A process has one NotedInterrupts at a time.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace lossgrid {
 
-/// The first signal that was noted, 0 for none.
+/// Returns the first signal that was noted, 0 for none.
 int noted_interrupt();
 
-/// "SIGINT"
+/// Returns "SIGINT" and the like.
 std::string signal_name(int signal);
 
-/// 128 + `signal`, as shells have it.
+/// Returns 128 + `signal`, the convention of shells.
 ExitCode exit_code_of_interrupt(int signal);
 
-/// Notes signals while it lives. The second of a kind ends the process at once, by that signal. A
-/// signal that the process was started to ignore (nohup) stays ignored.
+/// Scope in which signals are noted. The second signal of a kind ends the process at once, by that
+/// signal. A signal that the process was started to ignore (nohup) stays ignored.
 class NotedInterrupts {
  public:
   NotedInterrupts();
@@ -28,7 +28,7 @@ class NotedInterrupts {
   NotedInterrupts(const NotedInterrupts&) = delete;
   NotedInterrupts& operator=(const NotedInterrupts&) = delete;
 
-  /// Blocks until a signal is noted, or until wake(). One thread waits.
+  /// Blocks until a signal is noted or wake() is called. One thread waits.
   void wait();
   void wake();
 

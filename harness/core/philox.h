@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: a value is a pure function of (seed, stream, index), so that any
-// rank makes any element without a scatter and without the others' help.
+// RandomStream: counter-based random numbers. A value is a pure function of (seed, stream, index),
+// so that any rank makes any element without communication.
 //
 // Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 #pragma once
@@ -13,7 +13,7 @@ namespace lossgrid {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
-/// The cipher itself: 128-bit counter, 64-bit key, ten rounds.
+/// Encrypts a 128-bit counter with a 64-bit key in ten rounds.
 constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t left = std::uint64_t{0xD2511F53u} * counter[0];
@@ -28,32 +28,33 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
   return counter;
 }
 
-/// One sequence of random numbers: `stream` tells the tensors of a case apart.
+/// One sequence of random numbers; each tensor of a case has a `stream` of its own.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::uint32_t stream)
       : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
         stream_(stream) {}
 
-  /// Four independent words for the pair of indices (row, column block).
+  /// Returns four independent words for the pair of indices (row, column block).
   PhiloxBlock block(std::uint64_t row, std::uint32_t column_block) const {
     return philox4x32({static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(row >> 32),
                        column_block, stream_},
                       key_);
   }
 
-  /// Uniform on [0, 1), 32 bits of it.
+  /// Returns a uniform number on [0, 1), of 32 bits.
   double uniform(std::uint64_t row, std::uint32_t column = 0) const {
     return block(row, column / 4)[column % 4] * 0x1p-32;
   }
 
-  /// Uniform integer on [0, n), n >= 1, by multiplication (bias below n / 2^32).
+  /// Returns a uniform integer on [0, n), n >= 1, by multiplication (bias below n / 2^32).
   std::uint32_t below(std::uint32_t n, std::uint64_t row, std::uint32_t column = 0) const {
     return static_cast<std::uint32_t>((std::uint64_t{block(row, column / 4)[column % 4]} * n) >>
                                       32);
   }
 
-  /// Four standard normal values for columns 4 * column_block .. + 3 (Box and Muller, 1958).
+  /// Returns four standard normal values, for columns 4 * column_block .. + 3 (Box and Muller,
+  /// 1958).
   std::array<float, 4> normals(std::uint64_t row, std::uint32_t column_block) const {
     const PhiloxBlock words = block(row, column_block);
     std::array<float, 4> out;

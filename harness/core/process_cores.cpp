@@ -15,7 +15,7 @@ bool is_among(int rank, int first, int ranks) {
   return rank >= first && rank - first < ranks;
 }
 
-/// How many of the processes may use each core.
+/// Returns the number of processes that may use each core.
 std::map<int, int> users_of_cores(int first, int ranks, std::span<const ProcessCores> processes) {
   std::map<int, int> users;
   for (const ProcessCores& process : processes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who looks on while a rank works, for --trace and --memory-snapshot: told of its steps, phases,
-// collectives and buffers where they happen. Each thread has its own observer or, as a rule, none:
-// then each of these places costs the test of a pointer.
+// RankObserver: hooks of --trace and --memory-snapshot into the work of a rank, called at its
+// steps, phases, collectives and allocations. Each thread has its own observer or, by default,
+// none: then each of these places costs the test of a pointer.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,29 @@ struct ObservedCall {
   std::size_t payload_bytes = 0;  // of the tensor argument, see counting_communicator.h
 };
 
-/// All are called by the thread of the rank.
+/// Interface of observers. The thread of the rank makes all calls.
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
-  /// The rank begins a step: a microbatch of a trial, a round of a timing; from 0.
+  /// Called at the begin of a step: a microbatch of a trial, a round of a timing; from 0.
   virtual void begin_step(std::int64_t step) = 0;
-  /// May come without a begin: then it says nothing.
+  /// Called at the end of a step. Without a begin before it, it has no meaning.
   virtual void end_step() = 0;
-  /// Ends the phase before, if it is another one.
+  /// Called at the begin of a phase, which ends the one before if it is another one.
   virtual void begin_phase(std::string_view phase) = 0;
   virtual void end_phase() = 0;
   virtual void enter_call(const ObservedCall& call) = 0;
-  /// Not called for a collective that throws.
+  /// Called after a collective that did not throw.
   virtual void leave_call() = 0;
   virtual void allocated(std::string_view tag, const std::byte* address, std::size_t bytes) = 0;
   virtual void released(std::string_view tag, const std::byte* address,
                         std::size_t bytes) noexcept = 0;
 };
 
-/// The observer of this thread, null for none.
+/// Returns the observer of this thread, null for none.
 RankObserver* rank_observer() noexcept;
 
-/// Makes `observer` that of this thread until its end.
+/// Scope in which `observer` is that of this thread.
 class ObserverScope {
  public:
   explicit ObserverScope(RankObserver& observer) noexcept;

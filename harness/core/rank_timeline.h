@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tracks of one rank in a trace: what it works at, its collectives, and numbers over time. A
-// slice is written where it begins and where it ends, so that one that a crash interrupts is there.
-// One rank, one thread.
+// RankTimeline: tracks of one rank in a trace: its phases, its collectives, and counters. A slice
+// is written at its begin and at its end, so that one that a crash interrupts is in the file. One
+// rank, one thread.
 #pragma once
 
 #include <array>
@@ -19,19 +19,19 @@ class RankTimeline {
  public:
   enum class Track { work, collectives };
 
-  /// Names the process ("rank 3") and its tracks where this is the first timeline of the rank.
+  /// Names the process ("rank 3") and its tracks if this is the first timeline of the rank.
   RankTimeline(std::shared_ptr<TraceFile> file, int rank);
-  /// Ends the slices that are open.
+  /// Ends all open slices.
   ~RankTimeline();
   RankTimeline(const RankTimeline&) = delete;
   RankTimeline& operator=(const RankTimeline&) = delete;
 
-  /// Slices of a track nest.
+  /// Begins a slice. Slices of a track nest.
   void begin(Track track, std::string_view name, const nlohmann::ordered_json& arguments = {});
   /// Ends the innermost slice, if there is one.
   void end(Track track);
   int open_slices(Track track) const { return open_[index_of(track)]; }
-  /// A number that holds from now on.
+  /// Adds a value of a counter, which holds from now on.
   void count(std::string_view name, std::string_view unit, std::int64_t value);
 
  private:

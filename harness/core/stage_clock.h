@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a run goes, by stage. Each thread has its own clock: scopes nest, and what
-// happens in an inner scope is not counted for the outer one. Ranks that are threads hand their
-// times over when they end; those of ranks that ran side by side count once, as the largest.
+// Time of a run by stage. Each thread has its own clock: scopes nest, and time in an inner scope
+// does not count for the outer one. Ranks that are threads hand their times over at their end; of
+// ranks that ran side by side the largest counts.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 
 namespace lossgrid {
 
-/// In this order in reports.
+/// Stages, in the order of reports.
 enum class Stage {
-  generate,  // inputs, also where a check makes the logits of a row again
+  generate,  // inputs, also logits of a row that a check makes again
   truth,     // in float64
-  run,       // the implementations; of a timing, ceilings and the sampler too
-  compare,   // of outputs with the truth, and what else is checked
-  bits,      // fingerprints: whether inputs stay as they are, and outputs the same on every run
-  report,    // writing it
+  run,       // implementations; in a timing also ceilings and the sampler
+  compare,   // outputs with the truth, and all other checks
+  bits,      // fingerprints, of inputs that must not change and outputs that must repeat
+  report,    // its writing
 };
 inline constexpr std::size_t kStages = 6;
 
@@ -31,11 +31,11 @@ struct StageTimes {
   std::int64_t operator[](Stage stage) const { return ns[static_cast<std::size_t>(stage)]; }
   std::int64_t total() const;
   void add(const StageTimes& other);
-  /// Each the larger of the two: of ranks that ran at the same time.
+  /// Raises each time to the larger of the two, for ranks that ran at the same time.
   void raise_to(const StageTimes& other);
 };
 
-/// Counts the time of this thread for a stage until it ends.
+/// Scope whose time in this thread counts for a stage.
 class StageScope {
  public:
   explicit StageScope(Stage stage);
@@ -47,14 +47,14 @@ class StageScope {
   int outer_;
 };
 
-/// Says that `ns` of the current scope belong to another stage: work that was mixed with it. At
-/// most as much as the scope has lasted so far, nothing outside of scopes.
+/// Moves `ns` of the current scope to another stage, for work that is mixed with it: at most as
+/// much as the scope has lasted so far, nothing outside of scopes.
 void reassign_stage_time(Stage to, std::int64_t ns);
 
-/// Adds what other threads needed while this one waited for them outside of scopes.
+/// Adds the times of other threads for which this one waited outside of scopes.
 void add_stage_times(const StageTimes& times);
 
-/// Of this thread since it began or since the last call. Outside of scopes.
+/// Returns and clears the times of this thread since its begin or the last call. Outside of scopes.
 StageTimes take_stage_times();
 
 }  // namespace lossgrid

@@ -27,7 +27,7 @@ fs::path next_name(const fs::path& place) {
   return fmt::format("{}{}{}-{}", place.string(), kInfix, ::getpid(), counter.fetch_add(1));
 }
 
-/// Whether a file is called as next_name calls those of `place`.
+/// Returns true for names that next_name makes for `place`.
 bool is_temporary_of(const fs::path& place, const std::string& file_name) {
   const std::string prefix = place.filename().string() + kInfix;
   if (!file_name.starts_with(prefix)) return false;
@@ -40,8 +40,8 @@ bool is_temporary_of(const fs::path& place, const std::string& file_name) {
          is_number(rest.substr(dash + 1));
 }
 
-/// Removes what processes that died have left beside `place`: files whose lock nobody holds. A
-/// number of a process would not do, it means another one in another container.
+/// Removes files beside `place` that dead processes left: those whose lock nobody holds. The number
+/// of the process in the name does not decide it, as it is another process in another container.
 void remove_stale(const fs::path& place) {
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -55,7 +55,7 @@ void remove_stale(const fs::path& place) {
   }
 }
 
-/// Under /proc every open file has a name, by which one without a name gets its first.
+/// Returns the name under /proc of an open file, by which a file without a name gets its first.
 std::string name_by_descriptor(int descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor);
 }

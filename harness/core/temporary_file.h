@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file on its way to its place: it has no name until it is whole, so that nothing is left of it
-// when the process is killed (O_TMPFILE). Where a file system has no such files it is
-// PLACE.tmp-PID-N, locked by its process; the next TemporaryFile of that place removes those that
-// dead processes left. One thread owns an object; any number of processes may write one place.
+// TemporaryFile: a file without a name until it is complete, so that nothing is left of it if the
+// process is killed (O_TMPFILE). On a file system without O_TMPFILE it is PLACE.tmp-PID-N, locked
+// by its process; the next TemporaryFile of that place removes those that dead processes left. One
+// thread owns an object; any number of processes may write one place.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,15 @@
 
 namespace lossgrid {
 
-/// The folder that `file` is in, "." for a name alone.
+/// Returns the folder of `file`, "." for a name alone.
 std::filesystem::path folder_of(const std::filesystem::path& file);
 
 class TemporaryFile {
  public:
-  /// Opens it for writing, in the folder of `place`. On failure it is not valid, and errno tells
-  /// why.
+  /// Opens the file for writing, in the folder of `place`. On failure it is not valid and errno is
+  /// set.
   explicit TemporaryFile(std::filesystem::path place);
-  /// The same with a name from the beginning, as on a file system without O_TMPFILE.
+  /// Opens a file with a name from the beginning, as on a file system without O_TMPFILE.
   static TemporaryFile named(std::filesystem::path place);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
@@ -28,7 +28,7 @@ class TemporaryFile {
   bool valid() const { return descriptor_.valid(); }
   int descriptor() const { return descriptor_.get(); }
 
-  /// Puts it into its place, over what stands there. Returns false with errno set where it cannot.
+  /// Renames it to its place, over an existing file. Returns false with errno set on failure.
   bool move_into_place();
 
  private:
@@ -36,7 +36,7 @@ class TemporaryFile {
   void open_named();
 
   std::filesystem::path place_;
-  std::filesystem::path name_;  // empty: none
+  std::filesystem::path name_;  // empty without a name
   Descriptor descriptor_;
 };
 

@@ -110,7 +110,7 @@ std::string format_number(double value) {
 
 namespace {
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 where none does.
+/// Returns the bytes of the UTF-8 character at the begin of `text`; 0 if there is none.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(0);
@@ -123,12 +123,12 @@ std::size_t character_bytes(std::string_view text) {
   for (std::size_t k = 1; k < bytes; ++k) {
     if ((byte(k) & 0xC0) != 0x80) return 0;
   }
-  // A longer form of what fewer bytes hold.
+  // Overlong: fewer bytes can hold the character.
   const bool is_overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
   return is_overlong ? 0 : bytes;
 }
 
-/// Of ASCII, and those that follow it (C1), which are two bytes.
+/// Returns true for control characters of ASCII and of the C1 range, which are two bytes.
 bool is_control(std::string_view character) {
   const auto last = static_cast<unsigned char>(character.back());
   if (character.size() == 1) return last < 0x20 || last == 0x7F;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A comma stands in front of every event but the first, so that at all times only the closing
-// bracket is missing. An event is one write(2): nothing is left in a buffer when the process dies.
+// A comma precedes every event but the first, so that at all times only the closing bracket is
+// missing. An event is one write(2): no buffer is lost if the process dies.
 #include "harness/core/trace_file.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ void TraceFile::write(std::string_view text) noexcept {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       error_ = errno;
-      // No half of an event. What is no regular file cannot be cut.
+      // Removes a partial event. Only regular files can be truncated.
       if (::ftruncate(file_, static_cast<::off_t>(whole)) == 0) written_bytes_ = whole;
       return;
     }

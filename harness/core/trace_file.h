@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of Chrome trace events, which ui.perfetto.dev and chrome://tracing load: a JSON array with
-// an event a line, written as they come. Both viewers take an array without its end, so what a
-// crash leaves can be read; finish() closes it. Any thread may add.
+// TraceFile: a file of Chrome trace events for ui.perfetto.dev and chrome://tracing: a JSON array
+// with one event a line, written as they come. Both viewers accept an array without its end, so a
+// file cut off by a crash can be read; finish() closes the array. Any thread may add.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace lossgrid {
 class TraceFile {
  public:
   /// Makes missing folders and replaces the file. Times count from `origin_ns` after the Unix
-  /// epoch. Throws io that names the path and the reason.
+  /// epoch. Throws io with the path and the reason.
   TraceFile(std::string path, std::int64_t origin_ns);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
@@ -25,16 +25,16 @@ class TraceFile {
   const std::string& path() const { return path_; }
   std::int64_t origin_ns() const { return origin_ns_; }
 
-  /// `events`: one JSON object or several, each in a line, separated by commas. The first failure
-  /// to write ends the file behind what stands there.
+  /// Adds `events`: one JSON object or several, each in a line, separated by commas. The first
+  /// failure to write ends the file behind the last complete event.
   void add(std::string_view events) noexcept;
-  /// Whether this is the first call for `rank`: its tracks are named once.
+  /// Returns true on the first call for `rank`, as its tracks are named once.
   bool is_new(int rank);
 
-  /// Moves the events of a finished trace to the end of this one. Does nothing where there is no
-  /// such file: another machine wrote it.
+  /// Moves the events of a finished trace to the end of this one. Does nothing if there is no such
+  /// file, as another machine wrote it.
   void take(const std::string& other_path);
-  /// Closes the array; what is added later is dropped. Throws io for the first failure to write.
+  /// Closes the array; later events are dropped. Throws io for the first failure to write.
   void finish();
 
  private:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of day for files that others read beside those of other programs. For durations there is
-// clock.h.
+// Time of day, for files that are read beside those of other programs. For durations see clock.h.
 #pragma once
 
 #include <chrono>
@@ -10,8 +9,8 @@
 
 namespace lossgrid {
 
-/// Nanoseconds since the Unix epoch: the time of day at the first call, and what the steady clock
-/// has counted since. Never less than before within a process.
+/// Returns nanoseconds since the Unix epoch: the time of day at the first call plus the time of the
+/// steady clock since then. Never less than before within a process.
 inline std::int64_t epoch_ns() {
   using std::chrono::nanoseconds;
   static const std::int64_t steady_to_epoch =

@@ -1,36 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where kernels run: on the processor, on a GPU by CUDA, or on the processor in the way that a GPU
-// runs them (cuda_emulated): the same kernel code, block by block, for machines without a GPU. Its
-// arithmetic counts, its times do not.
+// Backends: the places where kernels run, and everything in which they differ (BackendTraits). cpu
+// is the processor, cuda a GPU, cuda_emulated the kernels of cuda, block by block, on the
+// processor, for machines without a GPU: its results count, its times do not.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/core/skip_reason.h"
 #include "harness/device/device.h"
+#include "harness/device/device_timer.h"
 
 namespace lossgrid {
 
-/// "cpu", "cuda", "cuda_emulated"
-std::string_view name(Backend backend);
-/// Throws bad_input with the names; `where` begins the message.
-Backend parse_backend(std::string_view text, std::string_view where);
+/// Properties of one backend. Code that depends on the backend asks for a property, never for the
+/// backend's name. Functions may be called by any thread unless they take a device.
+struct BackendTraits {
+  std::string_view name;           // "cpu", "cuda", "cuda_emulated"
+  std::string_view tensor_device;  // that frameworks give the memory of tensors: "cpu", "cuda"
+  bool is_gpu;                     // kernels and tensors are on hardware of their own
+  bool launches_kernels;           // on a stream, as blocks of threads; false: loops of the host
+  bool has_real_times;             // false: times of an emulation, which stand for nothing
+
+  /// Returns nullopt if there is a device here. Looked for once, then the same for the process.
+  const std::optional<SkipReason>& (*no_device)();
+  /// Makes the device of a rank. Requires !no_device().
+  std::unique_ptr<Device> (*make_device)(int rank);
+  /// Returns a line for each GPU, "NVIDIA H200, sm_90, 139.8 GiB, driver 13.0"; none without GPUs.
+  const std::vector<std::string>& (*descriptions)();
+  /// Returns the identity of the calling rank's GPU, unique over machines; "" without GPUs.
+  std::string (*gpu_uuid)();
+  /// Returns the bytes that can still be allocated on rank 0's GPU; 0 without GPUs.
+  std::int64_t (*free_gpu_bytes)();
+
+  std::string_view timer;  // clock of make_timer: "steady_clock", "cuda_events"
+  std::unique_ptr<DeviceTimer> (*make_timer)(Device& device);
+  /// Returns the size of the last-level cache; of a GPU its second level, 0 if there is none.
+  std::int64_t (*last_level_cache_bytes)();
+  int cache_walk_percent;  // of the last-level cache: bytes to read that push everything else out
+
+  /// Returns the table of Device::kernels(); that of the processor in builds without CUDA.
+  const KernelTable& (*kernels)();
+  /// Returns the name of the library of matrix products.
+  std::string (*gemm_library)();
+  bool has_bf16_choice;               // products of bf16 factors can be converted (gemm.h)
+  std::int64_t default_chunk_tokens;  // rows of a chunk of the lm_head
+};
+
+const BackendTraits& traits_of(Backend backend);
 const std::vector<Backend>& all_backends();
 
-/// Why there is no device of this backend here; empty where there is one. Asked once, then the same
-/// for the life of the process.
-const std::string& why_no_device(Backend backend);
+/// Returns traits_of(backend).name.
+std::string_view name(Backend backend);
+/// Returns the backend of that name. Throws bad_input with the names; `where` begins the message.
+Backend parse_backend(std::string_view text, std::string_view where);
+/// Returns " --backend cuda", the flag that selects the backend; "" for the default.
+std::string backend_flag(Backend backend);
 
-/// "NVIDIA H200, sm_90, 139.8 GiB, driver 13.0": a line for each device; of the processor, none.
-std::vector<std::string> describe_devices(Backend backend);
-
-/// Device::kernels() of such devices; those of the processor in builds without CUDA.
+/// Shorthands for traits_of(backend).
+const std::optional<SkipReason>& no_device(Backend backend);
+const std::vector<std::string>& describe_devices(Backend backend);
 const KernelTable& kernels_of(Backend backend);
 
-/// The device of a rank of this process; ranks beyond the number of GPUs share them in turn. Throws
-/// unsupported where there is none.
+/// Makes the device of a rank of this process; ranks beyond the number of GPUs share them in turn.
+/// Throws unsupported if there is none.
 std::unique_ptr<Device> make_device(Backend backend, int rank);
 
 }  // namespace lossgrid

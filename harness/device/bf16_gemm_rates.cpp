@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures both ways to multiply by a bf16 weight, on one product of the size that a chunk of
-// tokens and vocabulary has: 256 tokens, 512 ids, hidden size 1024. It is short, so that some runs
-// of both are not interrupted on a busy machine. The two take turns, so that a machine that gets
-// slower or faster on the way does so for both; of each, the best time counts. Takes about a tenth
-// of a second.
+// Measures both ways to multiply by a bf16 weight, on one product of the size of a chunk of tokens
+// and vocabulary: 256 tokens, 512 ids, hidden size 1024. It is short, so that some runs of both are
+// not interrupted on a busy machine. The two take turns, so that both see the same changes of the
+// machine's speed; the best time of each counts. Takes about a tenth of a second.
 #include <algorithm>
 #include <chrono>
 #include <vector>

@@ -11,7 +11,9 @@ namespace lossgrid {
 void Device::synchronise() {
   if (!launches_pending()) return;
   ++device_work().synchronisations;
-  wait();  // where it throws, who waits next is told too: it may have been to give memory back
+  // If wait() throws, launches_pending() stays set, so that the next call reports the failure
+  // again: this one may come from a release of memory, which swallows it.
+  wait();
   launches_pending() = false;
 }
 
@@ -28,7 +30,7 @@ std::vector<std::string> Device::take_broken_guards() {
   return broken;
 }
 
-/// A device that is out of order cannot say what stands in its memory; whoever waits for it sees.
+/// Ignores a lost device, whose memory cannot be read; the next wait reports the loss.
 void Device::detach(Buffer* buffer) noexcept {
   try {
     if (!buffer->guards_intact()) broken_.push_back(buffer->tag());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where buffers live and kernels run. One Device per rank, used by that rank's thread only. Every
-// allocation goes through the tracker with a tag; a buffer must not outlive its device.
+// Device: memory and kernels of one rank. One Device per rank, used by that rank's thread only.
+// Every allocation goes through the tracker with a tag; a buffer must not outlive its device.
 //
-// Kernels run in the order in which they were launched, and behind the host's back: whoever reads
-// on the host what they write, or overwrites there what they read, calls synchronise() before. A
-// processor has done its work when the call returns.
+// Kernels run in the order of their launches, asynchronously to the host: before the host reads
+// their output, or overwrites their input, it calls synchronise(). On the processor the work is
+// done at the return of the call.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ namespace lossgrid {
 
 struct KernelTable;
 
-enum class Backend { cpu, cuda, cuda_emulated };  // backend.h
+/// Values of --backend. Their differences are in BackendTraits (backend.h).
+enum class Backend { cpu, cuda, cuda_emulated };
 
 class Device {
  public:
@@ -33,43 +34,43 @@ class Device {
 
   virtual std::string_view name() const = 0;
   virtual Backend backend() const = 0;
-  /// What kernels of the backend are launched on: cudaStream_t, or null.
+  /// Returns the stream of kernels: a cudaStream_t, an EmulatedStream*, or null on the processor.
   virtual void* stream() const { return nullptr; }
 
-  /// Whole-matrix operations on memory of this device (harness/device/gemm.h).
+  /// Returns the operations on whole matrices in memory of this device (harness/device/gemm.h).
   virtual const KernelTable& kernels() const = 0;
 
-  /// `bytes` of poisoned memory, accounted under `tag`. Throws not_enough_memory.
+  /// Allocates `bytes` of poisoned memory, accounted under `tag`. Throws not_enough_memory.
   Buffer allocate(std::size_t bytes, std::string tag, MemorySpace space = MemorySpace::shared) {
     return Buffer(*this, bytes, std::move(tag), space);
   }
 
-  /// Waits for all that was launched. Throws internal with what went wrong in it; device_lost where
-  /// that cost the device: then every later call throws so, but those that give memory back, which
+  /// Waits for all launched work. Throws internal with its failure; device_lost if the failure cost
+  /// the device: then every later call throws device_lost, except those that release memory, which
   /// leave the device alone.
   void synchronise();
 
-  /// to[0 .. bytes) := from[0 .. bytes), both memory of this device or of the host, behind all that
-  /// was launched; done when it returns.
+  /// Copies to[0 .. bytes) := from[0 .. bytes), both memory of this device or of the host, after
+  /// all launched work; done at the return.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
-  /// Fills memory of this device with a pattern of two bytes, behind all that was launched; what is
-  /// shared is full when it returns.
+  /// Fills memory of this device with a pattern of two bytes, after all launched work; shared
+  /// memory is full at the return.
   virtual void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) = 0;
-  /// Whether the host can read `memory`, whoever it belongs to.
+  /// Returns true if the host can read `memory`, whoever owns it.
   virtual bool host_reads(const void* /*memory*/) const { return true; }
 
-  /// Now; nothing where memory is the host's.
+  /// Returns the current driver memory use; nullopt where memory is the host's.
   virtual std::optional<DriverMemory> driver_memory() { return std::nullopt; }
 
-  /// Launches what the device does not survive, to see what the harness does. Throws unsupported
-  /// where there is nothing to lose.
+  /// Launches work that costs the device, to test the handling of its loss. Throws unsupported if
+  /// the device cannot be lost.
   virtual void lose();
 
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }
 
-  /// Tags of the buffers with a broken guard band, of those alive and those released since the last
-  /// call; empty when all is well.
+  /// Returns the tags of buffers with a broken guard band, of those alive and those released since
+  /// the last call.
   std::vector<std::string> take_broken_guards();
 
  private:
@@ -77,7 +78,7 @@ class Device {
   friend class Staging;
   virtual std::byte* acquire(std::size_t bytes, MemorySpace space) = 0;
   virtual void release(std::byte* block, MemorySpace space) noexcept = 0;
-  /// As synchronise().
+  /// Does the wait of synchronise().
   virtual void wait() {}
   void attach(Buffer* buffer) { buffers_.push_back(buffer); }
   void detach(Buffer* buffer) noexcept;
@@ -88,10 +89,10 @@ class Device {
   std::vector<std::string> broken_;
 };
 
-/// The processor: all memory is the host's, 64-byte aligned.
+/// Makes the device of the processor: all memory is the host's, 64-byte aligned.
 std::unique_ptr<Device> make_cpu_device();
 
-/// An array of `T` in a buffer of its own.
+/// Array of `T` in a buffer of its own.
 template <typename T>
 class DeviceArray {
  public:

@@ -2,7 +2,7 @@
 #include "harness/device/device_timer.h"
 
 #include "harness/core/clock.h"
-#include "harness/device/cuda/cuda_timing.h"
+#include "harness/device/backend.h"
 
 namespace lossgrid {
 namespace {
@@ -25,12 +25,11 @@ class SteadyTimer final : public DeviceTimer {
 }  // namespace
 
 std::unique_ptr<DeviceTimer> make_device_timer(Device& device) {
-  if (device.backend() == Backend::cuda) return make_cuda_timer(device);
-  return std::make_unique<SteadyTimer>(device);
+  return traits_of(device.backend()).make_timer(device);
 }
 
-std::string_view timer_name(Backend backend) {
-  return backend == Backend::cuda ? "cuda_events" : "steady_clock";
+std::unique_ptr<DeviceTimer> make_steady_timer(Device& device) {
+  return std::make_unique<SteadyTimer>(device);
 }
 
 }  // namespace lossgrid

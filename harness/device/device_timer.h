@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a piece of a rank's work takes on its device. On a GPU that is the time between two CUDA
-// events on the stream of the rank: what the stream waits within it, for the host or for other
-// ranks, belongs to it, and how long the host needs to hear of the end does not. Elsewhere it is
-// the steady clock around the work and the wait for it. cuda_emulated has no time of its own.
+// DeviceTimer: duration of a piece of a rank's work on its device. On a GPU it is the time between
+// two CUDA events on the stream of the rank: it includes the stream's waits for the host and for
+// other ranks, and excludes the time until the host notices the end. Elsewhere it is the steady
+// clock around the work and the wait for it. Used by the thread of the rank.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
 
 #include "harness/device/device.h"
 
@@ -16,16 +15,16 @@ namespace lossgrid {
 class DeviceTimer {
  public:
   virtual ~DeviceTimer() = default;
-  /// Nothing that was launched is pending.
+  /// Starts the measurement. Requires that no launch is pending.
   virtual void start() = 0;
-  /// Waits (Device::synchronise) for what was launched since start(). Nanoseconds.
+  /// Waits (Device::synchronise) for all launches since start(). Returns nanoseconds.
   virtual std::int64_t stop() = 0;
 };
 
-/// `device` outlives the timer.
+/// Makes the timer of the device's backend. `device` outlives the timer.
 std::unique_ptr<DeviceTimer> make_device_timer(Device& device);
 
-/// "cuda_events", "steady_clock"
-std::string_view timer_name(Backend backend);
+/// Makes a timer by the steady clock, for any device, which outlives it.
+std::unique_ptr<DeviceTimer> make_steady_timer(Device& device);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host asked of a GPU: kernels, and waits for them. Counted where kernels are launched, by
-// the thread of the rank, also where the GPU is emulated; nothing counts on the processor.
+// DeviceWork: counts of launches and waits of a rank. Counted at the launch, by the thread of the
+// rank, also on an emulated GPU; always 0 on the processor.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace lossgrid {
 
 struct DeviceWork {
-  std::int64_t launches = 0;          // of kernels and of products
+  std::int64_t launches = 0;          // of kernels and of matrix products
   std::int64_t synchronisations = 0;  // of the host with the stream
 
   DeviceWork& operator+=(const DeviceWork& other) {
@@ -18,19 +18,19 @@ struct DeviceWork {
   }
 };
 
-/// Of the calling thread since its start.
+/// Returns the counts of the calling thread since its start.
 inline DeviceWork& device_work() {
   thread_local DeviceWork work;
   return work;
 }
 
-/// Whether the calling thread launched anything since it last waited.
+/// Returns the flag that the calling thread has launched work since its last wait.
 inline bool& launches_pending() {
   thread_local bool pending = false;
   return pending;
 }
 
-/// One kernel that the host did not wait for.
+/// Counts one launch, for which the host has not waited.
 inline void count_launch() {
   ++device_work().launches;
   launches_pending() = true;

@@ -30,13 +30,13 @@ void launch_add(const float* values, std::int64_t count, float* sum, void* strea
   stream_of(stream).launch([=] { cpu_kernels().add(values, count, sum, nullptr); });
 }
 
-/// Those of the processor.
+/// Returns kernels that launch those of the processor.
 const KernelTable& emulated_kernels() {
   static const KernelTable kernels{launch_gemm, cpu_kernels().gemm_workspace_floats, launch_add};
   return kernels;
 }
 
-/// Pages that are readable and writable, or neither.
+/// Memory of the device: pages that are readable and writable, or neither.
 class Pages {
  public:
   std::byte* acquire(std::size_t bytes) {
@@ -54,12 +54,12 @@ class Pages {
     bytes_ -= rounded_up(found->second);
     blocks_.erase(found);
   }
-  /// Of the pages.
+  /// Returns the bytes of all pages.
   std::int64_t bytes() const { return bytes_; }
   bool has(const void* memory) const { return find(memory) != blocks_.end(); }
   void open() { protect(PROT_READ | PROT_WRITE); }
   void close() { protect(PROT_NONE); }
-  /// Those of the block that `memory` is in, where it is in one.
+  /// Opens or closes the block around `memory`, if there is one.
   void open(const void* memory) { protect(memory, PROT_READ | PROT_WRITE); }
   void close(const void* memory) { protect(memory, PROT_NONE); }
 
@@ -93,7 +93,7 @@ class Pages {
 class EmulatedDevice final : public Device {
  public:
   ~EmulatedDevice() override {
-    launches_pending() = false;  // nobody waits for what is left
+    launches_pending() = false;  // remaining work is dropped
   }
 
   std::string_view name() const override { return lossgrid::name(backend()); }
@@ -103,7 +103,7 @@ class EmulatedDevice final : public Device {
 
   void copy(void* to, const void* from, std::size_t bytes) override {
     synchronise();
-    wait();  // also for what is not counted
+    wait();  // also for work that is not counted
     pages_.open(to);
     pages_.open(from);
     copy_on_host(to, from, bytes);
@@ -145,13 +145,13 @@ class EmulatedDevice final : public Device {
     try {
       stream_.run();
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::device_lost) why_lost_ = error.what();
+      if (error.code() == ErrorCode::device_lost) loss_ = error.what();
       throw;
     }
   }
 
   void require_alive() const {
-    if (!why_lost_.empty()) throw Error(ErrorCode::device_lost, why_lost_);
+    if (loss_) throw Error(ErrorCode::device_lost, *loss_);
   }
 
   std::byte* acquire(std::size_t bytes, MemorySpace space) override {
@@ -159,11 +159,11 @@ class EmulatedDevice final : public Device {
     return space == MemorySpace::device ? pages_.acquire(bytes) : acquire_on_host(bytes);
   }
 
-  /// Kernels that were launched may still need it.
+  /// Waits first, as launched kernels may still use the memory.
   void release(std::byte* block, MemorySpace space) noexcept override {
     try {
       wait();
-    } catch (const std::exception&) {  // whoever waits is told, not whoever tidies up
+    } catch (const std::exception&) {  // reported by the next wait instead
     }
     if (space == MemorySpace::device) {
       pages_.release(block);
@@ -174,7 +174,7 @@ class EmulatedDevice final : public Device {
 
   mutable EmulatedStream stream_;
   Pages pages_;
-  std::string why_lost_;  // empty: it is not
+  std::optional<std::string> loss_;  // failure that cost the device; nullopt: alive
 };
 
 }  // namespace

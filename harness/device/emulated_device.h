@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU on the processor, as unkind as a GPU can be: nothing that is launched runs before the host
-// waits for it, and memory of the device is no memory to the host (a page fault) but through
-// copies. So a missing wait and a pointer in the wrong hands are found without a GPU.
+// Emulated GPU on the processor, as strict as a GPU can be: no launched work runs before the host
+// waits for it, and the host cannot access memory of the device (a page fault) except through
+// copies. So missing waits and misused pointers are found without a GPU.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,13 @@
 
 namespace lossgrid {
 
-/// The stream of an emulated device (Device::stream()).
+/// Stream of an emulated device (Device::stream()).
 class EmulatedStream {
  public:
   void launch(std::function<void()> kernel) { pending_.push_back(std::move(kernel)); }
   bool idle() const { return pending_.empty(); }
-  /// Runs what was launched, in order. What a kernel throws is thrown; those behind it are dropped.
+  /// Runs all launched work, in order. An exception of a kernel passes through; the later ones are
+  /// dropped.
   void run();
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices on the processor, by oneDNN. Nothing is kept between calls but what oneDNN
-// keeps itself: its cache of compiled kernels, which all threads share. Memory that oneDNN takes
-// while it multiplies (packed blocks of the factors) is not accounted to a device. The threads of a
-// product are those of rank_threads.h.
+// Products of matrices on the processor, by oneDNN. No state is kept between calls but oneDNN's own
+// cache of compiled kernels, which all threads share. Memory that oneDNN takes while it multiplies
+// (packed blocks of the factors) is not accounted to a device. The threads of a product are those
+// of rank_threads.h.
 #include "harness/device/gemm.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kPanelFloats = std::int64_t{1} << 20;
 constexpr std::int64_t kLeastPanelWidth = 16;  // below it, vectors and registers stay half empty
 
-/// Panels are ranges of the longer one of n and k.
+/// Returns the width of a panel: panels are ranges of the longer one of n and k.
 std::int64_t panel_width(std::int64_t n, std::int64_t k) {
   return std::max(kLeastPanelWidth, kPanelFloats / std::min(n, k));
 }
@@ -79,10 +79,10 @@ void multiply_primitive(const Gemm& product) {
   }
 }
 
-/// dnnl_sgemm copies a transposed right factor as a whole before it starts, which costs up to
-/// half of the time when there are few rows, and falls to half its rate for a transposed left
-/// factor with a long sum; the primitive does neither, and is a tenth slower elsewhere. Compiling a
-/// primitive for a shape is worth it for large products only.
+/// Returns true for large products that dnnl_sgemm is slow at. It copies a transposed right factor
+/// as a whole before it starts, which costs up to half of the time with few rows, and falls to half
+/// its rate for a transposed left factor with a long sum; the primitive does neither, and is a
+/// tenth slower elsewhere. Compiling a primitive for a shape pays off for large products only.
 bool primitive_is_faster(const Gemm& product) {
   constexpr double kLarge = 0x1p26;
   const double multiplications = static_cast<double>(product.m) * static_cast<double>(product.n) *
@@ -104,7 +104,7 @@ void multiply_f32(const Gemm& product) {
   }
 }
 
-/// to [rows, columns] without gaps := from.
+/// Converts `from` to `to` [rows, columns] without gaps.
 void convert(const bf16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns,
              float* to) {
 #pragma omp parallel for schedule(static)

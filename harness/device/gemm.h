@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products for the last layer of a model, by oneDNN, or by cuBLASLt on a GPU: float32
-// results with float32 accumulation, of float32 or bf16 factors. Products of bf16 factors are made
-// natively where the processor is faster at that than at converting them to float32; a measurement
-// decides, once. All functions may be called from several threads; no rank communicates here.
+// Matrix products of the lm_head, by oneDNN, or by cuBLASLt on a GPU: float32 results with float32
+// accumulation, of float32 or bf16 factors. On the processor, products of bf16 factors are native
+// if that is faster than converting them to float32, by a measurement made once. All functions may
+// be called from several threads; no rank communicates here.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-/// A factor op(M) of a product. M is stored row-major with `stride` elements from row to row.
+/// Factor op(M) of a product. M is stored row-major with `stride` elements from row to row.
 struct Matrix {
   DType dtype;  // f32 or bf16
   const void* data;
@@ -21,10 +21,10 @@ struct Matrix {
   bool transposed = false;  // op(M) = M^T
 };
 
-/// c [m, n] := alpha a b + (accumulate ? c : 0), with a [m, k], b [k, n]. c is float32, row-major,
-/// `stride` elements from row to row. Factors are both f32, both bf16 (native), or f32 times bf16
-/// (b is converted to float32 panel by panel in the workspace). Native products may read subnormal
-/// numbers as zero. Equal calls with equally many threads give equal bits.
+/// Product c [m, n] := alpha a b + (accumulate ? c : 0), with a [m, k], b [k, n]. c is float32,
+/// row-major, `stride` elements from row to row. Factors are both f32, both bf16 (native), or f32
+/// times bf16 (b is converted to float32 panel by panel in the workspace). Native products may read
+/// subnormal numbers as zero. Equal calls with equally many threads give equal bits.
 struct Gemm {
   std::int64_t m;
   std::int64_t n;
@@ -38,14 +38,13 @@ struct Gemm {
   void* stream = nullptr;  // Device::stream() of the memory
 };
 
-/// How the factors of products in bf16 are read.
+/// Ways to multiply bf16 factors.
 enum class Bf16Gemm { native, converted };
 
-/// What the measurement found, of products of the size that a chunk has, with the threads of the
-/// thread that asked first.
+/// Measured rates of products of the size of a chunk, with the threads of the first caller.
 struct Bf16GemmRates {
   bool native_supported = false;
-  double native_flops = 0;     // per second; 0 where it is not supported
+  double native_flops = 0;     // per second; 0 if not supported
   double converted_flops = 0;  // conversion of b included
   Bf16Gemm faster() const {
     return native_supported && native_flops > converted_flops ? Bf16Gemm::native
@@ -53,21 +52,21 @@ struct Bf16GemmRates {
   }
 };
 
-/// Measured at the first call, then the same for the life of the process.
+/// Returns the rates, measured at the first call, then the same for the life of the process.
 const Bf16GemmRates& bf16_gemm_rates();
 
-/// "oneDNN 2.6.3, avx512_core_bf16": version and the instructions that it uses here.
+/// Returns "oneDNN 2.6.3, avx512_core_bf16": the version and its instructions on this processor.
 std::string gemm_library();
 
-/// The kernels of a device that implementations call for whole matrices.
+/// Kernels of a device for whole matrices, called by implementations.
 struct KernelTable {
-  /// `workspace` holds at least gemm_workspace_floats of the same product; empty where that is 0.
-  /// Throws internal on impossible arguments, unsupported where the processor has no native
+  /// Multiplies. `workspace` holds at least gemm_workspace_floats of the same product; empty if
+  /// that is 0. Throws internal on impossible arguments, unsupported if the processor has no native
   /// product.
   void (*gemm)(const Gemm& product, std::span<float> workspace);
-  /// Floats of workspace for a product with factors of these dtypes.
+  /// Returns the floats of workspace for a product with factors of these dtypes.
   std::int64_t (*gemm_workspace_floats)(DType a, DType b, std::int64_t n, std::int64_t k);
-  /// sum[k] += values[k], k < count, with the threads of products, or on `stream`.
+  /// Adds sum[k] += values[k], k < count, with the threads of products, or on `stream`.
   void (*add)(const float* values, std::int64_t count, float* sum, void* stream);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprint of a large tensor on the threads of the rank: a sum of those of its blocks, each with
-// its place, so that it does not depend on how many threads there are.
+// Fingerprint of a large tensor by the threads of the rank: the sum of the fingerprints of its
+// blocks, each with its place, so that it does not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 namespace lossgrid {
 
+/// Returns the fingerprint of `bytes`.
 inline std::uint64_t parallel_fingerprint(std::span<const std::byte> bytes) {
   constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
   const std::size_t blocks = (bytes.size() + kBlockBytes - 1) / kBlockBytes;

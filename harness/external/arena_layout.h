@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of named arrays in the memory that a worker shares: the list that `begin` sends
+// `ArenaLayout`: places of named arrays in the memory that a worker shares; the list of `begin`
 // (python/PROTOCOL.md).
 #pragma once
 
@@ -19,13 +19,13 @@ namespace lossgrid {
 
 class ArenaLayout {
  public:
-  /// In bytes.
+  /// Offset and size in bytes.
   struct Place {
     std::size_t offset;
     std::size_t size;
   };
 
-  /// Adds a row-major array; `dtype` in the protocol's words.
+  /// Adds a row-major array; `dtype` as protocol_name has it.
   void add(const std::string& name, const std::string& dtype, std::size_t element_bytes,
            const std::vector<std::int64_t>& shape) {
     constexpr std::size_t kAlignment = 64;
@@ -39,7 +39,7 @@ class ArenaLayout {
 
   std::size_t bytes() const { return bytes_; }
   const std::map<std::string, Place>& places() const { return places_; }
-  /// As the protocol has it.
+  /// Returns the list in the form of the protocol.
   const nlohmann::json& list() const { return list_; }
 
  private:
@@ -48,7 +48,7 @@ class ArenaLayout {
   nlohmann::json list_ = nlohmann::json::object();
 };
 
-/// "float64", "float32", "bfloat16".
+/// Returns "float64", "float32" or "bfloat16".
 inline std::string protocol_name(DType dtype) {
   return dtype == DType::f64 ? "float64" : dtype == DType::f32 ? "float32" : "bfloat16";
 }

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// The entry of `words` that the declaration has for `key`.
+/// Returns the value of `key`, one of `words`; the first if it is missing.
 std::string word(const nlohmann::json& json, const char* key,
                  const std::vector<std::string>& words) {
   const std::string value = json.value(key, words.front());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model of an external implementation: what its user wrote down that it should need on one
-// rank (`cost=` of the decorator; python/PROTOCOL.md, COST).
+// `DeclaredCost`: the cost of an external implementation on one rank by its user's model (`cost=`
+// of the decorator; python/PROTOCOL.md, COST).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,11 +14,10 @@ struct DeclaredCost {
   PhasePrediction backward;
 };
 
-/// From the answer of a launcher. Throws rank_failed for one that is not of the protocol.
+/// Reads the answer of a launcher. Throws rank_failed for one that is not of the protocol.
 DeclaredCost declared_cost_from(const nlohmann::json& answer);
 
-/// Adds what is predicted of a phase to `cost`: calls over tp and cp, of operations of
-/// communicators, and the peak.
+/// Adds the prediction of a phase to `cost`: calls of collectives over tp and cp, and the peak.
 void add_prediction(const PhasePrediction& predicted, PhaseCost& cost);
 
 }  // namespace lossgrid

@@ -10,13 +10,13 @@
 namespace lossgrid {
 namespace {
 
-// Function-local: registration happens during static initialisation of another file.
+// Local to a function: registration happens during static initialisation of another file.
 ExternalMaker::Make& maker() {
   static ExternalMaker::Make make;
   return make;
 }
 
-/// `text` as JSON of `type`.
+/// Returns `text` as JSON of `type`.
 nlohmann::json typed(const std::string& name, const std::string& text, const std::string& type) {
   if (type == "str") return text;
   const nlohmann::json value = nlohmann::json::parse(text == "True"    ? "true"
@@ -30,7 +30,7 @@ nlohmann::json typed(const std::string& name, const std::string& text, const std
   return value;
 }
 
-/// A value as `--impl` takes it.
+/// Returns a value in the form of `--impl`.
 std::string text_of(const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -66,11 +66,11 @@ struct Loaded {
   std::unique_ptr<LossImplementation> make(const ImplementationOptions& options) const {
     return maker()(declaration, options, pool);
   }
-  /// With the change of a mutant.
+  /// Returns a copy with the change of a mutant.
   Loaded with(const nlohmann::json& change) const {
     Loaded changed = *this;
     changed.declaration.change = change;
-    changed.declaration.has_cost = false;  // results have to tell it, and not a number of calls
+    changed.declaration.has_cost = false;  // a mutant must fail by its results, not by its cost
     return changed;
   }
 };

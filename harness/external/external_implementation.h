@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations that users load: from the files that they name to entries of the registry. The
-// class that runs them (impls/external.cpp) registers itself here, as it stands on top of the
+// Loading of external implementations: from the files of users to entries of the registry. The
+// class that runs them (impls/external.cpp) registers itself here, since it is built on the
 // strategies.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace lossgrid {
 
-/// Makes an implementation of a declaration.
+/// Registers the function that makes an implementation from a declaration. A static object.
 struct ExternalMaker {
   using Make = std::function<std::unique_ptr<LossImplementation>(
       const ExternalDeclaration&, const ImplementationOptions&, std::shared_ptr<WorkerPool>)>;
@@ -26,23 +26,22 @@ struct ExternalMaker {
 
 struct LoadRequest {
   std::vector<std::string> files;
-  std::string python;  // the interpreter
-  std::string
-      python_flag;  // " --python PYTHON" in a command line that loads the same; may be empty
-  std::chrono::milliseconds answer_time{300'000};  // for functions that are asked before a trial
+  std::string python;       // the interpreter
+  std::string python_flag;  // " --python PYTHON" for a command line that loads the same; may be ""
+  std::chrono::milliseconds answer_time{300'000};  // for user functions that run before a trial
 };
 
-/// Loads the files, once in a process, and registers what they declare as
+/// Loads the files, once in a process, and registers their implementations as
 /// ImplementationKind::external. Throws bad_input for a file that cannot be loaded, a declaration
 /// that is wrong or a name that is taken.
 void load_implementations(const LoadRequest& request);
 
-/// Registers the mutants of a loaded implementation (user_mutants.h) from what trials of it have
-/// shown, and returns them. Throws bad_input where `name` was not loaded.
+/// Registers the mutants of a loaded implementation (user_mutants.h), made from the collectives of
+/// its trials so far, and returns them. Throws bad_input if `name` was not loaded.
 std::vector<UserMutant> register_user_mutants(const std::string& name);
 
-/// Options as the function takes them, "chunk=128" as the number 128. Throws bad_input for one that
-/// it does not have, a value of another type, or one that the option does not offer.
+/// Returns options in the types of the user's function, "chunk=128" as the number 128. Throws
+/// bad_input for an unknown option, a value of another type, or one that the option does not offer.
 nlohmann::json typed_options(const ExternalDeclaration& declaration,
                              const ImplementationOptions& options);
 

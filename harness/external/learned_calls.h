@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives that external implementations were seen to make, in their order: what mutants of
-// them are made from. Any thread may call.
+// `LearnedCalls`: the collectives that external implementations made in trials, in their order.
+// Mutants are made from them. Any thread may call.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lossgrid {
 struct LearnedCall {
   std::string operation;  // "all_reduce"
   std::string group;      // "tp"
-  std::string reduce;     // "sum"; empty where nothing is reduced
+  std::string reduce;     // "sum"; empty for operations that do not reduce
   std::int64_t payload_bytes = 0;
 };
 
@@ -23,13 +23,14 @@ class LearnedCalls {
  public:
   using Calls = std::vector<LearnedCall>;
 
-  /// Keeps the longest list of a phase.
+  /// Records the calls of a phase; the longest list is kept.
   void see(const std::string& implementation, const std::string& phase, Calls calls) {
     const std::lock_guard lock(mutex_);
     Calls& longest = calls_[{implementation, phase}];
     if (calls.size() > longest.size()) longest = std::move(calls);
   }
 
+  /// Returns the calls of a phase, none if it never ran.
   Calls of(const std::string& implementation, const std::string& phase) const {
     const std::lock_guard lock(mutex_);
     const auto found = calls_.find({implementation, phase});

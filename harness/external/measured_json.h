@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MEASURED of the protocol (python/PROTOCOL.md): a phase as the worker measured it.
+// Reader of MEASURED (python/PROTOCOL.md): the measurements of a phase by its worker.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,10 +9,10 @@
 
 namespace lossgrid {
 
-/// From the answer to a forward or a backward.
+/// Reads the answer to a forward or a backward.
 PhaseMeasurement phase_measurement(const nlohmann::json& answer);
 
-/// The calls one by one, from the same answer; none where they were not asked for.
+/// Reads the calls one by one from the same answer; none if they were not requested.
 LearnedCalls::Calls calls_in(const nlohmann::json& answer);
 
 }  // namespace lossgrid

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a stream of messages between this process and a worker (python/PROTOCOL.md): JSON in
-// UTF-8 behind its length, and file descriptors beside it. One thread uses an object at a time.
+// `MessageChannel`: one end of a stream of messages between this process and a worker
+// (python/PROTOCOL.md): JSON in UTF-8 after its length, and file descriptors beside it. One thread
+// uses an object at a time.
 #pragma once
 
 #include <chrono>
@@ -19,25 +20,25 @@ class MessageChannel {
  public:
   explicit MessageChannel(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// Sends all of it. Returns false where the other side is gone.
+  /// Sends the whole message. Returns false if the other side is gone.
   bool send(const nlohmann::json& message, std::initializer_list<int> descriptors = {});
 
-  /// The next message, if it is complete within `patience`. Throws rank_failed for what is no
-  /// message of the protocol.
+  /// Returns the next message, nullopt if it is not complete within `patience`. Throws rank_failed
+  /// for bytes that are no message of the protocol.
   std::optional<nlohmann::json> receive(std::chrono::milliseconds patience);
 
-  /// Whether the other side has closed the stream.
+  /// True if the other side has closed the stream.
   bool is_closed() const { return is_closed_; }
 
  private:
   std::optional<nlohmann::json> take_message();
 
   Descriptor socket_;
-  std::string received_;  // bytes of messages that are not complete
+  std::string received_;  // bytes of an incomplete message
   bool is_closed_ = false;
 };
 
-/// Two connected ends, neither of which an exec inherits. Throws io.
+/// Returns two connected ends, neither of which an exec inherits. Throws io.
 std::pair<Descriptor, Descriptor> make_socket_pair();
 
 }  // namespace lossgrid

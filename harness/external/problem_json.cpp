@@ -11,7 +11,8 @@
 namespace lossgrid {
 namespace {
 
-/// Targets of the pack that are trained on. A plan has no tokens to count them in.
+/// Returns the number of targets of the pack that are trained on. Within `lossgrid plan` there are
+/// no tokens, only their number.
 std::int64_t valid_tokens(const PackedBatch& batch) {
   const bool has_tokens = static_cast<std::int64_t>(batch.token_mask.size()) == batch.tokens();
   if (!has_tokens) return batch.denominators.valid_tokens;
@@ -35,7 +36,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"temperature", problem.head.temperature},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
-          {"device", problem.backend == Backend::cuda ? "cuda" : "cpu"},
+          {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},
           {"padded_tokens", batch.padded_tokens()},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem in the words of the protocol with workers (python/PROTOCOL.md, PROBLEM).
+// A problem in the form of the protocol with workers (python/PROTOCOL.md, PROBLEM).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,9 +8,10 @@
 
 namespace lossgrid {
 
+/// Returns the problem without a rank.
 nlohmann::json problem_json(const LossProblem& problem);
 
-/// As one rank of the grid meets it.
+/// Returns the problem of one rank of the grid.
 nlohmann::json problem_json(const LossProblem& problem, int tp_rank, int cp_rank);
 
 }  // namespace lossgrid

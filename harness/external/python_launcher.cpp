@@ -25,7 +25,7 @@ std::string python_path() {
   return path;
 }
 
-/// Makes an exec keep `descriptor`.
+/// Makes `descriptor` survive an exec and returns it.
 int kept(const Descriptor& descriptor) {
   fcntl(descriptor.get(), F_SETFD, 0);
   return descriptor.get();
@@ -89,7 +89,7 @@ nlohmann::json PythonLauncher::ask_locked(const nlohmann::json& request,
 }
 
 nlohmann::json PythonLauncher::load_locked() {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_input, why); };
+  const auto refuse = [](const std::string& reason) { throw Error(ErrorCode::bad_input, reason); };
   nlohmann::json answer;
   try {
     answer = ask_locked({{"op", "load"}, {"version", 1}, {"files", files_}}, kLoadTime);
@@ -138,10 +138,12 @@ nlohmann::json PythonLauncher::ask_function(const char* question, const std::str
       .with_detail(answer.value("traceback", ""));
 }
 
-std::string PythonLauncher::why_unsupported(const std::string& implementation,
-                                            const nlohmann::json& options,
-                                            const nlohmann::json& problem) {
-  return ask_function("supports", implementation, options, problem).value("reason", "");
+std::optional<SkipReason> PythonLauncher::unsupported(const std::string& implementation,
+                                                      const nlohmann::json& options,
+                                                      const nlohmann::json& problem) {
+  const std::string reason =
+      ask_function("supports", implementation, options, problem).value("reason", "");
+  return reason.empty() ? std::nullopt : std::optional(SkipReason{reason});
 }
 
 std::int64_t PythonLauncher::chunks(const std::string& implementation,

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that has imported the user's files and forks workers (python/PROTOCOL.md, Launcher).
-// It ends, with all of its workers, when this process does. Any thread may call; one request is
-// answered at a time. Where a function of the user hangs in it, or ends it, it is made anew.
+// `PythonLauncher`: the process that has imported the user's files and forks workers
+// (python/PROTOCOL.md, Launcher). It ends, with all of its workers, when this process does. Any
+// thread may call; one request is answered at a time. If a function of the user hangs in it, or
+// ends it, it is started again.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <sys/types.h>
 
 #include "harness/core/child_process.h"
+#include "harness/core/skip_reason.h"
 #include "harness/external/declaration.h"
 #include "harness/external/declared_cost.h"
 #include "harness/external/message_channel.h"
@@ -22,50 +25,51 @@ namespace lossgrid {
 
 class PythonLauncher {
  public:
-  /// Starts `python` (a program in PATH or a path) with the package of lossgrid in reach. Throws
-  /// bad_input where it cannot be started. `answer_time`: for functions of the user that it calls.
+  /// Starts `python` (a program in PATH or a path) with the package of lossgrid in PYTHONPATH.
+  /// Throws bad_input if it cannot be started. `answer_time`: deadline of the user's functions.
   PythonLauncher(std::string python, std::chrono::milliseconds answer_time);
 
   /// Imports `files`. Throws bad_input with one line that names the file and what is wrong.
   std::vector<ExternalDeclaration> load(const std::vector<std::string>& files);
 
-  /// Why `implementation` does not take a problem; empty when it does. Throws what ask_function
-  /// throws.
-  std::string why_unsupported(const std::string& implementation, const nlohmann::json& options,
-                              const nlohmann::json& problem);
+  /// Returns the reason for which `implementation` does not take a problem, nullopt if it does.
+  /// Throws as ask_function.
+  std::optional<SkipReason> unsupported(const std::string& implementation,
+                                        const nlohmann::json& options,
+                                        const nlohmann::json& problem);
 
-  /// In how many chunks of rows `implementation` makes the gradient of the weight. Throws
-  /// rank_failed where the user's function fails.
+  /// Returns the number of chunks of rows in which `implementation` makes the gradient of the
+  /// weight. Throws as ask_function.
   std::int64_t chunks(const std::string& implementation, const nlohmann::json& options,
                       const nlohmann::json& problem);
 
-  /// What `implementation` should need by its user's model on the rank that `problem` names. Throws
-  /// as why_unsupported.
+  /// Returns the cost of `implementation` by its user's model on the rank that `problem` names.
+  /// Throws as ask_function, and rank_failed for a cost that is not of the protocol.
   DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,
                     const nlohmann::json& problem);
 
   /// Forks a worker whose messages go over `socket` and whose output goes to `output`.
   pid_t fork_worker(int rank, int size, int socket, int output);
 
-  /// How a worker ended: it has ended, or is about to.
+  /// Waits for the end of a worker that has ended, or is about to.
   ProcessEnd wait_for(pid_t worker);
 
-  /// Which launcher it is, from 1: workers end with theirs.
+  /// Returns the number of the launcher process, from 1: workers end with theirs.
   int launch() const { return launch_; }
 
  private:
-  /// Asks what the user's function `question` of an implementation returns. Throws rank_failed with
-  /// the traceback as detail where it raises; timeout or process_died where it does not come back,
-  /// when the launcher has been made anew.
+  /// Calls the user's function `question` of an implementation and returns the answer. Throws
+  /// rank_failed with the traceback as detail if it raises. Throws timeout or process_died if it
+  /// does not return; by then the launcher has been started again.
   nlohmann::json ask_function(const char* question, const std::string& implementation,
                               const nlohmann::json& options, const nlohmann::json& problem);
-  /// The answer, `"ok"` being true or false. Throws timeout, or process_died.
+  /// Returns the answer, whose `"ok"` is true or false. Throws timeout or process_died.
   nlohmann::json ask(const nlohmann::json& request, std::chrono::milliseconds patience,
                      std::initializer_list<int> descriptors = {});
   nlohmann::json ask_locked(const nlohmann::json& request, std::chrono::milliseconds patience,
                             std::initializer_list<int> descriptors = {});
   void start();
-  /// Throws bad_input.
+  /// Loads files_. Throws bad_input.
   nlohmann::json load_locked();
 
   std::mutex mutex_;
@@ -77,8 +81,8 @@ class PythonLauncher {
   std::atomic<int> launch_{0};
 };
 
-/// Folder with the Python package: beside or above the executable, or where it was installed.
-/// Throws bad_input when there is none.
+/// Returns the folder with the Python package: beside or above the executable, or in the
+/// installation. Throws bad_input if there is none.
 std::string python_package_folder();
 
 }  // namespace lossgrid

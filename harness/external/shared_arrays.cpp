@@ -123,7 +123,7 @@ void SharedArrays::write_batch() {
   for (int k = 0; k < kTokenInputs; ++k) write_token_input(k);
 }
 
-/// 0 where nothing is trained on: what stands there in the batch is poisoned.
+/// Writes 0 to rows that nothing trains on: their values in the batch are poison.
 void SharedArrays::write_token_input(int k) {
   if (problem_.batch.inputs[static_cast<std::size_t>(k)].empty()) return;
   const std::vector<float>& values = pack_.inputs[static_cast<std::size_t>(k)];

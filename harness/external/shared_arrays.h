@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays of one pack that a worker process maps too (python/PROTOCOL.md, arena): what the
-// user's function is given, what it returns, and what its backward starts from. Of one rank, used
-// by its thread.
+// `SharedArrays`: the arrays of one pack that a worker process maps too (python/PROTOCOL.md,
+// arena): inputs and outputs of the user's function, and upstream gradients of its backward.
+// Belongs to one rank and is used by its thread.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ namespace lossgrid {
 
 class SharedArrays {
  public:
-  /// With the batch written. `pack`: the rows of the padded pack; `positions`: the own ones among
-  /// them; `out_rows`: those that outputs stand for. Throws not_enough_memory. What is referred to
-  /// outlives the object.
+  /// Allocates the arrays and writes the batch. `pack`: the rows of the padded pack; `positions`:
+  /// the rows of this rank among them; `out_rows`: the number of rows of outputs. Throws
+  /// not_enough_memory. The arguments outlive the object.
   SharedArrays(const LossProblem& problem, const ExternalDeclaration& declaration,
                const ShiftedBatch& pack, const std::vector<std::int64_t>& positions,
                std::int64_t out_rows);
 
   int descriptor() const { return memory_.descriptor(); }
-  /// The list that `begin` sends.
+  /// Returns the list that `begin` sends.
   const nlohmann::json& list() const { return layout_.list(); }
   std::byte* at(const std::string& name) const { return bytes_of(name).data(); }
   template <typename T>
@@ -36,15 +36,14 @@ class SharedArrays {
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
-  /// Copies the inputs from memory of `device`, and keeps the bits of all that the worker may not
-  /// change. Rows that hold what no model hands to a loss (NaN, an infinity that is no mask) become
-  /// zero: frameworks multiply such rows by a mask of zeros, and may.
+  /// Copies the inputs from memory of `device`, and takes fingerprints of all arrays that the
+  /// worker may not change. Rows with values that no model gives to a loss (NaN, an infinity that
+  /// is no mask) become zero: frameworks may multiply such rows by a mask of zeros.
   void write_inputs(Device& device, const LossInputs& inputs);
-  /// The arrays that the worker has changed since then and may not.
+  /// Returns the arrays that the worker has changed since then although it may not.
   std::vector<std::string> changed() const;
 
-  /// Whether every row of the hidden states holds zeros and ones alone, so that an engine can take
-  /// them for ids.
+  /// True if the hidden states are zeros and ones alone, so that an engine can take them for ids.
   bool holds_ids() const;
 
  private:
@@ -55,7 +54,7 @@ class SharedArrays {
   template <typename T, typename U>
   void write(const std::string& name, const std::vector<U>& values);
   std::span<std::byte> bytes_of(const std::string& name) const;
-  /// Of all arrays that the worker may not change.
+  /// Returns fingerprints of all arrays that the worker may not change.
   std::map<std::string, std::uint64_t> bits() const;
 
   const LossProblem& problem_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a worker process maps too: a file without a name. One thread owns an object.
+// `SharedMemory`: memory that a worker process maps too, a file without a name. One thread owns an
+// object.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@ namespace lossgrid {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// Zeros. Throws not_enough_memory.
+  /// Allocates `bytes` zeros. Throws not_enough_memory.
   explicit SharedMemory(std::size_t bytes);
   ~SharedMemory();
   SharedMemory(SharedMemory&& other) noexcept;
@@ -27,7 +28,7 @@ class SharedMemory {
   std::size_t size_ = 0;
 };
 
-/// An empty file in memory, opened to append. Throws io.
+/// Returns an empty file in memory, opened to append. Throws io.
 Descriptor make_memory_file(const char* name);
 
 }  // namespace lossgrid

@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-/// File "/a/b.py", line 3 in f; a traceback has a comma behind the line.
+/// One frame: `File "/a/b.py", line 3 in f`; in a traceback a comma follows the line.
 struct Frame {
   std::string path;
   std::string line;
@@ -37,7 +37,7 @@ bool is_users(const Frame& frame) {
          !frame.is_in("/dist-packages/") && frame.path.find('<') != 0;
 }
 
-/// The frames are the newest first; those before `user` are of what the user's code has called.
+/// Returns the place of `frames`, newest first; those before `user` are callees of the user's code.
 StackPlace place_of(const std::vector<Frame>& frames, std::vector<Frame>::const_iterator user) {
   const auto collective = std::find_if(frames.begin(), user, [](const Frame& frame) {
     return frame.is_in("/torch/distributed/") && !frame.path.ends_with("/c10d_logger.py");
@@ -66,7 +66,7 @@ StackPlace place_in_stack(const std::string& stacks) {
 }
 
 Cause cause_of_traceback(const std::string& traceback) {
-  // What was raised while another exception was handled comes last.
+  // An exception that was raised while another was handled comes last.
   const std::size_t last = traceback.rfind("Traceback (most recent call last)");
   std::vector<Frame> frames = frames_of(traceback.substr(last == std::string::npos ? 0 : last));
   std::reverse(frames.begin(), frames.end());

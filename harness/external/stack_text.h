@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of Python as text: where the user's code was, and whether other ranks may have kept it
-// there.
+// Reader of Python stacks: the place in the user's code, and the cause, its own or other ranks.
 #pragma once
 
 #include <string>
@@ -15,11 +14,11 @@ struct StackPlace {
   Cause cause = Cause::own;
 };
 
-/// Where a process is, from what its fault handler has written.
+/// Returns the place of a process in the output of its fault handler.
 StackPlace place_in_stack(const std::string& stacks);
 
-/// In what the exception was raised that a traceback ends with: in a collective, or in the user's
-/// own code.
+/// Returns the cause of the exception at the end of a traceback: a collective, or the user's own
+/// code.
 Cause cause_of_traceback(const std::string& traceback);
 
 }  // namespace lossgrid

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What is done to one collective.
+/// A change of one collective.
 struct CallChange {
   const char* kind;
   const char* what;
@@ -30,7 +30,7 @@ Json change_of_call(const std::string& phase, std::size_t number, const char* ki
   return {{"kind", kind}, {"call", number - 1}, {"phase", phase}};
 }
 
-/// What is done to the whole function.
+/// A change of the whole function.
 struct WholeChange {
   const char* mutant;
   const char* what;

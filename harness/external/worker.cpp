@@ -37,7 +37,7 @@ Worker::~Worker() {
   kill(pid_, SIGKILL);
   try {
     launcher_->wait_for(pid_);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The launcher is gone, and its workers with it.
   }
 }
@@ -46,7 +46,7 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
                            const std::string& doing, std::initializer_list<int> descriptors) {
   bool is_sent = false;
   std::optional<nlohmann::json> answer;
-  // Sent when all ranks are here: a worker ahead of the others would meet them in the wrong call.
+  // Sent when all ranks are here: a worker ahead of the others would join them in the wrong call.
   const auto advance = [&] {
     constexpr std::chrono::milliseconds kPatience{2};
     if (!std::exchange(is_sent, true)) channel_.send(request, descriptors);
@@ -54,7 +54,7 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
     return answer || channel_.is_closed();
   };
   try {
-    ranks.carry(kMeeting, advance);
+    ranks.transfer_external(kMeeting, advance);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::aborted && is_sent && !answer) throw_own_failure(doing);
     if (error.code() != ErrorCode::timeout) throw;
@@ -130,8 +130,7 @@ void WorkerPool::discard(int rank, int size) {
 Worker& WorkerPool::join(Communicator& ranks) {
   const int rank = ranks.rank();
   const int size = ranks.size();
-  // The newest rendezvous that any rank has joined, and the oldest: equal where all know each
-  // other.
+  // The newest and the oldest rendezvous that any rank has joined: equal if all know each other.
   std::int64_t newest = worker_of(rank, size).rendezvous;
   std::int64_t bounds[2] = {newest, -newest};
   ranks.all_reduce(std::span<std::int64_t>(bounds), ReduceOp::max);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker process of one rank (python/PROTOCOL.md, Worker), and the pool of all that this
-// process has. A worker belongs to a world of as many ranks and lives until something goes wrong:
-// then it is killed, and the next trial gets a new one. One thread, that of the rank, uses a
-// worker; any thread may use the pool.
+// `Worker`: the worker process of one rank (python/PROTOCOL.md, Worker), and the pool of all
+// workers of this process. A worker belongs to a world of a fixed number of ranks and lives until
+// something goes wrong: then it is killed, and the next trial gets a new one. The thread of the
+// rank uses its worker; any thread may use the pool.
 #pragma once
 
 #include <cstdint>
@@ -28,33 +28,33 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   /// Sends `request`, waits for the answer while the other ranks do the same, and returns it.
-  /// `doing`: for messages, "forward of 'mine'". Throws rank_failed with the traceback as detail
-  /// where the user's code raised, not_enough_memory, process_died where the process ended, and
-  /// what ends the ranks (aborted, timeout); with the cause, which may be another rank's.
-  /// Collective over `ranks`.
+  /// `doing`: for messages, "forward of 'mine'". Throws rank_failed with the traceback as detail if
+  /// the user's code raised, process_died if the process ended, not_enough_memory, and aborted or
+  /// timeout at the end of all ranks; each with the cause, which may be another rank. Collective
+  /// over `ranks`.
   nlohmann::json ask(Communicator& ranks, const nlohmann::json& request, const std::string& doing,
                      std::initializer_list<int> descriptors = {});
 
-  /// Numbers plans from 1.
+  /// Returns the number of a new plan, from 1.
   std::int64_t next_plan() { return ++plans_; }
-  /// Nothing is asked of the plan any more: the process may forget it with the next that begins.
+  /// Ends a plan: the process may forget it when the next one begins.
   void end_plan(std::int64_t plan) { ended_plans_.push_back(plan); }
   std::vector<std::int64_t> take_ended_plans() { return std::exchange(ended_plans_, {}); }
 
-  /// Whether it ended with a launcher that had to be made anew.
+  /// True if it ended with a launcher that had to be started again.
   bool is_lost() const;
 
-  /// The rendezvous that it has joined; 0: none.
+  /// Number of the rendezvous that it has joined; 0: none.
   std::int64_t rendezvous = 0;
 
  private:
-  /// Throws what went wrong in this process, if anything did, though another rank failed first.
+  /// Throws the failure of this process, if there is one, although another rank failed first.
   void throw_own_failure(const std::string& doing);
   [[noreturn]] void throw_died(const std::string& doing);
   [[noreturn]] void throw_failed(const nlohmann::json& answer, const std::string& doing);
-  /// The last lines that the user's code printed, under a heading; empty where there are none.
+  /// Returns the last lines that the user's code printed, under a heading; empty for none.
   std::string printed() const;
-  /// Where the process is in the user's code: asks Python's fault handler for it.
+  /// Returns the stack of the process, written by Python's fault handler.
   std::string stack();
 
   std::shared_ptr<PythonLauncher> launcher_;
@@ -73,8 +73,8 @@ class WorkerPool {
   PythonLauncher& launcher() { return *launcher_; }
   LearnedCalls& learned_calls() { return learned_calls_; }
 
-  /// The worker of this rank of `ranks`, which has joined the workers of the others. Collective.
-  /// Throws as Worker::ask.
+  /// Returns the worker of this rank of `ranks`, which has joined the workers of the others.
+  /// Collective. Throws as Worker::ask.
   Worker& join(Communicator& ranks);
 
   /// Kills the worker of rank `rank` of `size`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An iteration is one call of a collective, as rank 0 sees it; ranks make a batch of them between
-// two barriers. How many batches there are Google Benchmark decides outside of the ranks. Starting
+// An iteration is one call of a collective, timed on rank 0; ranks make a batch of calls between
+// two barriers. Google Benchmark decides the number of batches, outside of the ranks. The start of
 // threads is not timed.
 #include <chrono>
 #include <functional>
@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kDeadline(60);
 /// `small` and `large` have `count` and size() * count elements.
 using Call = void (*)(Communicator& world, std::span<float> small, std::span<float> large);
 
-/// ns of kCalls calls on rank 0, or less than 0 where a rank failed.
+/// Returns the ns of kCalls calls on rank 0; negative if a rank failed.
 std::int64_t time_calls(int ranks, std::size_t count, Call call) {
   const auto elapsed_ns = std::make_shared<std::int64_t>(-1);
   const RanksOutcome outcome = run_thread_ranks(

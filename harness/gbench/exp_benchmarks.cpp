@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp alone, without rows: the polynomial of the row kernels, compiled for every instruction set,
+// Benchmarks of exp alone: the polynomial of the row kernels, compiled for every instruction set,
 // against std::exp in a loop.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // as the row kernels
 #undef HWY_TARGET_INCLUDE

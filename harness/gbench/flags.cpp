@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags are told apart by their prefix. Google Benchmark calls the printer of its help for a value
-// that it rejects, and ends with 0 behind it: here that is a usage error.
+// Flags of Google Benchmark have a prefix. For a value that it rejects Google Benchmark prints its
+// help and exits with 0; here that is a usage error.
 #include "harness/gbench/flags.h"
 
 #include <algorithm>

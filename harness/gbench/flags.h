@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of lossgrid_gbench: which trials are registered, in the flags of `lossgrid
-// bench`, and beside them Google Benchmark's own flags, which go through as they are.
+// Command line of lossgrid_gbench: the flags of `lossgrid bench`, which select the trials, and
+// those of Google Benchmark, which are passed on unchanged.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// Whose trials are registered when neither a suite nor a case is asked for.
+/// Suite whose trials are registered if neither a suite nor a case is given.
 inline constexpr const char* kDefaultSuite = "perf_smoke";
 
 struct GbenchFlags {
@@ -20,13 +20,13 @@ struct GbenchFlags {
   std::vector<std::string> benchmark;  // --benchmark_*, as they were given
 };
 
-/// Reads the command line without the program's name. Nothing: help was asked for and printed.
+/// Reads the command line without the program's name. Returns nullopt if it printed the help.
 /// Throws usage.
 std::optional<GbenchFlags> parse_gbench_flags(const std::vector<std::string>& arguments);
 
-/// benchmark::Initialize with `flags`. `program` is named in reports and outlives the process's
-/// benchmarks. Throws usage for a flag that Google Benchmark does not know or cannot read; a format
-/// that it does not know ends the process with that exit code.
+/// Calls benchmark::Initialize with `flags`. `program` is the name in reports and outlives the
+/// benchmarks. Throws usage for a flag that Google Benchmark does not know or cannot read; an
+/// unknown format ends the process with that exit code.
 void initialize_benchmark(char* program, const std::vector<std::string>& flags);
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread for both kinds of code: what is compared is the code, and small rows do not wait for a
+// Both kinds of code run on one thread: the comparison is of code, and small rows do not wait for a
 // team of threads. Bytes are those that the Highway kernel moves, also for plain loops, so that
 // rates compare like times.
 #include <array>
@@ -11,7 +11,7 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/gbench/micro_benchmarks.h"
 #include "harness/gbench/plain_kernels.h"
-#include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::int64_t, 3> kVocabs{512, 32768, 151936};
 constexpr std::int64_t kRegimeVocab = 32768;
 
-/// `kernel` moves the logits of all rows `times` times.
+/// Registers `kernel`, which moves the logits of all rows `times` times.
 template <typename T, typename Kernel>
 void run(benchmark::State& state, KernelRows<T>& rows, int times, TrackerMemory& memory,
          Kernel&& kernel) {
@@ -58,11 +58,12 @@ void add_sweep(TrackerMemory& memory) {
       fmt::format("sweep/highway/{}", name(DTypeOf<T>::value)).c_str(),
       [&memory](benchmark::State& state) {
         KernelRows<T> rows(state.range(0));
-        const std::int64_t floats = sweep_scratch_floats(DTypeOf<T>::value, rows.view.shard, false);
+        const std::int64_t floats =
+            forward_backward_scratch_floats(DTypeOf<T>::value, rows.view.shard, false);
         DeviceArray<float> scratch(*rows.device, static_cast<std::size_t>(floats), "scratch");
         run(state, rows, 2, memory, [&scratch](KernelRows<T>& r) {
-          rows_sweep(r.view, r.grad.data(), {scratch.data(), scratch.size()}, r.statistics(),
-                     r.gradient.data());
+          rows_forward_backward(r.view, r.grad.data(), {scratch.data(), scratch.size()},
+                                r.statistics(), r.gradient.data());
         });
       });
   for (const std::int64_t vocab : kVocabs) added->Arg(vocab);

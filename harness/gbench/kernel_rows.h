@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernel benchmarks read and write: eight rows of logits with their statistics and gradient,
-// in buffers of a device of their own, so that the tracker knows them. Logits are drawn from
-// [-1, 1), or made of numbers that kernels or processors might be slow at.
+// KernelRows: inputs and outputs of kernel benchmarks. Eight rows of logits with their statistics
+// and gradient, in buffers of a device of their own, so that the memory tracker counts them. Logits
+// are drawn from [-1, 1), or from a regime that kernels or processors might be slow at.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include "harness/core/philox.h"
 #include "harness/device/device.h"
-#include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 
@@ -29,7 +29,7 @@ inline std::string_view name(Regime regime) {
   return names[static_cast<std::size_t>(regime)];
 }
 
-/// `x` in [-1, 1) as it is in a column of such a row.
+/// Maps `x` in [-1, 1) to the logit of a column in a row of the regime.
 inline float logit_of(Regime regime, std::int64_t column, std::int64_t vocab, float x) {
   const bool first_half = column < vocab / 2;
   switch (regime) {
@@ -54,7 +54,7 @@ inline float logit_of(Regime regime, std::int64_t column, std::int64_t vocab, fl
 inline constexpr std::int64_t kBenchmarkRows = 8;
 inline constexpr std::int32_t kBenchmarkTarget = 3;  // of every row
 
-/// T: float or bf16.
+/// The rows with logits of T, float or bf16.
 template <typename T>
 struct KernelRows {
   explicit KernelRows(std::int64_t vocab, Regime regime = Regime::ordinary) {

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid_gbench: trials, kernels and collectives as Google Benchmarks, so that its filters, its
-// JSON and compare.py work on them. Google Benchmark itself returns 0 whatever its benchmarks find;
-// the exit code here is that of `lossgrid bench`.
+// JSON and compare.py work on them. Google Benchmark returns 0 in every case; the exit code here is
+// that of `lossgrid bench`.
 #include <cstdio>
 #include <new>
 
 #include "harness/cli/command.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/gbench/flags.h"
 #include "harness/gbench/micro_benchmarks.h"
 #include "harness/gbench/reporter.h"
 #include "harness/gbench/trial_benchmarks.h"
+#include "harness/runner/run.h"
 
 namespace lossgrid {
 namespace {
 
-/// Of this process among those that run the same benchmarks together: ranks are its threads.
+/// True: this process is rank 0 of those that run the same benchmarks together; ranks of trials are
+/// its threads.
 constexpr bool kIsRank0 = true;
 
 ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {
   const SuiteModes registered_only{false, SuiteModes::Bench::never};
   const std::vector<Suite> suites =
       requested_suites("lossgrid_gbench", flags.suite, TimingFlags{}, registered_only);
-  require_runnable(suites, flags.suite.max_ranks);
+  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));
   set_threads_per_rank(flags.suite.threads_per_rank);
   initialize_benchmark(program, benchmark_flags_of(flags.benchmark, kIsRank0));
 
@@ -41,7 +44,7 @@ ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {
   const std::size_t matched =
       benchmark::RunSpecifiedBenchmarks(reporters.display.get(), reporters.file.get());
   benchmark::RegisterMemoryManager(nullptr);
-  if (runs.session.rank_hung) leave_at_once(runs.session.code);
+  if (runs.session.must_end) leave_at_once(runs.session.code);
   return runs.skipped.size() == matched ? ExitCode::nothing_ran : runs.session.code;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks report in every call, the timed ones too: what was reported before Start does not
-// count.
+// Benchmarks add their memory in every call, the timed ones too; Start discards earlier numbers.
 #include "harness/gbench/memory_manager.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Google Benchmark shows as max_bytes_used and allocs_per_iter: the numbers of the memory
-// tracker, not those of the process. Behind the timed iterations of a benchmark Google Benchmark
-// calls Start, the benchmark once more with at most 16 iterations, and Stop; in between the
-// benchmark says what the tracker of its device found. That call is not timed.
+// TrackerMemory: the source of Google Benchmark's max_bytes_used and allocs_per_iter, with the
+// numbers of the memory tracker, not those of the process. After the timed iterations of a
+// benchmark Google Benchmark calls Start, the benchmark once more with at most 16 iterations, and
+// Stop. In between the benchmark adds the numbers of its device's tracker. That call is not timed.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ class TrackerMemory final : public benchmark::MemoryManager {
   void Start() override;
   void Stop(Result* result) override;
 
-  /// Whether the call is the one between Start and Stop.
+  /// True in the call between Start and Stop.
   bool measuring() const { return measuring_; }
 
-  /// Peak of a phase and buffers asked for in it, by all iterations of the call together. The
-  /// largest peak counts, the sum of allocations.
+  /// Adds a phase: its peak, of which the largest counts, and its allocations, which are added up,
+  /// of all iterations of the call together.
   void add(std::int64_t peak_bytes, std::int64_t allocations);
-  /// All phases of a tracker.
+  /// Adds all phases of a tracker.
   void add(const MemoryTracker& tracker);
 
  private:

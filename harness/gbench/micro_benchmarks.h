@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks of what a trial spends its time on: row kernels, Highway against plain loops, and
-// collectives between ranks that are threads. `memory` outlives the benchmarks; what is not in a
-// buffer of a device is not in its numbers.
+// Benchmarks of the parts of a trial: row kernels, Highway against plain loops, and collectives
+// between ranks that are threads. `memory` outlives the benchmarks; it counts only buffers of a
+// device.
 #pragma once
 
 #include "harness/gbench/memory_manager.h"
 
 namespace lossgrid {
 
-/// "statistics/highway/f32/32768": also all_statistics (with entropy and smallest logit), gradient
-/// and sweep, also plain, also bf16; and "values/REGIME/f32/32768". On one thread.
+/// Registers "statistics/highway/f32/32768": also all_statistics (with entropy and smallest logit),
+/// gradient and sweep, also plain, also bf16; and "values/REGIME/f32/32768". On one thread.
 void register_kernels(TrackerMemory& memory);
 
-/// "exp/highway/f32/32768" and "exp/plain/f32/32768": exp alone, of [-10, 0). On one thread.
+/// Registers "exp/highway/f32/32768" and "exp/plain/f32/32768": exp alone, of [-10, 0). On one
+/// thread.
 void register_exponentials(TrackerMemory& memory);
 
-/// "all_reduce/threads/2/256": RANKS, FLOATS; also all_gather and reduce_scatter.
+/// Registers "all_reduce/threads/2/256": RANKS, FLOATS; also all_gather and reduce_scatter.
 void register_collectives();
 
 }  // namespace lossgrid

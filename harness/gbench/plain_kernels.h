@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row kernels as one would write them first: ordinary loops in float32 with std::exp, one
-// thread, whatever vectors the compiler makes of them. What the Highway kernels are compared with;
-// not used by any implementation. Same results up to rounding (the shift is the largest logit).
+// Baselines of the row kernels: ordinary float32 loops with std::exp on one thread, vectorised by
+// the compiler if at all. Only benchmarks use them. Same results as the Highway kernels up to
+// rounding; the shift is the maximum.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void gradient(KernelRows<T>& rows) {
   }
 }
 
-/// Three passes, as rows_sweep.
+/// Three passes, as rows_forward_backward.
 template <typename T>
 void sweep(KernelRows<T>& rows) {
   statistics(rows);

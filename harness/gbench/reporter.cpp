@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that every process opened would hold what the last one wrote. Google Benchmark takes a
-// reporter for a file only where a file is asked for.
+// If every process opened the file, it would hold the output of the last one. Google Benchmark
+// accepts a file reporter only if a file is given.
 #include "harness/gbench/reporter.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-/// The value of the last --`name`=, or of the environment's NAME, or `otherwise`.
+/// Returns the value of the last --`name`=, or of NAME in the environment, or `otherwise`.
 std::string flag_value(const std::vector<std::string>& flags, const std::string& name,
                        const std::string& otherwise) {
   const std::string prefix = "--" + name + "=";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sample is asked for, no more and no less: the number of iterations is fixed before anything
-// runs, so that no measured time decides how often ranks meet.
+// The number of samples is fixed before anything runs, so that no measured time decides how many
+// collectives the ranks enter.
 #include "harness/gbench/timed_trial.h"
 
 #include <algorithm>
@@ -36,31 +36,33 @@ TimedTrial::TimedTrial(CaseSpec spec, std::string implementation, const Grid& gr
       grid_(grid),
       session_(session) {}
 
-std::string TimedTrial::why_not_timed() {
-  if (session_.rank_hung) return kHung;
+std::optional<SkipReason> TimedTrial::not_timed() {
+  if (session_.must_end) return SkipReason{kHung};
   if (!verified_) {
     const PreparedProblem& prepared = session_.problems.get(spec_);
-    if (!prepared.why_too_big.empty()) return "skipped: " + prepared.why_too_big;
+    if (prepared.memory_shortage) {
+      return SkipReason{"skipped: " + prepared.memory_shortage->text};
+    }
     const TrialOutcome trial =
         run_trial(make_trial(prepared, implementation_, grid_), session_.deadline);
-    session_.rank_hung = trial.must_end;
+    session_.must_end = trial.must_end;
     verified_ = trial.record;
     if (verified_->status != TrialStatus::skipped) {
       session_.code = worst(session_.code, exit_code_of(std::vector{*verified_}));
     }
   }
-  if (verified_->status == TrialStatus::passed) return "";
+  if (verified_->status == TrialStatus::passed) return std::nullopt;
   const bool skipped = verified_->status == TrialStatus::skipped;
-  return (skipped ? "skipped: " : "") + verified_->reason;
+  return SkipReason{(skipped ? "skipped: " : "") + verified_->reason};
 }
 
 const TimingRecord* TimedTrial::timing(std::size_t repetition) {
   while (timings_.size() <= repetition) {
-    if (session_.rank_hung) return nullptr;
+    if (session_.must_end) return nullptr;
     const TimingOutcome timed = time_implementations(
         session_.problems.get(spec_), {implementation_}, grid_,
         exactly(session_.iterations, session_.deadline), CacheMode::hot, session_.deadline);
-    session_.rank_hung = timed.rank_hung;
+    session_.must_end = timed.must_end;
     timings_.push_back(timed.record);
     if (timed.record.status != TimingStatus::skipped) {
       session_.code = worst(session_.code, exit_code_of(std::vector{timed.record}));

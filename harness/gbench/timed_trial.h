@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case on one grid with one implementation, measured as its benchmarks ask for it: verified
-// once, which also measures memory, then timed once for each repetition, all phases together. A
-// phase that comes later reads what the first one of the repetition left.
+// TimedTrial: one case on one grid with one implementation, measured when a benchmark asks for it:
+// verified once, which also measures memory, then timed once per repetition, all phases together.
+// The first phase of a repetition causes the timing; later ones read it.
 #pragma once
 
 #include <chrono>
@@ -10,22 +10,24 @@
 #include <vector>
 
 #include "harness/core/error.h"
+#include "harness/core/skip_reason.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/timing/timing_rank.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
 
-/// What all trials of a process share.
+/// State shared by all trials of a process.
 struct TrialSession {
   ProblemCache problems;
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};
   std::int64_t iterations = 20;  // samples of each phase
   ExitCode code = ExitCode::ok;  // the worst so far; skipped trials do not count
-  bool rank_hung = false;        // nothing can be measured any more
+  bool must_end = false;         // nothing can be measured any more
 };
 
-/// Peak over ranks of everything live, inputs included; allocations of the rank with the most.
+/// Memory of a phase: the peak over ranks of all live bytes, inputs included, and the allocations
+/// of the rank with the most.
 struct PhaseUse {
   std::int64_t peak_bytes = 0;
   std::int64_t allocations = 0;
@@ -37,16 +39,17 @@ class TimedTrial {
 
   const Grid& grid() const { return grid_; }
 
-  /// Runs the trial unless that was done. Returns why nothing is timed: "skipped: ...", what is
-  /// wrong; empty when it passed. Throws bad_input for a grid that the problem does not fit.
-  std::string why_not_timed();
+  /// Runs the trial unless that was done. Returns the reason for which nothing is timed, "skipped:
+  /// ..." or the failure; nullopt if it passed. Throws bad_input for a grid that the problem does
+  /// not fit.
+  std::optional<SkipReason> not_timed();
 
-  /// The record of a repetition, 0 at first, with exactly `iterations` samples of each phase unless
-  /// that took longer than the deadline. Only after a trial that passed. Nothing: a rank hangs.
-  /// Valid until another repetition is asked for.
+  /// Returns the record of a repetition, counted from 0, with exactly `iterations` samples of each
+  /// phase, fewer if the deadline came first; null if a rank hangs. Requires a trial that passed.
+  /// The record is valid until the next call with another repetition.
   const TimingRecord* timing(std::size_t repetition);
 
-  /// What the trial measured; zeros when it did not pass.
+  /// Returns the memory that the trial measured; zeros if it did not pass.
   PhaseUse memory(Phase phase) const;
 
  private:

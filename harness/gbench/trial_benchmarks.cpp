@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks run one at a time on the main thread; ranks are threads of the timing, and are gone
-// when it returns.
+// Benchmarks run one at a time on the main thread; ranks are threads of the timing and end with it.
 #include "harness/gbench/trial_benchmarks.h"
 
 #include <algorithm>
@@ -48,7 +47,7 @@ class PhaseBenchmark {
     if (state.max_iterations != runs_.session.iterations) {
       return "iterations are fixed: a trial warms up by itself";
     }
-    if (std::string reason = trial_->why_not_timed(); !reason.empty()) return reason;
+    if (const auto reason = trial_->not_timed()) return reason->text;
     const TimingRecord* record = trial_->timing(repetition_++);
     if (record == nullptr) return "a rank of this trial hangs";
     if (record->status == TimingStatus::skipped) return "skipped: " + record->reason;

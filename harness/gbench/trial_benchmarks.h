@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every phase of every trial of suites as a Google Benchmark with manual time: a sample of the
-// timing protocol (harness/measure/sampler.h) is an iteration, and all samples of a repetition come
-// from one timing. Wrong outputs are an error of the benchmark, as is what cannot be timed.
+// Benchmarks with manual time of every phase of every trial of suites. An iteration is a sample of
+// the timing protocol (harness/measure/sampler.h); all samples of a repetition come from one
+// timing. Wrong outputs are an error of the benchmark, as are trials that cannot be timed.
 #pragma once
 
 #include <set>

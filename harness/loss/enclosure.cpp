@@ -13,8 +13,8 @@ constexpr double kRoundoff = 0x1p-24;  // of float32, to nearest
 constexpr double kSmallestNormal = std::numeric_limits<float>::min();
 constexpr double kLargest = std::numeric_limits<float>::max();
 
-// Every result is made here: a NaN value is never hidden, an end that cannot be told (inf - inf) is
-// unbounded, and the value lies inside.
+// Makes every result: a NaN value stays visible, an undefined end (inf - inf) is unbounded, and the
+// value lies inside.
 Enclosure enclose(double value, double low, double high) {
   Enclosure result(value);
   if (std::isnan(value)) return result;
@@ -27,8 +27,8 @@ double larger_end(const Enclosure& a) {
   return std::max(std::abs(a.low), std::abs(a.high));
 }
 
-// By the roundoffs of a result of size `magnitude`. An unbounded interval keeps its finite end
-// useful: that one is widened by its own size, which is all that its rounding can take.
+// Widens by the roundoffs of a result of size `magnitude`. An unbounded interval keeps its finite
+// end useful: that one is widened by its own size, which is all that its rounding can take.
 Enclosure widened(const Enclosure& a, double roundoffs, double magnitude) {
   if (magnitude == 0) return a;
   const auto width = [&](double end) {
@@ -45,12 +45,12 @@ bool is_exactly(const Enclosure& a, double x) {
   return a.low == x && a.high == x;
 }
 
-// Of interval ends: an end at 0 stays 0 however far the other interval reaches.
+// Product of interval ends: an end at 0 stays 0 even if the other is infinite.
 double end_product(double a, double b) {
   return a == 0 || b == 0 ? 0 : a * b;
 }
 
-// The product of two intervals, around a value that the caller has computed.
+// Returns the product of two intervals, around a value that the caller has computed.
 Enclosure product(double value, const Enclosure& a, const Enclosure& b) {
   const auto [low, high] = std::minmax({end_product(a.low, b.low), end_product(a.low, b.high),
                                         end_product(a.high, b.low), end_product(a.high, b.high)});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A number with an interval around it: `value` is computed in float64, and [low, high] holds every
-// result that a right float32 computation of the same formula may give, when its inputs lie in
-// their own intervals. Every operation that rounds widens the interval by one float32 roundoff
-// (exp, log and log_sigmoid by two, as the functions of a float32 library have). Intervals follow
-// R. E. Moore, "Interval Analysis", 1966.
+// Enclosure: a number with an interval around it. `value` is computed in float64, and [low, high]
+// holds every result that a right float32 computation of the same formula may give, when its inputs
+// lie in their own intervals. Every operation that rounds widens the interval by one float32
+// roundoff (exp, log and log_sigmoid by two, as the functions of a float32 library have). Intervals
+// follow R. E. Moore, "Interval Analysis", 1966.
 //
 // Clamps, maxima and steps at which an interval straddles the switch hold both sides, so that a
 // check never depends on which side a rounding error fell.
@@ -22,12 +22,12 @@ struct Enclosure {
   double high = 0;
 
   Enclosure() = default;
-  /// Exact.
+  /// An exact number.
   Enclosure(double exact) : value(exact), low(exact), high(exact) {}  // NOLINT: numbers convert
-  /// value +- radius.
+  /// Returns value +- radius.
   static Enclosure around(double value, double radius);
 
-  /// The largest distance of an end from the value.
+  /// Returns the largest distance of an end from the value.
   double radius() const;
   bool contains(double x) const { return low <= x && x <= high; }
   bool is_exact() const { return low == high; }
@@ -49,7 +49,7 @@ inline constexpr double kSumRoundoffs = 4;
 class EnclosureSum {
  public:
   void add(const Enclosure& term);
-  /// No term so far, or only such that are exactly 0.
+  /// True if all terms so far are exactly 0.
   bool is_zero() const { return terms_ == 0; }
   Enclosure result() const;
 
@@ -59,22 +59,22 @@ class EnclosureSum {
   std::int64_t terms_ = 0;  // those that are not exactly 0
 };
 
-/// EnclosureSum of all terms; 0 for none.
+/// Returns the EnclosureSum of all terms; 0 for none.
 Enclosure sum(std::span<const Enclosure> terms);
 
 Enclosure exp(const Enclosure& a);
 Enclosure log(const Enclosure& a);
 Enclosure abs(const Enclosure& a);
-/// log(1 / (1 + exp(-a))), without overflow.
+/// Returns log(1 / (1 + exp(-a))), without overflow.
 Enclosure log_sigmoid(const Enclosure& a);
 Enclosure max(const Enclosure& a, const Enclosure& b);
 Enclosure min(const Enclosure& a, const Enclosure& b);
 Enclosure clamp(const Enclosure& a, double low, double high);
-/// 1 where a > 0, else 0; [0, 1] where the interval holds both.
+/// Returns 1 if a > 0, else 0; [0, 1] if the interval holds both cases.
 Enclosure is_positive(const Enclosure& a);
-/// The smallest interval that holds both, with a's value.
+/// Returns the smallest interval that holds both, with a's value.
 Enclosure hull(const Enclosure& a, const Enclosure& b);
-/// Widened by `roundoffs` float32 roundoffs of its larger end.
+/// Returns `a` widened by `roundoffs` float32 roundoffs of its larger end.
 Enclosure rounded(const Enclosure& a, double roundoffs);
 
 }  // namespace lossgrid

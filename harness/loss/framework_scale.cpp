@@ -10,7 +10,7 @@ bool adds_up(Reduction reduction) {
   return reduction == Reduction::sum || reduction == Reduction::count;
 }
 
-/// Without kernels: what it multiplies by is a convention to check, and costs no time that counts.
+/// The scaled objective. It has no kernels: a convention is checked, not timed.
 class WithFramework final : public Objective {
  public:
   WithFramework(std::shared_ptr<const Objective> objective, const Framework& framework,
@@ -40,7 +40,7 @@ class WithFramework final : public Objective {
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    std::span<float> grad_logprobs) const override {
-    // Apart from what stands in grad_logprobs already, which is not multiplied again.
+    // Into a buffer of its own: the present content of grad_logprobs is not multiplied again.
     std::vector<float> added(grad_logprobs.size(), 0.0f);
     objective_->token_terms(tokens, batch, coefficients, totals, added);
     for (std::size_t t = 0; t < added.size(); ++t) {

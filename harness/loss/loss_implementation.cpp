@@ -53,8 +53,8 @@ void LossPlan::forward_backward(const LossInputs& inputs, LossOutputs& outputs,
 
 void LossImplementation::require_fits(const LossProblem& /*problem*/) const {}
 
-std::string LossImplementation::why_unsupported(const LossProblem& /*problem*/) const {
-  return "";
+std::optional<SkipReason> LossImplementation::unsupported(const LossProblem& /*problem*/) const {
+  return std::nullopt;
 }
 
 std::map<std::string, std::string> LossImplementation::details(

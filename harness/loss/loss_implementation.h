@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An implementation: a strategy for getting log-probabilities from sharded logits and taking the
-// gradient back. It never knows which objective it serves. The harness asks whether it can take a
-// problem, what that will cost, and for a plan; a plan belongs to one rank and its thread.
+// LossImplementation: a strategy that gets log-probabilities from sharded logits or hidden states
+// and takes the gradient back. It never knows which objective it serves. The harness asks if it
+// takes a problem, for the cost, and for a plan; a plan belongs to one rank and its thread. To add
+// one: a single file in impls/ (README.md there).
 //
 // Conventions that hold for all: the sum over CP ranks of the ranks' gradients, placed in the
 // unsharded layout, is the gradient, with no other factor; every rank returns the same loss and the
@@ -20,6 +21,7 @@
 
 #include "harness/comm/counting_communicator.h"
 #include "harness/comm/process_grid.h"
+#include "harness/core/skip_reason.h"
 #include "harness/device/device.h"
 #include "harness/loss/objective.h"
 #include "harness/problem/batch/padding.h"
@@ -27,14 +29,14 @@
 
 namespace lossgrid {
 
-/// The last layer of a model, where a problem starts from hidden states instead of logits.
+/// The last layer of a model (lm_head), for problems that start from hidden states.
 struct LmHead {
   std::int64_t hidden = 0;  // H; 0: the problem starts from logits
   double temperature = 1;   // logits = hidden weight^T / temperature
   WeightLayout layout = WeightLayout::vocab_hidden;
 };
 
-/// What an implementation is asked to do; the referenced objects outlive it.
+/// The task of an implementation on one pack; the referenced objects outlive it.
 struct LossProblem {
   const PackedBatch& batch;
   std::int64_t vocab;
@@ -46,21 +48,21 @@ struct LossProblem {
   Backend backend = Backend::cpu;
 
   bool row_statistics() const { return objective.needs().row_statistics; }
-  /// Arrays by token that a plan returns: log-probabilities, and with row statistics entropy,
-  /// vocab_min and vocab_max.
+  /// Returns the number of arrays by token that a plan returns: log-probabilities, and with row
+  /// statistics entropy, vocab_min and vocab_max.
   std::int64_t token_columns() const { return row_statistics() ? 4 : 1; }
   std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
   std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
   std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
   bool from_hidden() const { return head.hidden > 0; }
-  /// Rows of hidden states on this rank: T_c, or T_c / tp with sequence parallelism.
+  /// Returns the rows of hidden states on this rank: T_c, or T_c / tp with sequence parallelism.
   std::int64_t hidden_rows() const { return local_rows() / grid.row_parts(); }
 
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
   std::int64_t logits_bytes() const { return local_rows() * width() * element_bytes(); }
   std::int64_t hidden_bytes() const { return hidden_rows() * head.hidden * element_bytes(); }
   std::int64_t weight_elements() const { return width() * head.hidden; }
-  /// What a rank is given, and the gradients that it returns (of a weight in float32).
+  /// Return the bytes of a rank's inputs and of their gradients (that of a weight in float32).
   std::int64_t input_bytes() const {
     return from_hidden() ? hidden_bytes() + weight_elements() * element_bytes() : logits_bytes();
   }
@@ -69,26 +71,26 @@ struct LossProblem {
   }
 };
 
+/// Device and groups of one rank.
 struct RankContext {
   Device& device;
   Communicator& tp;
   Communicator& cp;
-  Communicator&
-      stage;           // all ranks that have a part of the loss, by dp, cp and tp rank; not counted
-  bool timed = false;  // an external implementation lets its ranks meet before its clock starts
+  Communicator& stage;  // ranks with a part of the loss, by dp, cp and tp rank; not counted
+  bool timed = false;   // external implementations have a barrier before their clocks start
 };
 
-/// What an implementation starts from.
+/// The inputs of an implementation.
 enum class InputKind { logits, hidden, either };
 
-/// Where a plan's outputs by token stand: its own rows [T_c], or the whole padded pack [T_pad].
+/// Rows of a plan's outputs by token: its own [T_c], or the whole padded pack [T_pad].
 enum class LogprobScope { shard, pack };
 
 struct TokenOutputs;
 
-/// Which of the outputs a plan gives: code from outside may return log-probabilities alone, or a
-/// loss and its gradient. Checks and invariants of the others are not run. Columns and gradients
-/// that are not given are not read; a loss that is not given stays 0.
+/// The outputs that a plan gives: external code may return log-probabilities alone, or a loss and
+/// its gradient. Checks and invariants of the others are not run. Columns and gradients that are
+/// not given are not read; a loss that is not given stays 0.
 struct Outputs {
   bool logprobs = true;
   // These two where the problem asks for row statistics.
@@ -103,61 +105,62 @@ struct Outputs {
   bool grad_hidden = true;  // where gradients are given, and the problem starts from hidden states
 
   bool has_metric(const std::string& name) const;
-  /// The columns that are given; the others are empty.
+  /// Returns the columns that are given; the others are empty.
   TokenOutputs only_given(const TokenOutputs& columns) const;
-  /// Takes the metrics that are not given out of `all`.
+  /// Removes the metrics that are not given from `all`.
   void keep_given(Metrics& all) const;
 };
 
-struct Description {
+/// Properties of an implementation, the same for every problem.
+struct ImplementationTraits {
   std::string name;
   std::string summary;
   LogprobScope logprobs = LogprobScope::shard;
   // Longest serial float32 add chain over the vocabulary of one row, without the TP reduction.
   int serial_adds = 0;
-  // Bits that it promises: the same on every run; the same per token for every packing and CP size.
+  // Promises of equal bits: on every run; per token for every packing and CP size.
   bool claims_run_to_run = true;
   bool claims_packing = true;
-  // The same with an objective that adds up over sequences before its gradient is known: sums of
+  // The latter with an objective that adds up over sequences before its gradient is known: sums of
   // ranks may round differently from sums over the whole pack.
   bool claims_packing_of_sequence_sums = true;
   InputKind inputs = InputKind::logits;
-  // That its plans need beside the padding of grid and case: every pack that it is given has it.
+  // Padding that its packs get in addition to that of grid and case.
   Padding padding = {};
-  // forward_backward is all that its plans can do.
+  // Its plans have forward_backward only.
   bool one_sweep = false;
   // The gradient of the logits takes the place of the logits: LossGradients::logits is
   // LossInputs::logits.
   bool in_place = false;
-  // Runs in processes of its own: plans measure themselves (LossPlan::measured), and know what was
-  // predicted of the function (PhaseMeasurement::predicted).
+  // Runs in processes of its own: plans measure themselves (LossPlan::measured) and hold the
+  // predictions of the function (PhaseMeasurement::predicted).
   bool is_external = false;
-  bool has_cost_model = true;  // cost() knows more than what the harness holds
+  bool has_cost_model = true;  // false: cost() covers only the memory of the harness
   Outputs outputs = {};
-  // What another program has computed is played back: that a second run gives the same bits, or
-  // other logits the same log-probabilities, shows nothing.
+  // Plays back the results of another program: equal bits of a second run, or equal
+  // log-probabilities of shifted logits, prove nothing.
   bool plays_back = false;
-  // By design rounded to the dtype of the problem: the loss; from hidden states the logits that it
-  // makes, and the gradient of the weight with every chunk of rows (Cost::chunks) in it.
+  // Rounded to the dtype of the problem by design: the loss; from hidden states the logits, and the
+  // gradient of the weight after every chunk of rows (Cost::chunks).
   bool rounds_loss = false;
   bool rounds_logits = false;
   bool rounds_grad_weight = false;
 };
 
-/// What one phase needs beside its inputs and outputs, per rank.
+/// Needs of one phase beside its inputs and outputs, per rank.
 struct PhaseCost {
   std::int64_t workspace_bytes = 0;  // peak of the plan's own buffers during the phase
   CollectiveCounts tp;
   CollectiveCounts cp;
-  // Of matrix products, two for a multiplication and an addition.
+  // Operations of matrix products, two for a multiplication and an addition.
   std::int64_t flops = 0;
-  // What the algorithm has to read and write of tensors with a row of the vocabulary for every
-  // token, with no cache that holds more than a few rows: the floor of its time on memory.
+  // Bytes that the algorithm must read and write of tensors with a row of the vocabulary per token,
+  // if no cache holds more than a few rows: the lower bound of its memory traffic.
   std::int64_t read_bytes = 0;
   std::int64_t written_bytes = 0;
 };
 
-/// Of an implementation in one sweep, everything is in `forward`.
+/// Cost of an implementation by phase. With ImplementationTraits::one_sweep it is all in `forward`.
 struct Cost {
   PhaseCost plan;
   PhaseCost forward;
@@ -168,27 +171,27 @@ struct Cost {
 /// Row-major, LossProblem::dtype: logits, or hidden and weight.
 struct LossInputs {
   const void* logits = nullptr;  // [T_c, V_t]
-  const void* hidden =
-      nullptr;  // [hidden_rows, H]; with SP part tp_rank of the rows of the CP rank
-  const void* weight = nullptr;  // [V_t, H] or [H, V_t], as LmHead::layout says
+  const void* hidden = nullptr;  // [hidden_rows, H]; with SP part tp_rank of the CP rank's rows
+  const void* weight = nullptr;  // [V_t, H] or [H, V_t], by LmHead::layout
 };
 
-/// By token, [T_c] or [T_pad] by Description::logprobs; 0 where nothing is predicted. All but
-/// logprobs are empty unless the problem asks for row statistics.
+/// Output columns by token, [T_c] or [T_pad] by ImplementationTraits::logprobs; 0 for rows that
+/// predict nothing. All but logprobs are empty unless the problem asks for row statistics.
 struct TokenOutputs {
   std::span<float> logprobs;
   std::span<float> entropy;    // of the policy, in nats
   std::span<float> vocab_min;  // smallest logit that is not -inf
   std::span<float> vocab_max;
 
-  /// All columns that are asked for, in this order.
+  /// Returns all columns, in this order; those that are not asked for are empty.
   std::array<std::span<float>, 4> columns() const {
     return {logprobs, entropy, vocab_min, vocab_max};
   }
   TokenOutputs part(std::int64_t begin, std::int64_t count) const;
 };
 
-/// Columns of `rows` elements one after the other in `block`, as many as the problem asks for.
+/// Returns columns of `rows` elements one after the other in `block`, those that the problem asks
+/// for.
 TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows);
 
 struct LossOutputs {
@@ -198,17 +201,17 @@ struct LossOutputs {
   std::int64_t owned_labels = 0;
 };
 
-/// d loss / d inputs of this rank's shard, of the shapes of the inputs.
+/// Gradients d loss / d inputs of this rank's shard, of the shapes of the inputs.
 struct LossGradients {
   void* logits = nullptr;  // LossProblem::dtype; every element is written
   void* hidden = nullptr;  // LossProblem::dtype; every element is written, the sum over TP is in it
-  // Added to what stands there, as to Megatron-LM's `main_grad`; rows of padding ids stay. The sum
-  // over CP and DP ranks is the gradient of the shard.
+  // Accumulated, as Megatron-LM's `main_grad`; rows of padding ids stay. The sum over CP and DP
+  // ranks is the gradient of the shard.
   float* weight = nullptr;
 };
 
-/// Calls of one operation, by a function whose operations are not those of Communicator: measured,
-/// or predicted by its model.
+/// Calls of one operation by a function that does not use Communicator: measured, or predicted by
+/// its model.
 struct MeasuredCalls {
   std::string group;
   std::string operation;
@@ -216,48 +219,49 @@ struct MeasuredCalls {
   std::int64_t payload_bytes = 0;
 };
 
-/// What a function should need in one phase on a rank, where somebody wrote a model of it.
+/// Predicted needs of a function in one phase on a rank, as far as its author gave a model.
 struct PhasePrediction {
   std::optional<std::int64_t> peak_bytes;           // as PhaseMeasurement::peak_bytes
   std::optional<std::vector<MeasuredCalls>> calls;  // all of them
 };
 
-/// One phase as a plan measured it.
+/// One phase, measured by its plan.
 struct PhaseMeasurement {
   std::int64_t time_ns = 0;
   std::int64_t peak_bytes = 0;  // held beyond what was held before
   std::vector<MeasuredCalls> calls;
   std::vector<std::string> changed_inputs;  // that it may not change
-  // How the outputs of an evaluation, which keeps no graph, differ; empty where they do not.
+  // Difference of the outputs of an evaluation, which keeps no graph; empty if there is none.
   std::string evaluation;
   PhasePrediction predicted;
 };
 
+/// An implementation bound to a problem and a rank, with all of its workspaces.
 class LossPlan {
  public:
   virtual ~LossPlan() = default;
   virtual void forward(const LossInputs& inputs, LossOutputs& outputs) = 0;
-  /// After forward, on the same inputs.
+  /// Requires a forward on the same inputs before.
   virtual void backward(const LossInputs& inputs, LossGradients& gradients) = 0;
-  /// Both at once: the same as one after the other unless overridden.
+  /// Runs both; one after the other unless overridden.
   virtual void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
                                 LossGradients& gradients);
-  /// The last call, where it did not run on this thread; none where it did.
+  /// Returns the measurement of the last call if it did not run on this thread.
   virtual std::optional<PhaseMeasurement> measured() const { return std::nullopt; }
 };
 
 class LossImplementation {
  public:
   virtual ~LossImplementation() = default;
-  virtual Description describe() const = 0;
-  /// Throws bad_input where a file that it was made with is not of this problem.
+  virtual ImplementationTraits describe() const = 0;
+  /// Throws bad_input if a file that it was made with does not fit the problem.
   virtual void require_fits(const LossProblem& problem) const;
-  /// Empty when it can take the problem (so it is unless overridden), else the reason.
-  virtual std::string why_unsupported(const LossProblem& problem) const;
+  /// Returns the reason for which it cannot take the problem; nullopt unless overridden.
+  virtual std::optional<SkipReason> unsupported(const LossProblem& problem) const;
   virtual Cost cost(const LossProblem& problem) const = 0;
-  /// The dtype in which the gradient of logits enters the products for hidden states and weight.
+  /// Returns the dtype of the gradient of logits in the products for hidden states and weight.
   virtual DType grad_logits_dtype(const LossProblem& problem) const { return problem.dtype; }
-  /// Choices that it made for this problem, for the report: "bf16_gemm" -> "native, ...".
+  /// Returns choices that it made for this problem, for the report: "bf16_gemm" -> "native, ...".
   virtual std::map<std::string, std::string> details(const LossProblem& problem) const;
   /// Allocates all workspaces. The problem outlives the plan.
   virtual std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const = 0;

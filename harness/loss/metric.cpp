@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// The smaller or larger of what has elements.
+/// Returns the smaller or larger of the metrics that have elements.
 double extreme(const Metric& a, const Metric& b) {
   if (a.count == 0) return b.amount;
   if (b.count == 0) return a.amount;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A metric and how it adds up: the same rule joins microbatches, CP ranks and DP ranks, so that no
-// partition of a batch changes a metric. What has no elements has no value (null in reports), never
-// a sentinel.
+// Metric: a number of a step and the rule by which parts of it are joined. The same rule joins
+// microbatches, CP ranks and DP ranks, so that no partition of a batch changes a metric. A metric
+// without elements has no value (null in reports), never a sentinel.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ enum class Reduction {
   mean,   // amount and count both add up; value = amount / count
   min,    // of count elements
   max,
-  global,  // of the global batch: every part says the same, exactly
+  global,  // of the global batch: exactly equal in every part
 };
 
 std::string_view name(Reduction reduction);
@@ -33,10 +33,11 @@ struct Metric {
 
 using Metrics = std::map<std::string, Metric>;
 
-/// Of both parts together. Parts that disagree on a global number or on the reduction give NaN.
+/// Returns the metric of both parts together; NaN if they disagree on a global number or on the
+/// reduction.
 Metric joined(const Metric& a, const Metric& b);
 
-/// Joins by name; a name that only one of them has is taken over.
+/// Joins by name; metrics with a name that `into` lacks are added.
 void join_metrics(Metrics& into, const Metrics& other);
 
 }  // namespace lossgrid

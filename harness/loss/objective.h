@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An objective: from per-token log-probabilities to a scalar loss, its metrics and
+// Objective: the way from per-token log-probabilities to a scalar loss, its metrics and
 // d loss / d logprob. It runs where the data is, on the rows that a rank holds or on a whole pack,
 // and never knows how its log-probabilities were sharded. One call handles an array of tokens.
 //
@@ -45,7 +45,7 @@ struct ObjectiveResult {
   Metrics metrics;
 };
 
-/// What is known of a row's token for the truth.
+/// Intervals of a row's outputs, the inputs of the truth.
 struct TokenTruth {
   Enclosure logprob;
   Enclosure entropy;
@@ -66,11 +66,12 @@ struct ObjectiveTruth {
   Enclosure loss;
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
   std::map<std::string, MetricTruth> metrics;
-  // How many valid tokens took each branch of the formula; valid sequences where the name starts
-  // with "sequence_", pairs of them where it starts with "pairs_".
+  // By branch of the formula, the number of valid tokens that took it; of valid sequences if the
+  // name starts with "sequence_", of pairs of them if it starts with "pairs_".
   std::map<std::string, std::int64_t> branches;
 
-  /// Counts over all valid tokens, sequences or pairs of `batch`; empty sets have no shares.
+  /// Returns the counts as shares of all valid tokens, sequences or pairs of `batch`; empty sets
+  /// have none.
   std::map<std::string, double> branch_shares(const PackedBatch& batch) const;
 };
 
@@ -101,28 +102,27 @@ class Objective {
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                            std::span<float> grad_logprobs) const = 0;
 
-  /// Steps 1 and 3 on a device of `backend`, about this batch, which may be gone when they run.
-  /// Null where there are no such kernels (so it is unless overridden): then the two functions
-  /// above work on the device's tables.
+  /// Returns steps 1 and 3 as kernels of `backend` for this batch, which may be gone when they run;
+  /// null, unless overridden: then the host's functions above work on the device's tables.
   virtual std::unique_ptr<ObjectiveKernels> kernels(Backend /*backend*/,
                                                     const PackedBatch& /*batch*/) const {
     return nullptr;
   }
 
-  /// Loss and metrics from the sums, coefficients and totals of the whole pack.
+  /// Returns loss and metrics from the sums, coefficients and totals of the whole pack.
   virtual ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
                                  SequenceTable<const double> coefficients,
                                  ObjectiveTotals<const double> totals) const = 0;
 
-  /// The same from the forward formula in float64 and not from the code above. `rows` [T_pad] by
-  /// row of the padded pack: about the token that the row predicts; rows that are not valid are not
-  /// read.
+  /// Returns the truth from the forward formula in float64, independent of the code above. `rows`
+  /// [T_pad]: by row of the padded pack, for the token that the row predicts; rows that are not
+  /// valid are not read.
   virtual ObjectiveTruth truth(const PackedBatch& batch,
                                std::span<const TokenTruth> rows) const = 0;
 };
 
-/// The objective together with the statistics of a step (step_statistics.cpp): their metrics are
-/// added to its own, loss and gradient stay.
+/// Wraps an objective with the statistics of a step (step_statistics.cpp): their metrics are added
+/// to its own, loss and gradient stay.
 std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective);
 
 using ObjectiveOptions = std::map<std::string, std::string>;  // values as JSON text
@@ -130,9 +130,10 @@ using ObjectiveOptions = std::map<std::string, std::string>;  // values as JSON 
 struct ObjectiveEntry {
   std::string kind;
   std::string summary;
-  /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
+  /// Makes the objective. Throws bad_input for an unknown option, a bad value or a combination that
+  /// is not allowed.
   std::function<std::unique_ptr<Objective>(const ObjectiveOptions&)> make;
-  /// Every option with its value, given or by default. Throws as make does.
+  /// Returns every option with its value, given or by default. Throws as make does.
   std::function<ObjectiveOptions(const ObjectiveOptions&)> all_options = {};
 };
 

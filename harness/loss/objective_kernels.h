@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps by token of an objective as kernels, for tables that a device reads (objective.h; how
-// an objective gets them: terms_kernels.h). A call returns when its kernels are launched on the
-// device's stream; it throws internal with what CUDA says.
+// ObjectiveKernels: the steps by token of an objective (objective.h) as kernels of a device, made
+// by terms_kernels.h. A call returns when its kernels are launched on the device's stream; it
+// throws internal with the error of CUDA.
 #pragma once
 
 #include "harness/device/device.h"
@@ -13,19 +13,19 @@ class ObjectiveKernels {
  public:
   virtual ~ObjectiveKernels() = default;
 
-  /// Objective::sequence_sums.
+  /// As Objective::sequence_sums.
   virtual void sequence_sums(Device& device, const ObjectiveTokens& tokens,
                              SequenceTable<double> sums) const = 0;
 
-  /// Objective::token_terms, but that it writes grad_logprobs: 0 where a token is not valid.
+  /// As Objective::token_terms, but writes grad_logprobs, 0 for tokens that are not valid.
   /// `partial_totals`: memory of the device, partial_total_blocks(tokens) times the totals.
   virtual void token_terms(Device& device, const ObjectiveTokens& tokens,
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                            std::span<float> grad_logprobs, double* partial_totals) const = 0;
 };
 
-/// How many blocks share `tokens` tokens. It depends on nothing else, and neither does the order in
-/// which they are added up.
+/// Returns the number of blocks that share `tokens` tokens. It depends on nothing else, and neither
+/// does the order of the additions.
 std::int64_t partial_total_blocks(std::int64_t tokens);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the steps of an objective read and write, as views of arrays. Plain data only: nvcc compiles
-// this header, and kernels call what is constexpr.
+// Views of the arrays that the steps of an objective read and write. Plain data only: nvcc compiles
+// this header, and kernels call its constexpr functions.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ struct TokenRange {
   std::int32_t end = 0;
 };
 
-/// Rows of a pack as arrays of the same length, in any order and any part of the pack. What is said
-/// of a row that is not valid may be anything, NaN included: it is selected away, never multiplied.
+/// Rows of a pack as arrays of the same length, in any order and any part of the pack. Values of
+/// rows that are not valid are arbitrary, NaN included: they are selected away, never multiplied.
 struct ObjectiveTokens {
   std::span<const float> logprobs;
   std::span<const float> entropy;    // empty unless needs().row_statistics, as the next two
@@ -30,8 +30,8 @@ struct ObjectiveTokens {
   std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
   std::span<const std::int32_t> sequence;                   // of the pack
   std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
-  // By sequence, where its tokens stand in the table that these rows are a part of, from row
-  // `first` on, among others perhaps; empty: anywhere.
+  // By sequence, the range that holds its tokens, perhaps with others, in the table whose rows from
+  // `first` on these are; empty: unknown.
   std::span<const TokenRange> ranges = {};
   std::int64_t first = 0;
 
@@ -39,7 +39,7 @@ struct ObjectiveTokens {
     return inputs[static_cast<std::size_t>(which)];
   }
 
-  /// Where to look for tokens of a sequence.
+  /// Returns the range of these rows that holds all tokens of a sequence.
   constexpr TokenRange range_of(std::int64_t sequence) const {
     const auto count = static_cast<std::int64_t>(valid.size());
     if (ranges.empty()) return {0, static_cast<std::int32_t>(count)};
@@ -60,7 +60,7 @@ struct SequenceTable {
   constexpr SequenceTable() = default;
   constexpr SequenceTable(T* data, std::int64_t sequences, int columns, int stride)
       : data(data), sequences(sequences), columns(columns), stride(stride) {}
-  /// What is written is read too.
+  /// Converts a mutable table to a read-only one.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   constexpr SequenceTable(const SequenceTable<U>& table)
       : SequenceTable(table.data, table.sequences, table.columns, table.stride) {}
@@ -73,7 +73,7 @@ struct SequenceTable {
   }
 };
 
-/// What step 3 adds up. Maxima start at -infinity.
+/// Totals of step 3. Maxima start at -infinity.
 template <typename T>
 struct ObjectiveTotals {
   std::span<T> sums;

@@ -65,7 +65,7 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
   const std::vector<std::string> parts = split(text, ':');
   const ImplementationEntry* entry = find_implementation(parts[0]);
   if (entry == nullptr) {
-    // A misspelt mutant is told from the mutants, everything else from what users run.
+    // Suggests mutants for a misspelt mutant, and only implementations that users run otherwise.
     const bool is_mutant = parts[0].find('/') != std::string::npos;
     std::vector<std::string> known;
     for (const auto& [name, candidate] : implementation_map()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that a user can ask for. Filled by objects of static storage before main and by the
-// files that a command loads, sorted by name, only read afterwards. Mutants, controls and probes
-// live beside real implementations but never show among them.
+// Registry of implementations and objectives by name. Filled by objects of static storage before
+// main and by the files that a command loads; only read afterwards. Mutants, controls and probes
+// are registered beside real implementations but listed apart.
 #pragma once
 
 #include <functional>
@@ -37,42 +37,43 @@ struct ImplementationEntry {
   std::string file = {};  // that it was loaded from; empty: it is built in
   // By option, the values that it offers, the default first: all of them are verified.
   std::map<std::string, std::vector<std::string>> offers = {};
-  // What loads it again, as a shell reads it: "--load my_loss.py --python python3.12".
+  // Flags that load it again, quoted for a shell: "--load my_loss.py --python python3.12".
   std::string load_flags = {};
   /// Makes a mutant of it that is not registered, "NAME/MUTANT"; empty: it has none. Throws
   /// bad_input with what there is.
   std::function<std::unique_ptr<LossImplementation>(const std::string& mutant,
                                                     const ImplementationOptions&)>
       make_mutant = {};
+  std::string seen_in = {};      // of a mutant: where it happened (impls/mutants/mutant.h)
+  std::string rejected_by = {};  // of a mutant: a check that it fails
 };
 
 void register_implementation(ImplementationEntry entry);
 void register_objective(ObjectiveEntry entry);
 
-/// Sorted by name.
+/// Return the entries, sorted by name.
 std::vector<const ImplementationEntry*> implementations(ImplementationKind kind);
 std::vector<const ObjectiveEntry*> objectives();
 
-/// From "name", "name:option=value:option=value", or "name/mutant" of one that was loaded. Throws
-/// bad_input with the nearest name.
+/// Makes an implementation from "name", "name:option=value:option=value", or "name/mutant" of one
+/// that was loaded. Throws bad_input with the nearest name.
 std::unique_ptr<LossImplementation> make_implementation(std::string_view text);
 
-/// `texts`, and behind each one for every other value of the options that the implementation offers
-/// values of, one option varied at a time: "mine", "mine:chunk=1", "mine:chunk=7". Nothing is added
-/// behind a text that gives such an option itself, and nothing that is among `texts`.
+/// Returns `texts`, each followed by its variants with every other value that the implementation
+/// offers for an option, one option at a time: "mine", "mine:chunk=1", "mine:chunk=7". A text that
+/// gives such an option itself has no variants, and none is repeated.
 std::vector<std::string> with_offered_values(const std::vector<std::string>& texts);
 
-/// The entry of "name:option=value", or that of "name" for "name/mutant"; null: there is none.
+/// Returns the entry of "name:option=value", or of "name" for "name/mutant"; null if there is none.
 const ImplementationEntry* find_implementation(std::string_view text);
 
-/// Throws bad_input with the known kinds.
+/// Returns the entry of an objective. Throws bad_input with the known kinds.
 const ObjectiveEntry& find_objective(std::string_view kind);
 
-/// The same objective with every option written out, defaults included. Throws bad_input.
+/// Returns the same objective with every option written out, defaults included. Throws bad_input.
 ObjectiveSpec with_all_options(const ObjectiveSpec& spec);
 
-/// The objective of a case, with the statistics of a step beside it where asked for. Throws
-/// bad_input.
+/// Makes the objective of a case, with the statistics of a step if `statistics`. Throws bad_input.
 std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics);
 
 /// Registers at static initialisation: `const Registered registered{ImplementationEntry{...}};`

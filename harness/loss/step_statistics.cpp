@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The statistics of a training step, after those of AReaL's SFT engine (`lm_engine.py`,
-// `stats_tracker.py`): how many sequences and tokens, and average and extrema of per-token loss,
+// `stats_tracker.py`): counts of sequences and tokens, and average and extrema of per-token loss,
 // entropy and vocabulary extrema and of per-sequence perplexity. Unlike upstream, vocabulary
 // extrema are those of the whole vocabulary and not of a shard of it, they count valid tokens only,
 // and the extrema of an empty set have no value.
@@ -18,7 +18,8 @@ constexpr int kCount = StepStatisticsTerms::kValues;
 constexpr const char* kTokenValues[kCount] = {"loss", "entropy", "vocab_min_logits",
                                               "vocab_max_logits"};
 
-/// NAME_avg, NAME_min and NAME_max of `count` elements; `least` and `largest` are not read of none.
+/// Adds NAME_avg, NAME_min and NAME_max of `count` elements; without elements `least` and `largest`
+/// are not read.
 void add_spread(const std::string& name, double sum, double least, double largest, double count,
                 Metrics& metrics) {
   metrics[name + "_avg"] = {Reduction::mean, sum, count};
@@ -188,7 +189,7 @@ class WithStatisticsKernels final : public ObjectiveKernels {
   ObjectiveSizes added_;
 };
 
-/// Columns and totals of the objective, those of the statistics behind them.
+/// Columns and totals of the objective, followed by those of the statistics.
 class WithStatistics final : public Objective {
  public:
   explicit WithStatistics(std::unique_ptr<Objective> objective)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the statistics of a step say of one token (terms_kernels.h).
+// StepStatisticsTerms: the terms of one token (terms_kernels.h) of the statistics of a step.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -8,7 +8,7 @@
 namespace lossgrid {
 
 struct StepStatisticsTerms {
-  // Of valid tokens: loss, entropy, vocab_min, vocab_max.
+  // Values of a valid token: loss, entropy, vocab_min, vocab_max.
   static constexpr int kValues = 4;
 
   static constexpr int kSequenceSums = 2;      // -log-probabilities, valid tokens

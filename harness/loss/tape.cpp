@@ -15,7 +15,7 @@ Enclosure switched(double value) {
   return both_sides;
 }
 
-// The derivatives of max(a, b) by a and b.
+// Returns the derivatives of max(a, b) by a and b.
 std::pair<Enclosure, Enclosure> choose_larger(const Enclosure& a, const Enclosure& b) {
   if (a.low > b.high) return {1.0, 0.0};
   if (b.low > a.high) return {0.0, 1.0};
@@ -26,8 +26,8 @@ std::pair<Enclosure, Enclosure> choose_larger(const Enclosure& a, const Enclosur
   return {switched(to_a), switched(1 - to_a)};
 }
 
-// sigmoid(-a), the derivative of log_sigmoid, which falls with a. Four roundoffs: an exponential, a
-// sum and a quotient.
+// Returns sigmoid(-a), the derivative of log_sigmoid, decreasing in a. Four roundoffs: an
+// exponential, a sum and a quotient.
 Enclosure falling_sigmoid(const Enclosure& a) {
   const auto f = [](double x) { return 1 / (1 + std::exp(x)); };
   Enclosure ends(f(a.value));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode automatic differentiation over Enclosures: a tape records every operation with its
-// partial derivatives, and one sweep back gives the derivative of a result by every input, with the
-// interval that a right float32 computation may give (A. Griewank and A. Walther, "Evaluating
+// Tape: reverse-mode automatic differentiation over Enclosures. A tape records every operation with
+// its partial derivatives, and one sweep back gives the derivative of a result by every input, with
+// the interval that a right float32 computation may give (A. Griewank and A. Walther, "Evaluating
 // Derivatives", 2nd ed., 2008, chapter 3). The truth of an objective is its forward formula written
 // on a tape, so that no gradient of the truth is derived by hand.
 //
@@ -47,14 +47,15 @@ class Tape {
 
   Var variable(const Enclosure& value);
 
-  /// d output / d input for each input; 0 where output does not depend on it. A branch that is not
-  /// taken (derivative or adjoint exactly 0) passes nothing on, not even 0 * infinity. A Var of
-  /// another tape, here or as an argument of an operation, throws ErrorCode::internal.
+  /// Returns d output / d input for each input; 0 for inputs that output does not depend on. A
+  /// branch that is not taken (derivative or adjoint exactly 0) passes nothing on, not even 0 *
+  /// infinity. A Var of another tape, here or as an argument of an operation, throws
+  /// ErrorCode::internal.
   std::vector<Enclosure> gradient(const Var& output, std::span<const Var> inputs) const;
 
   std::int64_t nodes() const { return static_cast<std::int64_t>(nodes_.size()); }
 
-  /// A node with the value `result` and one or two arguments (constants take no part).
+  /// Adds a node with the value `result` and one or two arguments (constants take no part).
   static Var record(const Enclosure& result, const Var& a, const Enclosure& da);
   static Var record(const Enclosure& result, const Var& a, const Enclosure& da, const Var& b,
                     const Enclosure& db);
@@ -68,10 +69,10 @@ class Tape {
   struct Node {
     std::int64_t first_argument;  // of arguments_, up to the next node's
   };
-  /// The tape of `a` and of everything before (`tape`, null for constants only).
+  /// Returns the tape of `a` and of all arguments before (`tape`, null for constants only).
   static Tape* common_tape(Tape* tape, const Var& a);
   Var push_node(const Enclosure& result);
-  /// Of the last node. An argument that is a constant or has derivative 0 is not kept.
+  /// Adds an argument of the last node, unless it is a constant or has derivative 0.
   void push_argument(const Var& a, const Enclosure& derivative);
 
   std::vector<Node> nodes_;
@@ -93,9 +94,9 @@ Var max(const Var& a, const Var& b);
 Var min(const Var& a, const Var& b);
 Var clamp(const Var& a, double low, double high);
 
-/// The same number with no gradient.
+/// Returns the same number with no gradient.
 Var detach(const Var& a);
-/// exp(a - detach(a)): exactly 1, with gradient 1 (the score function).
+/// Returns exp(a - detach(a)): exactly 1, with gradient 1 (the score function).
 Var score(const Var& a);
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An objective's terms: what it says of one token, as a struct of plain data and portable code
+// The terms of an objective: its code for one token, as a struct of plain data and portable code
 // (harness/device/kernel/portable.h) that its loops on the host and its kernels share:
 //
 //   static constexpr int kSequenceSums, kSums, kMaxima;  // at most; all of ObjectiveSizes
@@ -16,15 +16,13 @@
 
 #include <memory>
 
-#include "harness/device/cuda/emulated_launch.h"
-#include "harness/device/cuda/launched.h"
-#include "harness/loss/cuda/launch_terms.h"
-#include "harness/loss/cuda/objective_kernels-inl.h"
+#include "harness/device/kernel/launch.h"
+#include "harness/loss/objective_kernels-inl.h"
 #include "harness/loss/objective_kernels.h"
 
 namespace lossgrid {
 
-/// Objective::sequence_sums on the host.
+/// Runs Objective::sequence_sums on the host.
 template <class Terms>
 void add_sequence_sums(const Terms& terms, const ObjectiveTokens& tokens,
                        SequenceTable<double> sums) {
@@ -35,7 +33,7 @@ void add_sequence_sums(const Terms& terms, const ObjectiveTokens& tokens,
   }
 }
 
-/// Objective::token_terms on the host.
+/// Runs Objective::token_terms on the host.
 template <class Terms>
 void add_token_terms(const Terms& terms, const ObjectiveTokens& tokens,
                      SequenceTable<const double> coefficients, double* sums, double* maxima,
@@ -55,15 +53,7 @@ class TermsKernels final : public ObjectiveKernels {
   void sequence_sums(Device& device, const ObjectiveTokens& tokens,
                      SequenceTable<double> sums) const override {
     if (sums.columns == 0) return;
-    const char* said = nullptr;
-    if (device.backend() == Backend::cuda) {
-      said = cuda_launches<Terms>->sequence_sums(device.stream(), terms_, tokens, sums);
-    } else {
-      said = launch_emulated(device.stream(), [=, terms = terms_](HostLauncher& launcher) {
-        launch_sequence_sums(launcher, terms, tokens, sums);
-      });
-    }
-    require_launched(said, "sequence_sums");
+    launch_kernels(device, LaunchSequenceSums<Terms>{terms_, tokens, sums});
   }
 
   void token_terms(Device& device, const ObjectiveTokens& tokens,
@@ -71,30 +61,22 @@ class TermsKernels final : public ObjectiveKernels {
                    std::span<float> grad_logprobs, double* partial_totals) const override {
     const auto blocks = partial_total_blocks(static_cast<std::int64_t>(tokens.valid.size()));
     if (blocks == 0) return;
-    float* gradient = grad_logprobs.data();
-    const char* said = nullptr;
-    if (device.backend() == Backend::cuda) {
-      said = cuda_launches<Terms>->token_terms(device.stream(), terms_, tokens, coefficients,
-                                               totals, gradient, blocks, partial_totals);
-    } else {
-      said = launch_emulated(device.stream(), [=, terms = terms_](HostLauncher& launcher) {
-        launch_token_terms(launcher, terms, tokens, coefficients, totals, gradient, blocks,
-                           partial_totals);
-      });
-    }
-    if (Terms::kSums + Terms::kMaxima > 0) count_launch();  // of the totals
-    require_launched(said, "token_terms");
+    using Launch = LaunchTokenTerms<Terms>;
+    if (Launch::kHasTotals) count_launch();
+    launch_kernels(device, Launch{terms_, tokens, coefficients, totals, grad_logprobs.data(),
+                                  blocks, partial_totals});
   }
 
  private:
   Terms terms_;
 };
 
-/// Null on the processor, and on GPUs where the build has no such kernels.
+/// Returns the kernels of `terms`; null on the processor, and on GPUs if no .cu file names them.
 template <class Terms>
 std::unique_ptr<ObjectiveKernels> terms_kernels(Backend backend, const Terms& terms) {
-  const bool has_kernels = backend == Backend::cuda_emulated ||
-                           (backend == Backend::cuda && cuda_launches<Terms> != nullptr);
+  const bool has_kernels =
+      backend == Backend::cuda_emulated ||
+      (backend == Backend::cuda && cuda_launch<LaunchTokenTerms<Terms>> != nullptr);
   return has_kernels ? std::make_unique<TermsKernels<Terms>>(terms) : nullptr;
 }
 

@@ -8,7 +8,7 @@
 namespace lossgrid {
 namespace {
 
-// Of one element of a chunk in the backward pass: float32, float32, int64, int64.
+// Bytes of one element of a chunk in the backward pass: float32, float32, int64, int64.
 constexpr std::int64_t kChunkElementBytes = 4 + 4 + 8 + 8;
 
 constexpr std::int64_t kLogitsChunkTokens = 1024;   // the default of SkyRL, #1610

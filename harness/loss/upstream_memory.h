@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the losses of other training stacks need beside their inputs, as formulas of shapes: the
-// temporaries as large as logits, hidden states or weight that their sequences of operations hold
-// together, on one rank. Read from their code and held against the peaks that their authors
-// published; nothing of theirs runs here. Sizes are not negative; products must fit 63 bits.
+// Memory models of the losses of other training stacks, as formulas of shapes, shown by `lossgrid
+// plan`: temporaries as large as logits, hidden states or weight that live at the same time on one
+// rank. Read from their code and compared with the peaks that their authors published; none of
+// their code runs here. Sizes are not negative; products must fit 63 bits.
 //
 // N = T_c V_t: elements of a rank's logits; n_c: those of a chunk of rows; b: bytes of an element.
 #pragma once
@@ -37,8 +37,8 @@ struct LinearCeShape {
 };
 
 /// 24 n_c + (2 b_h + 12) S Bm H + (b_w + 8) V_t H: NeMo-RL's
-/// `ChunkedDistributedHiddenStatesToLogprobs` in its backward pass. Of one chunk what
-/// chunked_logprob_bytes says; the hidden states received and concatenated (2 b_h, only where they
+/// `ChunkedDistributedHiddenStatesToLogprobs` in its backward pass. Of one chunk the bytes
+/// of chunked_logprob_bytes; the hidden states received and concatenated (2 b_h, only where they
 /// are gathered); their float32 gradient by chunk, concatenated and transposed (12); the gradient
 /// of the weight (b_w) and of one chunk's share a float32 product and its transpose (8). The last
 /// two kinds do not peak at the same moment, and tensors of the chunk before that are not freed yet
@@ -55,8 +55,8 @@ struct UpstreamMemory {
   std::int64_t bytes = 0;
 };
 
-/// Those of the above that apply: to logits in bf16 the first two, with CP the gather; to hidden
-/// states the linear cross-entropy, which upstream has without CP only.
+/// Returns the models above that apply: to logits in bf16 the first two, with CP the gather; to
+/// hidden states the linear cross-entropy, which upstream has without CP only.
 std::vector<UpstreamMemory> upstream_memory(const LossProblem& problem);
 
 }  // namespace lossgrid

@@ -16,14 +16,14 @@ constexpr int kLatencySamples = 101;
 constexpr int kBandwidthSamples = 31;
 constexpr std::size_t kPayloadBytes = 1 << 20;
 
-/// Median over samples of the slowest rank.
+/// Returns the median over samples of the slowest rank's time.
 double median_ns(Communicator& comm, const ClockNs& now, std::size_t floats, int samples) {
-  std::vector<float> data(floats, 0.0f);  // sums of zeros stay what they are
+  std::vector<float> data(floats, 0.0f);  // sums of zeros stay zero
   const auto once = [&] {
     comm.barrier();
     const std::int64_t start = now();
     comm.all_reduce(std::span(data), ReduceOp::sum);
-    return std::max<std::int64_t>(1, now() - start);  // at least a tick: it is divided by
+    return std::max<std::int64_t>(1, now() - start);  // at least 1: a divisor
   };
   for (int k = 0; k < kWarmUps; ++k) once();
   std::vector<std::int64_t> own_ns;

@@ -5,9 +5,10 @@
 #include <numeric>
 
 #include "harness/core/error.h"
-#include "harness/device/cuda/host_block.h"
+#include "harness/device/backend.h"
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"
+#include "harness/device/kernel/host_block.h"
 #include "harness/device/memory/host_memory.h"
 #include "harness/device/memory/host_view.h"
 #include "harness/measure/cuda/memory_pass-inl.h"
@@ -18,7 +19,7 @@ namespace {
 constexpr std::array kOnGpu{MemoryVariant::plain, MemoryVariant::streaming, MemoryVariant::library};
 
 std::int64_t sums_for(std::int64_t bytes, Backend backend) {
-  return backend == Backend::cpu ? 0 : pieces_of(bytes);
+  return traits_of(backend).launches_kernels ? pieces_of(bytes) : 0;
 }
 
 void emulate(EmulatedStream& stream, const CudaMemoryPass& pass) {
@@ -34,7 +35,7 @@ void emulate(EmulatedStream& stream, const CudaMemoryPass& pass) {
 }  // namespace
 
 std::span<const MemoryVariant> variants_of(MemoryKernel kernel, Backend backend) {
-  if (backend == Backend::cpu) return variants_of(kernel);
+  if (!traits_of(backend).launches_kernels) return variants_of(kernel);
   const std::span<const MemoryVariant> all(kOnGpu);
   return kernel == MemoryKernel::copy ? all : all.first(2);
 }
@@ -50,18 +51,19 @@ std::int64_t DeviceMemory::memory_bytes(std::int64_t bytes, Backend backend) {
 
 void DeviceMemory::run(MemoryKernel kernel, MemoryVariant variant, const void* from, void* to,
                        std::int64_t bytes) {
-  if (device_.backend() == Backend::cpu) {
+  const BackendTraits& traits = traits_of(device_.backend());
+  if (!traits.launches_kernels) {
     run_memory_kernel(kernel, variant, from, to, static_cast<std::size_t>(bytes));
     return;
   }
   const CudaMemoryPass pass{kernel, variant, from, to, bytes, sums_.data()};
   count_launch();
-  if (device_.backend() == Backend::cuda_emulated) {
+  if (!traits.is_gpu) {
     return emulate(*static_cast<EmulatedStream*>(device_.stream()), pass);
   }
-  const char* said = cuda_memory_pass(device_.stream(), pass);
-  if (said != nullptr) {
-    throw Error(ErrorCode::internal, fmt::format("CUDA kernel {}: {}", name(kernel), said));
+  const char* error = cuda_memory_pass(device_.stream(), pass);
+  if (error != nullptr) {
+    throw Error(ErrorCode::internal, fmt::format("CUDA kernel {}: {}", name(kernel), error));
   }
 }
 

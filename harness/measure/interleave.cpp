@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by (seed, round, place): no state that ranks could have in different places.
+// Random numbers are functions of (seed, round, place): there is no state in which ranks could
+// differ.
 #include "harness/measure/interleave.h"
 
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass is shared out among the threads in whole pages, so that parts keep the alignment of the
+// A pass is divided among the threads in whole pages, so that parts keep the alignment of the
 // buffer; large ones in pieces that threads take in turn, as rows of logits are.
 #include "harness/measure/memory_kernels.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the memory of this machine can do: kernels that read, copy or change it and do nothing else,
-// with the threads of the rank. The time of a loss is compared with theirs on as many bytes, so
-// they must not be slower than need be: which stores and which prefetch are best differs between
-// processors, sizes and moments, so there are several ways to do the same.
+// Memory kernels: passes that read, copy or change memory and do nothing else, with the threads of
+// the rank. Their time is a lower bound for a loss on as many bytes, so they must be fast: the best
+// stores and prefetch differ between processors, sizes and moments, so there are several variants
+// of each.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,25 @@
 namespace lossgrid {
 
 enum class MemoryKernel {
-  read,    // sums the 4-byte words of `from` as unsigned integers, modulo 2^32
-  copy,    // `from` to `to`, which do not overlap
-  update,  // changes the sign bit of every 4-byte word of `to`, in place
+  read,    // sum of the 4-byte words of `from` as unsigned integers, modulo 2^32
+  copy,    // `to` := `from`, which do not overlap
+  update,  // flip of the sign bit of every 4-byte word of `to`, in place
 };
 
-/// Ways to do the same. Prefetch is by software, 4 KiB ahead into the second cache; streaming
-/// stores go past the caches; library is memcpy, of copy only; eight_places, of read only, goes
-/// through eighths of its part side by side, so that the processor's own prefetch follows all of
-/// them.
+/// Variants of a kernel. Prefetch is by software, 4 KiB ahead into the second cache; streaming
+/// stores bypass the caches; library is memcpy, of copy only; eight_places, of read only, reads
+/// eighths of its part side by side, so that the processor's own prefetch follows all of them.
 enum class MemoryVariant { plain, prefetch, streaming, streaming_prefetch, library, eight_places };
 
 std::string_view name(MemoryKernel kernel);
 std::string_view name(MemoryVariant variant);
 
-/// The variants that `kernel` has.
+/// Returns the variants of `kernel`.
 std::span<const MemoryVariant> variants_of(MemoryKernel kernel);
 
-/// One pass over `bytes` of memory with the threads of the rank. `from` is of read and copy, `to`
-/// of copy and update; read and update leave out the last bytes % 4. Returns the sum of read, else
-/// 0.
+/// Makes one pass over `bytes` of memory with the threads of the rank. `from` is used by read and
+/// copy, `to` by copy and update; read and update leave out the last bytes % 4. Returns the sum of
+/// read, else 0.
 std::uint32_t run_memory_kernel(MemoryKernel kernel, MemoryVariant variant, const void* from,
                                 void* to, std::size_t bytes);
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled once for each set of instructions: Highway includes this file again for every target.
-// Several vectors a step, added up in four accumulators, so that no addition waits for another one.
-// Integer arithmetic: it costs the same whatever numbers the bits stand for, and sums are exact in
-// every order.
+// Several vectors a step, summed in four accumulators, so that no addition waits for another one.
+// Integer arithmetic: its cost does not depend on the values, and sums are exact in every order.
 #include "harness/measure/memory_sweep.h"
 
 #include <algorithm>
@@ -24,7 +23,7 @@ constexpr std::uint32_t kSignBit = 0x80000000u;
 constexpr std::size_t kAheadBytes = 4096;
 constexpr std::size_t kLineBytes = 64;
 
-/// The words behind the last whole step, one by one.
+/// Processes the words behind the last whole step, one by one.
 template <MemoryKernel kernel>
 std::uint32_t sweep_rest(const std::byte* from, std::byte* to, std::size_t begin, std::size_t end) {
   if constexpr (kernel == MemoryKernel::copy) {
@@ -99,8 +98,8 @@ HWY_ATTR std::uint32_t sweep(const std::byte* from, std::byte* to, std::size_t b
   return std::accumulate(lanes, lanes + hn::Lanes(d), sweep_rest<kernel>(from, to, at, end));
 }
 
-/// The sum of whole vectors in eight parts of equal length side by side, and of what is behind
-/// them.
+/// Returns the sum of whole vectors in eight parts of equal length side by side, and of the words
+/// behind them.
 HWY_ATTR std::uint32_t read_eight_places(const std::byte* from, std::size_t begin,
                                          std::size_t end) {
   constexpr std::size_t kPlaces = 8;
@@ -168,7 +167,7 @@ HWY_AFTER_NAMESPACE();
 namespace lossgrid {
 
 namespace {
-constexpr std::size_t kAlignment = 64;  // that streaming stores need, of the widest vectors
+constexpr std::size_t kAlignment = 64;  // of streaming stores of the widest vectors
 }
 
 HWY_EXPORT(sweep_kernel);

@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// What rank 0 tells the others after a round.
+/// Decision of rank 0 after a round.
 enum class Decision : std::int64_t { go_on, last_round };
 
 class Sampler {
@@ -76,7 +76,7 @@ class Sampler {
     if (request_.before_sample) request_.before_sample();
     world_.barrier();
     const std::int64_t communication = communication_ns_;
-    // At least a tick: samples are divided by.
+    // At least 1: samples are divisors.
     const std::int64_t outside = time_of_run(item, step);
     own_ns_[place] = std::max<std::int64_t>(1, item.measured_ns().value_or(outside));
     own_communication_ns_[place] = communication_ns_ - communication;
@@ -108,7 +108,7 @@ class Sampler {
     }
   }
 
-  /// Whether the round that comes is the last: it belongs to the samples.
+  /// Decides on rank 0 if the next round, which belongs to the samples, is the last.
   Decision decide(std::int64_t elapsed_ns) {
     if (world_.rank() != 0) return Decision::go_on;
     const StopRule& rule = request_.stop;
@@ -134,7 +134,7 @@ class Sampler {
     return true;
   }
 
-  /// Rank 0's decision and its reason, on all ranks.
+  /// Broadcasts rank 0's decision and its reason.
   Decision agree(Decision decision) {
     std::int64_t words[2] = {static_cast<std::int64_t>(decision),
                              static_cast<std::int64_t>(samples_.stopped_by)};

@@ -21,8 +21,8 @@ bool is_finished(TimingStatus status, AfterFailure after) {
   return status != TimingStatus::skipped;
 }
 
-/// NCCL adds in another order than all other transports, which have the same bits, and takes
-/// another way.
+/// True if an earlier record stands for one over `ranks`. NCCL adds in another order than all other
+/// transports, which have the same bits.
 bool same_way(const std::string& transport, const Ranks& ranks) {
   return (transport == "nccl") == ranks.has_nccl();
 }
@@ -48,7 +48,7 @@ FinishedWork::FinishedWork(const RunRecord& earlier, AfterFailure after, const R
     timings_.insert_or_assign(timing.id(), timing);
     ids.push_back(timing.id());
   }
-  const std::string agreed = ranks.first_text(ranks.reports() ? join(ids, "\n") : "");
+  const std::string agreed = ranks.share_of_reporter(join(ids, "\n"));
   for (const std::string& id : split(agreed, '\n')) {
     if (!id.empty()) ids_.insert(id);
   }

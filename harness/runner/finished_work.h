@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials and timings that an earlier run of the same build has finished, which a resumed run takes
-// over instead of running them again. Finished is what has a verdict on the implementation; what
-// was skipped runs again, and so does what ended by an error, a deadline or a crash unless it is to
-// be kept. Work over NCCL and over other transports does not stand for each other.
+// `FinishedWork`: trials and timings that an earlier run of the same build has finished; a resumed
+// run takes them over instead of running them again. Finished are those with a verdict on the
+// implementation. Skipped ones run again, and so do those that ended by an error, a deadline or a
+// crash unless they are to be kept. Work over NCCL and over other transports does not stand for
+// each other.
 #pragma once
 
 #include <map>
@@ -14,18 +15,19 @@
 
 namespace lossgrid {
 
-/// What becomes of trials and timings that ended by an error, a deadline or a crash.
+/// Treatment of trials and timings that ended by an error, a deadline or a crash.
 enum class AfterFailure { run_again, keep };
 
 class FinishedWork {
  public:
-  /// Nothing is finished.
+  /// Finds nothing finished.
   FinishedWork() = default;
-  /// Of `earlier`, which only the process that reports has to have. Collective over the processes.
+  /// Takes the finished work of `earlier`, which only the process that reports has to have.
+  /// Collective over the processes.
   FinishedWork(const RunRecord& earlier, AfterFailure after, const Ranks& ranks);
 
   bool contains(const std::string& id) const { return ids_.contains(id); }
-  /// As it was, where this process reports; not_run elsewhere.
+  /// Returns the earlier record where this process reports; not_run elsewhere.
   TrialRecord trial(const std::string& id) const;
   TimingRecord timing(const std::string& id) const;
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "harness/runner/run.h"
-#include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/desync_report.h"
 
 namespace lossgrid {
@@ -31,7 +30,7 @@ LaunchedWork::LaunchedWork(std::vector<Suite> suites, bool verify) : suites_(std
 }
 
 void LaunchedWork::take(const RunRecord& found) {
-  // A suite may ask for the same trial twice; all of them get its outcome.
+  // A suite may hold the same trial twice; all of them get its outcome.
   std::multimap<std::string, TrialRecord*> trials;
   for (TrialRecord& trial : trials_) trials.emplace(trial.id, &trial);
   for (const TrialRecord& trial : found.trials) {
@@ -52,10 +51,10 @@ void LaunchedWork::take(const RunRecord& found) {
 }
 
 void LaunchedWork::lose(const Loss& loss) {
+  const TrialFacts facts{.failure = loss.failure};
   for (TrialRecord& trial : trials_) {
     if (trial.id != loss.id || trial.status != TrialStatus::not_run) continue;
-    trial.status = loss.status;
-    trial.reason = loss.reason;
+    set_verdict(trial, facts);
     trial.transport = loss.transport;
     trial.ranks = loss.ranks;
     trial.first_failed_rank = rank_that_died(loss.ranks);
@@ -63,8 +62,9 @@ void LaunchedWork::lose(const Loss& loss) {
   for (PlannedTiming& timing : timings_) {
     if (timing.id != loss.id || timing.reached) continue;
     timing.reached = true;
-    timing.record.status = timing_status(loss.status);
-    timing.record.reason = loss.reason;
+    const TrialVerdict verdict = judge(facts);
+    timing.record.status = timing_status(verdict.status);
+    timing.record.reason = verdict.reason;
   }
 }
 
@@ -86,11 +86,12 @@ bool LaunchedWork::has_all_of(const std::string& grid) const {
                       [&](const PlannedTiming& t) { return t.record.grid == grid && !t.reached; });
 }
 
-void LaunchedWork::fill(RunRecord& record, const std::string& why_not_run) const {
+void LaunchedWork::fill(RunRecord& record, const std::string& reason) const {
   record.trials = trials_;
   record.timings.clear();
+  const TrialFacts not_reached{.not_reached = reason};
   for (TrialRecord& trial : record.trials) {
-    if (trial.status == TrialStatus::not_run) trial.reason = why_not_run;
+    if (trial.status == TrialStatus::not_run) set_verdict(trial, not_reached);
   }
   for (const PlannedTiming& timing : timings_) {
     if (timing.reached) record.timings.push_back(timing.record);

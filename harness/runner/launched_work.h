@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that goes on over several launches of the executable: what is planned, and what the
-// launches have found so far. Knows no processes; a launch is what it left in its report.
+// `LaunchedWork`: a run that goes on over several launches of the executable: the plan, and the
+// findings of the launches so far. Knows no processes; a launch is known by its report.
 #pragma once
 
 #include <cstddef>
@@ -9,42 +9,42 @@
 #include <vector>
 
 #include "harness/problem/case/suite.h"
+#include "harness/runner/verdict/trial_verdict.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
 
 class LaunchedWork {
  public:
-  /// All trials (where `verify`) and timings of the suites, none reached.
+  /// Plans all trials (where `verify`) and timings of the suites, none reached.
   LaunchedWork(std::vector<Suite> suites, bool verify);
 
   /// Takes over the trials and timings of `found` that are planned and were reached.
   void take(const RunRecord& found);
-  /// The trial or timing `id`, in which a launch ended: how, and where its ranks were (of a trial;
-  /// a timing is a `timeout` or else an `error`). Nothing where it is not planned.
+  /// The trial or timing in which a launch ended.
   struct Loss {
     std::string id;
-    TrialStatus status = TrialStatus::crashed;
-    std::string reason;
-    std::string transport;
-    std::vector<RankRecord> ranks;
+    RankFailure failure;            // timeout or process_died
+    std::string transport;          // of a trial
+    std::vector<RankRecord> ranks;  // of a trial
   };
+  /// Judges a loss that is planned and was not reached; ignores all others.
   void lose(const Loss& loss);
 
-  /// Trials and timings that have an outcome.
+  /// Counts trials and timings that have an outcome.
   std::size_t reached() const;
   std::size_t planned() const { return trials_.size() + timings_.size(); }
-  /// Whether `grid` ("tp2cp4") has none left without.
+  /// True if all trials and timings of `grid` ("tp2cp4") have an outcome.
   bool has_all_of(const std::string& grid) const;
 
-  /// In the order of the plan, with the verdicts that need several trials. Trials that were not
-  /// reached are there, not_run with `why_not_run`; timings that were not reached are not.
-  void fill(RunRecord& record, const std::string& why_not_run) const;
+  /// Fills `record` in the order of the plan, with the verdicts that need several trials. Trials
+  /// that were not reached are not_run with `reason`; timings that were not reached are left out.
+  void fill(RunRecord& record, const std::string& reason) const;
 
  private:
   struct PlannedTiming {
     std::string id;
-    TimingRecord record;  // before it was reached, what names it
+    TimingRecord record;  // its identity alone before it was reached
     bool reached = false;
   };
 

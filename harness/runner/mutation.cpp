@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// The checks, invariants and costs that a trial failed on, by name.
+/// Returns the names of the checks, invariants and costs that a trial failed on.
 std::vector<std::string> failed_checks(const TrialRecord& trial) {
   std::vector<std::string> names;
   for (const CheckRecord& check : trial.checks) {

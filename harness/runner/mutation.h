@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutation score: every mutant runs on a suite until a trial rejects it; every control (another
-// right way of computing the same) runs on all of it and must never be rejected.
+// Mutation score of suites: every mutant runs until a trial rejects it; every control (another
+// right way of computing the same) runs on all trials and must never be rejected.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@
 
 namespace lossgrid {
 
-/// `names` selects mutants and controls ("mutant/..."), all when empty. `sink` is called for each.
-/// Returns as run_suites does.
+/// Runs mutants and controls and calls `sink` for each. `names` selects some ("mutant/..."), all
+/// when empty. Returns true when the process must end, as run_suites does.
 bool run_mutants(const std::vector<Suite>& suites, const std::vector<std::string>& names,
                  const RunOptions& options, ProblemCache& problems,
                  const std::function<void(const MutantRecord&)>& sink);
 
-/// 0 when every mutant was rejected and no control was, else 10; 77 when there was none.
+/// Returns 0 when every mutant was rejected and no control was, else 10; 77 when there was none.
 ExitCode exit_code_of(const std::vector<MutantRecord>& mutants);
 
 }  // namespace lossgrid

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// Whether an entry holds more than the next case should have to do without.
+/// True if the entry is too large to keep when the next case is prepared.
 bool is_large(const PreparedProblem& prepared) {
   constexpr std::size_t kElements = std::size_t{1} << 18;
   if (!prepared.problem || !prepared.problem->projection) return false;
@@ -27,7 +27,7 @@ PreparedProblem prepare(Problem problem) {
   prepared.rows = compute_rows(problem, process_threads());
   require_trainable(problem, prepared.rows);
   const ObjectiveNeeds needs = prepared.objective->needs();
-  if (problem.source.starts_with("--case")) {
+  if (std::holds_alternative<FromCase>(problem.source)) {
     std::vector<double> logprobs;
     for (const RowTruth& row : prepared.rows) logprobs.push_back(row.logprob);
     draw_objective_inputs(problem, needs, logprobs);
@@ -62,8 +62,8 @@ const PreparedProblem& ProblemCache::get(const CaseSpec& spec) {
   const auto [entry, is_new] = entries_.try_emplace(text);
   PreparedProblem& prepared = entry->second;
   if (is_new) {
-    prepared.why_too_big = why_too_big(case_memory_bytes(spec));
-    if (prepared.why_too_big.empty()) {
+    prepared.memory_shortage = memory_shortage(case_memory_bytes(spec));
+    if (!prepared.memory_shortage) {
       const StageScope scope(Stage::generate);
       prepared = prepare(make_problem(spec));
     }

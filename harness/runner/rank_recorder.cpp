@@ -35,7 +35,7 @@ RankRecorder::~RankRecorder() {
   scope_.reset();
   try {
     end_step();
-  } catch (const std::bad_alloc&) {  // then there is no snapshot of it
+  } catch (const std::bad_alloc&) {  // no snapshot of this step
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records what one rank does in one trial or timing: into the trace of the run as it happens, and
-// as a memory snapshot at the end of each step that was asked for. On the thread of the rank from
-// its construction to its end.
+// `RankRecorder`: records one rank of one trial or timing: into the trace of the run as it happens,
+// and as a memory snapshot at the end of each requested step. On the thread of the rank from its
+// construction to its end.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@
 
 namespace lossgrid {
 
-/// "snapshot_rank05_p0d1c0t1.json": the rank and its place along pp, dp, cp and tp.
+/// Returns "snapshot_rank05_p0d1c0t1.json": the rank and its place along pp, dp, cp and tp.
 std::string snapshot_file_name(const Grid& grid, int rank);
 
 class RankRecorder final : public RankObserver {
  public:
   RankRecorder(const TrialRecording& trial, const Grid& grid, int rank);
-  /// Ends what is open: a step that an exception cut short is written too.
+  /// Ends phase and step: a step that an exception cut short is written too.
   ~RankRecorder() override;
   RankRecorder(const RankRecorder&) = delete;
   RankRecorder& operator=(const RankRecorder&) = delete;

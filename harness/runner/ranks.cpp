@@ -15,24 +15,27 @@ Ranks Ranks::with_nccl() const {
   return ranks;
 }
 
-std::string Ranks::why_not_here(Backend backend, int ranks) const {
-  if (!why_no_device(backend).empty()) return "no_device: " + why_no_device(backend);
-  if (!has_nccl()) return "";
-  const std::string why = why_no_nccl(backend, ranks);
-  return why.empty() ? "" : "no_nccl: " + why;
+std::optional<SkipReason> Ranks::unavailable(Backend backend, int ranks) const {
+  if (const auto& reason = no_device(backend)) return SkipReason{"no_device: " + reason->text};
+  if (!has_nccl()) return std::nullopt;
+  const std::optional<SkipReason> reason = nccl_unavailable(backend, ranks);
+  return reason ? std::optional(SkipReason{"no_nccl: " + reason->text}) : std::nullopt;
 }
 
-std::string Ranks::why_no_nccl(Backend backend, int ranks) const {
-  if (!lossgrid::why_no_nccl().empty()) return lossgrid::why_no_nccl();
+std::optional<SkipReason> Ranks::nccl_unavailable(Backend backend, int ranks) const {
+  if (const auto& reason = lossgrid::no_nccl()) return reason;
   if (nccl_is_emulated()) {
     if (backend != Backend::cuda_emulated) {
-      return fmt::format("{} names an emulation, which is for backend cuda_emulated",
-                         kNcclLibraryVariable);
+      return SkipReason{fmt::format("{} names an emulation, which is for backend cuda_emulated",
+                                    kNcclLibraryVariable)};
     }
-    return session_ == nullptr ? "" : "its emulation is for ranks that are threads";
+    if (session_ == nullptr) return std::nullopt;
+    return SkipReason{"its emulation is for ranks that are threads"};
   }
-  if (backend != Backend::cuda) return "it moves memory of GPUs, as backend cuda has it";
-  if (!why_no_device(backend).empty()) return why_no_device(backend);
+  if (!traits_of(backend).is_gpu) {
+    return SkipReason{"it moves memory of GPUs, as backend cuda has it"};
+  }
+  if (const auto& reason = no_device(backend)) return reason;
   auto here = static_cast<std::size_t>(ranks);
   if (session_ != nullptr) {
     const std::vector<ProcessCores>& processes = session_->processes_here();
@@ -41,9 +44,10 @@ std::string Ranks::why_no_nccl(Backend backend, int ranks) const {
                       [ranks](const ProcessCores& process) { return process.rank < ranks; }));
   }
   const std::size_t gpus = describe_devices(backend).size();
-  if (here <= gpus) return "";
-  return fmt::format("it wants a GPU for every rank: {} ranks on a machine with {} GPU{}", here,
-                     gpus, gpus == 1 ? "" : "s");
+  if (here <= gpus) return std::nullopt;
+  return SkipReason{
+      fmt::format("it wants a GPU for every rank: {} ranks on a machine with {} GPU{}", here, gpus,
+                  gpus == 1 ? "" : "s")};
 }
 
 RanksOutcome Ranks::run_bodies(int count, std::function<void(Communicator& world)> body,
@@ -60,9 +64,16 @@ nlohmann::ordered_json Ranks::environment() const {
           {"oversubscribed", core_share(session_->size()).oversubscribed}};
 }
 
-std::string Ranks::first_text(const std::string& text) const {
+std::optional<SkipReason> Ranks::agree_on_first_error(
+    const std::optional<SkipReason>& reason) const {
+  std::string first = first_of(text_of(reason));
+  if (first.empty()) return std::nullopt;
+  return SkipReason{std::move(first)};
+}
+
+std::string Ranks::first_of(const std::string& text) const {
   if (session_ == nullptr) return text;
-  // Processes may come at very different times: each makes what it needs for itself.
+  // Processes may come at very different times: each makes its own problem and truth before.
   constexpr std::chrono::minutes kPatience{10};
   const auto texts = std::make_shared<std::vector<std::string>>();
   const RanksOutcome outcome = run_bodies(

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of trials and timings are: threads of this process, or processes of an MPI job;
-// and whether what GPUs hold goes over NCCL between them.
-// Every process of a job goes through the same trials in the same order; one of them, that of rank
-// 0, gets what all ranks found and reports it. Whatever a process decides from what it alone can
-// see (its memory, its clock) is agreed on here, so that no two of them differ in what they run.
+// `Ranks`: the ranks of trials and timings: threads of this process, or processes of an MPI job;
+// with or without NCCL for device memory. Every process of a job goes through the same trials in
+// the same order; one of them, that of rank 0, collects the findings of all ranks and reports them.
+// Decisions that a process takes from facts of its own (its memory, its clock) are agreed on here,
+// so that all processes run the same.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/archive.h"
+#include "harness/core/skip_reason.h"
 #include "harness/device/backend.h"
 
 namespace lossgrid {
@@ -26,48 +28,57 @@ namespace lossgrid {
 template <typename Result>
 struct RanksRun {
   RanksOutcome outcome;
-  std::vector<Result> results;  // by rank, where all are well and this process reports
+  std::vector<Result> results;  // by rank, where all returned and this process reports
 };
 
 class Ranks {
  public:
-  /// Threads of this process.
+  /// Uses threads of this process.
   Ranks() = default;
-  /// The processes of a job; `session` outlives the object.
+  /// Uses the processes of a job; `session` outlives the object.
   explicit Ranks(MpiSession& session) : session_(&session) {}
 
-  /// The same ranks, each with a GPU of its own: their trials use NCCL.
+  /// Returns the same ranks, each with a GPU of its own: their trials use NCCL.
   Ranks with_nccl() const;
   bool has_nccl() const { return has_nccl_; }
-  /// Why `ranks` of these ranks cannot use NCCL on `backend`, as far as this process knows; empty
-  /// when they can.
-  std::string why_no_nccl(Backend backend, int ranks) const;
-  /// Why `ranks` of these ranks cannot run on `backend`, in the words of a report ("no_device: ",
-  /// "no_nccl: ") and as far as this process knows; empty when they can.
-  std::string why_not_here(Backend backend, int ranks) const;
+  /// Returns a reason when `ranks` of these ranks cannot use NCCL on `backend`, as far as this
+  /// process knows.
+  std::optional<SkipReason> nccl_unavailable(Backend backend, int ranks) const;
+  /// Returns a reason when `ranks` of these ranks cannot run on `backend`, in the words of a report
+  /// ("no_device: ", "no_nccl: ") and as far as this process knows.
+  std::optional<SkipReason> unavailable(Backend backend, int ranks) const;
 
-  /// What carries collectives: "thread", "mpi", "nccl".
+  /// Returns the carrier of collectives: "thread", "mpi", "nccl".
   std::string_view transport() const { return has_nccl_ ? "nccl" : launcher(); }
-  /// Where the ranks are: "thread", "mpi".
+  /// Returns "thread" or "mpi".
   std::string_view launcher() const { return session_ == nullptr ? "thread" : "mpi"; }
-  /// The rank of this process in the job; 0 without one.
+  /// Returns the rank of this process in the job; 0 without one.
   int process() const { return session_ == nullptr ? 0 : session_->rank(); }
   bool reports() const { return process() == 0; }
-  /// Facts about the job for a report; null without one.
+  /// Returns facts about the job for a report; null without one.
   nlohmann::ordered_json environment() const;
-  /// Ranks that a grid may have; 0: as many as are asked for.
+  /// Returns the most ranks that a grid may have; 0: no limit.
   int limit() const { return session_ == nullptr ? 0 : session_->size(); }
 
-  /// Calls `body` on `count` ranks; as run_thread_ranks and run_mpi_ranks. Collective over the
-  /// processes of a job.
+  /// Calls `body` on `count` ranks, as run_thread_ranks and run_mpi_ranks do. Collective: all
+  /// processes of a job must call it.
   template <typename Result>
   RanksRun<Result> run(int count, std::function<Result(Communicator& world)> body,
                        std::chrono::milliseconds deadline) const;
 
-  /// The first text that is not empty, by process; the same on all. Collective over the processes.
-  std::string first_text(const std::string& text) const;
+  /// Returns the first error that is not empty, by process, the same on all; empty when no process
+  /// has one. Collective: all processes of a job must call it.
+  std::string agree_on_first_error(const std::string& error) const { return first_of(error); }
+  std::optional<SkipReason> agree_on_first_error(const std::optional<SkipReason>& reason) const;
+  /// Returns true on all processes if `fact` is true on any. Collective.
+  bool agree_on_any(bool fact) const { return !first_of(fact ? "true" : "").empty(); }
+  /// Returns the text of the process that reports, on all processes. Collective.
+  std::string share_of_reporter(const std::string& text) const {
+    return first_of(reports() ? text : "");
+  }
 
  private:
+  std::string first_of(const std::string& text) const;
   RanksOutcome run_bodies(int count, std::function<void(Communicator& world)> body,
                           std::chrono::milliseconds deadline) const;
 

@@ -9,6 +9,7 @@
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
+#include "harness/runner/verdict/trial_verdict.h"
 
 namespace lossgrid {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 std::vector<std::string> implementations_from(bool hidden) {
   std::vector<std::string> names;
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
-    if (why_other_inputs(*entry->make({}), hidden).empty()) names.push_back(entry->name);
+    if (!inputs_mismatch(*entry->make({}), hidden)) names.push_back(entry->name);
   }
   std::stable_partition(names.begin(), names.end(),
                         [](const std::string& name) { return name == "reference"; });
@@ -39,17 +40,17 @@ std::optional<Fault> fault_of(const RunOptions& options, std::int64_t number) {
 
 namespace {
 
-/// Without what only the batch says.
+/// Describes a trial without its batch: no tokens are counted.
 TrialRecord describe_unprepared(const CaseSpec& spec, const std::string& implementation,
                                 const Grid& grid, Backend backend) {
   Problem empty;
   empty.spec = spec;
-  empty.source = "--case \"" + format_case(spec) + "\"";
+  empty.source = FromCase{format_case(spec)};
   empty.cu_seqlens = {0};
   return describe_trial(empty, implementation, grid, backend);
 }
 
-/// A trial of a case, the `number`-th of the run, or why there is none.
+/// Runs a trial of a case, the `number`-th of the run, or takes it over.
 TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, const Grid& grid,
                       Backend backend, std::int64_t number, const RunOptions& options,
                       ProblemCache& problems) {
@@ -60,11 +61,12 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
     trial.record = options.finished.trial(id);
     return trial;
   }
-  options.begins(id, reproduce_case("--case \"" + text + '"', implementation, grid, backend) +
+  options.begins(id, reproduce_case(text, implementation, grid, backend) +
                          (options.ranks.has_nccl() ? " --transport nccl" : ""));
   const PreparedProblem& prepared = problems.get(spec);
-  const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
-  if (why_too_big.empty()) {
+  TrialFacts facts;
+  facts.skipped = options.ranks.agree_on_first_error(prepared.memory_shortage);
+  if (facts.may_run()) {
     TrialSetup setup = make_trial(prepared, implementation, grid, backend);
     setup.fault = fault_of(options, number);
     setup.recording = record_trial(options.recording, "trial", number,
@@ -74,8 +76,7 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
     return trial;
   }
   trial.record = describe_unprepared(spec, implementation, grid, backend);
-  trial.record.status = TrialStatus::skipped;
-  trial.record.reason = why_too_big;
+  set_verdict(trial.record, facts);
   return trial;
 }
 
@@ -83,7 +84,7 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
 
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink) {
-  std::int64_t number = 0;  // of the trial, whether it runs or not: the same in a resumed run
+  std::int64_t number = 0;  // of the trial, also of one that does not run: same in a resumed run
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
       for (const std::string& text : suite.implementations) {
@@ -118,14 +119,14 @@ std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites) {
 void add_not_run(std::vector<TrialRecord> planned, const std::string& reason,
                  std::vector<TrialRecord>& trials) {
   for (std::size_t k = trials.size(); k < planned.size(); ++k) {
-    planned[k].reason = reason;
+    set_verdict(planned[k], {.not_reached = reason});
     trials.push_back(std::move(planned[k]));
   }
 }
 
-std::string why_it_was_the_last(const TrialRecord& last) {
-  return last.status == TrialStatus::timeout ? "a rank of an earlier trial hangs"
-                                             : "a rank of an earlier trial has lost its GPU";
+SkipReason end_of_run_after(const TrialRecord& last) {
+  return {last.status == TrialStatus::timeout ? "a rank of an earlier trial hangs"
+                                              : "a rank of an earlier trial has lost its GPU"};
 }
 
 void compare_bits(const std::vector<Suite>& suites, std::vector<TrialRecord>& trials) {
@@ -155,7 +156,7 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ran
     for (const CaseSpec& spec : suite.cases) {
       const auto objective = make_objective(spec.objective, spec.statistics);
       const bool has_pairs = objective->needs().sequences_per_unit > 1;
-      if (has_pairs && why_too_big(case_memory_bytes(spec)).empty()) {
+      if (has_pairs && !memory_shortage(case_memory_bytes(spec))) {
         objective->require(unpadded_batch(make_problem(spec)));
       }
       for (const Grid& grid : suite.grids) {

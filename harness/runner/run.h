@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run: the trials of suites, one after the other, with the verdicts that need more than one trial
+// Runs the trials of suites, one after the other, with the verdicts that need more than one trial
 // (the same bits for every packing and TP size).
 #pragma once
 
@@ -24,7 +24,7 @@ struct RunOptions {
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of a trial or timed iteration
   std::optional<Fault> fault;
   Ranks ranks;
-  FinishedWork finished;                    // is taken over
+  FinishedWork finished;                    // taken over instead of run
   std::shared_ptr<RunRecording> recording;  // null: nothing beside the report
   /// Called for every trial or timing that is about to run, with its id and the command line that
   /// runs it again (empty for a timing).
@@ -32,11 +32,11 @@ struct RunOptions {
       [](const std::string&, const std::string&) {};
 };
 
-/// The fault that strikes the `number`-th trial or timing, from 1; none for the others.
+/// Returns the fault that strikes the `number`-th trial or timing, from 1; nullopt for the others.
 std::optional<Fault> fault_of(const RunOptions& options, std::int64_t number);
 
-/// The implementations that problems are run with unless told otherwise: all real ones that start
-/// from hidden states, or from logits.
+/// Returns the implementations that run by default: all real ones that start from hidden states, or
+/// from logits.
 const std::vector<std::string>& default_implementations(bool from_hidden);
 
 /// Called for every finished trial; returning false ends the run.
@@ -47,27 +47,27 @@ using TrialSink = std::function<bool(const TrialRecord&)>;
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink);
 
-/// Every trial of the suites in the order of run_suites, as it is before it runs.
+/// Returns every trial of the suites in the order of run_suites, as it is before it runs.
 std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites);
 
 /// Adds the trials of `planned` behind those that `trials` has, not_run for `reason`.
 void add_not_run(std::vector<TrialRecord> planned, const std::string& reason,
                  std::vector<TrialRecord>& trials);
 
-/// Why nothing runs behind `last`, a trial that must_end.
-std::string why_it_was_the_last(const TrialRecord& last);
+/// Returns the reason for which nothing runs behind `last`, a trial that must_end.
+SkipReason end_of_run_after(const TrialRecord& last);
 
-/// The verdicts that need more than one trial, anew from the fingerprints: for trials of the suites
-/// in their order that did not come from one run.
+/// Compares the bits of trials anew from their fingerprints: for trials of the suites, in their
+/// order, that did not come from one run.
 void compare_bits(const std::vector<Suite>& suites, std::vector<TrialRecord>& trials);
 
-/// Refuses what no trial could take, before anything runs: unknown implementations and objectives,
-/// grids with more than `max_ranks` ranks or than `ranks` has, tp beyond the vocabulary. Throws
-/// bad_input.
+/// Throws bad_input for suites that no trial could take, before anything runs: unknown
+/// implementations and objectives, grids with more than `max_ranks` ranks or than `ranks` has, tp
+/// beyond the vocabulary.
 void require_runnable(const std::vector<Suite>& suites, int max_ranks,
                       const Ranks& ranks = Ranks());
 
-/// What the process ends with: the worst of the trials, 77 when none ran.
+/// Returns the exit code of a process: the worst of the trials, 77 when none ran.
 ExitCode exit_code_of(const std::vector<TrialRecord>& trials);
 
 }  // namespace lossgrid

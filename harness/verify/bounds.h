@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a right implementation may be from the truth, element by element (Blanchard, Higham and
-// Higham, "Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41,
-// 2021, for the shape of the terms). tests/mutants/fit_bounds.cpp prints how much of each bound the
-// valid implementations use; a constant may be tightened by what it shows, never widened by taste.
+// Error bounds of a right implementation, element by element (shape of the terms: Blanchard, Higham
+// and Higham, "Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41,
+// 2021). tests/mutants/fit_bounds.cpp prints the part of each bound that valid implementations use;
+// a constant may be tightened by its output, never widened by taste.
 //
+// clang-format off
 // With m = max, s = sum exp(x - m), p the probabilities, y the target, g = d loss / d logprob,
 // lse = m + ln s, u32 = 2^-24, and d the longest serial float32 add chain that is declared:
 //   |lp - truth| <= u32 (4 (B + |lse|) + d) + e_y + sum p e,
@@ -16,14 +17,15 @@
 //                       + u32 |g| 4 |p_i - [i = y]|
 //                       + |g| p_i (e_i + sum p e)
 //                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
-// where g lies within radius(g) of its truth (enclosure.h) and |g| is its largest, and e_i is how
-// far a logit may be that implementations make themselves (LogitsSource::read_errors; 0 where they
-// are given it): the terms with e are the derivatives of lp, H and p by the logits. None is below
-// the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
+// clang-format on
+// g lies within radius(g) of its truth (enclosure.h), and |g| is the largest absolute value there.
+// e_i bounds the error of a logit that implementations make themselves (LogitsSource::read_errors);
+// it is 0 for a given logit. The terms with e are the derivatives of lp, H and p by the logits. No
+// bound is below the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
 //
-// All are finite for finite logits, up to the largest float64: u32 multiplies |lse| and |x - m|
-// before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a column of
-// probability 0 has no gradient, however large g is.
+// All bounds are finite for finite logits, up to the largest float64: u32 multiplies |lse| and
+// |x - m| before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a
+// column of probability 0 has no gradient, however large g is.
 #pragma once
 
 #include <algorithm>
@@ -36,16 +38,17 @@ namespace lossgrid {
 
 inline constexpr double kSmallestNormalF32 = 1.1754943508222875e-38;
 
-/// 4 u32 |lse|.
+/// Returns 4 u32 |lse|.
 inline double log_sum_exp_rounding(const RowTruth& row) {
   return std::abs(4 * unit_roundoff(DType::f32) * row.max +
                   4 * unit_roundoff(DType::f32) * std::log(row.sum));
 }
 
-/// How far above 0 a log-probability may be. lse = m + ln s is rounded in proportion to its size,
-/// but no rounding makes it smaller than m: s holds exp(0), so that ln s >= 0, and rounding is
-/// monotone; and no logit exceeds m. So x_y - lse exceeds 0 by the errors of ln s and x_y - m at
-/// most, where another shift than m was subtracted: the bound without |lse|.
+/// Returns the largest value that a log-probability may have above 0. lse = m + ln s is rounded in
+/// proportion to its size, but no rounding makes it smaller than m: s contains exp(0), so that
+/// ln s >= 0, and rounding is monotone; and no logit exceeds m. So x_y - lse exceeds 0 at most by
+/// the errors of ln s and of x_y - m, if another shift than m was subtracted: the bound without
+/// |lse|.
 inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
   const double u4 = 4 * unit_roundoff(DType::f32);
   const double b = u4 * (8 + row.spread + std::abs(std::log(row.sum))) +
@@ -54,12 +57,13 @@ inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
                   b + unit_roundoff(DType::f32) * serial_adds + row.target_error + row.mean_error);
 }
 
-/// 0 for a target of probability 0: its log-probability is -inf.
+/// Returns the bound of lp; 0 for a target of probability 0, whose log-probability is -inf.
 inline double logprob_bound(const RowTruth& row, int serial_adds) {
   if (std::isinf(row.logprob)) return 0;
   return positive_logprob_bound(row, serial_adds) + log_sum_exp_rounding(row);
 }
 
+/// Returns the bound of H.
 inline double entropy_bound(const RowTruth& row, int serial_adds) {
   const double u32 = unit_roundoff(DType::f32);
   const double log_sum = std::abs(std::log(row.sum));
@@ -70,14 +74,14 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
                                           row.entropy_error);
 }
 
-/// Of the smallest or the largest logit `x` of a row, as float32: exact but for float64 logits and
-/// for denormal numbers, which kernels may read as zero.
+/// Returns the bound of the smallest or the largest logit `x` of a row, as float32. These are exact
+/// except for float64 logits and for denormal numbers, which kernels may read as zero.
 inline double range_bound(const RowTruth& row, double x, DType logits) {
   const double rounding = logits == DType::f64 ? unit_roundoff(DType::f32) * std::abs(x) : 0.0;
   return std::max(kSmallestNormalF32, rounding + row.range_error);
 }
 
-/// The parts of the gradient's bound that are the same for all columns of a row.
+/// Bound of the gradient of one row: the parts that all columns share, and functions for the rest.
 class GradientBound {
  public:
   struct Row {
@@ -102,13 +106,13 @@ class GradientBound {
 
   const Row& row() const { return row_; }
 
-  /// What rounding of the result may add, for a column with probability p.
+  /// Returns the error that rounding of the result may add, for a column with probability p.
   double rounding(double truth, double p, bool is_target) const {
     return row_.u_out * (std::abs(truth) + objective(p, is_target));
   }
 
-  /// What the computation before it may add, for a column with logit x, probability p and, where
-  /// implementations make the logits, how far theirs may be.
+  /// Returns the error that the computation before it may add, for a column with logit x and
+  /// probability p. `logit_error`: e_i; 0 for given logits.
   double computation(double x, double p, bool is_target, double logit_error = 0) const {
     const double u4 = 4 * unit_roundoff(DType::f32);
     const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
@@ -118,16 +122,18 @@ class GradientBound {
                     times(row_.largest, roundings + p * (logit_error + row_.mean_error)));
   }
 
-  /// What the interval of d loss / d logprob may add: the same way in all columns of the row.
+  /// Returns the error that the interval of d loss / d logprob may add: in one direction for all
+  /// columns of the row.
   double objective(double p, bool is_target) const {
     return times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
   }
 
-  /// The interval of d loss / d logprob has no end: what its row may hold is not bounded either.
+  /// True if the interval of d loss / d logprob has no end; then the gradient of the row has no
+  /// bound either.
   bool is_unbounded() const { return std::isinf(row_.largest) || std::isinf(row_.radius); }
 
  private:
-  /// size x, 0 for x = 0.
+  /// Returns size * x; 0 for x = 0, also with an infinite size.
   static double times(double size, double x) { return x == 0 ? 0 : size * x; }
 
   Row row_;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kLargest = std::numeric_limits<float>::max();
 
-/// error / bound, at most 1 exactly where it is within: an infinite bound is never used up, and
-/// what is no number, or misses an infinity, is infinitely wrong.
+/// Returns error / bound, which is at most 1 exactly if the error is within the bound: an infinite
+/// bound is never used up, and a NaN or a missed infinity is infinitely wrong.
 double ratio_of(double error, double bound, bool within) {
   if (within) return std::isinf(bound) ? 0 : error / bound;
   const double ratio = error / bound;

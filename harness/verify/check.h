@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One compared tensor: collects elements, keeps the worst. A value passes when |got - want| is
-// within its bound. A got that is no number never passes; an infinite one passes where the same is
-// wanted, or where a finite want has an infinite bound. An infinite want is met by itself alone.
+// `Check`: the comparison of one tensor, which counts elements and keeps the worst. A value passes
+// if |got - want| is within its bound. A NaN never passes. An infinite `got` passes if the same
+// infinity is wanted, or if a finite `want` has an infinite bound. For an infinite `want` nothing
+// else passes.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +23,25 @@ class Check {
  public:
   explicit Check(std::string name = "") : name_(std::move(name)) {}
 
-  /// Inlined: it is called for every element of a shard.
+  /// Compares one element. Inlined: it is called for every element of a shard.
   void add(double got, double want, double bound, const ElementPlace& place) {
     ++compared_;
     if (got == want) return;  // infinities too
     const double error = got > want ? got - want : want - got;
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    // Neither beyond nor the worst.
+    // Within its bound, and not the worst.
     if (error < kInfinity && error <= (ratio_ < 1 ? ratio_ : 1) * bound) return;
     note(got, want, error, bound, place);
   }
 
-  /// As add(), where the result is a float32: beyond the largest one that number stands for every
-  /// result, infinite or not, since rounding to nearest and towards zero differ there.
+  /// Compares a float32 result: beyond the largest float32, that number stands for every result,
+  /// infinite or not, since rounding to nearest and towards zero differ there.
   void add_float32(double got, double want, double bound, const ElementPlace& place);
 
-  /// Counts elements that are within their bounds, and not worse than the worst so far.
+  /// Counts elements that are known to be within their bounds and not worse than the worst so far.
   void add_fine(std::int64_t elements) { compared_ += elements; }
 
-  /// Adds what another rank collected for the same tensor.
+  /// Adds the elements that another rank compared of the same tensor.
   void merge(const Check& other);
 
   const std::string& name() const { return name_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roundings that an implementation declares: bounds depend on them. Those of logits are part of the
-// truth (make_truth).
+// `DeclaredRoundings`: roundings that an implementation declares and bounds depend on. Roundings of
+// logits are not among them: they are part of the truth (make_truth).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 namespace lossgrid {
 
 struct DeclaredRoundings {
-  DType grad_logits = DType::f32;  // in which dtype it enters the products of an LM head
-  std::int64_t weight_adds = 1;    // to the gradient of the weight, on the rank with the most
-  DType weight_part = DType::f32;  // of each of the `weight_parts` that are added up on all ranks
-  std::int64_t weight_parts = 1;
-  DType weight_sum = DType::f32;            // of what they add up to
+  DType grad_logits = DType::f32;  // dtype of the gradient of logits in the products of an lm_head
+  std::int64_t weight_adds = 1;    // additions to the weight's gradient, on the rank with the most
+  DType weight_part = DType::f32;  // dtype of each part of the weight's gradient
+  std::int64_t weight_parts = 1;   // parts that are added up on all ranks
+  DType weight_sum = DType::f32;   // dtype of the sum of the parts
   double loss = unit_roundoff(DType::f32);  // relative
 };
 

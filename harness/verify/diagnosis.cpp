@@ -22,8 +22,8 @@ std::vector<PartPlace> places_of(const Parts& parts) {
   return places;
 }
 
-/// How rows with NaN and rows with -inf logits meet: ": all of them with -inf logits; ...". Empty
-/// where they do not.
+/// Returns how many rows with NaN have -inf logits: ": all of them with -inf logits; ..."; empty
+/// for none.
 std::string beside_minus_inf(const std::vector<std::int64_t>& nan_rows,
                              const std::vector<std::int64_t>& minus_inf_rows) {
   if (nan_rows == minus_inf_rows) {
@@ -79,9 +79,9 @@ void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, 
       beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
 }
 
-/// The mistake that would make the most of the wrong log-probabilities, and others for what is
-/// left. Each has to make a quarter of the rows where it shows; no other number meets one to within
-/// roundings.
+/// Adds the mistake that explains most of the wrong log-probabilities, and others for the rest.
+/// Each has to explain a quarter of the rows where it would show: a number that fits to within
+/// roundings is no coincidence. Returns true if there is one.
 bool add_mistakes(const FailedLogprobs& all, bool external, Sentences& out) {
   std::vector<std::size_t> order;
   for (std::size_t k = 0; k < all.mistakes.size(); ++k) {
@@ -106,7 +106,7 @@ bool add_mistakes(const FailedLogprobs& all, bool external, Sentences& out) {
   return !order.empty();
 }
 
-/// The same difference in all rows.
+/// True if the difference is the same in all rows.
 bool has_one_difference(const FailedLogprobs& all) {
   constexpr std::int64_t kEnough = 3;
   constexpr double kSpread = 1e-3;

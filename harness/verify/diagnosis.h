@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The diagnosis of a failed trial: from what is known about its wrong numbers to sentences that
-// name what would explain them. A sentence states numbers and asks; it is no verdict, and where
-// nothing known fits there is none.
+// Diagnosis of a failed trial: sentences that name a known mistake which would explain its wrong
+// numbers. A sentence states numbers and asks a question; it is no verdict. No known mistake that
+// fits: no sentence.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@
 
 namespace lossgrid {
 
-/// What one rank made of one gradient in one microbatch.
+/// Findings about one gradient on one rank in one microbatch.
 struct GradientPart {
   PartPlace place;
   BiasSums sums;
   FailedElements failed;
-  std::int64_t trained_rows = 0;  // 0: not known
+  std::int64_t trained_rows = 0;  // 0: unknown
 };
 
 struct GradientFacts {
   std::string name;          // "grad_logits"
-  bool failed = false;       // one of its checks
-  bool bias_failed = false;  // that of all elements together
-  bool not_written = false;  // some of it
-  BiasSums sums = {};        // of all parts, copies once
+  bool failed = false;       // any of its checks
+  bool bias_failed = false;  // the bias check of all elements together
+  bool not_written = false;  // any element
+  BiasSums sums = {};        // over all parts, copies counted once
   std::vector<GradientPart> parts = {};
 };
 
@@ -46,19 +46,19 @@ struct LossFacts {
 
 struct FailureFacts {
   TrialSizes sizes;
-  std::optional<LossFacts> loss;  // only of a loss that failed
+  std::optional<LossFacts> loss;  // nullopt unless the loss failed
   std::vector<LogprobPart> logprobs;
   std::vector<GradientFacts> gradients;
-  // Rows of the whole batch that take part in the loss and have -inf logits; ascending. Looked for
-  // only where there is a NaN.
+  // Rows of the whole batch that take part in the loss and have -inf logits, ascending. Empty
+  // unless there is a NaN.
   std::vector<std::int64_t> minus_inf_rows;
 };
 
-/// Whether there is a NaN in log-probabilities or gradients.
+/// True if there is a NaN in log-probabilities or gradients.
 bool has_nan(const FailureFacts& facts);
 
-/// Sentences without a period, what is most likely the cause first. `external`: of an
-/// implementation from outside, whose conventions are declared: names the declaration that would
+/// Returns sentences without a period, the most likely cause first. `external`: of an external
+/// implementation, which declares its conventions; the sentences name the declaration that would
 /// make it right.
 std::vector<std::string> explain(const FailureFacts& facts, bool external);
 

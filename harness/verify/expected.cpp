@@ -16,7 +16,7 @@ namespace {
 
 using RowBound = double (*)(const RowTruth&, int);
 
-/// Log-probabilities or entropies, within `bound` of their row.
+/// Compares log-probabilities or entropies, within `bound` of their row.
 Check check_about_tokens(const std::string& name, const Problem& problem, const Truth& truth,
                          int serial_adds, RowBound bound, const std::vector<double>& want,
                          const std::vector<double>& got) {
@@ -30,7 +30,7 @@ Check check_about_tokens(const std::string& name, const Problem& problem, const 
   return check;
 }
 
-/// What check_gradient allows around `want`.
+/// Compares the gradient of logits, within the bounds of check_gradient around `want`.
 Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_adds,
                         const std::vector<double>& want, const std::vector<double>& got) {
   Check check("expected.grad_logits");
@@ -58,7 +58,7 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
   return check;
 }
 
-/// Rows that take no part are exactly zero.
+/// Compares the gradient of hidden states. Rows that take no part in the loss are exactly zero.
 Check check_grad_hidden(const Problem& problem, const Truth& truth, const LinearBound& bound,
                         const std::vector<double>& want, const std::vector<double>& got) {
   Check check("expected.grad_hidden");

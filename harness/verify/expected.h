@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results in the unsharded layout: the truth of a problem written as a bundle's expected.*, and a
-// run's gathered results compared with what a bundle expects.
+// Results in the unsharded layout: the truth of a problem as a bundle's expected.*, and the
+// comparison of a run's gathered results with the expected.* of a bundle.
 #pragma once
 
 #include "harness/problem/bundle/bundle.h"
@@ -10,15 +10,16 @@
 
 namespace lossgrid {
 
-/// The float64 truth with its gradient [T, V], or those of hidden states and weight, of all rows
-/// and ids, where the problem starts from them.
+/// Returns the float64 truth with its gradient [T, V]; of a problem that starts from hidden states
+/// with the gradients of hidden states and weight, of all rows and ids.
 BundleResults expected_results(const Problem& problem, const Truth& truth);
 
-/// "expected.loss", "expected.logprobs", "expected.entropy", "expected.metric.NAME" and
-/// "expected.grad_logits", or "expected.grad_hidden" and "expected.grad_weight": the same bounds as
-/// for the truth, around the bundle's own values; of a sampled truth, for the rows and ids that are
-/// there. Of what is empty in `got` there is no check, and a metric that is missing fails. Only the
-/// loss and the gradients of the two read what is declared of roundings.
+/// Returns the checks "expected.loss", "expected.logprobs", "expected.entropy",
+/// "expected.metric.NAME" and "expected.grad_logits", or "expected.grad_hidden" and
+/// "expected.grad_weight". Bounds are those of the truth, around the bundle's own values; of a
+/// sampled truth, for the rows and ids in the sample. A tensor that is empty in `got` has no check;
+/// a metric that is missing fails. `declared` is read for the loss and for the gradients of hidden
+/// states and weight only.
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
                                   const DeclaredRoundings& declared);

@@ -60,7 +60,7 @@ std::optional<double> FailedElements::common_factor() const {
 }
 
 bool FailedElements::are_bf16() const {
-  // One of 2^16 is such a number by chance.
+  // By chance one of 2^16 is such a number.
   constexpr std::int64_t kEnough = 8;
   return bits_compared >= kEnough && bits_of_bf16 == bits_compared;
 }

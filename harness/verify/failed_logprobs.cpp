@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::int64_t kMostRows = 64;  // a mistake is made on all rows alike
 
-using Values = std::vector<double>;  // that one mistake may make of a row
+using Values = std::vector<double>;  // log-probabilities of a row with one mistake
 
-/// Maximum, and sum of exponentials with it as the shift.
+/// Maximum, and the sum of exponentials of the differences from it.
 struct ShardSums {
   double max = -std::numeric_limits<double>::infinity();
   double sum = 0;
@@ -32,7 +32,7 @@ ShardSums sums_of(std::span<const double> logits) {
   return sums;
 }
 
-/// The mistakes of kLogprobMistakes on one row.
+/// The values of one row under each of kLogprobMistakes.
 class Mistakes {
  public:
   Mistakes(const Problem& problem, const Truth& truth, const LogprobRows& rows)
@@ -104,13 +104,13 @@ class Mistakes {
     return {row.target_logit - own.max - std::log(own.sum)};
   }
 
-  /// Zero before or behind the subtraction of the maximum.
+  /// A zero before or after the subtraction of the maximum.
   Values target_not_reduced(const RowTruth& row) const {
     if (tp_ == 1 || shard(tp_rank_).owns(row.target)) return {};
     return {-lse(row), -std::log(row.sum)};
   }
 
-  /// -1 in padding.
+  /// Returns -1 in padding.
   std::int32_t token_at(const RowPlace& place) const {
     return place.row < 0 ? -1 : problem_.input_ids[static_cast<std::size_t>(place.row)];
   }
@@ -144,14 +144,14 @@ class Mistakes {
   const Truth& truth_;
   std::span<const RowPlace> places_;
   std::vector<std::int32_t> targets_;
-  std::vector<std::size_t> next_;  // by place: the one behind it on its CP rank
+  std::vector<std::size_t> next_;  // by place: the next place on its CP rank
   std::vector<std::size_t> previous_;
   int tp_;
   int tp_rank_;
   std::vector<double> logits_;
 };
 
-/// Values that are no different from the truth tell nothing. Of several one has to fit.
+/// Counts a row in `tally`. Values that equal the truth are no evidence. One of several has to fit.
 void tally(const Values& values, double got, double want, double within,
            FailedLogprobs::Tally& tally) {
   bool shows = false;

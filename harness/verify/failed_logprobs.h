@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log-probabilities of a rank that are beyond their bounds, and how many of them are what a known
-// mistake would make of the row. A mistake is tried on rows where it would show.
+// `FailedLogprobs`: log-probabilities of a rank that are beyond their bounds, and the number of
+// them that a known mistake would explain. A mistake is tried on the rows where it would show.
 #pragma once
 
 #include <array>
@@ -15,11 +15,12 @@
 namespace lossgrid {
 
 struct LogprobMistake {
-  std::string_view would_be;     // behind "are what they would be "
-  std::string_view declaration;  // of an implementation from outside; may be empty
+  std::string_view would_be;  // end of a sentence after "are what they would be "
+  std::string_view
+      declaration;  // declaration of an external implementation that fits; may be empty
 };
 
-/// In the order of FailedLogprobs::mistakes.
+/// Known mistakes, in the order of FailedLogprobs::mistakes.
 inline constexpr std::array<LogprobMistake, 11> kLogprobMistakes{{
     {"if each tp rank's sum of exponentials were taken with its own maximum: the all-reduce of the "
      "maximum over TP is missing?",
@@ -43,14 +44,14 @@ inline constexpr std::array<LogprobMistake, 11> kLogprobMistakes{{
 struct FailedLogprobs {
   struct Tally {
     std::int64_t tried = 0;  // rows
-    std::int64_t fits = 0;
+    std::int64_t fits = 0;   // rows
   };
 
   std::int64_t count = 0;
   std::int64_t not_written = 0;
   std::int64_t positive = 0;
-  std::vector<std::int64_t> nan_rows;  // of the whole batch, ascending
-  // got - want, of those that are finite.
+  std::vector<std::int64_t> nan_rows;  // rows of the whole batch, ascending
+  // got - want of the finite ones.
   double smallest_difference = 0;
   double largest_difference = 0;
   std::int64_t differences = 0;
@@ -59,15 +60,16 @@ struct FailedLogprobs {
   void add(const FailedLogprobs& other);
 };
 
-/// Rows that a rank returned log-probabilities of, and the order in which CP ranks hold them.
+/// Rows whose log-probabilities a rank returned, and the order in which CP ranks hold them.
 struct LogprobRows {
   std::span<const RowPlace> places;
-  std::vector<std::vector<std::int64_t>> by_cp_rank;  // indices of places
+  std::vector<std::vector<std::int64_t>> by_cp_rank;  // indices into `places`
   int tp = 1;
   int tp_rank = 0;
 };
 
-/// `got`: by place. Mistakes are tried on the first 64 rows that failed.
+/// Returns the log-probabilities that failed; `got` is by place. Mistakes are tried on the first 64
+/// rows that failed.
 FailedLogprobs look_at_logprobs(const Problem& problem, const Truth& truth, const LogprobRows& rows,
                                 std::span<const float> got, int serial_adds);
 

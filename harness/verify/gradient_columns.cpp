@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left after the last whole vector goes through the same code with vectors of one element.
+// The rest behind the last whole vector goes through the same code with vectors of one element.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/verify/gradient_columns.cpp"
@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// As float64: elements of a gradient, and truths rounded to its dtype.
+/// Loads elements of a gradient as float64, and rounds truths to its dtype.
 template <class D>
 struct Dtype64 {
   using V = hn::Vec<D>;
@@ -43,7 +43,7 @@ struct Dtype16 {
     const auto halves = hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(got));
     return widen(d, hn::ShiftLeft<16>(hn::PromoteTo(Words(), halves)));
   }
-  /// To nearest even; truths are numbers.
+  /// Rounds to nearest even; truths are no NaN.
   static V round(D d, V x) {
     const Words words;
     const auto word = hn::BitCast(words, hn::DemoteTo(Narrow(), x));
@@ -56,7 +56,7 @@ struct Dtype16 {
   static V widen(D d, hn::Vec<Words> word) { return hn::PromoteTo(d, hn::BitCast(Narrow(), word)); }
 };
 
-/// Columns from `begin` on, as far as whole vectors go. Returns where they end.
+/// Compares columns from `begin` on, as far as whole vectors go. Returns the end of the last one.
 template <template <class> class Dtype, class D, typename T>
 HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t begin,
                                double allowed, GradientColumnSums& sums,
@@ -69,7 +69,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
   const auto inverse_sum = set(1 / columns.sum);
   const auto minus_grad = set(-columns.grad_logprob);
   const auto u4 = set(4 * unit_roundoff(DType::f32));
-  // 4 u32 |p - [is target]| in it.
+  // with 4 u32 |p - [is target]|
   const auto row_term = set(row.row_term + 4 * unit_roundoff(DType::f32));
   const auto largest = set(row.largest);
   const auto made = set(row.largest * row.mean_error);
@@ -93,13 +93,13 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     const auto want = hn::Mul(minus_grad, p);
     const auto size = hn::Abs(want);
     const auto value = As::load(d, got + k);
-    // GradientBound.
+    // As GradientBound.
     const auto objective = hn::Mul(radius, p);
     const auto rounding = hn::Mul(u_out, hn::Add(size, objective));
     const auto roundings = hn::Mul(largest, hn::MulAdd(u4, distance, row_term));
     const auto computation = hn::Max(floor, hn::Mul(p, hn::Add(roundings, made)));
     const auto own = hn::Add(rounding, computation);
-    // False for what is no number.
+    // False for a NaN.
     const auto fine =
         hn::Le(hn::Abs(hn::Sub(value, want)), hn::Mul(within, hn::Add(own, objective)));
     if (HWY_UNLIKELY(!hn::AllTrue(d, fine))) {
@@ -110,7 +110,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     values = hn::Add(values, value);
     bounds = hn::Add(bounds, own);
     computation_times_truth = hn::MulAdd(computation, size, computation_times_truth);
-    // BiasSums::add_element.
+    // As BiasSums::add_element.
     const auto slack = hn::Add(computation, objective);
     const auto rounded = As::round(d, want);
     const auto up = hn::Abs(hn::Sub(As::round(d, hn::Add(want, slack)), rounded));

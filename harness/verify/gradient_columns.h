@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares columns of one row of a gradient with the truth, in float64 for all instruction sets
-// (Google Highway): the formulas of GradientBound and BiasSums for columns that are not the
-// target's, eight at a time. It only sorts out: what may be wrong, or worse than what was seen
-// before, is left to Check::add.
+// Fast comparison of columns of one row of a gradient with the truth, in float64 for all
+// instruction sets (Google Highway): the formulas of GradientBound and BiasSums for columns other
+// than the target's, eight at a time. It only selects suspects: columns that may be wrong, or worse
+// than the worst so far, are left to Check::add.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace lossgrid {
 
-/// Columns of a row, without that of its target. The bound is not unbounded.
+/// Columns of a row without the target's. REQUIRES: !bound.is_unbounded().
 struct GradientColumns {
   const GradientBound& bound;
-  double max = 0;           // of the row
+  double max = 0;           // largest logit of the row
   double sum = 1;           // sum exp(x - max)
   double grad_logprob = 0;  // d loss / d logprob
   std::span<const double> logits;
@@ -24,7 +24,7 @@ struct GradientColumns {
   DType dtype = DType::f32;
 };
 
-/// What adds up over columns; see BiasSums and GradientFindings.
+/// Sums over columns; see BiasSums and GradientFindings.
 struct GradientColumnSums {
   double values = 0;
   double bounds = 0;  // of rounding and computation
@@ -35,9 +35,9 @@ struct GradientColumnSums {
   double truth_squared = 0;
 };
 
-/// Adds to `sums`, and appends to `suspects` the index of every column whose error exceeds
-/// `allowed` times its bound or is no number, as that of memory which was never written
-/// (buffer.h); and columns beside it.
+/// Adds the columns to `sums` and appends suspects: the index of every column whose error exceeds
+/// `allowed` times its bound or is NaN, as in memory that was never written (buffer.h), and of its
+/// neighbours.
 void compare_columns(const GradientColumns& columns, double allowed, GradientColumnSums& sums,
                      std::vector<std::int32_t>& suspects);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far an element of the gradient of hidden states or weight may be from its truth (what it is
-// made of: linear_truth.h). u32 = 2^-24, u_out and u_g the roundoffs of the gradient's dtype and of
-// the dtype in which the gradient of logits enters the products:
+// Error bound of an element of the gradient of hidden states or weight, from the numbers of
+// linear_truth.h. u32 = 2^-24; u_out and u_g are the roundoffs of the gradient's dtype and of the
+// dtype in which the gradient of logits dz enters the products. The bound is the sum of these
+// lines:
+// clang-format off
 //   K (u_out |want| + u_g spread)
-//     the rounding of the result, and those of its dz: independent ones combine as the root of
-//     their squares, of which K = 3 bounds the largest of many elements;
-//   + |rounded - want|, where dz enters in bf16
-//     what rounding every dz to nearest adds: equal dz (a common d loss / d logprob, near-uniform
+//     rounding of the result and of its dz: independent roundings combine as the root of their
+//     squares, of which K = 3 bounds the largest of many elements;
+//   + |rounded - want|, if dz enters in bf16
+//     rounding of every dz to nearest: equal dz (a common d loss / d logprob, near-uniform
 //     probabilities) round the same way, and those roundings add up;
 //   + u32 (4 (magnitude + |before|) + 3 (sqrt(n + adds) (spread + |want|) + sqrt(adds) |before|))
 //     n products and their sum in float32, in any order: every addition rounds by up to u32 times
@@ -14,13 +16,14 @@
 //     analysis", 2019). That sum is about sqrt(k) for products of random signs, up to |want| for
 //     products that share a sign, the largest product where one dominates: in all up to
 //     0.6 sqrt(n) u32 (spread + |want|), and the largest of many elements is within five of these
-//     deviations. A buffer that held `before` and is added to `adds` times is rounded as often.
+//     deviations. A buffer that held `before` and is added to `adds` times is rounded as often;
 //   + radius
-//     what float32 logits, statistics and d loss / d logprob may change in every dz, one way;
-//   + K logit_rounding, of logits that are declared to be rounded;
-//   + K u_part sqrt(parts) (spread + |want|), of more than one part of d weight that are declared
+//     error of every dz, in one direction, by float32 logits, statistics and d loss / d logprob;
+//   + K logit_rounding, for logits that are declared to be rounded;
+//   + K u_part sqrt(parts) (spread + |want|), for more than one part of d weight that are declared
 //     to be rounded, each with the sum so far.
-// Never below the smallest normal float32 times max(1, largest |d loss / d logprob|).
+// clang-format on
+// The bound is never below the smallest normal float32 times max(1, largest |d loss / d logprob|).
 #pragma once
 
 #include <algorithm>
@@ -34,6 +37,7 @@
 
 namespace lossgrid {
 
+/// The bound of one gradient; its lines have functions of their own.
 class LinearBound {
  public:
   LinearBound(const Truth& truth, DType out, DType grad_logits, std::int64_t adds)
@@ -57,16 +61,17 @@ class LinearBound {
     return bound;
   }
 
-  /// The truth after the roundings of dz that are known.
+  /// Returns the truth after the known roundings of dz.
   double baseline(const LinearRows& rows, std::size_t at) const {
     return from_bf16_ && !rows.rounded.empty() ? rows.rounded[at] : rows.want[at];
   }
 
-  /// Root of the sum of squares of the roundings of dz.
+  /// Returns the root of the sum of squares of the roundings of dz.
   double grad_logits(const LinearRows& rows, std::size_t at) const {
     return u_grad_logits_ * rows.spread[at];
   }
 
+  /// Returns the line of products and their sum in float32.
   double products(const LinearRows& rows, std::size_t at, double before) const {
     const double sums = std::sqrt(static_cast<double>(rows.terms) + adds_) *
                             (rows.spread[at] + std::abs(rows.want[at])) +
@@ -74,32 +79,32 @@ class LinearBound {
     return unit_roundoff(DType::f32) * (4 * (rows.magnitude[at] + std::abs(before)) + 3 * sums);
   }
 
-  /// What roundings of logits may change: of one logit all elements of a row.
+  /// Returns the error by roundings of logits; that of one logit changes all elements of a row.
   double logits(const LinearRows& rows, std::size_t at) const {
     return rows.logit_rounding.empty() ? 0 : rows.logit_rounding[at];
   }
 
-  /// Roundings of parts that are added up.
+  /// Returns the error by roundings of parts that are added up.
   double parts(const LinearRows& rows, std::size_t at) const {
     return u_parts_ * (rows.spread[at] + std::abs(rows.want[at]));
   }
 
-  /// Under which numbers vanish.
+  /// Returns the number under which all numbers may vanish.
   double floor() const { return floor_; }
 
-  /// The first line without K: what is independent between elements.
+  /// Returns the lines with K, without it: errors that are independent between elements.
   double independent(const LinearRows& rows, std::size_t at, double want) const {
     return u_out_ * std::abs(want) + grad_logits(rows, at) + parts(rows, at);
   }
 
-  /// The other lines.
+  /// Returns the sum of the other lines.
   double common(const LinearRows& rows, std::size_t at, double before) const {
     return std::max(floor_, std::abs(baseline(rows, at) - rows.want[at]) +
                                 products(rows, at, before) + rows.radius[at] +
                                 kDeviations * logits(rows, at));
   }
 
-  /// Around `want`: the truth, or what another program found.
+  /// Returns the bound around `want`: the truth, or the result of another program.
   double element(const LinearRows& rows, std::size_t at, double want, double before) const {
     return kDeviations * independent(rows, at, want) + common(rows, at, before);
   }

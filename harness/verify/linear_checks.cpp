@@ -26,15 +26,15 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 64;
 
-/// Rows of one gradient, one after the other.
+/// Comparison of one gradient, row by row.
 class RowComparison {
  public:
   RowComparison(const LinearRows& rows, std::int64_t size, const LinearBound& bound, DType out,
                 LinearFindings& findings)
       : rows_(rows), size_(size), bound_(bound), out_(out), findings_(findings) {}
 
-  /// Row `row` of `rows`; got(h) and before(h) are element h of what was made and of what stood
-  /// there.
+  /// Compares row `row` of `rows`; got(h) and before(h) return element h of the result and of the
+  /// buffer before.
   template <typename Got, typename Before>
   void compare(std::int64_t row, const ElementPlace& place, Got&& got, Before&& before) {
     if (block_rows_ == 0) block_place_ = place;
@@ -48,7 +48,7 @@ class RowComparison {
     if (++block_rows_ == kBlockRows) finish_block();
   }
 
-  /// Compares the block that is open; after the last row.
+  /// Compares the open block. Call it after the last row.
   void finish_block() {
     if (block_rows_ == 0) return;
     findings_.l2.add(std::sqrt(block_error_), 0,
@@ -99,7 +99,7 @@ class RowComparison {
   double block_common_ = 0;
 };
 
-/// What must never be there: in rows that take part in the loss elements that were not written, in
+/// Counts misplaced elements: in rows that take part in the loss those that were not written, in
 /// others also any that are not 0.
 template <typename T>
 void count_misplaced(const T* got, std::int64_t size, bool takes_part, const ElementPlace& place,

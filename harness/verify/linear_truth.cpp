@@ -12,10 +12,10 @@
 namespace lossgrid {
 namespace {
 
-// As good as no bound, of float32; and 0 times it is 0.
+// In place of an infinite bound of float32: 0 times it is 0.
 constexpr double kLargestTau = 1e300;
 
-/// d loss / d logits of the rows that take part in the loss, piece by piece.
+/// Reader of d loss / d logits of the rows that take part in the loss, piece by piece.
 class GradientReader {
  public:
   GradientReader(const Problem& problem, const std::vector<RowTruth>& rows,
@@ -35,9 +35,9 @@ class GradientReader {
 
   bool rounds_logits() const { return !logit_roundings_.empty(); }
 
-  /// Of the k-th row that takes part: dz and tau of the ids begin .. begin + dz.size(). Where
-  /// logits are rounded, `rounding` gets what a rounding changes: (g p e)^2 for all ids of the row,
-  /// as the gradient of the hidden states needs it, or what that of the weight needs.
+  /// Reads dz and tau of the ids begin .. begin + dz.size() in the k-th row that takes part. If
+  /// logits are rounded, `rounding` is set to the squared change by a rounding: (g p e)^2 of every
+  /// id for the gradient of hidden states, with the terms of the other ids for that of the weight.
   enum class For { hidden, weight };
   void read(For gradient, std::size_t k, std::int64_t begin, std::span<double> dz,
             std::span<double> tau, std::span<double> rounding) const {
@@ -72,8 +72,8 @@ class GradientReader {
   std::vector<GradientBound> bounds_;
 };
 
-/// The inner loop of the truth, V H times for every row. Apart from the class, whose members might
-/// be what the pointers point to: this is vectorised.
+/// Adds dz x to all sums: the inner loop of the truth, V H times for every row. It is no member of
+/// a class, whose members the pointers might alias, so that the compiler vectorises it.
 void add_products(double dz, double tau, const float* __restrict factor, std::int64_t size,
                   double* __restrict want, double* __restrict squares, double* __restrict magnitude,
                   double* __restrict radius) {
@@ -87,8 +87,8 @@ void add_products(double dz, double tau, const float* __restrict factor, std::in
   }
 }
 
-/// What roundings of logits change in one row [H] of a gradient: sum r (f - centre)^2 over the
-/// factors f, for a centre that is known at the end.
+/// Squared changes by roundings of logits in one row [H] of a gradient: sum r (f - centre)^2 over
+/// the factors f, for a centre that is known at the end.
 class RoundingSums {
  public:
   explicit RoundingSums(std::size_t size) : squares_(size), products_(size) {}
@@ -115,7 +115,7 @@ class RoundingSums {
   double total_ = 0;
 };
 
-/// One row [H] of a gradient while it is added up: in memory of its own, which stays in the cache.
+/// Sums of one row [H] of a gradient while it is added up, in memory that stays in the cache.
 class RowSums {
  public:
   RowSums(std::int64_t size, const LinearRows& rows)
@@ -135,7 +135,7 @@ class RowSums {
   }
   void add_rounding(double rounding, const float* factor) { roundings_.add(rounding, factor); }
 
-  /// Writes row `row`. `centre`: mean of the factors [H] that roundings of logits are about.
+  /// Writes row `row`. `centre` returns the mean of the factors for RoundingSums::root.
   template <typename Centre>
   void write(double temperature, std::size_t row, LinearRows& rows, Centre&& centre) const {
     const std::size_t at = row * want_.size();
@@ -162,7 +162,8 @@ class RowSums {
   RoundingSums roundings_;
 };
 
-/// `count` of `from` with even steps, the first and the last among them; all when there are fewer.
+/// Returns `count` of `from` with even steps, the first and the last among them; all if there are
+/// fewer.
 std::vector<std::int64_t> evenly_spread(const std::vector<std::int64_t>& from, std::int64_t count) {
   const auto last = static_cast<std::int64_t>(from.size()) - 1;
   if (count > last) return from;
@@ -173,7 +174,7 @@ std::vector<std::int64_t> evenly_spread(const std::vector<std::int64_t>& from, s
   return picked;
 }
 
-/// Rows of H elements, each made of `factors` products an element, that are within the limits.
+/// Returns the number of rows of `size` elements, of `factors` products each, within the limits.
 std::int64_t rows_within(const LinearLimits& limits, std::int64_t size, std::int64_t factors) {
   return std::min(limits.products / size / std::max<std::int64_t>(factors, 1),
                   limits.elements / size);
@@ -235,7 +236,7 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
     for (std::size_t v = 0; v < rounding.size(); ++v) {
       sums.add_rounding(rounding[v], projection.weight_row(static_cast<std::int64_t>(v)));
     }
-    // sum p w, of d hidden = g (w_y - sum p w).
+    // sum p w, from d hidden = g (w_y - sum p w).
     const float* target = projection.weight_row(gradient.target(*found));
     const double g = gradient.grad_logprob(*found);
     sums.write(projection.temperature, static_cast<std::size_t>(row), out,
@@ -243,10 +244,10 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
   });
 }
 
-/// Ids whose gradients of logits are read together, where they are neighbours.
+/// The most neighbouring ids whose gradients of logits are read together.
 constexpr std::size_t kIdsAtOnce = 16;
 
-/// [begin, end) of neighbouring ids in `ids`.
+/// A run [begin, end) of neighbouring ids in `ids`.
 std::vector<std::pair<std::size_t, std::size_t>> runs_of(const std::vector<std::int64_t>& ids) {
   std::vector<std::pair<std::size_t, std::size_t>> runs;
   for (std::size_t k = 0; k < ids.size(); ++k) {

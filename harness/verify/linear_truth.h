@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The float64 truth of the gradients of hidden states x and of the LM head's weight w, for problems
-// that start from them (projection.h), with what their bounds are made of (linear_bounds.h). With
-//   dz_tv = g_t ([v = y_t] - p_tv),  z = x w^T / temperature:
+// The float64 truth of the gradients of hidden states x and of the lm_head weight w, for problems
+// that start from them (projection.h), with the numbers of their bounds (linear_bounds.h).
+// clang-format off
+//   z = x w^T / temperature,  dz_tv = g_t ([v = y_t] - p_tv)
 //   d hidden[t] = sum_v dz_tv w_v / temperature,  d weight[v] = sum_t dz_tv x_t / temperature
-// over the rows t that take part in the loss. `tau_tv` is how far float32 may be from dz_tv: what
-// its computation may add (bounds.h, errors of the logits included) and the interval of g_t.
+// clang-format on
+// over the rows t that take part in the loss. `tau_tv` is the bound of the error of dz_tv in
+// float32: of its computation (bounds.h, errors of the logits included) and of the interval of g_t.
 //
-// Logits that are rounded, each on its own by up to e, change dz_tv by g_t p_tv (sum_k p_tk e_tk -
-// e_tv). Roundings are independent, so that squares are added up:
+// Rounding of logits, of each by up to e, changes dz_tv by g_t p_tv (sum_k p_tk e_tk - e_tv).
+// Roundings are independent, so that their squares are added up:
+// clang-format off
 //   d hidden[t]: sum_k (g_t p_tk e_tk)^2 (w_k - sum_v p_tv w_v)^2
 //   d weight[v]: sum_t (g_t p_tv)^2 ((1 - 2 p_tv) e_tv^2 + sum_k (p_tk e_tk)^2) x_t^2
+// clang-format on
 #pragma once
 
 #include <cstdint>
@@ -30,24 +34,24 @@ struct LinearRows {
   std::vector<double> spread;      // root of the sum of their squares
   std::vector<double> magnitude;   // sum of their absolute values
   std::vector<double> radius;      // the same with tau instead of |dz|
-  // `want` of dz rounded to bf16, to nearest; empty unless the problem's dtype is bf16.
+  // `want` with every dz rounded to bf16, to nearest; empty unless the problem's dtype is bf16.
   std::vector<double> rounded;
-  // Root of the sum of squares of what rounding every logit may change; empty unless it is
+  // Root of the sum of squares of the changes by rounding of every logit; empty unless that is
   // declared.
   std::vector<double> logit_rounding;
 
-  /// Place of a token row or vocab id among `rows`; -1 when it is not there.
+  /// Returns the place of a token row or vocab id among `rows`, -1 if it is not there.
   std::int64_t find(std::int64_t row) const;
 };
 
 struct LinearTruth {
   std::int64_t size = 0;  // H
-  LinearRows hidden;      // of rows that take part in the loss: the others have the gradient 0
+  LinearRows hidden;      // rows that take part in the loss: the others have the gradient 0
   LinearRows weight;
-  bool sampled = false;  // not all rows or ids are there
+  bool sampled = false;  // true if rows or ids are missing
 };
 
-/// How much is made of each of the two gradients: products, and elements that are kept.
+/// Limits of the truth of each of the two gradients: products, and elements that are kept.
 struct LinearLimits {
   std::int64_t products = std::int64_t{1} << 32;
   std::int64_t elements = std::int64_t{1} << 24;
@@ -56,13 +60,14 @@ struct LinearLimits {
 inline constexpr LinearLimits kNoLimits{std::numeric_limits<std::int64_t>::max(),
                                         std::numeric_limits<std::int64_t>::max()};
 
-/// With R rows that take part, all of them are made while R V H and R H are within the limits, and
-/// all ids while R V H and V H are. Beyond that, as many as are within:
-///   of the rows evenly spread ones, the first and the last among them (two at least);
-///   of the ids the edges of shards (shard_edge_ids, whatever the limits), then targets of rows
-///   that take part, evenly spread when not all have room, then evenly spread others.
-/// `serial_adds` as in bounds.h. `logit_roundings` [T]: of logits that are declared to be rounded
-/// (logit_rounding), sum (p e)^2 of every row, or empty. Does not depend on `threads`.
+/// Returns the truth of both gradients. With R rows that take part in the loss, all rows are there
+/// if R V H and R H are within the limits, and all ids if R V H and V H are. Otherwise there are as
+/// many as the limits allow:
+///   rows: evenly spread, among them the first and the last (two at least);
+///   ids: the edges of shards (shard_edge_ids, whatever the limits), then targets of rows that take
+///   part, evenly spread if there is not room for all, then evenly spread others.
+/// `serial_adds` as in bounds.h. `logit_roundings` [T]: sum (p e)^2 of every row, of logits that
+/// are declared to be rounded (logit_rounding), or empty. The result does not depend on `threads`.
 LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
                               const ObjectiveTruth& objective, int serial_adds, int threads,
                               const LinearLimits& limits = {},

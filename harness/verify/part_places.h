@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of parts of a trial's results, on the grid and in the schedule, and the words for them.
+// Places of parts of a trial's results, on the grid and in the schedule, and their text.
 #pragma once
 
 #include <array>
@@ -28,14 +28,14 @@ inline constexpr std::array<PartAxis, 4> kPartAxes{{{"tp rank", &PartPlace::tp},
                                                     {"dp rank", &PartPlace::dp},
                                                     {"microbatch", &PartPlace::microbatch}}};
 
-/// "1 row", "2 rows"; "1 log-probability", "2 log-probabilities".
+/// Returns "1 row", "2 rows"; "1 log-probability", "2 log-probabilities".
 std::string counted(std::int64_t count, std::string_view one);
 
-/// "tp rank 1", "tp ranks 1, 2 and 3".
+/// Returns "tp rank 1", "tp ranks 1, 2 and 3".
 std::string numbered(std::string_view one, const std::vector<int>& numbers);
 
-/// " on tp rank 1 only" where `some` of the places `all` have a coordinate that others do not have;
-/// empty where they do not differ from the rest in that way.
+/// Returns " on tp rank 1 only" if `some` of the places `all` have a coordinate that no other has,
+/// else an empty text.
 std::string on_some_only(const std::vector<PartPlace>& some, const std::vector<PartPlace>& all);
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of a row after the last whole vector goes through the same code with vectors of one
+// The rest of a row behind the last whole vector goes through the same code with vectors of one
 // element.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
@@ -23,10 +23,10 @@ using Doubles = hn::ScalableTag<double>;
 using OneDouble = hn::CappedTag<double, 1>;
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// exp is 0 beyond it; 0 times infinity would not be.
+// exp is 0 beyond it; 0 times infinity would be NaN.
 inline constexpr double kFurthest = 1000;
 
-/// Elements from `begin` on, as far as whole vectors go. Returns where they end.
+/// Adds elements from `begin` on, as far as whole vectors go. Returns the end of the last one.
 template <class D>
 HWY_INLINE std::size_t add_sums(D d, std::span<const double> logits, std::size_t begin, double max,
                                 SoftmaxSums& sums) {

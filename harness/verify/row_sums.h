@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the ids of one row that the truth is made of, in float64, for all instruction sets
-// (Google Highway): the plain formulas, eight ids at a time. exp is Highway's, at most 1 ULP off.
+// Sums of the truth over the ids of one row, in float64, for all instruction sets (Google Highway):
+// the plain formulas, eight ids at a time. exp is Highway's, at most 1 ULP off.
 #pragma once
 
 #include <limits>
@@ -17,13 +17,13 @@ struct SoftmaxSums {
   void add(const SoftmaxSums& other);
 };
 
-/// The largest of `logits`, -inf for none.
+/// Returns the largest of `logits`, -inf for none.
 double largest_logit(std::span<const double> logits);
 
-/// Relative to `max`, which no logit exceeds. -inf adds nothing.
+/// Returns the sums relative to `max`, which no logit exceeds. -inf adds nothing.
 SoftmaxSums softmax_sums(std::span<const double> logits, double max);
 
-/// p[k] = exp(logits[k] - max) / sum. `p` may be `logits`.
+/// Sets p[k] = exp(logits[k] - max) / sum. `p` may be `logits`.
 void softmax_probabilities(std::span<const double> logits, double max, double sum,
                            std::span<double> p);
 

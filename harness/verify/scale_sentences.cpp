@@ -20,7 +20,7 @@ bool is_one(double scale) {
   return std::abs(scale - 1) <= kSame;
 }
 
-/// "2.000", "1.00004", "0.000125"
+/// Returns "2.000", "1.00004", "0.000125".
 std::string format_factor(double factor) {
   if (std::abs(factor - 1) < 5e-3) return fmt::format("{:.9g}", factor);
   const double size = std::abs(factor);
@@ -28,19 +28,19 @@ std::string format_factor(double factor) {
                                      : fmt::format("{:.4g}", factor);
 }
 
-/// What is a multiple of its truth, by one factor.
+/// The loss and gradients that are the same multiple of their truth.
 struct Multiple {
   std::vector<std::string> names;  // "loss", "grad_logits"
   double factor = 1;
   bool has_gradient = false;
 };
 
-/// Behind a question a new sentence begins.
+/// Appends `next`; after a question `next_sentence`.
 std::string joined(const std::string& text, std::string_view next, std::string_view next_sentence) {
   return text + std::string(text.ends_with('?') ? next_sentence : next);
 }
 
-/// `; gradient="summed_over_cp" or scale="cp" would declare it`
+/// Appends `; gradient="summed_over_cp" or scale="cp" would declare it`.
 std::string with_declarations(const std::string& text, const Multiple& multiple,
                               const std::vector<ScaleSuspect>& suspects) {
   std::vector<std::string> words;
@@ -55,7 +55,7 @@ std::string with_declarations(const std::string& text, const Multiple& multiple,
   return joined(text, "; ", " ") + join(words, " or ") + " would declare it";
 }
 
-/// ", which cp = 2 would explain: a sum over CP ...? Or dp = 2: a sum over DP ...?"
+/// Returns ", which cp = 2 would explain: a sum over CP ...? Or dp = 2: a sum over DP ...?".
 std::string explained_by(const std::vector<ScaleSuspect>& suspects) {
   std::string out;
   for (const ScaleSuspect& suspect : suspects) {
@@ -78,7 +78,7 @@ std::string sentence_of(const Multiple& multiple, const TrialSizes& sizes, bool 
   return external ? with_declarations(out, multiple, suspects) : out;
 }
 
-/// A loss is a number: that it is some multiple tells nothing unless the factor is a known one.
+/// True if `factor` is known. A loss is a single number, of which any multiple is no evidence.
 bool has_known_factor(double factor, const TrialSizes& sizes) {
   return is_one(-factor) || !scale_suspects(factor, sizes).empty();
 }
@@ -89,10 +89,10 @@ FailedElements failed_elements(const GradientFacts& gradient) {
   return all;
 }
 
-/// Sums of the parts by what `key` makes of their places, with the rows that take part.
+/// Sums over parts with the same key, and their rows that take part in the loss.
 struct PartSums {
   BiasSums sums;
-  std::int64_t trained_rows = 0;  // of one of the tp ranks, which have the same
+  std::int64_t trained_rows = 0;  // of one tp rank: all have the same
 };
 
 template <typename Key>
@@ -106,7 +106,8 @@ auto sums_by(const GradientFacts& gradient, Key&& key) {
   return sums;
 }
 
-/// Scales of the parts along one axis; empty unless each is 0, 1 or a known factor and they differ.
+/// Returns the scales of the parts along one axis; empty unless each is 0, 1 or a known factor and
+/// they differ.
 std::map<int, double> clean_scales(const GradientFacts& gradient, const PartAxis& axis,
                                    const TrialSizes& sizes) {
   std::map<int, double> scales;
@@ -122,7 +123,7 @@ std::map<int, double> clean_scales(const GradientFacts& gradient, const PartAxis
   return differ ? scales : std::map<int, double>();
 }
 
-/// "grad_logits is 0 x the truth on tp rank 1, 1 x the truth on tp rank 0".
+/// Adds "grad_logits is 0 x the truth on tp rank 1, 1 x the truth on tp rank 0".
 bool add_by_axis(const GradientFacts& gradient, const TrialSizes& sizes,
                  std::vector<std::string>& out) {
   for (const PartAxis& axis : kPartAxes) {
@@ -142,7 +143,7 @@ bool add_by_axis(const GradientFacts& gradient, const TrialSizes& sizes,
   return false;
 }
 
-/// Scales of parts, times the rows of each that take part, are one number, and no one scale.
+/// Adds a sentence if the parts differ in their scales but not in scale times trained rows.
 template <typename Sums>
 bool add_own_means(const std::string& name, const Sums& parts, const char* part_name,
                    std::vector<std::string>& out) {
@@ -181,7 +182,7 @@ void add_gradient(const GradientFacts& gradient, const TrialSizes& sizes,
   if (!gradient.failed || !scale) return;
   const FailedElements failed = failed_elements(gradient);
   const std::optional<double> factor = failed.common_factor();
-  // With no element that failed, only all of them together are off.
+  // If no element failed, only the sum over all of them is off.
   const double spread = std::max(kSame * std::abs(*scale - 1), 2 * failed.roundoff);
   const bool is_whole = gradient.bias_failed &&
                         (failed.count == 0 || (factor && std::abs(*factor - *scale) <= spread));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sentences of a diagnosis about losses and gradients that are a multiple of their truth: as a
-// whole, by rank or microbatch, or where they are wrong.
+// whole, by rank or microbatch, or in their wrong elements.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// As explain(): appends to `out`.
+/// Appends the sentences to `out`. `external` as in explain().
 void add_scales(const FailureFacts& facts, bool external, std::vector<std::string>& out);
 
 }  // namespace lossgrid

@@ -45,7 +45,7 @@ std::string mistake_of(std::string_view name) {
   return "";
 }
 
-/// Suspects in classes, the simplest first: of those of one class that fit all are named.
+/// Suspects in classes, the simplest class first: all that fit of one class are named.
 using Classes = std::array<std::vector<ScaleSuspect>, 4>;
 
 void add_products(const ScaleSizes& sizes, Classes& classes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Factors by which a loss or a gradient is typically wrong: products of the sizes of the grid and
-// the batch, each with the mistake that makes it.
+// Typical wrong factors of a loss or a gradient: products of the sizes of the grid and the batch,
+// each with the mistake that causes it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// Everything that a factor may be made of.
+/// The sizes whose products are factors.
 struct TrialSizes {
   ScaleSizes scale;
   std::int64_t tp = 1;
@@ -23,11 +23,12 @@ struct TrialSizes {
 struct ScaleSuspect {
   std::string name;  // "cp", "dp*n_mb", "1/tp"
   double value = 1;
-  std::string mistake;  // what would multiply by it, as a question; empty for products of several
-  std::string scale_word;  // what an implementation declares as its scale; empty: it cannot
+  std::string mistake;     // cause of the factor, as a question; empty for products of several
+  std::string scale_word;  // scale that an implementation may declare; empty: none
 };
 
-/// The suspects within 1e-3 of the size of `factor`, of those the simplest. None within 1e-3 of 1.
+/// Returns the simplest of the suspects whose value is within 1e-3 of |factor|, relative; none if
+/// that is within 1e-3 of 1.
 std::vector<ScaleSuspect> scale_suspects(double factor, const TrialSizes& sizes);
 
 }  // namespace lossgrid

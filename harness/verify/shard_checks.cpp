@@ -141,7 +141,7 @@ Check check_bias(const BiasSums& sums, const std::string& name) {
 
 namespace {
 
-/// Rows of a gradient that one thread compares.
+/// Comparison of the rows of a gradient that one thread takes.
 class GradientComparison {
  public:
   GradientComparison(const Problem& problem, const Truth& truth, const VocabShard& shard,
@@ -172,7 +172,7 @@ class GradientComparison {
 
   std::int64_t reading_ns() const { return reading_ns_; }
 
-  /// Adds what it found to `findings` of the rows before.
+  /// Appends its findings to those of the rows before.
   void append_to(GradientFindings& findings) const {
     findings.elements.merge(findings_.elements);
     findings.failed.add(findings_.failed);
@@ -187,9 +187,9 @@ class GradientComparison {
   }
 
  private:
-  static constexpr std::int64_t kColumns = 512;  // that are sorted out at a time
+  static constexpr std::int64_t kColumns = 512;  // columns in one call of compare_columns
 
-  /// A row that takes part in the loss, and what is known about it.
+  /// A row that takes part in the loss, with its truth and bound.
   template <typename T>
   struct TrainedRow {
     const RowPlace& place;
@@ -232,14 +232,14 @@ class GradientComparison {
     bias.out_truth += sums.out_truth;
     bias.rounded_truth += sums.rounded_truth;
     bias.truth_squared += sums.truth_squared;
-    // What underflows does so in all rows alike: floor x the sum of |truth|, at most 2 |g|.
+    // Underflow is alike in all rows: floor x the sum of |truth|, which is at most 2 |g|.
     bias.shared += sums.shared + row.bound.row().floor * 2 * std::abs(grad.value);
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
     findings_.row_sums.back() = sums.values;
     findings_.row_sum_bounds.back() = sums.bounds;
   }
 
-  /// Element by element. Neither the sum of the row nor its part in the bias has a bound.
+  /// Compares element by element. Neither the sum of the row nor its part in the bias has a bound.
   template <typename T>
   void compare_unbounded_row(const TrainedRow<T>& row) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -274,7 +274,7 @@ class GradientComparison {
     for (const std::int32_t k : suspects_) look_at(row, begin + k);
   }
 
-  /// A column that is not the target's, by the plain formulas.
+  /// Compares a column that is not the target's, by the plain formulas.
   template <typename T>
   void look_at(const TrainedRow<T>& row, std::int64_t v) {
     const double logit = logits_[static_cast<std::size_t>(v)];
@@ -296,7 +296,7 @@ class GradientComparison {
                                  row.bound.objective(p, true));
   }
 
-  /// Returns the bound of the computation.
+  /// Compares one element and returns the bound of the computation.
   template <typename T>
   double add(const TrainedRow<T>& row, std::int64_t v, double want, double p) {
     const ElementPlace here{rank_, row.place.sequence, row.place.offset, shard_.begin + v};

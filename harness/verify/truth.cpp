@@ -52,7 +52,7 @@ void add_errors(std::span<const double> logits, std::span<const double> errors, 
   row.target_error = errors[row.target];
 }
 
-/// No NaN, no inf, something that is not -inf.
+/// True if logits have probabilities: no NaN, no inf, and not -inf alone.
 bool have_probabilities(std::span<const double> logits) {
   bool all_below_infinity = true;
   bool any = false;
@@ -63,7 +63,7 @@ bool have_probabilities(std::span<const double> logits) {
   return all_below_infinity && any;
 }
 
-/// What is wrong with logits that have no probabilities.
+/// Returns the fault of logits that have no probabilities.
 std::string wrong_logit(std::span<const double> logits) {
   for (std::size_t v = 0; v < logits.size(); ++v) {
     if (logits[v] < std::numeric_limits<double>::infinity()) continue;
@@ -146,7 +146,7 @@ void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
     if (!rows[t].valid || !std::isnan(rows[t].logprob)) continue;
     std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     problem.logits->read(t, 0, std::span<double>(logits));
-    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", problem.source,
+    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
                     problem.projection ? "hidden x weight" : "logits", place_of(problem, t),
                     wrong_logit(logits));
   }
@@ -171,12 +171,14 @@ void require_numbers(const Problem& problem, const Truth& truth) {
     }
   }
   if (what.empty()) return;
-  throw_bad_input("{}: {}: {}{}", problem.source, problem.spec.objective.kind, what, where);
+  throw_bad_input("{}: {}: {}{}", describe(problem.source), problem.spec.objective.kind, what,
+                  where);
 }
 
 namespace {
 
-/// value +- radius as a float32 result: beyond the largest one infinite, or that number.
+/// Returns value +- radius as a float32 result: beyond the largest float32 either that number or
+/// infinite.
 Enclosure known_float32(double value, double radius) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kLargest = std::numeric_limits<float>::max();
@@ -199,13 +201,13 @@ Enclosure known_logprob(const RowTruth& row, int serial_adds) {
 }  // namespace
 
 double logit_rounding(double logit) {
-  constexpr double kLargest = 1e100;  // as good as no bound, of a finite square
+  constexpr double kLargest = 1e100;  // in place of no bound, with a finite square
   return std::min(kLargest, std::expm1(unit_roundoff(DType::bf16) * std::abs(logit)));
 }
 
 namespace {
 
-/// Adds roundings of the logits to the errors of rows. Returns [T] sum (p e)^2 of the roundings e.
+/// Adds roundings of the logits to the errors of rows. Returns sum (p e)^2 of the roundings e, [T].
 std::vector<double> add_logit_roundings(const Problem& problem, std::vector<RowTruth>& rows) {
   std::vector<double> squares(rows.size());
   for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells elements of an output that were never written: fresh buffers hold the poison pattern
+// Detection of elements of an output that were never written: fresh buffers hold the poison pattern
 // (buffer.h) in every 16 bits, which no arithmetic makes.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 namespace lossgrid {
 
+/// True if every 16 bits of `value` hold the poison pattern.
 template <typename T>
 bool is_unwritten(const T& value) {
   std::uint16_t halves[sizeof(T) / 2];

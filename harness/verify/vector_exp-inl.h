@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp(x) for x <= 0 in float64, compiled once for every instruction set (Google Highway): x = k ln
-// 2
-// + r with |r| <= ln 2 / 2 (Cody and Waite, "Software manual for the elementary functions", 1980),
-// the Taylor series of exp(r) to r^13, whose remainder is below 2^-57, and a power of two. At most
-// 2 ULP off where the result is a normal number; 0 below -708, where such numbers end, and for
-// -inf. The library's takes half as long again: checks of a gradient spend most of their time here.
+// exp(x) for x <= 0 in float64, compiled once for every instruction set (Google Highway).
+// clang-format off
+//   exp(x) = 2^k exp(r),  x = k ln 2 + r,  |r| <= ln 2 / 2
+// clang-format on
+// (Cody and Waite, "Software manual for the elementary functions", 1980), with the Taylor series of
+// exp(r) to r^13, whose remainder is below 2^-57. At most 2 ULP off if the result is a normal
+// number; 0 below -708, where normal numbers end, and for -inf. Highway's own takes half as long
+// again, and checks of a gradient spend most of their time here.
 #if defined(LOSSGRID_VECTOR_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_VECTOR_EXP_INL_H_
 #undef LOSSGRID_VECTOR_EXP_INL_H_
@@ -18,6 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
+/// Returns exp(x) of every lane.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V exp_of_negative(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;

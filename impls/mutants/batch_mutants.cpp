@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong batches: denominators of the wrong thing, inputs about the wrong token, samples and dummies
-// that count although they should not.
+// Mutants that read another batch: wrong denominators, inputs of the wrong token, samples and
+// dummies that count although they should not.
 #include <algorithm>
 
 #include "impls/mutants/mutant.h"
@@ -38,7 +38,7 @@ void dummy_counts(PackedBatch& batch) {
   if (batch.microbatch.dummy) sample_mask_ignored(batch);
 }
 
-/// Input `which` about token t is taken from token t + offset of the sequence.
+/// Takes input `which` of token t from token t + offset of the sequence.
 void shift_input(PackedBatch& batch, TokenInput which, std::int64_t offset) {
   std::vector<float>& values = batch.inputs[static_cast<std::size_t>(which)];
   if (values.empty()) return;
@@ -52,8 +52,8 @@ void shift_input(PackedBatch& batch, TokenInput which, std::int64_t offset) {
   }
 }
 
-/// The last row of a sequence counts as well, with the first token as its target and what a roll
-/// of the whole row leaves there: a reference of 0.
+/// Trains on the last row of a sequence too, with the first token as its target and the reference
+/// of 0 that a roll of the whole row leaves there.
 ShiftedBatch last_column_counted(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
   const auto reference = static_cast<std::size_t>(TokenInput::reference_policy_logprobs);
@@ -69,66 +69,78 @@ ShiftedBatch last_column_counted(const PackedBatch& batch) {
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M29",
-                      "denominators_swapped",
-                      "tokens divide what sequences should",
-                      "fused",
-                      keep_steps,
-                      {},
-                      denominators_swapped}),
-    RegisteredMutant({"M30",
-                      "sample_mask_not_in_denominators",
-                      "masked samples count in the denominators",
-                      "cp_local",
-                      keep_steps,
-                      {},
-                      sample_mask_not_in_denominators}),
-    RegisteredMutant({"M30",
-                      "sample_mask_ignored",
-                      "masked samples are trained on",
-                      "fused",
-                      keep_steps,
-                      {},
-                      sample_mask_ignored}),
-    RegisteredMutant({"M46",
-                      "previous_misaligned",
-                      "previous log-probabilities of the token before",
-                      "fused",
-                      keep_steps,
-                      {},
-                      [](PackedBatch& b) { shift_input(b, TokenInput::prev_logprobs, -1); }}),
-    RegisteredMutant(
-        {"M46",
-         "reference_rolled_again",
-         "reference log-probabilities rolled where they were rolled before",
-         "cp_local",
-         keep_steps,
-         {},
-         [](PackedBatch& b) { shift_input(b, TokenInput::reference_policy_logprobs, 1); }}),
-    RegisteredMutant({"M47", "last_column_counted",
-                      "the wrapped reference of the last column counts", "fused",
-                      [](Steps& s) { s.shift = last_column_counted; }}),
-    RegisteredMutant({"M54",
-                      "dummy_counts",
-                      "a dummy microbatch contributes",
-                      "fused",
-                      keep_steps,
-                      {},
-                      dummy_counts}),
-    RegisteredMutant({"M57",
-                      "float_counters",
-                      "counts kept in float32",
-                      "cp_local",
-                      keep_steps,
-                      {},
-                      float_counters}),
-    RegisteredMutant({"",
-                      "advantage_of_previous_token",
-                      "advantages of the token before",
-                      "fused",
-                      keep_steps,
-                      {},
-                      [](PackedBatch& b) { shift_input(b, TokenInput::advantages, -1); }}),
+    RegisteredMutant({
+        .catalogue_id = "M29",
+        .name = "denominators_swapped",
+        .what = "tokens divide what sequences should",
+        .strategy = "fused",
+        .batch = denominators_swapped,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M30",
+        .name = "sample_mask_not_in_denominators",
+        .what = "masked samples count in the denominators",
+        .strategy = "cp_local",
+        .batch = sample_mask_not_in_denominators,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M30",
+        .name = "sample_mask_ignored",
+        .what = "masked samples are trained on",
+        .strategy = "fused",
+        .batch = sample_mask_ignored,
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M46",
+        .name = "previous_misaligned",
+        .what = "previous log-probabilities of the token before",
+        .strategy = "fused",
+        .batch = [](PackedBatch& b) { shift_input(b, TokenInput::prev_logprobs, -1); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M46",
+        .name = "reference_rolled_again",
+        .what = "reference log-probabilities rolled where they were rolled before",
+        .strategy = "cp_local",
+        .batch = [](PackedBatch& b) { shift_input(b, TokenInput::reference_policy_logprobs, 1); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M47",
+        .name = "last_column_counted",
+        .what = "the wrapped reference of the last column counts",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shift = last_column_counted; },
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M54",
+        .name = "dummy_counts",
+        .what = "a dummy microbatch contributes",
+        .strategy = "fused",
+        .batch = dummy_counts,
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M57",
+        .name = "float_counters",
+        .what = "counts kept in float32",
+        .strategy = "cp_local",
+        .batch = float_counters,
+        .seen_in = "NeMo-RL, `global_valid_toks`",
+        .rejected_by = "metric.global_valid_toks",
+    }),
+    RegisteredMutant({
+        .name = "advantage_of_previous_token",
+        .what = "advantages of the token before",
+        .strategy = "fused",
+        .batch = [](PackedBatch& b) { shift_input(b, TokenInput::advantages, -1); },
+        .rejected_by = "loss",
+    }),
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right ways of computing the same that differ in the last bits: other summation orders and other
+// Controls: right computations that differ in the last bits, by other summation orders and other
 // forms of the exponential, as GPU kernels use them. A criterion that rejects one of them is wrong.
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,7 @@
 namespace lossgrid {
 namespace {
 
-/// Statistics with sums of another making: out.sum[r] := sum(terms), terms being exp(x - shift) by
-/// column.
+/// Computes statistics with out.sum[r] = sum(terms), the terms being exp(x - maximum) by column.
 template <typename Sum>
 std::int64_t with_sums(const LogitsRows& rows, const RowStatistics& out, Sum&& sum) {
   const std::int64_t owned = rows_statistics(rows, out);
@@ -45,7 +44,7 @@ float pairwise(std::span<const float> terms) {
   return pairwise(terms.first(half)) + pairwise(terms.subspan(half));
 }
 
-/// Lane k adds every 256th term, then the lanes add up pairwise, as a thread block does.
+/// Adds every 256th term in lane k, then the lanes pairwise, as a thread block does.
 float lanes_256(std::span<const float> terms) {
   std::vector<float> lanes(256, 0.0f);
   for (std::size_t v = 0; v < terms.size(); ++v) lanes[v % lanes.size()] += terms[v];
@@ -58,8 +57,8 @@ float backwards_in_double(std::span<const float> terms) {
   return static_cast<float>(sum);
 }
 
-/// Blocks of 512 with a maximum of their own, rescaled as the running maximum grows (Milakov and
-/// Gimelshein, "Online normalizer calculation for softmax", 2018).
+/// Online softmax over blocks of 512 with a maximum of their own, rescaled as the running maximum
+/// grows (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 std::int64_t online_blocks(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   constexpr std::int64_t kBlock = 512;
@@ -112,7 +111,7 @@ std::int64_t exp2_fma(const LogitsRows& rows, const RowStatistics& out) {
   return owned;
 }
 
-/// p = exp(x - lse) from a saved float32 log-sum-exp, without a division.
+/// Computes p = exp(x - lse) from a saved float32 log-sum-exp, without a division.
 void saved_lse(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                void* out) {
   std::vector<float> lse(static_cast<std::size_t>(rows.rows));
@@ -122,31 +121,59 @@ void saved_lse(const LogitsRows& rows, const float* shift, const float* sum, con
 }
 
 const RegisteredControl controls[] = {
-    RegisteredControl({"", "pairwise_sum", "pairwise float32 sum", "fused",
-                       [](Steps& s) {
-                         s.statistics = statistics_on_host<with_sum<pairwise>>;
-                         s.serial_adds = 20;
-                       }}),
-    RegisteredControl({"", "lanes_256_sum", "256 float32 lanes, then a tree", "cp_local",
-                       [](Steps& s) {
-                         s.statistics = statistics_on_host<with_sum<lanes_256>>;
-                         s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
-                       }}),
-    RegisteredControl(
-        {"", "double_sum", "float64 sum, last term first", "fused",
-         [](Steps& s) { s.statistics = statistics_on_host<with_sum<backwards_in_double>>; }}),
-    RegisteredControl({"", "online_blocks_sum", "online softmax over blocks of 512", "fused",
-                       [](Steps& s) {
-                         s.statistics = statistics_on_host<online_blocks>;
-                         s.serial_adds = 65536 / 512 + 9;
-                       }}),
-    RegisteredControl({"", "exp2_fma_sum", "exp2 of a fused multiply-add", "cp_local",
-                       [](Steps& s) {
-                         s.statistics = statistics_on_host<exp2_fma>;
-                         s.serial_adds = 20;
-                       }}),
-    RegisteredControl({"", "saved_lse_gradient", "probabilities from a saved log-sum-exp", "fused",
-                       [](Steps& s) { s.gradient = gradient_on_host<saved_lse>; }}),
+    RegisteredControl({
+        .name = "pairwise_sum",
+        .what = "pairwise float32 sum",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) {
+              s.statistics = statistics_on_host<with_sum<pairwise>>;
+              s.serial_adds = 20;
+            },
+    }),
+    RegisteredControl({
+        .name = "lanes_256_sum",
+        .what = "256 float32 lanes, then a tree",
+        .strategy = "cp_local",
+        .change =
+            [](Steps& s) {
+              s.statistics = statistics_on_host<with_sum<lanes_256>>;
+              s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
+            },
+    }),
+    RegisteredControl({
+        .name = "double_sum",
+        .what = "float64 sum, last term first",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) { s.statistics = statistics_on_host<with_sum<backwards_in_double>>; },
+    }),
+    RegisteredControl({
+        .name = "online_blocks_sum",
+        .what = "online softmax over blocks of 512",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) {
+              s.statistics = statistics_on_host<online_blocks>;
+              s.serial_adds = 65536 / 512 + 9;
+            },
+    }),
+    RegisteredControl({
+        .name = "exp2_fma_sum",
+        .what = "exp2 of a fused multiply-add",
+        .strategy = "cp_local",
+        .change =
+            [](Steps& s) {
+              s.statistics = statistics_on_host<exp2_fma>;
+              s.serial_adds = 20;
+            },
+    }),
+    RegisteredControl({
+        .name = "saved_lse_gradient",
+        .what = "probabilities from a saved log-sum-exp",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<saved_lse>; },
+    }),
 };
 
 }  // namespace

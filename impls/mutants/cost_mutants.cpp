@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right numbers at a wrong price: what memory or communication a strategy takes is not what it
-// says.
+// Mutants with right numbers and a wrong cost: memory or communication that the strategy does not
+// declare.
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
 namespace {
 
-/// Gathers the logits over CP and does nothing with them.
+/// `UndeclaredGatherPlan`: gathers the logits over CP and does nothing with them.
 class UndeclaredGatherPlan final : public LossPlan {
  public:
   UndeclaredGatherPlan(const LossProblem& problem, RankContext context,
@@ -37,8 +37,8 @@ class UndeclaredGatherPlan final : public LossPlan {
   Buffer logits_;
 };
 
-/// Keeps the logits of every chunk, as a loop under plain automatic differentiation does until the
-/// backward pass.
+/// `RetainedChunksPlan`: keeps the logits of every chunk until the backward pass, as a chunk loop
+/// under plain automatic differentiation does.
 class RetainedChunksPlan final : public LossPlan {
  public:
   RetainedChunksPlan(const LossProblem& problem, RankContext context,
@@ -68,24 +68,23 @@ std::unique_ptr<LossPlan> around(const LossProblem& problem, RankContext context
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M56",
-                      "undeclared_gather",
-                      "gathers the logits over CP and does not say so",
-                      "cp_local",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      nullptr,
-                      around<UndeclaredGatherPlan>}),
-    RegisteredMutant({"M55",
-                      "linear_retained_chunks",
-                      "the logits of every chunk are kept for the backward pass",
-                      "linear_ce",
-                      keep_steps,
-                      {{"chunk_tokens", "3"}},
-                      nullptr,
-                      nullptr,
-                      around<RetainedChunksPlan>}),
+    RegisteredMutant({
+        .catalogue_id = "M56",
+        .name = "undeclared_gather",
+        .what = "gathers the logits over CP and does not declare it",
+        .strategy = "cp_local",
+        .plan = around<UndeclaredGatherPlan>,
+        .rejected_by = "communication",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M55",
+        .name = "linear_retained_chunks",
+        .what = "the logits of every chunk are kept for the backward pass",
+        .strategy = "linear_ce",
+        .options = {{"chunk_tokens", "3"}},
+        .plan = around<RetainedChunksPlan>,
+        .rejected_by = "memory",
+    }),
 };
 
 }  // namespace

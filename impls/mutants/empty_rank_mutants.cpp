@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of CP ranks that have nothing to train on. One of them skips a collective: nothing is
-// wrong with a number, and the others, who wait for it, must be told so at once, not at a deadline.
+// Mutants of CP ranks that have nothing to train on. One of them skips a collective: no number is
+// wrong, and the ranks that wait for it must fail at once, not at a deadline.
 #include <algorithm>
 #include <numeric>
 
@@ -11,16 +11,16 @@
 namespace lossgrid {
 namespace {
 
-/// Whether some row of this CP rank is trained on.
+/// True if some row of this CP rank is trained on.
 bool has_valid_rows(const LossProblem& problem, int cp_rank) {
   const std::vector<std::int64_t> own =
       cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, cp_rank);
-  const std::vector<std::uint8_t> valid = shift_targets(problem.batch).pick(own).valid;
+  const std::vector<std::uint8_t> valid = shift_targets(problem.batch).gather(own).valid;
   return std::find(valid.begin(), valid.end(), std::uint8_t{1}) != valid.end();
 }
 
-/// A CP rank with nothing to train on has a loss and a gradient of 0, and returns before the gather
-/// over CP that the others enter.
+/// `EarlyReturnPlan`: a CP rank with nothing to train on has a loss and a gradient of 0, and
+/// returns before the gather over CP that the others enter.
 class EarlyReturnPlan final : public LossPlan {
  public:
   EarlyReturnPlan(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
@@ -48,8 +48,8 @@ class EarlyReturnPlan final : public LossPlan {
   const bool returns_;
 };
 
-/// A CP rank with nothing to train on adds mean(logits) * 0 to its loss, which frameworks do so
-/// that every parameter has a gradient. Masked logits may be NaN or infinite.
+/// `ZeroOfLogitsPlan`: a CP rank with nothing to train on adds mean(logits) * 0 to its loss, as
+/// frameworks do to give every parameter a gradient. Masked logits may be NaN or infinite.
 class ZeroOfLogitsPlan final : public LossPlan {
  public:
   ZeroOfLogitsPlan(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
@@ -91,24 +91,23 @@ std::unique_ptr<LossPlan> around(const LossProblem& problem, RankContext context
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M49",
-                      "early_return",
-                      "a CP rank with nothing valid returns before the collective",
-                      "fused",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      nullptr,
-                      around<EarlyReturnPlan>}),
-    RegisteredMutant({"M50",
-                      "zero_of_logits",
-                      "a CP rank with nothing valid adds mean(logits) * 0 to its loss",
-                      "cp_local",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      nullptr,
-                      around<ZeroOfLogitsPlan>}),
+    RegisteredMutant({
+        .catalogue_id = "M49",
+        .name = "early_return",
+        .what = "a CP rank with nothing valid returns before the collective",
+        .strategy = "fused",
+        .plan = around<EarlyReturnPlan>,
+        .seen_in = "torchtitan 0.3.0, empty vocabulary shard",
+        .rejected_by = "error",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M50",
+        .name = "zero_of_logits",
+        .what = "a CP rank with nothing valid adds mean(logits) * 0 to its loss",
+        .strategy = "cp_local",
+        .plan = around<ZeroOfLogitsPlan>,
+        .rejected_by = "loss",
+    }),
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong gradients and wrong normalisation: factors of cp, terms left out, roundings in the wrong
-// place, denominators local to a rank, masks that multiply.
+// Mutants with wrong gradients and normalisation: factors of cp, missing terms, roundings in the
+// wrong place, denominators local to a rank, masks that multiply.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -41,7 +41,7 @@ void scaled_gradient(const LogitsRows& rows, const float* max, const float* sum,
   rows_gradient(rows, max, sum, scaled.data(), out);
 }
 
-/// Calls f(r, logits of the row, gradient of the row) for rows that take part.
+/// Calls f(r, logits of the row, gradient of the row) for rows with a gradient.
 template <typename F>
 void for_each_trained_row(const LogitsRows& rows, const float* grad, void* out, F&& f) {
   dispatch_floating(rows.dtype, [&](auto zero) {
@@ -107,7 +107,7 @@ void mask_multiplies(const Objective& objective, const ObjectiveTokens& tokens,
   }
 }
 
-/// Scales loss and gradient by `factor`: what a wrong denominator does.
+/// Scales loss and gradient by `factor`, as a wrong denominator does.
 void scale_terms(double factor, ObjectiveTotals<double> totals, std::span<float> grad) {
   if (!totals.sums.empty()) totals.sums[0] *= factor;
   for (float& g : grad) g = static_cast<float>(g * factor);
@@ -117,8 +117,8 @@ std::int64_t count_valid(const ObjectiveTokens& tokens) {
   return std::count(tokens.valid.begin(), tokens.valid.end(), 1);
 }
 
-/// The mean over the valid tokens that this call sees, divided by `parts`, instead of the sum over
-/// those of the global batch.
+/// Adds the mean over the valid tokens of this call, divided by `parts`, in place of their sum over
+/// the count of the global batch.
 void add_local_mean(const Objective& objective, const ObjectiveTokens& tokens,
                     const PackedBatch& batch, SequenceTable<const double> coefficients,
                     ObjectiveTotals<double> totals, std::span<float> grad, int parts) {
@@ -168,46 +168,151 @@ void epsilon_in_denominator(const Objective& objective, const ObjectiveTokens& t
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M1", "gradient_times_cp",
-                      "the adjoint of the gather adds up replicated losses", "per_sequence",
-                      [](Steps& s) { s.loss_share = loss_counts_fully; }}),
-    RegisteredMutant({"M2", "gradient_over_cp", "divided by cp, and the adjoint only selects",
-                      "per_sequence", [](Steps& s) { s.add_gathered_gradients = select_only; }}),
-    RegisteredMutant({"M3", "gather_detached", "no gradient flows through the gather",
-                      "per_sequence", [](Steps& s) { s.add_gathered_gradients = detached; }}),
-    RegisteredMutant({"M20", "mean_of_rank_means", "the loss is the average of the ranks' means",
-                      "cp_local", [](Steps& s) { s.token_terms = mean_of_rank_means; }}),
-    RegisteredMutant({"M28", "local_denominator", "divides by the tokens of its microbatch or rank",
-                      "cp_local", [](Steps& s) { s.token_terms = local_denominator; }}),
-    RegisteredMutant({"M28", "microbatch_denominator", "divides by the tokens of its microbatch",
-                      "fused", [](Steps& s) { s.token_terms = local_denominator; }}),
-    RegisteredMutant({"M27", "epsilon_in_denominator", "divides by the count + 1e-5", "fused",
-                      [](Steps& s) { s.token_terms = epsilon_in_denominator; }}),
-    RegisteredMutant({"M53", "divided_by_microbatches",
-                      "the schedule's division by the microbatches is not undone", "fused",
-                      [](Steps& s) { s.token_terms = divided_by_microbatches; }}),
-    RegisteredMutant({"", "mean_of_microbatch_means", "the average of the microbatches' means",
-                      "fused", [](Steps& s) { s.token_terms = mean_of_microbatch_means; }}),
-    RegisteredMutant({"M37", "onehot_on_every_rank",
-                      "ranks that do not own the label subtract it too", "fused",
-                      [](Steps& s) { s.gradient = gradient_on_host<onehot_on_every_rank>; }}),
-    RegisteredMutant({"M51", "mask_multiplies", "masked terms are multiplied by zero, not selected",
-                      "fused", [](Steps& s) { s.token_terms = mask_multiplies; }}),
-    RegisteredMutant({"", "zero_gradient", "the gradient is zero", "fused",
-                      [](Steps& s) { s.gradient = gradient_on_host<zero_gradient>; }}),
-    RegisteredMutant({"", "no_softmax_term", "the gradient has no softmax term", "cp_local",
-                      [](Steps& s) { s.gradient = gradient_on_host<no_softmax_term>; }}),
-    RegisteredMutant({"", "gradient_times_2", "the gradient is doubled", "fused",
-                      [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<2000>>; }}),
-    RegisteredMutant({"", "gradient_times_1.02", "the gradient is 2 % too large", "fused",
-                      [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1020>>; }}),
-    RegisteredMutant({"", "gradient_times_1.004", "the gradient is 0.4 % too large", "cp_local",
-                      [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1004>>; }}),
-    RegisteredMutant({"", "probability_rounded_first", "bf16(p) - 1 instead of bf16(p - 1)",
-                      "fused",
-                      [](Steps& s) { s.gradient = gradient_on_host<probability_rounded_first>; }}),
-    RegisteredMutant({"", "gradient_on_masked_rows", "rows that are not trained on get a gradient",
-                      "fused", [](Steps& s) { s.token_terms = gradient_on_masked_rows; }}),
+    RegisteredMutant({
+        .catalogue_id = "M1",
+        .name = "gradient_times_cp",
+        .what = "the adjoint of the gather adds up replicated losses",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.loss_share = loss_counts_fully; },
+        .seen_in = "NeMo-RL #2242; the same factor: SkyRL #1751",
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M2",
+        .name = "gradient_over_cp",
+        .what = "divided by cp, and the adjoint only selects",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.add_gathered_gradients = select_only; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M3",
+        .name = "gather_detached",
+        .what = "no gradient flows through the gather",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.add_gathered_gradients = detached; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M20",
+        .name = "mean_of_rank_means",
+        .what = "the loss is the average of the ranks' means",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.token_terms = mean_of_rank_means; },
+        .seen_in = "Megatron-LM #7498, #7513",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M28",
+        .name = "local_denominator",
+        .what = "divides by the tokens of its microbatch or rank",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.token_terms = local_denominator; },
+        .seen_in = "prime-rl #2562",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M28",
+        .name = "microbatch_denominator",
+        .what = "divides by the tokens of its microbatch",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = local_denominator; },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M27",
+        .name = "epsilon_in_denominator",
+        .what = "divides by the count + 1e-5",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = epsilon_in_denominator; },
+        .seen_in = "AReaL, SFT loss",
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M53",
+        .name = "divided_by_microbatches",
+        .what = "the schedule's division by the microbatches is not undone",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = divided_by_microbatches; },
+        .seen_in = "AReaL 1.0.4, evaluation loss",
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "mean_of_microbatch_means",
+        .what = "the average of the microbatches' means",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = mean_of_microbatch_means; },
+        .seen_in = "transformers #35203, #35438",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M37",
+        .name = "onehot_on_every_rank",
+        .what = "ranks that do not own the label subtract it too",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<onehot_on_every_rank>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M51",
+        .name = "mask_multiplies",
+        .what = "masked terms are multiplied by zero, not selected",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = mask_multiplies; },
+        .seen_in = "AReaL 1.0.4, DPO",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "zero_gradient",
+        .what = "the gradient is zero",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<zero_gradient>; },
+        .seen_in = "Megatron-LM #1627, #1750",
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "no_softmax_term",
+        .what = "the gradient has no softmax term",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<no_softmax_term>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "gradient_times_2",
+        .what = "the gradient is doubled",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<2000>>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "gradient_times_1.02",
+        .what = "the gradient is 2 % too large",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1020>>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "gradient_times_1.004",
+        .what = "the gradient is 0.4 % too large",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1004>>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "probability_rounded_first",
+        .what = "bf16(p) - 1 instead of bf16(p - 1)",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<probability_rounded_first>; },
+        .seen_in = "Liger-Kernel #1329, #1341, #1419",
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "gradient_on_masked_rows",
+        .what = "rows that are not trained on get a gradient",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = gradient_on_masked_rows; },
+        .rejected_by = "masked_rows_zero",
+    }),
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong steps are written for memory of the host. Where tensors are a GPU's they work on copies,
-// with the right kernels of the processor for the part of a step that stays.
+// Adapters that run a wrong step, written for host memory, on tensors of a GPU: on copies, with the
+// CPU kernels for the part of the step that stays right.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "harness/device/memory/host_view.h"
-#include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 
-/// Rows that the host can read: the same ones, or a copy.
+/// `HostRows`: logits that the host can read, the given ones or a copy.
 class HostRows {
  public:
   explicit HostRows(const LogitsRows& rows) : rows_(rows) {
@@ -24,8 +24,8 @@ class HostRows {
 
   const LogitsRows& rows() const { return rows_; }
 
-  /// Calls f(void* out) with memory for `out` [rows, width] that the host can read and write; what
-  /// stands there comes from `out`, which may be the logits, and goes back to it.
+  /// Calls f(void* out) with host memory [rows, width]. It begins with the contents of `out`, which
+  /// may be the logits, and is written back to it.
   template <typename F>
   void with_output(Device* device, void* out, bool in_place, F&& f) const {
     if (!view_) return f(out);
@@ -44,7 +44,7 @@ class HostRows {
   std::optional<HostView> view_;
 };
 
-/// A step of Steps, on the host.
+/// Steps::statistics, run on the host.
 template <auto kStep>
 std::int64_t statistics_on_host(const LogitsRows& rows, const RowStatistics& out) {
   return kStep(HostRows(rows).rows(), out);
@@ -65,7 +65,8 @@ std::int64_t sweep_on_host(const LogitsRows& rows, const float* grad, std::span<
   const bool in_place = gradient == rows.data;
   std::vector<float> own;
   if (host.rows().device != rows.device) {
-    own.resize(static_cast<std::size_t>(sweep_scratch_floats(rows.dtype, rows.shard, in_place)));
+    own.resize(static_cast<std::size_t>(
+        forward_backward_scratch_floats(rows.dtype, rows.shard, in_place)));
     scratch = own;
   }
   std::int64_t owned = 0;

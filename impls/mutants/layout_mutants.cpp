@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong layouts: shifts that come too late, too early or not at all, splits of the wrong thing, and
-// gathers that put rows back in the wrong order.
+// Mutants with wrong layouts: targets shifted after the CP split, twice or not at all, wrong CP
+// splits, and gathers that restore the wrong row order.
 #include <algorithm>
 
 #include "impls/mutants/mutant.h"
@@ -8,7 +8,7 @@
 namespace lossgrid {
 namespace {
 
-/// Every row with its own token instead of the next one.
+/// Returns rows that predict their own token instead of the next one.
 ShiftedBatch own_tokens(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
@@ -23,7 +23,7 @@ ShiftedBatch own_tokens(const PackedBatch& batch) {
   return rows;
 }
 
-/// Moves targets and masks one row up inside each of the ranges; the last row of a range gets none.
+/// Moves targets and masks one row up inside each range; the last row of a range gets none.
 enum class Roll { targets_and_mask, mask };
 
 void roll_range(const ShiftedBatch& own, std::int64_t begin, std::int64_t end, Roll what,
@@ -38,8 +38,8 @@ void roll_range(const ShiftedBatch& own, std::int64_t begin, std::int64_t end, R
 ShiftedBatch roll_local_rows(const PackedBatch& batch, int cp, int cp_rank, Roll what,
                              std::int64_t parts) {
   const std::vector<std::int64_t> positions = cp_rows(batch.cu_seqlens_padded, cp, cp_rank);
-  const ShiftedBatch own = own_tokens(batch).pick(positions);
-  ShiftedBatch rows = shift_targets(batch).pick(positions);
+  const ShiftedBatch own = own_tokens(batch).gather(positions);
+  ShiftedBatch rows = shift_targets(batch).gather(positions);
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     const std::int64_t start = batch.cu_seqlens_padded[i] / cp;
     const std::int64_t step = batch.padded_length(i) / cp / (cp > 1 ? parts : 1);
@@ -72,7 +72,7 @@ ShiftedBatch target_not_rolled(const PackedBatch& batch) {
   return rows;
 }
 
-/// valid[t] := the mask of token t + offset, while the row predicts something.
+/// Sets valid[t] to the mask of token t + offset, for rows that predict a token.
 ShiftedBatch mask_at_offset(const PackedBatch& batch, std::int64_t offset) {
   ShiftedBatch rows = shift_targets(batch);
   const ShiftedBatch own = own_tokens(batch);
@@ -105,7 +105,7 @@ ShiftedBatch row_wraps(const PackedBatch& batch) {
   return rows;
 }
 
-/// Sequence i ends with its last padded position, and what stands there is trained on.
+/// Trains on sequence i up to its last padded position.
 void count_pads(const PackedBatch& batch, std::int64_t i, ShiftedBatch& rows) {
   for (std::int64_t t = std::max<std::int64_t>(0, batch.length(i) - 1);
        t + 1 < batch.padded_length(i); ++t) {
@@ -120,8 +120,8 @@ ShiftedBatch pads_counted(const PackedBatch& batch) {
   return rows;
 }
 
-/// Lengths are sliced for as many sequences as the largest microbatch has. Those that a smaller one
-/// does not have are counted to its last sequence, up to the rows that there are.
+/// Slices lengths for as many sequences as the largest microbatch has. The ones that a smaller
+/// microbatch does not have extend its last sequence, up to the number of rows.
 ShiftedBatch lengths_beyond_rows(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
   const bool partial = batch.sequences() > 0 && batch.sequences() < batch.microbatch.slots;
@@ -171,10 +171,11 @@ std::vector<std::int64_t> gather_halves_pack(const PackedBatch& batch, const Ste
   return order;
 }
 
-/// The right rows of each sequence, written from another local start.
+/// Writes the right rows of each sequence from another local start.
 ShiftedBatch place_sequences(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank,
                              std::int64_t (*start_of)(const PackedBatch&, std::int64_t, int)) {
-  const ShiftedBatch right = steps.shift(batch).pick(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
+  const ShiftedBatch right =
+      steps.shift(batch).gather(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
   ShiftedBatch rows = right;
   std::fill(rows.targets.begin(), rows.targets.end(), -1);
   std::fill(rows.valid.begin(), rows.valid.end(), 0);
@@ -196,8 +197,8 @@ ShiftedBatch local_starts_unpadded(const PackedBatch& batch, const Steps& steps,
       [](const PackedBatch& b, std::int64_t i, int ranks) { return b.cu_seqlens[i] / ranks; });
 }
 
-/// Rows of one sequence split as if it were `padded` long: what the rank's slot k holds, -1 for
-/// none.
+/// Returns the position in slot k of the rank, of one sequence split as if it were `padded` long;
+/// -1 if the slot is empty.
 std::int64_t zigzag_offset(std::int64_t padded, int cp, int cp_rank, std::int64_t k) {
   const std::int64_t h = cp > 1 ? padded / (2 * cp) : padded;
   if (k < h) return cp_rank * h + k;
@@ -207,7 +208,7 @@ std::int64_t zigzag_offset(std::int64_t padded, int cp, int cp_rank, std::int64_
 
 ShiftedBatch bin_fill_ignored(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank) {
   const ShiftedBatch pack = steps.shift(batch);
-  ShiftedBatch rows = pack.pick(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
+  ShiftedBatch rows = pack.gather(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
   const std::int64_t last = batch.sequences() - 1;
   if (last < 0) return rows;
   const std::int64_t multiple = cp > 1 ? 2 * cp : 1;
@@ -221,12 +222,12 @@ ShiftedBatch bin_fill_ignored(const PackedBatch& batch, const Steps& steps, int 
   return rows;
 }
 
-/// A second chunk that begins behind the tokens is taken from their end, as a slice with a negative
+/// Takes a second chunk that begins after the tokens from their end, as a slice with a negative
 /// length would.
 ShiftedBatch tail_of_second_chunk(const PackedBatch& batch, const Steps& steps, int cp,
                                   int cp_rank) {
   const ShiftedBatch pack = steps.shift(batch);
-  ShiftedBatch rows = pack.pick(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
+  ShiftedBatch rows = pack.gather(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
   for (std::int64_t i = 0; cp > 1 && i < batch.sequences(); ++i) {
     const std::int64_t h = batch.padded_length(i) / (2 * cp);
     const std::int64_t second = (2 * cp - 1 - cp_rank) * h;
@@ -243,42 +244,147 @@ ShiftedBatch tail_of_second_chunk(const PackedBatch& batch, const Steps& steps, 
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M4", "roll_after_split", "targets rolled in the local rows of a sequence",
-                      "fused", [](Steps& s) { s.local_targets = roll_after_split; }}),
-    RegisteredMutant({"M5", "roll_inside_chunks", "targets rolled inside each chunk", "cp_local",
-                      [](Steps& s) { s.local_targets = roll_inside_chunks; }}),
-    RegisteredMutant({"M6", "target_not_rolled", "rows predict their own token", "fused",
-                      [](Steps& s) { s.shift = target_not_rolled; }}),
-    RegisteredMutant({"M7", "mask_rolled_twice", "the mask is rolled in the engine and in the loss",
-                      "fused", [](Steps& s) { s.shift = mask_rolled_twice; }}),
-    RegisteredMutant({"M8", "mask_not_rolled", "the mask is used at the predicting position",
-                      "fused", [](Steps& s) { s.shift = mask_not_rolled; }}),
-    RegisteredMutant({"M9", "mask_rolled_after_split", "the mask bit of the next chunk is lost",
-                      "cp_local", [](Steps& s) { s.local_targets = roll_mask_after_split; }}),
-    RegisteredMutant({"M10", "row_wraps", "the last row predicts the first token of its sequence",
-                      "per_sequence", [](Steps& s) { s.shift = row_wraps; }}),
-    RegisteredMutant({"M11", "zigzag_of_whole_pack", "the pack is split as one sequence",
-                      "cp_local", [](Steps& s) { s.local_rows = zigzag_of_whole_pack; }}),
-    RegisteredMutant({"M12", "contiguous_split", "rank r gets T / cp contiguous rows", "cp_local",
-                      [](Steps& s) { s.local_rows = contiguous_rows; }}),
-    RegisteredMutant({"M13", "chunks_swapped", "chunk 2 cp - 1 - r before chunk r", "cp_local",
-                      [](Steps& s) { s.local_rows = chunks_swapped; }}),
-    RegisteredMutant({"M14", "gather_without_unsplit", "gathered rows are left rank by rank",
-                      "fused", [](Steps& s) { s.gather_order = gather_without_unsplit; }}),
-    RegisteredMutant({"M15", "gather_halves_pack", "the gather halves the whole pack", "fused",
-                      [](Steps& s) { s.gather_order = gather_halves_pack; }}),
-    RegisteredMutant({"M16", "local_starts_unpadded", "local starts from unpadded lengths",
-                      "cp_local", [](Steps& s) { s.local_targets = local_starts_unpadded; }}),
-    RegisteredMutant({"M17", "bin_fill_ignored", "the last sequence is split without its bin fill",
-                      "fused", [](Steps& s) { s.local_targets = bin_fill_ignored; }}),
-    RegisteredMutant({"M18", "tail_of_second_chunk",
-                      "a second chunk behind the tokens is not empty", "cp_local",
-                      [](Steps& s) { s.local_targets = tail_of_second_chunk; }}),
-    RegisteredMutant({"M19", "pads_counted", "positions behind the true length are trained on",
-                      "fused", [](Steps& s) { s.shift = pads_counted; }}),
-    RegisteredMutant({"M48", "lengths_beyond_rows",
-                      "a microbatch smaller than the largest takes lengths beyond its rows",
-                      "fused", [](Steps& s) { s.shift = lengths_beyond_rows; }}),
+    RegisteredMutant({
+        .catalogue_id = "M4",
+        .name = "roll_after_split",
+        .what = "targets rolled in the local rows of a sequence",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.local_targets = roll_after_split; },
+        .seen_in = "verl #4250",
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M5",
+        .name = "roll_inside_chunks",
+        .what = "targets rolled inside each chunk",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_targets = roll_inside_chunks; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M6",
+        .name = "target_not_rolled",
+        .what = "rows predict their own token",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shift = target_not_rolled; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M7",
+        .name = "mask_rolled_twice",
+        .what = "the mask is rolled in the engine and in the loss",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shift = mask_rolled_twice; },
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M8",
+        .name = "mask_not_rolled",
+        .what = "the mask is used at the predicting position",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shift = mask_not_rolled; },
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M9",
+        .name = "mask_rolled_after_split",
+        .what = "the mask bit of the next chunk is lost",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_targets = roll_mask_after_split; },
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M10",
+        .name = "row_wraps",
+        .what = "the last row predicts the first token of its sequence",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.shift = row_wraps; },
+        .seen_in = "AReaL 1.0.4, if a first token is trained on",
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M11",
+        .name = "zigzag_of_whole_pack",
+        .what = "the pack is split as one sequence",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_rows = zigzag_of_whole_pack; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M12",
+        .name = "contiguous_split",
+        .what = "rank r gets T / cp contiguous rows",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_rows = contiguous_rows; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M13",
+        .name = "chunks_swapped",
+        .what = "chunk 2 cp - 1 - r before chunk r",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_rows = chunks_swapped; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M14",
+        .name = "gather_without_unsplit",
+        .what = "gathered rows are left rank by rank",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gather_order = gather_without_unsplit; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M15",
+        .name = "gather_halves_pack",
+        .what = "the gather halves the whole pack",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gather_order = gather_halves_pack; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M16",
+        .name = "local_starts_unpadded",
+        .what = "local starts from unpadded lengths",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_targets = local_starts_unpadded; },
+        .seen_in = "Megatron-LM #4495, #6205",
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M17",
+        .name = "bin_fill_ignored",
+        .what = "the last sequence is split without its bin fill",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.local_targets = bin_fill_ignored; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M18",
+        .name = "tail_of_second_chunk",
+        .what = "a second chunk behind the tokens is not empty",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.local_targets = tail_of_second_chunk; },
+        .seen_in = "SkyRL, 1 or 2 tokens on tp4cp2",
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M19",
+        .name = "pads_counted",
+        .what = "positions behind the true length are trained on",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shift = pads_counted; },
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M48",
+        .name = "lengths_beyond_rows",
+        .what = "a microbatch smaller than the largest takes lengths beyond its rows",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shift = lengths_beyond_rows; },
+        .seen_in = "NeMo-RL #2242",
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong ways from hidden states to a loss: chunks that are lost or read from the wrong place,
-// gradients that are not reduced or not added up, and weights of somebody else; and right ways that
-// add up in another order.
+// Mutants from hidden states: chunks that are lost or read from the wrong place, gradients that are
+// not reduced or not accumulated, vocab shards of another rank; and controls that accumulate in
+// another order.
 #include <algorithm>
 
 #include "harness/core/error.h"
@@ -16,7 +16,7 @@ std::vector<RowRange> chunks_of(std::int64_t rows, std::int64_t chunk) {
   return Steps().chunks(rows, chunk);
 }
 
-/// floor(rows / chunk) chunks.
+/// Returns floor(rows / chunk) chunks.
 std::vector<RowRange> whole_chunks_only(std::int64_t rows, std::int64_t chunk) {
   std::vector<RowRange> ranges = chunks_of(rows, chunk);
   if (!ranges.empty() && ranges.back().count < chunk) ranges.pop_back();
@@ -35,7 +35,7 @@ std::vector<RowRange> last_chunk_first(std::int64_t rows, std::int64_t chunk) {
   return ranges;
 }
 
-/// source[k] := map(row) for the rows of the chunk.
+/// Sets source[k] to map(row) for the rows of the chunk.
 template <typename Map>
 void map_rows(const RowRange& chunk, std::span<std::int32_t> source, Map&& map) {
   for (std::size_t k = 0; k < source.size(); ++k) {
@@ -56,7 +56,7 @@ void own_part_for_all(const LossProblem& problem, const RowRange& chunk, int tp_
   map_rows(chunk, source, [&](std::int64_t row) { return own * part + row % part; });
 }
 
-/// As if the rows were split over TP although every rank has all of them: the first part of each.
+/// Reads the first part of the rows, as if they were split over TP although every rank has all.
 void gathered_without_sp(const LossProblem& problem, const RowRange& chunk, int /*tp_rank*/,
                          std::span<std::int32_t> source) {
   const std::int64_t part = problem.grid.sp
@@ -73,7 +73,7 @@ void parts_reversed(const LossProblem& problem, const RowRange& chunk, int /*tp_
            [&](std::int64_t row) { return (parts - 1 - row / part) * part + row % part; });
 }
 
-/// The backward pass makes shift and sum again and forgets that TP shares the vocabulary.
+/// Recomputes maximum and sum in the backward pass without the reduction over TP.
 void gradient_of_own_shard(const LogitsRows& rows, const float*, const float*, const float* grad,
                            void* out) {
   std::vector<float> shift(static_cast<std::size_t>(rows.rows));
@@ -83,7 +83,7 @@ void gradient_of_own_shard(const LogitsRows& rows, const float*, const float*, c
   rows_gradient(rows, shift.data(), sum.data(), grad, out);
 }
 
-/// Communicates as it should and keeps its own part.
+/// Takes part in the reduction and keeps the own part.
 void not_reduced(Device& device, Communicator& tp, bool sp, std::span<float> partial,
                  std::span<float> own) {
   Staging sums(device, MemorySpace::device);
@@ -143,8 +143,8 @@ VocabShard of_the_neighbour(std::int64_t vocab, int tp, int tp_rank) {
   return vocab_shard(vocab, tp, (tp_rank + 1) % tp);
 }
 
-/// Targets rolled along the whole pack: the last row of a sequence predicts the first token of the
-/// next one, and counts where that token's mask is set.
+/// Rolls targets along the whole pack: the last row of a sequence predicts the first token of the
+/// next one, and counts if that token's mask is set.
 ShiftedBatch rolled_over_the_pack(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
   for (std::int64_t i = 0; i + 1 < batch.sequences(); ++i) {
@@ -160,57 +160,137 @@ ShiftedBatch rolled_over_the_pack(const PackedBatch& batch) {
 const ImplementationOptions kSmallChunks{{"chunk_tokens", "3"}};
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M38", "linear_chunk_tail_dropped", "floor instead of ceil chunks",
-                      "linear_ce", [](Steps& s) { s.chunks = whole_chunks_only; }, kSmallChunks}),
-    RegisteredMutant({"", "linear_last_chunk_dropped", "the last chunk is never computed",
-                      "linear_ce_onepass", [](Steps& s) { s.chunks = all_but_the_last; },
-                      kSmallChunks}),
-    RegisteredMutant({"", "linear_chunk_offset_twice", "hidden states read at twice the offset",
-                      "linear_ce", [](Steps& s) { s.chunk_source = offset_twice; }, kSmallChunks}),
-    RegisteredMutant({"M39", "linear_stale_statistics",
-                      "the backward pass makes shift and sum again without TP", "linear_ce",
-                      [](Steps& s) { s.gradient = gradient_on_host<gradient_of_own_shard>; },
-                      kSmallChunks}),
-    RegisteredMutant({"M40", "linear_weight_grad_in_bf16", "d weight added up over chunks in bf16",
-                      "linear_ce", [](Steps& s) { s.add_grad_weight = add_in_bf16; },
-                      kSmallChunks}),
-    RegisteredMutant({"M41", "linear_hidden_grad_not_reduced",
-                      "d hidden of the own vocab shard only", "linear_ce",
-                      [](Steps& s) { s.reduce_grad_hidden = not_reduced; }}),
-    RegisteredMutant({"M42", "linear_sp_gather_missing",
-                      "the own rows in place of those of all TP ranks", "linear_ce",
-                      [](Steps& s) { s.chunk_source = own_part_for_all; }}),
-    RegisteredMutant({"M42", "linear_gathered_without_sp",
-                      "replicated rows gathered over TP as if they were split", "linear_ce_onepass",
-                      [](Steps& s) { s.chunk_source = gathered_without_sp; }}),
-    RegisteredMutant({"", "linear_sp_order_reversed", "TP ranks' rows in reverse order",
-                      "linear_ce", [](Steps& s) { s.chunk_source = parts_reversed; }}),
-    RegisteredMutant({"M43", "linear_rolled_over_the_pack",
-                      "targets rolled over the pack, boundaries counted", "linear_ce",
-                      [](Steps& s) { s.shift = rolled_over_the_pack; }}),
-    RegisteredMutant({"", "linear_weight_of_neighbour", "the vocab shard of the next TP rank",
-                      "linear_ce", [](Steps& s) { s.shard_vocab = of_the_neighbour; }}),
-    RegisteredMutant({"", "linear_weight_grad_overwritten",
-                      "d weight of the last chunk in place of the sum", "linear_ce",
-                      [](Steps& s) { s.add_grad_weight = overwrite; }, kSmallChunks}),
-    RegisteredMutant({"", "linear_weight_grad_without_temperature",
-                      "d weight not divided by the temperature", "linear_ce_onepass",
-                      [](Steps& s) { s.add_grad_weight = without_temperature; }}),
+    RegisteredMutant({
+        .catalogue_id = "M38",
+        .name = "linear_chunk_tail_dropped",
+        .what = "floor instead of ceil chunks",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.chunks = whole_chunks_only; },
+        .options = kSmallChunks,
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "linear_last_chunk_dropped",
+        .what = "the last chunk is never computed",
+        .strategy = "linear_ce_onepass",
+        .change = [](Steps& s) { s.chunks = all_but_the_last; },
+        .options = kSmallChunks,
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "linear_chunk_offset_twice",
+        .what = "hidden states read at twice the offset",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.chunk_source = offset_twice; },
+        .options = kSmallChunks,
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M39",
+        .name = "linear_stale_statistics",
+        .what = "the backward pass makes shift and sum again without TP",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<gradient_of_own_shard>; },
+        .options = kSmallChunks,
+        .rejected_by = "grad_hidden",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M40",
+        .name = "linear_weight_grad_in_bf16",
+        .what = "d weight added up over chunks in bf16",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.add_grad_weight = add_in_bf16; },
+        .options = kSmallChunks,
+        .seen_in = "axolotl #1601, Liger-Kernel #512, #1391, Megatron-LM #2739",
+        .rejected_by = "grad_weight",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M41",
+        .name = "linear_hidden_grad_not_reduced",
+        .what = "d hidden of the own vocab shard only",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.reduce_grad_hidden = not_reduced; },
+        .seen_in = "Cut Cross Entropy #42, SkyRL #1886",
+        .rejected_by = "grad_hidden",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M42",
+        .name = "linear_sp_gather_missing",
+        .what = "the own rows in place of those of all TP ranks",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.chunk_source = own_part_for_all; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M42",
+        .name = "linear_gathered_without_sp",
+        .what = "replicated rows gathered over TP as if they were split",
+        .strategy = "linear_ce_onepass",
+        .change = [](Steps& s) { s.chunk_source = gathered_without_sp; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "linear_sp_order_reversed",
+        .what = "TP ranks' rows in reverse order",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.chunk_source = parts_reversed; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M43",
+        .name = "linear_rolled_over_the_pack",
+        .what = "targets rolled over the pack, boundaries counted",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.shift = rolled_over_the_pack; },
+        .seen_in = "verl #6475",
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .name = "linear_weight_of_neighbour",
+        .what = "the vocab shard of the next TP rank",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.shard_vocab = of_the_neighbour; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "linear_weight_grad_overwritten",
+        .what = "d weight of the last chunk in place of the sum",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.add_grad_weight = overwrite; },
+        .options = kSmallChunks,
+        .rejected_by = "grad_weight",
+    }),
+    RegisteredMutant({
+        .name = "linear_weight_grad_without_temperature",
+        .what = "d weight not divided by the temperature",
+        .strategy = "linear_ce_onepass",
+        .change = [](Steps& s) { s.add_grad_weight = without_temperature; },
+        .rejected_by = "grad_weight",
+    }),
 };
 
 const RegisteredControl controls[] = {
-    RegisteredControl({"", "linear_last_chunk_first", "chunks in reverse order", "linear_ce",
-                       [](Steps& s) { s.chunks = last_chunk_first; }, kSmallChunks}),
-    RegisteredControl({"", "linear_added_apart", "d weight of a chunk made apart, then added",
-                       "linear_ce_onepass",
-                       [](Steps& s) {
-                         s.add_grad_weight = [](Device& device, const Gemm& product,
-                                                std::span<float> workspace) {
-                           with_product(device, product, workspace,
-                                        [](float sum, float chunk) { return sum + chunk; });
-                         };
-                       },
-                       kSmallChunks}),
+    RegisteredControl({
+        .name = "linear_last_chunk_first",
+        .what = "chunks in reverse order",
+        .strategy = "linear_ce",
+        .change = [](Steps& s) { s.chunks = last_chunk_first; },
+        .options = kSmallChunks,
+    }),
+    RegisteredControl({
+        .name = "linear_added_apart",
+        .what = "d weight of a chunk made apart, then added",
+        .strategy = "linear_ce_onepass",
+        .change =
+            [](Steps& s) {
+              s.add_grad_weight = [](Device& device, const Gemm& product,
+                                     std::span<float> workspace) {
+                with_product(device, product, workspace,
+                             [](float sum, float chunk) { return sum + chunk; });
+              };
+            },
+        .options = kSmallChunks,
+    }),
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong metrics and statistics: of a slice instead of the whole, counted too often or too rarely,
-// extrema that are not reduced, sentinels that leak.
+// Mutants with wrong metrics and statistics: a slice instead of the whole, counts over or under the
+// true ones, extrema that are not reduced, sentinels that leak.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -18,7 +18,7 @@ void reduce_all(Communicator& cp, ObjectiveTotals<double> totals) {
   if (!totals.maxima.empty()) cp.all_reduce(totals.maxima, ReduceOp::max);
 }
 
-/// The loss is reduced, everything else is what rank 0 saw.
+/// Reduces the loss; everything else is of the rows of rank 0 alone.
 void metrics_of_first_rank(Communicator& cp, ObjectiveTotals<double> totals) {
   if (cp.rank() != 0) {
     for (double& sum : totals.sums.subspan(std::min<std::size_t>(1, totals.sums.size()))) sum = 0;
@@ -45,7 +45,7 @@ void statistics_sums_of_slice(Communicator& cp, SequenceTable<double> sums) {
   }
 }
 
-/// The right result with every metric put through `change`.
+/// Returns the right result with `change` applied to every metric.
 template <void (*change)(Metric&, int cp)>
 ObjectiveResult changed_metrics(const Objective& objective, const PackedBatch& batch, int cp,
                                 SequenceTable<const double> sums,
@@ -81,14 +81,16 @@ void infinity_for_empty(Metric& metric, int) {
   metric.count = 1;
 }
 
+/// With statistics of a step the first half of `values` is the negated minima; without them half of
+/// the maxima stays local instead.
 void range_not_reduced(Communicator& tp, std::span<float> values) {
-  const std::span<float> minima = values.subspan(values.size() / 2);
+  const std::span<float> minima = values.first(values.size() / 2);
   const std::vector<float> own(minima.begin(), minima.end());
   tp.all_reduce(values, ReduceOp::max);
   std::copy(own.begin(), own.end(), minima.begin());
 }
 
-/// Changes entropies that are there already; nothing where none is asked for.
+/// Writes the right outputs, then applies `change` to the entropies, if the case asks for them.
 template <typename Change>
 void write_and_change_entropy(Device& device, std::int64_t rows, const WriteRow& write,
                               Change&& change) {
@@ -101,7 +103,7 @@ void entropy_sign(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change_entropy(device, rows, write, [](std::int64_t, float& h) { h = -h; });
 }
 
-/// Temperature applied to the logits once more, T = 1 / 0.9.
+/// Applies a temperature to the logits once more, T = 1 / 0.9.
 void entropy_at_other_temperature(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change_entropy(device, rows, write, [&](std::int64_t r, float& h) {
     using Columns = StatisticsColumns;
@@ -110,7 +112,7 @@ void entropy_at_other_temperature(Device& device, std::int64_t rows, const Write
   });
 }
 
-/// "For stability", as losses over masked vocabularies have it.
+/// Clamps "for stability", as losses over masked vocabularies do.
 void logprob_clamped(Device& device, std::int64_t rows, const WriteRow& write) {
   for_each_item(device, rows, write);
   device.synchronise();
@@ -120,29 +122,99 @@ void logprob_clamped(Device& device, std::int64_t rows, const WriteRow& write) {
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M21", "metrics_of_first_rank", "metrics from the slice of CP rank 0",
-                      "cp_local", [](Steps& s) { s.reduce_totals = metrics_of_first_rank; }}),
-    RegisteredMutant({"M22", "counts_over_cp", "local counts are not added up over CP", "cp_local",
-                      [](Steps& s) { s.finish = changed_metrics<counted_once_a_rank>; }}),
-    RegisteredMutant({"M23", "metrics_summed_over_cp", "replicated metrics are added up over CP",
-                      "fused", [](Steps& s) { s.finish = changed_metrics<summed_over_replicas>; }}),
-    RegisteredMutant({"M24", "perplexity_of_slice", "perplexity from a rank's slice of a sequence",
-                      "cp_local",
-                      [](Steps& s) { s.reduce_sequence_sums = statistics_sums_of_slice; }}),
-    RegisteredMutant({"M25", "extrema_not_reduced", "extrema stay local to a CP rank", "cp_local",
-                      [](Steps& s) { s.reduce_totals = maxima_not_reduced; }}),
-    RegisteredMutant({"M25", "extrema_start_at_zero", "extrema of nothing are 0", "fused",
-                      [](Steps& s) { s.finish = changed_metrics<zero_for_empty>; }}),
-    RegisteredMutant({"M26", "infinity_leaks", "extrema of nothing are infinite", "fused",
-                      [](Steps& s) { s.finish = changed_metrics<infinity_for_empty>; }}),
-    RegisteredMutant({"M58", "vocab_range_not_reduced", "the smallest logit of the TP shard",
-                      "per_sequence", [](Steps& s) { s.reduce_max = range_not_reduced; }}),
-    RegisteredMutant({"M59", "entropy_sign", "sum p log p instead of its negative", "fused",
-                      [](Steps& s) { s.write_outputs = entropy_sign; }}),
-    RegisteredMutant({"", "logprob_clamped", "log-probabilities are clamped at -1e4", "fused",
-                      [](Steps& s) { s.write_outputs = logprob_clamped; }}),
-    RegisteredMutant({"M59", "entropy_temperature", "entropy at another temperature", "cp_local",
-                      [](Steps& s) { s.write_outputs = entropy_at_other_temperature; }}),
+    RegisteredMutant({
+        .catalogue_id = "M21",
+        .name = "metrics_of_first_rank",
+        .what = "metrics from the slice of CP rank 0",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.reduce_totals = metrics_of_first_rank; },
+        .seen_in = "AReaL #1223",
+        .rejected_by = "metric.entropy_avg",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M22",
+        .name = "counts_over_cp",
+        .what = "local counts are not added up over CP",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.finish = changed_metrics<counted_once_a_rank>; },
+        .seen_in = "AReaL #1223, verl #5983",
+        .rejected_by = "metric.n_seqs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M23",
+        .name = "metrics_summed_over_cp",
+        .what = "replicated metrics are added up over CP",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.finish = changed_metrics<summed_over_replicas>; },
+        .seen_in = "SkyRL before #1420",
+        .rejected_by = "metric.loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M24",
+        .name = "perplexity_of_slice",
+        .what = "perplexity from a rank's slice of a sequence",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.reduce_sequence_sums = statistics_sums_of_slice; },
+        .seen_in = "AReaL #1223",
+        .rejected_by = "metric.ppl_avg",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M25",
+        .name = "extrema_not_reduced",
+        .what = "extrema stay local to a CP rank",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.reduce_totals = maxima_not_reduced; },
+        .rejected_by = "metric.entropy_max",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M25",
+        .name = "extrema_start_at_zero",
+        .what = "extrema of nothing are 0",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.finish = changed_metrics<zero_for_empty>; },
+        .seen_in = "NeMo-RL, `values_min`",
+        .rejected_by = "metric.entropy_min",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M26",
+        .name = "infinity_leaks",
+        .what = "extrema of nothing are infinite",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.finish = changed_metrics<infinity_for_empty>; },
+        .rejected_by = "metric.entropy_max",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M58",
+        .name = "vocab_range_not_reduced",
+        .what = "the smallest logit of the TP shard",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.reduce_max = range_not_reduced; },
+        .seen_in = "AReaL 1.0.4, `vocab_min_logits`",
+        .rejected_by = "vocab_min",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M59",
+        .name = "entropy_sign",
+        .what = "sum p log p instead of its negative",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.write_outputs = entropy_sign; },
+        .rejected_by = "entropy",
+    }),
+    RegisteredMutant({
+        .name = "logprob_clamped",
+        .what = "log-probabilities are clamped at -1e4",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.write_outputs = logprob_clamped; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M59",
+        .name = "entropy_temperature",
+        .what = "entropy at another temperature",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.write_outputs = entropy_at_other_temperature; },
+        .rejected_by = "entropy",
+    }),
 };
 
 }  // namespace

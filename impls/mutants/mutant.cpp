@@ -6,7 +6,7 @@
 namespace lossgrid {
 namespace {
 
-/// A problem with another batch or another objective.
+/// `AlteredProblem`: a problem with another batch or another objective.
 class AlteredProblem {
  public:
   AlteredProblem(const MutantOf& mutant, const LossProblem& original)
@@ -22,7 +22,7 @@ class AlteredProblem {
 
   const LossProblem& problem() const { return *problem_; }
 
-  /// Null when the objective stays or the mutant has nothing to change in it.
+  /// Returns null if the objective stays or the mutant has nothing to change in it.
   static std::unique_ptr<Objective> altered_objective(const MutantOf& mutant,
                                                       const LossProblem& original) {
     if (mutant.objective == nullptr) return nullptr;
@@ -55,24 +55,26 @@ class AlteredPlan final : public LossPlan {
   std::unique_ptr<LossPlan> inner_;
 };
 
-/// A strategy that is given another batch or objective than the harness checks it with, or that
-/// does more than it says.
+/// `Altered`: a strategy that is given another batch or objective than the harness checks it with,
+/// or that does more than its cost declares.
 class Altered final : public LossImplementation {
  public:
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
       : mutant_(mutant), inner_(std::move(inner)) {}
 
-  Description describe() const override { return inner_->describe(); }
+  ImplementationTraits describe() const override { return inner_->describe(); }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return inner_->grad_logits_dtype(problem);
   }
 
-  std::string why_unsupported(const LossProblem& problem) const override {
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     const bool nothing_to_change = mutant_.objective != nullptr &&
                                    AlteredProblem::altered_objective(mutant_, problem) == nullptr;
-    if (nothing_to_change) return fmt::format("nothing to change in {}", problem.objective.kind());
-    return inner_->why_unsupported(problem);
+    if (nothing_to_change) {
+      return SkipReason{fmt::format("nothing to change in {}", problem.objective.kind())};
+    }
+    return inner_->unsupported(problem);
   }
 
   Cost cost(const LossProblem& problem) const override {
@@ -97,6 +99,8 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
   entry.kind = kind;
   entry.catalogue_id = changed.catalogue_id;
   entry.what = fmt::format("{}: {}", changed.strategy, changed.what);
+  entry.seen_in = changed.seen_in;
+  entry.rejected_by = changed.rejected_by;
   entry.make = [changed, name = entry.name](
                    const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {
     require_known_options(options, {}, name);

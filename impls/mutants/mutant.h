@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mutant is a right strategy with one step, the batch that it is given, its objective or its plan
-// replaced by a wrong one; a control is a right strategy with one of them replaced by another right
-// one. They are registered beside the real implementations under "mutant/..." and "control/...",
-// never among them.
+// Mutants and controls. A mutant is a right strategy with one step, the batch that it is given, its
+// objective or its plan replaced by a wrong one; a control is a right strategy with one of them
+// replaced by another right one. They are registered beside the real implementations under
+// "mutant/..." and "control/...", never among them.
 #pragma once
 
 #include <memory>
@@ -12,27 +12,29 @@
 
 namespace lossgrid {
 
-/// The steps of the strategy stay.
+/// Leaves the steps of the strategy as they are.
 inline void keep_steps(Steps&) {}
 
-/// One mutant: what is wrong in a line, and the strategy that it is made of. `lossgrid list
-/// mutants` prints all of them. An id M1 .. M59 numbers a kind of mistake; several mutants may
-/// share one.
+/// One mutant or control: the strategy that it is made of, and the part of it that is replaced.
+/// `lossgrid list mutants` prints all of them; `lossgrid list mutants --markdown` prints the
+/// catalogue of docs/mutants.md.
 struct MutantOf {
-  const char* catalogue_id;  // "M4", "" when it has none
+  const char* catalogue_id = "";  // kind of mistake, "M4"; several mutants may share one; "": none
   const char* name;
-  const char* what;
+  const char* what;  // the mistake in one line
   const char* strategy;
-  void (*change)(Steps&);
+  void (*change)(Steps&) = keep_steps;
   ImplementationOptions options = {};
-  /// Changes what the strategy makes of its batch.
+  /// Changes the copy of the batch that the strategy gets.
   void (*batch)(PackedBatch&) = nullptr;
-  /// Another objective in place of the one of `spec`; null when it has nothing to change there:
+  /// Returns an objective in place of the one of `spec`; null if there is nothing to change in it:
   /// then the mutant does not run.
   std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;
-  /// Puts a plan around the strategy's own.
+  /// Wraps the strategy's own plan.
   std::unique_ptr<LossPlan> (*plan)(const LossProblem& problem, RankContext context,
                                     std::unique_ptr<LossPlan> own) = nullptr;
+  const char* seen_in = "";      // framework and issue where the mistake happened; "": unknown
+  const char* rejected_by = "";  // check that the mutant fails in suites ci and linear
 };
 
 struct RegisteredMutant {

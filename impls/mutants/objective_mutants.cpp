@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong objectives: a formula, an option or a pair that is not what was asked for; and one control,
+// Mutants of objectives: another formula, option or pair than the case asks for; and one control,
 // the right formulas in float32.
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-/// clipped_pg with other formulas, where `applies` to its options.
+/// Returns clipped_pg with other formulas if `applies` to its options, else null.
 template <class Formulas, typename Real = double>
 std::unique_ptr<Objective> with_formulas(const ObjectiveSpec& spec,
                                          bool (*applies)(const ClippedPgOptions&)) {
@@ -22,7 +22,7 @@ std::unique_ptr<Objective> with_formulas(const ObjectiveSpec& spec,
   return std::make_unique<ClippedPgObjective<Formulas, Real>>(options);
 }
 
-/// clipped_pg with other options; null when `change` says that there is nothing to change.
+/// Returns clipped_pg with other options; null if `change` returns false.
 std::unique_ptr<Objective> with_options(const ObjectiveSpec& spec,
                                         bool (*change)(ClippedPgOptions&)) {
   if (spec.kind != "clipped_pg") return nullptr;
@@ -56,7 +56,7 @@ struct NoScoreGradient : ClippedPgFormulas {
   }
 };
 
-/// Frameworks bound the exponent "for stability".
+/// `RatioClamped`: bounds the exponent "for stability", as frameworks do.
 struct RatioClamped : ClippedPgFormulas {
   template <typename Real>
   static Real ratio(Real log_ratio) {
@@ -75,7 +75,8 @@ struct DualClipEverywhere : ClippedPgFormulas {
   }
 };
 
-/// [S, 1] weights against a mask of [S]: every weight is counted for every sequence.
+/// `BroadcastWeights`: [S, 1] weights against a mask of [S], so that every weight is counted for
+/// every sequence.
 struct BroadcastWeights : ClippedPgFormulas {
   static double mean_sequence_weight(std::span<const double> weights,
                                      std::span<const std::uint8_t> mask,
@@ -109,14 +110,14 @@ bool clip_bounds_swapped(ClippedPgOptions& options) {
   return options.clips() && options.ratio_clip_min != options.ratio_clip_max;
 }
 
-/// nll over tokens where a mean over sequences is asked for.
+/// Returns nll over tokens if the case asks for a mean over sequences, else null.
 std::unique_ptr<Objective> nll_over_tokens(const ObjectiveSpec& spec) {
   const auto option = spec.options.find("token_level_loss");
   if (spec.kind != "nll" || option == spec.options.end()) return nullptr;
   return make_objective(ObjectiveSpec{}, false);
 }
 
-/// Pairs as they stand when the pack has been sorted by length: neighbours in that order.
+/// `PairsOfSorted`: pairs of neighbours after the pack has been sorted by length.
 struct PairsOfSorted : DpoFormulas {
   static std::int64_t partner(const PackedBatch& batch, std::int64_t i) {
     std::vector<std::int64_t> order(static_cast<std::size_t>(batch.sequences()));
@@ -135,137 +136,136 @@ struct PairsOfSorted : DpoFormulas {
 };
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant(
-        {"M31",
-         "mean_over_tokens",
-         "one mean over tokens, not over sequences",
-         "fused",
-         keep_steps,
-         {},
-         nullptr,
-         [](const ObjectiveSpec& spec) { return with_options(spec, means_over_tokens); }}),
-    RegisteredMutant({"M31",
-                      "nll_mean_over_tokens",
-                      "nll: one mean over tokens, not sequences",
-                      "cp_local",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      nll_over_tokens}),
-    RegisteredMutant(
-        {"M31",
-         "ratio_by_token",
-         "a ratio for each token, not one for the sequence",
-         "cp_local",
-         keep_steps,
-         {},
-         nullptr,
-         [](const ObjectiveSpec& spec) { return with_options(spec, ratio_by_token); }}),
-    RegisteredMutant(
-        {"M44",
-         "ties_double",
-         "both sides of a tie get the whole gradient",
-         "fused",
-         keep_steps,
-         {},
-         nullptr,
-         [](const ObjectiveSpec& spec) { return with_formulas<TiesDouble>(spec, always); }}),
-    RegisteredMutant(
-        {"M44",
-         "ties_vanish",
-         "no side of a tie gets a gradient",
-         "cp_local",
-         keep_steps,
-         {},
-         nullptr,
-         [](const ObjectiveSpec& spec) { return with_formulas<TiesVanish>(spec, always); }}),
-    RegisteredMutant({"M45",
-                      "kl_without_score",
-                      "the KL term lacks its score gradient",
-                      "fused",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      [](const ObjectiveSpec& spec) {
-                        return with_formulas<NoScoreGradient>(
-                            spec, [](const ClippedPgOptions& o) { return o.kl_penalty() != 0; });
-                      }}),
-    RegisteredMutant(
-        {"",
-         "importance_ratio_ignored",
-         "importance weights are left out",
-         "fused",
-         keep_steps,
-         {},
-         nullptr,
-         [](const ObjectiveSpec& spec) { return with_options(spec, no_importance_weights); }}),
-    RegisteredMutant({"",
-                      "ratio_clamped",
-                      "the logarithm of a ratio is clamped at +-20",
-                      "fused",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      [](const ObjectiveSpec& spec) {
-                        return with_formulas<RatioClamped>(spec, has_token_ratios);
-                      }}),
-    RegisteredMutant({"",
-                      "dual_clip_everywhere",
-                      "the dual clip bounds positive advantages too",
-                      "fused",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      [](const ObjectiveSpec& spec) {
-                        return with_formulas<DualClipEverywhere>(
-                            spec,
-                            [](const ClippedPgOptions& o) { return o.ratio_clip_c.has_value(); });
-                      }}),
-    RegisteredMutant({"",
-                      "weights_broadcast",
-                      "[S, 1] weights against an [S] mask in a metric",
-                      "fused",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      [](const ObjectiveSpec& spec) {
-                        return with_formulas<BroadcastWeights>(spec, [](const ClippedPgOptions& o) {
-                          return o.sequence_level_importance_ratios;
-                        });
-                      }}),
-    RegisteredMutant(
-        {"",
-         "clip_bounds_swapped",
-         "ratio_clip_min and ratio_clip_max swapped",
-         "cp_local",
-         keep_steps,
-         {},
-         nullptr,
-         [](const ObjectiveSpec& spec) { return with_options(spec, clip_bounds_swapped); }}),
-    RegisteredMutant({"",
-                      "pairs_crossed",
-                      "pairs of the pack sorted by length",
-                      "fused",
-                      keep_steps,
-                      {},
-                      nullptr,
-                      [](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
-                        if (spec.kind != "dpo") return nullptr;
-                        return std::make_unique<DpoObjective<PairsOfSorted>>(
-                            read_dpo_options(spec.options));
-                      }}),
+    RegisteredMutant({
+        .catalogue_id = "M31",
+        .name = "mean_over_tokens",
+        .what = "one mean over tokens, not over sequences",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_options(spec, means_over_tokens); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M31",
+        .name = "nll_mean_over_tokens",
+        .what = "nll: one mean over tokens, not sequences",
+        .strategy = "cp_local",
+        .objective = nll_over_tokens,
+        .seen_in = "Liger-Kernel #329",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M31",
+        .name = "ratio_by_token",
+        .what = "a ratio for each token, not one for the sequence",
+        .strategy = "cp_local",
+        .objective = [](const ObjectiveSpec& spec) { return with_options(spec, ratio_by_token); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M44",
+        .name = "ties_double",
+        .what = "both sides of a tie get the whole gradient",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_formulas<TiesDouble>(spec, always); },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M44",
+        .name = "ties_vanish",
+        .what = "no side of a tie gets a gradient",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_formulas<TiesVanish>(spec, always); },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M45",
+        .name = "kl_without_score",
+        .what = "the KL term lacks its score gradient",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<NoScoreGradient>(
+                  spec, [](const ClippedPgOptions& o) { return o.kl_penalty() != 0; });
+            },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "importance_ratio_ignored",
+        .what = "importance weights are left out",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_options(spec, no_importance_weights); },
+        .seen_in = "Liger-Kernel #1082, #1088",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "ratio_clamped",
+        .what = "the logarithm of a ratio is clamped at +-20",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<RatioClamped>(spec, has_token_ratios);
+            },
+        .seen_in = "SkyRL, verl, by design",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "dual_clip_everywhere",
+        .what = "the dual clip bounds positive advantages too",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<DualClipEverywhere>(
+                  spec, [](const ClippedPgOptions& o) { return o.ratio_clip_c.has_value(); });
+            },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "weights_broadcast",
+        .what = "[S, 1] weights against an [S] mask in a metric",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<BroadcastWeights>(spec, [](const ClippedPgOptions& o) {
+                return o.sequence_level_importance_ratios;
+              });
+            },
+        .seen_in = "NeMo-RL, `sampling_importance_ratio`",
+        .rejected_by = "metric.sampling_importance_ratio",
+    }),
+    RegisteredMutant({
+        .name = "clip_bounds_swapped",
+        .what = "ratio_clip_min and ratio_clip_max swapped",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_options(spec, clip_bounds_swapped); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "pairs_crossed",
+        .what = "pairs of the pack sorted by length",
+        .strategy = "fused",
+        .objective = [](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
+          if (spec.kind != "dpo") return nullptr;
+          return std::make_unique<DpoObjective<PairsOfSorted>>(read_dpo_options(spec.options));
+        },
+        .seen_in = "AReaL 1.0.4, reward model",
+        .rejected_by = "loss",
+    }),
 };
 
-const RegisteredControl control{{"",
-                                 "float32_objective",
-                                 "per-token arithmetic of clipped_pg in float32",
-                                 "fused",
-                                 keep_steps,
-                                 {},
-                                 nullptr,
-                                 [](const ObjectiveSpec& spec) {
-                                   return with_formulas<ClippedPgFormulas, float>(spec, always);
-                                 }}};
+const RegisteredControl control{{
+    .name = "float32_objective",
+    .what = "per-token arithmetic of clipped_pg in float32",
+    .strategy = "fused",
+    .objective =
+        [](const ObjectiveSpec& spec) {
+          return with_formulas<ClippedPgFormulas, float>(spec, always);
+        },
+}};
 
 }  // namespace
 }  // namespace lossgrid

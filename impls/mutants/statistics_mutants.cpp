@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong statistics: reductions over TP that are missing, shards that own the wrong labels, padded
-// columns that count, maxima and sums that lose something.
+// Mutants with wrong softmax statistics: missing reductions over TP, shards that own the wrong
+// labels, padded columns that count, maxima and sums that lose terms.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-/// The collective takes place, its result is thrown away.
+/// Takes part in the collective and throws its result away.
 void reduce_and_ignore(Communicator& tp, std::span<float> values, ReduceOp op) {
   std::vector<float> copy(values.begin(), values.end());
   tp.all_reduce(std::span<float>(copy), op);
@@ -35,7 +35,7 @@ void rank_0_everywhere(Communicator& tp, std::int64_t /*rows*/, std::span<const 
   }
 }
 
-/// Shifts are the first column, or the second one behind negated minima.
+/// Maxima (shifts) are the first column, or the second one after negated minima.
 void own_shift_everywhere(Communicator& tp, std::int64_t rows, std::span<const float> own,
                           std::span<float> received) {
   tp.all_gather(own, received);
@@ -58,7 +58,7 @@ void for_each_target(const LogitsRows& rows, F&& f) {
   });
 }
 
-/// Ownership shifted at the edges of a shard; ids outside are read at the nearest own column.
+/// Shifts ownership at the edges of a shard; ids outside are read at the nearest own column.
 std::int64_t owned_between(const LogitsRows& rows, const RowStatistics& out, std::int64_t begin,
                            std::int64_t end) {
   rows_statistics(rows, out);
@@ -79,7 +79,7 @@ std::int64_t range_includes_end(const LogitsRows& rows, const RowStatistics& out
   return owned_between(rows, out, rows.shard.begin, rows.shard.end + 1);
 }
 
-/// The first id of a shard is taken by the rank before (id 0 by nobody).
+/// Gives the first id of a shard to the rank before (id 0 to no rank).
 std::int64_t edge_on_wrong_rank(const LogitsRows& rows, const RowStatistics& out) {
   return owned_between(rows, out, rows.shard.begin + 1, rows.shard.end + 1);
 }
@@ -91,7 +91,7 @@ VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
   return shard;
 }
 
-/// Statistics with shifts of the caller's making: sums of float32 exponentials in double.
+/// Computes statistics relative to shift(maximum): sums of float32 exponentials in double.
 template <typename Shift>
 std::int64_t shifted_by(const LogitsRows& rows, const RowStatistics& out, Shift&& shift) {
   const std::int64_t owned = rows_statistics(rows, out);
@@ -142,7 +142,7 @@ std::int64_t sum_in_sequence(const LogitsRows& rows, const RowStatistics& out) {
   return owned;
 }
 
-/// The softmax has taken the place of the logits when the entropy, ln s - sum p x, is made.
+/// Computes the entropy, ln s - sum p x, after the softmax has overwritten the logits x.
 std::int64_t entropy_of_overwritten(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   if (out.weighted == nullptr) return owned;
@@ -166,40 +166,108 @@ std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) 
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"M32", "sum_not_reduced", "the sum of exponentials stays local to a TP rank",
-                      "per_sequence", [](Steps& s) { s.reduce_sum = sum_not_reduced; }}),
-    RegisteredMutant({"M33", "max_not_reduced", "sums are reduced with each rank's own maximum",
-                      "per_sequence", [](Steps& s) { s.reduce_max = max_not_reduced; }}),
-    RegisteredMutant({"", "statistics_of_rank_0", "every TP rank counts as rank 0", "fused",
-                      [](Steps& s) { s.gather_statistics = rank_0_everywhere; }}),
-    RegisteredMutant({"", "shifts_not_gathered", "sums are merged as if they had the own shift",
-                      "cp_local", [](Steps& s) { s.gather_statistics = own_shift_everywhere; }}),
-    RegisteredMutant({"M34", "range_includes_end", "a shard owns y <= end", "per_sequence",
-                      [](Steps& s) { s.statistics = statistics_on_host<range_includes_end>; }}),
-    RegisteredMutant({"", "edge_on_wrong_rank",
-                      "the first id of a shard is owned by the rank before", "per_sequence",
-                      [](Steps& s) { s.statistics = statistics_on_host<edge_on_wrong_rank>; }}),
-    RegisteredMutant({"M35", "padded_vocab_counts", "padded columns are in the denominator",
-                      "fused", [](Steps& s) { s.shard_vocab = padded_vocab_counts; }}),
-    RegisteredMutant({"M36", "max_not_subtracted", "exp of the logits themselves", "fused",
-                      [](Steps& s) { s.statistics = statistics_on_host<max_not_subtracted>; }}),
-    RegisteredMutant({"", "max_starts_at_zero", "the running maximum starts at 0", "fused",
-                      [](Steps& s) { s.statistics = statistics_on_host<max_starts_at_zero>; }}),
-    RegisteredMutant({"", "sum_without_last_tile", "the last vocab tile is not in the sum",
-                      "cp_local",
-                      [](Steps& s) { s.statistics = statistics_on_host<sum_without_last_tile>; }}),
-    RegisteredMutant({"", "sum_in_sequence", "float32 sum over the vocab, one after the other",
-                      "fused",
-                      [](Steps& s) { s.statistics = statistics_on_host<sum_in_sequence>; }}),
-    RegisteredMutant({"M52", "entropy_of_overwritten_logits",
-                      "the entropy is read where the softmax has overwritten the logits", "fused",
-                      [](Steps& s) { s.statistics = statistics_on_host<entropy_of_overwritten>; }}),
-    RegisteredMutant({"M38",
-                      "tail_chunk_dropped",
-                      "rows after the last whole chunk are left out",
-                      "fused",
-                      [](Steps& s) { s.chunks = tail_chunk_dropped; },
-                      {{"chunk_tokens", "7"}}}),
+    RegisteredMutant({
+        .catalogue_id = "M32",
+        .name = "sum_not_reduced",
+        .what = "the sum of exponentials stays local to a TP rank",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.reduce_sum = sum_not_reduced; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M33",
+        .name = "max_not_reduced",
+        .what = "sums are reduced with each rank's own maximum",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.reduce_max = max_not_reduced; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "statistics_of_rank_0",
+        .what = "every TP rank counts as rank 0",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gather_statistics = rank_0_everywhere; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "shifts_not_gathered",
+        .what = "sums are merged as if they had the own shift",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.gather_statistics = own_shift_everywhere; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M34",
+        .name = "range_includes_end",
+        .what = "a shard owns y <= end",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<range_includes_end>; },
+        .rejected_by = "owned_labels_sum_to_valid_tokens",
+    }),
+    RegisteredMutant({
+        .name = "edge_on_wrong_rank",
+        .what = "the first id of a shard is owned by the rank before",
+        .strategy = "per_sequence",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<edge_on_wrong_rank>; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M35",
+        .name = "padded_vocab_counts",
+        .what = "padded columns are in the denominator",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.shard_vocab = padded_vocab_counts; },
+        .seen_in = "RL-Kernel #249",
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M36",
+        .name = "max_not_subtracted",
+        .what = "exp of the logits themselves",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<max_not_subtracted>; },
+        .rejected_by = "entropy",
+    }),
+    RegisteredMutant({
+        .name = "max_starts_at_zero",
+        .what = "the running maximum starts at 0",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<max_starts_at_zero>; },
+        .seen_in = "verl #2656, #7439",
+        .rejected_by = "entropy",
+    }),
+    RegisteredMutant({
+        .name = "sum_without_last_tile",
+        .what = "the last vocab tile is not in the sum",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<sum_without_last_tile>; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "sum_in_sequence",
+        .what = "float32 sum over the vocab, one after the other",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<sum_in_sequence>; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M52",
+        .name = "entropy_of_overwritten_logits",
+        .what = "the entropy is read where the softmax has overwritten the logits",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<entropy_of_overwritten>; },
+        .seen_in = "Megatron-Bridge #5947",
+        .rejected_by = "entropy",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M38",
+        .name = "tail_chunk_dropped",
+        .what = "rows after the last whole chunk are left out",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.chunks = tail_chunk_dropped; },
+        .options = {{"chunk_tokens", "7"}},
+        .rejected_by = "logprobs",
+    }),
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong one-sweep kernels: rows of a pipeline mixed up, exponentials that belong to another shift,
-// logits read after their gradient took their place, blocks that TP does not see.
+// Mutants of the fused forward-backward kernel of one_sweep: rows of the pipeline mixed up,
+// exponentials relative to another maximum, logits read after they were overwritten by their
+// gradient, blocks whose statistics stay local to a TP rank.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-/// Statistics first, then the gradient with what `change` makes of shifts and sums.
+/// Computes the statistics, applies `change` to shifts and sums, then computes the gradient.
 template <typename Change>
 std::int64_t sweep_with(const LogitsRows& rows, const float* grad, const RowStatistics& out,
                         void* gradient, Change&& change) {
@@ -23,7 +24,7 @@ std::int64_t sweep_with(const LogitsRows& rows, const float* grad, const RowStat
   return owned;
 }
 
-/// A row's exponentials are divided by the sum of the row after it.
+/// Divides the exponentials of a row by the sum of the row after it.
 std::int64_t sum_of_next_row(const LogitsRows& rows, const float* grad, std::span<float>,
                              const RowStatistics& out, void* gradient) {
   return sweep_with(rows, grad, out, gradient, [](auto& /*shift*/, auto& sum) {
@@ -31,8 +32,8 @@ std::int64_t sum_of_next_row(const LogitsRows& rows, const float* grad, std::spa
   });
 }
 
-/// Exponentials of the first block are relative to the shift that the row began with, the sum to
-/// the one that it ended with.
+/// Leaves the exponentials of the first block relative to the running maximum that the row began
+/// with; the sum is relative to the last one.
 std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
                                       std::span<float> scratch, const RowStatistics& out,
                                       void* gradient) {
@@ -51,7 +52,7 @@ std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
       }
     }
   });
-  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
@@ -66,11 +67,11 @@ std::int64_t first_block_not_rescaled(const LogitsRows& rows, const float* grad,
   return owned;
 }
 
-/// p of the target is made of what stands at its place when the row is written.
+/// Reads the logit of the target after the gradient has been written over it.
 std::int64_t target_read_too_late(const LogitsRows& rows, const float* grad,
                                   std::span<float> scratch, const RowStatistics& out,
                                   void* gradient) {
-  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
@@ -83,7 +84,7 @@ std::int64_t target_read_too_late(const LogitsRows& rows, const float* grad,
   return owned;
 }
 
-/// Every rank sees its own statistics only.
+/// Gathers, then gives every rank its own statistics only.
 void nothing_gathered(Communicator& tp, std::int64_t /*rows*/, std::span<const float> own,
                       std::span<float> received) {
   tp.all_gather(own, received);
@@ -92,7 +93,7 @@ void nothing_gathered(Communicator& tp, std::int64_t /*rows*/, std::span<const f
   }
 }
 
-/// The gradient of a block is made with the statistics of its first row.
+/// Makes the gradient of a block with the statistics of its first row.
 void statistics_of_first_row(const LogitsRows& rows, const float* shift, const float* sum,
                              const float* grad, void* out) {
   const std::vector<float> first_shift(static_cast<std::size_t>(rows.rows), shift[0]);
@@ -101,25 +102,42 @@ void statistics_of_first_row(const LogitsRows& rows, const float* shift, const f
 }
 
 const RegisteredMutant mutants[] = {
-    RegisteredMutant({"", "sweep_sum_of_next_row", "a row is divided by the sum of the next one",
-                      "one_sweep", [](Steps& s) { s.sweep = sweep_on_host<sum_of_next_row>; }}),
-    RegisteredMutant({"", "sweep_first_block_not_rescaled",
-                      "exponentials of the first block keep the shift that the row began with",
-                      "one_sweep",
-                      [](Steps& s) { s.sweep = sweep_on_host<first_block_not_rescaled>; }}),
-    RegisteredMutant({"",
-                      "sweep_target_read_too_late",
-                      "the logit of the target is read after the gradient took its place",
-                      "one_sweep",
-                      [](Steps& s) { s.sweep = sweep_on_host<target_read_too_late>; },
-                      {{"in_place", "true"}}}),
-    RegisteredMutant({"", "sweep_statistics_not_gathered",
-                      "statistics of a block stay local to a TP rank", "one_sweep",
-                      [](Steps& s) { s.gather_statistics = nothing_gathered; }}),
-    RegisteredMutant({"", "sweep_statistics_of_first_row",
-                      "a block's gradient is made with the statistics of its first row",
-                      "one_sweep",
-                      [](Steps& s) { s.gradient = gradient_on_host<statistics_of_first_row>; }}),
+    RegisteredMutant({
+        .name = "sweep_sum_of_next_row",
+        .what = "a row is divided by the sum of the next one",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.forward_backward = sweep_on_host<sum_of_next_row>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "sweep_first_block_not_rescaled",
+        .what = "exponentials of the first block keep the shift that the row began with",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.forward_backward = sweep_on_host<first_block_not_rescaled>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "sweep_target_read_too_late",
+        .what = "the logit of the target is read after the gradient took its place",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.forward_backward = sweep_on_host<target_read_too_late>; },
+        .options = {{"in_place", "true"}},
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "sweep_statistics_not_gathered",
+        .what = "statistics of a block stay local to a TP rank",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.gather_statistics = nothing_gathered; },
+        .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "sweep_statistics_of_first_row",
+        .what = "a block's gradient is made with the statistics of its first row",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<statistics_of_first_row>; },
+        .rejected_by = "grad_logits",
+    }),
 };
 
 }  // namespace

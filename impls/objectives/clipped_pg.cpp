@@ -12,13 +12,13 @@ namespace {
 
 using T = ClippedPgTotals;
 
-/// A sum over the elements that `denominator` counts in the global batch.
+/// Returns the metric of a sum over the elements that `denominator` counts in the global batch.
 Metric share_of(double amount, std::int64_t denominator) {
   if (denominator == 0) return {Reduction::sum, 0, 0};
   return {Reduction::sum, amount / static_cast<double>(denominator), 1};
 }
 
-/// A sum of terms that are divided already.
+/// Returns the metric of a sum of terms that are divided already.
 Metric divided(double amount, bool has_elements) {
   return {Reduction::sum, has_elements ? amount : 0, has_elements ? 1.0 : 0.0};
 }
@@ -34,7 +34,7 @@ void add_ratios(ObjectiveTotals<const double> totals, std::int64_t valid_tokens,
   add("probs_ratio_clamped", T::kRatioClamped, T::kMaxRatioClamped, T::kMaxMinusRatioClamped);
 }
 
-/// Sequences that count and whose weight is out of bounds.
+/// Returns the number of sequences that count and whose weight is out of bounds.
 double sequences_out_of_bounds(const ClippedPgOptions& options, const PackedBatch& batch,
                                SequenceTable<const double> coefficients) {
   const int column = ClippedPgColumns(options).out_of_bounds;

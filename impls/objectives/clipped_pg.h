@@ -18,11 +18,12 @@
 
 namespace lossgrid {
 
-/// The forward formula on a tape, written apart from the formulas above. `rows` [T_pad] by row.
+/// Returns the truth: the forward formula on a tape, independent of the formulas above. `rows`
+/// [T_pad] by row.
 ObjectiveTruth clipped_pg_truth(const ClippedPgOptions& options, const PackedBatch& batch,
                                 std::span<const TokenTruth> rows);
 
-/// Loss and metrics from what the three steps left behind; `mean_weight`: of the sequences that
+/// Returns loss and metrics from the sums of the three steps; `mean_weight`: of the sequences that
 /// count, read under sequence-level importance ratios only.
 ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedBatch& batch,
                                   SequenceTable<const double> coefficients,
@@ -87,7 +88,7 @@ class ClippedPgObjective final : public Objective {
     sums.add_to(totals);
   }
 
-  /// Of the right formulas in float64: kernels of others would have to be compiled for GPUs too.
+  /// Returns kernels for the right formulas in float64 only: others are not compiled for GPUs.
   std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
                                             const PackedBatch& batch) const override {
     if constexpr (std::is_same_v<Terms, ClippedPgTerms<>>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of `clipped_pg` for one token, with derivatives by hand, on any real type, for the
-// processor and for GPUs: first the pieces (ClippedPgFormulas), then what is made of them. A wrong
+// processor and for GPUs: first the pieces (ClippedPgFormulas), then their combinations. A wrong
 // objective is a struct that derives from ClippedPgFormulas and hides one piece.
 //
 // Sources: NeMo-RL `ClippedPGLossFn` and `calculate_kl`; PPO (Schulman et al., 2017), dual clip (Ye
@@ -49,7 +49,7 @@ struct ClippedPgFormulas {
     return a > b ? Real(1) : a < b ? Real(0) : Real(0.5);
   }
 
-  /// Whether the dual clip bounds the loss of a token with this advantage.
+  /// True if the dual clip bounds the loss of a token with this advantage.
   template <typename Real>
   LOSSGRID_KERNEL static bool dual_clip_applies(Real advantage) {
     return advantage < 0;
@@ -81,7 +81,7 @@ struct ClippedPgFormulas {
     return {weight, weight};
   }
 
-  /// Whether an importance weight, or the mean one of a sequence, lies outside of its bounds.
+  /// True if an importance weight, or the mean one of a sequence, lies outside of its bounds.
   template <typename Real>
   LOSSGRID_KERNEL static bool out_of_bounds(Real weight, const ClippedPgOptions& options) {
     const auto& low = options.truncated_importance_sampling_ratio_min;
@@ -89,7 +89,7 @@ struct ClippedPgFormulas {
            (low && weight < static_cast<Real>(*low));
   }
 
-  /// The importance weight w as tis and icepop leave it.
+  /// Returns the importance weight w after tis or icepop.
   template <typename Real>
   LOSSGRID_KERNEL static Real truncated(Real weight, const ClippedPgOptions& options) {
     switch (options.truncated_importance_sampling_type) {

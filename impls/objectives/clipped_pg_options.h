@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `clipped_pg`, under the names and with the defaults of NeMo-RL's
-// `ClippedPGLossConfig`, and what follows from their combination. Combinations that have no
-// meaning are refused, those that NeMo-RL refuses among them. nvcc compiles this header.
+// ClippedPgOptions: the options of `clipped_pg`, under the names and with the defaults of NeMo-RL's
+// `ClippedPGLossConfig`, and the consequences of their combination. Combinations without a meaning
+// are rejected, among them those that NeMo-RL rejects. nvcc compiles this header.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ enum class KlType {
   k3,  // e^r - 1 - r
 };
 
-/// What is done with importance weights w outside of [ratio_min, ratio].
+/// Treatment of importance weights w outside of [ratio_min, ratio].
 enum class Truncation {
   none,
   tis,           // clamped
@@ -55,11 +55,11 @@ struct ClippedPgOptions {
 
   /// Weight of the KL term in the loss.
   constexpr double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }
-  /// Whether all tokens of a sequence share one ratio.
+  /// True if all tokens of a sequence share one ratio.
   constexpr bool sequence_ratio() const {
     return sequence_level_importance_ratios && !force_on_policy_ratio && !disable_ppo_ratio;
   }
-  /// Whether the ratio is one of probabilities, with clip bounds.
+  /// True if the ratio is one of probabilities, with clip bounds.
   constexpr bool clips() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
   constexpr bool truncates() const {
     return truncated_importance_sampling_type != Truncation::none;

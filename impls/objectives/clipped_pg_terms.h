@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `clipped_pg` says of one token (harness/loss/terms_kernels.h), by its formulas.
+// ClippedPgTerms: the terms of one token (harness/loss/terms_kernels.h) of `clipped_pg`.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct ClippedPgColumns {
   int coefficients = 0;
 };
 
-/// What step 3 adds up over valid tokens, and what it takes the largest of.
+/// Totals of step 3 over valid tokens: sums and maxima.
 struct ClippedPgTotals {
   enum Sum {
     kTokens,

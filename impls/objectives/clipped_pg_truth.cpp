@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The truth of `clipped_pg`: its forward formula, written on a tape as NeMo-RL's `ClippedPGLossFn`
-// states it and apart from clipped_pg_formulas.h. Names: x current, p previous, q generation, f
-// reference log-probability, A advantage, rho ratio, w importance weight.
+// The truth of `clipped_pg`: its forward formula, written on a tape after NeMo-RL's
+// `ClippedPGLossFn` and independent of clipped_pg_formulas.h. Names: x current, p previous, q
+// generation, f reference log-probability, A advantage, rho ratio, w importance weight.
 #include <cmath>
 #include <string>
 
@@ -21,13 +21,13 @@ struct TrueToken {
   double advantage = 0;
 };
 
-/// As of Enclosures, with the gradient of a closed clamp.
+/// As limited() of Enclosures, with the gradient of a closed clamp.
 Var limited(const Var& a, double low, double high) {
   const Var inside = clamp(a, low, high);
   return Tape::record(limited(a.enclosure(), low, high), inside, 1.0);
 }
 
-/// KL by r = reference - current.
+/// Returns KL by r = reference - current.
 template <typename Number>
 Number kl_estimate(KlType type, const Number& r) {
   switch (type) {
@@ -40,7 +40,8 @@ Number kl_estimate(KlType type, const Number& r) {
   }
 }
 
-/// (KL(p || u) + KL(q || u)) / 2 with u = log((e^p + e^q) / 2), taken from the larger of both.
+/// Returns (KL(p || u) + KL(q || u)) / 2, u = log((e^p + e^q) / 2) computed from the larger of
+/// both.
 Enclosure js_estimate(const Enclosure& p, const Enclosure& q) {
   const Enclosure u = max(p, q) + log(0.5 + 0.5 * exp(-abs(p - q)));
   return 0.5 * (kl_estimate(KlType::k3, p - u) + kl_estimate(KlType::k3, q - u));
@@ -107,7 +108,7 @@ class ClippedPgTruth {
     }
   }
 
-  /// f(token) of every valid token.
+  /// Returns f(token) of every valid token.
   template <typename T, typename F>
   ByToken<T> each(F&& f) const {
     ByToken<T> results(tokens_.size());
@@ -125,7 +126,7 @@ class ClippedPgTruth {
     return over(sum(terms), static_cast<std::int64_t>(terms.size()));
   }
 
-  /// The sum over tokens / G_tok, or the sum over sequences of token means / G_seq.
+  /// Returns the sum over tokens / G_tok, or the sum over sequences of token means / G_seq.
   Var in_loss(const ByToken<Var>& terms) const {
     if (options_.token_level_loss) return over(sum(flat(terms)), counts().valid_tokens);
     std::vector<Var> means;
@@ -239,7 +240,8 @@ class ClippedPgTruth {
     }
   }
 
-  /// - sum of x over tokens of sequences with a reward above 0 / their number in the global batch.
+  /// Returns - sum of x over tokens of sequences with reward > 0 / their number in the global
+  /// batch.
   Var positive_nll() {
     MetricTruth& metric = truth_.metrics["positive_nll_loss"];
     if (options_.positive_example_nll_weight == 0) return Var();
@@ -265,7 +267,7 @@ class ClippedPgTruth {
     }
   }
 
-  /// Sum of the terms / denominator.
+  /// Returns the sum of the terms / denominator.
   void add_metric(const std::string& name, const std::vector<Enclosure>& terms,
                   std::int64_t denominator) {
     MetricTruth& metric = truth_.metrics[name];
@@ -299,7 +301,7 @@ class ClippedPgTruth {
                by_sequence || options_.masks_sequences() ? sequences : tokens);
   }
 
-  /// How far the policies are from each other.
+  /// Adds the metrics of the distances between the policies.
   void add_policy_metrics() {
     const KlType type = options_.reference_policy_kl_type;
     const auto add = [&](const char* name, auto&& f) {

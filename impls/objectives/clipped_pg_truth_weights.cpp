@@ -7,7 +7,7 @@
 namespace lossgrid {
 namespace {
 
-/// `a` where `out` is 0, else 0.
+/// Returns `a` if `out` is 0, else 0.
 Enclosure zero_if(const Enclosure& out, const Enclosure& a) {
   if (out.is_exact()) return out.value == 0 ? a : 0.0;
   return out.value == 0 ? hull(a, 0.0) : hull(0.0, a);
@@ -23,7 +23,7 @@ class WeightTruth {
   WeightTruth(const ClippedPgOptions& options, std::map<std::string, std::int64_t>& branches)
       : options_(options), branches_(branches) {}
 
-  /// Tokens have weights of their own, with bounds on each.
+  /// Computes weights for each token, with bounds on each.
   void add_tokens(const std::vector<Enclosure>& logs) {
     std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
     for (const Enclosure& log : logs) {
@@ -33,7 +33,7 @@ class WeightTruth {
     }
   }
 
-  /// Tokens have weights of their own, with bounds on their geometric mean.
+  /// Computes weights for each token, with bounds on their geometric mean.
   void add_masked_sequence(const std::vector<Enclosure>& logs, bool counts) {
     const Enclosure out = is_outside(mean_weight(logs));
     std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
@@ -46,7 +46,7 @@ class WeightTruth {
     count("sequence_kept", out.value <= 0);
   }
 
-  /// All tokens have the weight of the sequence.
+  /// Computes one weight for all tokens of a sequence.
   void add_sequence(const std::vector<Enclosure>& logs, bool counts) {
     if (!counts) {  // nor has it valid tokens
       weights_.tokens.emplace_back();
@@ -63,7 +63,7 @@ class WeightTruth {
  private:
   void count(const std::string& branch, bool is_taken) { branches_[branch] += is_taken ? 1 : 0; }
 
-  /// The weight, or 0 when it is not finite in float32; counts on which side of the bounds it is.
+  /// Returns the weight, 0 if it is not finite in float32; counts the side of the bounds it is on.
   Enclosure finite(const std::string& name, const Enclosure& weight) {
     const bool is_finite = is_finite_float(weight.value);
     const bool has_bounds = options_.truncates() && !options_.masks_sequences();

@@ -14,7 +14,7 @@
 
 namespace lossgrid {
 
-/// Numbers of the valid tokens of every sequence.
+/// Values of the valid tokens of every sequence.
 template <typename T>
 using ByToken = std::vector<std::vector<T>>;
 
@@ -26,7 +26,7 @@ std::vector<T> flat(const ByToken<T>& by_token) {
 }
 
 /// The weights of tokens, under sequence-level ratios also those of the sequences that count, and
-/// of either, by what the bounds are on, 1 where it is outside of them, else 0.
+/// for tokens or sequences, whichever the bounds apply to, 1 if outside of them, else 0.
 struct TrueWeights {
   ByToken<Enclosure> tokens;
   std::vector<Enclosure> sequences;

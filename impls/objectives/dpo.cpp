@@ -18,23 +18,23 @@ constexpr auto kLogRatio = DpoTerms::kLogRatio;
 constexpr auto kLogprob = DpoTerms::kLogprob;
 constexpr auto kTokens = DpoTerms::kTokens;
 
-/// 1 / (1 + exp(-x)), without overflow.
+/// Returns 1 / (1 + exp(-x)), without overflow.
 double sigmoid(double x) {
   const double e = std::exp(-std::abs(x));
   return (x >= 0 ? 1 : e) / (1 + e);
 }
 
-/// -log sigmoid(x), without overflow.
+/// Returns -log sigmoid(x), without overflow.
 double negative_log_sigmoid(double x) {
   return std::max(-x, 0.0) + std::log1p(std::exp(-std::abs(x)));
 }
 
-/// Pairs of the global batch.
+/// Returns the pairs of the global batch.
 double global_pairs(const PackedBatch& batch) {
   return static_cast<double>(batch.denominators.valid_sequences) / 2;
 }
 
-/// Of the pair of sequence i, whose sample masks are equal.
+/// Returns the sample mask of the pair of sequence i, equal for both.
 double pair_weight(const PackedBatch& batch, std::int64_t i) {
   const double pairs = global_pairs(batch);
   return pairs > 0 && batch.sample_mask[i] != 0 ? 1 / pairs : 0;

@@ -30,7 +30,7 @@ struct DpoOptions {
 /// Throws bad_input for an unknown option, a value of another type or a negative number.
 DpoOptions read_dpo_options(const ObjectiveOptions& options);
 
-/// Who is compared with whom; a variant replaces one of the functions.
+/// The pairing of sequences; a variant replaces one of the functions.
 struct DpoFormulas {
   static bool is_chosen(std::int64_t i) { return i % 2 == 0; }
   static std::int64_t partner(const PackedBatch& /*batch*/, std::int64_t i) {
@@ -38,7 +38,7 @@ struct DpoFormulas {
   }
 };
 
-/// All of the objective but who is compared with whom.
+/// The objective without its pairing.
 class DpoSteps : public Objective {
  public:
   explicit DpoSteps(const DpoOptions& options) : options_(options) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `dpo` says of one token (harness/loss/terms_kernels.h).
+// DpoTerms: the terms of one token (harness/loss/terms_kernels.h) of `dpo`.
 #pragma once
 
 #include "harness/device/kernel/portable.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nll` says of one token (harness/loss/terms_kernels.h).
+// NllTerms: the terms of one token (harness/loss/terms_kernels.h) of `nll`.
 #pragma once
 
 #include "harness/device/kernel/portable.h"

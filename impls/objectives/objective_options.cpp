@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// On one line whatever the text holds, and not too long for one.
+/// Returns the text on one line, shortened.
 std::string shown(const std::string& text) {
   constexpr std::size_t kLongest = 60;
   const Json value = Json::parse(text, nullptr, false);

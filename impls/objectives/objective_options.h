@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed reading of an objective's options, whose values are JSON text. Every read names the option,
-// its type and its default once; a value of another type is bad input, and require_all_known()
-// refuses options that nothing has read. Messages are one line that begins with the objective. An
-// objective registers with a function that reads its options and one that makes it of them:
+// OptionReader: typed reading of an objective's options, whose values are JSON text. Every read
+// names the option, its type and its default once; a value of another type is bad input, and
+// require_all_known() refuses options that nothing has read. Messages are one line that begins with
+// the objective. An objective registers with a function that reads its options and one that makes
+// it of them:
 //
 //   const Registered registered{objective_entry(
 //       "nll", "negative log-likelihood",
@@ -21,7 +22,7 @@
 
 namespace lossgrid {
 
-/// Keeps references: `options` and `owner` must live as long as the reader. One thread.
+/// Reader of one objective's options. `options` and `owner` must outlive it. One thread.
 class OptionReader {
  public:
   OptionReader(const ObjectiveOptions& options, std::string_view owner)
@@ -29,12 +30,12 @@ class OptionReader {
 
   bool flag(const std::string& option, bool fallback) const;
 
-  /// A finite number; of the optional one also null, which gives no value.
+  /// Returns a finite number; the optional one nullopt for JSON null.
   double number(const std::string& option, double fallback) const;
   std::optional<double> optional_number(const std::string& option,
                                         std::optional<double> fallback) const;
 
-  /// One of `names`; of the optional one also null, which gives no value.
+  /// Returns one of `names`; the optional one nullopt for JSON null.
   std::string one_of(const std::string& option, const std::vector<std::string>& names,
                      const std::string& fallback) const;
   std::optional<std::string> optional_one_of(const std::string& option,
@@ -43,7 +44,7 @@ class OptionReader {
   /// Throws bad_input, with the nearest name, for an option that none of the calls above asked for.
   void require_all_known() const;
 
-  /// What the calls above returned, as JSON text.
+  /// Returns the results of the calls above, as JSON text.
   const ObjectiveOptions& values() const { return values_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// probe/slowed:percent=P: right, and slower by a known part. Every phase takes P % longer than
-// fused does, by keeping the core busy for that part of the time that this very phase took; so the
-// ratio of times is known on any machine. Does `lossgrid ab` see it?
+// probe/slowed:percent=P: a right implementation that is slower by a known part, to show that
+// `lossgrid ab` sees it. Every phase of fused takes P % longer, by keeping the core busy for that
+// part of the time that this very phase took; so the ratio of times is known on any machine.
 #include <utility>
 
 #include "harness/core/clock.h"
@@ -51,9 +51,9 @@ class Slowed final : public LossImplementation {
     percent_ = parse_integer(percent->second, std::string(kName) + ": percent", 0, kMostPercent);
   }
 
-  Description describe() const override { return right_->describe(); }
-  std::string why_unsupported(const LossProblem& problem) const override {
-    return right_->why_unsupported(problem);
+  ImplementationTraits describe() const override { return right_->describe(); }
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    return right_->unsupported(problem);
   }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {

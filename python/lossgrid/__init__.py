@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # These need torch, and a launcher without torch still has to tell so.
+    # These need torch, and a launcher without torch imports this package to report that.
     if name == "Batch":
         from lossgrid.batch import Batch
         return Batch

@@ -60,7 +60,7 @@ class Arena:
         return name in self._views
 
     def get(self, name: str) -> torch.Tensor:
-        """Returns the view called ``name``; changes of it reach the host."""
+        """Returns the view called ``name``; the host sees what is written to it."""
         if name not in self._views:
             raise ProtocolError(f"the arena has no array {name!r}")
         return self._views[name]

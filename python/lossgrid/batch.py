@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch as a function is given it."""
+"""The packed batch as user code is given it."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
@@ -19,8 +19,8 @@ class Batch(Views):
     """A packed batch on one rank.
 
     T_c rows of this rank, T_pad rows of the padded pack, B sequences, S the longest padded length.
-    Row t of a sequence predicts its token t + 1. Tensors are on the device of the rank, and are
-    made when they are first read; what is given is not to be changed.
+    Row t of a sequence predicts its token t + 1. Tensors are on the device of the rank and are made
+    when they are first read. They must not be changed.
 
     ``labels``, ``mask``, ``advantages``, ... are about the own rows. ``pack`` has them for all
     rows of the pack (``batch.pack.advantages``), ``tokens`` by token, not shifted
@@ -59,22 +59,22 @@ class Batch(Views):
 
     @View
     def mask(self) -> torch.Tensor:
-        """[T_c] bool: the token that an own row predicts is trained on."""
+        """[T_c] bool: true where the token that an own row predicts is trained on."""
         return self._own(self._pack.mask)
 
     @View
     def predicts(self) -> torch.Tensor:
-        """[T_c] bool: an own row predicts a token."""
+        """[T_c] bool: true where an own row predicts a token."""
         return self._own(self._pack.predicts)
 
     @View
     def sample_mask(self) -> torch.Tensor:
-        """[B] bool: the sequence is trained on."""
+        """[B] bool: true where the sequence is trained on."""
         return self._data.mask("sample_mask")
 
     @View
     def attention_mask(self) -> torch.Tensor:
-        """[B, S] bool: there is a token."""
+        """[B, S] bool: true for a token, false for padding."""
         mask = Table(self._data.numbers("cu_seqlens_padded"), self._data.device)
         real = mask.spread(self._pack.real.to(torch.uint8)).bool()
         return torch.ones_like(real) if self._data.ignore_mask else real
@@ -116,26 +116,26 @@ class Batch(Views):
         """The whole padded pack by token."""
         return self._tokens
 
-    # What the objective reads.
+    # Inputs of the objective, about the token that an own row predicts.
 
     @View
     def advantages(self) -> torch.Tensor:
-        """[T_c] float32: of the token that an own row predicts."""
+        """[T_c] float32: advantages of the predicted tokens."""
         return self._own(self._pack.advantages)
 
     @View
     def prev_logprobs(self) -> torch.Tensor:
-        """[T_c] float32: of the token that an own row predicts."""
+        """[T_c] float32: log-probabilities of the predicted tokens by the previous policy."""
         return self._own(self._pack.prev_logprobs)
 
     @View
     def generation_logprobs(self) -> torch.Tensor:
-        """[T_c] float32: of the token that an own row predicts."""
+        """[T_c] float32: log-probabilities of the predicted tokens by the policy that sampled."""
         return self._own(self._pack.generation_logprobs)
 
     @View
     def reference_policy_logprobs(self) -> torch.Tensor:
-        """[T_c] float32: of the token that an own row predicts."""
+        """[T_c] float32: log-probabilities of the predicted tokens by the reference policy."""
         return self._own(self._pack.reference_policy_logprobs)
 
     @View
@@ -164,18 +164,18 @@ class Batch(Views):
 
     @View
     def vocab_start(self) -> int:
-        """First id that this rank holds the column of."""
+        """First id whose column this rank holds."""
         return self._shard()[0]
 
     @View
     def vocab_end(self) -> int:
-        """One more than the last id that this rank holds the column of (padding included where
+        """One more than the last id whose column this rank holds (padding included where
         vocab_split keeps it)."""
         return self._shard()[1]
 
     @property
     def temperature(self) -> float:
-        """What logits made from hidden states are divided by."""
+        """Divisor of logits that are made from hidden states."""
         return self._data.problem.temperature
 
     @property
@@ -185,7 +185,7 @@ class Batch(Views):
 
     @property
     def sequence_parallel(self) -> bool:
-        """Whether hidden states are split by rows over TP."""
+        """True if hidden states are split by rows over TP."""
         return self._data.problem.sequence_parallel
 
     # Ranks.
@@ -208,7 +208,7 @@ class Batch(Views):
 
     @property
     def microbatch(self) -> int:
-        """Number of this pack among those of the dp rank, from 0."""
+        """Index of this pack among those of the dp rank, from 0."""
         return self._data.problem.microbatch
 
     @property
@@ -219,19 +219,19 @@ class Batch(Views):
     # Maps between layouts; all are differentiable.
 
     def rows_to_padded(self, x: torch.Tensor) -> torch.Tensor:
-        """[T_pad, ...] -> [B, S, ...], zeros behind the end of a sequence."""
+        """Brings [T_pad, ...] to [B, S, ...], with zeros behind the end of a sequence."""
         return self._table.spread(x)
 
     def padded_to_rows(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, S, ...] -> [T_pad, ...]."""
+        """Brings [B, S, ...] to [T_pad, ...]."""
         return self._table.collect(x)
 
     def split_cp(self, x: torch.Tensor) -> torch.Tensor:
-        """[T_pad, ...] -> [T_c, ...], the rows of this rank."""
+        """Brings [T_pad, ...] to [T_c, ...], the rows of this rank."""
         return x.index_select(0, self.positions)
 
     def join_cp(self, x: torch.Tensor) -> torch.Tensor:
-        """[T_c, ...] -> [T_pad, ...] on every CP rank, by one all-gather over CP.
+        """Brings [T_c, ...] to [T_pad, ...] on every CP rank, by one all-gather over CP.
 
         Its backward takes the part of this rank (gradient="own_part").
         """
@@ -253,7 +253,7 @@ class Batch(Views):
 
     def _absent(self, name: str) -> Optional[str]:
         if name in TOKEN_ARRAYS or name == "rewards":
-            return self._data.why_absent(name)
+            return self._data.reason_absent(name)
         return None
 
     def _changed(self) -> List[str]:

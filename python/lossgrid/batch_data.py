@@ -16,7 +16,7 @@ from lossgrid.views import Pause
 
 @dataclass(frozen=True)
 class BatchData:
-    """What the views of a batch are made of."""
+    """Sources of the views of one batch."""
 
     problem: Problem
     groups: GridGroups
@@ -31,7 +31,7 @@ class BatchData:
         return name in self.arena
 
     def copy(self, name: str) -> torch.Tensor:
-        """Returns a tensor of its own on the device: what user code does to it stays there."""
+        """Returns a copy on the device, which user code may change without an effect elsewhere."""
         return self.arena.get(name).clone().to(self.device)
 
     def numbers(self, name: str) -> List[int]:
@@ -61,6 +61,6 @@ class BatchData:
                 ids[rows] = ids[rows].roll(1)
         return ids
 
-    def why_absent(self, name: str) -> str:
+    def reason_absent(self, name: str) -> str:
         kind = self.problem.objective.get("kind", "")
         return f"objective {kind!r} does not read {name}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole padded pack: what is known by row, and by token."""
+"""The whole padded pack, by row and by token."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional
@@ -11,7 +11,7 @@ from lossgrid.views import View, Views
 if TYPE_CHECKING:
     from lossgrid.batch_data import BatchData
 
-# What objectives read about tokens.
+# Inputs of objectives about tokens.
 TOKEN_ARRAYS = ("advantages", "prev_logprobs", "generation_logprobs",
                 "reference_policy_logprobs")
 
@@ -26,11 +26,11 @@ class _WholePack(Views):
     def _array(self, name: str) -> torch.Tensor:
         array = f"{self._by}.{name}"
         if not self._data.has(array):
-            raise AttributeError(name)  # __getattr__ tells why
+            raise AttributeError(name)  # __getattr__ adds the reason
         return self._data.copy(array)
 
     def _absent(self, name: str) -> Optional[str]:
-        return self._data.why_absent(name) if name in TOKEN_ARRAYS else None
+        return self._data.reason_absent(name) if name in TOKEN_ARRAYS else None
 
     @View
     def advantages(self) -> torch.Tensor:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes around a function: what one change does to its inputs, outputs and gradients."""
+"""Mistakes around a function: one change of its inputs, outputs or gradients."""
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional

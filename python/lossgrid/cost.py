@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model of a function: what it should need on one rank, written down by its author."""
+"""The cost model of a function: communication and memory on one rank, declared by its author."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to
 
 @dataclass(frozen=True)
 class Phase:
-    """What one phase should need. None: nothing is said of it, and nothing is checked.
+    """Cost of one phase. A value of None is not declared, and not checked.
 
     Attributes:
         calls: every collective, as ``(group, operation, calls, bytes)``: the group ("tp", "cp",
             "dp", "world", or "other" for one that the code makes itself), the operation
-            ("all_reduce"), how many calls of it, and the payload of all of them together in
-            bytes, which is what this rank sends. Entries with the same group and operation add up;
-            an empty list is a phase without collectives.
-        peak_bytes: the most that tensors hold beyond what they held before the phase: outputs and
-            what is kept for the backward in the forward, gradients in the backward. Measured to
-            5 %.
+            ("all_reduce"), the number of its calls, and the payload of all of them together in
+            bytes, as sent by this rank. Entries with the same group and operation add up; an empty
+            list is a phase without collectives.
+        peak_bytes: peak of the memory of tensors in the phase, less that before the phase. Outputs
+            and tensors saved for the backward count in the forward, gradients in the backward.
+            Checked to 5 %.
     """
 
     calls: Optional[Sequence[Call]] = None
@@ -35,7 +35,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a function should need on one rank, by phase. An engine has the forward alone."""
+    """Cost of a function on one rank, by phase. An engine has a forward only."""
 
     forward: Phase = field(default_factory=Phase)
     backward: Phase = field(default_factory=Phase)

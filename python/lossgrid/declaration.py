@@ -72,7 +72,7 @@ class Declaration:
         return message
 
     def chunks_of(self, problem: Problem) -> int:
-        """Returns in how many chunks of rows the gradient of the weight is made."""
+        """Returns the number of chunks of rows in which the gradient of the weight is made."""
         if not callable(self.chunks):
             return self.chunks
         return _multiple(f"chunks of {self.name}", "returned", self.chunks(problem))
@@ -86,7 +86,7 @@ _registered: List[Declaration] = []
 
 
 def registered() -> Tuple[Declaration, ...]:
-    """Returns what the files loaded so far have declared, in order."""
+    """Returns the declarations of the files loaded so far, in order."""
     return tuple(_registered)
 
 
@@ -204,7 +204,7 @@ def implementation(
     the values that it takes, ``chunk: typing.Literal[1, 7, 64] = 64``, is run with each of them.
 
     Args:
-        name: how ``--impl`` calls it; the name of the function where left out.
+        name: its name for ``--impl``; the name of the function by default.
         inputs: "logits" ([T_c, V_t] of this rank) or "hidden" (hidden [T_c, H] and weight
             [V_t, H] or [H, V_t]).
         returns: "logprobs", "nll", ("logprobs", "entropy"), ("nll", "entropy"), or "loss" (a
@@ -212,13 +212,13 @@ def implementation(
             gradient for the own inputs). More than one value come as a tuple in
             this order, or as a dict by these names. Per token values are float32 or wider,
             differentiable; lossgrid's objective makes loss and gradient of them.
-        rows: what each per token tensor holds. "shard": [T_c], the rows of this rank. "pack":
+        rows: rows of each per token tensor. "shard": [T_c], the rows of this rank. "pack":
             [T_pad], the whole padded pack on every rank, after the function's own gather over CP.
             "padded": [B, S - 1] with S the longest padded length; column j predicts token j + 1.
-        gradient: what the backward of that gather does: "own_part" takes the part of this rank,
-            "summed_over_cp" adds up what all CP ranks have.
-        scale: what the framework multiplies the loss by before the backward: "1", or a product of
-            "dp", "cp" and "n_mb" such as "dp*n_mb".
+        gradient: gradient in the backward of that gather: "own_part" takes the part of this rank,
+            "summed_over_cp" adds up those of all CP ranks.
+        scale: factor of the loss before the backward, as the framework applies it: "1", or a
+            product of "dp", "cp" and "n_mb" such as "dp*n_mb".
         autograd: "leaf": inputs are leaves. "nonleaf": they share the memory of leaves, and may be
             changed in place. "own": inputs need no gradient, and the function returns
             ``(outputs, backward)``; ``backward`` is given the upstream gradient of each output and
@@ -227,19 +227,19 @@ def implementation(
             "equal", "padded:-inf": equal shards, columns beyond V hold -inf; "padded:-1e30": they
             hold -1e30.
         overwrites: inputs that the function may change.
-        rounds: what the function rounds by design to the dtype of its inputs, bfloat16: "loss", and
-            of hidden states "logits" that it makes, "grad_logits" before they are multiplied by
-            hidden states and weight, and "grad_weight". All of these are what autograd does with a
-            product of bfloat16. Bounds are wider by what is named.
-        chunks: in how many chunks of rows, one after the other, loss and gradient of the weight are
-            added up; a number, or a function of a :class:`lossgrid.Problem`. Each of these
-            additions may round what ``rounds`` names.
+        rounds: tensors that the function rounds by design to the dtype of its inputs, bfloat16:
+            "loss", and from hidden states "logits" that it makes, "grad_logits" before they are
+            multiplied by hidden states and weight, and "grad_weight". Autograd does all of this
+            with a product of bfloat16. Bounds are wider by the rounding of these tensors.
+        chunks: number of chunks of rows, one after the other, over which loss and gradient of the
+            weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
+            these additions may round the tensors of ``rounds``.
         sequence_multiple: padded lengths of sequences are multiples of this, also where case and
             grid need less padding.
-        pack_multiple: the same of the length of the padded pack (all CP ranks together).
-        supports: function of a :class:`lossgrid.Problem`; returns the reason why it is skipped,
-            or "" (None, True).
-        cost: function of a :class:`lossgrid.Problem` with the rank that is asked about; returns a
+        pack_multiple: the same for the length of the padded pack (all CP ranks together).
+        supports: function of a :class:`lossgrid.Problem`; returns the reason for which it is
+            skipped, or "" (None, True).
+        cost: function of a :class:`lossgrid.Problem` of one rank; returns a
             :class:`lossgrid.Cost`, to which every trial is held.
         megatron: initialise Megatron-core's parallel_state with the same ranks first.
     """

@@ -14,7 +14,7 @@ from lossgrid.views import bits
 
 
 class Bigram(torch.nn.Module):
-    """A model from ids [...] (int64) to logits [..., V_t]: a table of what follows each id.
+    """A model from ids [...] (int64) to logits [..., V_t]: a table with the logits after each id.
 
     ``weight`` [V, V_t]: row v holds the logits of the ids that this rank has, after id v.
     """

@@ -19,7 +19,7 @@ class ProtocolError(Exception):
 
 
 def one_line(text: str) -> str:
-    """Joins the lines of ``text`` and cuts what is too long to read."""
+    """Joins the lines of ``text`` and cuts them where they are too long to read."""
     line = " ".join(part.strip() for part in text.splitlines() if part.strip())
     return line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " ..."
 

@@ -52,7 +52,7 @@ class GridGroups:
 
 
 class World:
-    """torch.distributed for the ``size`` ranks that a worker lives among."""
+    """torch.distributed for the ``size`` ranks of which a worker is one."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
@@ -72,7 +72,7 @@ class World:
         return int(self._store.port)
 
     def join(self, host: str, port: int, timeout_s: float) -> None:
-        """Meets the other ranks at the store and makes the default group."""
+        """Connects to the other ranks through the store and makes the default group."""
         self._timeout = timedelta(seconds=timeout_s)
         if host in ("127.0.0.1", "localhost", "::1"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -84,7 +84,7 @@ class World:
         self._joined = True
 
     def _backend(self) -> str:
-        """NCCL for tensors of a GPU where every rank has one; gloo for all else."""
+        """Returns NCCL for tensors of a GPU where every rank has one, else gloo for all."""
         composed = int(torch.__version__.split(".")[0]) >= 2
         if composed and dist.is_nccl_available() and torch.cuda.is_available() and \
                 torch.cuda.device_count() >= self.size:
@@ -107,7 +107,7 @@ class World:
         return mine
 
     def grid(self, grid: Grid) -> GridGroups:
-        """Returns the groups of ``grid``; all ranks ask for the same grids in the same order."""
+        """Returns the groups of ``grid``. All ranks ask for the same grids in the same order."""
         if not self._joined:
             raise ProtocolError("begin comes after join")
         if grid.size != self.size:

@@ -27,7 +27,7 @@ class _SameMemory(torch.autograd.Function):
 
 
 class Input:
-    """One input: a leaf, what the function gets, and where its gradient goes."""
+    """One input: a leaf, and the tensor over it that the function is given."""
 
     def __init__(self, name: str, leaf: torch.Tensor, autograd: str, grad: bool,
                  watch: bool) -> None:
@@ -107,7 +107,7 @@ class InputMaker:
                 out.copy_(gradient)
 
     def gradients_of(self, inputs: List[Input]) -> Dict[str, torch.Tensor]:
-        """Returns what autograd left in the leaves."""
+        """Returns the gradients that autograd left in the leaves."""
         found: Dict[str, torch.Tensor] = {}
         for one in inputs:
             gradient = one.leaf.grad
@@ -120,7 +120,7 @@ class InputMaker:
         return found
 
     def check_gradients(self, inputs: List[Input], returned: Any) -> Dict[str, torch.Tensor]:
-        """Returns what the function's own backward returned, by input."""
+        """Returns the gradients of the function's own backward, checked, by input."""
         gradients = returned if isinstance(returned, (tuple, list)) else (returned,)
         called = f"the backward of {self._declared.name}"
         if len(gradients) != len(inputs):

@@ -35,7 +35,7 @@ def run_launcher(descriptor: int) -> None:
         os.setpgid(0, 0)
     except PermissionError:
         pass  # it already leads a session
-    print_to(2)  # what files print on import is not the host's output
+    print_to(2)  # prints of imported files do not belong into the host's output
     Launcher(Channel(descriptor)).serve()
 
 

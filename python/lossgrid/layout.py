@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where rows of the padded pack lie: over CP ranks, and in a table of one row a sequence."""
+"""Places of the rows of the padded pack: on CP ranks, and in a table with a row for a sequence."""
 from __future__ import annotations
 
 from typing import List, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the user's files and returns what they declare."""
+"""Imports the user's files and returns their declarations."""
 from __future__ import annotations
 
 import importlib
@@ -24,7 +24,7 @@ def require_torch() -> str:
                        "name another interpreter with --python") from None
     torch.set_num_threads(1)
     try:
-        # The first backward imports it where torch has it: in each worker, inside of what is timed.
+        # Otherwise the first backward imports it: in each worker, inside of the timed part.
         importlib.import_module("torch.fx.experimental.symbolic_shapes")
     except ImportError:
         pass
@@ -48,7 +48,7 @@ def _import(path: str, number: int) -> None:
 
 
 def load(files: Sequence[str]) -> List[Declaration]:
-    """Imports ``files`` in order and returns what they declare.
+    """Imports ``files`` in order and returns their declarations.
 
     A file that declares nothing itself offers what it imports. Raises BadInput with one line, file
     and line number for whatever is wrong with a file.
@@ -75,7 +75,7 @@ def load(files: Sequence[str]) -> List[Declaration]:
         try:
             import_megatron()  # once, and not in every worker
         except BadInput:
-            pass  # the trial that needs it tells
+            pass  # the trial that needs it reports that
     return list(found.values())
 
 

@@ -11,7 +11,7 @@ from lossgrid.errors import BadInput
 
 Option = Union[bool, int, float, str]
 _TYPES = (bool, int, float, str)
-_UNWRITABLE = re.compile(r"[\s,:]|^$")  # what --impl name:option=value cannot carry
+_UNWRITABLE = re.compile(r"[\s,:]|^$")  # texts that --impl name:option=value cannot carry
 
 
 class Options:

@@ -46,8 +46,8 @@ class Problem:
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
     option of the function with its value.
 
-    ``columns`` is V_t of the rank that ``tp_rank`` and ``cp_rank`` name, the one that ``cost`` is
-    asked about. ``supports`` and ``chunks`` are asked once for all ranks, with the first.
+    ``columns`` is V_t of the rank ``tp_rank``, ``cp_rank``. ``cost`` is called for each rank,
+    ``supports`` and ``chunks`` once for all ranks, with the first one.
     """
 
     grid: Grid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher and a worker settle about their own process."""
+"""Settings that a launcher and a worker make for their own process."""
 from __future__ import annotations
 
 import ctypes
@@ -11,7 +11,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Has the kernel kill this process when ``parent``, its parent, ends."""
+    """Asks the kernel to kill this process when ``parent``, its parent, ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the call
@@ -24,7 +24,7 @@ def leave_interrupts_to_host() -> None:
 
 
 def print_to(descriptor: int) -> None:
-    """Sends what this process prints to ``descriptor``, line by line, and closes its input."""
+    """Sends the output of this process to ``descriptor``, line by line, and closes its input."""
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -35,6 +35,6 @@ def print_to(descriptor: int) -> None:
 
 
 def can_fork() -> bool:
-    """Returns whether a fork of this process is safe: one thread, and no CUDA context."""
+    """True if a fork of this process is safe: one thread, and no CUDA context."""
     import torch
     return len(os.listdir("/proc/self/task")) == 1 and not torch.cuda.is_initialized()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function returned: checked against its declaration, brought to rows and back."""
+"""Returned values of a function: checked against its declaration, brought to rows and back."""
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple

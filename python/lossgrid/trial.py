@@ -29,7 +29,7 @@ from lossgrid.shard import Shard
 
 @dataclass
 class _Forward:
-    """What a backward needs of its forward."""
+    """State of a forward that its backward needs."""
 
     change: Change
     batch: Batch
@@ -39,7 +39,7 @@ class _Forward:
 
 
 class TrialBase:
-    """What trials of implementations and engines share: batch, phases, measurement."""
+    """Base of the trials of implementations and engines: batch, phases, measurement."""
 
     def __init__(self, world: World, declared: Declaration, options: Dict[str, Option],
                  problem: Problem, arena: Arena) -> None:

@@ -21,7 +21,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Watched:
-    """A tensor that is given to the user's function, and what it held before."""
+    """A tensor that is given to the user's function, and a copy of its values before."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -31,7 +31,7 @@ class Watched:
         return not torch.equal(bits(self.tensor), bits(self._before))
 
     def restore(self) -> None:
-        """Puts back what the tensor held."""
+        """Restores the values that the tensor held."""
         with torch.no_grad():
             self.tensor.detach().copy_(self._before)
 
@@ -61,7 +61,7 @@ class View(Generic[_T]):
 
 
 class Views:
-    """An object of lazy attributes. What its making costs is not measured."""
+    """An object of lazy attributes. The cost of making them is not measured."""
 
     def __init__(self, pause: Pause, title: str) -> None:
         self._pause = pause
@@ -79,7 +79,7 @@ class Views:
         return self._values[name]
 
     def _changed(self) -> List[str]:
-        """Returns the names of tensors that hold something else than they were made with."""
+        """Returns the names of tensors whose values are no longer those they were made with."""
         return [self._title + name for name, one in self._watched.items() if one.changed()]
 
     def _restore(self) -> None:
@@ -88,7 +88,7 @@ class Views:
                 one.restore()
 
     def _absent(self, name: str) -> Optional[str]:
-        """Returns why a known attribute is not there."""
+        """Returns the reason why a known attribute is not there; None for an unknown one."""
         return None
 
     def __getattr__(self, name: str) -> Any:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apple's Cut Cross Entropy."""
 import lossgrid
-from mean_over_targets import IGNORED, why_not
+from mean_over_targets import IGNORED, unsupported
 
 
 def supports(problem):
-    return why_not(problem, library="cut_cross_entropy", needs_gpu=True)
+    return unsupported(problem, library="cut_cross_entropy", needs_gpu=True)
 
 
 def mean(hidden, weight, batch, **options):

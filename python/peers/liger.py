@@ -2,11 +2,11 @@
 """Liger's cross entropies."""
 import lossgrid
 import torch
-from mean_over_targets import IGNORED, why_not
+from mean_over_targets import IGNORED, unsupported
 
 
 def supports(problem):
-    return why_not(problem, library="liger_kernel", needs_gpu=True)
+    return unsupported(problem, library="liger_kernel", needs_gpu=True)
 
 
 def functional():

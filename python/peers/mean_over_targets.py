@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the peers of this folder have in common: the mean of the cross entropy over the targets, as
-users of the libraries call them, and why a problem has no such mean. Declares nothing itself."""
+"""Common part of the peers: the mean of the cross entropy over the targets, as users of the
+libraries call them, and the problems that have such a mean. Declares nothing itself."""
 import importlib.util
 
 import lossgrid
@@ -8,8 +8,8 @@ import lossgrid
 IGNORED = -100  # label of a row that is not trained on: `batch.labels_ignore`
 
 
-def why_not(problem, library="", needs_gpu=False):
-    """Returns why a peer cannot take `problem`, in one line, or ""."""
+def unsupported(problem, library="", needs_gpu=False):
+    """Returns the reason why a peer cannot take `problem`, in one line, or ""."""
     if library and importlib.util.find_spec(library) is None:
         return f"{library} is not installed"
     if problem.grid != lossgrid.Grid():

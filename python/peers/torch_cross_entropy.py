@@ -2,12 +2,12 @@
 """PyTorch's F.cross_entropy, eager and under torch.compile, of logits and of F.linear."""
 import lossgrid
 import torch
-from mean_over_targets import IGNORED, why_not
+from mean_over_targets import IGNORED, unsupported
 from torch.nn.functional import cross_entropy, linear
 
 
 def mean(logits, labels):
-    """Of float32 logits, as training code has them: a loss of bf16 logits in bf16 is not right."""
+    """Returns the mean, from float32 logits as training code has them: in bf16 it is not right."""
     return cross_entropy(logits.float(), labels, ignore_index=IGNORED)
 
 
@@ -15,42 +15,42 @@ def mean_of_hidden(hidden, weight, labels):
     return mean(linear(hidden, weight), labels)
 
 
-def why_not_by_token(problem):
+def unsupported_by_token(problem):
     return "takes whole rows of logits: tp=1" if problem.grid.tp > 1 else ""
 
 
-def why_not_compiled(problem):
+def unsupported_compiled(problem):
     if not hasattr(torch, "compile") or not hasattr(torch.compiler, "reset"):
         return f"PyTorch {torch.__version__} has no torch.compile with torch.compiler.reset"
-    return why_not(problem)
+    return unsupported(problem)
 
 
-@lossgrid.implementation(returns="loss", supports=why_not)
+@lossgrid.implementation(returns="loss", supports=unsupported)
 def torch_eager(logits, batch):
     """F.cross_entropy of float32 logits."""
     return mean(logits, batch.labels_ignore)
 
 
-@lossgrid.implementation(returns="nll", supports=why_not_by_token)
+@lossgrid.implementation(returns="nll", supports=unsupported_by_token)
 def torch_by_token(logits, batch):
     """F.cross_entropy of float32 logits with reduction="none"."""
     return cross_entropy(logits.float(), batch.labels, reduction="none")
 
 
-@lossgrid.implementation(returns="loss", supports=why_not_compiled)
+@lossgrid.implementation(returns="loss", supports=unsupported_compiled)
 def torch_compiled(logits, batch):
     """F.cross_entropy of float32 logits under torch.compile."""
     return compiled(mean, logits, batch.labels_ignore)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not,
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported,
                          rounds=("logits", "grad_logits", "grad_weight"))
 def torch_linear_eager(hidden, weight, batch):
     """F.cross_entropy of F.linear."""
     return mean_of_hidden(hidden, weight, batch.labels_ignore)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not_compiled,
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported_compiled,
                          rounds=("logits", "grad_logits", "grad_weight"))
 def torch_linear_compiled(hidden, weight, batch):
     """F.cross_entropy of F.linear under torch.compile."""
@@ -61,8 +61,8 @@ _last = None
 
 
 def compiled(function, *arguments):
-    """Calls `function` compiled for the shapes of `arguments`. What was compiled for others is
-    forgotten: PyTorch counts it against a limit behind which it calls the function as it is."""
+    """Calls `function` compiled for the shapes of `arguments`. Code compiled for other shapes is
+    dropped: PyTorch counts it against a limit beyond which it calls the function uncompiled."""
     global _last
     compiled_for = (function, [(one.shape, one.dtype) for one in arguments])
     if compiled_for != _last:

@@ -5,7 +5,7 @@ In bfloat16 its loss is added up over the chunks in bfloat16: 2.8 % off with 32 
 V = 8192), which fails the check of the loss. Its gradients are right."""
 import lossgrid
 import torch
-from mean_over_targets import IGNORED, why_not
+from mean_over_targets import IGNORED, unsupported
 
 functional = torch.nn.functional
 
@@ -13,11 +13,11 @@ functional = torch.nn.functional
 def supports(problem):
     if not hasattr(functional, "linear_cross_entropy"):
         return f"PyTorch {torch.__version__} has no torch.nn.functional.linear_cross_entropy"
-    return why_not(problem)
+    return unsupported(problem)
 
 
 def chunks(problem):
-    """By its default "aspect_ratio": logits of a chunk are not larger than the hidden states."""
+    """Returns the default, "aspect_ratio": logits of a chunk are not larger than hidden states."""
     rows = -(-problem.padded_tokens // -(-problem.vocab // problem.hidden))
     return -(-problem.padded_tokens // (1 << (rows - 1).bit_length()))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small host: starts a real launcher and real workers and speaks the protocol with them."""
+"""A small host: starts a real launcher and real workers and sends them requests."""
 from __future__ import annotations
 
 import os

@@ -97,7 +97,7 @@ class Case:
         self.weight_layout = "hidden_vocab"
 
     def become_bigram(self) -> None:
-        """Makes logits of a table [V, V]: row v holds what follows id v."""
+        """Makes logits of a table [V, V]: row v holds the logits after id v."""
         self.table = torch.randn(self.vocab, self.vocab, generator=self.generator).to(self.dtype)
         self.logits = self.table[self.ids]
 
@@ -205,7 +205,7 @@ class Case:
     def views(self, rank: int) -> Dict[str, torch.Tensor]:
         return self.files[rank].views
 
-    # What came back, brought together.
+    # Returned arrays, brought together.
 
     def joined_rows(self, name: str) -> torch.Tensor:
         """Returns [rows] of an output by own rows, of the first TP and DP rank."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost models: what they are told of the problem and the rank, and one line for nonsense."""
+"""Cost models: the problem and rank that they are given, and one line for nonsense."""
 import unittest
 from typing import Any, Dict, Optional
 

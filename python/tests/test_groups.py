@@ -11,7 +11,7 @@ import shared
 from fake_host import PACKAGE, Host, HostError
 from fake_problem import Case
 
-# What Megatron-core's parallel_state does with ranks in the order tp-cp-dp.
+# Groups of Megatron-core's parallel_state for ranks in the order tp-cp-dp.
 FAKE_MEGATRON = """
 import torch.distributed as dist
 _groups = None

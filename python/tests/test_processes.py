@@ -14,7 +14,7 @@ from fake_problem import Case
 
 
 def _ended(pids: List[int], seconds: float = 5) -> bool:
-    """Returns whether all of ``pids`` are gone (or zombies of nobody) within ``seconds``."""
+    """True if all of ``pids`` are gone (or zombies of nobody) within ``seconds``."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if not any(_runs(pid) for pid in pids):

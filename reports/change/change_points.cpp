@@ -22,8 +22,8 @@ class Distances {
     }
   }
 
-  /// Energy statistic of [0, split) and [split, end), Matteson and James 2014, eq. 5 and 6 with
-  /// exponent 1: large when distances between the two exceed those within each.
+  /// Returns the energy statistic of [0, split) and [split, end), Matteson and James 2014, eq. 5
+  /// and 6 with exponent 1: large when distances between the two exceed those within each.
   double divergence(std::size_t split, std::size_t end) {
     const auto before = static_cast<double>(split);
     const auto after = static_cast<double>(end - split);
@@ -57,7 +57,7 @@ struct Sample {
   }
 };
 
-/// Student's test of equal means, variances taken as equal.
+/// Returns the p-value of Student's test of equal means, variances taken as equal.
 double p_value_of(const Sample& a, const Sample& b) {
   const double degrees = a.count + b.count - 2;
   if (degrees < 1) return 1;
@@ -119,8 +119,8 @@ class MeanChanges {
                           rule_.min_points_after);
   }
 
-  /// One as short as may be must not owe that to a point of the other: a last outlier and the run
-  /// before it are no change.
+  /// True unless `own` has the least length and one of its points is nearer to the other side: a
+  /// last outlier and the run before it are no change.
   static bool is_long_enough(std::span<const double> own, std::span<const double> other,
                              std::size_t least) {
     if (own.size() != least) return own.size() > least;
@@ -142,8 +142,9 @@ class MeanChanges {
       for (std::size_t k = 1; k + 1 < edges.size(); ++k) {
         const Sample before(part(edges[k - 1], edges[k]));
         const Sample after(part(edges[k], edges[k + 1]));
-        changes.push_back(
-            {edges[k], std::exp(after.mean - before.mean), p_value_of(before, after)});
+        changes.push_back({.index = edges[k],
+                           .ratio = std::exp(after.mean - before.mean),
+                           .p_value = p_value_of(before, after)});
         if (keeps_rule(changes.back(), edges[k - 1], edges[k + 1])) continue;
         if (least_certain == nullptr || changes.back().p_value > least_certain->p_value) {
           least_certain = &changes.back();
@@ -185,7 +186,7 @@ std::vector<ChangePoint> exact_changes(std::span<const double> values) {
     if (values[k] == values[k - 1]) continue;
     const double ratio =
         values[k - 1] == 0 ? std::numeric_limits<double>::infinity() : values[k] / values[k - 1];
-    changes.push_back({k, ratio, 0});
+    changes.push_back({.index = k, .ratio = ratio});
   }
   return changes;
 }

@@ -2,316 +2,196 @@
 #include "reports/change/compare.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "reports/change/compare_notes.h"
-#include "reports/change/relative_time.h"
 
 namespace lossgrid {
 namespace {
-
-bool is_bad(TrialStatus status) {
-  return status == TrialStatus::failed || was_cut_short(status);
-}
 
 bool has_verdict(TrialStatus status) {
   return is_bad(status) || status == TrialStatus::passed;
 }
 
-std::string count_text(std::int64_t count) {
-  return std::to_string(count);
+Policy built_in_policy(double time_margin_ratio) {
+  Policy policy;
+  for (const char* counter : {"peak_bytes", "allocations", "calls", "payload_bytes"}) {
+    policy.rules.push_back({.metric = counter, .tolerance_ratio = 0});
+  }
+  policy.rules.push_back({.metric = "time_ratio", .tolerance_ratio = time_margin_ratio});
+  return policy;
 }
 
-/// What is counted in a trial, by what it is called.
-using Counters = std::map<std::pair<ChangeKind, std::string>, std::int64_t>;
-
-Counters counters_of(const TrialRecord& trial) {
-  Counters counters;
-  for (const PhaseMemoryRecord& memory : trial.memory) {
-    const std::string place = fmt::format("rank {} {}: ", memory.rank, memory.phase);
-    counters[{ChangeKind::memory, place + "peak bytes"}] = memory.measured_peak_bytes;
-    counters[{ChangeKind::memory, place + "allocations"}] = memory.measured_allocations;
+std::map<std::string, Selection::Row> rows_by_id(const std::vector<TimingRecord>& timings) {
+  std::map<std::string, Selection::Row> rows;
+  for (const TimingRecord& timing : timings) {
+    for (const TimingRow& row : timing.rows) {
+      rows.emplace(row_id(timing, row), Selection::Row(&timing, &row));
+    }
   }
-  for (const CommunicationRecord& of : trial.communication) {
-    const std::string place = fmt::format("{} {}: {} ", of.phase, of.group, of.operation);
-    counters[{ChangeKind::communication, place + "calls"}] = of.measured_calls;
-    counters[{ChangeKind::communication, place + "payload bytes"}] = of.measured_payload_bytes;
-  }
-  return counters;
+  return rows;
 }
 
 class Comparer {
  public:
-  /// `is_dead`: HEAD did not come to its end, so that what is not there was not reached.
-  Comparer(double margin, bool is_dead) : is_dead_(is_dead) {
+  Comparer(const RunRecord& base, const RunRecord& head, double margin)
+      : base_(base),
+        head_(head),
+        is_dead_(head.status != "complete"),
+        policy_(built_in_policy(margin)) {
     comparison_.time_margin_ratio = margin;
   }
 
-  void compare_trials(const std::vector<TrialRecord>& base, const std::vector<TrialRecord>& head) {
-    std::map<std::string, const TrialRecord*> by_id;
-    for (const TrialRecord& trial : head) by_id[trial.id] = &trial;
-    std::map<std::string, const TrialRecord*> in_base;
-    for (const TrialRecord& trial : base) {
-      if (!in_base.emplace(trial.id, &trial).second) continue;
-      const auto found = by_id.find(trial.id);
-      if (found == by_id.end()) {
-        if (has_verdict(trial.status)) miss(trial.id, std::string(name(trial.status)), trials_);
-        continue;
-      }
-      ++comparison_.trials;
-      compare_trial(trial, *found->second);
-    }
-    for (const auto& [id, trial] : by_id) {
-      if (!in_base.contains(id)) add_trial(*trial);
-    }
-  }
-
-  void compare_timings(const std::vector<TimingRecord>& base,
-                       const std::vector<TimingRecord>& head) {
-    const auto rows = [](const std::vector<TimingRecord>& timings) {
-      std::map<std::string, std::pair<const TimingRecord*, const TimingRow*>> found;
-      for (const TimingRecord& timing : timings) {
-        for (const TimingRow& row : timing.rows) {
-          found.emplace(row_id(timing, row), std::pair(&timing, &row));
-        }
-      }
-      return found;
-    };
-    std::map<std::string, const TimingRecord*> cut_short;
-    for (const TimingRecord& timing : head) {
-      if (was_cut_short(timing.status)) cut_short[timing.id()] = &timing;
-    }
-    std::string last_cut_short;
-    const auto in_head = rows(head);
-    for (const auto& [id, of_base] : rows(base)) {
-      const auto found = in_head.find(id);
-      const auto dead = cut_short.find(of_base.first->id());
-      if (dead != cut_short.end()) {  // of all its rows one change
-        ++comparison_.rows;
-        if (std::exchange(last_cut_short, dead->first) != dead->first) end_timing(*dead->second);
-        continue;
-      }
-      if (found == in_head.end()) {
-        miss(id, "timed", rows_);
-        continue;
-      }
-      ++comparison_.rows;
-      compare_row(id, *of_base.first, *of_base.second, *found->second.first, *found->second.second);
-    }
-  }
-
-  /// ": 3 trials and 2 timed rows of BASE not reached", or nothing.
-  std::string not_reached() const {
-    if (trials_ + rows_ == 0) return "";
-    return fmt::format(": {} trials and {} timed rows of BASE were not reached", trials_, rows_);
-  }
-
-  Comparison take() {
-    std::stable_sort(comparison_.changes.begin(), comparison_.changes.end(),
-                     [](const Change& a, const Change& b) {
+  Comparison compare() {
+    compare_trials();
+    compare_timings();
+    std::stable_sort(comparison_.findings.begin(), comparison_.findings.end(),
+                     [](const Finding& a, const Finding& b) {
                        return std::tie(a.verdict, a.kind) < std::tie(b.verdict, b.kind);
                      });
+    comparison_.notes = comparison_notes(base_, head_);
+    if (is_dead_) {
+      end_in_the_middle();
+    } else if (comparison_.trials == 0 && comparison_.rows == 0) {
+      throw_bad_input("the reports have no trial and no timed row in common");
+    }
     return std::move(comparison_);
   }
 
  private:
-  /// HEAD does not have it.
-  void miss(const std::string& subject, const std::string& base, std::int64_t& not_reached) {
-    if (is_dead_) {
-      ++not_reached;
-    } else {
-      lose(subject, base, "not there");
+  void compare_trials() {
+    std::map<std::string, const TrialRecord*> in_head;
+    for (const TrialRecord& trial : head_.trials) in_head[trial.id] = &trial;
+    std::set<std::string> in_base;
+    for (const TrialRecord& trial : base_.trials) {
+      if (!in_base.insert(trial.id).second) continue;
+      const auto found = in_head.find(trial.id);
+      if (found != in_head.end()) {
+        ++comparison_.trials;
+        compare_trial(trial, *found->second);
+      } else if (has_verdict(trial.status)) {
+        lose(subject_of(trial), trial.id, name(trial.status), "not there", trials_not_reached_);
+      }
     }
-  }
-
-  void lose(const std::string& subject, const std::string& base, const std::string& head) {
-    comparison_.changes.push_back({ChangeKind::coverage,
-                                   ChangeVerdict::regressed,
-                                   subject,
-                                   "status",
-                                   base,
-                                   head,
-                                   {},
-                                   {},
-                                   {},
-                                   ExitCode::correctness});
-  }
-
-  void end_timing(const TimingRecord& head) {
-    comparison_.changes.push_back({ChangeKind::verdict,
-                                   ChangeVerdict::regressed,
-                                   head.id(),
-                                   "status",
-                                   "timed",
-                                   fmt::format("{}: {}", name(head.status), head.reason),
-                                   {},
-                                   {},
-                                   {},
-                                   exit_code_of(head.status)});
-  }
-
-  void add_trial(const TrialRecord& trial) {
-    if (!has_verdict(trial.status)) return;
-    comparison_.changes.push_back(
-        {ChangeKind::verdict,
-         is_bad(trial.status) ? ChangeVerdict::regressed : ChangeVerdict::added,
-         trial.id,
-         "status",
-         "not there",
-         std::string(name(trial.status)),
-         {},
-         {},
-         {},
-         exit_code_of(trial)});
+    for (const auto& [id, trial] : in_head) {
+      if (in_base.contains(id) || !has_verdict(trial->status)) continue;
+      add(ChangeKind::verdict, is_bad(trial->status) ? Verdict::failed : Verdict::added, id,
+          "not there", name(trial->status), exit_code_of(*trial));
+    }
   }
 
   void compare_trial(const TrialRecord& base, const TrialRecord& head) {
-    if (has_verdict(base.status) && is_dead_ && head.status == TrialStatus::not_run) {
-      ++trials_;
-      return;
-    }
     if (has_verdict(base.status) && !has_verdict(head.status)) {
-      lose(base.id, std::string(name(base.status)), std::string(name(head.status)));
+      lose(subject_of(base), base.id, name(base.status), name(head.status), trials_not_reached_);
       return;
     }
     if (is_bad(base.status) != is_bad(head.status)) {
-      comparison_.changes.push_back(
-          {ChangeKind::verdict,
-           is_bad(head.status) ? ChangeVerdict::regressed : ChangeVerdict::improved,
-           base.id,
-           "status",
-           std::string(name(base.status)),
-           std::string(name(head.status)) + (head.reason.empty() ? "" : ": " + head.reason),
-           {},
-           {},
-           {},
-           exit_code_of(head)});
+      add(ChangeKind::verdict, is_bad(head.status) ? Verdict::failed : Verdict::improved, base.id,
+          name(base.status), with_reason(name(head.status), head.reason), exit_code_of(head));
     }
     if (was_cut_short(base.status) || was_cut_short(head.status)) return;  // they counted nothing
-    const Counters before = counters_of(base);
-    for (const auto& [what, count] : counters_of(head)) {
-      const auto found = before.find(what);
-      const std::int64_t earlier = found == before.end() ? 0 : found->second;
-      if (count != earlier) add_counter(base.id, what, earlier, count);
+    judge({.trials = {&base}}, {.trials = {&head}});
+  }
+
+  void compare_timings() {
+    std::map<std::string, const TimingRecord*> cut_short;
+    for (const TimingRecord& timing : head_.timings) {
+      if (was_cut_short(timing.status)) cut_short[timing.id()] = &timing;
+    }
+    const TimingRecord* last_cut_short = nullptr;
+    const std::map<std::string, Selection::Row> in_head = rows_by_id(head_.timings);
+    for (const auto& [id, row] : rows_by_id(base_.timings)) {
+      const auto found = in_head.find(id);
+      const auto dead = cut_short.find(row.first->id());
+      if (dead == cut_short.end() && found == in_head.end()) {
+        lose(subject_of(*row.first, *row.second), id, "timed", "not there", rows_not_reached_);
+        continue;
+      }
+      ++comparison_.rows;
+      if (dead == cut_short.end()) {
+        compare_row(id, row, found->second);
+      } else if (std::exchange(last_cut_short, dead->second) != dead->second) {
+        const TimingRecord& timing = *dead->second;  // one change for all its rows
+        add(ChangeKind::verdict, Verdict::failed, timing.id(), "timed",
+            fmt::format("{}: {}", name(timing.status), timing.reason), exit_code_of(timing.status));
+      }
     }
   }
 
-  void add_counter(const std::string& id, const std::pair<ChangeKind, std::string>& what,
-                   std::int64_t base, std::int64_t head) {
-    std::optional<double> ratio;
-    if (base > 0) ratio = static_cast<double>(head) / static_cast<double>(base);
-    comparison_.changes.push_back({what.first,
-                                   head > base ? ChangeVerdict::regressed : ChangeVerdict::improved,
-                                   id,
-                                   what.second,
-                                   count_text(base),
-                                   count_text(head),
-                                   ratio,
-                                   {},
-                                   {},
-                                   ExitCode::cost_regression});
+  void compare_row(const std::string& id, const Selection::Row& base, const Selection::Row& head) {
+    const TimingStatus before = base.second->status;
+    const TimingStatus now = head.second->status;
+    if (before < TimingStatus::above_ceiling && now >= TimingStatus::above_ceiling) {
+      add(ChangeKind::time, Verdict::failed, id, name(before), name(now),
+          ExitCode::time_regression);
+    }
+    judge({.rows = {base}}, {.rows = {head}});
   }
 
-  void compare_row(const std::string& id, const TimingRecord& base, const TimingRow& base_row,
-                   const TimingRecord& head, const TimingRow& head_row) {
-    const std::optional<RelativeTime> before = relative_time(base, base_row);
-    const std::optional<RelativeTime> now = relative_time(head, head_row);
-    if (base_row.status < TimingStatus::above_ceiling &&
-        head_row.status >= TimingStatus::above_ceiling) {
-      comparison_.changes.push_back({ChangeKind::time,
-                                     ChangeVerdict::regressed,
-                                     id,
-                                     "status",
-                                     std::string(name(base_row.status)),
-                                     std::string(name(head_row.status)),
-                                     {},
-                                     {},
-                                     {},
-                                     ExitCode::time_regression});
+  /// Judges the numbers of one trial or row.
+  void judge(const Selection& base, const Selection& head) {
+    std::vector<Finding> found;
+    for (const PolicyRule& rule : policy_.rules) {
+      judge_rule(rule, &base, head, Listing::changes, found);
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Finding& a, const Finding& b) { return quantity(a) < quantity(b); });
+    std::move(found.begin(), found.end(), std::back_inserter(comparison_.findings));
+  }
+
+  /// Adds a change of a status.
+  Finding& add(ChangeKind kind, Verdict verdict, const std::string& id, std::string_view base,
+               std::string_view head, ExitCode code) {
+    return comparison_.findings.emplace_back(
+        Finding{.verdict = verdict,
+                .kind = kind,
+                .metric = kind == ChangeKind::coverage ? "coverage" : "status",
+                .id = id,
+                .base = std::string(base),
+                .head = std::string(head),
+                .code = code});
+  }
+
+  /// Adds a trial or row that did not run in HEAD; counts it where a dead HEAD did not reach it.
+  void lose(const Subject& subject, const std::string& id, std::string_view base,
+            std::string_view head, std::int64_t& not_reached) {
+    if (is_dead_ && (head == "not there" || head == name(TrialStatus::not_run))) {
+      ++not_reached;
       return;
     }
-    if (!before || !now || before->reference != now->reference) return;
-    constexpr double kStandardErrors = 2;
-    const double ratio = now->ratio / before->ratio;
-    const double spread =
-        std::exp(kStandardErrors * std::hypot(before->stderr_ratio, now->stderr_ratio));
-    const double low = ratio / spread;
-    const double high = ratio * spread;
-    const double limit = 1 + comparison_.time_margin_ratio;
-    ChangeVerdict verdict = ChangeVerdict::inconclusive;
-    if (low > limit) {
-      verdict = ChangeVerdict::regressed;
-    } else if (high < 1 / limit) {
-      verdict = ChangeVerdict::improved;
-    } else if (high < limit) {
-      return;
-    }
-    comparison_.changes.push_back({ChangeKind::time, verdict, id, "time over " + now->reference,
-                                   fmt::format("{:.3f}", before->ratio),
-                                   fmt::format("{:.3f}", now->ratio), ratio, low, high,
-                                   ExitCode::time_regression});
+    add(ChangeKind::coverage, Verdict::failed, id, base, head, ExitCode::correctness).subject =
+        subject;
   }
 
-  const bool is_dead_;
-  std::int64_t trials_ = 0;  // not reached
-  std::int64_t rows_ = 0;
+  void end_in_the_middle() {
+    const DeadRun dead = how_it_died(head_);
+    comparison_.dead_head_code = dead.code;
+    comparison_.dead_head = "HEAD did not come to its end" + dead.text;
+    if (trials_not_reached_ + rows_not_reached_ == 0) return;
+    comparison_.dead_head += fmt::format(": {} trials and {} timed rows of BASE were not reached",
+                                         trials_not_reached_, rows_not_reached_);
+  }
+
+  const RunRecord& base_;
+  const RunRecord& head_;
+  const bool is_dead_;  // HEAD did not come to its end
+  const Policy policy_;
+  std::int64_t trials_not_reached_ = 0;
+  std::int64_t rows_not_reached_ = 0;
   Comparison comparison_;
 };
 
 }  // namespace
 
-std::string_view name(ChangeKind kind) {
-  constexpr std::array<std::string_view, 5> kNames{"coverage", "verdict", "memory", "communication",
-                                                   "time"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string_view name(ChangeVerdict verdict) {
-  constexpr std::array<std::string_view, 4> kNames{"regressed", "inconclusive", "improved",
-                                                   "added"};
-  return kNames[static_cast<std::size_t>(verdict)];
-}
-
-std::string row_id(const TimingRecord& timing, const TimingRow& row) {
-  return fmt::format("{}|{}|{}", timing.id(), row.implementation, row.phase);
-}
-
-std::int64_t Comparison::count(ChangeVerdict verdict) const {
-  return std::count_if(changes.begin(), changes.end(),
-                       [verdict](const Change& change) { return change.verdict == verdict; });
-}
-
 Comparison compare_reports(const RunRecord& base, const RunRecord& head, double time_margin_ratio) {
-  const bool is_dead = head.status != "complete";
-  Comparer comparer(time_margin_ratio, is_dead);
-  comparer.compare_trials(base.trials, head.trials);
-  comparer.compare_timings(base.timings, head.timings);
-  const std::string not_reached = comparer.not_reached();
-  Comparison comparison = comparer.take();
-  comparison.notes = comparison_notes(base, head);
-  if (is_dead) {
-    const DeadRun dead = how_it_died(head);
-    comparison.dead_head = "HEAD did not come to its end" + dead.text + not_reached;
-    comparison.dead_head_code = dead.code;
-  } else if (comparison.trials == 0 && comparison.rows == 0) {
-    throw_bad_input("the reports have no trial and no timed row in common");
-  }
-  return comparison;
+  return Comparer(base, head, time_margin_ratio).compare();
 }
 
 ExitCode exit_code_of(const Comparison& comparison, bool strict) {
-  ExitCode code = comparison.dead_head_code;
-  for (const Change& change : comparison.changes) {
-    if (change.verdict == ChangeVerdict::inconclusive && strict) {
-      code = worst(code, ExitCode::inconclusive);
-    }
-    if (change.verdict == ChangeVerdict::regressed) code = worst(code, change.code);
-  }
-  return code;
+  return worst(comparison.dead_head_code, exit_code_of(comparison.findings, strict));
 }
 
 }  // namespace lossgrid

@@ -8,14 +8,14 @@
 #include <set>
 
 #include "harness/core/text.h"
-#include "reports/change/compare.h"
+#include "reports/change/metric.h"
 
 namespace lossgrid {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A fact of an environment, by its place.
+/// Fact of an environment, by its place.
 struct Fact {
   const char* label;
   const char* pointer;
@@ -56,9 +56,12 @@ void add_differences(const std::array<Fact, N>& facts, const char* what, const R
   notes.push_back(fmt::format("the {} differ: {}", what, join(differences, ", ")));
 }
 
-/// "ID", or "ID and 3 more".
-std::string first_and_more(const std::vector<std::string>& ids) {
-  return ids.size() == 1 ? ids[0] : fmt::format("{} and {} more", ids[0], ids.size() - 1);
+/// Adds `text` with "ID", or "ID and 3 more", behind it; no line for no ids.
+void add_with_ids(const std::string& text, const std::vector<std::string>& ids,
+                  std::vector<std::string>& notes) {
+  if (ids.empty()) return;
+  notes.push_back(fmt::format("{}: {}", text, ids[0]));
+  if (ids.size() > 1) notes.back() += fmt::format(" and {} more", ids.size() - 1);
 }
 
 void add_unstable_rows(const RunRecord& run, const char* which, std::vector<std::string>& notes) {
@@ -68,22 +71,19 @@ void add_unstable_rows(const RunRecord& run, const char* which, std::vector<std:
       if (row.status == TimingStatus::unstable) ids.push_back(row_id(timing, row));
     }
   }
-  if (ids.empty()) return;
-  notes.push_back(
-      fmt::format("unstable in {}, too few samples to judge by: {}", which, first_and_more(ids)));
+  add_with_ids(fmt::format("unstable in {}, too few samples to judge by", which), ids, notes);
 }
 
-/// A line for each reason.
+/// Adds a line for each reason.
 void add_unrepresentative(const RunRecord& run, const char* which,
                           std::vector<std::string>& notes) {
-  std::map<std::string, std::vector<std::string>> ids;
+  std::map<std::string, std::vector<std::string>> ids_by_reason;
   for (const TimingRecord& timing : run.timings) {
-    if (timing.rows.empty() || timing.why_not_representative.empty()) continue;
-    ids[timing.why_not_representative].push_back(timing.id());
+    const std::string& reason = timing.not_representative_reason;
+    if (!timing.rows.empty() && !reason.empty()) ids_by_reason[reason].push_back(timing.id());
   }
-  for (const auto& [reason, timings] : ids) {
-    notes.push_back(
-        fmt::format("not representative in {}, {}: {}", which, reason, first_and_more(timings)));
+  for (const auto& [reason, ids] : ids_by_reason) {
+    add_with_ids(fmt::format("not representative in {}, {}", which, reason), ids, notes);
   }
 }
 
@@ -99,28 +99,22 @@ void add_other_padding(const RunRecord& base, const RunRecord& head,
       ids.push_back(timing.id());
     }
   }
-  if (ids.empty()) return;
-  notes.push_back("timed on a batch that is padded otherwise than in BASE: " + first_and_more(ids));
-}
-
-bool did_not_pass(TrialStatus status) {
-  return status == TrialStatus::failed || was_cut_short(status);
+  add_with_ids("timed on a batch that is padded otherwise than in BASE", ids, notes);
 }
 
 void add_failures_in_both(const RunRecord& base, const RunRecord& head,
                           std::vector<std::string>& notes) {
   std::set<std::string> failed_before;
   for (const TrialRecord& trial : base.trials) {
-    if (did_not_pass(trial.status)) failed_before.insert(trial.id);
+    if (is_bad(trial.status)) failed_before.insert(trial.id);
   }
   std::vector<std::string> ids;
   for (const TrialRecord& trial : head.trials) {
-    if (did_not_pass(trial.status) && failed_before.contains(trial.id)) ids.push_back(trial.id);
+    if (is_bad(trial.status) && failed_before.contains(trial.id)) ids.push_back(trial.id);
   }
-  if (ids.empty()) return;
-  notes.push_back(fmt::format("{} {} in both reports, which is no change: {}", ids.size(),
-                              ids.size() == 1 ? "trial fails" : "trials fail",
-                              first_and_more(ids)));
+  add_with_ids(fmt::format("{} {} in both reports, which is no change", ids.size(),
+                           ids.size() == 1 ? "trial fails" : "trials fail"),
+               ids, notes);
 }
 
 }  // namespace
@@ -145,15 +139,16 @@ std::vector<std::string> comparison_notes(const RunRecord& base, const RunRecord
 
 DeadRun how_it_died(const RunRecord& run) {
   DeadRun dead;
+  const auto hung_in = [](const std::string& id) {
+    return DeadRun{.text = ", a rank hung in " + id, .code = ExitCode::hang};
+  };
   for (const TrialRecord& trial : run.trials) {
-    if (trial.status != TrialStatus::timeout) continue;
-    dead = {", a rank hung in " + trial.id, ExitCode::hang};
+    if (trial.status == TrialStatus::timeout) dead = hung_in(trial.id);
   }
   for (const TimingRecord& timing : run.timings) {
-    if (timing.status != TimingStatus::timeout) continue;
-    dead = {", a rank hung in " + timing.id(), ExitCode::hang};
+    if (timing.status == TimingStatus::timeout) dead = hung_in(timing.id());
   }
-  if (!run.begun_id.empty()) dead = {", dead in the middle of " + run.begun_id};
+  if (!run.begun_id.empty()) dead = {.text = ", dead in the middle of " + run.begun_id};
   if (dead.text.empty() && run.exit_code != 0) {
     dead.text = fmt::format(", exit code {}", run.exit_code);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The circumstances of a comparison: machines and builds that differ, times that carry little
+// Circumstances of a comparison: machines and builds that differ, times that carry little
 // weight, trials that fail in both reports, and a HEAD that did not come to its end. Internal to
 // compare.cpp.
 #pragma once
@@ -12,16 +12,16 @@
 
 namespace lossgrid {
 
-/// One line each.
+/// Returns one line for each circumstance.
 std::vector<std::string> comparison_notes(const RunRecord& base, const RunRecord& head);
 
-/// The end of a run that did not come to its own.
+/// Cause of death of a run.
 struct DeadRun {
-  std::string text;  // "in the middle of ID"; empty when nothing more is known
+  std::string text = {};  // ", dead in the middle of ID"; empty when nothing more is known
   ExitCode code = ExitCode::rank_crashed;  // or hang
 };
 
-/// Requires a run whose status is not "complete".
+/// Returns the last known cause. Requires a run whose status is not "complete".
 DeadRun how_it_died(const RunRecord& run);
 
 }  // namespace lossgrid

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two reports, or one, judged by a policy. What is wrong, crashed, missing or cut off in HEAD fails
-// whatever the rules say; rules bound numbers. Noisy numbers come with an interval of two standard
-// errors: what reaches to both sides of a bound is inconclusive.
+// `GateResult`: two reports, or one, judged by a policy. Trials and timings that are wrong,
+// crashed, missing or cut off in HEAD fail whatever the rules are; rules bound numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +9,17 @@
 
 #include "harness/core/error.h"
 #include "harness/core/terminal.h"
+#include "reports/change/finding.h"
 #include "reports/change/policy.h"
 
 namespace lossgrid {
 
-enum class GateVerdict { failed, inconclusive, excused };
-
-std::string_view name(GateVerdict verdict);
-
-struct GateFinding {
-  GateVerdict verdict = GateVerdict::failed;
-  std::string metric;  // also "status", "coverage"
-  Subject subject;
-  std::string place;  // "rank 0", "cp: all_gather"; may be empty
-  std::string base;   // "-" where BASE does not count
-  std::string head;
-  std::string bound;   // "at most 5 % more", "at least 1.2"; empty for a status
-  std::string excuse;  // reason of the known issue
-  ExitCode code = ExitCode::ok;
-};
-
 struct GateResult {
-  std::vector<GateFinding> findings;  // failed ones first, then as in the policy
-  // What is to be cleaned up in the policy: rules that match nothing, known issues that have
-  // expired or excuse nothing.
+  std::vector<Finding> findings;  // failed ones first, then as in the policy
+  // Parts of the policy to clean up: rules that match nothing, known issues that have expired or
+  // excuse nothing.
   std::vector<std::string> notes;
   std::int64_t judged = 0;  // numbers that rules matched
-
-  std::int64_t count(GateVerdict verdict) const;
 };
 
 /// `base` may be null when no rule has a tolerance_ratio; else throws usage. `today` is
@@ -45,7 +27,8 @@ struct GateResult {
 GateResult judge(const RunRecord* base, const RunRecord& head, const Policy& policy,
                  const std::string& today);
 
-/// The worst of what failed; with `strict` what is inconclusive, and notes, end with 13.
+/// Returns the worst code of what failed; with `strict` inconclusive findings and notes end
+/// with 13.
 ExitCode exit_code_of(const GateResult& result, bool strict);
 
 std::string format_gate(const GateResult& result, const TextStyle& style = {});

@@ -40,7 +40,7 @@ ReportJson line_of(const RunRecord& run, const std::string& id) {
   return line;
 }
 
-/// Keys of one form of line only are empty in the other.
+/// Returns the text under `key`; empty where this form of line has no such key.
 std::string text_or_empty(const ReportJson& line, const char* key) {
   return line.contains(key) ? field<std::string>(line, key) : std::string();
 }
@@ -50,7 +50,7 @@ std::vector<std::string> identity(const HistorySeries& series) {
           series.phase,  series.cache,     series.reference, series.machine};
 }
 
-/// What `line` without its end may be the beginning of.
+/// True if `line` may be a truncated history record.
 bool may_be_cut_off(std::string_view line) {
   const std::string begin = fmt::format(R"({{"schema":"{}")", kHistoryFormat);
   const std::size_t common = std::min(line.size(), begin.size());
@@ -71,8 +71,9 @@ class SeriesByIdentity {
     series.reference = text_or_empty(line, "reference");
     series.machine = text_or_empty(line, "machine");
     HistoryPoint point;
-    point.run = {field<std::string>(line, "run"), field<std::string>(line, "started_utc"),
-                 field<std::string>(line, "commit")};
+    point.run = {.id = field<std::string>(line, "run"),
+                 .started_utc = field<std::string>(line, "started_utc"),
+                 .commit = field<std::string>(line, "commit")};
     if (line.contains(kTime)) {
       point.value = field<double>(line, kTime);
       if (!(point.value > 0)) throw_bad_input("'{}' must be above 0", kTime);

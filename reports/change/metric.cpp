@@ -4,110 +4,117 @@
 #include <algorithm>
 #include <array>
 
-#include "reports/change/compare.h"
 #include "reports/change/relative_time.h"
 #include "reports/exports/export_parts.h"
 
 namespace lossgrid {
 namespace {
 
-template <typename F>
-void for_each_counted(const RunRecord& run, F&& f) {
-  for (const TrialRecord& trial : run.trials) {
-    if (has_counts(trial.status)) f(trial);
-  }
-}
-
-template <typename F>
-void for_each_timed(const RunRecord& run, F&& f) {
-  for (const TimingRecord& timing : run.timings) {
-    for (const TimingRow& row : timing.rows) {
-      if (row.status == TimingStatus::timed || row.status == TimingStatus::unstable) f(timing, row);
-    }
-  }
-}
-
-Measurement of_trial(const TrialRecord& trial, const std::string& phase, std::string place,
-                     std::int64_t value) {
-  Measurement measurement{subject_of(trial), std::move(place), trial.id, static_cast<double>(value),
-                          0};
-  measurement.subject.phase = phase;
-  return measurement;
+Measurement of_trial(const TrialRecord& trial) {
+  return {.subject = subject_of(trial), .id = trial.id};
 }
 
 template <std::int64_t PhaseMemoryRecord::*kValue>
-std::vector<Measurement> memory(const RunRecord& run) {
+std::vector<Measurement> memory_of(const Selection& selection) {
   std::vector<Measurement> out;
-  for_each_counted(run, [&](const TrialRecord& trial) {
-    for (const PhaseMemoryRecord& row : trial.memory) {
-      out.push_back(of_trial(trial, row.phase, fmt::format("rank {}", row.rank), row.*kValue));
+  for (const TrialRecord* trial : selection.trials) {
+    Measurement measurement = of_trial(*trial);
+    for (const PhaseMemoryRecord& row : trial->memory) {
+      measurement.subject.phase = row.phase;
+      measurement.place = fmt::format("rank {}", row.rank);
+      measurement.value = static_cast<double>(row.*kValue);
+      out.push_back(measurement);
     }
-  });
+  }
   return out;
 }
 
 template <std::int64_t CommunicationRecord::*kValue>
-std::vector<Measurement> communication(const RunRecord& run) {
+std::vector<Measurement> communication_of(const Selection& selection) {
   std::vector<Measurement> out;
-  for_each_counted(run, [&](const TrialRecord& trial) {
-    for (const CommunicationRecord& row : trial.communication) {
-      out.push_back(of_trial(trial, row.phase, row.group + ": " + row.operation, row.*kValue));
+  for (const TrialRecord* trial : selection.trials) {
+    Measurement measurement = of_trial(*trial);
+    for (const CommunicationRecord& row : trial->communication) {
+      measurement.subject.phase = row.phase;
+      measurement.place = row.group + ": " + row.operation;
+      measurement.value = static_cast<double>(row.*kValue);
+      out.push_back(measurement);
     }
-  });
+  }
   return out;
 }
 
-std::vector<Measurement> error_ratio(const RunRecord& run) {
+std::vector<Measurement> error_ratio(const Selection& selection) {
   std::vector<Measurement> out;
-  for_each_counted(run, [&](const TrialRecord& trial) {
-    out.push_back({subject_of(trial), "", trial.id, trial.max_ratio(), 0});
-  });
+  for (const TrialRecord* trial : selection.trials) {
+    out.push_back(of_trial(*trial));
+    out.back().value = trial->max_ratio();
+  }
   return out;
 }
 
-std::vector<Measurement> time_ratio(const RunRecord& run) {
+Measurement of_row(const TimingRecord& timing, const TimingRow& row, const std::string& relation,
+                   double value, double stderr_ratio) {
+  return {.subject = subject_of(timing, row),
+          .place = fmt::format("{}, {}", timing.cache, relation),
+          .id = row_id(timing, row),
+          .value = value,
+          .stderr_ratio = stderr_ratio};
+}
+
+std::vector<Measurement> time_ratio(const Selection& selection) {
   std::vector<Measurement> out;
-  for_each_timed(run, [&](const TimingRecord& timing, const TimingRow& row) {
-    const std::optional<RelativeTime> time = relative_time(timing, row);
-    if (!time) return;
-    out.push_back({subject_of(timing, row), timing.cache + ", over " + time->reference,
-                   row_id(timing, row), time->ratio, time->stderr_ratio});
-  });
+  for (const auto& [timing, row] : selection.rows) {
+    const std::optional<RelativeTime> time = relative_time(*timing, *row);
+    if (!time) continue;
+    out.push_back(
+        of_row(*timing, *row, "over " + time->reference, time->ratio, time->stderr_ratio));
+  }
   return out;
 }
 
-std::vector<Measurement> speedup(const RunRecord& run) {
+std::vector<Measurement> speedup(const Selection& selection) {
   std::vector<Measurement> out;
-  for_each_timed(run, [&](const TimingRecord& timing, const TimingRow& row) {
-    if (!row.speedup || row.implementation == timing.baseline) return;
-    const std::optional<RelativeTime> time = relative_time(timing, row);
-    out.push_back({subject_of(timing, row), timing.cache + ", over " + timing.baseline,
-                   row_id(timing, row), *row.speedup, time ? time->stderr_ratio : 0});
-  });
+  for (const auto& [timing, row] : selection.rows) {
+    if (!row->speedup || row->implementation == timing->baseline) continue;
+    const std::optional<RelativeTime> time = relative_time(*timing, *row);
+    out.push_back(of_row(*timing, *row, "over " + timing->baseline, *row->speedup,
+                         time ? time->stderr_ratio : 0));
+  }
   return out;
 }
 
-std::vector<Measurement> ceiling_ratio(const RunRecord& run) {
+std::vector<Measurement> ceiling_ratio(const Selection& selection) {
   std::vector<Measurement> out;
-  for_each_timed(run, [&](const TimingRecord& timing, const TimingRow& row) {
-    if (!row.ceiling_ratio) return;
-    out.push_back({subject_of(timing, row), timing.cache + ", of " + row.ceiling,
-                   row_id(timing, row), *row.ceiling_ratio, row.time.stderr_ratio});
-  });
+  for (const auto& [timing, row] : selection.rows) {
+    if (!row->ceiling_ratio) continue;
+    out.push_back(
+        of_row(*timing, *row, "of " + row->ceiling, *row->ceiling_ratio, row->time.stderr_ratio));
+  }
   return out;
 }
 
-std::vector<Measurement> mutation_score_ratio(const RunRecord& run) {
-  const MutationScore score = run.mutation_score();
+std::vector<Measurement> mutation_score_ratio(const Selection& selection) {
+  const MutationScore& score = selection.mutants;
   if (score.total == 0) return {};
-  return {{{},
-           "mutants",
-           "",
-           static_cast<double>(score.rejected) / static_cast<double>(score.total),
-           0}};
+  return {{.subject = {},
+           .place = "mutants",
+           .value = static_cast<double>(score.rejected) / static_cast<double>(score.total)}};
 }
 
 }  // namespace
+
+std::string_view name(ChangeKind kind) {
+  constexpr std::array<std::string_view, 5> kNames{"coverage", "verdict", "memory", "communication",
+                                                   "time"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+ExitCode exit_code_of(ChangeKind kind) {
+  if (kind == ChangeKind::time) return ExitCode::time_regression;
+  const bool is_cost = kind == ChangeKind::memory || kind == ChangeKind::communication;
+  return is_cost ? ExitCode::cost_regression : ExitCode::correctness;
+}
 
 std::string_view name(Direction direction) {
   constexpr std::array<std::string_view, 3> kNames{"lower", "higher", "equal"};
@@ -123,22 +130,34 @@ std::string Subject::text() const {
   return out;
 }
 
+Selection everything_measured(const RunRecord& run) {
+  Selection selection{.mutants = run.mutation_score()};
+  for (const TrialRecord& trial : run.trials) {
+    if (has_counts(trial.status)) selection.trials.push_back(&trial);
+  }
+  for (const TimingRecord& timing : run.timings) {
+    for (const TimingRow& row : timing.rows) {
+      if (row.status != TimingStatus::timed && row.status != TimingStatus::unstable) continue;
+      selection.rows.emplace_back(&timing, &row);
+    }
+  }
+  return selection;
+}
+
 const std::vector<ReportMetric>& metrics() {
   using enum Direction;
-  constexpr ExitCode kWrong = ExitCode::correctness;
-  constexpr ExitCode kCost = ExitCode::cost_regression;
-  constexpr ExitCode kSlow = ExitCode::time_regression;
+  using enum ChangeKind;
   static const std::vector<ReportMetric> all{
-      {"error_ratio", lower, kWrong, false, error_ratio},
-      {"peak_bytes", lower, kCost, true, memory<&PhaseMemoryRecord::measured_peak_bytes>},
-      {"allocations", lower, kCost, true, memory<&PhaseMemoryRecord::measured_allocations>},
-      {"calls", lower, kCost, true, communication<&CommunicationRecord::measured_calls>},
-      {"payload_bytes", lower, kCost, true,
-       communication<&CommunicationRecord::measured_payload_bytes>},
-      {"time_ratio", lower, kSlow, false, time_ratio},
-      {"speedup", higher, kSlow, false, speedup},
-      {"ceiling_ratio", higher, kSlow, false, ceiling_ratio},
-      {"mutation_score_ratio", higher, kWrong, false, mutation_score_ratio}};
+      {"error_ratio", lower, verdict, error_ratio},
+      {"peak_bytes", lower, memory, memory_of<&PhaseMemoryRecord::measured_peak_bytes>},
+      {"allocations", lower, memory, memory_of<&PhaseMemoryRecord::measured_allocations>},
+      {"calls", lower, communication, communication_of<&CommunicationRecord::measured_calls>},
+      {"payload_bytes", lower, communication,
+       communication_of<&CommunicationRecord::measured_payload_bytes>},
+      {"time_ratio", lower, time, time_ratio},
+      {"speedup", higher, time, speedup},
+      {"ceiling_ratio", higher, time, ceiling_ratio},
+      {"mutation_score_ratio", higher, verdict, mutation_score_ratio}};
   return all;
 }
 
@@ -149,20 +168,34 @@ const ReportMetric& find_metric(std::string_view name) {
   throw Error(ErrorCode::internal, fmt::format("no metric '{}'", name));
 }
 
+bool is_bad(TrialStatus status) {
+  return status == TrialStatus::failed || was_cut_short(status);
+}
+
 bool has_counts(TrialStatus status) {
   return status == TrialStatus::passed || status == TrialStatus::failed;
 }
 
+std::string row_id(const TimingRecord& timing, const TimingRow& row) {
+  return fmt::format("{}|{}|{}", timing.id(), row.implementation, row.phase);
+}
+
 Subject subject_of(const TrialRecord& trial) {
-  return {trial.case_name, case_text(trial), trial.grid(), trial.implementation, ""};
+  return {.case_name = trial.case_name,
+          .case_text = case_text(trial),
+          .grid = trial.grid(),
+          .implementation = trial.implementation};
 }
 
 Subject subject_of(const TimingRecord& timing) {
-  return {timing.case_name, timing.case_text, timing.grid, "", ""};
+  return {.case_name = timing.case_name, .case_text = timing.case_text, .grid = timing.grid};
 }
 
 Subject subject_of(const TimingRecord& timing, const TimingRow& row) {
-  return {timing.case_name, timing.case_text, timing.grid, row.implementation, row.phase};
+  Subject subject = subject_of(timing);
+  subject.implementation = row.implementation;
+  subject.phase = row.phase;
+  return subject;
 }
 
 }  // namespace lossgrid

@@ -14,7 +14,7 @@ bool fits(const std::string& pattern, const std::string& text) {
   return pattern.empty() || ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
 
-/// fnmatch takes a bracket that is not closed for a plain character, which nobody means.
+/// Throws for an open bracket, which fnmatch takes for a plain character and nobody means.
 void require_closed_brackets(const std::string& pattern, const std::string& place) {
   bool open = false;
   for (std::size_t k = 0; k < pattern.size(); ++k) {
@@ -28,7 +28,7 @@ void require_closed_brackets(const std::string& pattern, const std::string& plac
   if (open) throw_bad_input("{}: the pattern '{}' has a '[' without ']'", place, pattern);
 }
 
-/// Empty: any.
+/// Returns the pattern under `key`; empty, which matches anything, where there is none.
 std::string text_or_any(const ReportJson& json, const char* key) {
   return json.contains(key) ? field<std::string>(json, key) : std::string();
 }
@@ -41,8 +41,10 @@ SubjectPattern subjects_from(const ReportJson& json, const std::string& place) {
   for (const char* key : {"case", "grid", "implementation", "phase"}) {
     require_closed_brackets(text_or_any(json, key), fmt::format("{}/{}", place, key));
   }
-  return {text_or_any(json, "case"), text_or_any(json, "grid"), text_or_any(json, "implementation"),
-          text_or_any(json, "phase")};
+  return {.case_pattern = text_or_any(json, "case"),
+          .grid = text_or_any(json, "grid"),
+          .implementation = text_or_any(json, "implementation"),
+          .phase = text_or_any(json, "phase")};
 }
 
 PolicyRule rule_from(const ReportJson& json, const std::string& place) {
@@ -70,9 +72,10 @@ Policy policy_from(const ReportJson& json) {
   }
   for (const ReportJson& issue : json.value("known_issues", ReportJson::array())) {
     const std::string place = fmt::format("/known_issues/{}", policy.known_issues.size());
-    policy.known_issues.push_back({text_or_any(issue, "metric"), subjects_from(issue, place),
-                                   field<std::string>(issue, "until"),
-                                   field<std::string>(issue, "reason")});
+    policy.known_issues.push_back({.metric = text_or_any(issue, "metric"),
+                                   .subjects = subjects_from(issue, place),
+                                   .until = field<std::string>(issue, "until"),
+                                   .reason = field<std::string>(issue, "reason")});
   }
   return policy;
 }

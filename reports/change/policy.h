@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report must keep to pass, as a JSON file (reports/schema/policy-1.schema.json): rules,
-// each a metric with a direction and a threshold for the subjects that its patterns match, and
-// known issues, which excuse what they match up to a day.
+// `Policy`: the conditions under which a report passes, as a JSON file
+// (reports/schema/policy-1.schema.json): rules, each a metric with a direction and a threshold for
+// the subjects that its patterns match, and known issues, which excuse findings up to a day.
 #pragma once
 
 #include <optional>
@@ -14,32 +14,32 @@ namespace lossgrid {
 
 /// Patterns of a shell, each of the whole text; an empty one matches everything.
 struct SubjectPattern {
-  std::string case_pattern;  // of the name or the text of the case
-  std::string grid;
-  std::string implementation;
-  std::string phase;
+  std::string case_pattern = {};  // of the name or the text of the case
+  std::string grid = {};
+  std::string implementation = {};
+  std::string phase = {};
 
   bool matches(const Subject& subject) const;
 };
 
 struct PolicyRule {
   std::string metric;
-  SubjectPattern subjects;
+  SubjectPattern subjects = {};
   Direction better = Direction::lower;
-  std::optional<double> tolerance_ratio;  // 0.1: HEAD may be 10 % worse than BASE
-  std::optional<double> limit;            // of HEAD
+  std::optional<double> tolerance_ratio = {};  // 0.1: HEAD may be 10 % worse than BASE
+  std::optional<double> limit = {};            // of HEAD
 };
 
 struct KnownIssue {
-  std::string metric;  // also "status", "coverage"; empty: all
-  SubjectPattern subjects;
+  std::string metric = {};  // also "status", "coverage"; empty: all
+  SubjectPattern subjects = {};
   std::string until;  // "2026-01-31", the last day, UTC
   std::string reason;
 };
 
 struct Policy {
-  std::vector<PolicyRule> rules;
-  std::vector<KnownIssue> known_issues;
+  std::vector<PolicyRule> rules = {};
+  std::vector<KnownIssue> known_issues = {};
 };
 
 /// Throws bad_input with one line that names the file, the place in it and the rule it breaks.

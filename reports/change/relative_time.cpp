@@ -11,9 +11,10 @@ std::optional<RelativeTime> over_a_ceiling(const TimingRecord& timing, const Tim
   for (const CeilingRow& ceiling : timing.ceilings) {
     if (ceiling.name == "read" || ceiling.time.median_ns <= 0) continue;
     return RelativeTime{
-        ceiling.name,
-        static_cast<double>(row.time.median_ns) / static_cast<double>(ceiling.time.median_ns),
-        std::hypot(row.time.stderr_ratio, ceiling.time.stderr_ratio)};
+        .reference = ceiling.name,
+        .ratio =
+            static_cast<double>(row.time.median_ns) / static_cast<double>(ceiling.time.median_ns),
+        .stderr_ratio = std::hypot(row.time.stderr_ratio, ceiling.time.stderr_ratio)};
   }
   return {};
 }
@@ -28,10 +29,14 @@ std::optional<RelativeTime> relative_time(const TimingRecord& timing, const Timi
       if (other.implementation != timing.baseline || other.phase != row.phase) continue;
       squares += other.time.stderr_ratio * other.time.stderr_ratio;
     }
-    return RelativeTime{timing.baseline, 1 / *row.speedup, std::sqrt(squares)};
+    return RelativeTime{.reference = timing.baseline,
+                        .ratio = 1 / *row.speedup,
+                        .stderr_ratio = std::sqrt(squares)};
   }
   if (row.ceiling_ratio && *row.ceiling_ratio > 0) {
-    return RelativeTime{row.ceiling, 1 / *row.ceiling_ratio, row.time.stderr_ratio};
+    return RelativeTime{.reference = row.ceiling,
+                        .ratio = 1 / *row.ceiling_ratio,
+                        .stderr_ratio = row.time.stderr_ratio};
   }
   return over_a_ceiling(timing, row);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a row in a form that another run can be compared with. Absolute times hold for a
-// machine and its load at that moment; the ratio to a reference timed in turn in the same process
+// `RelativeTime`: the time of a row in a form that is comparable over runs. Absolute times hold for
+// a machine and its load at that moment; the ratio to a reference timed in turn in the same process
 // cancels both.
 #pragma once
 
@@ -18,10 +18,10 @@ struct RelativeTime {
   double stderr_ratio = 0;  // standard error of the ratio / ratio
 };
 
-/// Over the baseline; of the baseline itself, and where there is none, over its ceiling: what the
-/// machine needs to move as many bytes. A row that does not tell its bytes is taken over the first
-/// ceiling of the record that writes, the copy of the logits or a product of the head. Empty when
-/// the row has no valid time or nothing to compare it with.
+/// Returns the time over that of the baseline. For the baseline itself, and without one: over its
+/// ceiling, the time in which the machine moves as many bytes. For a row of unknown bytes: over the
+/// first ceiling of the record that writes (the copy of the logits or a product of the lm_head).
+/// nullopt when the row has no valid time or no reference.
 std::optional<RelativeTime> relative_time(const TimingRecord& timing, const TimingRow& row);
 
 }  // namespace lossgrid

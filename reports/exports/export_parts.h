@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several exporters say about a run: whether all was as it should be, names of its trials and
-// timings, and facts of its environment. Pure functions of the record.
+// Parts that several exporters share: the verdict on a run, names of its trials and timings, and
+// facts of its environment. Pure functions of the record.
 #pragma once
 
 #include <map>
@@ -11,17 +11,18 @@
 
 namespace lossgrid {
 
-/// It ended, and with exit code 0.
+/// True if the run ended, with exit code 0.
 bool is_good(const RunRecord& run);
 
-/// One line: "passed: 384 passed", "failed (correctness, exit code 10): 1 passed, 2 failed",
-/// "incomplete (ended in the middle of ID): 3 passed".
+/// Returns one line: "passed: 384 passed", "failed (correctness, exit code 10): 1 passed, 2
+/// failed", "incomplete (ended in the middle of ID): 3 passed".
 std::string verdict_line(const RunRecord& run);
 
-/// No trial reached the mutant or control, or it is not what it should be; empty when it is.
+/// Returns "no trial reached it", or the wrong verdict on the mutant or control; empty when its
+/// verdict is right.
 std::string mutant_problem(const MutantRecord& mutant);
 
-/// "lens=5+8 vocab=96", also of a trial without a case name.
+/// Returns "lens=5+8 vocab=96", also for a trial without a case name.
 std::string case_text(const TrialRecord& trial);
 
 /// "CASE/IMPLEMENTATION/GRID"
@@ -33,13 +34,15 @@ std::string timing_name(const TimingRecord& timing, const TimingRow& row);
 /// "CASE/B over A/GRID/PHASE/CACHE"
 std::string ab_name(const AbRecord& record);
 
-/// "REGRESSED: 1.100 [1.090, 1.110], 12 launches, margin 3 %", a false alarm as such.
+/// Returns "REGRESSED: 1.100 [1.090, 1.110], 12 launches, margin 3 %"; a false alarm begins with
+/// "false alarm, ".
 std::string ab_finding(const AbRecord& record);
 
-/// environment[section][key] as text, empty when it is not there.
+/// Returns environment[section][key] as text, empty when it is not there.
 std::string environment_text(const RunRecord& run, const char* section, const char* key);
 
-/// Consumers drop or mix up what has the same name: the second one gets " #2" behind it.
+/// Makes names unique: the second of the same name gets " #2" behind it. Consumers drop or mix up
+/// entries with the same name.
 class UniqueNames {
  public:
   std::string operator()(const std::string& name);

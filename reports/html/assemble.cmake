@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Puts page.html together from the files that it includes and writes it as a C++ string:
+# Assembly of the page: inserts the files that page.html includes and writes it as a C++ string.
 #   cmake -DPAGE=page.html -DCHART=chart.min.js -DOUT=html_template.cpp -P assemble.cmake
-# A line "@include NAME@" stands for a file beside the page, or for the library of charts.
+# A line "@include NAME@" names a file beside the page, or the library of charts.
 get_filename_component(folder ${PAGE} DIRECTORY)
 file(READ ${PAGE} page)
 string(REGEX MATCHALL "@include [a-z_.]+@" includes "${page}")

@@ -15,7 +15,7 @@ std::string packed(const Json& json) {
   return gzip_base64(json_text(json, -1));
 }
 
-/// What a run that ended in the middle had begun and planned; null where it is not known.
+/// Adds the trial or timing that a dead run had begun, and its planned work; null when not known.
 void add_dead_run(const RunRecord& run, Json& context) {
   context["begun"] = nullptr;
   if (!run.begun_id.empty()) {

@@ -9,10 +9,10 @@
 namespace lossgrid {
 namespace {
 
-constexpr int kGzip = 16;  // added to the logarithm of the window, says zlib.h
+constexpr int kGzip = 16;  // added to the logarithm of the window (zlib.h)
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // sizes of a stream have 32 bits
 
-/// Gives the stream what it takes next of `bytes`.
+/// Moves the next piece of `bytes` to the stream.
 void feed(std::string_view& bytes, z_stream& stream) {
   if (stream.avail_in > 0) return;
   const std::string_view piece = bytes.substr(0, kPiece);
@@ -21,7 +21,7 @@ void feed(std::string_view& bytes, z_stream& stream) {
   stream.avail_in = static_cast<uInt>(piece.size());
 }
 
-/// Owns the state of a stream.
+/// Compression stream; owns its state.
 class Deflater {
  public:
   Deflater() {
@@ -57,7 +57,7 @@ class Deflater {
   z_stream stream_{};
 };
 
-/// Owns the state of a stream.
+/// Decompression stream; owns its state.
 class Inflater {
  public:
   Inflater() {

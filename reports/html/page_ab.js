@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A against B: the ratio of their times with its interval, what single launches found as dots, and
-// the margin within which B counts as no slower.
+// A/B comparisons: the ratio of the times of A and B with its interval, the ratios of single
+// launches as dots, and the margin within which B counts as no slower.
 
 const abTitle = (record) =>
     `${record.b} / ${record.a}, ${record.grid} ${phaseLabel(record.phase)}` +

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the charts have in common. Colours are those of Okabe and Ito, which people with any colour
-// vision tell apart; beside every chart stands a table of what it shows.
+// Common parts of the charts. Colours are those of Okabe and Ito, distinct for any colour vision;
+// beside every chart stands a table with its values.
 
 const PALETTE =
     ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00', '#F0E442', '#999999'];
 
 const narrow = matchMedia('(max-width: 700px)');
 
-/// A text for a canvas, in lines that end behind joints of names and words: a chart has no room for
-/// long ones, and would cut them off.
+/// Breaks a text for a canvas into lines, behind joints of names and words: a chart has no room for
+/// long lines, and would cut them off.
 function chartLines(text, narrowLength, wideLength) {
   const most = narrow.matches ? narrowLength : wideLength;
   const lines = [''];
@@ -21,8 +21,8 @@ function chartLines(text, narrowLength, wideLength) {
 
 const rowLabel = (name) => chartLines(name, 18, 40);
 
-/// A canvas that is drawn by configure() -> configuration of Chart.js, and again after redraw() and
-/// a change of theme. Height in CSS pixels, fixed or a function.
+/// Canvas that is drawn by configure() -> configuration of Chart.js, and again after redraw() and a
+/// change of theme. Height in CSS pixels, fixed or a function.
 class ChartBox {
   constructor(label, height, configure) {
     this.height = height;
@@ -34,7 +34,7 @@ class ChartBox {
     narrow.addEventListener('change', () => this.redraw());
   }
 
-  /// Nothing while it is not part of the page: a chart takes its size from there.
+  /// Draws nothing while the canvas is not part of the page, from which a chart takes its size.
   redraw() {
     if (!this.node.isConnected) return;
     this.chart?.destroy();
@@ -70,8 +70,9 @@ function drawLine(context, colour, width, points, dash = []) {
 
 const axisTitle = (text) => ({display: text !== '', text: chartLines(text, 40, 200)});
 
-/// One row each: a mark at `value`, a whisker from `low` to `high` (null: no end), faint dots.
-/// rows: [{label, value, low, high, dots, kind, text}]. band: [low, high] of what counts as equal.
+/// Draws a mark at `value`, a whisker from `low` to `high` (null: no end) and faint dots a row.
+/// rows: [{label, value, low, high, dots, kind, text}]. band: [low, high] of ratios that count as
+/// equal.
 function intervalChart(rows, {title, format, reference = null, band = null, fromZero = false}) {
   const ends = rows.flatMap((row) => [row.value, row.low, row.high, ...row.dots])
                    .concat(reference ?? [], band ?? [])

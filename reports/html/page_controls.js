@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reader presses: choices, boxes, toggles, and a command line to copy.
+// Controls: choices, boxes, toggles, and a command line to copy.
 
-/// A labelled <select>; options are strings or {value, label}.
+/// Makes a labelled <select>; options are strings or {value, label}.
 function choice(label, options, chosen, onchoice) {
   const select =
       element('select', {onchange: () => onchoice(select.value)}, options.map((option) => {
@@ -12,10 +12,11 @@ function choice(label, options, chosen, onchoice) {
   return element('label', {class: 'field'}, element('span', {}, label), select);
 }
 
-// Characters that fit a <select>: in a narrow window, and in a wide one.
+// Characters that fit a <select> in a narrow window and in a wide one.
 const SHORT_OPTION = 24, LONG_OPTION = 100;
 
-/// A choice whose options can be longer than its <select>: below it stands all of the chosen one.
+/// Makes a choice whose options can be longer than its <select>; the full text of the chosen one
+/// stands below it.
 function longChoice(label, options, chosen, onchoice) {
   const whole = element('p', {class: 'note whole'});
   const show = (value) => {
@@ -36,7 +37,7 @@ function checkbox(label, checked, onchange) {
   return element('label', {class: 'field'}, box, element('span', {}, label));
 }
 
-/// Buttons of which one is pressed.
+/// Makes a row of buttons, one of which is pressed.
 function toggle(label, options, chosen, onchoice) {
   const group = element('div', {class: 'toggle', role: 'group', 'aria-label': label});
   const press = (value) => {
@@ -60,7 +61,7 @@ function toggle(label, options, chosen, onchoice) {
   return group;
 }
 
-/// Copies it, or where the page may not, selects it for the reader to copy.
+/// Copies a text; where the page may not, selects it for the reader to copy.
 async function copyText(text, shownIn, button) {
   try {
     await navigator.clipboard.writeText(text);
@@ -71,10 +72,10 @@ async function copyText(text, shownIn, button) {
   }
 }
 
-/// A command line with a button that copies it as it is shown: nothing unseen goes to a terminal.
+/// Makes a command line with a button that copies it as shown: nothing unseen goes to a terminal.
 function commandLine(text) {
   const shown = visible(text);
-  // Lines break between words, and inside of one only where it is longer than a line.
+  // Lines break between words; inside a word only if it is longer than a line.
   const words = shown.split(' ').flatMap(
       (word, k) => [k > 0 ? ' ' : '', element('span', {class: 'word'}, word)]);
   const code = element('code', {}, words);

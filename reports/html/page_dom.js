@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making elements. Text of a report becomes text nodes and attribute values, never markup.
+// Elements of the page. Text of a report becomes text nodes and attribute values, never markup.
 
-/// element("td", {class: "number", onclick: f, "--fill": "40%"}, "text", child): handlers by "on",
-/// custom properties by "--"; null and false leave an attribute or child out.
+/// Makes an element: element("td", {class: "number", onclick: f, "--fill": "40%"}, "text", child).
+/// Handlers begin with "on", custom properties with "--"; null and false leave an attribute or
+/// child out.
 function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -25,15 +26,15 @@ function element(name, attributes = {}, ...children) {
   return node;
 }
 
-/// A section of the page with a heading and a line below it; returns its element.
+/// Adds a section with a heading and a line below it to the page; returns its element.
 function section(id, title, note) {
   return element(
       'section', {id, class: 'card', 'aria-labelledby': id + '-title'},
       element('h2', {id: id + '-title'}, title), note ? element('p', {class: 'note'}, note) : null);
 }
 
-/// Cells are strings, nodes, arrays of them, or <td> as they shall be. `label`: the head of the
-/// column, for a row that stands by itself.
+/// Makes a cell of a string, a node, an array of them, or a <td>, which stays as it is. `label`:
+/// the head of the column, for a row that stands by itself.
 function cellNode(content, label, kind = null) {
   const cell =
       content instanceof HTMLTableCellElement ? content : element('td', {class: kind}, content);
@@ -43,7 +44,7 @@ function cellNode(content, label, kind = null) {
 
 const nameCell = (name) => element('td', {class: 'name'}, breakable(name));
 
-/// A table whose first row is a head, of words.
+/// Makes a table whose first row is a head of words.
 function plainTable(head, rows, attributes = {}) {
   return fitted(element(
       'table', attributes,

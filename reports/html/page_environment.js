@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the numbers come from: command line, program, machine, the meter, and where the time went.
+// Origin of the numbers: command line, program, machine, checks of the meter, and time by stage.
 
 function factsTable(title, facts) {
   const rows = Object.entries(facts).filter(([, value]) => value !== '' && value !== null);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a report out: trials with every member that they leave out, the objects that they share,
-// and a record for each rank.
+// Expansion of a compact report: trials get every member that they leave out, the objects that they
+// share, and a record for each rank.
 
-/// `value`, which has `key`, with what `defaults` have for it.
+/// Returns `value`, which stands under `key`, completed from `defaults`.
 function withDefaults(key, value, defaults) {
   const standard = Object.hasOwn(defaults, key) ? defaults[key] : null;
   if (standard === null || typeof value !== 'object' || value === null) return value;
@@ -11,7 +11,7 @@ function withDefaults(key, value, defaults) {
   return {...standard, ...Object.fromEntries(members)};
 }
 
-/// In the order of ranks; records of a rank in the order of the list.
+/// Returns one record a rank, in the order of ranks; records of a rank in the order of the list.
 function oneOfEachRank(memory) {
   if (!memory.some((record) => record.ranks)) return memory;
   return memory
@@ -19,7 +19,7 @@ function oneOfEachRank(memory) {
       .sort((a, b) => a.rank - b.rank);
 }
 
-/// The report as one of version 1 is; such a one as it is.
+/// Returns the report in the full form of version 1; one of that form unchanged.
 function expandReport(report) {
   const defaults = report.defaults ?? {};
   const shared = {};

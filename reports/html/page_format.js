@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people read them. null is "not a number" of ratios and "not known" of all else.
+// Numbers as text. null is "not a number" for ratios and "not known" for everything else.
 
 function formatRatio(ratio) {
   if (ratio === null || !isFinite(ratio)) return 'inf';
@@ -35,7 +35,7 @@ const formatRate = (rate, unit) =>
 const formatSpeedup = (speedup) => speedup.toFixed(2) + 'x';
 const formatPercent = (part) => (100 * part).toFixed(Math.abs(part) < 0.0995 ? 1 : 0) + ' %';
 
-/// Three digits or more, whatever the size.
+/// Formats three digits or more, whatever the size.
 function formatTime(ns) {
   if (ns === 0) return '0';
   if (ns < 1000) return Math.round(ns) + ' ns';

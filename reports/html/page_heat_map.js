@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the grids cost: one TP x CP map an implementation, all on one scale of colour, the value as
-// text in every cell. What did not run or is wrong is hatched and says why.
+// Costs of the grids: one TP x CP map an implementation, all on one scale of colour, the value as
+// text in every cell. Cells that did not run or are wrong are hatched and show the reason.
 
 const BASELINE = 'per_sequence';
 const ties = (value, best) => Math.abs(value - best) <= 0.01 * best;
 
-/// A quantity of a cell: {value, label, format, of(cell), speedup}: of() is null where it is not
-/// known.
+/// Quantities of a cell: {value, label, format, of(cell), speedup}; of() is null when not known.
 function heatQuantities(report) {
   const quantities = [];
   const caches = unique(report.timings.map((timing) => timing.cache));
@@ -46,7 +45,7 @@ function heatQuantities(report) {
   return quantities;
 }
 
-/// Cells of a case by implementation and grid, from trials and from timings.
+/// Collects the cells of a case by implementation and grid, from trials and from timings.
 function heatCells(report, text) {
   const cells = new Map();
   const cellOf = (implementation, grid) => {
@@ -93,7 +92,7 @@ function heatCells(report, text) {
   return [...cells.values()];
 }
 
-/// value -> {fill: part of the scale in [0, 1], direction}
+/// Returns a function: value -> {fill: part of the scale in [0, 1], direction}.
 function heatScale(values, speedup) {
   const logs = values.filter((value) => value > 0).map(Math.log);
   if (speedup) {

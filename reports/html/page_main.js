@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the verdict and the trials at once, then every other section that the report has something
-// for, with a pause in between: a large report can be read while the rest of it is drawn.
+// Order of drawing: the verdict and the trials at once, then every other section that the report
+// has data for, with a pause in between, so that a large report can be read while the rest is
+// drawn.
 
 const SECTIONS = [
   drawHeatMap, drawMemory, drawTimings, drawAb, drawMutants, drawTrends, drawChunkErrors,

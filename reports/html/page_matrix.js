@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials against checks, to filter and sort, below a summary of them. Grids of a case can be folded
+// Matrix of trials and checks, to filter and sort, below a summary. Grids of a case can be folded
 // to one row.
 
-/// A row of the table: one trial, or those of a case and implementation on all grids.
+/// Row of the table: one trial, or the trials of a case and implementation on all grids.
 class MatrixRow {
   constructor(trials) {
     this.trials = trials;
@@ -15,7 +15,7 @@ class MatrixRow {
     this.worst = new Map();  // by column
   }
 
-  /// What a search goes through.
+  /// Returns the text that a search goes through.
   text() {
     const all = (valueOf) => unique(this.trials.map(valueOf)).join(' ');
     return [
@@ -28,7 +28,8 @@ class MatrixRow {
     return this.implementation === place.implementation && this.grids.includes(place.grid);
   }
 
-  /// The worst check that `belongs`, with its trial: {check, trial, count}; null without any.
+  /// Returns the worst check that `belongs`, with its trial: {check, trial, count}; null without
+  /// any.
   worstCheck(column, belongs) {
     if (!this.worst.has(column)) {
       const found = this.trials.flatMap(
@@ -53,13 +54,13 @@ function rowDetail(row) {
               trialDetail(trial))));
 }
 
-/// Hangs and crashes before failures, then all others as in the report.
+/// Orders hangs and crashes before failures, then all others as in the report.
 const badFirst = (rows) => {
   const rank = (row) => (isBad(row.status) ? statusRank(row.status) : 0);
   return rows.sort((a, b) => rank(b) - rank(a));
 };
 
-/// Rows of single trials, or of all grids of a case and implementation; made once.
+/// Makes rows of single trials, or of all grids of a case and implementation, once.
 function matrixRows(trials) {
   const made = new Map();
   return (folded) => {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of the matrix: in every cell the largest ratio as a number, a glyph, a bar on a
-// logarithmic scale and a colour; where it is, on hover.
+// Columns of the matrix: every cell shows the largest ratio as a number, a glyph, a bar on a
+// logarithmic scale and a colour; its place on hover.
 
 const CHECK_ORDER = [
   'loss', 'logprobs', 'entropy', 'vocab_min', 'vocab_max', 'grad_logits', 'grad_logits_bias',
   'grad_hidden', 'grad_hidden_l2', 'grad_hidden_bias', 'grad_weight', 'grad_weight_l2',
   'grad_weight_bias', 'extrema', 'gradient', 'bias', 'metrics'
 ];
-const LEAST_RATIO = 1e-4;  // where the bar begins
+const LEAST_RATIO = 1e-4;  // begin of the bar
 
 const checkRank = (name) =>
     (CHECK_ORDER.includes(name) ? CHECK_ORDER.indexOf(name) : CHECK_ORDER.length);
@@ -45,7 +45,7 @@ function countedCell(bad, total, badLines, what) {
       bad > 0 ? `${bad} of ${total}` : String(total));
 }
 
-/// Of which a column shows the worst, unless every check stands apart.
+/// Returns the family of a check: a column shows the worst of a family, unless checks stand apart.
 function checkFamily(name) {
   if (name.startsWith('metric.')) return 'metrics';
   if (name.startsWith('vocab_')) return 'extrema';
@@ -94,7 +94,7 @@ function determinismCell(row) {
       'claims of same bits hold');
 }
 
-/// Marked where a peak was too far from its prediction.
+/// Makes a cell, marked if a peak was too far from its prediction.
 function memoryCell(row) {
   const peak =
       largest(row.trials.map(peakMemory).filter(Boolean), (record) => record.measured_peak_bytes);
@@ -113,7 +113,7 @@ function memoryCell(row) {
       wrong.length > 0 ? '\u2717 ' : null, formatBytes(peak.measured_peak_bytes));
 }
 
-/// The largest over the trials of a row; null where none has it.
+/// Returns the largest value over the trials of a row; null when none has it.
 function most(row, costOf) {
   const costs = row.trials.map(costOf).filter((cost) => cost !== null);
   return costs.length > 0 ? Math.max(...costs) : null;

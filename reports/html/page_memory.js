@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in memory at the peak, by tag, of the implementations of a case on a grid, and the
-// peak that was predicted.
+// Memory at the peak, by tag, for the implementations of a case on a grid, and the predicted peak.
 
 const MOST_TAGS = 7;  // the others are one
 
-/// The rank and phase with the highest peak of every trial that has memory.
+/// Finds the rank and phase with the highest peak of every trial that has memory.
 function memoryBars(report, text, grid) {
   return report.trials
       .filter(
@@ -16,7 +15,7 @@ function memoryBars(report, text, grid) {
 const inputBytes = (record) => record.measured_peak_with_inputs_bytes - record.measured_peak_bytes;
 const predictedWithInputs = (record) => record.predicted_peak_bytes + inputBytes(record);
 
-/// The largest ones, and "other".
+/// Returns the largest tags, and "other".
 function tagsOf(bars) {
   const totals = new Map();
   for (const {record} of bars) {

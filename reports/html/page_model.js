@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report as the sections ask for it: names of trials, the worst of several, costs of a trial.
+// Model of the report that all sections share: names of trials, the worst of several, costs of a
+// trial.
 
-/// What trials and timings of the same case have in common.
+/// Returns the text of a case, which trials and timings of the same case share.
 const caseText = (trial) => trial.id.split('|', 1)[0];
 
 function gridText(grid) {
@@ -15,10 +16,10 @@ function gridParts(text) {
   return {tp: Number(tp), cp: Number(cp), rest};
 }
 
-/// Beyond all others when it is no number.
+/// Returns a ratio to order by, beyond all others when it is no number.
 const comparable = (ratio) => (ratio === null ? Infinity : ratio);
 
-/// Orders checks: what failed is beyond all that passed.
+/// Returns a number to order checks by: failed ones are beyond all that passed.
 const severity = (check) =>
     (check.passed ? Math.min(comparable(check.ratio), 1) :
                     Math.max(comparable(check.ratio), 1 + 1e-9));
@@ -35,7 +36,7 @@ function groupBy(values, keyOf) {
   return groups;
 }
 
-/// The element with the largest value, null of none.
+/// Returns the element with the largest value, null without elements.
 function largest(values, valueOf) {
   let best = null;
   for (const value of values) {
@@ -46,27 +47,29 @@ function largest(values, valueOf) {
 
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 
-/// The record of the rank and phase with the highest peak, inputs not counted; null without memory.
+/// Returns the record of the rank and phase with the highest peak without inputs; null without
+/// memory.
 const peakMemory = (trial) => largest(trial.memory, (record) => record.measured_peak_bytes);
 
-/// Of the recorded rank; null where the trial did not get to count.
+/// Sums a counter of the recorded rank; null when the trial counted nothing.
 const countedCost = (trial, key) =>
     trial.memory.length > 0 ? sum(trial.communication.map((record) => record[key])) : null;
 const payloadBytes = (trial) => countedCost(trial, 'measured_payload_bytes');
 const collectiveCalls = (trial) => countedCost(trial, 'measured_calls');
 
-/// From a prediction; external implementations have none.
+/// True if counts differ from their prediction; external implementations have none.
 const differs = (record) => record.predicted_calls !== null &&
     (record.predicted_calls !== record.measured_calls ||
      record.predicted_payload_bytes !== record.measured_payload_bytes);
 
-/// Forward and backward of the one run that was verified: coarse. null where it did not get there.
+/// Returns the time of forward and backward in the one run that was verified: coarse. null when it
+/// ended before.
 function verifiedTime(trial) {
   const times = trial.times.filter((time) => time.phase !== 'plan');
   return times.length > 0 ? sum(times.map((time) => time.max_over_ranks_ns)) : null;
 }
 
-/// Cases in the order of the report, to choose from: [{value: text, label}].
+/// Lists cases in the order of the report, to choose from: [{value: text, label}].
 function casesOf(report) {
   const titles = new Map();
   const add = (text, name) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutation score: every wrong implementation with what rejected it, and the right ones that a
-// suite must not reject. What is not as it should be comes first.
+// Mutation score: every wrong implementation with the checks that rejected it, and the right ones
+// that a suite must not reject. Wrong verdicts come first.
 
 function mutantVerdict(mutant) {
   if (mutant.trials === 0) return 'not_run';

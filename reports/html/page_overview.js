@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// All trials at a glance: implementations against grids, in every cell the worst ratio of its
-// trials. What hung or crashed stands out beside what failed; a click shows the trials of a cell.
+// Overview of all trials: implementations against grids, in every cell the worst ratio of its
+// trials. Hangs and crashes look different from failures; a click shows the trials of a cell.
 
-/// One cell: what its trials came to, and the largest ratio of their checks.
+/// Cell: the statuses of its trials, and the largest ratio of their checks.
 class OverviewCell {
   constructor() {
-    this.statuses = new Map();  // status -> how many
+    this.statuses = new Map();  // status -> number of trials
     this.worst = null;          // a check
     this.worstTrial = null;
     this.begun = false;  // the run died in one of its trials
@@ -22,10 +22,10 @@ class OverviewCell {
 
   total() { return sum([...this.statuses.values()]); }
 
-  /// Worst first.
+  /// Returns the statuses, worst first.
   inOrder() { return [...this.statuses].sort(([a], [b]) => statusRank(b) - statusRank(a)); }
 
-  /// What the cell is: {glyph, text, kind}. Only failures and passes have a ratio to show.
+  /// Returns the face of the cell: {glyph, text, kind}. Only failures and passes have a ratio.
   face() {
     if (this.begun) return {glyph: statusOf('crashed').glyph, text: 'in progress', kind: 'halted'};
     const [status] = this.inOrder()[0];
@@ -44,7 +44,7 @@ class OverviewCell {
                     {glyph: '\u2713', text: ratio, kind: 'fine'};
   }
 
-  /// "1 of 6 timeout, 5 failed"; nothing where all is as it should be, or the face has it already.
+  /// Returns "1 of 6 timeout, 5 failed"; nothing when all passed, or the face has it already.
   note() {
     const others = this.inOrder().filter(([status]) => !['passed', 'skipped'].includes(status));
     if (this.begun) return 'when the run died';
@@ -68,8 +68,8 @@ class OverviewCell {
   }
 }
 
-/// Cells by implementation and grid, in the order of the report; of a dead run also that of the
-/// trial it died in.
+/// Collects cells by implementation and grid, in the order of the report; for a dead run also the
+/// cell of the trial that it died in.
 function overviewCells({report, begun}) {
   const cells = new Map();
   const grids = new Set();
@@ -88,7 +88,8 @@ function overviewCells({report, begun}) {
   return {cells, grids: [...grids]};
 }
 
-/// `onpick({implementation, grid})`, or null when the chosen cell is clicked again.
+/// Draws the overview. It calls `onpick({implementation, grid})`, or onpick(null) when the chosen
+/// cell is clicked again.
 function drawOverview(page, onpick) {
   const {cells, grids} = overviewCells(page);
   const buttons = [];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a run, in words: how many of how many, and the first and the worst of it.
+// Problems of a run in words: counts, and the first and the worst problem.
 
 const HAPPENED = {
   failed: 'failed',
@@ -34,15 +34,15 @@ function trialInWords(trial) {
   return checkInWords(worstFailedCheck(trial)) + others.replace('are 1 ', 'is 1 ');
 }
 
-/// What stands for a trial in a sentence.
+/// Returns the short name of a trial for a sentence.
 function trialTitle(trial) {
   const text = caseText(trial);
   const name = trial.case.name && trial.case.name !== text ? trial.case.name + ' ' : '';
   return {where: `${trial.implementation} on ${gridText(trial.grid)}`, of: name + `(${text})`};
 }
 
-/// [{noun, total, wrong: [{status, weight, title, words, reproduce}]}]: title and words are
-/// functions, for only two of what may be thousands are shown.
+/// Collects problems: [{noun, total, wrong: [{status, weight, title, words, reproduce}]}]. title
+/// and words are functions, since there may be thousands and only two are shown.
 function problemGroups(report) {
   const wrongOf = (items, statusIn, describe) =>
       items.filter((item) => isBad(statusIn(item)))
@@ -110,11 +110,11 @@ function problemGroups(report) {
   ].filter((group) => group.wrong.length > 0);
 }
 
-/// Hangs and crashes before failures, then by ratio.
+/// Compares problems: hangs and crashes are worse than failures, then the ratio decides.
 const isWorse = (a, b) =>
     statusRank(a.status) - statusRank(b.status) || (a.weight ?? 0) - (b.weight ?? 0);
 
-/// The first of the largest.
+/// Returns the first of the largest.
 const worstProblem = (wrong) =>
     wrong.reduce((worst, problem) => (isWorse(problem, worst) > 0 ? problem : worst));
 

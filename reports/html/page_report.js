@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of the page: packed where they stand in it, unpacked and parsed here and nowhere else.
+// Data of the page: they are embedded packed; only this file unpacks and parses them.
 
 async function unpack(id) {
   const text = atob(document.getElementById(id).textContent);
@@ -9,13 +9,13 @@ async function unpack(id) {
       .text();
 }
 
-/// {report, verdict, history, begun, planned}
+/// Returns {report, verdict, history, begun, planned}.
 const readPage = async () => ({
   report: expandReport(JSON.parse(await unpack('report-data'))),
   ...JSON.parse(await unpack('context-data'))
 });
 
-/// The text is unpacked anew: a large one does not stay in memory for a button.
+/// Unpacks the text of the report again: a large one does not stay in memory for a button.
 function offerDownload() {
   document.getElementById('download').addEventListener('click', async () => {
     const text = await unpack('report-data');

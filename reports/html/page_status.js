@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of a thing: a word, a glyph and a colour of its own each, so that none of the three
-// has to be seen for the others. Worst last. `halted`: it never came to its checks, which stands
-// out beside what failed them.
+// Statuses: each has a word, a glyph and a colour of its own, so that any one of the three is
+// enough. Worst last. `halted`: ended before its checks, shown apart from failures.
 
 const STATUS = {
   passed: {glyph: '\u2713', kind: 'good'},

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table that sorts by its column heads and makes only so many rows at a time.
+// Table that sorts by its column heads and makes a limited number of rows at a time.
 
 const ROWS_AT_A_TIME = 50;
-const MOST_ROWS = 2000;  // that one click adds
+const MOST_ROWS = 2000;  // added by one click
 
 /// columns: [{title, about, cell(row) -> node or text or <td>, value(row) -> number or text to sort
-/// by, optional, kind: "number"}]. `detail(row)`: what opens below a row, null for none.
+/// by, optional, kind: "number"}]. `detail(row)`: the content that opens below a row, null for
+/// none.
 class DataTable {
   constructor(columns, {detail = null, caption = null} = {}) {
     this.columns = columns;
@@ -29,7 +30,7 @@ class DataTable {
     this.drawHead();
   }
 
-  /// As they come, unless a column was chosen to sort by.
+  /// Returns rows in their own order, unless a column was chosen to sort by.
   setRows(rows) {
     this.rows = rows;
     this.limit = ROWS_AT_A_TIME;
@@ -139,7 +140,7 @@ class DataTable {
   }
 }
 
-/// A search field for rows: every word of it has to stand in textOf(row).
+/// Makes a search field for rows: every word of it has to occur in textOf(row).
 function searchField(label, onsearch) {
   const input = element(
       'input',

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several trials show together: the error of d weight by chunks, peak memory beside that of
-// the implementation that makes all logits.
+// Tables over several trials: the error of d weight by chunks, and peak memory beside that of the
+// implementation that computes all logits at once.
 
 const CHUNK_COLUMNS = [
   {title: 'case', kind: 'name', cell: (row) => nameCell(row.case), value: (row) => row.case},

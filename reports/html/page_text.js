@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a report as it is shown: what would not be seen in it, or would turn its direction, is
-// spelled out, and long names break where people would break them.
+// Text of a report as shown: characters that are invisible or change the direction of text are
+// spelled out, and long names break at their joints.
 
 // Controls but the end of a line, which only tooltips have; marks of direction; separators.
 const UNSEEN =
@@ -12,9 +12,9 @@ const spelled = (character) => {
                       '\\u' + code.toString(16).padStart(4, '0');
 };
 
-/// Text as it can be shown in one line.
+/// Returns text that can be shown in one line.
 const visible = (text) => String(text).replace(UNSEEN, spelled).replaceAll('\n', '\\x0a');
 
-/// A long name that breaks behind its joints before it breaks anywhere else.
+/// Makes a long name that breaks behind its joints before it breaks anywhere else.
 const breakable = (name) =>
     name.split(/(?<=[/_:,|])/).flatMap((part, k) => (k === 0 ? [part] : [element('wbr'), part]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Light and dark: what the system prefers, or what the button says. Charts read their colours when
-// they are drawn, and are drawn again after a change.
+// Theme, light or dark: the preference of the system, or the choice by the button. Charts read
+// their colours when they are drawn, and are drawn again after a change.
 
 const THEMES = ['system', 'light', 'dark'];
 const darkPreferred = matchMedia('(prefers-color-scheme: dark)');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timings: the implementations of one case on one grid beside each other, with the spread of rounds
-// and of ranks, and a table of all rows.
+// Timings: the implementations of one case on one grid beside each other, with the spread over
+// rounds and ranks, and a table of all rows.
 
 const PHASES = [
   {value: 'forward_backward', label: 'both'}, {value: 'forward', label: 'forward'},

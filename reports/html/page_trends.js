@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values over many runs with the points where they changed for good, found by lossgrid. Those that
-// changed come first.
+// Trends: values over many runs with the change points that lossgrid found. Series that changed
+// come first.
 
 const CHARTS_AT_A_TIME = 12;
 const METRICS = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All there is to say about one trial, made when it is opened.
+// Details of one trial, made when it is opened.
 
 function block(title, content) {
   return content ? element('div', {class: 'block'}, element('h3', {}, title), content) : null;
@@ -56,7 +56,7 @@ function pairsTable(object, format) {
       ([name, value]) => [name, value === null ? '-' : format(value)]);
 }
 
-/// Long ones start closed.
+/// Makes a block for long content that starts closed.
 function folded(title, content) {
   return content ? element('details', {class: 'block'}, element('summary', {}, title), content) :
                    null;

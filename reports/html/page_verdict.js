@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first thing to see: whether all is as it should be, what is wrong and how to see it again,
-// how many of what, and of which program on which machine.
+// Head of the page: the verdict, the problems and the command lines that reproduce them, counts,
+// the program and the machine.
 
 function tile(label, value, about) {
   return element(
@@ -27,7 +27,7 @@ function statusTiles(items, onpick) {
   });
 }
 
-/// It never came to write how it ended.
+/// True if the run died before it wrote its end.
 const isDead = (run) => run.status !== 'complete' && run.exit_code === 0;
 
 const wasReached = (trial) => trial.status !== 'not_run';
@@ -44,6 +44,7 @@ function deathInWords({report, begun, planned}) {
   return `The run died in the middle${begun ? ' of ' + begunKind(begun) : ''}: ` + parts.join(', ');
 }
 
+/// Returns the kind of the work that a dead run had begun, with the id
 /// CASE|GRID|IMPLEMENTATION|BACKEND of a trial, CASE|GRID|CACHE|BACKEND of a timing; only a trial
 /// has a command line that runs it again.
 const begunKind = (begun) => (begun.reproduce ? 'a trial' : 'a timing');
@@ -62,7 +63,8 @@ function finding(label, {where, of}, words, reproduce) {
       reproduce ? commandLine(reproduce) : null);
 }
 
-/// The trial in which a run died, the first problem and the worst one, with how to see them again.
+/// Lists the trial in which a run died, the first problem and the worst one, with the command lines
+/// that reproduce them.
 function findings({begun}, groups) {
   const shown = [];
   if (begun) {
@@ -101,7 +103,7 @@ function drawBanner(page) {
           findings(page, groups)));
 }
 
-/// `onpick(status)` shows the trials with that status.
+/// Draws the verdict. `onpick(status)` shows the trials with that status.
 function drawVerdict(page, onpick) {
   const {report} = page;
   const run = report.run, host = report.environment.host ?? {},

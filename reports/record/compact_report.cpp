@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
+#include "reports/record/report_format.h"
 #include "reports/record/report_json.h"
 
 namespace lossgrid {
@@ -15,17 +15,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool is_shared(const std::string& key) {
-  return std::find(shared_keys().begin(), shared_keys().end(), key) != shared_keys().end();
+  const std::vector<std::string>& keys = report_format().shared_keys;
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-/// `value`, which has `key`, without what "defaults" has.
+/// Returns `value`, which has `key`, without the members that "defaults" has.
 Json without_defaults(const std::string& key, Json value) {
   if (value.is_array()) {
     for (Json& element : value) element = without_defaults(key, std::move(element));
     return value;
   }
-  const auto defaults = report_defaults().find(key);
-  if (!value.is_object() || defaults == report_defaults().end()) return value;
+  const Json& all_defaults = report_format().defaults;
+  const auto defaults = all_defaults.find(key);
+  if (!value.is_object() || defaults == all_defaults.end()) return value;
   Json out = Json::object();
   for (auto& [name, member] : value.items()) {
     const auto standard = defaults->find(name);
@@ -35,58 +37,39 @@ Json without_defaults(const std::string& key, Json value) {
   return out;
 }
 
-/// Alike but for the rank.
-bool are_alike(const PhaseMemoryRecord& a, const PhaseMemoryRecord& b) {
-  const auto facts = [](const PhaseMemoryRecord& record) {
-    return std::tie(record.phase, record.predicted_peak_bytes, record.measured_peak_bytes,
-                    record.measured_peak_with_inputs_bytes, record.measured_allocations,
-                    record.by_tag_bytes, record.device_used_bytes, record.device_other_bytes);
-  };
-  return facts(a) == facts(b);
-}
-
-/// Records that are alike become one with "ranks". Readers put what they stand for in the order of
-/// ranks, and records of a rank in the order of the list; where that is another order, the list
-/// stays as it is.
+/// Records that are alike but for the rank become one with "ranks". Readers put the records of all
+/// ranks in the order of ranks, and records of a rank in the order of the list; where that is
+/// another order, the list stays as it is.
 Json memory_by_ranks(const std::vector<PhaseMemoryRecord>& records) {
-  struct Group {
-    const PhaseMemoryRecord* first;
-    std::vector<std::int64_t> ranks;
-  };
-  std::vector<Group> groups;
+  std::vector<PhaseMemoryRecord> joined;
+  std::vector<std::vector<std::int64_t>> ranks;  // of the joined records
   bool is_in_order = true;
   std::ptrdiff_t last_place = -1;
   for (std::size_t k = 0; k < records.size(); ++k) {
-    const PhaseMemoryRecord& record = records[k];
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const Group& other) { return are_alike(*other.first, record); });
-    if (group == groups.end()) group = groups.insert(groups.end(), {&record, {}});
-    group->ranks.push_back(record.rank);
-    const std::ptrdiff_t place = group - groups.begin();
-    if (k > 0 && record.rank == records[k - 1].rank) is_in_order &= place > last_place;
-    if (k > 0) is_in_order &= record.rank >= records[k - 1].rank;
+    PhaseMemoryRecord record = records[k];
+    record.rank = 0;
+    const auto place = std::find(joined.begin(), joined.end(), record) - joined.begin();
+    if (place == std::ssize(joined)) {
+      joined.push_back(std::move(record));
+      ranks.emplace_back();
+    }
+    const std::int64_t rank = records[k].rank;
+    ranks[static_cast<std::size_t>(place)].push_back(rank);
+    if (k > 0 && rank == records[k - 1].rank) is_in_order &= place > last_place;
+    if (k > 0) is_in_order &= rank >= records[k - 1].rank;
     last_place = place;
   }
+  if (!is_in_order) joined = records;
+  for (std::size_t k = 0; is_in_order && k < joined.size(); ++k) {
+    joined[k].rank = ranks[k].front();
+    if (ranks[k].size() > 1) joined[k].ranks = std::move(ranks[k]);
+  }
   Json out = Json::array();
-  if (!is_in_order) {
-    for (const PhaseMemoryRecord& record : records) out.push_back(memory_to_json(record));
-    return out;
-  }
-  for (const Group& group : groups) {
-    const Json facts = memory_to_json(*group.first);
-    if (group.ranks.size() == 1) {
-      out.push_back(facts);
-      continue;
-    }
-    Json joined{{"ranks", group.ranks}};
-    joined.update(facts);
-    joined.erase("rank");
-    out.push_back(std::move(joined));
-  }
+  for (const PhaseMemoryRecord& record : joined) out.push_back(memory_to_json(record));
   return out;
 }
 
-/// Calls `visit(key, value)` for all that stands in `trial` where it may be shared.
+/// Calls `visit(key, value)` for every part of `trial` that may be shared.
 template <typename Visit>
 void for_each_shareable(Json& trial, Visit&& visit) {
   for (auto& [key, value] : trial.items()) {
@@ -99,7 +82,7 @@ void for_each_shareable(Json& trial, Visit&& visit) {
   }
 }
 
-/// Moves what is used once from `shared` into `trials`, and gives the rest new places.
+/// Moves parts that are used once from `shared` into `trials`, and gives the others new places.
 void keep_what_is_shared(Json& shared, Json& trials) {
   struct Entry {
     int uses = 0;
@@ -158,33 +141,6 @@ void write_below(const Json& json, int indent, std::string& out) {
 
 }  // namespace
 
-const Json& report_defaults() {
-  static const Json defaults = Json::parse(R"({
-    "trial": {"details": {}, "backend": "cpu", "transport": "thread", "reason": "",
-              "explanation": [], "first_failed_rank": null, "rank_states": [], "chunks": 0, "metrics": {},
-              "metric_reductions": {}, "branches": {}, "checks": [], "relative_l2": {},
-              "gradient_scale": {}, "invariants": [], "determinism": [], "memory": [], "communication": [], "times": [],
-              "fingerprints": {}, "cost_mismatches": []},
-    "grid": {"dp": 1, "pp": 1, "sp": false},
-    "batch": {"microbatches": 1},
-    "checks": {"passed": true, "ratio": 0.0, "error_abs": 0.0, "bound_abs": 0.0,
-               "beyond_bound": 0, "worst": null},
-    "worst": {"sequence": null, "token": null, "vocab_id": null},
-    "invariants": {"status": "passed", "detail": ""},
-    "determinism": {"claimed": false, "detail": ""},
-    "memory": {"measured_allocations": 0},
-    "times": {"predicted_flops": 0, "kernel_launches": 0, "host_synchronisations": 0}
-  })");
-  return defaults;
-}
-
-const std::vector<std::string>& shared_keys() {
-  static const std::vector<std::string> keys{
-      "case",        "metrics", "metric_reductions", "branches",    "checks", "invariants",
-      "determinism", "memory",  "communication",     "fingerprints"};
-  return keys;
-}
-
 std::size_t CompactTrials::place_of(const std::string& key, Json value) {
   auto& places = places_[key];
   const auto [place, is_new] = places.try_emplace(json_text(value, -1), places.size());
@@ -210,7 +166,7 @@ Json compact_report(const RunRecord& run) {
   Json shared = compact.take_new();
   keep_what_is_shared(shared, trials);
   Json out = run_to_json(run, std::move(trials));
-  out["defaults"] = report_defaults();
+  out["defaults"] = report_format().defaults;
   out["shared"] = std::move(shared);
   return out;
 }

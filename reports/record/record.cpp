@@ -31,6 +31,13 @@ std::string_view name(TrialStatus status) {
   return "not_run";
 }
 
+TrialStatus trial_status(std::string_view text) {
+  for (const TrialStatus status : trial_statuses()) {
+    if (name(status) == text) return status;
+  }
+  throw_bad_input("unknown status '{}' of a trial", text);
+}
+
 bool was_cut_short(TrialStatus status) {
   return status == TrialStatus::error || status == TrialStatus::timeout ||
          status == TrialStatus::crashed || status == TrialStatus::out_of_memory;
@@ -117,6 +124,30 @@ std::int64_t TrialRecord::total_calls() const {
   std::int64_t sum = 0;
   for (const CommunicationRecord& row : communication) sum += row.measured_calls;
   return sum;
+}
+
+std::string timing_id(const std::string& case_text, const std::string& grid,
+                      const std::string& cache, const std::string& backend) {
+  const std::string id = fmt::format("{}|{}|{}|timing", case_text, grid, cache);
+  return backend == "cpu" ? id : id + "|" + backend;
+}
+
+const char* description(Stage stage) {
+  switch (stage) {
+    case Stage::generate:
+      return "Inputs, also logits that a check makes again.";
+    case Stage::truth:
+      return "Truth in float64.";
+    case Stage::run:
+      return "The implementations; for timings ceilings and the sampler too.";
+    case Stage::compare:
+      return "Comparison of outputs with the truth, and the other checks.";
+    case Stage::bits:
+      return "Fingerprints: inputs stay as they are, and outputs are the same on every run.";
+    case Stage::report:
+      break;
+  }
+  return "Writing it, up to its last form.";
 }
 
 std::map<std::string, std::int64_t> RunRecord::counts_by_status() const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Report JSON, schema reports/schema/report-1.schema.json, with everything written out: fixed key
-// order, units in the keys, NaN and infinities as null, shortest numbers, so that two runs differ
-// only in the fields listed by volatile_keys(). Files have the compact form of compact_report.h.
+// JSON of records and reports, with everything written out: fixed key order, units in the keys, NaN
+// and infinities as null, shortest numbers, so that two runs differ only in volatile keys
+// (report_format.h). Files have the compact form of compact_report.h.
 #pragma once
 
 #include <string>
@@ -13,17 +13,16 @@
 
 namespace lossgrid {
 
-/// Name and version of the format, MAJOR.MINOR; the first minor version was called "1". A program
-/// reads every minor version up to its own and refuses later ones.
-inline constexpr const char* kReportFormat = "lossgrid.report/1.1";
-
 nlohmann::ordered_json trial_to_json(const TrialRecord& trial);
-/// The same with another form of its memory.
-nlohmann::ordered_json trial_to_json(const TrialRecord& trial, nlohmann::ordered_json memory);
 nlohmann::ordered_json memory_to_json(const PhaseMemoryRecord& record);
 nlohmann::ordered_json mutant_to_json(const MutantRecord& mutant);
+nlohmann::ordered_json timing_to_json(const TimingRecord& record);
+nlohmann::ordered_json ab_to_json(const AbRecord& record);
 
-/// "run" and what surrounds it: schema, run, environment.
+/// The trial with another form of its memory.
+nlohmann::ordered_json trial_to_json(const TrialRecord& trial, nlohmann::ordered_json memory);
+
+/// "run" and the keys around it: schema, run, environment.
 nlohmann::ordered_json run_header_to_json(const RunRecord& run);
 
 /// The whole report.
@@ -36,10 +35,7 @@ nlohmann::ordered_json run_to_json(const RunRecord& run, nlohmann::ordered_json 
 /// names) are replaced, never refused.
 std::string json_text(const nlohmann::ordered_json& json, int indent = 2);
 
-/// Names of the keys whose values change from run to run of the same thing (times, dates, host).
-const std::vector<std::string>& volatile_keys();
-
-/// The report without them, at every depth.
+/// The report without volatile keys, at every depth.
 nlohmann::ordered_json without_volatile_keys(nlohmann::ordered_json report);
 
 }  // namespace lossgrid

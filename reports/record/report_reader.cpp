@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way back of report_json.cpp.
 #include "reports/record/report_reader.h"
 
 #include <algorithm>
 #include <sstream>
 
 #include "harness/core/text.h"
-#include "reports/record/json_fields.h"
+#include "reports/record/json_reader.h"
 #include "reports/record/report_file.h"
 #include "reports/record/schema.h"
-#include "reports/record/trial_reader.h"
 
 namespace lossgrid {
 namespace {
-
-MeterRecord meter_from(const ReportJson& json) {
-  return {field<std::string>(json, "name"), field<bool>(json, "passed"),
-          number_field(json, "expected"),   number_field(json, "measured"),
-          field<std::string>(json, "unit"), field<std::string>(json, "detail")};
-}
 
 constexpr std::string_view kFormat = "lossgrid.report/";
 
@@ -33,46 +25,72 @@ void require_format(const ReportJson& json) {
   }
 }
 
+/// Adds to the lists that places of trials are in. Null adds nothing.
+void add_shared(ReportJson lists, CommonParts& common) {
+  for (auto& [key, values] : lists.items()) {
+    std::vector<ReportJson>& known = common.shared[key];
+    for (ReportJson& value : values) known.push_back(std::move(value));
+  }
+}
+
+/// One record for each of "ranks", in the order of ranks.
+void take_ranks_apart(std::vector<PhaseMemoryRecord>& memory) {
+  const auto is_joined = [](const PhaseMemoryRecord& record) { return !record.ranks.empty(); };
+  if (std::none_of(memory.begin(), memory.end(), is_joined)) return;
+  std::vector<PhaseMemoryRecord> out;
+  for (PhaseMemoryRecord& record : memory) {
+    const std::vector<std::int64_t> ranks = std::exchange(record.ranks, {});
+    if (ranks.empty()) out.push_back(record);
+    for (const std::int64_t rank : ranks) {
+      out.push_back(record);
+      out.back().rank = rank;
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  memory = std::move(out);
+}
+
+template <typename Record>
+Record record_from(const ReportJson& json, const CommonParts& common = {}, const char* key = "") {
+  Record record;
+  JsonReader reader(json, common, key);
+  fields(reader, record);
+  return record;
+}
+
+TrialRecord trial_from(const ReportJson& json, const CommonParts& common) {
+  auto trial = record_from<TrialRecord>(json, common, "trial");
+  take_ranks_apart(trial.memory);
+  return trial;
+}
+
 void read_header(const ReportJson& json, RunRecord& run) {
   require_format(json);
   const ReportJson& about = member(json, "run");
-  run.command = field<std::string>(about, "command");
-  run.arguments = field<std::vector<std::string>>(about, "arguments");
-  run.suite = field<std::string>(about, "suite");
-  run.started_utc = field_or<std::string>(about, "started_utc", "");
-  run.ended_utc = field_or<std::string>(about, "ended_utc", "");
-  run.status = field<std::string>(about, "status");
-  run.exit_code = field_or<int>(about, "exit_code", 0);
-  if (about.contains("planned")) {
-    const ReportJson& planned = about["planned"];
-    run.planned = PlannedWork{field<std::int64_t>(planned, "trials"),
-                              field<std::int64_t>(planned, "timings")};
-  }
-  run.environment = member(json, "environment");
-  const ReportJson& stages = member(about, "stages_ns");
-  if (stages.is_null()) return;
-  for (std::size_t k = 0; k < kStages; ++k) {
-    const auto stage = static_cast<Stage>(k);
-    run.stages[stage] = field<std::int64_t>(stages, std::string(name(stage)).c_str());
-  }
-  run.wall_ns = run.stages.total() + field<std::int64_t>(stages, "other");
+  ReportJson header{{"run", about}, {"environment", member(json, "environment")}};
+  // null: the run did not end
+  if (member(about, "exit_code").is_null()) header["run"]["exit_code"] = 0;
+  const CommonParts common;
+  JsonReader reader(header, common);
+  header_fields(reader, run);
+  if (about.contains("planned")) run.planned = record_from<PlannedWork>(about["planned"]);
 }
 
-ReportJson defaults_of(const ReportJson& header) {
-  return header.value("defaults", ReportJson());
+CommonParts common_parts_of(const ReportJson& header) {
+  return {header.value("defaults", ReportJson())};
 }
 
 RunRecord run_from_json(const ReportJson& json) {
   RunRecord run;
   read_header(json, run);
-  TrialReader trials(defaults_of(json));
-  trials.add_shared(json.value("shared", ReportJson()));
-  run.trials =
-      list_field(json, "trials", [&](const ReportJson& trial) { return trials.read(trial); });
-  run.timings = list_field(json, "timings", timing_from_json);
-  run.meter = list_field(json, "meter", meter_from);
-  if (json.contains("ab")) run.ab = list_field(json, "ab", ab_from_json);
-  if (run.command == "mutants") run.mutants = list_field(json, "mutants", mutant_from_json);
+  CommonParts common = common_parts_of(json);
+  add_shared(json.value("shared", ReportJson()), common);
+  const ReportJson& trials = member(json, "trials");
+  if (!trials.is_array()) throw_bad_input("the key 'trials' holds no list");
+  for (const ReportJson& trial : trials) run.trials.push_back(trial_from(trial, common));
+  JsonReader reader(json, common);
+  list_fields(reader, run);
   return run;
 }
 
@@ -88,28 +106,28 @@ RunRecord run_from_lines(const std::string& text) {
   RunRecord run;
   std::istringstream lines(text);
   bool first = true;
-  TrialReader trials{ReportJson()};
+  CommonParts common;
   for (std::string line; std::getline(lines, line); first = false) {
     const ReportJson json = ReportJson::parse(line, nullptr, false);
     if (json.is_discarded() && lines.peek() == EOF && !first) break;  // cut off by the crash
     if (json.is_discarded()) throw_bad_input("a line is no JSON");
     if (first) {
       read_header(json, run);
-      trials = TrialReader(defaults_of(json));
+      common = common_parts_of(json);
     } else if (json.contains("begin")) {
       run.begun_id = field<std::string>(json, "begin");
-      run.begun_reproduce = field_if_there<std::string>(json, "reproduce", "");
+      run.begun_reproduce = json.contains("reproduce") ? field<std::string>(json, "reproduce") : "";
     } else if (json.contains("trial")) {
-      trials.add_shared(json.value("shared", ReportJson()));
-      run.trials.push_back(trials.read(json["trial"]));
+      add_shared(json.value("shared", ReportJson()), common);
+      run.trials.push_back(trial_from(json["trial"], common));
       end_begun(run, run.trials.back().id);
     } else if (json.contains("timing")) {
-      run.timings.push_back(timing_from_json(json["timing"]));
+      run.timings.push_back(record_from<TimingRecord>(json["timing"]));
       end_begun(run, run.timings.back().id());
     } else if (json.contains("ab")) {
-      run.ab.push_back(ab_from_json(json["ab"]));
+      run.ab.push_back(record_from<AbRecord>(json["ab"]));
     } else if (json.contains("mutant")) {
-      run.mutants.push_back(mutant_from_json(json["mutant"]));
+      run.mutants.push_back(record_from<MutantRecord>(json["mutant"]));
     }
   }
   if (first) throw_bad_input("it is empty");
@@ -117,24 +135,6 @@ RunRecord run_from_lines(const std::string& text) {
 }
 
 }  // namespace
-
-MutantRecord mutant_from_json(const ReportJson& json) {
-  MutantRecord mutant;
-  mutant.name = field<std::string>(json, "name");
-  mutant.catalogue_id = field_or<std::string>(json, "catalogue_id", "");
-  mutant.what = field<std::string>(json, "what");
-  mutant.is_control = field<bool>(json, "is_control");
-  mutant.trials = field<std::int64_t>(json, "trials");
-  mutant.rejected = field<bool>(json, "rejected");
-  if (mutant.rejected) {
-    const ReportJson& by = member(json, "rejected_by");
-    mutant.rejected_by_case = field<std::string>(by, "case");
-    mutant.rejected_by_grid = field<std::string>(by, "grid");
-    mutant.rejected_by_checks = field<std::vector<std::string>>(by, "checks");
-  }
-  mutant.reproduce = field_or<std::string>(json, "reproduce", "");
-  return mutant;
-}
 
 RunRecord read_report(const std::string& path) {
   const ReportFile file = read_report_file(path);

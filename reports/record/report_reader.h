@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads back what report_writer.h wrote: a whole report, or the lines that a run which did not end
-// left in `<path>.partial.jsonl`. Keys that are not known are passed over; what JSON cannot hold
-// (NaN, infinities) comes back as NaN, and ratios as infinity. Tables are made anew.
+// Reader of the files of report_writer.h: a whole report, or the lines that a run which did not end
+// left in `<path>.partial.jsonl`. Keys that are not known are passed over; numbers that JSON
+// cannot hold (NaN, infinities) come back as NaN, and ratios as infinity. Tables are made anew.
 #pragma once
 
 #include <string>
@@ -10,13 +10,9 @@
 
 namespace lossgrid {
 
-/// The run at `path`; where there is no such file, its partial file. A last line that was cut off
-/// is passed over. Throws io, and bad_input that names the file and what is wrong with it: no JSON,
-/// no report, a newer major version.
+/// Reads the run at `path`; where there is no such file, its partial file. A last line that was cut
+/// off is passed over. Throws io, and bad_input with the file and its fault: no JSON, no report, a
+/// newer version.
 RunRecord read_report(const std::string& path);
-
-/// Throws bad_input.
-TimingRecord timing_from_json(const nlohmann::ordered_json& json);
-MutantRecord mutant_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace lossgrid

@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/file.h"
+#include "reports/record/report_format.h"
 #include "reports/record/report_json.h"
 
 namespace lossgrid {
@@ -39,7 +40,7 @@ ReportWriter::ReportWriter(std::string path, const RunRecord& run)
   if (run.planned) {
     header["run"]["planned"] = {{"trials", run.planned->trials}, {"timings", run.planned->timings}};
   }
-  header["defaults"] = report_defaults();
+  header["defaults"] = report_format().defaults;
   try {
     append(header);
   } catch (...) {

@@ -12,6 +12,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "reports/record/report_format.h"
 #include "reports/schema_texts.h"
 #include "reports/text/text_table.h"
 
@@ -22,7 +23,7 @@ using valijson::ValidationResults;
 
 constexpr std::size_t kValueWidth = 60;
 
-/// Where an error is: {"trials", "0"}. The library writes "<root>", "[trials]", "[0]".
+/// Returns the place of an error: {"trials", "0"}. The library writes "<root>", "[trials]", "[0]".
 std::vector<std::string> steps_of(const ValidationResults::Error& error) {
   std::vector<std::string> steps;
   for (std::size_t k = 1; k < error.context.size(); ++k) {
@@ -41,7 +42,7 @@ const nlohmann::json& value_at(const nlohmann::json& document,
   return *value;
 }
 
-/// Says no more than that what stands below it is wrong.
+/// True if the description only repeats that something below its place is wrong.
 bool repeats_another(const std::string& description) {
   return description.starts_with("Failed to validate") &&
          description != "Failed to validate against exactly one child schema.";
@@ -61,7 +62,8 @@ const std::vector<std::string>& schema_versions(std::string_view name) {
 }
 
 std::string_view schema_text(std::string_view name) {
-  if (name == "report") return kReportSchema;
+  static const std::string of_reports = report_format().schema.dump(2) + '\n';
+  if (name == "report") return of_reports;
   if (name == "policy") return kPolicySchema;
   throw Error(ErrorCode::usage, unknown_name_message("schema", name, schema_names()));
 }

@@ -1,144 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timing leaves behind, as plain values: the samples of all implementations of one case on one
-// grid with one state of the cache, taken in turn in one process, and their summaries; and in the
-// same rounds what memory and products reach on this machine. Absolute times hold for the machine
-// and its load at that moment; ratios of samples of the same round are what can be compared. With
-// its JSON and text forms.
+// Record of a timing, as plain values: the samples of all implementations of one case on one grid
+// with one state of the cache, taken in turn in one process, and their summaries; and in the same
+// rounds the rates that memory and products reach on this machine. With its text form.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "harness/core/error.h"
 #include "harness/core/terminal.h"
+#include "reports/record/timing_row.h"
 
 namespace lossgrid {
 
-/// Of a row, and of a record the worst of its rows; in this order, the worst last.
-enum class TimingStatus {
-  timed,
-  skipped,        // cannot be timed here, with the reason
-  unstable,       // fewer than 10 distinct samples
-  above_ceiling,  // faster than the machine can be: the measurement or the cost model is wrong
-  failed,         // the outputs of the last timed iteration are wrong
-  timeout,        // the deadline passed; a rank hangs
-  error,          // a rank threw
-  crashed,        // the process of a rank died, or had to end: its GPU was lost
-  out_of_memory,  // a rank could not get memory
-};
-
-std::string_view name(TimingStatus status);
-
-/// True when a rank ended it before its checks: timeout and all behind it.
-bool was_cut_short(TimingStatus status);
-
-/// All of them, in their order.
-const std::vector<TimingStatus>& timing_statuses();
-
-/// What a timing alone makes a run end with.
-ExitCode exit_code_of(TimingStatus status);
-
-/// What a timing is known by: its case, grid and state of the cache, and the backend where it is
-/// not the processor.
+/// Name of a timing: its case, grid and state of the cache, and the backend where it is not the
+/// processor.
 std::string timing_id(const std::string& case_text, const std::string& grid,
                       const std::string& cache, const std::string& backend = "cpu");
-
-/// Samples of the slowest rank, in the order of the rounds.
-struct TimeSummary {
-  std::vector<std::int64_t> samples_ns;
-  std::int64_t median_ns = 0;
-  std::int64_t p20_ns = 0;
-  std::int64_t p80_ns = 0;
-  double stderr_ratio = 0;  // standard error of the median / median
-};
-
-/// What one rank needed. Medians of their own: the parts need not add up to the whole.
-struct RankTime {
-  std::int64_t rank = 0;
-  std::int64_t median_ns = 0;
-  std::int64_t communication_ns = 0;  // inside of collectives, waiting for other ranks included
-  std::int64_t kernel_ns = 0;         // outside of them
-  std::vector<std::int64_t> samples_ns;
-  std::vector<std::int64_t> communication_samples_ns;
-};
-
-/// The rank with the longest kernel time.
-struct Straggler {
-  std::int64_t rank = 0;
-  std::int64_t kernel_ns = 0;
-  std::int64_t excess_ns = 0;  // over the median of the other ranks
-};
-
-/// One phase of one implementation.
-struct TimingRow {
-  std::string implementation;
-  std::string phase;  // "forward", "backward", "forward_backward"
-  TimingStatus status = TimingStatus::timed;
-  std::string reason;  // one line; empty when timed
-  TimeSummary time;
-  std::optional<double> speedup;  // median over rounds of sample of the baseline / sample
-  // Of one rank, by the cost model: read and written, and of matrix products. 0: not known, none.
-  std::int64_t rank_bytes = 0;
-  std::int64_t rank_flops = 0;
-  // Of all ranks together, in the median time.
-  std::optional<double> bytes_per_second;
-  std::optional<double> flops_per_second;
-  std::optional<double> useful_flops_per_second;  // of forward_backward
-  double tokens_per_second = 0;
-  // What bounds it: "read", "copy", "update", "read+copy", "read+update", "gemm"; empty when the
-  // model does not say what it moves.
-  std::string ceiling;
-  std::optional<double> ceiling_ratio;  // median over rounds of time at the ceiling / sample
-  bool ceiling_judged = false;          // more bytes than 4 last-level caches
-  // Of the time of all ranks; none where collectives are not seen while time is taken.
-  std::optional<double> communication_ratio;
-  // Of the last sample, on the rank with the most; none on the processor.
-  std::int64_t kernel_launches = 0;
-  std::int64_t host_synchronisations = 0;
-  std::vector<RankTime> rank_times;
-  std::optional<Straggler> straggler;  // with more than one rank, and a communication_ratio
-};
-
-struct SkippedTiming {
-  std::string implementation;
-  std::string reason;
-};
-
-/// What the machine reaches with all ranks at once, at the sizes of the case.
-struct CeilingRow {
-  std::string name;  // "read", "copy", "update", "gemm_logits", "gemm_hidden", "gemm_weight"
-  TimeSummary time;
-  std::int64_t rank_bytes = 0;  // moved, or 0
-  std::int64_t rank_flops = 0;  // made, or 0
-  double rate_per_second = 0;   // of bytes or operations, all ranks together
-};
-
-struct AllReduceRow {
-  std::string group;  // "tp", "cp"
-  std::int64_t ranks = 0;
-  double latency_ns = 0;        // of 4 bytes
-  double bytes_per_second = 0;  // of 1 MiB
-};
 
 /// A case on a grid with a state of the cache.
 struct TimingRecord {
   std::string case_name;
-  std::string case_text;  // what is computed
-  std::string grid;       // "tp2cp1"
-  std::string cache;      // "hot", "cold"
+  std::string case_text;
+  std::string grid;  // "tp2cp1"
+  std::string cache;
   std::string backend = "cpu";
-  std::string transport = "thread";  // what carried collectives
-  std::string timer;                 // "steady_clock", "cuda_events"; empty: not said
-  std::string baseline;              // what speed-ups are over
-  std::string why_no_speedup;        // empty: the baseline was timed
+  std::string transport = "thread";
+  std::string timer;  // empty: not known
+  std::string baseline;
+  std::string no_speedup_reason;  // empty: the baseline was timed
   TimingStatus status = TimingStatus::timed;
-  std::string reason;                  // one line; empty when timed
-  std::string why_not_representative;  // empty: no rank shares a core or GPU, and nothing is traced
+  std::string reason;
+  std::string
+      not_representative_reason;  // empty: no rank shares a core or GPU, and nothing is traced
   std::int64_t cores = 0;
   std::int64_t threads_per_rank = 0;
   std::int64_t last_level_cache_bytes = 0;
@@ -148,26 +42,84 @@ struct TimingRecord {
   double target_stderr_ratio = 0;
   std::int64_t warm_up_rounds = 0;
   std::int64_t rounds = 0;
-  std::string stopped_by;   // "target", "time_budget", "most_samples"; empty without samples
-  std::int64_t tokens = 0;  // without padding
-  // "sequences to multiples of 16, for mine": how the batch of all rows was padded beside the case
-  // and the grid; empty when no implementation needs it.
-  std::string padding;
-  // The work of a problem that starts from hidden states, whoever does it: 6 N H V on all ranks,
-  // three times the product of the N tokens with the weight, without padding and recomputation. 0
-  // for problems that start from logits.
+  std::string stopped_by;  // empty without samples
+  std::int64_t tokens = 0;
+  std::string padding;  // "sequences to multiples of 16, for mine"; empty when there is none
+  // The work of a problem that starts from hidden states, by any implementation: 6 N H V on all
+  // ranks, three times the product of the N tokens with the weight, without padding and
+  // recomputation. 0 for problems that start from logits.
   double useful_flops = 0;
-  std::vector<TimingRow> rows;  // by implementation in the order that was asked for, by phase
+  std::vector<TimingRow> rows;  // by implementation in the order of the flags, then by phase
   std::vector<SkippedTiming> skipped;
   std::vector<CeilingRow> ceilings;
-  std::string ceiling_details;  // which kernels of memory or products they are made of
-  std::vector<AllReduceRow>
-      all_reduce;  // of groups with more than one rank, and a communication_ratio
+  std::string ceiling_details;
+  std::vector<AllReduceRow> all_reduce;
 
   std::string id() const { return timing_id(case_text, grid, cache, backend); }
 };
 
-/// What the meter found when it measured what is known beforehand.
+template <typename A>
+void fields(A& a, TimingRecord& timing) {
+  a.record("timing",
+           "A case on a grid with one state of the cache: all implementations and the ceilings of "
+           "the machine timed in turn, so that drift cancels in ratios.");
+  a.object("case", "The problem.", {}, [&] {
+    a("name", timing.case_name, "A label, may be empty.");
+    a("text", timing.case_text, "As in --case.", {.nonempty = true});
+  });
+  a("grid", timing.grid, "As in --grid.", {.nonempty = true});
+  a("cache", timing.cache,
+    "Content of caches before a sample: hot, left by the sample before; cold, nothing of use.",
+    {.one_of = "hot cold"});
+  a("backend", timing.backend, "Place where kernels ran; cpu in reports without it.",
+    {.one_of = "cpu cuda cuda_emulated", .since = Since::later_in_1});
+  a("transport", timing.transport, "Carrier of the collectives; thread in reports without it.",
+    {.one_of = "thread mpi nccl", .since = Since::later_in_1});
+  a("timer", timing.timer,
+    "Clock of the samples: CUDA events on the stream of the rank, around the phase with all that "
+    "the stream waits within it, or the host's clock.",
+    {.one_of = "steady_clock cuda_events", .left_out = timing.timer.empty()});
+  a("baseline", timing.baseline, "The implementation that speed-ups are over.", {.nonempty = true});
+  a("no_speedup_reason", timing.no_speedup_reason,
+    "Reason why the baseline was not timed; empty when it was.");
+  a("status", timing.status, "The worst of the rows, or the reason why there are none.");
+  a("reason", timing.reason, "One line; empty when timed.");
+  a.computed("representative", timing.not_representative_reason.empty(),
+             "No rank shares a core or a GPU with another, and kernels run where they belong.");
+  a("representative_reason", timing.not_representative_reason,
+    "Reason why it is not; empty when it is.");
+  a("cores", timing.cores, "Cores that the process may use.");
+  a("threads_per_rank", timing.threads_per_rank, "Threads that compute for a rank.");
+  a("last_level_cache_bytes", timing.last_level_cache_bytes,
+    "Cache of core 0, or the second level of the GPU.", {.varies = true});
+  a("order_seed", timing.order_seed, "Seed of the random order in each round.");
+  a("min_samples", timing.min_samples, "As in --min-samples.", {.minimum = 2});
+  a("max_seconds", timing.max_seconds, "As in --max-seconds.", {.positive = true});
+  a("target_stderr_ratio", timing.target_stderr_ratio, "As in --target-stderr.",
+    {.maximum = 1, .positive = true});
+  a("warm_up_rounds", timing.warm_up_rounds, "Rounds before the first sample.", {.varies = true});
+  a("rounds", timing.rounds, "Samples of each row.", {.varies = true});
+  a("stopped_by", timing.stopped_by, "Reason for the end of the rounds; null without samples.",
+    {.one_of = "target time_budget most_samples", .null = true, .varies = true});
+  a("tokens", timing.tokens, "Tokens of the batch, without padding.");
+  a("padding", timing.padding,
+    "Multiples that the batch of all rows is padded to beside those of the case and the grid, and "
+    "the implementations that need them; without it there are none.",
+    {.nonempty = true, .left_out = timing.padding.empty()});
+  a("useful_flops", timing.useful_flops,
+    "6 N H V of all ranks: N tokens, without padding and recomputation; 0 when the case starts "
+    "from logits.");
+  a("rows", timing.rows, "By implementation and phase; empty when nothing was timed.");
+  a("skipped", timing.skipped, "Implementations that cannot take the case.");
+  a("ceilings", timing.ceilings,
+    "Rates that the machine reaches at the sizes of the case, in the same rounds.");
+  a("ceiling_details", timing.ceiling_details, "Kernels that ceilings are made of.",
+    {.varies = true});
+  a("all_reduce", timing.all_reduce,
+    "All-reduce of groups with more than one rank, doing nothing else.");
+}
+
+/// A measurement of the meter of something that is known beforehand.
 struct MeterRecord {
   std::string name;
   bool passed = false;
@@ -177,12 +129,20 @@ struct MeterRecord {
   std::string detail;
 };
 
-/// Keys with their units, fixed order; numbers that do not exist are null.
-nlohmann::ordered_json timing_to_json(const TimingRecord& record);
-nlohmann::ordered_json meter_to_json(const MeterRecord& record);
+template <typename A>
+void fields(A& a, MeterRecord& check) {
+  a.record("meter_check", "Something known, measured.");
+  a("name", check.name, "The quantity.", {.nonempty = true});
+  a("passed", check.passed, "True if it is close enough.");
+  a("expected", check.expected, "The known value.", {.minimum = {}});
+  a("measured", check.measured, "The measured value.", {.minimum = {}, .varies = true});
+  a("unit", check.unit, "Unit of both.");
+  a("detail", check.detail, "The measurement.");
+}
 
-/// One block a record, one row a phase of an implementation, then ceilings, what was skipped and
-/// what is wrong, the straggler. At most 120 columns, or as many as `style` has; lines end in
+/// Returns one block a record: one row a phase of an implementation, then ceilings, skipped
+/// implementations, problems, the straggler. At most 120 columns, or as many as `style` has; lines
+/// end in
 /// '\n'. Empty when there are no records.
 std::string format_timing_table(const std::vector<TimingRecord>& records,
                                 const TextStyle& style = {});

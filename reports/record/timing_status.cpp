@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The statuses of timings: names, order and exit codes.
-#include "reports/record/timing_record.h"
+#include "reports/record/timing_status.h"
 
 namespace lossgrid {
 
@@ -33,6 +32,13 @@ const std::vector<TimingStatus>& timing_statuses() {
   static const std::vector<TimingStatus> statuses{timed,   skipped, unstable, above_ceiling, failed,
                                                   timeout, error,   crashed,  out_of_memory};
   return statuses;
+}
+
+TimingStatus timing_status(std::string_view text) {
+  for (const TimingStatus status : timing_statuses()) {
+    if (name(status) == text) return status;
+  }
+  throw_bad_input("unknown status '{}' of a timing", text);
 }
 
 bool was_cut_short(TimingStatus status) {

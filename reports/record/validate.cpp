@@ -2,22 +2,33 @@
 #include "reports/record/validate.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "harness/core/text.h"
-#include "reports/record/compact_report.h"
 #include "reports/record/json_fields.h"
 #include "reports/record/report_file.h"
+#include "reports/record/report_format.h"
 #include "reports/record/report_json.h"
 #include "reports/record/schema.h"
 
 namespace lossgrid {
 namespace {
 
-/// `line`: of the file, that the text begins with.
+/// Parses `text`, which begins at that line of the file.
 ReportJson parsed(std::string_view text, std::size_t line) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto has_unique_keys = [&](int, ReportJson::parse_event_t event, ReportJson& parsed) {
+    using Event = ReportJson::parse_event_t;
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      throw_bad_input("the key '{}' stands twice in one object", parsed.get<std::string>());
+    }
+    return true;
+  };
   try {
-    return ReportJson::parse(text);
+    return ReportJson::parse(text, has_unique_keys);
   } catch (const ReportJson::parse_error& error) {
     const std::string_view before = text.substr(0, std::min(error.byte, text.size()));
     line += static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
@@ -25,7 +36,7 @@ ReportJson parsed(std::string_view text, std::size_t line) {
   }
 }
 
-/// The lines of a partial file without what a crash cut off.
+/// Parses the lines of a partial file, without a last one that a crash cut off.
 std::vector<ReportJson> parsed_lines(const std::string& text) {
   std::vector<std::string> lines = split(text, '\n');
   lines.pop_back();  // empty, or cut off
@@ -35,7 +46,7 @@ std::vector<ReportJson> parsed_lines(const std::string& text) {
   return out;
 }
 
-/// The report that the lines would have become.
+/// Returns the report that the lines would have become.
 ReportJson report_of(std::vector<ReportJson> lines) {
   RunRecord run;
   ReportJson& header = lines.front();
@@ -61,7 +72,7 @@ ReportJson report_of(std::vector<ReportJson> lines) {
   return report;
 }
 
-/// The schema of "lossgrid.NAME/VERSION".
+/// Returns the name of the schema of "lossgrid.NAME/VERSION".
 std::string schema_of(const std::string& format) {
   std::vector<std::string> known;
   for (const std::string& name : schema_names()) {
@@ -76,13 +87,13 @@ std::string schema_of(const std::string& format) {
   throw_bad_input("no format '{}'; known: {}", format, join(known, ", "));
 }
 
-/// Trials that name a place which the lists of "shared" do not have.
+/// Returns a line for each place in a trial that the lists of "shared" do not have.
 std::vector<std::string> place_problems(const ReportJson& report) {
   std::vector<std::string> problems;
   const ReportJson shared = report.value("shared", ReportJson::object());
   std::size_t number = 0;
   for (const ReportJson& trial : report["trials"]) {
-    for (const std::string& key : shared_keys()) {
+    for (const std::string& key : report_format().shared_keys) {
       const std::size_t size = shared.contains(key) ? shared[key].size() : 0;
       const auto judge = [&](const ReportJson& value, const std::string& where) {
         if (!value.is_number() || value.get<std::size_t>() < size) return;

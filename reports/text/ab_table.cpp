@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of A/B comparisons. A verdict never stands without its interval, margin and number
+// Text form of A/B comparisons. A verdict never stands without its interval, margin and number
 // of launches.
 #include <algorithm>
 
@@ -40,10 +40,8 @@ std::string self_check_text(const AbRecord& record) {
 std::string format_ab_table(const std::vector<AbRecord>& records, const TextStyle& style) {
   if (records.empty()) return "";
   TextTable table;
-  for (const char* header : {"phase", "A", "B"}) table.add_column(header, Align::left);
-  for (const char* header : {"B / A", "interval", "confidence", "n", "launches", "pairs"}) {
-    table.add_column(header, Align::right);
-  }
+  table.add_columns({"phase", "A", "B"}, Align::left);
+  table.add_columns({"B / A", "interval", "confidence", "n", "launches", "pairs"}, Align::right);
   table.add_column("verdict", Align::left);
   std::string self_checks;
   for (const AbRecord& record : records) {

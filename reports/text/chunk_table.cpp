@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kWeight = "grad_weight";
 
-/// What fewer numbers of chunks show is no trend.
+/// Fewer numbers of chunks show no trend.
 constexpr std::size_t kFewestCounts = 3;
 
 double ratio_of(const TrialRecord& trial) {
@@ -31,8 +31,11 @@ void add_trial(const TrialRecord& trial, std::vector<ChunkErrorRow>& rows) {
   });
   const double error = comparable_ratio(trial.relative_l2.at(kWeight));
   if (same == rows.end()) {
-    rows.push_back(
-        {trial.case_title(), trial.chunks, trial.implementation, error, ratio_of(trial)});
+    rows.push_back({.case_title = trial.case_title(),
+                    .chunks = trial.chunks,
+                    .implementation = trial.implementation,
+                    .relative_l2 = error,
+                    .ratio = ratio_of(trial)});
   } else {
     same->chunks = std::max(same->chunks, trial.chunks);
     same->relative_l2 = std::max(same->relative_l2, error);

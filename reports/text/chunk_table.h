@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error of the gradient of an LM head's weight by the number of chunks that its rows are taken
-// in: chunks are added to one buffer one after the other, so its rounding shows here.
+// Error of the gradient of the lm_head's weight by the number of chunks. Chunks of rows are added
+// to one buffer one after the other, so rounding of that buffer shows here.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// One implementation with its options; the most and the worst over the grids.
+/// One implementation with its options: the most chunks and the worst errors over the grids.
 struct ChunkErrorRow {
   std::string case_title;
   std::int64_t chunks = 0;     // that a rank goes through
@@ -20,8 +20,8 @@ struct ChunkErrorRow {
   double ratio = 0;            // of the check "grad_weight"
 };
 
-/// Rows by case and implementation (without options) in the order of the run, then by chunks; only
-/// of those with at least three different numbers of chunks.
+/// Returns rows by case and implementation (without options) in the order of the run, then by
+/// chunks; only groups with at least three different numbers of chunks.
 std::vector<ChunkErrorRow> weight_error_by_chunks(const RunRecord& run);
 
 }  // namespace lossgrid

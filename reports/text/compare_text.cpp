@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three forms of a comparison.
+// The three forms of a comparison: text, markdown, JSON.
+#include <array>
+
+#include "harness/core/text.h"
 #include "reports/change/compare.h"
 #include "reports/text/folded_table.h"
 #include "reports/text/text_table.h"
@@ -7,7 +10,14 @@
 namespace lossgrid {
 namespace {
 
-std::string ratio_text(const Change& change) {
+constexpr std::array kVerdicts{Verdict::failed, Verdict::inconclusive, Verdict::improved,
+                               Verdict::added};
+
+std::string verdict_text(Verdict verdict) {
+  return std::string(verdict == Verdict::failed ? "regressed" : name(verdict));
+}
+
+std::string ratio_text(const Finding& change) {
   if (!change.ratio) return "";
   std::string text = fmt::format("{:.3f}x", *change.ratio);
   if (change.ratio_low) {
@@ -19,21 +29,22 @@ std::string ratio_text(const Change& change) {
 FoldedTable table_of(const Comparison& comparison) {
   FoldedTable table({"", "kind", "what", "base", "head", "head / base", "trial"},
                     {"kind", "head / base", "base"});
-  for (const Change& change : comparison.changes) {
-    table.add({std::string(name(change.verdict)), std::string(name(change.kind)), change.what,
+  for (const Finding& change : comparison.findings) {
+    table.add({verdict_text(change.verdict), std::string(name(change.kind)), quantity(change),
                change.base, change.head, ratio_text(change)},
-              change.subject, change.verdict == ChangeVerdict::regressed);
+              change.id, change.verdict == Verdict::failed);
   }
   return table;
 }
 
 std::string comparison_counts(const Comparison& comparison) {
-  const auto count = [&](ChangeVerdict verdict) { return comparison.count(verdict); };
-  return fmt::format(
-      "{} trials and {} timed rows in both: {} regressed, {} inconclusive, {} improved, {} added",
-      comparison.trials, comparison.rows, count(ChangeVerdict::regressed),
-      count(ChangeVerdict::inconclusive), count(ChangeVerdict::improved),
-      count(ChangeVerdict::added));
+  std::vector<std::string> counts;
+  for (const Verdict verdict : kVerdicts) {
+    counts.push_back(
+        fmt::format("{} {}", count(comparison.findings, verdict), verdict_text(verdict)));
+  }
+  return fmt::format("{} trials and {} timed rows in both: {}", comparison.trials, comparison.rows,
+                     join(counts, ", "));
 }
 
 std::string margin_text(const Comparison& comparison) {
@@ -71,9 +82,8 @@ nlohmann::ordered_json comparison_to_json(const Comparison& comparison) {
   json["trials"] = comparison.trials;
   json["rows"] = comparison.rows;
   json["time_margin_ratio"] = comparison.time_margin_ratio;
-  for (const ChangeVerdict verdict : {ChangeVerdict::regressed, ChangeVerdict::inconclusive,
-                                      ChangeVerdict::improved, ChangeVerdict::added}) {
-    json["counts"][std::string(name(verdict))] = comparison.count(verdict);
+  for (const Verdict verdict : kVerdicts) {
+    json["counts"][verdict_text(verdict)] = count(comparison.findings, verdict);
   }
   json["dead_head"] = comparison.dead_head.empty() ? nlohmann::ordered_json(nullptr)
                                                    : nlohmann::ordered_json(comparison.dead_head);
@@ -82,11 +92,11 @@ nlohmann::ordered_json comparison_to_json(const Comparison& comparison) {
   const auto number = [](const std::optional<double>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
   };
-  for (const Change& change : comparison.changes) {
-    json["changes"].push_back({{"verdict", name(change.verdict)},
+  for (const Finding& change : comparison.findings) {
+    json["changes"].push_back({{"verdict", verdict_text(change.verdict)},
                                {"kind", name(change.kind)},
-                               {"subject", change.subject},
-                               {"what", change.what},
+                               {"subject", change.id},
+                               {"what", quantity(change)},
                                {"base", change.base},
                                {"head", change.head},
                                {"ratio", number(change.ratio)},

@@ -32,7 +32,9 @@ FoldedTable::FoldedTable(std::vector<std::string> headers, std::vector<std::stri
 
 void FoldedTable::add(std::vector<std::string> cells, std::string subject, bool is_bad) {
   const auto [at, is_new] = places_.emplace(cells, rows_.size());
-  if (is_new) rows_.push_back({std::move(cells), std::move(subject), 0, is_bad});
+  if (is_new) {
+    rows_.push_back({.cells = std::move(cells), .subject = std::move(subject), .is_bad = is_bad});
+  }
   ++rows_[at->second].subjects;
 }
 

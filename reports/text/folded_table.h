@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table in which one cause on forty grids is one row: rows that differ only in their subject, the
-// last column, stand together as "SUBJECT and 39 more". As plain text and as GitHub's markdown, at
-// most 40 rows and how many more there are.
+// `FoldedTable`: a table in which one cause on forty grids is one row. Rows that differ only in
+// their subject, the last column, stand together as "SUBJECT and 39 more". As plain text and as
+// GitHub's markdown, at most 40 rows and the number of further ones.
 #pragma once
 
 #include <map>
@@ -14,22 +14,22 @@ namespace lossgrid {
 
 class FoldedTable {
  public:
-  /// The last header is that of the subject. `may_leave_out`: the columns that narrow lines do
-  /// without, the least important first.
+  /// The last header is that of the subject. `may_leave_out`: columns that narrow lines do without,
+  /// the least important first.
   FoldedTable(std::vector<std::string> headers, std::vector<std::string> may_leave_out);
 
-  /// `cells`: without the subject; the first one is bad or not.
+  /// Adds a row. `cells` are without the subject; `is_bad` marks the first one.
   void add(std::vector<std::string> cells, std::string subject, bool is_bad);
 
-  /// Lines that end in '\n'; empty when there are no rows. Long cells are shortened.
+  /// Returns lines that end in '\n'; empty when there are no rows. Long cells are shortened.
   std::string text(const TextStyle& style = {}) const;
   std::string markdown() const;
 
  private:
   struct Row {
     std::vector<std::string> cells;
-    std::string subject;  // the first
-    std::size_t subjects = 0;
+    std::string subject;       // the first
+    std::size_t subjects = 0;  // number of them
     bool is_bad = false;
   };
 
@@ -39,7 +39,7 @@ class FoldedTable {
   std::map<std::vector<std::string>, std::size_t> places_;
 };
 
-/// A cell of a table in GitHub's markdown.
+/// Escapes `text` for a cell of a table in GitHub's markdown.
 std::string markdown_cell(const std::string& text);
 
 }  // namespace lossgrid

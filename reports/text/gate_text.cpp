@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three forms of a gate's result.
+// The three forms of a gate's result: text, markdown, JSON.
 #include "reports/change/gate.h"
 #include "reports/text/folded_table.h"
 
@@ -9,20 +9,21 @@ namespace {
 FoldedTable table_of(const GateResult& result) {
   FoldedTable table({"", "metric", "where", "base", "head", "bound", "of"},
                     {"base", "bound", "where"});
-  for (const GateFinding& f : result.findings) {
+  for (const Finding& f : result.findings) {
     const std::string& phase = f.subject.phase;
     const bool both = !phase.empty() && !f.place.empty();
     table.add({std::string(name(f.verdict)), f.metric, phase + (both ? " " : "") + f.place, f.base,
                f.head, f.excuse.empty() ? f.bound : "known: " + f.excuse},
-              f.subject.text(), f.verdict == GateVerdict::failed);
+              f.subject.text(), f.verdict == Verdict::failed);
   }
   return table;
 }
 
 std::string gate_counts(const GateResult& result) {
   return fmt::format("{} failed, {} inconclusive, {} excused; {} numbers judged",
-                     result.count(GateVerdict::failed), result.count(GateVerdict::inconclusive),
-                     result.count(GateVerdict::excused), result.judged);
+                     count(result.findings, Verdict::failed),
+                     count(result.findings, Verdict::inconclusive),
+                     count(result.findings, Verdict::excused), result.judged);
 }
 
 }  // namespace
@@ -46,12 +47,11 @@ nlohmann::ordered_json gate_to_json(const GateResult& result) {
   nlohmann::ordered_json json;
   json["schema"] = "lossgrid.gate/1";
   json["judged"] = result.judged;
-  for (const GateVerdict verdict :
-       {GateVerdict::failed, GateVerdict::inconclusive, GateVerdict::excused}) {
-    json["counts"][std::string(name(verdict))] = result.count(verdict);
+  for (const Verdict verdict : {Verdict::failed, Verdict::inconclusive, Verdict::excused}) {
+    json["counts"][std::string(name(verdict))] = count(result.findings, verdict);
   }
   json["findings"] = nlohmann::ordered_json::array();
-  for (const GateFinding& f : result.findings) {
+  for (const Finding& f : result.findings) {
     json["findings"].push_back({{"verdict", name(f.verdict)},
                                 {"metric", f.metric},
                                 {"case", f.subject.case_text},

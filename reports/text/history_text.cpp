@@ -42,10 +42,8 @@ std::string title_of(const HistorySeries& series) {
 
 std::string format_history(const std::vector<HistorySeries>& history) {
   TextTable table;
-  for (const char* header : {"case", "grid", "implementation", "phase", "cache"}) {
-    table.add_column(header, Align::left);
-  }
-  for (const char* header : {"runs", "first", "last"}) table.add_column(header, Align::right);
+  table.add_columns({"case", "grid", "implementation", "phase", "cache"}, Align::left);
+  table.add_columns({"runs", "first", "last"}, Align::right);
   table.add_column("changes", Align::left);
   std::string title;
   std::size_t unchanged = 0;

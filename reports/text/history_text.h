@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A history for people and for other programs, with the changes found in it.
+// Text and JSON forms of a history, with the changes found in it.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace lossgrid {
 
-/// A line for each series of times and for each counter that changed, then how many counters did
-/// not. Lines that end in '\n'.
+/// Returns a line for each series of times and for each counter that changed, then the number of
+/// counters that did not. Lines end in '\n'.
 std::string format_history(const std::vector<HistorySeries>& history);
 
-/// Every series with all points and changes, schema "lossgrid.history_series/1".
+/// Returns every series with all points and changes, schema "lossgrid.history_series/1".
 nlohmann::ordered_json history_to_json(const std::vector<HistorySeries>& history);
 
 }  // namespace lossgrid

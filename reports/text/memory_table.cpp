@@ -60,11 +60,15 @@ std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run) {
     if (baseline == baselines.end() || trial.memory.empty() || trial.chunks == 0) continue;
     const std::int64_t measured = trial.max_peak_bytes();
     const std::int64_t predicted = predicted_peak(trial);
-    rows.push_back({trial.case_title(), trial.grid(), trial.implementation, measured, predicted,
-                    ratio(measured, baseline->second->max_peak_bytes()),
-                    ratio(predicted, predicted_peak(*baseline->second)),
-                    largest(trial, &PhaseMemoryRecord::device_used_bytes),
-                    largest(trial, &PhaseMemoryRecord::device_other_bytes)});
+    rows.push_back({.case_title = trial.case_title(),
+                    .grid = trial.grid(),
+                    .implementation = trial.implementation,
+                    .measured_bytes = measured,
+                    .predicted_bytes = predicted,
+                    .measured_ratio = ratio(measured, baseline->second->max_peak_bytes()),
+                    .predicted_ratio = ratio(predicted, predicted_peak(*baseline->second)),
+                    .device_used_bytes = largest(trial, &PhaseMemoryRecord::device_used_bytes),
+                    .device_other_bytes = largest(trial, &PhaseMemoryRecord::device_other_bytes)});
   }
   return rows;
 }
@@ -76,19 +80,12 @@ std::string format_memory_table(const RunRecord& run, const TextStyle& style) {
   const std::vector<MemoryRatioRow> rows = peak_memory_ratios(run);
   if (rows.size() < 2 || rows.size() > kMostRows) return "";
   TextTable table;
-  table.add_column("implementation", Align::left);
-  table.add_column("grid", Align::left);
-  table.add_column("measured", Align::right);
-  table.add_column("predicted", Align::right);
-  table.add_column("ratio", Align::right);
-  table.add_column("predicted", Align::right);
+  table.add_columns({"implementation", "grid"}, Align::left);
+  table.add_columns({"measured", "predicted", "ratio", "predicted"}, Align::right);
   const bool has_driver = std::any_of(rows.begin(), rows.end(), [](const MemoryRatioRow& row) {
     return row.device_used_bytes.has_value();
   });
-  if (has_driver) {
-    table.add_column("by driver", Align::right);
-    table.add_column("of others", Align::right);
-  }
+  if (has_driver) table.add_columns({"by driver", "of others"}, Align::right);
   std::string last_case;
   for (const MemoryRatioRow& row : rows) {
     if (row.case_title != last_case) table.add_title(shortened(row.case_title, kWidth));

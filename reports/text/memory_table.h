@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peak memory of implementations that make their logits, beside that of linear_materialized, which
-// makes all of them at once: measured and predicted, on the same case and grid.
+// Ratios of peak memory: implementations that compute logits from hidden states beside
+// linear_materialized, which computes all of them at once, measured and predicted, on the same case
+// and grid.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace lossgrid {
 
-/// Peaks without inputs, the largest over ranks and phases.
+/// Peaks of one trial without inputs, the largest over ranks and phases.
 struct MemoryRatioRow {
   std::string case_title;
   std::string grid;
@@ -26,7 +27,7 @@ struct MemoryRatioRow {
   std::optional<std::int64_t> device_other_bytes = {};
 };
 
-/// In the order of the run, linear_materialized included; none where it did not run.
+/// Returns rows in the order of the run, linear_materialized included; none where it did not run.
 std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run);
 
 }  // namespace lossgrid

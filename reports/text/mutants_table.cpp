@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutation score as text: what every mutant gets wrong, and what caught it.
+// Mutation score as text: the defect of every mutant, and the checks that caught it.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/exports/export_parts.h"
 #include "reports/text/table.h"
 #include "reports/text/text_table.h"
 
@@ -23,24 +24,21 @@ std::string verdict(const MutantRecord& mutant) {
   return mutant.is_control ? "accepted" : "SURVIVED";
 }
 
-bool as_it_should_be(const MutantRecord& mutant) {
-  return mutant.trials > 0 && mutant.rejected != mutant.is_control;
-}
-
-/// What is wrong with it, and below that what became of it.
+/// Adds a row with the defect, and below it the verdict.
 void add_mutant(TextTable& table, const MutantRecord& mutant, bool is_narrow) {
   constexpr std::size_t kTextWidth = 80;
   constexpr std::size_t kVerdict = 2;  // the column
   table.add_row(
       {mutant.catalogue_id, mutant.name, verdict(mutant), shortened(mutant.what, kTextWidth)});
-  if (!as_it_should_be(mutant)) table.mark_bad(kVerdict);
+  const bool is_wrong = !mutant_problem(mutant).empty();
+  if (is_wrong) table.mark_bad(kVerdict);
   const auto add_below = [&](const std::string& text) { table.add_row({"", "", "", text}); };
   if (mutant.rejected) {
     add_below(shortened(rejected_by(mutant), kTextWidth));
   } else if (mutant.trials > 0) {
     add_below(fmt::format("passed {} {}", mutant.trials, mutant.trials == 1 ? "trial" : "trials"));
   }
-  if (!as_it_should_be(mutant) && !mutant.reproduce.empty()) {
+  if (is_wrong && !mutant.reproduce.empty()) {
     const std::string line = "reproduce: " + mutant.reproduce;
     if (is_narrow) {
       table.add_whole_line("  " + line);
@@ -50,7 +48,7 @@ void add_mutant(TextTable& table, const MutantRecord& mutant, bool is_narrow) {
   }
 }
 
-/// Rounded down: only all of them are 100 %.
+/// Formats a percentage, rounded down: only all of them are 100 %.
 std::string percent(std::int64_t part, std::int64_t whole) {
   const std::int64_t tenths = whole == 0 ? 0 : 1000 * part / whole;
   return tenths % 10 == 0 ? fmt::format("{} %", tenths / 10)
@@ -59,9 +57,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
 
 std::string table_of(const RunRecord& run, bool controls, const TextStyle& style) {
   TextTable table;
-  table.add_column("id", Align::left);
-  table.add_column(controls ? "control" : "mutant", Align::left);
-  table.add_column("verdict", Align::left);
+  table.add_columns({"id", controls ? "control" : "mutant", "verdict"}, Align::left);
   table.add_column(controls ? "what is done another way" : "what is wrong", Align::prose);
   table.may_leave_out({"id"}, "--report has all");
   for (const MutantRecord& mutant : run.mutants) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person reads when something is wrong: the counts, and each trial that did not pass.
+// Summary of a run as text: the counts, and each trial that did not pass.
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/change/metric.h"
 #include "reports/text/table.h"
 #include "reports/text/text_table.h"
 
@@ -20,7 +21,7 @@ std::string trial_counts(const RunRecord& run) {
   for (const TrialStatus status : trial_statuses()) {
     const std::string key(name(status));
     const std::int64_t count = counts.at(key);
-    // How many passed is said even when none did.
+    // The number of passed trials is printed even if it is 0.
     if (count == 0 && status != TrialStatus::passed) continue;
     std::string words = key;
     std::replace(words.begin(), words.end(), '_', ' ');
@@ -29,7 +30,7 @@ std::string trial_counts(const RunRecord& run) {
   return join(parts, ", ");
 }
 
-/// One line a rank: what it did, where, and its last collective.
+/// Returns one line a rank: its state, its phase, and its last collective or message.
 std::string describe_ranks(const std::vector<RankRecord>& ranks) {
   constexpr std::size_t kMost = 16;
   std::string out;
@@ -49,7 +50,7 @@ std::string describe_ranks(const std::vector<RankRecord>& ranks) {
   return out;
 }
 
-/// "2 timed, 1 unstable", of records and not of rows.
+/// Returns "2 timed, 1 unstable": counts of records, not of rows.
 std::string timing_counts(const RunRecord& run) {
   std::map<TimingStatus, std::int64_t> counts;
   for (const TimingRecord& timing : run.timings) ++counts[timing.status];
@@ -70,19 +71,19 @@ std::string ab_counts(const RunRecord& run) {
   return "A/B: " + join(parts, ", ");
 }
 
-/// One line a reason, in the order of first appearance.
+/// Returns one line a reason, in the order of first appearance.
 std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string_view label) {
   struct Fold {
     std::string reason;
     std::int64_t count = 0;
-    std::vector<std::string> implementations;
+    std::vector<std::string> implementations = {};
   };
   std::vector<Fold> folds;
   for (const TrialRecord& trial : run.trials) {
     if (trial.status != status) continue;
     auto at = std::find_if(folds.begin(), folds.end(),
                            [&](const Fold& fold) { return fold.reason == trial.reason; });
-    if (at == folds.end()) at = folds.insert(folds.end(), {trial.reason, 0, {}});
+    if (at == folds.end()) at = folds.insert(folds.end(), {.reason = trial.reason});
     ++at->count;
     auto& names = at->implementations;
     if (std::find(names.begin(), names.end(), trial.implementation) == names.end()) {
@@ -177,9 +178,7 @@ std::string format_summary(const RunRecord& run, const TextStyle& style) {
                              fold_by_reason(run, TrialStatus::not_run, "not run");
   if (!folded.empty()) out += '\n' + folded;
   for (const TrialRecord& trial : run.trials) {
-    if (trial.status == TrialStatus::failed || was_cut_short(trial.status)) {
-      out += '\n' + format_trial(trial, style);
-    }
+    if (is_bad(trial.status)) out += '\n' + format_trial(trial, style);
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/change/metric.h"
 #include "reports/text/text_table.h"
 
 namespace lossgrid {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::size_t kWidth = 130;
 
-/// The columns of ratios, each over the checks that it takes.
+/// Column of the largest ratio of the checks that it takes.
 struct RatioColumn {
   const char* header;
   std::function<bool(const std::string&)> takes;
@@ -37,24 +38,21 @@ const std::vector<RatioColumn>& ratio_columns() {
   return columns;
 }
 
-bool did_fail(TrialStatus status) {
-  return status == TrialStatus::failed || was_cut_short(status);
-}
-
 /// One row: the trials of a case and implementation on all grids.
 struct Group {
   std::string case_key;
   std::string title;
   std::string implementation;
-  std::vector<const TrialRecord*> trials;
+  std::vector<const TrialRecord*> trials = {};
 
   bool has_failed() const {
     return std::any_of(trials.begin(), trials.end(),
-                       [](const TrialRecord* trial) { return did_fail(trial->status); });
+                       [](const TrialRecord* trial) { return is_bad(trial->status); });
   }
 };
 
-/// In the order in which cases and implementations first appear; a case's rows stand together.
+/// Groups trials in the order in which cases and implementations first appear; the rows of a case
+/// stand together.
 std::vector<Group> groups_of(const RunRecord& run, TableRows rows) {
   std::vector<Group> groups;
   std::map<std::string, std::size_t> case_order;
@@ -65,7 +63,10 @@ std::vector<Group> groups_of(const RunRecord& run, TableRows rows) {
     std::string row = trial.implementation;
     if (rows == TableRows::one_per_grid) row += ' ' + trial.grid();
     const auto [at, added] = group_at.try_emplace({key, row}, groups.size());
-    if (added) groups.push_back({key, trial.case_title(), trial.implementation, {}});
+    if (added) {
+      groups.push_back(
+          {.case_key = key, .title = trial.case_title(), .implementation = trial.implementation});
+    }
     groups[at->second].trials.push_back(&trial);
   }
   std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
@@ -84,7 +85,7 @@ std::string grids_of(const RunRecord& run) {
   return join(grids, " ");
 }
 
-/// Largest ratio of the checks that the column takes, "-" where none of them ran.
+/// Returns the largest ratio of the checks that the column takes, "-" where none of them ran.
 std::string worst_ratio(const Group& group, const RatioColumn& column) {
   double most = -1;
   for (const TrialRecord* trial : group.trials) {
@@ -104,7 +105,7 @@ std::string worst_grid(const Group& group) {
   return worst == nullptr ? "-" : worst->grid();
 }
 
-/// Largest value over the trials that measured one, "-" without any.
+/// Returns the largest value over the trials that measured one, "-" without any.
 template <typename Has, typename Value, typename Format>
 std::string worst_cost(const Group& group, Has&& has, Value&& value, Format&& format) {
   std::int64_t most = -1;
@@ -126,7 +127,7 @@ std::vector<std::string> row_of(const Group& group) {
   std::vector<std::string> cells{
       group.implementation, grids == 1 ? group.trials[0]->grid() : fmt::format("{} grids", grids),
       count_of(group, [](TrialStatus status) { return status == TrialStatus::passed; }),
-      count_of(group, did_fail), count_of(group, [](TrialStatus status) {
+      count_of(group, is_bad), count_of(group, [](TrialStatus status) {
         return status == TrialStatus::skipped || status == TrialStatus::not_run;
       })};
   for (const RatioColumn& column : ratio_columns()) cells.push_back(worst_ratio(group, column));
@@ -156,12 +157,11 @@ std::string format_ratio(double ratio) {
 std::string format_trials_table(const RunRecord& run, TableRows rows, const TextStyle& style) {
   constexpr std::size_t kFail = 3;  // the column
   TextTable table;
-  table.add_column("implementation", Align::left);
-  table.add_column("grids", Align::left);
-  for (const char* header : {"pass", "fail", "skip"}) table.add_column(header, Align::right);
+  table.add_columns({"implementation", "grids"}, Align::left);
+  table.add_columns({"pass", "fail", "skip"}, Align::right);
   for (const RatioColumn& column : ratio_columns()) table.add_column(column.header, Align::right);
   table.add_column("worst at", Align::left);
-  for (const char* header : {"peak", "calls", "payload"}) table.add_column(header, Align::right);
+  table.add_columns({"peak", "calls", "payload"}, Align::right);
   table.may_leave_out({"payload", "calls", "peak", "metrics", "entropy", "bias", "worst at", "skip",
                        "grids", "loss", "logprobs", "grad"},
                       "--report has all");

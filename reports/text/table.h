@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table a person reads after a run: one row per (case, implementation), grids folded, worst
+// Text of a run for people: a table of one row per (case, implementation), grids folded, with worst
 // ratios, peak memory, collective calls and bytes; then everything that did not pass, each with the
 // line that reproduces it. Plain text of about 130 columns, or as many as the style has; lines end
 // in '\n'.
@@ -15,39 +15,42 @@ namespace lossgrid {
 
 enum class TableRows { grids_folded, one_per_grid };
 
-/// Ratios, memory, calls and bytes are the worst over the grids; "worst at" is the grid with the
-/// largest ratio. Errors and timeouts count as failed. Empty when there are no trials.
+/// Returns the table of trials. Ratios, memory, calls and bytes are the worst over the grids;
+/// "worst at" is the grid with the largest ratio. Errors and timeouts count as failed. Empty when
+/// there are no trials.
 std::string format_trials_table(const RunRecord& run, TableRows rows = TableRows::grids_folded,
                                 const TextStyle& style = {});
 
-/// For every case that an implementation ran in three different numbers of chunks or more: how far
-/// the gradient of the weight is from the truth, chunk count by chunk count (see chunk_table.h). An
-/// error that grows with the number of chunks is one of accumulating. Else empty.
+/// Returns the error of the weight's gradient by number of chunks (see chunk_table.h), for every
+/// case that an implementation ran in three different numbers of chunks or more. An error that
+/// grows with the number of chunks comes from accumulation. Empty without such a case.
 std::string format_chunk_table(const RunRecord& run, const TextStyle& style = {});
 
-/// Peak memory beside that of linear_materialized, measured and predicted (see memory_table.h).
-/// Empty where that did not run, or for more than 40 rows.
+/// Returns peak memory beside that of linear_materialized, measured and predicted (see
+/// memory_table.h). Empty where that did not run, or for more than 40 rows.
 std::string format_memory_table(const RunRecord& run, const TextStyle& style = {});
 
-/// Every mutant with what is wrong with it and what rejected it, then the controls, then the score.
+/// Returns every mutant with its defect and the checks that rejected it, then the controls, then
+/// the score.
 std::string format_mutants_table(const RunRecord& run, const TextStyle& style = {});
 
-/// "120 passed, 2 failed, 5 skipped", "timings: 3 timed", and the non-passing trials with reason
-/// and reproduction line.
+/// Returns "120 passed, 2 failed, 5 skipped", "timings: 3 timed", and the non-passing trials with
+/// reason and reproduction line.
 std::string format_summary(const RunRecord& run, const TextStyle& style = {});
 
-/// Its first lines: {"120 passed, 2 failed", "timings: 3 timed"}; of timings, A/B comparisons and
-/// mutants only where there are some, of trials unless there are none but those.
+/// Returns the first lines of the summary: {"120 passed, 2 failed", "timings: 3 timed"}; of
+/// timings, A/B comparisons and mutants only where there are some, of trials unless there are none
+/// but those.
 std::vector<std::string> count_lines(const RunRecord& run);
 
-/// A trial that did not pass: status, case, reason, ranks, worst check, how to reproduce it. Lines
-/// that end in '\n'.
+/// Returns lines on a trial that did not pass: status, case, reason, ranks, worst check, command
+/// line that reproduces it.
 std::string format_trial(const TrialRecord& trial, const TextStyle& style = {});
 
-/// Null when none failed.
+/// Returns the failed check with the largest ratio, null when none failed.
 const CheckRecord* worst_failed_check(const TrialRecord& trial);
 
-/// A ratio in at most five characters: "0.25", "12", "1e+04", "inf".
+/// Formats a ratio in at most five characters: "0.25", "12", "1e+04", "inf".
 std::string format_ratio(double ratio);
 
 /// "rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125"

@@ -17,7 +17,7 @@ constexpr std::size_t kLeastProse = 24;
 constexpr std::size_t kLeastName = 8;
 constexpr std::string_view kOneEllipsis = "\u2026";
 
-/// Continuation bytes of UTF-8 take no column.
+/// Counts columns: continuation bytes of UTF-8 take none.
 std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -35,12 +35,16 @@ void TextTable::add_column(std::string header, Align align) {
   aligns_.push_back(align);
 }
 
+void TextTable::add_columns(std::initializer_list<const char*> headers, Align align) {
+  for (const char* header : headers) add_column(header, align);
+}
+
 void TextTable::add_title(std::string_view title) {
-  lines_.push_back({Line::Kind::title, {escape_controls(title)}, {}});
+  lines_.push_back({.kind = Line::Kind::title, .cells = {escape_controls(title)}});
 }
 
 void TextTable::add_whole_line(std::string_view line) {
-  lines_.push_back({Line::Kind::whole, {escape_controls(line)}, {}});
+  lines_.push_back({.kind = Line::Kind::whole, .cells = {escape_controls(line)}});
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {
@@ -50,7 +54,7 @@ void TextTable::add_row(std::vector<std::string> cells) {
   }
   for (std::string& cell : cells) cell = escape_controls(cell);
   std::vector<bool> bad(cells.size(), false);
-  lines_.push_back({Line::Kind::row, std::move(cells), std::move(bad)});
+  lines_.push_back({.kind = Line::Kind::row, .cells = std::move(cells), .bad = std::move(bad)});
 }
 
 void TextTable::mark_bad(std::size_t column) {
@@ -70,7 +74,7 @@ std::size_t TextTable::Layout::columns() const {
   return all - kGap;
 }
 
-/// The least that a column needs, of the `width` that its cells have.
+/// Returns the least width of a column whose cells have `width`.
 std::size_t TextTable::least_width(std::size_t column, std::size_t width) const {
   return aligns_[column] == Align::prose ? std::min(width, kLeastProse) : width;
 }
@@ -96,7 +100,7 @@ TextTable::Layout TextTable::layout(std::size_t columns) const {
       if (headers_[k] == header) layout.shown[k] = false;
     }
   }
-  for (std::size_t k = 0; k < widths.size(); ++k) {  // prose takes what is left
+  for (std::size_t k = 0; k < widths.size(); ++k) {  // prose takes the rest
     const std::size_t used = layout.columns();
     if (used < columns) widths[k] = std::min(full[k], widths[k] + columns - used);
   }
@@ -114,7 +118,7 @@ TextTable::Layout TextTable::layout(std::size_t columns) const {
 
 void TextTable::add_cells(const Line& line, const Layout& layout, const TextStyle& style,
                           std::string& out) const {
-  std::vector<std::string> rest = line.cells;  // what is still to be written of each cell
+  std::vector<std::string> rest = line.cells;  // the unwritten part of each cell
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
     out.append(kIndent, ' ');
@@ -161,7 +165,7 @@ std::string TextTable::text(const TextStyle& style) const {
   }
   const Layout shape = layout(style.columns);
   std::string out;
-  add_cells({Line::Kind::row, headers_, {}}, shape, style, out);
+  add_cells({.kind = Line::Kind::row, .cells = headers_}, shape, style, out);
   for (const Line& line : lines_) {
     if (line.kind == Line::Kind::row) {
       add_cells(line, shape, style, out);
@@ -190,7 +194,7 @@ std::string shortened(std::string_view text, std::size_t width) {
 std::string shortened_in_the_middle(std::string_view text, std::size_t width) {
   const std::size_t columns = display_width(text);
   if (columns <= width) return std::string(text);
-  const std::size_t begin = width / 2;  // columns kept of the begin; of the end the rest but one
+  const std::size_t begin = width / 2;  // columns kept at the begin; the end gets the rest but one
   const std::size_t skipped = columns - (width - 1 - begin);
   std::string out;
   std::size_t column = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Aligned plain text: columns as wide as their widest cell, two blanks apart, with title lines
-// between rows that take no part in the widths. Where lines have fewer columns (TextStyle), the
-// table first breaks prose, then leaves out columns and names them below, and at last shortens
-// names. Control characters are escaped, so that a cell stays in its line whatever it holds. Knows
-// nothing of trials.
+// `TextTable`: aligned plain text. Columns are as wide as their widest cell, two blanks apart;
+// title lines between rows take no part in the widths. Where lines have fewer columns (TextStyle),
+// the table first breaks prose, then leaves out columns and names them below, and at last shortens
+// names. Control characters are escaped, so that a cell stays in its line whatever it holds.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,27 +23,28 @@ enum class Align {
 class TextTable {
  public:
   void add_column(std::string header, Align align);
-  /// A line of its own above the rows that follow; shortened where lines have fewer columns.
+  void add_columns(std::initializer_list<const char*> headers, Align align);
+  /// Adds a line above the rows that follow; shortened where lines have fewer columns.
   void add_title(std::string_view title);
-  /// A line of its own that stays whole however long it is: a command to be copied.
+  /// Adds a line that stays whole however long it is: a command to be copied.
   void add_whole_line(std::string_view line);
-  /// As many cells as there are columns.
+  /// Requires as many cells as there are columns.
   void add_row(std::vector<std::string> cells);
-  /// Shows this cell of the last row as what did not pass.
+  /// Marks this cell of the last row as one that did not pass.
   void mark_bad(std::size_t column);
-  /// The columns that narrow lines do without, by their headers, the least important first; and
-  /// where a reader finds them instead ("--report has all").
+  /// Names the columns that narrow lines do without, by their headers, the least important first,
+  /// and the place where a reader finds them ("--report has all").
   void may_leave_out(std::vector<std::string> headers, std::string found_in);
 
-  /// Lines that end in '\n', without trailing blanks; empty when there are no rows. The header line
-  /// comes first. Every row is indented by two blanks.
+  /// Returns lines that end in '\n', without trailing blanks; empty when there are no rows. The
+  /// header line comes first. Every row is indented by two blanks.
   std::string text(const TextStyle& style = {}) const;
 
  private:
   struct Line {
     enum class Kind { row, title, whole } kind = Kind::row;
     std::vector<std::string> cells;  // of a row; else one
-    std::vector<bool> bad;           // by cell
+    std::vector<bool> bad = {};      // by cell
   };
   struct Layout {
     std::vector<std::size_t> widths;  // by column
@@ -65,17 +66,18 @@ class TextTable {
   std::string found_in_;
 };
 
-/// At most `width` columns of `text`, an ellipsis "..." in place of what is left out; line breaks
-/// read as blanks.
+/// Cuts `text` to at most `width` columns, with an ellipsis "..." at its end where it was longer;
+/// line breaks become blanks.
 std::string shortened(std::string_view text, std::size_t width);
 
-/// At most `width` columns of `text`, its begin and its end, with one "…" between them.
+/// Cuts `text` to at most `width` columns: its begin and its end, with one "…" between them.
 std::string shortened_in_the_middle(std::string_view text, std::size_t width);
 
-/// `text` as a line, or broken at blanks where lines have fewer columns; each ended by '\n'.
+/// Returns `text` as a line, or broken at blanks where lines have fewer columns; each ended by
+/// '\n'.
 std::string fitted(const std::string& text, const TextStyle& style);
 
-/// `text` broken at blanks into lines of at most `width` columns (a longer word has a line of its
+/// Breaks `text` at blanks into lines of at most `width` columns (a longer word has a line of its
 /// own), each ended by '\n'. Empty for a text without words.
 std::string wrapped(std::string_view text, std::size_t width);
 

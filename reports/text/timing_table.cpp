@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing as text: one block a case, grid and state of the cache, so that what stands below each
-// other was timed in turn. Times of different blocks are not to be compared, only their ratios.
+// Timings as text: one block a case, grid and state of the cache, whose rows were timed in turn.
+// Times of different blocks are not comparable, only their ratios.
 #include <algorithm>
 #include <sstream>
 
@@ -13,7 +13,7 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kWidth = 120;
-// What is left for names: ceilings of products have the shorter names.
+// Columns left for names: ceilings of products have the shorter names.
 constexpr std::size_t kNameWidth = 27;
 constexpr std::size_t kNameWidthByFlops = 34;
 
@@ -47,7 +47,7 @@ std::string title_of(const TimingRecord& record, const TextStyle& style) {
   return shortened(out, style.columns_up_to(kWidth)) + '\n';
 }
 
-/// Cut where lines have no end, else broken between words.
+/// Returns `text` cut where lines have no end, else broken between words.
 std::string line_of(const std::string& text, const TextStyle& style) {
   constexpr std::string_view kIndent = "  ";
   if (style.columns <= kIndent.size()) return shortened("  " + text, kWidth) + '\n';
@@ -57,7 +57,7 @@ std::string line_of(const std::string& text, const TextStyle& style) {
   return out;
 }
 
-/// `line` with the status that it begins with in red where that is no valid time.
+/// Returns `line`; the status that it begins with is red if the time is not valid.
 std::string marked(const std::string& line, TimingStatus status, const TextStyle& style) {
   if (status < TimingStatus::above_ceiling) return line;
   const std::size_t at = line.find(name(status));
@@ -95,12 +95,10 @@ std::vector<std::string> cells_of(const CeilingRow& ceiling) {
 std::string table_of(const TimingRecord& record, const TextStyle& style) {
   const bool by_flops = record.useful_flops > 0;
   TextTable table;
-  table.add_column("implementation", Align::left);
-  table.add_column("phase", Align::left);
-  for (const char* header : {"median ms", "p20..p80", "n", by_flops ? "GFLOP/s" : "GB/s", "ceiling",
-                             "tokens/s", "speedup", "comm"}) {
-    table.add_column(header, Align::right);
-  }
+  table.add_columns({"implementation", "phase"}, Align::left);
+  table.add_columns({"median ms", "p20..p80", "n", by_flops ? "GFLOP/s" : "GB/s", "ceiling",
+                     "tokens/s", "speedup", "comm"},
+                    Align::right);
   for (const TimingRow& row : record.rows) table.add_row(cells_of(row, by_flops));
   for (const CeilingRow& ceiling : record.ceilings) table.add_row(cells_of(ceiling));
   table.may_leave_out(
@@ -122,12 +120,12 @@ std::string heading_of(const TimingRecord& record, const TextStyle& style) {
   return line_of(
       fmt::format("on {}, cache {}, {} rounds ({}), {}, {}", record.grid, record.cache,
                   record.rounds, stopped, where,
-                  record.why_no_speedup.empty() ? "speedup over " + record.baseline
-                                                : "no speedup: " + record.why_no_speedup),
+                  record.no_speedup_reason.empty() ? "speedup over " + record.baseline
+                                                   : "no speedup: " + record.no_speedup_reason),
       style);
 }
 
-/// The row whose slowest rank is furthest behind, of what does the whole work.
+/// Returns a line on the forward_backward row whose slowest rank is furthest behind.
 std::string straggler_line(const TimingRecord& record, const TextStyle& style) {
   const TimingRow* worst = nullptr;
   for (const TimingRow& row : record.rows) {
@@ -145,7 +143,7 @@ std::string straggler_line(const TimingRecord& record, const TextStyle& style) {
       style);
 }
 
-/// A line for each row with a verdict; of those that are unstable, one for all.
+/// Returns a line for each row that is not timed; one for all unstable rows.
 std::string verdict_lines(const TimingRecord& record, const TextStyle& style) {
   std::string out;
   const TimingRow* first_unstable = nullptr;
@@ -179,8 +177,8 @@ std::string format_record(const TimingRecord& record, const TextStyle& style) {
                         record.status, style);
   }
   out += heading_of(record, style);
-  if (!record.why_not_representative.empty()) {
-    out += line_of("not representative: " + record.why_not_representative, style);
+  if (!record.not_representative_reason.empty()) {
+    out += line_of("not representative: " + record.not_representative_reason, style);
   }
   if (!record.padding.empty()) out += line_of("padded: " + record.padding, style);
   out += table_of(record, style);

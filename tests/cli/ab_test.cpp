@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid ab as a process. Launches that a verdict hangs on are those of a script that takes the
-// place of another build, so that no number depends on this machine.
+// Tests of `lossgrid ab` as a process. Launches that decide a verdict come from a script in place
+// of another build, so that no number depends on this machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -17,14 +17,14 @@ constexpr const char* kCase = " --case 'lens=5+8 vocab=24' --pairs 4 ";
 
 class Ab : public testing::Test {
  protected:
-  /// An executable that stands for another build.
+  /// Writes an executable in place of another build.
   std::string binary(const std::string& script) const {
     const std::string path = scratch_.file("base");
     write_all(path, "#!/bin/bash\n" + script);
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   }
-  /// Times once, whatever it finds; every other launch finds the same.
+  /// Times once; every other launch repeats that result.
   std::string same_every_time() const {
     const std::string kept = scratch_.file("kept.json");
     return binary("report=${@: -1}\n[ -f " + kept +
@@ -55,10 +55,7 @@ TEST_F(Ab, ABuildAgainstItselfIsOkAndASlowerOneExit11) {
   EXPECT_THAT(read_all(scratch_.file("arguments")),
               HasSubstr("bench --case lens=5+8 vocab=24 --impl fused --grid tp2cp1 --cache cold "
                         "--order-seed 7 --min-samples 6 "));
-  EXPECT_EQ(std::system(("/usr/bin/python3 '" LOSSGRID_SOURCE_DIR "/scripts/validate_report' " +
-                         report + " >/dev/null")
-                            .c_str()),
-            0);
+  EXPECT_EQ(run_lossgrid(scratch_, "validate " + report).exit_code, 0);
   const json parsed = json::parse(read_all(report));
   EXPECT_EQ(parsed["run"]["command"], "ab");
   ASSERT_EQ(parsed["ab"].size(), 3u);
@@ -71,7 +68,7 @@ TEST_F(Ab, ABuildAgainstItselfIsOkAndASlowerOneExit11) {
   EXPECT_EQ(forward["verdict"], "OK");
   EXPECT_EQ(forward["seed"], 7);
 
-  // Now the other build is far faster than the machine, and this one has to be slower.
+  // The other build is now far faster than the machine, so this one has to be slower.
   json kept = json::parse(read_all(scratch_.file("kept.json")));
   for (json& row : kept["timings"][0]["rows"]) {
     row["ceiling_ratio"] = 1e9;

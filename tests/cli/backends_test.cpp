@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where kernels run, as the command line has it: what is there, what is skipped, what is refused.
+// Backends on the command line: those that are there, those that are skipped or refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -23,9 +23,9 @@ TEST(Backends, AreListedWithWhatIsThere) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, StartsWith("cpu            this processor\ncuda           "));
   EXPECT_THAT(result.out, HasSubstr("\ncuda_emulated  this processor\n"));
-  const std::string& why_none = why_no_device(Backend::cuda);
-  if (!why_none.empty()) {
-    EXPECT_THAT(result.out, HasSubstr("not here: " + why_none));
+  const std::string reason = text_of(no_device(Backend::cuda));
+  if (!reason.empty()) {
+    EXPECT_THAT(result.out, HasSubstr("not here: " + reason));
   }
 }
 
@@ -38,10 +38,10 @@ TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
   const json trial = full_report(report)["trials"][0];
   EXPECT_EQ(trial["backend"], "cuda_emulated");
   EXPECT_THAT(std::string(trial["id"]), HasSubstr("|fused|cuda_emulated"));
-  // What a driver would say: the tensors, and nothing of others.
+  // As a driver would report: the tensors, and nothing of other processes.
   EXPECT_GT(trial["memory"][2]["device_used_bytes"], 0);
   EXPECT_EQ(trial["memory"][2]["device_other_bytes"], 0);
-  // What a trial of another backend found is not taken over.
+  // Results of another backend are not taken over.
   const ProcessResult resumed = run_lossgrid(
       scratch, kSmallRun + ("--resume " + report + " --report " + scratch.file("cpu.json")));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -65,33 +65,33 @@ TEST(Backends, MutantsAndBundlesRunOnThem) {
 }
 
 TEST(Backends, WithoutAGpuTrialsAreSkippedAndRequiringOneIsRefused) {
-  const std::string& why_none = why_no_device(Backend::cuda);
-  if (why_none.empty()) GTEST_SKIP() << "there is a GPU";
+  const std::string reason = text_of(no_device(Backend::cuda));
+  if (reason.empty()) GTEST_SKIP() << "there is a GPU";
   const ScratchFolder scratch;
   const ProcessResult skipped = run_lossgrid(scratch, kSmallRun + std::string("--backend cuda"));
   EXPECT_EQ(skipped.exit_code, 77) << skipped.out;
-  EXPECT_THAT(skipped.out, HasSubstr("no_device: " + why_none));
+  EXPECT_THAT(skipped.out, HasSubstr("no_device: " + reason));
   const ProcessResult bench = run_lossgrid(
       scratch, "bench --case 'lens=5+8 vocab=24' --impl fused --cache hot,cold --backend cuda");
   EXPECT_EQ(bench.exit_code, 77) << bench.out;
-  EXPECT_THAT(bench.out, HasSubstr("skipped on tp1cp1, cache cold: no_device: " + why_none));
+  EXPECT_THAT(bench.out, HasSubstr("skipped on tp1cp1, cache cold: no_device: " + reason));
   const ProcessResult refused =
       run_lossgrid(scratch, "run --suite smoke --backend cuda --require cuda");
   EXPECT_EQ(refused.exit_code, 65);
-  EXPECT_EQ(refused.err, "lossgrid: --require cuda: " + why_none + "\n");
+  EXPECT_EQ(refused.err, "lossgrid: --require cuda: " + reason + "\n");
   EXPECT_EQ(refused.out, "");
 }
 
 TEST(Backends, WhatIsNotOneIsNamed) {
   const ScratchFolder scratch;
-  const auto said = [&](const std::string& flags, int code) {
+  const auto error_of = [&](const std::string& flags, int code) {
     const ProcessResult result = run_lossgrid(scratch, kSmallRun + flags);
     EXPECT_EQ(result.exit_code, code) << flags;
     return result.err;
   };
-  EXPECT_THAT(said("--backend cuda_emulate", 65), HasSubstr("cuda_emulated"));
-  EXPECT_THAT(said("--require rocm", 65), HasSubstr("rocm"));
-  EXPECT_THAT(said("--require mpi --transport thread", 65),
+  EXPECT_THAT(error_of("--backend cuda_emulate", 65), HasSubstr("cuda_emulated"));
+  EXPECT_THAT(error_of("--require rocm", 65), HasSubstr("rocm"));
+  EXPECT_THAT(error_of("--require mpi --transport thread", 65),
               HasSubstr("--require mpi: ranks are threads"));
 }
 

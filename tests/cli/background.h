@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executable in the background: a test waits for what it has written, then sends it a signal.
+// The executable in the background: a test waits for its output, then sends it a signal.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@
 
 namespace lossgrid {
 
-/// Polls until `is_so`. Returns false after a minute, or as long as a test may wait.
+/// Polls until `is_so` is true. Returns false after a minute, the longest time that a test may
+/// wait.
 inline bool wait_until(const std::function<bool()>& is_so) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!is_so()) {
@@ -25,7 +26,7 @@ inline bool wait_until(const std::function<bool()>& is_so) {
   return true;
 }
 
-/// Lines of the file `path` that contain `part`.
+/// Returns the number of lines of the file `path` that contain `part`.
 inline std::size_t lines_with(const std::string& path, const std::string& part) {
   std::istringstream text(read_all(path));
   std::size_t count = 0;
@@ -35,8 +36,7 @@ inline std::size_t lines_with(const std::string& path, const std::string& part) 
 
 class BackgroundProcess {
  public:
-  /// Starts `command`, as a shell reads it, in the source folder. `name`: of the files that its
-  /// output goes to.
+  /// Starts `command`, read by a shell, in the source folder. `name`: that of its output files.
   BackgroundProcess(const ScratchFolder& scratch, const std::string& name,
                     const std::string& command)
       : out_(scratch.file(name + ".out")), err_(scratch.file(name + ".err")) {
@@ -59,7 +59,7 @@ class BackgroundProcess {
 
   void send(int signal) const { ::kill(pid_, signal); }
 
-  /// Its end; exit code -1 when it does not come within a minute.
+  /// Waits for its end; the exit code is -1 if that does not come within a minute.
   ProcessResult wait() {
     ProcessResult result;
     int status = 0;

@@ -20,7 +20,7 @@ struct BadInput {
   const char* message;
 };
 
-/// For the names of failing tests.
+/// Prints the parameter for the names of failing tests.
 void PrintTo(const BadInput& input, std::ostream* out) {
   *out << input.arguments;
 }
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadInput{"", 64, "subcommand"},
         BadInput{"rnu", 64, "unknown command 'rnu'; did you mean 'run'?"},
-        BadInput{"run", 64, "run needs either --suite or --case"},
+        BadInput{"run --suite smoke --case lens=8", 64, "run needs either --suite or --case"},
         BadInput{"run --suite smoke --nonsense 3", 64,
                  "unknown option --nonsense (see lossgrid run --help)"},
         BadInput{"run --sutie smoke", 64,
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"run --suite smoke --impl fused:chunk=3", 65, "chunk_tokens"},
         BadInput{"run --suite smoke --grid tp2xp2", 65, "tp2xp2"},
         BadInput{"run --suite smoke --grid tp0cp2", 65, "tp"},
-        BadInput{"run --case 'lens=4 vocab=8' --grid tp16cp16", 65, "needs 256 ranks"},
+        BadInput{"run --case 'lens=4 vocab=8' --grid tp4cp64dp64", 65, "needs 16384 ranks"},
         BadInput{"run --case 'lens=4 vocab=8' --grid tp16", 65, "exceeds the vocabulary of 8"},
         BadInput{"run --case 'lens=4 vocb=8'", 65, "did you mean 'vocab'?"},
         BadInput{"run --case 'lens=4+-3'", 65, "lens"},
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"mutants --impl fused", 65, "unknown mutant 'fused'"},
         BadInput{"mutants --suite smoke --impl mutant/nothin_wrong", 65, "unknown mutant"},
         BadInput{"replay nowhere.safetensors", 65, "nowhere.safetensors"},
-        BadInput{"replay tests/golden/nll_basic.safetensors --tp 97", 64, "--tp"},
+        BadInput{"replay tests/golden/nll_basic.safetensors --tp 4097", 64, "--tp"},
         BadInput{"replay tests/golden/dpo_sum.safetensors --dp 0", 64, "--dp"},
         BadInput{"replay tests/golden/dpo_sum.safetensors --microbatches 0", 64, "--microbatches"},
         BadInput{"run --case 'objective=dpo lens=4+4+4'", 65, "sequence 2 has no partner"},
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"run --case 'objective=clipped_pg objective.ratio_clip_c=0.5'", 65,
                  "ratio_clip_c"},
         BadInput{"run --case 'microbatches=0'", 65, "microbatches = 0"},
-        BadInput{"run --case 'lens=4' --grid tp1dp65", 65, "needs 65 ranks"},
+        BadInput{"run --case 'lens=4' --grid tp1dp65 --max-ranks 64", 65, "needs 65 ranks"},
         BadInput{"replay tests/golden/nll_basic.safetensors --out x.safetensors", 64, "--out"},
         BadInput{"export --case 'lens=4 vocab=8'", 64, "--out"},
         BadInput{"export --case 'lens=4 vocab=8' --out /proc/nowhere/b.safetensors", 65,
@@ -159,7 +159,7 @@ TEST(Help, IsCompleteForEverySubcommand) {
   }
 }
 
-/// Of every implementation that a command runs where none is named.
+/// Runs every implementation that a command takes by default.
 TEST(Help, NamesTheImplementationsThatRunByDefault) {
   const ScratchFolder scratch;
   const std::string all = "reference, cp_gather_logits, cp_local, fused, one_sweep, per_sequence";

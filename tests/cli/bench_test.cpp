@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid bench as a process: tables, a report that its schema accepts, and one line for flags
-// that make no sense. Cases are tiny; no number is looked at.
+// that make no sense. Cases are tiny; no number is checked.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -17,12 +17,11 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A few samples, whatever they are.
+/// Flags for a few samples.
 constexpr const char* kFew = " --min-samples 2 --target-stderr 1 --max-seconds 20";
 
-int validate(const std::string& report) {
-  return std::system(
-      ("/usr/bin/python3 '" LOSSGRID_SOURCE_DIR "/scripts/validate_report' " + report).c_str());
+int validate(const ScratchFolder& scratch, const std::string& report) {
+  return run_lossgrid(scratch, "validate " + report).exit_code;
 }
 
 TEST(Bench, TimesHotAndColdAndWritesAValidReport) {
@@ -40,7 +39,7 @@ TEST(Bench, TimesHotAndColdAndWritesAValidReport) {
   EXPECT_THAT(result.out, HasSubstr("skipped on tp1cp1pp2, cache hot: only one pipeline stage"));
   EXPECT_THAT(result.out, HasSubstr("straggler: rank "));
   EXPECT_THAT(result.out, Not(HasSubstr("passed")));
-  EXPECT_EQ(validate(report), 0);
+  EXPECT_EQ(validate(scratch, report), 0);
   const json parsed = json::parse(read_all(report));
   EXPECT_EQ(parsed["run"]["command"], "bench");
   EXPECT_TRUE(parsed["trials"].empty());
@@ -65,7 +64,7 @@ TEST(Bench, OfAnLmHeadIsValidToo) {
                    "--baseline linear_ce --order-seed 7 --report " +
                        report + kFew);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_EQ(validate(report), 0);
+  EXPECT_EQ(validate(scratch, report), 0);
   const json timing = json::parse(read_all(report))["timings"][0];
   EXPECT_EQ(timing["baseline"], "linear_ce");
   EXPECT_EQ(timing["order_seed"], 7);
@@ -82,7 +81,7 @@ TEST(Bench, OfAnEmulatedGpuTakesTheWholePath) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out,
               ContainsRegex("on tp2cp1, cache cold, .*, backend cuda_emulated, steady_clock,"));
-  EXPECT_EQ(validate(report), 0);
+  EXPECT_EQ(validate(scratch, report), 0);
   const json parsed = json::parse(read_all(report));
   ASSERT_EQ(parsed["timings"].size(), 4u);
   for (const json& timing : parsed["timings"]) {
@@ -96,7 +95,7 @@ TEST(Bench, OfAnEmulatedGpuTakesTheWholePath) {
     }
     EXPECT_EQ(timing["ceilings"].size(), 3u);
   }
-  // What was timed on another backend is not taken over.
+  // Timings of another backend are not taken over.
   const ProcessResult resumed =
       run_lossgrid(scratch, "run --mode bench --case 'lens=5+8 vocab=24' --impl fused --resume " +
                                 report + " --report " + scratch.file("cpu.json") + kFew);
@@ -143,7 +142,7 @@ TEST(Bench, TheSmokeSuiteIsTimedAloneWhenAsked) {
   const ProcessResult result = run_lossgrid(
       scratch, "run --suite perf_smoke --mode bench --max-seconds 0.01 --report " + report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_EQ(validate(report), 0);
+  EXPECT_EQ(validate(scratch, report), 0);
   const json parsed = json::parse(read_all(report));
   EXPECT_TRUE(parsed["trials"].empty());
   ASSERT_EQ(parsed["timings"].size(), 12u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid compare on reports of real runs.
+// Tests of `lossgrid compare` on reports of real runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ constexpr const char* kRun = "run --case 'lens=5+8 vocab=96' --impl fused,cp_loc
 
 class CompareCommand : public testing::Test {
  protected:
-  /// The report of a run.
+  /// Runs and returns the path of the report.
   std::string report(const std::string& name, const std::string& more = "tp1cp1,tp2cp2") {
     const std::string path = scratch_.file(name);
     run_lossgrid(scratch_, kRun + more + " --report " + path);
@@ -85,7 +85,7 @@ TEST_F(CompareCommand, ComparesWhatADeadRunLeft) {
       "HEAD did not come to its end, dead in the middle of lens=5+8 "
       "vocab=96|tp2cp2|fused|cpu: 3 trials and 0 timed rows of BASE were not reached\n"
       "1 trials and 0 timed rows in both: 0 regressed, 0 inconclusive, 0 improved, 0 added\n");
-  // The other way round it is what there is to compare with.
+  // As BASE a dead run is compared as far as it came.
   const ProcessResult back = compare(dead + " " + base);
   EXPECT_EQ(back.exit_code, 0) << back.out;
   EXPECT_THAT(back.out, HasSubstr("note: BASE did not come to its end"));
@@ -102,7 +102,7 @@ TEST_F(CompareCommand, AHeadThatHungIsAHang) {
   EXPECT_THAT(result.out, ::testing::Not(HasSubstr("coverage")));
 }
 
-TEST_F(CompareCommand, TellsOfAnotherMachineAndOfFailuresInBoth) {
+TEST_F(CompareCommand, NotesAnotherMachineAndFailuresInBoth) {
   const std::string wrong =
       report("wrong.json", "tp1cp1,tp2cp2 --inject rank=1,at=backward,trial=2,kind=nan");
   ordered_json other = ordered_json::parse(read_all(wrong));
@@ -115,7 +115,7 @@ TEST_F(CompareCommand, TellsOfAnotherMachineAndOfFailuresInBoth) {
   EXPECT_THAT(result.out, HasSubstr("note: 1 trial fails in both reports"));
 }
 
-TEST_F(CompareCommand, SaysWhatCannotBeCompared) {
+TEST_F(CompareCommand, RefusesReportsThatCannotBeCompared) {
   const std::string base = report("base.json", "tp1cp1");
   const ProcessResult nothing = compare(base + " " + report("other.json", "tp2cp1"));
   EXPECT_EQ(nothing.exit_code, 65);

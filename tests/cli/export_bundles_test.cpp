@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What export writes of a case, read with nothing but a JSON parser: objectives with all options,
-// entropies, and the views of ranks.
+// Tests of bundles written by `lossgrid export`, read with nothing but a JSON parser: objectives
+// with all options, entropies, and the views of ranks.
 #include <algorithm>
 #include <filesystem>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid export of a report and lossgrid list exports as a user meets them: stdout or a file,
-// exit codes, the step summary of GitHub Actions, and what is left of a run that died.
+// Tests of `lossgrid export` of a report and `lossgrid list exports` for users: stdout or a file,
+// exit codes, the step summary of GitHub Actions, and reports of a run that died.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -135,7 +135,7 @@ TEST(Export, ASuiteIsAnnouncedWithItsSize) {
   }
 }
 
-/// The limit of memory ends it before it writes anything.
+/// The limit of memory ends the command before it writes anything.
 TEST(Export, ASuiteOfGigabytesComesWithAWarning) {
   const ScratchFolder scratch;
   write_all(scratch.file("big.json"), R"({"suite": 1, "name": "big", "summary": "", "grids":

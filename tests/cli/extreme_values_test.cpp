@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values at the ends of what a dtype holds, as bundles: what is right passes, what is wrong is
-// rejected, and what is no batch at all is refused with its place.
+// Values at the ends of the range of a dtype, in bundles: right results pass, wrong ones are
+// rejected, and an invalid batch is refused with the place of its fault.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -89,7 +89,7 @@ TEST_F(ExtremeValues, LargeLogitsPassInEveryDtype) {
   }
 }
 
-/// d loss / d logprob has no finite interval where a ratio has none.
+/// d loss / d logprob has no finite interval if a ratio has none.
 TEST_F(ExtremeValues, RatiosOfLargeLogitsAreJudgedWithoutNan) {
   EditableBundle bundle = exported(
       "lens=9+5 mask=all vocab=16 poison=none objective=clipped_pg "

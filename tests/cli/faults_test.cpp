@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that misbehave, as a user sees them: the run ends within its deadline, its report says for
-// the right trial which rank did what in which phase and where all others were, and the trials
-// behind it still run.
+// Ranks that misbehave, as a user sees them: the run ends within its deadline, its report names the
+// right trial with the rank, its phase and the places of all others, and the trials behind it still
+// run.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "process.h"
 
 namespace lossgrid {
@@ -36,7 +36,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Every rank of a trial that was cut short has its phase and its last collective.
+/// Checks that every rank of a trial that was cut short has its phase and its last collective.
 void expect_desync_report(const json& trial, std::size_t ranks) {
   ASSERT_EQ(trial["rank_states"].size(), ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -58,7 +58,7 @@ struct Cut {
   int rank;
 };
 
-/// For the names of failing tests.
+/// Prints the parameter for the names of failing tests.
 void PrintTo(const Cut& cut, std::ostream* out) {
   *out << cut.fault;
 }
@@ -146,7 +146,7 @@ TEST(Faults, ARankThatHangsIsExitFifteenWithAReport) {
   }
 }
 
-/// What a process that died left: the trials of its partial report, and its breadcrumbs.
+/// Files of a process that died: the trials of its partial report, and its flight recorder.
 struct Left {
   int exit_code = 0;
   std::vector<json> trials;
@@ -166,7 +166,7 @@ Left die(const std::string& fault) {
   EXPECT_FALSE(std::filesystem::exists(report));
   Left left;
   left.exit_code = result.exit_code;
-  left.traces = read_breadcrumbs(crumbs);
+  left.traces = read_flight_records(crumbs);
   std::istringstream lines(read_all(report + ".partial.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     const json parsed = json::parse(line);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are not what they should be, and output that cannot be written: one line, 65, and
-// nothing lost or left behind.
+// Files with wrong contents, and output that cannot be written: one line, exit code 65, and nothing
+// lost or left behind.
 #include <csignal>
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ using ::testing::Not;
 
 constexpr const char* kOneTrial = "run --case 'lens=5+8 vocab=96' --impl fused ";
 
-/// `script` in bash, with the executable as $LOSSGRID and the folder as $D.
+/// Runs `script` in bash, with the executable as $LOSSGRID and the folder as $D.
 ProcessResult run_bash(const ScratchFolder& scratch, const std::string& script) {
   const std::string file = scratch.file("script");
   write_all(file, "LOSSGRID='" LOSSGRID_EXECUTABLE "'\nD='" + scratch.path() + "'\n" + script);
@@ -33,7 +33,7 @@ std::size_t count_lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-/// A report of one trial that passed.
+/// Makes a report of one trial that passed.
 std::string make_report(const ScratchFolder& scratch) {
   const std::string report = scratch.file("report.json");
   EXPECT_EQ(run_lossgrid(scratch, kOneTrial + ("--report " + report)).exit_code, 0);
@@ -134,7 +134,7 @@ TEST(Stdout, AVerdictIsKept) {
   EXPECT_THAT(wrong.err, HasSubstr("cannot write to standard output"));
 }
 
-// A page is longer than what a pipe holds.
+// A page is longer than the buffer of a pipe.
 TEST(Stdout, AReaderThatLeavesEndsItQuietly) {
   const ScratchFolder scratch;
   const std::string page = "$LOSSGRID html -o - " + make_report(scratch);
@@ -226,7 +226,7 @@ TEST(FullDisk, AndALimitOnFilesAreErrorsAndNoSignals) {
 
 TEST(FullDisk, OfSnapshotsAndTracesIsInTheSummary) {
   const ScratchFolder scratch;
-  // What is printed goes to a pipe, as it is longer than the limit too.
+  // The output goes to a pipe, since it is longer than the limit too.
   const auto run_limited = [&](const std::string& arguments) {
     return run_bash(scratch, "(ulimit -f 1; exec $LOSSGRID " + (kOneTrial + arguments) +
                                  ") | cat\nexit ${PIPESTATUS[0]}");

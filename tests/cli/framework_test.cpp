@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Framework conventions from the command line: what a right and a wrong stack print and exit with.
+// Framework conventions on the command line: output and exit code of a right and a wrong stack.
 #include <algorithm>
 
 #include <gmock/gmock.h>

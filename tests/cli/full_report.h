@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report that the program left, or the partial file of one, with everything written out.
+// Reader of a report, or of its partial file, with everything written out.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid history on the report of a real run.
+// Test of `lossgrid history` on the report of a real run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid html as a user meets it: where the file goes, what it refuses, and what is left of a run
-// that died. tests/reports/html_test.cpp opens pages in a browser.
+// Tests of `lossgrid html` for users: the place of the file, refused input, and reports of a run
+// that died. tests/reports/html/html_test.cpp opens pages in a browser.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class HtmlCommand : public testing::Test {
   ScratchFolder scratch_;
 };
 
-TEST_F(HtmlCommand, WritesBesideTheReportOrWhereItIsTold) {
+TEST_F(HtmlCommand, WritesBesideTheReportOrToTheGivenFile) {
   const std::string path = report("--inject rank=1,at=backward,trial=2,kind=nan");
   const ProcessResult beside = html(path);
   EXPECT_EQ(beside.exit_code, 0) << beside.err;

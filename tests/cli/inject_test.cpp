@@ -107,7 +107,7 @@ TEST(InjectedFault, OfASupervisedRunMayFireInAnyLaunch) {
   EXPECT_EQ(json::parse(read_all(scratch.file("r.json")))["run"]["exit_code"], 64);
 }
 
-/// The status of a timing with a fault, and what the process ended with.
+/// The status of a timing with a fault, and the exit code of the process.
 std::pair<std::string, int> timing_with(const std::string& fault, const std::string& flags = "") {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");

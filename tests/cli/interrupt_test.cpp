@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and its kin: what is done is printed and written, the rest is named, and --resume goes on.
+// Ctrl-C and its kin: finished work is printed and written, the rest is named, and --resume
+// continues.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ std::vector<std::string> trial_statuses_in(const ordered_json& report) {
   return statuses;
 }
 
-/// Names of what is in `folder`, but for output of processes.
+/// Returns the names of the files in `folder` other than the output of processes.
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -104,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, Interrupted,
                                          Interrupt{"SIGHUP", SIGHUP}),
                          [](const auto& of) { return std::string(of.param.name); });
 
-// The line as it stands goes on where the run was.
+// The printed line, unchanged, continues the run.
 TEST(Interrupts, TheLineThatIsPrintedGoesOn) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
@@ -155,7 +156,7 @@ TEST(Interrupts, TheSecondEndsItAtOnce) {
   EXPECT_EQ(run.wait().exit_code, 1000 + SIGTERM);
 }
 
-// As a shell starts what nohup or & stands before.
+// Signals are ignored as a shell does for nohup and &.
 TEST(Interrupts, WhatWasToBeIgnoredIs) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
@@ -219,7 +220,7 @@ TEST(Interrupts, OfMutantsAndOfABKeepTheirReport) {
   EXPECT_GE(report_at(mutants)["mutants"].size(), 2u);
 
   const std::string ab = scratch.file("ab.json");
-  const std::string launches = scratch.file("tmp");  // where its launches leave their reports
+  const std::string launches = scratch.file("tmp");  // folder of the reports of its launches
   std::filesystem::create_directory(launches);
   BackgroundProcess compared(
       scratch, "ab",

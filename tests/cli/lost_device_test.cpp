@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU that is lost in the middle of a run: the process reports and ends, and another one does the
-// rest.
+// A GPU that is lost in the middle of a run: the process reports and ends, and another process runs
+// the rest.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,8 +42,8 @@ struct Loss {
 class LostDevice : public ::testing::TestWithParam<Loss> {
  protected:
   void SetUp() override {
-    const std::string& why_none = why_no_device(parse_backend(GetParam().backend, ""));
-    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
+    const std::string reason = text_of(no_device(parse_backend(GetParam().backend, "")));
+    if (!reason.empty()) GTEST_SKIP() << "needs a GPU: " << reason;
   }
 
   std::string run_with(const std::string& flags) const {
@@ -60,7 +60,7 @@ class LostDevice : public ::testing::TestWithParam<Loss> {
 };
 
 TEST_P(LostDevice, EndsTheProcessWithAReportThatIsResumed) {
-  // The deadline would be another status: the other rank is told.
+  // The other rank is informed: at the deadline the status would be another one.
   const ProcessResult result = run_lossgrid(scratch_, run_with(fault()));
   EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
   EXPECT_THAT(statuses_at(report_), ElementsAre("passed", "crashed", "not_run"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid plan and list models as a user meets them: what is printed and written, exit codes, and
-// one line for what is refused.
+// lossgrid plan and list models as a user sees them: output, files, exit codes, and one line for
+// each refusal.
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
@@ -161,7 +161,7 @@ TEST(Models, AreListedWithTheirSource) {
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5);
   EXPECT_THAT(result.out, HasSubstr("https://huggingface.co/Qwen/Qwen3-30B-A3B/"));
   EXPECT_THAT(result.out, testing::ContainsRegex("gpt-oss-20b +hidden=2880 +vocab=201088"));
-  // The file stands among the suites and is none.
+  // The file is in the folder of the suites, but is no suite.
   const ProcessResult suites = run_lossgrid(scratch, "list suites");
   EXPECT_EQ(suites.exit_code, 0) << suites.err;
   EXPECT_THAT(suites.out, Not(HasSubstr("\nmodels")));
@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"", 64, "plan needs either --suite or --case"},
         Refused{"--suite ci --case lens=8", 64, "plan needs either --suite or --case"},
         Refused{"--suite perf_cpu", 65, "did you mean 'perf_gpu'"},
-        Refused{"--case lens=8 --vary seqs", 64, "there is no --fit"},
+        Refused{"--case lens=8 --vary seqs", 64, "--vary needs --fit"},
         Refused{"--case lens=8 --fit 1GiB --vary vocab", 64, "vary"},
         Refused{"--case lens=8 --fit GiB", 65, "--fit = 'GiB' is no number of bytes"},
         Refused{"--case lens=8 --fit 1.5GiB", 65, "--fit = '1.5GiB' is no number of bytes"},

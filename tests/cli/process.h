@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the executable as a user would: a real process, its exit code and what it printed.
+// The executable as a user runs it: a real process, its exit code and its output.
 #pragma once
 
 #include <cstdlib>
@@ -47,7 +47,7 @@ inline void write_all(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// `arguments` as on a command line; the working directory is the source folder.
+/// Runs `executable` with `arguments` as on a command line, in the source folder.
 inline ProcessResult run_executable(const ScratchFolder& scratch, const std::string& executable,
                                     const std::string& arguments) {
   const std::string out = scratch.file("stdout");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress line: its text, its estimate under a clock that stands still unless told, and what a
-// user sees of it on a pseudo terminal (script, of Debian's bsdutils) and elsewhere.
+// The progress line: its text, its estimate under an injected clock, and its output on a pseudo
+// terminal (script, of Debian's bsdutils) and elsewhere.
 #include "harness/cli/progress.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ TEST(ProgressText, FitsALineOfATerminal) {
   EXPECT_EQ(format_progress(1, 2, std::nullopt, name), "[1/2] " + name.substr(0, 72));
 }
 
-/// A progress line of its own file, and time that passes when told.
+/// A progress line with a file of its own and an injected clock.
 class ProgressLine : public ::testing::Test {
  protected:
   ~ProgressLine() override { std::fclose(out_); }
@@ -147,7 +147,7 @@ TEST_F(ProgressLine, InALogIsALineNowAndThen) {
 
 // --- as a user sees it -------------------------------------------------------------------------
 
-/// What a terminal shows of stderr; stdout goes elsewhere.
+/// Returns the stderr of a run on a terminal; stdout goes elsewhere.
 std::string on_a_terminal(const ScratchFolder& scratch, const std::string& arguments) {
   const std::string seen = scratch.file("terminal");
   const std::string command = "cd '" LOSSGRID_SOURCE_DIR "' && script -qec \"'" LOSSGRID_EXECUTABLE

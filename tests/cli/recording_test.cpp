@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --memory-snapshot and --trace as their readers see them: every file loads, and says of bytes,
-// phases and collectives what the report says.
+// --memory-snapshot and --trace as their readers see them: every file loads, and has the bytes,
+// phases and collectives of the report.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::UnorderedElementsAre;
 
-/// Paths of the files below `folder`, relative to it.
+/// Returns the paths of the files below `folder`, relative to it.
 std::set<std::string> files_in(const std::string& folder) {
   std::set<std::string> files;
   if (!fs::exists(folder)) return files;
@@ -39,7 +39,7 @@ json trials_of(const std::string& report) {
   return full_report(report)["trials"];
 }
 
-/// The report's rows of `rank`.
+/// Returns the report's rows of `rank`.
 std::vector<json> rows_of(const json& rows, int rank) {
   std::vector<json> own;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(own),
@@ -113,11 +113,11 @@ TEST(MemorySnapshots, OfChosenStepsWithABoundedRing) {
     EXPECT_THAT(snapshot.complaints, IsEmpty());
     EXPECT_GE(snapshot.events, 2u * 5);
     EXPECT_LE(snapshot.events, 3u * 5);
-    EXPECT_GT(snapshot.initial_bytes, 0);  // what the ring has dropped made it
+    EXPECT_GT(snapshot.initial_bytes, 0);  // from entries that the ring has dropped
   }
 }
 
-// A rank that throws gives its buffers back; what it had allocated is in the events.
+// A rank that throws frees its buffers; its allocations are in the events.
 TEST(MemorySnapshots, OfAStepThatWasCutShort) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("snaps");
@@ -135,7 +135,7 @@ TEST(MemorySnapshots, OfAStepThatWasCutShort) {
   EXPECT_EQ(snapshot.final_bytes, 0);
 }
 
-/// Calls and bytes of a rank's collectives in a phase, by group and operation.
+/// Returns calls and bytes of a rank's collectives in a phase, by group and operation.
 std::map<std::string, std::pair<std::int64_t, std::int64_t>> collectives_in(
     const LoadedTrace& trace, int rank, const std::string& phase) {
   const auto in_phase = std::find_if(

@@ -80,9 +80,10 @@ TEST(ReplayGrids, OutTakesOne) {
 
 TEST(ReplayGrids, AreNamedWhenTheyAreTooLargeOrNone) {
   const ScratchFolder scratch;
-  const ProcessResult large = run_lossgrid(scratch, kBundle + std::string("--grid tp2,tp8cp16"));
+  const ProcessResult large =
+      run_lossgrid(scratch, kBundle + std::string("--grid tp2,tp64cp64dp2"));
   EXPECT_EQ(large.exit_code, 65);
-  EXPECT_THAT(large.err, HasSubstr("tp8cp16"));
+  EXPECT_THAT(large.err, HasSubstr("tp64cp64dp2 needs 8192 ranks"));
   const ProcessResult none = run_lossgrid(scratch, kBundle + std::string("--grid tp2,qp4"));
   EXPECT_EQ(none.exit_code, 65);
   EXPECT_THAT(none.err, HasSubstr("qp4"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large the report of a real suite is, and packed reports on the command line.
+// The size of the report of a real suite, and packed reports on the command line.
 #include <filesystem>
 
 #include <gmock/gmock.h>

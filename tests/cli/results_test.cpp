@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// results:file=...: what another program computed, judged on grids, and files that are not what
-// they should be.
+// results:file=...: results of another program, judged on grids, and files with wrong contents.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +21,7 @@ using ::testing::Not;
 
 constexpr const char* kAllGrids = " --grid tp1cp1,tp2cp2,tp4cp2";
 
-/// What `implementation` made of the bundle.
+/// Returns the results of `implementation` on the bundle.
 std::string results_of(const ScratchFolder& scratch, const std::string& bundle,
                        const std::string& implementation) {
   const std::string path = scratch.file("results.safetensors");
@@ -171,7 +170,7 @@ TEST(Results, AreJudgedByWhatIsThere) {
   EXPECT_TRUE(trial["metrics"].empty());
 }
 
-/// Cuts whole results of a bundle into what the ranks of tp2cp2 made, by the views of the ranks.
+/// Cuts the whole results of a bundle into those of the ranks of tp2cp2, by the views of the ranks.
 void cut_for_ranks(const ScratchFolder& scratch, const EditableBundle& bundle,
                    const EditableBundle& whole) {
   const auto cu_of = [](const EditableBundle& file, const char* name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that died goes on where it was.
+// A run that died continues where it ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -23,8 +23,8 @@ ordered_json trial_of(const ordered_json& report, const std::string& id) {
   return nullptr;
 }
 
-/// Runs kSmoke until rank 2 dies. Returns what is left: the run and its finished trials, as lines
-/// of the partial file.
+/// Runs kSmoke until rank 2 dies. Returns the lines of the partial file: the run and its finished
+/// trials.
 std::vector<ordered_json> die(const ScratchFolder& scratch, const std::string& report,
                               const std::string& more = "") {
   const ProcessResult died = run_lossgrid(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run --supervise: whatever kills a launch, the report is there, the trial that died is named, and
-// the others ran.
+// run --supervise: if a launch dies, the report is there, the trial that died is named, and the
+// others ran.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -55,11 +55,11 @@ TEST_P(Supervised, ADeadTrialIsNamedAndTheOthersRun) {
   EXPECT_THAT(statuses_in(whole), ElementsAre("passed", "crashed", "passed", "passed"));
   const ordered_json& dead = whole["trials"][1];
   EXPECT_EQ(dead["reason"], "the process ended with " + GetParam().end);
-  ASSERT_EQ(dead["rank_states"].size(), 4u);  // where each was, from what it left behind
+  ASSERT_EQ(dead["rank_states"].size(), 4u);  // from the flight recorder of each rank
   EXPECT_EQ(dead["rank_states"][2]["phase"], "forward");
   EXPECT_FALSE(std::filesystem::exists(report + ".launch.json.partial.jsonl"));
 
-  // A later run does what is missing, and only that.
+  // A later run does the missing trials, and only those.
   const ProcessResult resumed =
       run_lossgrid(scratch, fmt::format("{} --resume {} --report {}", kTrials, report, report));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
@@ -88,7 +88,7 @@ TEST(Supervise, EndsAfterAsManyLaunchesAsAsked) {
   EXPECT_THAT(statuses_in(left), ElementsAre("passed", "crashed", "not_run", "not_run"));
   EXPECT_EQ(left["trials"][2]["reason"], "not reached with --max-launches 1");
 
-  // Taken up by another supervisor, one launch for each grid; what crashed is run again.
+  // Another supervisor takes over, with one launch for each grid; crashed trials run again.
   const std::string whole = scratch.file("whole.json");
   const ProcessResult resumed =
       run_lossgrid(scratch, fmt::format("{} --supervise --launches grid --resume {} --report {}",
@@ -176,14 +176,14 @@ TEST(Supervise, ShowsWhatItWouldLaunch) {
 
 TEST(Supervise, RefusesWhatMakesNoSense) {
   const ScratchFolder scratch;
-  for (const auto& [flags, said] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& [flags, message] : std::vector<std::pair<std::string, std::string>>{
            {"--supervise", "--supervise needs --report"},
            {"--launch mpirun", "need --supervise"},
            {"--dry-run", "need --supervise"},
            {"--supervise --report r.json --launches two", "--launches"}}) {
     const ProcessResult result = run_lossgrid(scratch, std::string(kTrials) + flags);
     EXPECT_EQ(result.exit_code, 64) << flags;
-    EXPECT_THAT(result.err, HasSubstr(said));
+    EXPECT_THAT(result.err, HasSubstr(message));
   }
 }
 

@@ -15,7 +15,7 @@ using ::testing::Not;
 constexpr const char* kSweptTrials =
     "--case 'lens=5+8 vocab=96' --impl fused --grid tp1cp1,tp2cp1 ";
 
-/// What `line` does in a shell, in the source folder.
+/// Runs `line` in a shell, in the source folder.
 ProcessResult shell(const ScratchFolder& scratch, const std::string& line) {
   const std::string script = scratch.file("script");
   write_all(script, line);
@@ -38,7 +38,7 @@ TEST(SweepDryRun, NeedsNoReport) {
             64);
 }
 
-/// A checkout in which setup and build leave a file behind.
+/// A checkout whose setup and build leave a file behind.
 class SweepOfANewNode : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +70,7 @@ TEST_F(SweepOfANewNode, InstallsAndBuildsNothing) {
   EXPECT_THAT(result.out, HasSubstr("run --supervise --launches all --dry-run"));
   EXPECT_THAT(result.err, HasSubstr("is not built"));
 
-  // Without --dry-run it does both; what it would start then is not there.
+  // Without --dry-run it does both; the program that it would start then is not there.
   EXPECT_NE(
       shell(scratch_, fmt::format("'{}/scripts/sweep' --launcher none", scratch_.path())).exit_code,
       0);

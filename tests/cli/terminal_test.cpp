@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output on a terminal of 80 columns and 24 lines, a real pseudo terminal: no line of a table
-// is longer, what did not pass is red; and the same through a pipe: whole and plain.
+// The output on a pseudo terminal of 80 columns and 24 lines: no line of a table is longer, and
+// failures are red. Through a pipe the same output is whole and plain.
 #include <algorithm>
 #include <sstream>
 #include <utility>
@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr const char* kRed = "\033[31m";
 
-/// What a terminal shows of `arguments`' stdout. `environment`: "NAME=value ..." in front.
+/// Returns the stdout of `arguments` on a terminal. `environment`: "NAME=value ..." in front.
 std::string on_80_columns(const std::string& arguments, const std::string& environment = "") {
   winsize size{};
   size.ws_col = 80;
@@ -51,7 +51,7 @@ std::string on_80_columns(const std::string& arguments, const std::string& envir
   return text;
 }
 
-/// As a terminal counts: without escape sequences, characters and not bytes.
+/// Returns the columns of a line on a terminal: characters, not bytes, without escape sequences.
 std::size_t columns_of(const std::string& line) {
   std::size_t columns = 0;
   for (std::size_t k = 0; k < line.size(); ++k) {
@@ -64,7 +64,7 @@ std::size_t columns_of(const std::string& line) {
   return columns;
 }
 
-/// Of reasons and of lines to be copied there is no end.
+/// True for lines that may be longer: reasons, and lines to be copied.
 bool may_be_long(const std::string& line) {
   for (const char* begin : {"reproduce: ", "reason: ", "explanation: ", "skipped ",
                             "case: ", "failed: ", "report: ", "rank ", "worst ", "note: "}) {
@@ -82,7 +82,7 @@ void expect_to_fit(const std::string& text) {
   }
 }
 
-/// Blanks for line breaks.
+/// Returns `text` with blanks for line breaks.
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;

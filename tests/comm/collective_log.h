@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bits that collectives of every kind, type and size give to a rank: transports are compared by
-// them.
+// Log of the bits that collectives of every kind, type and size give to a rank, by which transports
+// are compared.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@
 
 namespace lossgrid {
 
-// On both sides of what transports treat in another way: what MPI sends with the call, what is
-// gathered at once, whole segments.
+// Sizes on both sides of the thresholds of transports: payloads sent with the call of MPI, gathered
+// at once, whole segments.
 inline constexpr std::array<std::size_t, 12> kLoggedCounts{0,   1,    7,    8,    15,   16,
                                                            117, 1000, 1024, 1025, 2049, 70001};
 
-/// The fingerprints of what a rank has after a list of collectives.
+/// Fingerprints of the results of a rank after a list of collectives.
 class Log {
  public:
   template <typename T>
@@ -56,7 +56,7 @@ void log_reductions(Communicator& comm, Log& log) {
   for (const std::size_t count : kLoggedCounts) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
       const std::string what = fmt::format("{} of {} {}", name(op), count, name(DTypeOf<T>::value));
-      // Which of several NaN a sum gives is up to the compiler, its operands being commutative.
+      // The compiler decides which of several NaN a sum gives, its operands being commutative.
       std::vector<T> data = op == ReduceOp::sum ? values_of<T>(comm.rank(), count, 1)
                                                 : data_of<T>(comm.rank(), count, 1);
       comm.all_reduce(std::span(data), op);

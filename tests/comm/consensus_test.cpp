@@ -38,7 +38,7 @@ TEST(Consensus, ADifferenceThrowsOnAllRanks) {
             message = error.what();
           }
           EXPECT_NE(message, "") << "rank " << world.rank();
-          require_same_text(world, message, "message");  // the same opinion everywhere
+          require_same_text(world, message, "message");  // the same result on all ranks
           if (world.rank() == 0) throw Error(ErrorCode::bad_input, message);
         },
         kNoHurry);

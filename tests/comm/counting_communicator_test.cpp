@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/comm/call_signature.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "ranks.h"
 
 namespace lossgrid {
@@ -20,7 +20,7 @@ TEST(CountingCommunicator, CountsCallsAndPayloadByOperation) {
     std::vector<double> a(5, 1.0);
     std::vector<double> all(15);
     comm->all_reduce(std::span(a), ReduceOp::sum);
-    EXPECT_EQ(a[4], 3.0);  // it is carried out too
+    EXPECT_EQ(a[4], 3.0);  // forwarded too
     comm->all_gather(std::span<const double>(a), std::span(all));
     EXPECT_EQ(all[14], 3.0);
     comm->reduce_scatter(std::span<const double>(all), std::span(a), ReduceOp::sum);
@@ -43,23 +43,23 @@ TEST(CountingCommunicator, CountsCallsAndPayloadByOperation) {
   });
 }
 
-// Decorators see it as the transport below them does: as the collective that it is.
+// Decorators count an external transfer as the collective that it is.
 TEST(CountingCommunicator, ACarriedCallCountsAsWhatItIs) {
   expect_ranks_ok(3, [](Communicator& world) {
     CollectiveCounts counts;
-    BreadcrumbTrail trail(1, 3, world.rank(), "");
-    const auto inner = leave_breadcrumbs(world, trail);
+    FlightRecorder recorder(1, 3, world.rank(), "");
+    const auto inner = record_calls(world, recorder);
     const auto comm = count_calls(*inner, counts);
     int asked = 0;
     const auto done = [&] { return ++asked >= 2; };
-    comm->carry({Collective::reduce_scatter, 5, DType::f64, ReduceOp::max}, done);
-    comm->carry({}, done);  // a split
+    comm->transfer_external({Collective::reduce_scatter, 5, DType::f64, ReduceOp::max}, done);
+    comm->transfer_external({}, done);  // a split
     EXPECT_EQ(asked, 3);
     EXPECT_EQ(counts[Collective::reduce_scatter], (CollectiveCount{1, 120}));
     EXPECT_EQ(counts.total(), (CollectiveCount{1, 120}));
-    ASSERT_EQ(trail.trace().calls.size(), 2u);
-    EXPECT_EQ(trail.trace().calls[0].call, "reduce_scatter max of 5 f64");
-    EXPECT_EQ(trail.trace().calls[1].call, "split");
+    ASSERT_EQ(recorder.trace().calls.size(), 2u);
+    EXPECT_EQ(recorder.trace().calls[0].call, "reduce_scatter max of 5 f64");
+    EXPECT_EQ(recorder.trace().calls[1].call, "split");
   });
 }
 

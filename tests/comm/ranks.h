@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a body on thread ranks for a test. Bodies may use gtest assertions of the EXPECT kind.
+// run_ranks() and the like: a body on thread ranks, for a test. Bodies may use gtest assertions of
+// the EXPECT kind.
 #pragma once
 
 #include <chrono>
@@ -13,13 +14,13 @@
 
 namespace lossgrid {
 
-/// Generous: it ends a test that would hang, and is never reached by one that passes.
+/// Deadline of runs that pass, which is never reached: it ends a test that would hang.
 inline constexpr std::chrono::milliseconds kNoHurry{60000};
 
-/// Within which a failure is seen everywhere.
+/// Limit within which a failure is seen on all ranks.
 inline constexpr std::chrono::milliseconds kAtOnce{1500};
 
-/// One collective, whichever.
+/// Enters one collective of any kind.
 inline void add_up(Communicator& comm, std::size_t count = 4) {
   std::vector<float> data(count, 1.0f);
   comm.all_reduce(std::span(data), ReduceOp::sum);
@@ -34,7 +35,7 @@ inline void expect_ranks_ok(int ranks, const std::function<void(Communicator&)>&
   }
 }
 
-/// Measures a scope.
+/// Time since construction.
 class Stopwatch {
  public:
   std::chrono::milliseconds elapsed() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time inside of collectives, with a clock that moves a tick with every reading and further
-// inside of calls.
+// The time inside of collectives, with a clock that advances at every reading, and further inside
+// of calls.
 #include "harness/comm/timed_communicator.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// Every collective takes as long as `ns` says.
+/// Communicator whose collectives take `ns` each.
 class SlowCommunicator final : public ForwardingCommunicator {
  public:
   SlowCommunicator(Communicator& inner, std::int64_t& now_ns, std::int64_t ns)
@@ -67,7 +67,7 @@ TEST(TimeCalls, SeveralGroupsAndSplitsShareOneSum) {
     cp->barrier();
     EXPECT_EQ(total_ns, 1100);
     const auto part = tp->split(0, world.rank(), "part");
-    EXPECT_EQ(total_ns, 1100);  // making a group is no collective of a loss
+    EXPECT_EQ(total_ns, 1100);  // a split does not count
     part->barrier();
     EXPECT_EQ(total_ns, 1200);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks hold in tests of collectives: a function of the rank and the place alone, so that
-// every rank knows what all others have.
+// Values of ranks in tests of collectives: functions of the rank and the place alone, so that every
+// rank can compute those of all others.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace lossgrid {
 
-/// What rank `rank` holds at `i` in test `salt`: magnitudes differ, so that a sum in another order
-/// or precision has other bits.
+/// Returns the value of rank `rank` at `i` in test `salt`: magnitudes differ, so that a sum in
+/// another order or precision has other bits.
 template <typename T>
 T value_of(int rank, std::size_t i, std::uint64_t salt = 0) {
   const std::uint64_t bits = mix_bits(mix_bits(salt + static_cast<std::uint64_t>(rank)) + i);
@@ -37,7 +37,7 @@ std::vector<T> values_of(int rank, std::size_t count, std::uint64_t salt = 0) {
   return out;
 }
 
-/// Bits, not values: -0 is not 0.
+/// Compares bits, not values: -0 is not 0.
 template <typename T>
 bool same_bits(const T* a, const T* b, std::size_t count) {
   return count == 0 || std::memcmp(a, b, count * sizeof(T)) == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real processes: how they end, and that nothing of them is left.
+// Real processes: their ends, and that none of their descendants is left.
 #include "harness/core/child_process.h"
 
 #include <chrono>
@@ -43,7 +43,7 @@ TEST(ChildProcess, IsKilledWhenItDoesNotListen) {
   EXPECT_EQ(child.stop(milliseconds(50)).signal, SIGKILL);
 }
 
-/// Waits for a process that is nobody's child here to be gone.
+/// Waits for the end of a process that is not a child of this one.
 bool is_gone(pid_t pid) {
   for (int k = 0; k < 2000; ++k) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

@@ -33,7 +33,7 @@ TEST(Hash, EveryBitCounts) {
   }
 }
 
-// Zeros are where lengths and places get lost.
+// Lengths and places get lost in zeros most easily.
 TEST(Hash, LengthOrderAndSeedCount) {
   std::set<std::uint64_t> seen;
   const std::vector<std::byte> zeros(32);

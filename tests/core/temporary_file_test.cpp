@@ -69,7 +69,7 @@ TEST_F(TemporaryFileTest, WithANameIsRemovedUnlessItIsMoved) {
   EXPECT_EQ(read_text_file(place()), "new");
 }
 
-// The folder has no place for it: who asks is told by errno.
+// On failure errno has the reason.
 TEST_F(TemporaryFileTest, IsNotValidWhereItCannotBe) {
   const TemporaryFile file(folder_ / "none" / "r.json");
   EXPECT_FALSE(file.valid());

@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// The message of the bad_input that `call` throws, empty when it throws nothing.
+/// Returns the message of the bad_input that `call` throws, "" without one.
 template <typename F>
 std::string message_of(F call) {
   try {

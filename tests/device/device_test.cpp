@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-// What was asked for, without guard bands and rounding: the figure that a prediction must meet.
+// Counts requested bytes, without guard bands and rounding: the figure of predictions.
 TEST(Device, AccountsForExactlyWhatWasAskedFor) {
   const auto device = make_cpu_device();
   EXPECT_EQ(device->name(), "cpu");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to a time that is taken on a device: never how long it is, but what it is not less
-// than.
+// Work that belongs to a time on a device, as a lower bound of the time.
 #include "harness/device/device_timer.h"
 
 #include <chrono>
@@ -34,7 +33,7 @@ TEST(DeviceTimer, WaitsForWhatWasLaunched) {
 
 TEST(DeviceTimer, CountsWhatTheHostDoesInBetween) {
   for (const Backend backend : all_backends()) {
-    if (!why_no_device(backend).empty()) continue;
+    if (no_device(backend)) continue;
     const std::unique_ptr<Device> device = make_device(backend, 0);
     const std::unique_ptr<DeviceTimer> timer = make_device_timer(*device);
     timer->start();
@@ -45,9 +44,9 @@ TEST(DeviceTimer, CountsWhatTheHostDoesInBetween) {
 }
 
 TEST(DeviceTimer, HasANameByBackend) {
-  EXPECT_EQ(timer_name(Backend::cpu), "steady_clock");
-  EXPECT_EQ(timer_name(Backend::cuda), "cuda_events");
-  EXPECT_EQ(timer_name(Backend::cuda_emulated), "steady_clock");
+  EXPECT_EQ(traits_of(Backend::cpu).timer, "steady_clock");
+  EXPECT_EQ(traits_of(Backend::cuda).timer, "cuda_events");
+  EXPECT_EQ(traits_of(Backend::cuda_emulated).timer, "steady_clock");
 }
 
 }  // namespace

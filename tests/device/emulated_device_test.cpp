@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated device: nothing happens before somebody waits, and the memory of the device is none
-// of the host's.
+// The emulated device: no launched work runs before a wait, and the host cannot access its memory.
 #include "harness/device/emulated_device.h"
 
 #include <numeric>
@@ -56,7 +55,7 @@ ErrorCode code_of(const std::function<void()>& call) {
   return ErrorCode::io;  // nothing was thrown
 }
 
-/// Said to who waits, and from then on to all but those who give memory back.
+/// The loss is thrown by the wait, and then by every call except releases of memory.
 TEST(EmulatedDevice, ThatIsLostRunsNothingMore) {
   const std::unique_ptr<Device> device = make_emulated_device();
   bool before = false;

@@ -37,7 +37,7 @@ float uniform(std::uint32_t& state) {  // [-1, 1]
   return static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
 }
 
-/// op(M) [rows, columns], with `padding` NaNs behind every stored row.
+/// Makes op(M) [rows, columns], with `padding` NaNs behind every stored row.
 class Factor {
  public:
   Factor(DType dtype, std::int64_t rows, std::int64_t columns, bool transposed,
@@ -77,7 +77,7 @@ struct Variant {
   bool accumulate = false;
 };
 
-/// c of the product, `padding` marks behind every row; the workspace is just large enough.
+/// Returns c of the product, `padding` marks behind every row; the workspace is just large enough.
 std::vector<float> multiply(const Shape& shape, const Variant& variant, const Factor& a,
                             const Factor& b, std::vector<float> c) {
   const auto floats = static_cast<std::size_t>(
@@ -97,7 +97,7 @@ Factor make_b(const Shape& shape, const Variant& variant) {
   return {variant.b, shape.k, shape.n, variant.transpose_b, variant.padding, 2};
 }
 
-/// What c holds before: values to add to, else NaN, which must not be read.
+/// Makes the initial c: values to add to, else NaN, which must not be read.
 std::vector<float> initial_c(const Shape& shape, const Variant& variant) {
   const std::int64_t stride = shape.n + variant.padding;
   std::vector<float> c(static_cast<std::size_t>(shape.m * stride), kMark);
@@ -257,7 +257,7 @@ TEST_F(GemmTest, ImpossibleArgumentsAreErrors) {
   expect_error([](Gemm& g) { g.a.dtype = g.b.dtype = DType::f64; });
 }
 
-// Shapes of which threads share out rows and columns, and k.
+// Shapes whose rows and columns, or k, are divided among threads.
 TEST_F(GemmTest, ThreadsShareOneProduct) {
   set_rank_threads(kAllThreads);
   for (const Shape& shape : {Shape{130, 200, 50}, Shape{8, 8, 20000}}) {

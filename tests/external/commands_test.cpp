@@ -52,7 +52,7 @@ TEST_F(ExternalCommands, PlanHasALineForThem) {
                                 ContainsRegex("vocab_parallel.*measured when it runs and not")));
 }
 
-// What is skipped needs one launch, what is judged twelve.
+// A pair that is skipped needs one launch, one that is judged twelve.
 TEST_F(ExternalCommands, AbLoadsThemInEveryLaunch) {
   const std::string file = write_python("mine.py", R"(
 @lossgrid.implementation(supports=lambda problem: "not today")
@@ -90,9 +90,9 @@ TEST_F(ExternalCommands, BenchHasThemInTheTableOfBuiltInOnes) {
       EXPECT_THAT(result.out, ContainsRegex(fmt::format("\n  {} +{} +[0-9.]+ ", name, phase)));
     }
   }
-  // Collectives of a worker are not seen while time is taken.
+  // Collectives of a worker are not counted during a timing.
   EXPECT_THAT(result.out, ContainsRegex("\n  vocab_parallel +both .* -\n"));
-  // Over what is built in, though another one was named first.
+  // The baseline is the built-in one, although another one was named first.
   EXPECT_THAT(result.out, ContainsRegex("\n  fused +both .* 1\\.00x +[0-9]+%\n"));
 }
 

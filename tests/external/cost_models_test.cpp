@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that are held to the model of their costs: as built-in implementations, with exit code
-// 12 and a line that names the call or the peak that differs.
+// Functions with a model of their costs: as for built-in implementations, a difference is exit code
+// 12 and a line that names the call or the peak.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -102,7 +102,7 @@ TEST_F(ExternalCostModels, OnesThatHoldPassAndStandInTheReport) {
   const ordered_json& memory = trials[1]["memory"];
   ASSERT_EQ(memory.size(), 4);
   EXPECT_EQ(memory[0]["predicted_peak_bytes"], 800000);
-  EXPECT_EQ(memory[1]["predicted_peak_bytes"], nullptr);  // of the backward it has no peak
+  EXPECT_EQ(memory[1]["predicted_peak_bytes"], nullptr);  // the model has no peak of the backward
   EXPECT_EQ(memory[2]["predicted_peak_bytes"], 400000);
   EXPECT_EQ(memory[2]["measured_peak_bytes"], 400000);
 }
@@ -124,7 +124,7 @@ TEST_F(ExternalCostModels, ACallTooMuchOrTooFewEndsWith12AndIsNamed) {
 TEST_F(ExternalCostModels, AnotherPeakEndsWith12AndIsNamed) {
   const ProcessResult smaller = run_models("smaller");
   EXPECT_EQ(smaller.exit_code, 12) << smaller.out << smaller.err;
-  // 4 % of three columns are within what is measured, 6 % of two are not.
+  // 4 % of three columns are within the tolerance, 6 % of two are not.
   EXPECT_THAT(smaller.out,
               AllOf(HasSubstr("1 passed, 2 failed"),
                     HasSubstr("memory: rank 0 forward needed 800000 bytes, predicted 850000")));

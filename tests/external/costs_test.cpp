@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report has about functions whose collectives and allocations are known.
+// Collectives and allocations in the report, of functions for which they are known.
 #include <gmock/gmock.h>
 
 #include "python.h"

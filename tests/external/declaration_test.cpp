@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations and costs as a launcher in any language sends them: no worker runs.
+// Declarations and costs as a launcher in any language sends them. No worker runs.
 #include <gmock/gmock.h>
 
 #include "harness/core/error.h"

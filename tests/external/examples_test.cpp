@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples of the Python package as a user runs them: right ones pass wherever they say that
-// they can run, wrong ones are rejected by what is wrong with them.
+// The examples of the Python package as a user runs them: right ones pass wherever they declare
+// support, wrong ones are rejected for the mistake that they make.
 #include <map>
 #include <set>
 
@@ -25,7 +25,7 @@ std::string grid_of(const ordered_json& trial) {
   return text;
 }
 
-/// Names of the checks and invariants that a trial failed on.
+/// Returns the names of the checks and invariants that a trial failed.
 std::vector<std::string> failures_of(const ordered_json& trial) {
   std::vector<std::string> names;
   for (const auto& check : trial["checks"]) {
@@ -81,7 +81,7 @@ TEST_F(ExternalExamples, RightOnesPassWholeSuites) {
 }
 
 TEST_F(ExternalExamples, AreJudgedTheSameOnADevice) {
-  // Tensors of an emulated device are not the host's to read.
+  // The host cannot read the tensors of an emulated device.
   const std::string cases =
       "--backend cuda_emulated --grid tp2cp2 "
       "--case 'lens=5+8+1+9 vocab=26 dtype=bf16 microbatches=2' "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes that are told in words where a function makes them: a gradient that went through bf16,
-// and a NaN that leaves its row.
+// Sentences about mistakes of a function: a gradient that went through bf16, and a NaN that leaves
+// its row.
 #include <gmock/gmock.h>
 
 #include "python.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suites with cases from logits and from hidden states: every implementation gets its own kind, and
-// only a case that is asked for by name is told to be of the other.
+// Suites with cases from logits and from hidden states: every implementation gets its own kind.
+// Only a case that is requested by name is refused as one of the other kind.
 #include <gmock/gmock.h>
 
 #include "python.h"

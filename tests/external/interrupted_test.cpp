@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs with loaded implementations that do not come to their end: injected faults, a supervisor,
-// and a run that goes on from the report of another one.
+// Runs with loaded implementations that are cut short: injected faults, a supervisor, and a run
+// that continues from the report of another one.
 #include <gmock/gmock.h>
 
 #include "background.h"
@@ -30,7 +30,7 @@ def waits(logits, batch):
 
 class ExternalInterrupted : public WithTorch {
  protected:
-  /// What is the same in every run of it.
+  /// Returns the parts of a record that are the same in every run.
   static ordered_json lasting_part(const std::string& report) {
     ordered_json lasting = ordered_json::array();
     for (const ordered_json& trial : records_of(report, "trials")) {

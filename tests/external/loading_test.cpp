@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class ExternalLoading : public WithTorch {
  protected:
-  /// One line with `part` in it, and exit code 65.
+  /// Expects one line with `part` in it, and exit code 65.
   void expect_refused(const std::vector<std::string>& files, const std::string& part,
                       const std::string& python = kPython) const {
     const ProcessResult result = run_loaded("list implementations", files, "", python);

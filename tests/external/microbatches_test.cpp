@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suite ci finds a loss that is divided by what one microbatch holds: right on a batch in one pack,
-// wrong on the same batch in several.
+// Suite ci finds a loss that is divided by the tokens of one microbatch: right on a batch in one
+// pack, wrong on the same batch in several.
 #include <map>
 
 #include <gmock/gmock.h>

@@ -59,7 +59,7 @@ class ExternalOffers : public WithTorch {
   }
   std::string report() const { return scratch_.file("offers.json"); }
 
-  /// The implementations of the trials, in their order.
+  /// Returns the implementations of the trials, in their order.
   std::vector<std::string> tried() const {
     std::vector<std::string> names;
     for (const ordered_json& trial : records_of(report(), "trials")) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No worker outlives the program that started it, however that ends.
+// No worker outlives the program that started it, however the program ends.
 #include <set>
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-/// Processes whose environment has `text`.
+/// Returns the processes whose environment has `text`.
 std::set<pid_t> processes_with(const std::string& text) {
   std::set<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

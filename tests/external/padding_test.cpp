@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that need padded packs: the harness pads what they are given, whatever the case, the
-// bundle and the grid, and nothing that they do to padding passes.
+// Functions that need padded packs: the harness pads their inputs for every case, bundle and grid,
+// and rejects a function that writes to padding.
 #include <gmock/gmock.h>
 
 #include "python.h"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twins of the peers that are wrong in one way, which --impl NAME:wrong=WAY names."""
+"""Twins of the peers that are wrong in one way, chosen by --impl NAME:wrong=WAY."""
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../python/peers"))
 import lossgrid
 import torch
-from mean_over_targets import IGNORED, why_not
+from mean_over_targets import IGNORED, unsupported
 from torch_cross_entropy import mean, mean_of_hidden
 
 
@@ -41,20 +41,20 @@ EDITS = {
 
 
 def edited(wrong, loss, labels, **inputs):
-    """Returns the loss; what it leaves in the gradients of inputs is changed first."""
+    """Returns the loss, with a hook that changes the gradients of inputs."""
     for name, one in inputs.items():
         if one.requires_grad:
             one.register_hook(lambda g, name=name: EDITS[wrong](g.clone(), name, labels))
     return loss + 0.01 * loss.detach() if wrong == "loss" else loss
 
 
-@lossgrid.implementation(returns="loss", supports=why_not)
+@lossgrid.implementation(returns="loss", supports=unsupported)
 def of_logits(logits, batch, *, wrong="nothing"):
     labels = batch.labels_ignore
     return edited(wrong, mean(logits, labels), labels, logits=logits)
 
 
-@lossgrid.implementation(returns="loss", supports=why_not)
+@lossgrid.implementation(returns="loss", supports=unsupported)
 def truncates(logits, batch):
     """Keeps the upper half of a float32 gradient, where bfloat16 would be rounded to nearest."""
     wide = logits.float()
@@ -63,7 +63,7 @@ def truncates(logits, batch):
     return mean(wide, batch.labels_ignore)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not,
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported,
                          rounds=("logits", "grad_logits", "grad_weight"))
 def of_hidden(hidden, weight, batch, *, wrong="nothing"):
     labels = batch.labels_ignore
@@ -71,12 +71,12 @@ def of_hidden(hidden, weight, batch, *, wrong="nothing"):
                   weight=weight)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not)
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported)
 def declares_nothing(hidden, weight, batch):
     return mean_of_hidden(hidden, weight, batch.labels_ignore)
 
 
-@lossgrid.implementation(inputs="hidden", returns="loss", supports=why_not,
+@lossgrid.implementation(inputs="hidden", returns="loss", supports=unsupported,
                          rounds=("grad_logits", "grad_weight"))
 def declares_no_logits(hidden, weight, batch):
     return mean_of_hidden(hidden, weight, batch.labels_ignore)
@@ -88,7 +88,7 @@ def rounds_the_loss(hidden, weight, batch):
 
 for name, rounded in (("declares_the_loss", ("loss", "logits", "grad_logits", "grad_weight")),
                       ("declares_no_loss", ("logits", "grad_logits", "grad_weight"))):
-    lossgrid.implementation(name=name, inputs="hidden", returns="loss", supports=why_not,
+    lossgrid.implementation(name=name, inputs="hidden", returns="loss", supports=unsupported,
                             rounds=rounded)(rounds_the_loss)
 
 

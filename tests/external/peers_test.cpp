@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other libraries' cross entropies (python/peers) as external implementations: right ones pass,
-// twins that are wrong in one way fail, what is declared of roundings allows these alone.
+// twins that are wrong in one way fail, and declared roundings allow no other errors.
 #include <map>
 #include <set>
 
@@ -36,7 +36,7 @@ class Peers : public WithTorch {
     std::string reason;              // of a trial that did not pass
   };
 
-  /// What became of every implementation over all cases that it takes.
+  /// The outcome of every implementation over all cases that it takes.
   std::map<std::string, Outcome> outcomes(const std::vector<std::string>& files,
                                           const std::string& implementations,
                                           const std::string& arguments, int exit_code) const {

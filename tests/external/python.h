@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of the executable with implementations in Python, and the interpreter that they need: that
-// of the virtual environment build/venv of the source folder, with PyTorch.
+// Runs of the executable with implementations in Python. Their interpreter, with PyTorch, is that
+// of the virtual environment build/venv of the source folder.
 #pragma once
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
+#include "harness/core/skip_reason.h"
 #include "process.h"
 
 namespace lossgrid {
@@ -19,27 +21,28 @@ namespace lossgrid {
 inline const std::string kPython = LOSSGRID_SOURCE_DIR "/build/venv/bin/python";
 inline const std::string kExamples = LOSSGRID_SOURCE_DIR "/python/examples/";
 
-/// Why implementations in Python cannot run here; empty where they can.
-inline std::string why_no_torch() {
+/// Returns the reason for which implementations in Python cannot run here, nullopt if they can.
+inline std::optional<SkipReason> no_torch() {
   const std::string find =
       "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)";
   const int status = std::system(fmt::format("'{}' -c \"{}\" 2>/dev/null", kPython, find).c_str());
-  return status == 0 ? "" : fmt::format("{} has no PyTorch, or is not there", kPython);
+  if (status == 0) return std::nullopt;
+  return SkipReason{fmt::format("{} has no PyTorch, or is not there", kPython)};
 }
 
-/// The "trials", "timings" or "mutants" of a report.
+/// Returns the "trials", "timings" or "mutants" of a report.
 inline nlohmann::ordered_json records_of(const std::string& report, const char* key) {
   return full_report(report).at(key);
 }
 
-/// A test that is skipped where there is no PyTorch.
+/// A test that is skipped without PyTorch.
 class WithTorch : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string why = why_no_torch(); !why.empty()) GTEST_SKIP() << why;
+    if (const auto reason = no_torch()) GTEST_SKIP() << reason->text;
   }
 
-  /// `command` (run, bench, ...) on loaded `files`, by `python`.
+  /// Runs `command` (run, bench, ...) on loaded `files`, by `python`.
   ProcessResult run_loaded(const std::string& command, const std::vector<std::string>& files,
                            const std::string& arguments,
                            const std::string& python = kPython) const {

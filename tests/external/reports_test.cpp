@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports with trials and timings of loaded implementations: what compare, gate, history, validate,
-// the page and all exports make of them.
+// Reports with trials and timings of loaded implementations, in compare, gate, history, validate,
+// the page and all exports.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -31,7 +31,7 @@ def mine(logits, batch):
 
 class ExternalReports : public WithTorch {
  protected:
-  /// The report of `command` on a version of the function.
+  /// Returns the report of `command` on a version of the function.
   std::string report_of(const std::string& command, const std::string& version,
                         const std::string& name, int exit_code = 0) const {
     const std::string report = scratch_.file(name);

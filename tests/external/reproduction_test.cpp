@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines that a run prints or records do the same again in the same folder, as they are.
+// Command lines that a run prints or records repeat it, unchanged, in the same folder.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -29,7 +29,7 @@ class Reproduction : public WithTorch {
     std::filesystem::create_symlink(LOSSGRID_EXECUTABLE, scratch_.file("lossgrid"));
   }
 
-  /// What a shell makes of `line`, with lossgrid in its PATH and no PyTorch in its python3.
+  /// Runs `line` in a shell with lossgrid in its PATH and no PyTorch in its python3.
   ProcessResult paste(const std::string& line) const {
     write_all(scratch_.file("line.sh"),
               fmt::format("cd '{0}'\nexport PATH='{0}':$PATH\n{1}\n", scratch_.path(), line));

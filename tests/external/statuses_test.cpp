@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that raise, die, hang or return nonsense: each has its status, what it did is in the
-// report, and the trials behind it run.
+// Functions that raise, die, hang or return nonsense: each has its status, the report describes it,
+// and the trials behind it run.
 #include <map>
 
 #include <gmock/gmock.h>
@@ -123,7 +123,7 @@ def waits_alone(logits, batch):
 
 class ExternalStatuses : public WithTorch {
  protected:
-  /// Trials by the names of their implementations.
+  /// Returns the trials by the names of their implementations.
   std::map<std::string, ordered_json> run_all(const std::string& text, const std::string& names,
                                               const std::string& arguments, int exit_code) const {
     const std::string report = scratch_.file("statuses.json");
@@ -142,7 +142,7 @@ class ExternalStatuses : public WithTorch {
     return trial["rank_states"][rank].value("detail", "");
   }
 
-  /// Seconds between the first and the last time in a file that beat() wrote.
+  /// Returns the seconds between the first and the last time in a file that beat() wrote.
   double seconds_alive(const std::string& name) const {
     std::ifstream file(scratch_.file(name));
     double first = 0;
@@ -201,8 +201,8 @@ TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
   auto trials = run_all(kFine + kHanging, "sleeps,waits_alone,fine",
                         fmt::format("--timeout {}", kDeadline), 15);
   EXPECT_EQ(trials["fine"]["status"], "passed") << trials["fine"]["reason"];
-  // The rank that keeps the other waiting: outside of collectives, or in one that the other, which
-  // has come to the end of its work, never makes.
+  // The rank that keeps the other waiting is outside of collectives, or in one that the other,
+  // which has finished its work, never makes.
   for (const char* name : {"sleeps", "waits_alone"}) {
     EXPECT_EQ(trials[name]["first_failed_rank"], 1) << trials[name];
     EXPECT_EQ(trials[name]["status"], "timeout") << trials[name]["reason"];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// supports= that raises, ends its process or does not come back: the trial has its status, and
-// those behind it run.
+// supports= that raises, ends its process or does not return: the trial has its status, and the
+// trials behind it run.
 #include <map>
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid mutants of loaded implementations: a suite rejects all of one that needs what it does,
-// and names a collective that can be left out.
+// lossgrid mutants of loaded implementations: a suite rejects all mutants of a function without
+// needless work, and names a collective that can be left out.
 #include <gmock/gmock.h>
 
 #include "python.h"

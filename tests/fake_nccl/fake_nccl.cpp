@@ -21,7 +21,7 @@ using lossgrid::FakeNccl;
 
 using Bytes = std::vector<std::byte>;
 
-/// A collective of a group.
+/// One collective of a group.
 struct Operation {
   std::size_t launched = 0;
   std::vector<Bytes> sent;  // by rank, once its kernel runs
@@ -29,14 +29,14 @@ struct Operation {
   std::size_t received = 0;
 };
 
-/// What the communicators of one group share.
+/// State shared by the communicators of one group.
 struct Group {
   explicit Group(std::size_t ranks) : members(ranks, nullptr) {}
   std::vector<ncclComm*> members;  // by rank; null once aborted
   std::size_t arrived = 0;
   std::size_t splitting = 0;
   std::size_t finalized = 0;
-  bool broken = false;  // a member has failed or was aborted: nothing ends by itself any more
+  bool broken = false;  // a member has failed or was aborted: its kernels never end by themselves
   std::vector<std::shared_ptr<Operation>> operations;
 };
 
@@ -47,7 +47,7 @@ struct ncclComm {
   ncclResult_t error = ncclSuccess;
   std::size_t launched = 0;
   bool finalized = false;
-  // Of a split under way.
+  // State of a split under way.
   int color = -1;
   int key = 0;
   ncclComm** child = nullptr;
@@ -60,7 +60,7 @@ FakeNccl& fake() {
   return instance;
 }
 
-std::mutex mutex;  // of all that stands here
+std::mutex mutex;  // guards all groups
 std::condition_variable changed;
 std::map<std::uint64_t, std::shared_ptr<Group>> connecting;  // by id
 
@@ -80,7 +80,7 @@ std::shared_ptr<Group> group_of(const ncclUniqueId& id, std::size_t ranks) {
   return group;
 }
 
-/// The last member of `group` has called split.
+/// Completes a split, once the last member of `group` has called it.
 void finish_split(Group& group) {
   std::map<int, std::vector<ncclComm*>> parts;
   for (ncclComm* member : group.members) parts[member->color].push_back(member);
@@ -151,7 +151,8 @@ std::size_t bytes_of(ncclDataType_t type) {
   return type == ncclFloat64 || type == ncclInt64 ? 8 : 4;
 }
 
-/// Launches a kernel: what all members send, once all of theirs run, is given to `receive`.
+/// Launches a kernel that gives the sends of all members, once the kernels of all run, to
+/// `receive`.
 ncclResult_t launch(ncclComm* comm, const void* send, std::size_t bytes, cudaStream_t stream,
                     std::function<void(const std::vector<Bytes>&)> receive) {
   const std::lock_guard lock(mutex);
@@ -177,7 +178,7 @@ ncclResult_t launch(ncclComm* comm, const void* send, std::size_t bytes, cudaStr
   auto kernel = [=, receive = std::move(receive)] {
     const auto* begin = static_cast<const std::byte*>(send);
     std::unique_lock lock(mutex);
-    if (group->members[rank] == nullptr) return;  // its memory may be gone
+    if (group->members[rank] == nullptr) return;  // its memory may be freed
     operation->sent[rank].assign(begin, begin + bytes);
     ++operation->published;
     changed.notify_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the registered benchmarks of this process with a memory manager and keeps what a reporter is
-// told. Google Benchmark owns memory results only until reporters have seen them: they are copied.
+// A run of the registered benchmarks of this process with a memory manager, and a reporter that
+// keeps the results. Google Benchmark frees memory results after the reporters: they are copied.
 #pragma once
 
 #include <utility>

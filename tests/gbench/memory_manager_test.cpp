@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reporters print as memory is what a benchmark said in the call between Start and Stop, and
-// no other.
+// Reporters print the memory that a benchmark adds in the call between Start and Stop, no other.
 #include "harness/gbench/memory_manager.h"
 
 #include <gmock/gmock.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is compared computes the same: plain loops and Highway kernels agree up to rounding, for an
-// odd number of columns too.
+// Plain loops and the Highway kernels that are compared with them agree up to rounding, also for an
+// odd number of columns.
 #include "harness/gbench/plain_kernels.h"
 
 #include <gtest/gtest.h>
 
-#include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 namespace {
@@ -22,7 +22,7 @@ class PlainKernels : public testing::Test {
       EXPECT_NEAR(plain.shift[r] + plain.target[r], highway.shift[r] + highway.target[r], 1e-5);
     }
   }
-  /// Of the dtype: one rounding each.
+  /// Tolerance: one rounding to the dtype each.
   void expect_same_gradient() {
     for (std::size_t i = 0; i < plain.gradient.size(); ++i) {
       const auto x = static_cast<double>(plain.gradient[i]);
@@ -51,8 +51,9 @@ TYPED_TEST(PlainKernels, Sweep) {
   plain::sweep(this->plain);
   KernelRows<TypeParam>& rows = this->highway;
   std::vector<float> scratch(static_cast<std::size_t>(
-      sweep_scratch_floats(DTypeOf<TypeParam>::value, rows.view.shard, false)));
-  rows_sweep(rows.view, rows.grad.data(), scratch, rows.statistics(), rows.gradient.data());
+      forward_backward_scratch_floats(DTypeOf<TypeParam>::value, rows.view.shard, false)));
+  rows_forward_backward(rows.view, rows.grad.data(), scratch, rows.statistics(),
+                        rows.gradient.data());
   this->expect_same();
   this->expect_same_gradient();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An implementation for tests of benchmarks: `fused` that counts its plans and goes wrong when told
-// to. Options: `throw_from`, `wrong_from`: the forward of a plan from which on it throws, or
+// Probe: an implementation for tests of benchmarks, `fused` that counts its plans and fails on
+// request. Options: `throw_from`, `wrong_from`: the forward of a plan from which on it throws, or
 // returns twice the loss. A trial calls forward three times, a timing of two samples at least six
 // times.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace lossgrid {
 
-/// Of all probes of the process, on all ranks.
+/// Plans of all probes of the process, on all ranks.
 inline std::atomic<int> probe_plans{0};
 
 class ProbePlan final : public LossPlan {
@@ -59,7 +59,7 @@ class Probe final : public LossImplementation {
       if (key == "wrong_from") wrong_from_ = std::stoi(value);
     }
   }
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     ++probe_plans;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Off rank 0 every benchmark runs, nothing is printed and no file is asked for; on rank 0 Google
-// Benchmark's own reporters do as the flags say.
+// Off rank 0 every benchmark runs, nothing is printed and no file is written; on rank 0 Google
+// Benchmark's own reporters follow the flags.
 #include "harness/gbench/reporter.h"
 
 #include <gmock/gmock.h>

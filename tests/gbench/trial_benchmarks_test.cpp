@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials as benchmarks inside of this process: which samples a phase gets, and what becomes of an
-// implementation that goes wrong in the trial or later. Never how long anything takes.
+// Trials as benchmarks inside of this process: the samples of a phase, and an implementation that
+// fails in the trial or later. No test reads a time.
 #include "harness/gbench/trial_benchmarks.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(TrialBenchmarks, RepetitionsHaveSamplesOfTheirOwn) {
   session.iterations = 3;
   TimedTrial trial(parse_case(kTimedCase), "gbench_probe", {1, 1}, session);
   const int before = probe_plans;
-  EXPECT_EQ(trial.why_not_timed(), "");
+  EXPECT_EQ(text_of(trial.not_timed()), "");
   const int verified = probe_plans;
   EXPECT_GT(verified, before);
   const std::vector<std::int64_t> first = trial.timing(0)->rows[0].time.samples_ns;
@@ -96,7 +96,7 @@ TEST(TrialBenchmarks, RepetitionsHaveSamplesOfTheirOwn) {
   EXPECT_EQ(probe_plans, verified + 2);
   EXPECT_EQ(trial.timing(0)->rows[0].time.samples_ns, first);
   EXPECT_EQ(trial.timing(0) + 1, trial.timing(1)) << "one record for two repetitions";
-  EXPECT_EQ(trial.why_not_timed(), "");
+  EXPECT_EQ(text_of(trial.not_timed()), "");
   EXPECT_EQ(probe_plans, verified + 2);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timings with the kernels of GPUs: as the processor runs them, and on a GPU where there is one.
-// That outputs of the last timed iteration are right, also behind iterations in place, and what a
-// record says; never how long anything takes.
+// Timings with the kernels of GPUs, emulated on the processor, and on a GPU if there is one:
+// outputs of the last timed iteration are right, also after iterations in place, and records are
+// complete. No test reads a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 class BackendTimings : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    const std::string& why_none = why_no_device(GetParam());
-    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
+    const std::string reason = text_of(no_device(GetParam()));
+    if (!reason.empty()) GTEST_SKIP() << "needs a GPU: " << reason;
   }
 
   static TimingRecord run(const std::string& case_text, const std::vector<std::string>& names,
@@ -53,7 +53,7 @@ TEST_P(BackendTimings, OutputsOfTheLastIterationAreRight) {
       EXPECT_EQ(record.timer, GetParam() == Backend::cuda ? "cuda_events" : "steady_clock");
       EXPECT_EQ(record.backend, name(GetParam()));
       if (GetParam() == Backend::cuda_emulated) {
-        EXPECT_NE(record.why_not_representative, "");
+        EXPECT_NE(record.not_representative_reason, "");
       }
       for (const TimingRow& row : record.rows) {
         EXPECT_GE(row.kernel_launches, 1) << row.implementation << " " << row.phase;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials with the kernels of GPUs: as the processor runs them, and on a GPU where there is one. The
-// same criterion as anywhere: right implementations pass, wrong ones fail.
+// Trials with the kernels of GPUs, emulated on the processor, and on a GPU if there is one. Right
+// implementations pass, wrong ones fail.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -23,8 +23,8 @@ constexpr const char* kGolden = LOSSGRID_SOURCE_DIR "/tests/golden";
 class BackendTrials : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    const std::string& why_none = why_no_device(GetParam());
-    if (!why_none.empty()) GTEST_SKIP() << "needs a GPU: " << why_none;
+    const std::string reason = text_of(no_device(GetParam()));
+    if (!reason.empty()) GTEST_SKIP() << "needs a GPU: " << reason;
   }
 
   static TrialRecord run(const PreparedProblem& prepared, const std::string& implementation,
@@ -86,8 +86,8 @@ TEST_P(BackendTrials, EveryRegimePasses) {
   }
 }
 
-/// What the loop over sequences costs beside one pass: kernels for each, and waits where the host
-/// communicates.
+/// The loop over sequences costs more than one pass: kernels for each sequence, and a wait for each
+/// communication of the host.
 TEST_P(BackendTrials, LaunchesAndWaitsAreCounted) {
   const PreparedProblem prepared = prepare_case("lens=5+8+3 vocab=24");
   const auto work = [&](const std::string& implementation, std::size_t phase) {

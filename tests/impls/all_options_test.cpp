@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every option of an objective written out, with its default where it is not given.
+// Every option of an objective is written out, with its default if it is not given.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

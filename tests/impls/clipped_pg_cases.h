@@ -12,7 +12,7 @@ namespace lossgrid {
 
 using Options = ObjectiveOptions;
 
-/// Where both say something, `a` counts.
+/// Merges options; those of `a` win.
 inline Options both(Options a, const Options& b) {
   a.insert(b.begin(), b.end());
   return a;
@@ -48,8 +48,8 @@ inline std::string shown(const Options& options) {
   return text;
 }
 
-/// Every legal combination of how the ratio, the KL penalty, importance weights and the NLL term
-/// are made.
+/// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
+/// and the NLL term.
 inline std::vector<Options> all_options() {
   const std::vector<Options> ratios = {{},
                                        kDual,
@@ -95,7 +95,7 @@ inline std::vector<Options> all_options() {
   return all;
 }
 
-/// With a sequence that is masked, an empty one, one without targets and ragged masks.
+/// Returns a batch with a masked sequence, an empty one, one without targets and ragged masks.
 inline ObjectiveBatch batch_of(std::uint64_t seed, Drift drift = Drift::near) {
   return make_objective_batch({.lengths = {9, 1, 6, 0, 5, 12, 2},
                                .sample_mask = {1, 1, 1, 1, 0, 1, 1},

@@ -52,7 +52,7 @@ TEST(ClippedPg, AnyPartitionOfTheRowsGivesTheSame) {
   }
 }
 
-// What float32 gives must lie in the intervals; how close it is to the values says nothing.
+// Results in float32 must lie in the intervals; their distance from the values is not checked.
 TEST(ClippedPg, Float32LiesInTheIntervalsOfTheTruth) {
   constexpr double kAnyDistance = 1e300;
   std::uint64_t seed = 200;

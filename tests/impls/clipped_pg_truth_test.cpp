@@ -65,8 +65,8 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
   }
 }
 
-// Where generation and current policy agree, the score function and the importance weight of the
-// KL have the same value and gradient.
+// If generation and current policy agree, the score function and the importance weight of the KL
+// have the same value and gradient.
 TEST(ClippedPgTruth, ScoreFunctionIsTheImportanceWeightOfEqualPolicies) {
   ObjectiveBatch data = batch_of(400);
   std::vector<float>& generation =

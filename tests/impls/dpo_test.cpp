@@ -243,7 +243,7 @@ TEST(Dpo, FarApartRewardsDoNotOverflow) {
     const DpoObjective<> objective(small_options());
     const ObjectiveRun run = run_objective(objective, data);
     EXPECT_TRUE(std::isfinite(run.loss));
-    // Of the first pair: nothing more to learn, or the full step.
+    // Gradient of the first pair: nothing more to learn, or the full step.
     EXPECT_FLOAT_EQ(run.gradient[5], towards > 0 ? 0 : 2 * 0.5f / 4);
     expect_steps_match_truth(objective, data);
   }
@@ -259,7 +259,7 @@ TEST(Dpo, PairsOfEqualRewards) {
   for (const auto& [name, count] : objective_truth(objective, data).branches) {
     EXPECT_EQ(count, 0) << name;
   }
-  // Where log-probabilities may be off by a roundoff, each of the pairs may go either way.
+  // If log-probabilities may be off by a roundoff, each of the pairs may go either way.
   const Enclosure accuracy = *objective_truth(objective, data, 1).metrics.at("accuracy").value();
   EXPECT_NEAR(accuracy.low, 0, 1e-6);
   EXPECT_NEAR(accuracy.high, 4 / 5.5, 1e-6);  // 4 pairs here, 5.5 in the global batch

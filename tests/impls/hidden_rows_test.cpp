@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of hidden states and of gradients: the processor's loops and the kernels of GPUs do the same
-// to the last bit, for rows shorter and longer than a block of threads.
-#include "impls/kernels/cpu/hidden_rows.h"
+// Row operations of the lm_head path: loops of the processor and emulated kernels of GPUs give the
+// same bits, for rows shorter and longer than a block of threads.
+#include "impls/kernels/hidden_rows.h"
 
 #include <cmath>
 #include <cstring>

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const char* const kCases[] = {
+const char* const kLinearCases[] = {
     "lens=5+8+1+3 vocab=24 hidden=6 mask=all bin_multiple=32 weight_layout=hidden_vocab",
     "lens=16+0+1+33 vocab=101 hidden=12 sample_mask=1011 cu=padded temperature=0.6",
     "lens=12+20 vocab=64 hidden=16 dtype=bf16 values=peaked tied_embedding=true",
@@ -28,7 +28,7 @@ const char* const kCases[] = {
 class LinearGrids : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LinearGrids, AgreeWithTheTruth) {
-  for (const char* text : kCases) {
+  for (const char* text : kLinearCases) {
     const PreparedProblem prepared = prepare(make_problem(parse_case(text)));
     for (Grid grid : all_grids()) {
       for (const bool sp : {false, true}) {

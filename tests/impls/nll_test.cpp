@@ -18,7 +18,7 @@ std::unique_ptr<Objective> nll(bool token_level) {
 
 /// Three sequences of which the last is masked as a whole; the pack is a part of a batch of 6 valid
 /// tokens in 4 valid sequences. Valid rows 0, 2 and 4 have log-probabilities -1, -2 and -4.
-ObjectiveBatch small_batch() {
+ObjectiveBatch nll_batch() {
   ObjectiveBatchShape shape;
   shape.lengths = {4, 2, 3};
   shape.sample_mask = {1, 1, 0};
@@ -46,7 +46,7 @@ std::vector<ObjectiveBatchShape> random_shapes() {
 }
 
 TEST(Nll, TokenLevelWorkedOutByHand) {
-  const ObjectiveRun run = run_objective(*nll(true), small_batch());
+  const ObjectiveRun run = run_objective(*nll(true), nll_batch());
   EXPECT_DOUBLE_EQ(run.loss, 7.0 / 6);
   EXPECT_EQ(run.metrics.at("loss"), (Metric{Reduction::sum, run.loss, 1}));
   EXPECT_EQ(run.metrics.at("num_unmasked_tokens"), (Metric{Reduction::count, 3, 1}));
@@ -56,7 +56,7 @@ TEST(Nll, TokenLevelWorkedOutByHand) {
 }
 
 TEST(Nll, SequenceMeanWorkedOutByHand) {
-  const ObjectiveRun run = run_objective(*nll(false), small_batch());
+  const ObjectiveRun run = run_objective(*nll(false), nll_batch());
   EXPECT_DOUBLE_EQ(run.loss, (3.0 / 2 + 4) / 4);
   EXPECT_EQ(run.metrics.at("num_unmasked_tokens").value(), 3);
   EXPECT_EQ(run.metrics.at("num_valid_samples").value(), 2);
@@ -65,8 +65,8 @@ TEST(Nll, SequenceMeanWorkedOutByHand) {
 
 TEST(Nll, IsTokenLevelUnlessAskedOtherwise) {
   const auto by_default = find_objective("nll").make({});
-  EXPECT_EQ(run_objective(*by_default, small_batch()).loss,
-            run_objective(*nll(true), small_batch()).loss);
+  EXPECT_EQ(run_objective(*by_default, nll_batch()).loss,
+            run_objective(*nll(true), nll_batch()).loss);
   EXPECT_EQ(by_default->sizes().sequence_sums, 0);
   EXPECT_EQ(by_default->sizes().coefficients, 0);
 }
@@ -154,7 +154,7 @@ TEST(Nll, OfNothingValidIsZero) {
 }
 
 TEST(Nll, WithoutDenominatorsIsZero) {
-  ObjectiveBatch data = small_batch();
+  ObjectiveBatch data = nll_batch();
   data.batch.denominators = {0, 0, 0};
   for (const bool token_level : {true, false}) {
     const ObjectiveRun run = run_objective(*nll(token_level), data);

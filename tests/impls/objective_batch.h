@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of objectives: a random batch with everything that an objective may read, the three
-// steps run on it over any partition of its rows, the truth of the same batch, and a comparison of
-// both. The pack has no padding, so row t is about token t + 1. Rows and slots that are not valid
+// Fixture of the tests of objectives: a random batch with everything that an objective may read,
+// the three steps over any partition of its rows, the truth of the same batch, and a comparison of
+// both. The pack has no padding, so row t predicts token t + 1. Rows and slots that are not valid
 // hold NaN, inputs that an objective does not ask for are left out, and the denominators are those
 // of a batch of which this pack is a part.
 #pragma once
@@ -60,7 +60,7 @@ inline Denominators count_denominators(const PackedBatch& batch, bool part_of_mo
   return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2};
 }
 
-/// What policies say about a token whose log-probability is `x`, with mass on every branch.
+/// Draws the policies' log-probabilities of a token whose own is `x`, with mass on every branch.
 inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift drift, float x,
                         TokenInputs& inputs) {
   const auto normal = [&](std::uint32_t column) { return random.normal(token, column); };
@@ -127,7 +127,7 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
   return made;
 }
 
-/// The batch as an objective with these needs is given it.
+/// Returns the batch with only the inputs that an objective with these needs reads.
 inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& needs) {
   PackedBatch needed = batch;
   for (int k = 0; k < kTokenInputs; ++k) {
@@ -151,7 +151,7 @@ inline Parts whole(const ObjectiveBatch& data) {
   return parts;
 }
 
-/// Rows dealt to `ranks` ranks by chance, in mixed order; a rank may get none of a sequence.
+/// Deals rows to `ranks` ranks at random, in mixed order; a rank may get none of a sequence.
 inline Parts dealt(const ObjectiveBatch& data, int ranks, std::uint64_t seed) {
   const RandomStream random(seed, 901);
   Parts parts(static_cast<std::size_t>(ranks));
@@ -165,7 +165,7 @@ inline Parts dealt(const ObjectiveBatch& data, int ranks, std::uint64_t seed) {
 struct HeldRows {
   HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const ObjectiveNeeds& needs,
            const std::vector<std::int64_t>& positions)
-      : rows(pack.pick(positions)) {
+      : rows(pack.gather(positions)) {
     const std::vector<float>* sources[] = {&data.logprobs, &data.entropy, &data.vocab_min,
                                            &data.vocab_max};
     for (int k = 0; k < 4; ++k) {
@@ -189,7 +189,7 @@ struct HeldRows {
   ObjectiveTokens tokens;
 };
 
-/// The three steps as CP ranks run them, with sums over ranks after the first and the last.
+/// Runs the three steps as CP ranks do, with sums over ranks after the first and the last.
 inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBatch& data,
                                   const Parts& parts) {
   const PackedBatch batch = with_needed(data.batch, objective.needs());
@@ -239,7 +239,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   return run_objective(objective, data, whole(data));
 }
 
-/// What is known of each row: exact, or within `roundoffs` float32 roundoffs.
+/// Returns each row as an interval: exact, or within `roundoffs` float32 roundoffs.
 inline std::vector<TokenTruth> token_truths(const ObjectiveBatch& data, double roundoffs = 0) {
   std::vector<TokenTruth> rows;
   for (std::int64_t row = 0; row < data.rows(); ++row) {
@@ -258,7 +258,7 @@ inline ObjectiveTruth objective_truth(const Objective& objective, const Objectiv
   return objective.truth(with_needed(data.batch, objective.needs()), token_truths(data, roundoffs));
 }
 
-/// Empty where `got` lies in the interval and within `allowed` of its value, else what is wrong.
+/// Returns "" if `got` lies in the interval and within `allowed` of its value, else the difference.
 inline std::string difference(const std::string& what, double got, const Enclosure& want,
                               double allowed) {
   if (want.contains(got) && (got == want.value || std::abs(got - want.value) <= allowed)) return "";
@@ -266,9 +266,9 @@ inline std::string difference(const std::string& what, double got, const Enclosu
                      want.low, want.high);
 }
 
-/// Every way in which a run differs from the truth: loss, metrics and gradient must lie in their
-/// intervals and within `relative` of the value, the gradient, which is float32, with one roundoff
-/// more. Empty when nothing differs.
+/// Returns the differences of a run from the truth, "" if there are none: loss, metrics and
+/// gradient must lie in their intervals and within `relative` of the value, the gradient, which is
+/// float32, with one roundoff more.
 inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& truth,
                                double relative) {
   const auto allowed = [&](const Enclosure& want) { return relative * (1 + std::abs(want.value)); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of objectives by token as GPUs run them, on the processor: against the loops of the
-// host and against the truth, for tokens in any order, of which many are poisoned.
+// The kernels of objectives, emulated on the processor, against the loops of the host and against
+// the truth, for tokens in any order, of which many are poisoned.
 #include "harness/loss/objective_kernels.h"
 
 #include <cmath>
@@ -20,15 +20,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// What the steps by token leave behind for some rows, with coefficients that the host has made of
-/// the sums of the host: a difference is that of a step and not of the one before it.
+/// Results of the steps by token for some rows. The coefficients are made on the host from the sums
+/// of the host, so that a difference belongs to one step and not to the one before it.
 struct StepOutputs {
   std::vector<double> sequence_sums;
   std::vector<double> totals;  // sums, then maxima
   std::vector<float> gradient;
 };
 
-/// Where the tokens of each sequence stand in a table in which `first` rows come before them.
+/// Returns the ranges of sequences in a table in which `first` rows come before the tokens.
 std::vector<TokenRange> ranges_of(const std::vector<std::int32_t>& sequence, std::int64_t sequences,
                                   std::int32_t first) {
   std::vector<TokenRange> ranges(static_cast<std::size_t>(sequences));
@@ -40,7 +40,7 @@ std::vector<TokenRange> ranges_of(const std::vector<std::int32_t>& sequence, std
   return ranges;
 }
 
-/// `device`: whose kernels run; null: the loops of the host.
+/// Runs the kernels of `device`; the loops of the host if it is null.
 StepOutputs run_steps(const Objective& objective, const ObjectiveBatch& data, const Parts& parts,
                       Device* device) {
   const PackedBatch batch = with_needed(data.batch, objective.needs());
@@ -96,7 +96,7 @@ StepOutputs run_steps(const Objective& objective, const ObjectiveBatch& data, co
   return out;
 }
 
-/// Sums over `terms` terms in float64, which two orders of additions may round differently.
+/// True if sums of `terms` terms in float64 agree but for the order of the additions.
 std::string differences(const char* what, const std::vector<double>& got,
                         const std::vector<double>& want, std::int64_t terms) {
   const double relative = std::max(1e-12, static_cast<double>(terms) * 0x1p-52);
@@ -116,7 +116,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 class ObjectiveKernelsTest : public testing::Test {
  protected:
-  /// Empty where the kernels leave what the loops leave: the gradient to the bit.
+  /// Returns "" if kernels and loops give the same results: the gradient to the bit.
   std::string wrong(const Objective& objective, const ObjectiveBatch& data, const Parts& parts) {
     const StepOutputs want = run_steps(objective, data, parts, nullptr);
     const StepOutputs got = run_steps(objective, data, parts, device_.get());
@@ -126,7 +126,7 @@ class ObjectiveKernelsTest : public testing::Test {
     if (!same_bits(got.gradient, want.gradient)) text += "gradient\n";
     return text;
   }
-  /// The same with the statistics of a step around it.
+  /// Compares the same objective with the statistics of a step around it.
   std::string wrong_with_statistics(std::unique_ptr<Objective> objective,
                                     const ObjectiveBatch& data, const Parts& parts) {
     return wrong(*with_statistics(std::move(objective)), data, parts);
@@ -159,7 +159,7 @@ std::vector<std::unique_ptr<Objective>> few_objectives() {
   return few;
 }
 
-/// All rows on one rank, sequences in each other.
+/// All rows are on one rank, sequences interleaved.
 Parts mixed(const ObjectiveBatch& data) {
   Parts parts(1);
   for (std::int64_t k = 0; k < data.rows(); ++k) parts[0].push_back(k * 101 % data.rows());
@@ -186,7 +186,7 @@ TEST_F(ObjectiveKernelsTest, EverySize) {
   }
 }
 
-/// Whichever thread runs which block first.
+/// The order in which threads run blocks does not matter.
 TEST_F(ObjectiveKernelsTest, TheSameBitsWhateverTheTiming) {
   const int threads = rank_threads();
   const ObjectiveBatch data = make_objective_batch({.lengths = {900, 1400, 0, 3000}});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss, gradient and every metric are those of the whole batch for any partition of it over
 // microbatches and dp ranks, with and without pipeline stages: with unequal counts, empty
-// microbatches and dummies. Log-probabilities and, where that is claimed, the gradient are the same
-// bit by bit.
+// microbatches and dummies. Log-probabilities and, if it is claimed, the gradient have the same
+// bits.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ const char* const kObjectives[] = {
     "objective=dpo objective.sft_loss_weight=0.1 objective.sft_average_log_probs=true ",
 };
 
-/// How far apart two right values of a metric may be: both within their bounds, which know how
-/// large the terms are that cancel, but not more than a few roundings where they do not cancel.
+/// Returns the largest distance of two right values of a metric: both within their bounds, which
+/// know the size of terms that cancel, but no more than a few roundings if terms do not cancel.
 double rounding(const TrialRecord& a, const TrialRecord& b, const std::string& metric) {
   double bounds = 0;
   for (const TrialRecord* record : {&a, &b}) {

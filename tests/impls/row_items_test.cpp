@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done with rows one by one, as the processor and as GPUs run it (there: on the processor):
-// zigzag split and un-split of packs, and statistics of shards that become those of the vocabulary.
+// Items (items.h) of rows, as loops of the processor and as emulated kernels of GPUs: zigzag split
+// and un-split of packs, and the merge of shards' statistics over the vocabulary.
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -53,7 +53,7 @@ TEST_P(RowItems, UnsplitsTheWorkedExample) {
   std::iota(positions.begin(), positions.end(), 0.0f);
   EXPECT_EQ(pack, positions);
   std::vector<float> of_rank_1(12, kUnwritten);
-  run(12, PickRow{pack.data(), order.data() + 12, 0, of_rank_1.data()});
+  run(12, GatherRow{pack.data(), order.data() + 12, 0, of_rank_1.data()});
   EXPECT_EQ(of_rank_1, std::vector<float>(received.begin() + 12, received.end()));
 }
 
@@ -76,8 +76,8 @@ TEST_P(RowItems, SplitAndUnsplitAreInverse) {
     for (int rank = 0; rank < cp; ++rank) {
       for (int column = 0; column < 4; ++column) {
         std::vector<float> back(static_cast<std::size_t>(rows), kUnwritten);
-        run(rows, PickRow{pack[static_cast<std::size_t>(column)].data(), order.data() + rank * rows,
-                          0, back.data()});
+        run(rows, GatherRow{pack[static_cast<std::size_t>(column)].data(),
+                            order.data() + rank * rows, 0, back.data()});
         const auto* own = received.data() + (rank * 4 + column) * rows;
         EXPECT_TRUE(std::equal(back.begin(), back.end(), own)) << cp << " " << rank;
       }
@@ -94,13 +94,13 @@ TEST_P(RowItems, PartsOfAPack) {
   run(8, ScatterRow{received.data(), 4, 1, order.data() + 2, 6, {pack.data()}});
   for (std::size_t k = 0; k < 12; ++k) EXPECT_EQ(pack[k], k < 4 ? kUnwritten : float(k));
   std::vector<float> own(4, kUnwritten);
-  run(4, PickRow{pack.data() + 4, order.data() + 6 + 2, 4, own.data()});
+  run(4, GatherRow{pack.data() + 4, order.data() + 6 + 2, 4, own.data()});
   EXPECT_EQ(own, (std::vector<float>{6, 7, 8, 9}));
   run(4, ScaleRow{0.5f, own.data(), own.data()});
   EXPECT_EQ(own, (std::vector<float>{3, 3.5f, 4, 4.5f}));
 }
 
-/// Logits of rows, whole; shards of them are made here.
+/// Logits of whole rows, and shards made of them.
 struct LogitsTable {
   std::int64_t rows;
   std::int64_t vocab;
@@ -125,7 +125,7 @@ LogitsTable make_table(std::int64_t rows, std::int64_t vocab) {
   return table;
 }
 
-/// Statistics of a shard as rows_statistics has them, in double and then rounded.
+/// Computes the statistics of a shard as rows_statistics does, in double, then rounded.
 void write_shard(const LogitsTable& table, const VocabShard& shard, const StatisticsColumns& to) {
   using C = StatisticsColumns;
   for (std::int64_t r = 0; r < table.rows; ++r) {
@@ -205,7 +205,7 @@ TEST_P(RowItems, ShardsMergeToTheVocabulary) {
   }
 }
 
-/// Reductions one after the other: what a rank has moves to the shift of all, then adds up.
+/// Reductions one after the other: a rank rescales its own sums to the shift of all, then adds.
 TEST_P(RowItems, ShiftsMove) {
   using C = StatisticsColumns;
   const LogitsTable table = make_table(520, 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of all kinds for tests of the row kernels, room for their statistics, and the same
+// Fixture of the tests of row kernels: rows of all kinds, memory for their statistics, and the same
 // statistics in double.
 #pragma once
 
@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "harness/core/philox.h"
-#include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Whose kernels work on rows.
+/// Backend of the kernels under test.
 Device*& device_of_test() {
   static Device* device = nullptr;
   return device;
 }
 
-/// What the first columns of a row look like beside the others.
+/// Size of the first columns of a row relative to the others.
 enum class Kind {
   ordinary,
   late_max,
@@ -122,15 +122,15 @@ struct Statistics {
   std::vector<float> shift, sum, target, weighted, min;
 };
 
-/// A row in double.
-struct Truth {
+/// Statistics of a row in double.
+struct ExactRow {
   double max = -kInf;
   double min = kInf;
   double sum = 0;     // of exp(x - max)
   double spread = 0;  // sum p |x - max|
 
   template <typename T>
-  Truth(const Rows<T>& rows, std::int64_t r) {
+  ExactRow(const Rows<T>& rows, std::int64_t r) {
     const std::int64_t vocab = rows.view.shard.width;
     for (std::int64_t v = 0; v < vocab; ++v) {
       max = std::max(max, rows.at(r, v));

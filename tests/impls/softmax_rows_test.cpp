@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row kernels against the formulas in double, vectorised ones on every instruction set that
-// this processor has and those of GPUs as the processor runs them, for widths around lanes and
-// blocks, alignments, and rows in which a shift that was guessed from the first elements is wrong.
-#include "impls/kernels/cpu/softmax_rows.h"
-
+// The row kernels against the formulas in double: the vectorised ones on every instruction set of
+// this processor, those of GPUs emulated, for widths around lanes and blocks, all alignments, and
+// rows in which the first elements are far from the maximum.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -17,7 +15,7 @@
 #include "harness/device/backend.h"
 #include "harness/device/emulated_device.h"
 #include "harness/device/kernel/rank_threads.h"
-#include "impls/kernels/cpu/sweep_rows.h"
+#include "impls/kernels/rows.h"
 #include "kernel_targets.h"
 #include "softmax_rows_kinds.h"
 #include "trial_fixture.h"
@@ -28,15 +26,15 @@ namespace {
 constexpr double kU32 = 0x1p-24;
 constexpr double kSmallest = 1.1754943508222875e-38;  // normal; denormal numbers count as zero
 
-/// To the last bit, or both nearer to zero than any normal number.
+/// True if bits are equal, or both numbers are nearer to zero than any normal number.
 bool same(float got, double want) {
   return got == static_cast<float>(want) || std::abs(got - want) <= kSmallest;
 }
 
-/// The parameter that stands for the emulated kernels of GPUs, beside those of Highway.
+/// Parameter for the emulated kernels of GPUs, beside the targets of Highway.
 constexpr std::int64_t kEmulated = 0;
 
-// The kernels, with what they write there when they return.
+// The kernels, waited for.
 
 std::int64_t done_statistics(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
@@ -52,7 +50,7 @@ void done_gradient(const LogitsRows& rows, const float* shift, const float* sum,
 
 std::int64_t done_sweep(const LogitsRows& rows, const float* grad, std::span<float> scratch,
                         const RowStatistics& out, void* gradient) {
-  const std::int64_t owned = rows_sweep(rows, grad, scratch, out, gradient);
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
   if (rows.device != nullptr) rows.device->synchronise();
   return owned;
 }
@@ -86,7 +84,7 @@ std::string target_or_emulation(const testing::TestParamInfo<std::int64_t>& info
   return info.param == kEmulated ? "CudaEmulated" : target_name(info);
 }
 
-/// Every third one where sanitizers make it slow.
+/// Every width; every third one under sanitizers, which are slow.
 std::vector<std::int64_t> vocabularies(std::vector<std::int64_t> all) {
   if (!kSanitized) return all;
   std::vector<std::int64_t> some;
@@ -110,7 +108,7 @@ void check_statistics(Kind kind, std::int64_t vocab) {
       EXPECT_EQ(some.target[r], 0);
       continue;
     }
-    const Truth truth(rows, r);
+    const ExactRow truth(rows, r);
     EXPECT_LE(some.shift[r], truth.max + kSmallest);
     EXPECT_GE(some.shift[r], truth.max - 8.5);
     EXPECT_TRUE(same(all.shift[r], truth.max)) << all.shift[r] << " " << truth.max;
@@ -152,14 +150,14 @@ void check_gradient(Kind kind, std::int64_t vocab, bool in_place, bool sweep) {
   Statistics s(kRows);
   if (sweep) {
     std::vector<float> scratch(static_cast<std::size_t>(
-        sweep_scratch_floats(DTypeOf<T>::value, rows.view.shard, in_place)));
+        forward_backward_scratch_floats(DTypeOf<T>::value, rows.view.shard, in_place)));
     EXPECT_EQ(done_sweep(rows.view, grad.data(), scratch, s.some(), to), kRows - 1);
   } else {
     done_statistics(rows.view, s.some());
     done_gradient(rows.view, s.shift.data(), s.sum.data(), grad.data(), to);
   }
   for (std::int64_t r = 0; r < kRows; ++r) {
-    const Truth truth(before, r);
+    const ExactRow truth(before, r);
     double total = 0;
     for (std::int64_t v = 0; v < vocab; ++v) {
       const double got = static_cast<double>(to[r * vocab + v]);
@@ -244,8 +242,8 @@ TEST_P(SoftmaxRows, SameBitsWhateverTheThreads) {
     set_rank_threads(threads);
     Statistics s(kRows);
     std::vector<bf16> out(static_cast<std::size_t>(kRows * kVocab));
-    std::vector<float> scratch(
-        static_cast<std::size_t>(sweep_scratch_floats(DType::bf16, rows.view.shard, false)));
+    std::vector<float> scratch(static_cast<std::size_t>(
+        forward_backward_scratch_floats(DType::bf16, rows.view.shard, false)));
     done_sweep(rows.view, grad.data(), scratch, s.some(), out.data());
     gradients.push_back(out);
     sums.push_back(s.sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one trial from a case text, for tests.
+// Fixture that runs one trial from a case text.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// All of one stage up to eight ranks, those that divide nothing evenly included, and some of
+/// Grids: all of one stage up to eight ranks, also those that divide nothing evenly, and some of
 /// several stages.
 inline const std::vector<Grid>& all_grids() {
   static const std::vector<Grid> few{

@@ -177,7 +177,7 @@ TEST(Enclosure, AnExactZeroTimesAnythingFiniteStaysZero) {
     expect_ends(0.0 * x, 0, 0);
     expect_ends(x * 0.0, 0, 0);
   }
-  EXPECT_TRUE(std::isnan((Enclosure(0) * kInf).value));  // as float32 says
+  EXPECT_TRUE(std::isnan((Enclosure(0) * kInf).value));  // as in float32
   expect_ends(Enclosure(0) / Enclosure(7), 0, 0);
 }
 

@@ -15,8 +15,10 @@ using ::testing::HasSubstr;
 class NoImplementation final : public LossImplementation {
  public:
   explicit NoImplementation(std::string option) : option_(std::move(option)) {}
-  Description describe() const override { return {option_, ""}; }
-  std::string why_unsupported(const LossProblem&) const override { return "never"; }
+  ImplementationTraits describe() const override { return {option_, ""}; }
+  std::optional<SkipReason> unsupported(const LossProblem&) const override {
+    return SkipReason{"never"};
+  }
   Cost cost(const LossProblem&) const override { return {}; }
   std::unique_ptr<LossPlan> plan(const LossProblem&, RankContext) const override { return nullptr; }
 

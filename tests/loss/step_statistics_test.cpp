@@ -15,8 +15,8 @@
 namespace lossgrid {
 namespace {
 
-/// Loss = 2 sum_i S_i^2 with S_i the sum of the sequence's log-probabilities; metric "highest" is
-/// the largest -2 log-probability. What it calls gradient is 2 S_i.
+/// Objective with loss = 2 sum_i S_i^2, S_i the sum of the sequence's log-probabilities; metric
+/// "highest" is the largest -2 log-probability. Its gradient is 2 S_i by definition.
 class Squares final : public Objective {
  public:
   std::string_view kind() const override { return "squares"; }
@@ -148,7 +148,7 @@ PackedBatch padded_batch() {
   return batch;
 }
 
-/// Its rows.
+/// Rows of the batch.
 struct PaddedRows {
   std::vector<float> logprobs = of_valid(-1, -2, -3, -0.5f);
   std::vector<float> entropy = of_valid(0.25f, 0.5f, 1, 2);

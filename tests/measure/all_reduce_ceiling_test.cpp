@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With clocks that are told how long an all-reduce takes on each rank: the slowest rank counts, the
-// median of samples counts, and all ranks come to the same numbers.
+// All-reduce ceilings with made-up clocks on each rank: the slowest rank counts, the median of
+// samples counts, and all ranks compute the same numbers.
 #include "harness/measure/all_reduce_ceiling.h"
 
 #include <array>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};
 
-/// Each pair of calls is a sample: rank r takes (r + 1) * 1000 ns, every tenth sample 100 times as
-/// long (somebody else had the core).
+/// Clock by which each pair of calls is a sample: rank r takes (r + 1) * 1000 ns, every tenth
+/// sample 100 times as long (another process had the core).
 class SampleClock {
  public:
   explicit SampleClock(int rank) : rank_(rank) {}

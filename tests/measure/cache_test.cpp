@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the last-level cache, and that a walk has a buffer that it cannot hold.
+// The size of the last-level cache, and that the buffer of a walk exceeds it.
 #include "harness/measure/cache.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of rounds: every item once, the same for the same seed, and no item more often in one
-// place than chance has it.
+// place than by chance.
 #include "harness/measure/interleave.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That the kernels do what their names say, in every variant, on every set of instructions that
-// this processor has, for sizes and addresses that no vector divides.
+// Results of the memory kernels, in every variant, on every set of instructions of this processor,
+// for sizes and addresses that no vector divides.
 #include "harness/measure/memory_kernels.h"
 
 #include <algorithm>
@@ -119,7 +119,7 @@ TEST_F(MemoryKernels, AreRightHoweverManyThreadsThereAre) {
   for (const int threads : {1, core_share(1).cores}) {
     set_rank_threads(threads);
     for (const MemoryKernel kernel : kKernels) {
-      // The last one is shared out in pieces.
+      // The last one is divided into pieces.
       for (const std::size_t bytes : {0u, 4099u, 700001u, 900000u, (70u << 20) + 5u}) {
         SCOPED_TRACE(testing::Message() << name(kernel) << ' ' << bytes << " bytes");
         expect_right(kernel, bytes, 0, [&](const void* from, void* to) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timing protocol with clocks that the tests turn: every rank has one of its own, and nothing
-// depends on how fast this machine is.
+// The timing protocol with made-up clocks, one for every rank, independent of this machine's speed.
 #include "harness/measure/sampler.h"
 
 #include <algorithm>
@@ -21,7 +20,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Ge;
 
-/// The time and the diary of one rank.
+/// Clock and diary of one rank.
 struct FakeRank {
   int rank = 0;
   std::int64_t now_ns = 0;
@@ -29,7 +28,7 @@ struct FakeRank {
   std::vector<std::string> diary;  // "a0": item a, step 0 ran
 };
 
-/// Takes `duration(rank, step, k-th run of that step)`.
+/// Item that takes `duration(rank, step, k-th run of that step)`.
 class FakeItem final : public SampledItem {
  public:
   using Duration = std::function<std::int64_t(int rank, std::size_t step, std::int64_t k)>;
@@ -131,7 +130,7 @@ TEST(Sampler, StopsWhenEveryMedianIsKnown) {
   const auto same = sample(2, quick(10), [](int, std::size_t, std::int64_t) { return 100; });
   EXPECT_EQ(same[0].samples.rounds, 10);
   EXPECT_EQ(same[0].samples.stopped_by, StopReason::target);
-  // One step that needs long to be known: 80 % at 100 and every fifth sample at 140.
+  // One step whose median needs many samples: 80 % at 100 and every fifth sample at 140.
   SamplerRequest request = quick(10);
   request.stop.target_stderr_ratio = 0.05;
   const auto noisy = sample(2, request, [](int, std::size_t step, std::int64_t k) {

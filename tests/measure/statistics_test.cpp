@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantiles by hand, and what pairs are for: drift that both members see leaves no trace in the
-// ratio.
+// Quantiles by hand, and ratios of pairs, in which drift that both members share cancels.
 #include "harness/measure/statistics.h"
 
 #include <cmath>

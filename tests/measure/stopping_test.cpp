@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well a median is known, on samples whose order statistics are plain to see.
+// Precision of a median, on samples whose order statistics are plain to see.
 #include "harness/measure/stopping.h"
 
 #include <cmath>

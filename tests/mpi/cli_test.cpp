@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "full_report.h"
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "process.h"
 #include "reports/record/report_json.h"
 
@@ -29,7 +29,7 @@ ProcessResult run_processes(const ScratchFolder& scratch, int processes,
                                     LOSSGRID_EXECUTABLE, arguments));
 }
 
-/// Without what differs from run to run, and without the transport.
+/// Returns a report without members that differ from run to run, and without the transport.
 ordered_json comparable_trials(const std::string& path) {
   ordered_json trials = without_volatile_keys(full_report(path))["trials"];
   for (ordered_json& trial : trials) trial.erase("transport");
@@ -105,7 +105,7 @@ TEST(Launched, AStageThatLeavesIsAStatus) {
   }
 }
 
-/// "mutant/a,mutant/b": all of them, as `list` names them.
+/// Returns "mutant/a,mutant/b": all mutants, as `list` names them.
 std::string all_mutants(const ScratchFolder& scratch) {
   std::istringstream lines(run_lossgrid(scratch, "list mutants").out);
   std::string names;
@@ -116,8 +116,8 @@ std::string all_mutants(const ScratchFolder& scratch) {
   return names;
 }
 
-/// What is wrong is found in the same elements with the same numbers: nothing that a rank found is
-/// lost on its way.
+/// Errors are found in the same elements with the same numbers: no finding of a rank is lost on its
+/// way.
 TEST(Launched, RejectsEveryMutantAsThreadsDo) {
   const ScratchFolder scratch;
   const std::string mutants = all_mutants(scratch);
@@ -240,7 +240,7 @@ TEST(Launched, AFaultThatFiredNowhereEndsAllProcessesWithOneLine) {
         run_processes(scratch, 3, command + " --inject rank=2,at=plan,kind=kill");
     EXPECT_EQ(missed.exit_code, 64) << command << missed.out << missed.err;
     EXPECT_EQ(count_of(missed.err, "the fault never fired"), 1u) << missed.err;
-    // Process 0, which reports, knows of rank 1 by asking.
+    // Process 0, which reports, has the trace of rank 1 from its process.
     const ProcessResult fired =
         run_processes(scratch, 3, command + " --inject rank=1,at=backward,kind=nan");
     EXPECT_EQ(fired.exit_code, 10) << command << fired.out << fired.err;
@@ -271,8 +271,8 @@ TEST(Launched, ARankThatHangsEndsByTheDeadlineWithAReport) {
   EXPECT_EQ(parsed["trials"][0]["rank_states"][1]["phase"], "backward");
 }
 
-/// Trials that passed. A launcher tells the other processes to end, and rank 0 then writes the
-/// report, unless it is killed before.
+/// Returns the trials that passed. A launcher signals the other processes to end, and rank 0 then
+/// writes the report, unless it is killed before.
 std::size_t finished_trials(const std::string& report) {
   if (!std::filesystem::exists(report)) {
     return count_of(read_all(report + ".partial.jsonl"), "\n{\"trial\":");
@@ -284,7 +284,7 @@ std::size_t finished_trials(const std::string& report) {
   return passed;
 }
 
-TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndBreadcrumbs) {
+TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndAFlightRecord) {
   for (const char* kind : {"exit", "segv", "kill"}) {
     const ScratchFolder scratch;
     const std::string report = scratch.file("r.json");
@@ -298,7 +298,7 @@ TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndBreadcrumbs) {
     ::unsetenv("LOSSGRID_BREADCRUMBS");
     EXPECT_NE(result.exit_code, 0) << kind;
     EXPECT_EQ(finished_trials(report), 1u) << kind;
-    const std::vector<RankTrace> traces = read_breadcrumbs(crumbs);
+    const std::vector<RankTrace> traces = read_flight_records(crumbs);
     ASSERT_EQ(traces.size(), 4u);
     for (const RankTrace& trace : traces) {
       EXPECT_TRUE(trace.known) << trace.rank;

@@ -10,8 +10,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What does not depend on the transport: no times, which differ, and no collectives of the harness
-/// itself.
+/// Returns the part of a report that does not depend on the transport: without times and the
+/// harness's own collectives.
 ordered_json verdicts_of(const std::string& path) {
   ordered_json out;
   for (const ordered_json& trial : records_of(path, "trials")) {

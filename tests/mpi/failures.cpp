@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi_failures SCENARIO, in every process of a job: a run that goes wrong. Rank 0 prints what it is
-// told of it, and the job ends as a program of this project would. Other ranks print only when they
-// are told something else.
+// mpi_failures SCENARIO, in every process of a job: a run that fails. Rank 0 prints the outcome
+// that it got, and the job ends as a program of this project would. Other ranks print only if they
+// got another outcome.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -27,7 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFar{600000};  // ctest ends a job before that
-constexpr milliseconds kSoon{500};    // time enough for the others to come to where they wait
+constexpr milliseconds kSoon{500};    // enough for the others to reach their wait
 
 struct Scenario {
   std::function<void(Communicator& world)> body;
@@ -37,7 +37,7 @@ struct Scenario {
   int runs = 1;  // the outcome is that of the last
 };
 
-/// Asleep for a while, or until the job is ended.
+/// Sleeps for a while, or until the job is ended.
 void sleep_ms(int ms) {
   std::this_thread::sleep_for(milliseconds(ms));
 }
@@ -47,7 +47,7 @@ void add_up(Communicator& comm, std::size_t count = 4) {
   comm.all_reduce(std::span(data), ReduceOp::sum);
 }
 
-/// Rank 2 of 4 calls another thing than the others.
+/// Rank 2 of 4 makes another call than the others.
 Scenario mismatch(std::function<void(Communicator&)> most, std::function<void(Communicator&)> odd) {
   return {[most = std::move(most), odd = std::move(odd)](Communicator& world) {
     world.barrier();
@@ -93,7 +93,7 @@ std::map<std::string, Scenario> scenarios() {
     if (world.rank() == 1) throw std::bad_alloc();
     make_process_grid(world, {2, 2});
   }};
-  // Nobody may be left alone in the making of a group by one that was woken on its way there.
+  // No rank may remain alone in a split because another one was woken on its way there.
   all["throw_amid_splits"] = {[](Communicator& world) {
                                 const auto trio = world.split(world.rank() == 3 ? 1 : 0, 0, "trio");
                                 if (world.rank() == 3) {
@@ -188,21 +188,21 @@ std::map<std::string, Scenario> scenarios() {
                      world.barrier();
                    },
                    kSoon, kSoon};
-  // While what is carried past MPI is under way.
-  const CallSignature carried{Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, true};
-  all["carried_hang"] = {[carried](Communicator& world) {
-                           const auto group = world.split(0, 0, "group");
-                           group->carry(carried, [] { return false; });
-                         },
-                         kSoon, kFar};
-  all["carried_throw"] = {[carried](Communicator& world) {
-    world.carry(carried, [rank = world.rank()] {
+  // During an external transfer.
+  const CallSignature external{Collective::barrier, 0, DType::u8, std::nullopt, std::nullopt, true};
+  all["external_hang"] = {[external](Communicator& world) {
+                            const auto group = world.split(0, 0, "group");
+                            group->transfer_external(external, [] { return false; });
+                          },
+                          kSoon, kFar};
+  all["external_throw"] = {[external](Communicator& world) {
+    world.transfer_external(external, [rank = world.rank()] {
       if (rank == 2) throw Error(ErrorCode::rank_failed, "no way");
       return false;
     });
   }};
-  all["mismatch_carried"] =
-      mismatch(barrier, [carried](Communicator& w) { w.carry(carried, [] { return true; }); });
+  all["mismatch_external"] = mismatch(
+      barrier, [external](Communicator& w) { w.transfer_external(external, [] { return true; }); });
   all["injected_throw"] = injected("rank=2,call=3,kind=throw");
   all["injected_hang"] = injected("rank=2,call=3,kind=hang", kSoon);
   all["injected_leave"] = injected("rank=2,call=3,kind=leave");
@@ -234,12 +234,12 @@ int run(int argc, char** argv) {
   const std::string text = text_of(outcome);
   if (session.rank() == 0) std::fputs(text.c_str(), stdout);
   if (!outcome.any_hung()) {
-    // The job goes on after a failure, and now everybody can be asked what it was told.
+    // The job goes on after a failure, and the outcomes of all ranks can be compared.
     const RanksOutcome after = run_mpi_ranks(
         session, session.size(),
         [&](Communicator& world) { require_same_text(world, text, "the outcome"); }, kFar);
     if (session.rank() == 0)
-      std::fputs(after.all_ok() ? "told to all\n" : "NOT told to all\n", stdout);
+      std::fputs(after.all_ok() ? "same on all ranks\n" : "NOT the same on all ranks\n", stdout);
   }
   const ErrorCode code = outcome.ranks[static_cast<std::size_t>(outcome.first_failed_rank)].code;
   return session.finish(static_cast<int>(exit_code(code)));

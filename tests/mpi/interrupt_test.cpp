@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An interrupt of processes under a launcher: the report is there and nothing hangs, whoever gets
-// the signal.
+// An interrupt of processes under a launcher: the report is there and no process hangs, whichever
+// gets the signal.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Open MPI kills processes a second after it has told them to end; a busy machine may take longer.
+// Open MPI kills processes a second after the signal to end; a busy machine may take longer.
 constexpr const char* kPatientLauncher = "env OMPI_MCA_odls_base_sigkill_timeout=5";
 
 std::string job(const std::string& arguments) {

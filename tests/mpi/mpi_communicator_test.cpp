@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over MPI have the bits of collectives on threads, whatever the size of the segments
-// that they are cut into. Rank 0 has the threads, and compares.
+// Collectives over MPI have the bits of collectives on threads, for every size of segments. Rank 0
+// has the threads, and compares.
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -18,7 +18,7 @@
 namespace lossgrid {
 namespace {
 
-/// `work` logs the same on threads and over MPI, for every rank.
+/// Checks that `work` logs the same on threads and over MPI, for every rank.
 void expect_same_as_threads(int ranks, const std::function<Log(Communicator&)>& work) {
   std::vector<std::string> names;
   std::vector<std::uint64_t> of_mpi;  // by rank
@@ -149,14 +149,14 @@ TEST(MpiCommunicator, ManyCallsOverCrossingGroups) {
   });
 }
 
-// The others have met when it begins, and the rank is asked until it is done.
+// The rendezvous precedes the transfer, and `advance` is called until it is done.
 TEST(MpiCommunicator, CarriesWhatGoesAnotherWay) {
   expect_mpi_ranks_ok([](Communicator& world) {
     std::int64_t sum = 0;
     for (int round = 0; round < 20; ++round) {
       int asked = 0;
       const CallSignature call{Collective::broadcast, 8, DType::f32, std::nullopt, 0, true};
-      world.carry(call, [&] { return ++asked == world.rank() + 1; });
+      world.transfer_external(call, [&] { return ++asked == world.rank() + 1; });
       EXPECT_EQ(asked, world.rank() + 1);
       std::int64_t one = 1;
       world.all_reduce(std::span(&one, 1), ReduceOp::sum);

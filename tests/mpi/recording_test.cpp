@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --memory-snapshot and --trace under a launcher: every process writes what its rank does.
+// --memory-snapshot and --trace under a launcher: every process writes the files of its rank.
 #include <filesystem>
 
 #include <fmt/format.h>

@@ -15,7 +15,7 @@ namespace lossgrid {
 /// Set by main before the tests run.
 MpiSession& session();
 
-/// Generous: it ends a test that would hang, and is never reached by one that passes.
+/// Deadline of runs that pass, which is never reached: it ends a test that would hang.
 inline constexpr std::chrono::milliseconds kLongDeadline{30000};
 
 /// Runs `body` on the first `ranks` processes, or on all of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scripts/sweep with processes: a rank that dies takes its job with it, not the run.
+// scripts/sweep with processes: a rank that dies ends its job, not the run.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of each bound the valid implementations use: the largest ratio (error / bound) of every
-// check over value regimes and seeds. The constants of harness/verify/bounds.h,
-// linear_bounds.h and of the bias checks are judged by this table: fit_bounds prints it, and a test
-// holds it at or below 1.
+// Share of each bound that the valid implementations use: the largest ratio (error / bound) of
+// every check over value regimes and seeds. It justifies the constants of harness/verify/bounds.h,
+// linear_bounds.h and of the bias checks: fit_bounds prints it, and a test holds it at or below 1.
 #pragma once
 
 #include <map>
@@ -19,12 +18,12 @@ struct FitKey {
 /// Largest ratio by check name.
 using FittedRatios = std::map<FitKey, std::map<std::string, double>>;
 
-/// Over `seeds` seeds and the grids tp1cp1, tp4cp1 and tp2cp2, for all real implementations,
-/// controls and what was loaded that start from logits.
+/// Runs `seeds` seeds on the grids tp1cp1, tp4cp1 and tp2cp2, for all real, control and loaded
+/// implementations that start from logits.
 FittedRatios fit_bounds(int seeds);
 
-/// The same for those that start from hidden states, on tp1cp1, tp4cp1sp and tp2cp2; and for 1 to
-/// 1024 chunks of a pack of 1024 rows.
+/// Runs those that start from hidden states, on tp1cp1, tp4cp1sp and tp2cp2; and 1 to 1024 chunks
+/// of a pack of 1024 rows.
 FittedRatios fit_linear_bounds(int seeds);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suite ci reaches every branch of every objective, and every option of clipped_pg and dpo at a
-// value that is not its default, alone and in every pair that is allowed; and pipeline stages.
+// Tests that suite ci reaches every branch of every objective, every option of clipped_pg and dpo
+// at a value that is not its default, alone and in every pair that is allowed, and pipeline stages.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ const Suite& suite_ci() {
   return suite;
 }
 
-/// The largest share that any case has of each branch.
+/// Returns the largest share that any case has of each branch.
 std::map<std::string, double> largest_shares(const Suite& suite) {
   std::map<std::string, double> largest;
   ProblemCache problems;
@@ -128,7 +128,7 @@ bool is_covered(const std::string& kind, const Setting& a, const Setting& b) {
   });
 }
 
-/// Whether the objective takes both, with what they need beside them.
+/// True if the objective takes both settings, together with the options that they need.
 bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
   ObjectiveOptions options;
   for (const Setting& setting : {a, b}) {

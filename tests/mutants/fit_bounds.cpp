@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the valid implementations use of each bound: fit_bounds [SEEDS [PYTHON FILE...]],
-// with those of Python files beside the built-in ones. A constant that is too small shows as a
-// ratio above 1; one that is needlessly large shows as a small largest ratio.
+// Prints the share of each bound that valid implementations use: fit_bounds [SEEDS [PYTHON
+// FILE...]], with those of Python files beside the built-in ones. A constant that is too small
+// shows as a ratio above 1; one that is needlessly large shows as a small largest ratio.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

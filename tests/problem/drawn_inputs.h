@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases with drawn inputs of objectives, and statistics of what was drawn.
+// Cases with drawn inputs of objectives, and statistics of these inputs.
 #pragma once
 
 #include <algorithm>
@@ -8,25 +8,24 @@
 #include <vector>
 
 #include "harness/problem/batch/objective_inputs.h"
+#include "problem_of.h"
+#include "statistics.h"
 
 namespace lossgrid {
 
-inline constexpr ObjectiveNeeds kEverything{{true, true, true, true}, true, 1, false};
-
-inline Problem make(const std::string& text) {
-  return make_problem(parse_case(text));
-}
+inline constexpr ObjectiveNeeds kEverything{.inputs = {true, true, true, true}, .rewards = true};
 
 inline Problem drawn(const std::string& text, const std::vector<double>& logprobs,
                      const ObjectiveNeeds& needs = kEverything) {
-  Problem problem = make(text);
+  Problem problem = problem_of(text);
   draw_objective_inputs(problem, needs, logprobs);
   return problem;
 }
 
 /// Every token with the same log-probability.
 inline Problem drawn(const std::string& text, double logprob) {
-  return drawn(text, std::vector<double>(static_cast<std::size_t>(make(text).tokens()), logprob));
+  return drawn(text,
+               std::vector<double>(static_cast<std::size_t>(problem_of(text).tokens()), logprob));
 }
 
 inline const std::vector<float>& input(const Problem& problem, TokenInput which) {
@@ -49,19 +48,6 @@ inline double share(const std::vector<double>& values, double low, double high) 
   return static_cast<double>(std::count_if(values.begin(), values.end(),
                                            [=](double x) { return x >= low && x <= high; })) /
          static_cast<double>(values.size());
-}
-
-inline double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-inline double deviation(const std::vector<double>& values) {
-  const double center = mean(values);
-  double squares = 0;
-  for (const double value : values) squares += (value - center) * (value - center);
-  return std::sqrt(squares / static_cast<double>(values.size()));
 }
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A safetensors file taken apart with nothing but a JSON parser, to be broken and put together
-// again. Independent of the code under test.
+// `EditableBundle`: safetensors file taken apart with nothing but a JSON parser, to be broken and
+// put together again. Independent of the code under test.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Error with its code, whose message names the thing and the rule.
+// `expect_bad_input`: expectation of an Error whose message names the thing and the rule.
 #pragma once
 
 #include <string>

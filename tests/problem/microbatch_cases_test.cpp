@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of suite ci that are there in one pack and in several microbatches.
+// Batches of suite ci, each in one pack and in several microbatches.
 #include <map>
 #include <set>
 #include <string>
@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// So that a loss which divides by what one microbatch holds is seen, whoever wrote it.
+/// With both, a loss that divides by the tokens of one microbatch is seen in any implementation.
 TEST(Suites, CiHasTheSameBatchIn1And2And4Microbatches) {
   std::map<std::string, std::set<std::int64_t>> counts;  // by case without them
   std::map<std::string, std::string> objectives;         // by the same

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far other policies are from the current one: every branch with its share.
+// Distances of other policies from the current one: every branch with its share.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -98,7 +98,7 @@ TEST(FarDrift, GoesBelowWhereAboveIsNoLogProbability) {
   const auto& reference = input(far, TokenInput::reference_policy_logprobs);
   const auto offset = of_targets(far, [&](std::size_t t) { return double{reference[t]} + 4; });
   EXPECT_NEAR(share(offset, -40, -25), 1.0 / 30, 0.006);
-  EXPECT_GT(share(offset, 2.6, 4), 0);  // where it still is one
+  EXPECT_GT(share(offset, 2.6, 4), 0);  // where it is still a log-probability
   EXPECT_EQ(share(offset, 4.0001, 100), 0);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headless Chromium for the checks of pages: opens them, resizes them and asks them."""
+"""Headless Chromium for the checks of pages: opens them, resizes them and evaluates expressions."""
 import itertools
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Browser:
-    """Chromium, spoken to over a pair of pipes: messages of JSON that end in a zero byte."""
+    """Chromium, driven over a pair of pipes: messages of JSON that end in a zero byte."""
 
     def __init__(self):
         self.profile = tempfile.mkdtemp()
@@ -66,7 +66,7 @@ class Browser:
 
 
 class Page:
-    """A tab that has drawn `path`, or has failed to within some seconds."""
+    """A tab with the page at `path`; drawn, or failed after some seconds."""
 
     def __init__(self, browser, path):
         self.browser = browser
@@ -98,7 +98,7 @@ class Page:
         return True
 
     def show(self, width, scheme="light"):
-        """A window of `width` pixels, light or dark, with the page laid out in it."""
+        """Sets a window of `width` pixels, light or dark, and waits for the layout of the page."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900,
                   deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia",
@@ -106,12 +106,12 @@ class Page:
         self.settle()
 
     def settle(self):
-        """Waits for what the page does a frame later."""
+        """Waits until the page has run its callbacks of the next frame."""
         self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>"
                    " requestAnimationFrame(() => requestAnimationFrame(() => done(true))))))")
 
     def messages(self):
-        """What the page said on the console, threw and asked the network for."""
+        """Returns messages on the console, exceptions and requests of the page."""
         found = []
         for event in self.browser.events:
             about = event.get("params", {})
@@ -128,5 +128,5 @@ class Page:
 
 
 def texts(selector):
-    """An expression: the text of every element that the selector finds."""
+    """Returns an expression for the text of every element that the selector finds."""
     return f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.textContent)"

@@ -4,8 +4,8 @@
 
 All of them have to draw themselves without a message on the console and without a request. FULL,
 which has every section, is used as well: filter, sorting, heat map, dark mode, download. The last
-page is also opened with something in it that has to be noticed. Prints what is wrong, and ends with
-1.
+page is also opened with a defect that has to be noticed. Prints problems, and ends with 1 if there
+are any.
 """
 import itertools
 import json
@@ -17,7 +17,7 @@ from browser import Browser, Page, texts
 
 
 def use(page, report):
-    """Yields what is wrong as the page is used."""
+    """Yields problems in the use of the page."""
     rows = texts("#trials table.data tbody tr")
     counts = texts("#trials .count")
 
@@ -78,7 +78,7 @@ def use(page, report):
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
         page.wait_for(f"document.documentElement.dataset.theme === '{scheme}'", seconds=5)
         themes.append(page.value(theme))
-    page.value("document.getElementById('theme').click()")  # light, whatever the system says
+    page.value("document.getElementById('theme').click()")  # light, whatever the system prefers
     themes.append(page.value(theme))
     light, dark, chosen = themes
     if dark[0] != "dark" or dark[1] == light[1] or chosen != light:

@@ -4,7 +4,7 @@
 page_layout_check.py PAGE.html...
 
 Nothing may be cut off or scroll sideways: not the page, and nothing in it, with the details of its
-rows closed and open. Prints what is, and ends with 1.
+rows closed and open. Prints elements that are, and ends with 1 if there are any.
 """
 import signal
 import sys
@@ -43,7 +43,7 @@ OPEN_ALL = """(() => {
 
 
 def too_wide(page):
-    """Yields what does not fit, by window."""
+    """Yields elements that do not fit, by window."""
     for opened in (False, True):
         if opened:
             page.value(OPEN_ALL)

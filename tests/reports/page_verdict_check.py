@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what pages of reports tell at once, as page_verdict_check.py PAGES.json
+"""Checks the verdicts that pages of reports show at once, as page_verdict_check.py PAGES.json
 
-PAGES.json lists pages with what each has to show: {"path", "kind" of the banner, "lines" of words
+PAGES.json lists pages with the facts that each has to show: {"path", "kind" of the banner, "lines" of words
 that the banner has, "commands" that can be copied from it, "cells" of the summary by
 "IMPLEMENTATION GRID" as [kind, text], "rows" that a click on the cell "pick" leaves of those in the
-table; "drawn": how many of a long table are drawn at a time}. Prints what is wrong, and ends with
-1.
+table; "drawn": the rows of a long table that are drawn at a time}. Prints problems, and ends with 1
+if there are any.
 """
 import colorsys
 import json
@@ -30,7 +30,7 @@ BACKGROUND = """getComputedStyle(document.querySelector(%s)).backgroundColor
 
 
 def is_red(page, selector):
-    """By its hue: orange and amber are not."""
+    """True for the hue of red; orange and amber are not."""
     rgb = page.value(BACKGROUND % json.dumps(selector))
     hue, _, saturation = colorsys.rgb_to_hsv(*(part / 255 for part in rgb[:3]))
     return saturation > 0.1 and min(hue, 1 - hue) < 15 / 360
@@ -44,7 +44,7 @@ def click(page, cell):
 
 
 def clicks(page, expected):
-    """Yields what is wrong with the cells as filters."""
+    """Yields problems with the cells as filters."""
     count = "document.querySelector('#trials .count').textContent"
     pressed = "document.querySelectorAll('.overview-cell[aria-pressed=true]').length"
     everything = page.value(count)
@@ -73,7 +73,7 @@ def clicks(page, expected):
 
 
 def drawn_at_a_time(page, drawn):
-    """Yields what is wrong with the parts in which a long table is drawn."""
+    """Yields problems with the parts in which a long table is drawn."""
     for parts in (1, 2):
         rows = len(page.value(texts("#trials table.data tbody tr")))
         if rows != parts * drawn:
@@ -82,7 +82,7 @@ def drawn_at_a_time(page, drawn):
 
 
 def wrong_with(page, expected):
-    """Yields what the page does not tell as expected."""
+    """Yields facts that the page does not show as expected."""
     banner = page.value("document.querySelector('.banner').className")
     if banner != "banner " + expected["kind"]:
         yield f"the class of the banner is {banner}"

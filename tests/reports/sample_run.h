@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs to write in tests: every field of a record filled, with a pass, a failure and a skip.
+// Sample runs for tests: every field of a record filled, with a pass, a failure and a skip.
 #pragma once
 
 #include <filesystem>
@@ -57,7 +57,7 @@ inline TrialRecord sample_trial(int tp, int cp, const std::string& implementatio
   return trial;
 }
 
-/// A trial of an LM head whose rows were taken in `chunks` chunks.
+/// Returns a trial of an lm_head whose rows were taken in `chunks` chunks.
 inline TrialRecord sample_linear_trial(std::int64_t chunks, double relative_l2, double ratio) {
   TrialRecord trial =
       sample_trial(2, 1, "linear_ce:chunk_tokens=" + std::to_string(chunks > 0 ? 64 / chunks : 64));
@@ -104,7 +104,7 @@ inline TrialRecord sample_nan() {
   return trial;
 }
 
-/// Rank 1 of a trial ended it.
+/// Returns a trial that rank 1 ended.
 inline TrialRecord sample_cut_short(TrialStatus status) {
   TrialRecord trial;
   trial.id = "vocab=96 lens=5+8|tp2cp1|fused|cpu";
@@ -214,7 +214,7 @@ inline TimingRow sample_timing_row(const std::string& implementation, const std:
   return row;
 }
 
-/// Two implementations of three phases and one, and one that is skipped.
+/// Returns a timing of two implementations, of three phases and of one, and one that is skipped.
 inline TimingRecord sample_timing() {
   TimingRecord record;
   record.case_name = "pack";
@@ -277,7 +277,7 @@ inline RunRecord sample_ab_run() {
   return run;
 }
 
-/// An empty folder of the running test, removed with it.
+/// Empty folder of the running test, removed with it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs other programs on what was written: readers that know nothing of this code.
+// Runs of other programs on exported files: independent readers.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ inline ShellOutcome run_shell(const std::string& command) {
   return outcome;
 }
 
-/// Whether `command` ends well on this machine: what a test needs that is not there skips it.
+/// True if `command` ends with 0 on this machine. A test skips itself without its program.
 inline bool shell_has(const std::string& command) {
   return run_shell(command).exit_code == 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What texts and JSON objects are made of, for comparisons.
+// Parts of texts and JSON objects, for comparisons.
 #pragma once
 
 #include <sstream>
@@ -24,7 +24,7 @@ inline std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// In their order.
+/// Returns the keys in their order.
 inline std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) keys.push_back(key);

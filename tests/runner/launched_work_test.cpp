@@ -47,14 +47,14 @@ TEST(LaunchedWork, TakesWhatALaunchHasReached) {
   LaunchedWork work({suite_of_two_grids()}, true);
   RunRecord found;
   found.trials = planned_trials({suite_of_two_grids()});
-  found.trials[0].status = TrialStatus::error;  // an end too; the other is not_run
+  found.trials[0].status = TrialStatus::error;  // an outcome too; the other is not_run
   TrialRecord stranger = found.trials[0];
   stranger.id = "lens=1|tp1cp1|fused|cpu";
   found.trials.push_back(stranger);
   work.take(found);
   EXPECT_EQ(work.reached(), 1u);
   EXPECT_THAT(statuses(work), ElementsAre(TrialStatus::error, TrialStatus::not_run));
-  EXPECT_FALSE(work.has_all_of("tp1cp1"));  // its timing is not there
+  EXPECT_FALSE(work.has_all_of("tp1cp1"));  // its timing is missing
   TimingRecord timing;
   timing.case_text = format_case(suite_of_two_grids().cases[0]);
   timing.grid = "tp1cp1";
@@ -69,11 +69,10 @@ TEST(LaunchedWork, TakesWhatALaunchHasReached) {
 TEST(LaunchedWork, MarksWhatALaunchDiedOf) {
   LaunchedWork work({suite_of_two_grids()}, true);
   const std::vector<TrialRecord> planned = planned_trials({suite_of_two_grids()});
-  work.lose({planned[1].id, TrialStatus::crashed, "killed", "mpi", {RankRecord{}}});
+  work.lose({planned[1].id, {ErrorCode::process_died, "killed"}, "mpi", {RankRecord{}}});
   EXPECT_THAT(statuses(work), ElementsAre(TrialStatus::not_run, TrialStatus::crashed));
   work.lose({timing_id(format_case(suite_of_two_grids().cases[0]), "tp2cp2", "hot"),
-             TrialStatus::timeout,
-             "late",
+             {ErrorCode::timeout, "late"},
              "mpi",
              {}});
   RunRecord record;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is kept between trials, and what is given up in time.
+// Entries that are kept between trials, and entries that are dropped in time.
 #include "harness/runner/problem_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The truth is made on the threads that a process has beside others on its machine.
+// Problem and truth use the threads that a process has beside others on its machine.
 #include <gtest/gtest.h>
 
 #include "harness/device/kernel/rank_threads.h"
@@ -15,7 +15,7 @@ class ProcessThreads : public testing::Test {
  protected:
   ~ProcessThreads() override { share_machine(0, {}); }
 
-  /// Threads that read logits in one call of `f`.
+  /// Returns the number of threads that read logits in one call of `f`.
   template <typename F>
   std::size_t readers_of(F&& f) const {
     logits_->forget();

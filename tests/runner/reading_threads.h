@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits that record which threads read them, and let another thread have a turn.
+// Logits that record the threads that read them, and let another thread have a turn.
 #pragma once
 
 #include <chrono>

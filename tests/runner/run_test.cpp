@@ -73,7 +73,7 @@ TEST(Run, ComparesWhatStandsByTokenOfHiddenStates) {
   EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
   EXPECT_EQ(verdict_of(trials[3], "tp_size"), "same_bits");
   EXPECT_EQ(trials[3].determinism[1].detail, "compared with tp2cp1sp");
-  // A sum over tokens is another one on every CP rank: not compared, though told.
+  // A sum over tokens is another one on every CP rank: not compared, though reported.
   EXPECT_NE(trials[1].fingerprints.at("grad_weight"), trials[0].fingerprints.at("grad_weight"));
 }
 
@@ -89,8 +89,8 @@ TEST(Run, DefaultImplementationsTakeTheirKindOfInputs) {
 /// per_sequence adds up cp times g / cp: not the same bits for cp = 8 as for cp = 1.
 class ClaimsTooMuch final : public LossImplementation {
  public:
-  Description describe() const override {
-    Description description = right_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = right_->describe();
     description.claims_packing = true;
     return description;
   }

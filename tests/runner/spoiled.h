@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations that are right but for one thing that a test does to what they are given or
-// return, to see that a trial finds it.
+// Implementations that are right but for one change that a test makes to their inputs or outputs,
+// to see that a trial finds it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace lossgrid {
 /// Called behind forward with outputs, and behind backward with gradients; the other is null.
 using Spoil = void (*)(const LossInputs&, LossOutputs*, LossGradients*);
 
-/// Runs the right plan, then does something it must not do.
+/// Runs the right plan, then spoils its inputs or outputs.
 class SpoiledPlan final : public LossPlan {
  public:
   SpoiledPlan(std::unique_ptr<LossPlan> right, Spoil spoil)
@@ -37,7 +37,7 @@ class SpoiledPlan final : public LossPlan {
 class Spoiled final : public LossImplementation {
  public:
   Spoiled(const char* base, Spoil spoil) : right_(make_implementation(base)), spoil_(spoil) {}
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return right_->grad_logits_dtype(problem);
@@ -51,7 +51,7 @@ class Spoiled final : public LossImplementation {
   Spoil spoil_;
 };
 
-/// Checks, invariants and claims that did not hold, by name, a blank behind each.
+/// Returns the names of checks, invariants and claims that did not hold, a blank behind each.
 inline std::string failures_of(const TrialRecord& record) {
   std::string names;
   for (const CheckRecord& check : record.checks) {

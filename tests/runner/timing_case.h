@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing of one case for a test: a few samples, however well the medians are known by then.
+// Times one case for a test: a few samples, however precise the medians are by then.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace lossgrid {
 inline TimingRequest few_samples(std::int64_t min_samples = 4) {
   TimingRequest request;
   request.min_samples = min_samples;
-  request.target_stderr = 1e12;  // whatever else the machine does
+  request.target_stderr = 1e12;  // met on a busy machine too
   request.max_seconds = 1000;
   return request;
 }

@@ -20,7 +20,7 @@ class BenchPeers(ScriptTest):
         self.stand_in("bin/python3", HAS_TORCH)
 
     def bench(self, *arguments):
-        """The arguments that lossgrid got."""
+        """Returns the arguments that lossgrid got."""
         ended = self.run_script("bench_peers", *arguments)
         self.assertEqual(ended.returncode, 10, ended.stderr)
         return self.calls("lossgrid")[-1]

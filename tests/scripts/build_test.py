@@ -31,7 +31,7 @@ class Build(ScriptTest):
                       status)
 
     def on_terminal(self, *arguments):
-        """What the script prints to a terminal."""
+        """Returns the output of the script on a terminal."""
         path = os.path.join(self.root, "scripts", "build")
         printed = b""
         child, terminal = pty.fork()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/check_skips on what ctest itself writes of tests that are skipped in every way."""
+"""Tests of scripts/check_skips on results that ctest writes for tests skipped in every way."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Without test libraries and MPI the configuration has the program and no tests; with them, in the
-same build folder, it has the tests."""
+"""Tests of the configuration: without test libraries and MPI it has the program and no tests; with
+them, in the same build folder, it has the tests."""
 
 import os
 import shutil

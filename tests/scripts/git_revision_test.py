@@ -41,7 +41,7 @@ class GitRevision(unittest.TestCase):
         return self.git("rev-parse", "--short", "HEAD")
 
     def revision(self, source=None, **environment):
-        """What stands in the header after a build."""
+        """Returns the revision in the header after a build."""
         subprocess.run([CMAKE, f"-DSOURCE={source or self.source}",
                         f"-DOUT={self.header}", "-P", SCRIPT],
                        check=True, env={**os.environ, **environment})

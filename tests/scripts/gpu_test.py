@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of scripts/gpu with programs that stand for lossgrid, compute-sanitizer and Python. That for
-lossgrid reports a GPU or none, and fails where it is told to."""
+"""Tests of scripts/gpu with programs that stand for lossgrid, compute-sanitizer and Python. The one
+for lossgrid reports a GPU or none, and fails on request."""
 
 import os
 import shutil

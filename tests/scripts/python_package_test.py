@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of python/tests. Ends with 77 where PyTorch cannot be imported."""
+"""Runs the tests of python/tests. Ends with 77 where PyTorch cannot be imported."""
 
 import os
 import sys

@@ -26,7 +26,7 @@ class Setup(ScriptTest):
         self.stand_in("bin/id", f"echo {number}")
 
     def debian(self, missing=(), status=0):
-        """A Debian where all packages that are asked for are installed but `missing`."""
+        """Makes a Debian in which all requested packages but `missing` are installed."""
         self.stand_in("bin/apt-get", status=status)
         self.stand_in("bin/dpkg-query", f"""
 shift 2
@@ -43,8 +43,8 @@ done""")
         self.stand_in("bin/c++", f'! grep -q "<{missing_header}>"; exit $?')
 
     def pypi(self, pip="", status=0):
-        """A python3 whose venv is a Python where `pip` is what pip does before it ends with `status`;
-        it imports PyTorch once pip has ended with 0."""
+        """Makes a python3 for a venv in which pip runs `pip` and ends with `status`; PyTorch can be
+        imported once pip has ended with 0."""
         self.stand_in("bin/python3", f"""
 mkdir -p "$3/bin"
 cat >"$3/bin/python" <<'END'
@@ -75,11 +75,12 @@ chmod +x "$3"/bin/python""")
     def test_a_run_needs_neither_tests_nor_mpi_nor_a_browser(self):
         run = self.missing("run")
         self.assertLessEqual({"g++", "cmake", "ninja-build", "libfmt-dev", "libdnnl-dev"}, run)
-        self.assertFalse(run & (OF_TESTS | OF_MPI | {"clang-format", "git"}))
+        self.assertFalse(run & (OF_TESTS | OF_MPI | {"clang-format", "clang-tidy", "git"}))
         self.assertEqual(self.missing("mpi"), run | OF_MPI)
         self.assertEqual(self.missing("test"), run | OF_MPI | OF_TESTS | {"python3", "git"})
         self.assertEqual(self.missing("format"), {"git", "clang-format"})
-        self.assertEqual(self.missing(), self.missing("test", "format"))
+        self.assertEqual(self.missing("tidy"), {"clang-tidy"})
+        self.assertEqual(self.missing(), self.missing("test", "format", "tidy"))
 
     def test_nothing_is_done_where_all_is_there(self):
         self.debian()
@@ -104,7 +105,7 @@ chmod +x "$3"/bin/python""")
         self.assertEqual(self.setup_of("run").returncode, 0)
         self.assertEqual(len(self.calls("sudo env DEBIAN_FRONTEND=noninteractive apt-get")), 2)
 
-    def test_an_installation_that_fails_is_told(self):
+    def test_an_installation_that_fails_is_reported(self):
         self.debian(missing=("cmake",), status=100)
         ended = self.setup_of("run")
         self.assertEqual(ended.returncode, 1)

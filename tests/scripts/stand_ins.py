@@ -25,7 +25,7 @@ class ScriptTest(unittest.TestCase):
         shutil.copy(os.path.join(SCRIPTS, name), os.path.join(self.root, "scripts", name))
 
     def stand_in(self, path, text="", status=0):
-        """A program that records its call, does what `text` says in sh, and ends with `status`."""
+        """Writes a program that records its call, runs `text` in sh, and ends with `status`."""
         path = os.path.join(self.root, path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
@@ -34,7 +34,7 @@ class ScriptTest(unittest.TestCase):
         os.chmod(path, 0o755)
 
     def link(self, *names):
-        """Programs of this machine, for a PATH that has `bin` alone."""
+        """Links programs of this machine, for a PATH that has `bin` alone."""
         for name in names:
             os.symlink(shutil.which(name), os.path.join(self.bin, name))
 

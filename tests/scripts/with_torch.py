@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests in Python that need PyTorch begin with."""
+"""Start of the tests in Python that need PyTorch."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from torch_python import change_to_torch
 
 
 def require_torch():
-    """Goes on with an interpreter that has PyTorch; ends with 77, skipped, where there is none."""
+    """Continues in an interpreter that has PyTorch; ends with 77, skipped, where there is none."""
     change_to_torch()
     try:
         import torch  # noqa: F401

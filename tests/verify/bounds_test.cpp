@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounds at work on one row: how much error they forgive, and that they scale as they say.
+// The bounds of one row: the error that they allow, and how they scale.
 #include "harness/verify/bounds.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ TEST(Bounds, LogprobBoundGrowsWithACommonOffset) {
   const double at_zero = logprob_bound(row_truth(std::vector<double>{0.0, 1.0}, 0), 12);
   const double at_thousand = logprob_bound(row_truth(std::vector<double>{1000.0, 1001.0}, 0), 12);
   EXPECT_GT(at_thousand, 10 * at_zero);
-  EXPECT_LT(at_zero, 1e-5);  // far below what a wrong label or mask would do
+  EXPECT_LT(at_zero, 1e-5);  // far below the error of a wrong label or mask
 }
 
 TEST(Bounds, EntropyBoundIsTheFormulaAndSeesAWrongSign) {

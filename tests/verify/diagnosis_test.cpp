@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-/// A part whose truth is 1, 2 .. 12, each times `scale`; all that is not right has failed.
+/// Makes a part whose truth is 1, 2 .. 12, each times `scale`. All wrong elements have failed.
 GradientPart part_of(const PartPlace& place, double scale, std::int64_t trained_rows = 0) {
   GradientPart part{place, {}, {}, trained_rows};
   for (int k = 1; k <= 12; ++k) {
@@ -218,7 +218,7 @@ TEST(Explanation, NamesTheMistakeThatMakesTheLogprobs) {
                   "each tp rank's sum of exponentials were taken with its own maximum: the "
                   "all-reduce of the maximum over TP is missing?"));
   failed.mistakes[0] = {12, 6};
-  failed.mistakes[4] = {12, 5};  // for what is left
+  failed.mistakes[4] = {12, 5};  // for the rest
   EXPECT_EQ(explain(with_logprobs(failed), false).size(), 2u);
 }
 

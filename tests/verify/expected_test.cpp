@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// What a plain implementation found, gathered.
+/// Returns the gathered results of a plain implementation.
 BundleResults results_of(const LinearCase& c, const EmulatedOutputs& got) {
   BundleResults results;
   results.loss = c.truth.objective.loss.value;
@@ -31,7 +31,7 @@ BundleResults results_of(const LinearCase& c, const EmulatedOutputs& got) {
   return results;
 }
 
-/// Names of the checks that fail.
+/// Returns the names of the checks that fail.
 std::string failures(const LinearCase& c, const BundleResults& expected, const BundleResults& got) {
   std::string names;
   for (const Check& check : check_expected(c.problem, c.truth, static_cast<int>(c.vocab()),

@@ -42,11 +42,11 @@ TEST(FailedElements, SeeNumbersOfBfloat16) {
   for (int k = 0; k < 8; ++k) {
     const double want = 0.3 + 0.1 * k + 1e-5;
     const double got = round_to(DType::bf16, want);
-    // A gradient that is added to what stood there.
+    // A gradient that is added to the contents of its buffer.
     failed.add(got - 0.25, want - 0.25, got, DType::f32);
     EXPECT_EQ(failed.are_bf16(), k == 7);
   }
-  failed.add(0, 0.3, 0, DType::f32);       // holds no bits
+  failed.add(0, 0.3, 0, DType::f32);       // holds 0
   failed.add(0.5, 0.25, 0.5, DType::f32);  // the truth is one too
   EXPECT_TRUE(failed.are_bf16());
   EXPECT_EQ(failed.bits_compared, 8);

@@ -36,8 +36,8 @@ Batch make_batch(const std::string& text) {
 
 using Change = std::function<double(const RowTruth&, std::span<const double>, std::int64_t)>;
 
-/// What a rank returns that makes of each row what `change` does, as index of the mistake that fits
-/// all rows where it shows; -1: none does.
+/// Returns the index of the mistake that fits all rows where it would show, of a rank that returns
+/// `change` of each row; -1 for none.
 int mistake_of(const Batch& b, const Change& change, int tp = 1, int tp_rank = 0) {
   std::vector<float> got(b.places.size(), 0.0f);
   std::vector<double> logits(static_cast<std::size_t>(b.problem.spec.vocab));

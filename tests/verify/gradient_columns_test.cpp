@@ -22,7 +22,7 @@ struct Row {
     const RandomStream random(11, 0);
     for (std::size_t k = 0; k < count; ++k) logits[k] = 10 * random.uniform(k);
     if (count > 3) logits[3] = -std::numeric_limits<double>::infinity();
-    logits.push_back(4.5);  // the target, which is no column of these
+    logits.push_back(4.5);  // the target, which is not among the columns
     truth = row_truth(logits, static_cast<std::int32_t>(count));
     truth.mean_error = 1e-9;
     logits.pop_back();

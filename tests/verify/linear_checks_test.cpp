@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The criterion for gradients of hidden states and weight: it holds for plain float32 loops in
-// every value regime, and sees what is wrong.
+// The criterion for gradients of hidden states and weight: it accepts plain float32 loops in every
+// value regime, and rejects wrong ones.
 #include "harness/verify/linear_checks.h"
 
 #include <limits>
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"all_negative", "f32"}, Setting{"all_negative", "bf16"}),
     [](const auto& info) { return fmt::format("{}_{}", info.param.values, info.param.dtype); });
 
-/// A case whose tokens and gradients plain loops must pass with.
+/// Expects plain loops to pass on a case, with tokens and gradients.
 void expect_holds(const std::string& text) {
   const LinearCase c = make_linear_case(text);
   EmulatedOutputs got = emulate(c);
@@ -120,7 +120,7 @@ TEST(LinearChecks, HoldWhereAllGradientsOfLogitsRoundTheSameWay) {
 }
 
 TEST(LinearChecks, HoldForLongSumsOfOneSign) {
-  // A sum so far that grows to the whole is rounded more than one of random signs.
+  // A sum that grows to its end is rounded more than one of random signs.
   expect_holds("lens=7840 mask=all vocab=24 hidden=8 values=all_negative scale=0.01");
   expect_holds("lens=61 mask=all vocab=300 hidden=800 values=peaked");
 }
@@ -289,7 +289,7 @@ TEST(LinearChecks, WhatStoodThereIsNotTheGradient) {
   options.before = 0.5f;
   const EmulatedOutputs got = emulate(c, options);
   EXPECT_TRUE(passes(judge_weight(c, got, options)));
-  EXPECT_FALSE(passes(judge_weight(c, got)));  // as if nothing had stood there
+  EXPECT_FALSE(passes(judge_weight(c, got)));  // as if the buffer had been empty
 }
 
 TEST(LinearBias, IsNotJudgedUnderTheFloor) {
@@ -297,7 +297,7 @@ TEST(LinearBias, IsNotJudgedUnderTheFloor) {
     const LinearCase c = make_linear_case("lens=9+14 mask=all vocab=30 hidden=8 values=" + values);
     EmulatedOutputs got = emulate(c);
     EXPECT_TRUE(passes(judge_hidden(c, got.hidden))) << values;
-    std::fill(got.hidden.begin(), got.hidden.end(), 0.0f);  // as a flush to zero has it
+    std::fill(got.hidden.begin(), got.hidden.end(), 0.0f);  // as by a flush to zero
     EXPECT_EQ(bias_of(judge_hidden(c, got.hidden)).passed(), values == "denormal") << values;
   }
 }

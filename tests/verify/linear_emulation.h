@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plain implementation for problems that start from hidden states: one loop after the other, in
-// float32, every sum in order. Bounds must hold for it; with one of its options off the default it
-// is wrong in one way.
+// float32, every sum in order. Bounds must hold for it; an option off its default makes it wrong in
+// one way.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct LinearCase {
   std::int64_t size() const { return problem.spec.hidden; }
 };
 
-/// With a serial add chain as long as the vocabulary, and without statistics of a step.
+/// Makes a case with a serial add chain as long as the vocabulary, without statistics of a step.
 inline LinearCase make_linear_case(const std::string& text) {
   LinearCase c{make_problem(parse_case(text)), nullptr, {}, {}, {}};
   c.objective = make_objective(c.problem.spec.objective, false);
@@ -48,7 +48,7 @@ struct EmulationOptions {
   bool weight_in_bf16 = false;  // the gradient of the weight is rounded after every chunk
   std::int64_t drop_begin = 0;  // ids without a gradient of their logits
   std::int64_t drop_end = 0;
-  float before = 0;  // what stands in the gradient of the weight
+  float before = 0;  // contents of the gradient of the weight before
 };
 
 struct EmulatedOutputs {
@@ -84,7 +84,7 @@ class Emulation {
   }
 
  private:
-  /// Beside the gradient of logits.
+  /// Returns the factor of every product with a gradient of logits.
   float factor() const { return static_cast<float>(1 / projection_.temperature); }
 
   void add_row(std::int64_t t, std::vector<float>& weight_sums) {
@@ -150,7 +150,7 @@ inline EmulatedOutputs emulate(const LinearCase& c, const EmulationOptions& opti
   return Emulation(c, options).run();
 }
 
-/// In the dtype of the problem.
+/// Returns values in the dtype of the problem.
 inline LinearFindings judge_hidden(const LinearCase& c, const std::vector<float>& got) {
   const DType dtype = c.problem.spec.dtype;
   if (dtype == DType::f32) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The truth of the gradients of hidden states and weight: against differences of the loss, against
-// its own definition, and which rows and ids a sample holds.
+// its own definition, and the rows and ids of a sample.
 #include "harness/verify/linear_truth.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using ::testing::IsSupersetOf;
 /// log-probabilities, objective.
 class LinearGradientByDifferences : public ::testing::TestWithParam<const char*> {};
 
-/// d loss / d `element` of a copy of the case's projection.
+/// Returns d loss / d `element` of a copy of the case's projection.
 double difference(const LinearCase& c, std::vector<float> Projection::*factor, std::size_t at) {
   double losses[2];
   double places[2];
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "objective.sequence_level_importance_ratios=true "
                       "lens=5+7+4 mask=all vocab=6 hidden=3 temperature=0.7"));
 
-/// What one element is made of, by the definitions.
+/// The numbers of one element, by the definitions.
 struct Element {
   double want = 0, squares = 0, magnitude = 0, radius = 0, rounded = 0;
   void add(double dz, double tau, double factor) {
@@ -139,7 +139,7 @@ TEST(LinearTruth, IsWhatItIsDefinedToBe) {
   }
 }
 
-/// Each logit of a row in turn is changed by its rounding, and what that changes is added up.
+/// Changes each logit of a row in turn by its rounding, and adds up the changes.
 TEST(LinearTruth, RoundingsOfLogitsAreDerivativesByThem) {
   const LinearCase c =
       make_linear_case("lens=5+3 mask=all vocab=7 hidden=3 temperature=0.7 dtype=bf16");
@@ -204,7 +204,7 @@ LinearTruth sample(const LinearCase& c, const LinearLimits& limits) {
                            limits);
 }
 
-/// The rows of a sample are those of the whole, to the last bit.
+/// Expects the rows of a sample to be those of the whole, to the last bit.
 void expect_same_rows(const LinearRows& some, const LinearRows& all, std::int64_t size) {
   EXPECT_TRUE(std::is_sorted(some.rows.begin(), some.rows.end()));
   for (std::size_t k = 0; k < some.rows.size(); ++k) {

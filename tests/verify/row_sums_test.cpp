@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kRowInf = std::numeric_limits<double>::infinity();
 
 class RowSums : public OnEveryTarget {};
 
@@ -26,15 +26,15 @@ std::vector<double> random_logits(std::size_t count, double lowest) {
 TEST_P(RowSums, AreThoseOfLongDoubleForEveryLength) {
   for (std::size_t count = 0; count < 40; ++count) {
     std::vector<double> logits = random_logits(count, -30);
-    if (count > 5) logits[count / 2] = -kInf;
+    if (count > 5) logits[count / 2] = -kRowInf;
     long double sum = 0;
     long double weighted = 0;
     long double squared = 0;
-    double smallest = kInf;
-    double largest = -kInf;
+    double smallest = kRowInf;
+    double largest = -kRowInf;
     for (const double x : logits) {
       largest = std::max(largest, x);
-      if (x == -kInf) continue;
+      if (x == -kRowInf) continue;
       const long double distance = 1.5L - x;
       sum += std::exp(-distance);
       weighted += std::exp(-distance) * distance;
@@ -61,7 +61,7 @@ TEST_P(RowSums, ExpIsAtMostTwoUlpOff) {
   for (std::size_t k = 0; k < x.size(); ++k) {
     const long double want = std::exp(static_cast<long double>(x[k]));
     const double rounded = static_cast<double>(want);
-    const double ulp = std::nextafter(rounded, kInf) - rounded;
+    const double ulp = std::nextafter(rounded, kRowInf) - rounded;
     worst = std::max(worst, static_cast<double>(std::abs(e[k] - want) / ulp));
   }
   EXPECT_LE(worst, 2.0);
@@ -69,7 +69,8 @@ TEST_P(RowSums, ExpIsAtMostTwoUlpOff) {
 }
 
 TEST_P(RowSums, WhatIsTooSmallIsZero) {
-  const std::vector<double> logits{-708.5, -745, -1e4, -1e30, -1.7e308, -kInf, -708.5, 0, -708.5};
+  const std::vector<double> logits{-708.5,   -745,   -1e4, -1e30, -1.7e308,
+                                   -kRowInf, -708.5, 0,    -708.5};
   std::vector<double> p(logits.size());
   softmax_probabilities(logits, 0, 1, p);
   EXPECT_EQ(p, (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 1, 0}));

@@ -29,7 +29,7 @@ Case make_case(const std::string& text) {
   return c;
 }
 
-/// The true gradient times `factor`, rounded to T.
+/// Returns the true gradient times `factor`, rounded to T.
 template <typename T>
 std::vector<T> gradient_of(const Case& c, double factor) {
   const auto vocab = static_cast<std::size_t>(c.problem.spec.vocab);
@@ -169,7 +169,7 @@ TEST(Gradient, ARowWithoutABoundIsNoNan) {
   EXPECT_TRUE(std::isinf(found.row_sum_bounds[3]));
   EXPECT_TRUE(std::isfinite(found.row_sum_bounds[2]));
   std::vector<float> wrong = right;
-  wrong[2 * 200 + 5] += 1;  // the rows beside it are judged as ever
+  wrong[2 * 200 + 5] += 1;  // the other rows are judged as before
   EXPECT_FALSE(findings_of(c, wrong).elements.passed());
   wrong = right;
   wrong[3 * 200 + 5] = std::nanf("");

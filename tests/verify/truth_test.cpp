@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kTruthInf = std::numeric_limits<double>::infinity();
 
 Truth truth_of(const std::string& text, int threads = 1) {
   const Problem problem = make_problem(parse_case(text));
@@ -40,19 +40,20 @@ TEST(RowTruth, MatchesTheFormulaInLongDouble) {
 }
 
 TEST(RowTruth, MaskedVocabularyHasNoProbability) {
-  const RowTruth row = row_truth(std::vector<double>{-kInf, 0.0, 0.0, -kInf}, 1);
+  const RowTruth row = row_truth(std::vector<double>{-kTruthInf, 0.0, 0.0, -kTruthInf}, 1);
   EXPECT_DOUBLE_EQ(row.logprob, -std::log(2.0));
   EXPECT_EQ(row.spread, 0);
   EXPECT_EQ(row.smallest, 0);
   EXPECT_DOUBLE_EQ(row.entropy(), std::log(2.0));
   EXPECT_TRUE(std::isfinite(entropy_bound(row, 12)));
   std::vector<double> grad(4);
-  truth_probabilities(row, std::vector<double>{-kInf, 0.0, 0.0, -kInf}, grad);
+  truth_probabilities(row, std::vector<double>{-kTruthInf, 0.0, 0.0, -kTruthInf}, grad);
   truth_gradient(row, 1.0, grad, 0, grad);
   EXPECT_EQ(grad[0], 0);
   EXPECT_DOUBLE_EQ(grad[1], 0.5);
   EXPECT_TRUE(std::isfinite(logprob_bound(row, 12)));
-  EXPECT_TRUE(std::isfinite(GradientBound(row, 1.0, DType::f32, 12).computation(-kInf, 0, false)));
+  EXPECT_TRUE(
+      std::isfinite(GradientBound(row, 1.0, DType::f32, 12).computation(-kTruthInf, 0, false)));
 }
 
 TEST(RowTruth, CertainLabelsKeepTheirGradient) {
@@ -65,8 +66,7 @@ TEST(RowTruth, CertainLabelsKeepTheirGradient) {
 }
 
 TEST(RowTruth, ErrorsOfLogitsAreDerivatives) {
-  // Logits moved by their errors in the worst direction: what is derived is reached, to first
-  // order.
+  // Logits moved by their errors in the worst direction reach the derived errors, to first order.
   const std::vector<double> logits{0.5, -1.25, 3.0, 2.9, -4.0};
   const std::vector<double> errors{1e-6, 3e-6, 2e-6, 1e-7, 5e-6};
   const RowTruth row = row_truth(logits, 1, errors);
@@ -127,8 +127,8 @@ TEST(Truth, NothingValidIsLossZeroAndGradientZero) {
   for (const Enclosure& g : truth.objective.grad_logprob) EXPECT_TRUE(g.is_exact() && g.value == 0);
 }
 
-/// The gradient that all implementations are compared with, against central differences of the
-/// loss, over the whole chain logits -> log-probabilities -> objective.
+/// Compares the true gradient with central differences of the loss, over the whole chain logits ->
+/// log-probabilities -> objective.
 class GradientByDifferences : public ::testing::TestWithParam<const char*> {};
 
 class Perturbed final : public LogitsSource {
@@ -196,8 +196,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "lens=5+7+4+3 vocab=6 dtype=f64"));
 
 TEST(RowTruth, ATargetOfProbability0HasMinusInfinity) {
-  const RowTruth row = row_truth(std::vector<double>{0.0, -kInf, 1.0}, 1);
-  EXPECT_EQ(row.logprob, -kInf);
+  const RowTruth row = row_truth(std::vector<double>{0.0, -kTruthInf, 1.0}, 1);
+  EXPECT_EQ(row.logprob, -kTruthInf);
   EXPECT_EQ(logprob_bound(row, 12), 0);
   EXPECT_NEAR(row.entropy(), 0.5822, 1e-4);
   EXPECT_EQ(row.others, row.sum);
@@ -206,8 +206,8 @@ TEST(RowTruth, ATargetOfProbability0HasMinusInfinity) {
 TEST(RowTruth, WithoutProbabilitiesThereIsNoLogprob) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const std::vector<double>& logits :
-       {std::vector<double>{-kInf, -kInf}, std::vector<double>{1, nan},
-        std::vector<double>{kInf, 1}, std::vector<double>{nan, -kInf}}) {
+       {std::vector<double>{-kTruthInf, -kTruthInf}, std::vector<double>{1, nan},
+        std::vector<double>{kTruthInf, 1}, std::vector<double>{nan, -kTruthInf}}) {
     EXPECT_TRUE(std::isnan(row_truth(logits, 0).logprob));
   }
 }
@@ -227,7 +227,7 @@ TEST(Truth, IntervalsStayFiniteForLogitsFarFromZero) {
 
 TEST(Truth, AnImpossibleTargetMakesTheLossInfinite) {
   const Truth truth = truth_of("lens=9+4 mask=all vocab=20 values=impossible_target");
-  EXPECT_EQ(truth.objective.loss.value, kInf);
+  EXPECT_EQ(truth.objective.loss.value, kTruthInf);
   EXPECT_TRUE(truth.objective.loss.is_exact());
   EXPECT_NEAR(truth.objective.grad_logprob[1].value, -1.0 / 11, 1e-12);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid ab: does B take longer than A? Two implementations, or two builds of one, timed in
+// Command `lossgrid ab`: compares the times of two implementations, or of two builds of one, over
 // several launches of `bench`.
 #include <algorithm>
 #include <memory>
@@ -9,12 +9,14 @@
 
 #include "harness/cli/ab_launch.h"
 #include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/session.h"
 #include "harness/cli/suite_flags.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/interrupts.h"
-#include "harness/runner/timing/timing.h"
+#include "harness/runner/run.h"
 #include "reports/record/report_writer.h"
+#include "reports/text/table.h"
 
 namespace lossgrid {
 namespace {
@@ -32,7 +34,7 @@ struct AbFlags {
   bool strict = false;
 };
 
-/// What is compared at every place.
+/// The two implementations or builds of one comparison.
 struct Sides {
   AbSide a;
   AbSide b;
@@ -92,9 +94,9 @@ class AbRun {
     }
   }
 
-  /// What could not be compared, a line each.
+  /// One line for each comparison that could not be made.
   const std::string& failures() const { return failures_; }
-  /// The worst of it; nothing_ran when all was skipped.
+  /// Returns the worst code of all comparisons; nothing_ran when all were skipped.
   ExitCode code(const RunRecord& record) const {
     if (record.ab.empty() && code_ == ExitCode::ok) return ExitCode::nothing_ran;
     return worst(code_, exit_code_of(record.ab, flags_.strict));
@@ -137,12 +139,10 @@ class AbRun {
     }
     if (outcome.reason.empty()) return;
     failures_ += fmt::format("{}: {}: {}\n", name(outcome.status), place, outcome.reason);
-    TimingRecord failed;
-    failed.status = outcome.status;
-    if (outcome.status != TimingStatus::skipped) code_ = worst(code_, exit_code_of({failed}));
+    code_ = worst(code_, exit_code_of(outcome.status));
   }
 
-  /// A launch may take long: where it is, and what is known so far.
+  /// Prints the place and the verdicts so far: launches may take long.
   void print_look(const std::string& place, const std::vector<AbRecord>& so_far) const {
     if (flags_.suite.quiet) return;
     print("{}:", place);
@@ -170,7 +170,7 @@ ExitCode run(const AbFlags& flags) {
   AbRun comparisons(flags, sides_of(flags), phases_of(flags));
   const SuiteModes modes{false, SuiteModes::Bench::always};
   const std::vector<Suite> suites = requested_suites("ab", flags.suite, flags.timing, modes);
-  require_runnable(suites, flags.suite.max_ranks);
+  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));
   RunRecord record = begin_run("ab", flags.suite.suite);
   std::optional<ReportWriter> writer = open_report(flags.suite.report, record, Ranks());
   std::optional<NotedInterrupts> interrupts(std::in_place);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid bench: the time of the implementations of a suite or of cases, in turn, beside what the
-// machine reaches. The same as run --mode bench.
+// lossgrid bench: the times of the implementations of a suite or of cases, taken in turn, beside
+// the ceilings of the machine. The same as run --mode bench.
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/suite_flags.h"
+#include "harness/cli/command.h"
+#include "harness/cli/run_requested.h"
 
 namespace lossgrid {
 namespace {
@@ -28,13 +29,16 @@ void add_bench_command(CLI::App& app, Action& action) {
       "bench", "time implementations in turn, beside what memory and products reach");
   add_suite_flags(*command, flags->suite);
   add_timing_flags(*command, flags->timing);
+  // clang-format off
   command->footer(
       "Exit codes: 0 timed, 10 outputs of the last timed iteration are wrong, 11 faster than the "
       "machine can be,\n14 a rank crashed or the meter is wrong, 15 hang, 64 usage, 65 bad input, "
-      "77 nothing was timed.\nOn a GPU (--backend cuda) samples are the time between CUDA "
-      "events; with cuda_emulated times say nothing.\nTry: lossgrid bench --case \"lens=512 "
-      "vocab=32768\" --impl "
-      "per_sequence,fused --cache hot,cold");
+      "77 nothing was timed.\n"
+      "On a GPU (--backend cuda) samples are the time between CUDA events; with cuda_emulated "
+      "times mean nothing.\n"
+      "Try: lossgrid bench --case \"lens=512 vocab=32768\" --impl per_sequence,fused "
+      "--cache hot,cold");
+  // clang-format on
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid compare: what changed from one report to another, with an exit code for CI.
+// Command `lossgrid compare`: lists the changes from one report to another, with an exit code for
+// CI.
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/allowed_values.h"
 #include "harness/cli/command.h"
-#include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "reports/change/compare.h"
@@ -59,7 +60,7 @@ void add_compare_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.0, 10.0));
   command->add_flag("--strict", flags->strict, "a time that cannot be told ends with 13");
   command->add_option("--format", flags->format, "text, markdown, json (default text)")
-      ->check(one_of({"text", "markdown", "json"}));
+      ->check(allowed_values({"text", "markdown", "json"}));
   command->add_option("--out", flags->out, "write to this file instead of printing");
   command->footer(
       "Exit codes: 0 nothing is worse, 10 a trial is wrong or missing, 11 a time is worse, 12 "

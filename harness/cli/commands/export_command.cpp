@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid export: a stored report in the format of another program, or a case or all cases of a
-// suite as bundles, for other programs and for replay.
+// Command `lossgrid export`: writes a stored report in the format of another program, or a case or
+// all cases of a suite as bundles, for other programs and for replay.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -44,14 +44,14 @@ struct ExportFlags {
   throw Error(ErrorCode::usage, "export: " + message);
 }
 
-/// Whether what the objective reads is drawn around the truth of every row.
+/// True if inputs of the objective are drawn around the truth of every row.
 bool is_drawn(const CaseSpec& spec) {
   const ObjectiveNeeds needs = make_objective(spec.objective, spec.statistics)->needs();
   return needs.rewards ||
          std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
 }
 
-/// The grid of the rank views, if there are to be any. A bundle is one pack.
+/// Returns the grid of the rank views; nullopt without --per-rank. A bundle is one pack.
 std::optional<Grid> grid_of_views(const ExportFlags& flags) {
   if (flags.per_rank == flags.grid.empty()) {
     throw_usage("--per-rank writes the views of the ranks of a grid: give --grid with it");
@@ -64,14 +64,13 @@ std::optional<Grid> grid_of_views(const ExportFlags& flags) {
   return grid;
 }
 
-/// Returns a line that names the file, and the views beside it.
+/// Writes a bundle. Returns a line that names the file, and the views beside it.
 std::string export_case(const CaseSpec& asked, bool with_expected, const std::optional<Grid>& views,
                         const std::string& path) {
   CaseSpec spec = asked;
   spec.objective = with_all_options(asked.objective);
-  const std::string too_big = why_too_big(bundle_memory_bytes(spec, with_expected));
-  if (!too_big.empty()) {
-    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, too_big));
+  if (const auto reason = memory_shortage(bundle_memory_bytes(spec, with_expected))) {
+    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", path, reason->text));
   }
   std::optional<BundleResults> expected;
   std::shared_ptr<const Problem> problem = std::make_shared<const Problem>(make_problem(spec));
@@ -94,7 +93,7 @@ std::string export_case(const CaseSpec& asked, bool with_expected, const std::op
   return line + fmt::format(", {} views of {}\n", views->ranks(), format_grid(*views));
 }
 
-/// The name of a case as that of a file.
+/// Turns the name of a case into that of a file.
 std::string file_name(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
@@ -104,7 +103,7 @@ std::string file_name(std::string text) {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 
-/// The free bytes of the file system that `folder` is on, or is going to be.
+/// Returns the free bytes of the file system that `folder` is on, or is going to be.
 std::int64_t free_bytes(std::filesystem::path folder) {
   folder = std::filesystem::absolute(folder);
   std::error_code error;
@@ -116,7 +115,7 @@ std::int64_t free_bytes(std::filesystem::path folder) {
                : static_cast<std::int64_t>(std::min<std::uintmax_t>(bytes, kMostBytes));
 }
 
-/// Prints how much is going to be written. Throws io when there is no room for it.
+/// Prints the number and size of the bundles. Throws io when there is no room for them.
 void announce(std::size_t bundles, std::int64_t bytes, const std::string& folder) {
   constexpr std::int64_t kMuch = std::int64_t{1} << 30;
   const std::int64_t room = free_bytes(folder);
@@ -172,7 +171,7 @@ ExitCode export_one_case(const ExportFlags& flags) {
   return ExitCode::ok;
 }
 
-/// GitHub shows what stands in the file that a step is given; other steps' text stays.
+/// Appends markdown to the summary file of a GitHub Actions step; text of other steps stays.
 void add_to_step_summary(const RunRecord& run) {
   const char* path = std::getenv("GITHUB_STEP_SUMMARY");
   if (std::getenv("GITHUB_ACTIONS") == nullptr || path == nullptr) return;
@@ -181,7 +180,7 @@ void add_to_step_summary(const RunRecord& run) {
   if (!file) throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path));
 }
 
-/// Every row as if its median were its only sample: chart tools take repetitions for benchmarks of
+/// Makes the median of every row its only sample: chart tools take repetitions for benchmarks of
 /// the same name, of which they keep the first.
 void keep_medians(RunRecord& run) {
   for (TimingRecord& timing : run.timings) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid gate: reports judged by a policy, with an exit code for CI.
+// Command `lossgrid gate`: judges reports by a policy, with an exit code for CI.
 #include <chrono>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/allowed_values.h"
 #include "harness/cli/command.h"
-#include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
 #include "harness/core/file.h"
 #include "reports/change/gate.h"
@@ -71,7 +71,7 @@ void add_gate_command(CLI::App& app, Action& action) {
   command->add_flag("--strict", flags->strict,
                     "what cannot be told, and notes on the policy, end with 13");
   command->add_option("--format", flags->format, "text, markdown, json (default text)")
-      ->check(one_of({"text", "markdown", "json"}));
+      ->check(allowed_values({"text", "markdown", "json"}));
   command->add_option("--out", flags->out, "write to this file instead of printing");
   command->footer(
       "Wrong, crashed and missing trials fail whatever the policy says, unless a known issue "

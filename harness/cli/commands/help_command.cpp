@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid help: what --help prints, of the program or of a command.
+// lossgrid help: the output of --help, of the program or of a command.
 #include <algorithm>
 #include <memory>
 

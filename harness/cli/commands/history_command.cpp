@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid history: values of many runs in one file, and where they changed.
+// Command `lossgrid history`: collects values of many runs in one file and shows their changes.
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/allowed_values.h"
 #include "harness/cli/command.h"
-#include "harness/cli/one_of.h"
 #include "harness/cli/output.h"
 #include "reports/change/history.h"
 #include "reports/record/report_json.h"
@@ -54,7 +54,7 @@ void add_history_command(CLI::App& app, Action& action) {
   CLI::App* show_command = command->add_subcommand(
       "show", "times relative to the baseline of their run, counters that changed, and where");
   show_command->add_option("--format", flags->format, "text, json (default text)")
-      ->check(one_of({"text", "json"}));
+      ->check(allowed_values({"text", "json"}));
   show_command->callback([flags, &action] { action = [flags] { return show(*flags); }; });
 
   for (CLI::App* each : {append_command, show_command}) {

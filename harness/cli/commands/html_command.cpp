@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid html: a report as one HTML file to open in a browser.
+// Command `lossgrid html`: writes a report as one HTML file to open in a browser.
 #include <filesystem>
 #include <memory>
 
@@ -20,7 +20,7 @@ struct HtmlFlags {
   std::string out;
 };
 
-/// "folder/report.html" of "folder/report.json" and "folder/report.json.gz".
+/// Returns "folder/report.html" for "folder/report.json" and "folder/report.json.gz".
 std::string place_beside(std::filesystem::path report) {
   if (report.extension() == ".gz") report.replace_extension();
   return report.replace_extension(".html").string();

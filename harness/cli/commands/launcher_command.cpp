@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-/// Left out of what a launch is given.
+/// Returns the flags that a launch does not take over.
 std::vector<CommandFlag> own_flags(const LaunchRequest& request) {
   std::vector<CommandFlag> flags{
       {"--supervise", false},   {"--dry-run", false},       {"--quiet", false},

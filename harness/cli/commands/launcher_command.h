@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line that a supervised run starts: a launcher such as mpirun, this executable, and
-// the arguments that were given to the supervisor, without those that are its own.
+// The command line of a launch of --supervise: a launcher such as mpirun, this executable, and the
+// arguments of the supervisor without its own flags.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ struct LaunchRequest {
   std::string launcher;  // "mpirun -np {ranks}", as a shell reads it; empty: none
   std::string executable;
   std::vector<std::string> arguments;  // of the supervisor
-  int ranks = 1;                       // what {ranks} stands for
+  int ranks = 1;                       // value of {ranks}
   std::string grid;                    // the only grid of the launch; empty: those of the run
   std::string report;                  // of the launch
-  std::string resume;                  // what it takes over; empty: what the arguments say
+  std::string resume;                  // report that it takes over; empty: that of the arguments
 };
 
-/// The words to start. With a launcher a shell reads it and is replaced by it.
+/// Returns the words to start. A launcher is read by a shell, which it then replaces.
 std::vector<std::string> launch_command(const LaunchRequest& request);
 
-/// The same as one line to be read, or given to a shell.
+/// Returns the same as one line, for a reader or for a shell.
 std::string launch_line(const LaunchRequest& request);
 
 }  // namespace lossgrid

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid list: what there is to run, the models whose sizes a plan can take, and the formats that
-// a report can be exported to.
+// lossgrid list: suites, implementations and all else that there is to run, the models whose sizes
+// a plan can take, and the formats of exports.
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <sstream>
 
@@ -10,16 +9,17 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/load_flags.h"
+#include "harness/cli/models.h"
+#include "harness/cli/mutants_page.h"
 #include "harness/cli/output.h"
 #include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/nccl/nccl_transport.h"
-#include "harness/core/file.h"
 #include "harness/core/terminal.h"
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/bundle/checked_json.h"
 #include "harness/problem/case/case_keys.h"
+#include "harness/problem/case/checked_json.h"
 #include "harness/problem/case/framework.h"
 #include "reports/exports/exporter.h"
 #include "reports/text/text_table.h"
@@ -27,8 +27,8 @@
 namespace lossgrid {
 namespace {
 
-/// An entry of a list: `name`, and `text` behind it. Where lines have fewer columns the text is
-/// broken between words and goes on below itself, or below the name where that leaves little room.
+/// Prints an entry of a list: `name`, then `text`. On a narrow terminal the text is broken between
+/// words and continues below itself, or below the name if that leaves little room.
 void print_entry(const std::string& name, const std::string& text) {
   constexpr std::size_t kLeastText = 24;
   constexpr std::size_t kIndent = 4;
@@ -58,7 +58,7 @@ void list_suites() {
   }
 }
 
-/// " (chunk: 64, 1, 7)": the values that options offer.
+/// Returns " (chunk: 64, 1, 7)": the values that options offer.
 std::string format_offers(const ImplementationEntry& entry) {
   std::vector<std::string> options;
   for (const auto& [option, values] : entry.offers) {
@@ -69,7 +69,7 @@ std::string format_offers(const ImplementationEntry& entry) {
 
 void list_implementations() {
   for (const ImplementationEntry* entry : implementations(ImplementationKind::real)) {
-    const Description description = entry->make({})->describe();
+    const ImplementationTraits description = entry->make({})->describe();
     print_entry(fmt::format("{:<18}", entry->name), description.summary);
   }
   for (const ImplementationEntry* entry : implementations(ImplementationKind::recorded)) {
@@ -104,7 +104,7 @@ void list_keys() {
   }
 }
 
-/// Each with the product of its factors for any dp, cp and n_mb.
+/// Prints each framework with the product of its factors for any dp, cp and n_mb.
 void list_frameworks() {
   for (const FrameworkPreset& preset : framework_presets()) {
     const Framework& framework = preset.framework;
@@ -127,9 +127,8 @@ void list_models() {
 
 void list_backends() {
   for (const Backend backend : all_backends()) {
-    const std::string& why_none = why_no_device(backend);
-    if (!why_none.empty()) {
-      print_entry(fmt::format("{:<14}", name(backend)), "not here: " + why_none);
+    if (const std::optional<SkipReason>& reason = no_device(backend)) {
+      print_entry(fmt::format("{:<14}", name(backend)), "not here: " + reason->text);
       continue;
     }
     const std::vector<std::string> devices = describe_devices(backend);
@@ -139,14 +138,14 @@ void list_backends() {
 }
 
 void list_transports() {
-  const std::string& why_no_gpu = why_no_device(Backend::cuda);
-  std::string nccl = "not here: " + why_no_nccl();
-  if (why_no_nccl().empty()) {
+  const std::optional<SkipReason>& no_gpu = no_device(Backend::cuda);
+  std::string nccl = "not here: " + text_of(no_nccl());
+  if (!no_nccl()) {
     nccl = fmt::format("NCCL {} between GPUs of such ranks", nccl_version());
     if (nccl_is_emulated()) {
       nccl += ", an emulation for --backend cuda_emulated";
-    } else if (!why_no_gpu.empty()) {
-      nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), why_no_gpu);
+    } else if (no_gpu) {
+      nccl = fmt::format("not here: NCCL {}, but no GPU: {}", nccl_version(), no_gpu->text);
     }
   }
   print_entry("thread ", "ranks are threads of one process");
@@ -159,25 +158,6 @@ void list_exports() {
   for (const Exporter* exporter : exporters()) {
     print_entry(fmt::format("{:<23}", exporter->name), exporter->summary);
   }
-}
-
-/// entry[key], a whole number from 1 on.
-std::int64_t size_member(const nlohmann::ordered_json& entry, const char* key, std::int64_t most,
-                         const std::string& where) {
-  const auto at = entry.find(key);
-  if (at == entry.end() || !at->is_number_integer() || *at < 1 || *at > most) {
-    throw_bad_input("{}: {} is not a whole number in [1, {}]", where, key, most);
-  }
-  return at->get<std::int64_t>();
-}
-
-std::string text_member(const nlohmann::ordered_json& entry, const char* key,
-                        const std::string& where) {
-  const auto at = entry.find(key);
-  if (at == entry.end() || !at->is_string() || at->get<std::string>().empty()) {
-    throw_bad_input("{}: {} is not a text", where, key);
-  }
-  return at->get<std::string>();
 }
 
 struct Kind {
@@ -208,40 +188,18 @@ ExitCode run(const std::string& what) {
   throw Error(ErrorCode::usage, unknown_name_message("list", what, known));
 }
 
+ExitCode run_markdown(const std::string& what) {
+  if (what != "mutants") throw Error(ErrorCode::usage, "--markdown is for list mutants");
+  print("{}", format_mutants_page());
+  return ExitCode::ok;
+}
+
 }  // namespace
-
-std::vector<ModelShape> load_models() {
-  const std::string path = cases_directory() + "/models.json";
-  const nlohmann::ordered_json file = parse_json_object(read_text_file(path), path, 3);
-  if (file.value("models", nlohmann::ordered_json()) != 1 || !file.contains("entries") ||
-      !file.at("entries").is_array()) {
-    throw_bad_input("{}: not models of version 1 with an array of entries", path);
-  }
-  std::vector<ModelShape> models;
-  for (const auto& entry : file.at("entries")) {
-    const std::string where = fmt::format("{}: entries[{}]", path, models.size());
-    if (!entry.is_object()) throw_bad_input("{} is not an object", where);
-    models.push_back({text_member(entry, "name", where),
-                      size_member(entry, "hidden", kMaxHidden, where),
-                      size_member(entry, "vocab", std::numeric_limits<std::int32_t>::max(), where),
-                      text_member(entry, "source", where)});
-  }
-  return models;
-}
-
-ModelShape find_model(const std::string& name) {
-  const std::vector<ModelShape> models = load_models();
-  const auto found = std::find_if(models.begin(), models.end(),
-                                  [&](const ModelShape& model) { return model.name == name; });
-  if (found != models.end()) return *found;
-  std::vector<std::string> known;
-  for (const ModelShape& model : models) known.push_back(model.name);
-  throw Error(ErrorCode::bad_input, unknown_name_message("model", name, known));
-}
 
 void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   auto load = std::make_shared<LoadFlags>();
+  auto is_markdown = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "list",
       "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
@@ -253,8 +211,10 @@ void add_list_command(CLI::App& app, Action& action) {
           "transports or exports")
       ->required();
   add_load_flags(*command, *load);
-  command->callback([what, load, &action] {
-    action = [what, load] {
+  command->add_flag("--markdown", *is_markdown, "of mutants: the tables of docs/mutants.md");
+  command->callback([what, load, is_markdown, &action] {
+    action = [what, load, is_markdown] {
+      if (*is_markdown) return run_markdown(*what);
       load_requested(*load);
       return run(*what);
     };

@@ -12,6 +12,7 @@
 #include "harness/cli/early_end.h"
 #include "harness/cli/load_flags.h"
 #include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/core/text.h"
 #include "harness/external/external_implementation.h"
 #include "harness/loss/registry.h"
@@ -32,11 +33,11 @@ struct MutantFlags {
 
 struct RequestedMutants {
   std::vector<std::string> names;
-  std::map<std::string, std::string> if_it_survives;  // by name, of those that have a sentence
+  std::map<std::string, std::string> if_it_survives;  // sentences by name
 };
 
-/// Registers the mutants of an implementation that was loaded: one trial on each grid of the first
-/// case shows which collectives it makes.
+/// Registers the mutants of a loaded implementation: one trial on each grid of the first case shows
+/// its collectives.
 std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite> suites,
                                       ProblemCache& problems) {
   bool any_passed = false;
@@ -44,8 +45,8 @@ std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite
   run_suites(suites, RunOptions(), problems, [&](const TrialRecord& trial) {
     if (trial.status == TrialStatus::skipped) return true;
     if (trial.status != TrialStatus::passed) {
-      throw_bad_input("'{}' does not pass itself, so nothing can be said of its mutants: {} ({})",
-                      name, trial.reason, trial.id);
+      throw_bad_input("'{}' does not pass itself, so its mutants cannot be judged: {} ({})", name,
+                      trial.reason, trial.id);
     }
     any_passed = true;
     return trial.tp == 1 || trial.cp == 1;
@@ -54,8 +55,8 @@ std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite
   return register_user_mutants(name);
 }
 
-/// With all mutants of "mine", or that of "mine/roll_labels", in the place of those among `names`
-/// that were loaded.
+/// Returns `names` with loaded implementations replaced: "mine" by all of its mutants, and
+/// "mine/roll_labels" by that one.
 RequestedMutants with_user_mutants(const std::vector<std::string>& names,
                                    const std::vector<Suite>& suites, ProblemCache& problems) {
   RequestedMutants out;
@@ -80,7 +81,7 @@ RequestedMutants with_user_mutants(const std::vector<std::string>& names,
   return out;
 }
 
-/// Real implementations are no mutants: they would count as survivors.
+/// Throws bad_input for a name that is no mutant or control: it would count as a survivor.
 void require_mutants(const std::vector<std::string>& names) {
   std::vector<std::string> known;
   for (const auto kind : {ImplementationKind::mutant, ImplementationKind::control}) {
@@ -93,8 +94,8 @@ void require_mutants(const std::vector<std::string>& names) {
   }
 }
 
-/// One line for each collective without which everything passed.
-void print_what_is_not_needed(const RunRecord& record, const RequestedMutants& requested) {
+/// Prints a line for each collective that is not needed: without it everything passed.
+void print_unneeded_collectives(const RunRecord& record, const RequestedMutants& requested) {
   for (const MutantRecord& mutant : record.mutants) {
     const auto sentence = requested.if_it_survives.find(mutant.name);
     const bool survived = !mutant.rejected && mutant.trials > 0;
@@ -106,7 +107,7 @@ ExitCode run(const MutantFlags& flags) {
   std::vector<Suite> suites = load_suites(flags.suite);
   for (Suite& suite : suites) suite.backend = requested_backend(flags.backend);
   load_requested(flags.load);
-  require_runnable(suites, 64);
+  require_runnable(suites, rank_limit(suites, 0));
   ProblemCache problems;
   const RequestedMutants requested = with_user_mutants(parse_list(flags.names), suites, problems);
   require_mutants(requested.names);
@@ -121,7 +122,7 @@ ExitCode run(const MutantFlags& flags) {
   const auto print_report = [&] {
     const TextStyle style = stdout_style();
     print_text(format_mutants_table(record, style), style);
-    print_what_is_not_needed(record, requested);
+    print_unneeded_collectives(record, requested);
     if (writer) print("report: {}\n", writer->path());
   };
   std::optional<EarlyEnd> early_end;

@@ -7,10 +7,12 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "harness/cli/allowed_values.h"
 #include "harness/cli/command.h"
 #include "harness/cli/load_flags.h"
-#include "harness/cli/one_of.h"
+#include "harness/cli/models.h"
 #include "harness/cli/output.h"
+#include "harness/cli/suite_choice.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/runner/plan/plan.h"
@@ -26,26 +28,24 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kWidth = 130;
 
 struct PlanFlags {
-  std::string suite;
-  std::vector<std::string> cases;
-  std::string implementations;
+  SuiteChoice choice;
   LoadFlags load;
-  std::string grids;
   std::string model;
   std::string json;
   std::string fit;
   std::string vary;
 };
 
-/// One case on one grid: what its implementations need, or what fits, and what others need.
+/// One case on one grid: the needs of its implementations, or the largest case that fits, and the
+/// needs of upstream code.
 struct PlannedGrid {
   CaseSpec spec;
   Grid grid;
-  std::vector<Fit> fits;  // with --fit; else their rows alone are set
+  std::vector<Fit> fits;  // without --fit only their rows are set
   std::vector<UpstreamMemory> upstream;
 };
 
-/// "80GiB", "80GB", "512MiB", "1000000".
+/// Reads "80GiB", "80GB", "512MiB" or "1000000".
 std::int64_t parse_bytes(const std::string& text) {
   struct Unit {
     const char* name;
@@ -74,31 +74,13 @@ std::int64_t parse_bytes(const std::string& text) {
                   text);
 }
 
-/// The suites, or the cases as a suite of the one grid tp1cp1; what flags say replaces what suites
-/// do. Without implementations those are planned that start from what a case starts from.
+/// Returns the chosen suites, with the sizes of the model. Cases without implementations are
+/// planned with all that take their inputs.
 std::vector<Suite> requested_plans(const PlanFlags& flags) {
-  if (flags.suite.empty() == flags.cases.empty()) {
-    throw Error(ErrorCode::usage, "plan needs either --suite or --case");
-  }
-  std::vector<Suite> suites;
-  if (!flags.suite.empty()) {
-    suites = load_suites(flags.suite);
-  } else {
-    suites.emplace_back().grids = {Grid{}};
-    for (const std::string& text : flags.cases) {
-      for (const CaseSpec& spec : parse_sweep(text)) suites[0].cases.push_back(spec);
-    }
-  }
+  std::vector<Suite> suites = chosen_suites("plan", flags.choice);
+  if (flags.model.empty()) return suites;
+  const ModelShape model = find_model(flags.model);
   for (Suite& suite : suites) {
-    if (!flags.implementations.empty()) suite.implementations = parse_list(flags.implementations);
-    if (!flags.grids.empty()) {
-      suite.grids.clear();
-      for (const std::string& text : parse_list(flags.grids)) {
-        suite.grids.push_back(parse_grid(text));
-      }
-    }
-    if (flags.model.empty()) continue;
-    const ModelShape model = find_model(flags.model);
     for (CaseSpec& spec : suite.cases) {
       spec.vocab = model.vocab;
       spec.hidden = model.hidden;
@@ -125,7 +107,7 @@ PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
   return planned;
 }
 
-/// "1.5 TFLOP", with decimal units.
+/// Returns "1.5 T", with decimal units.
 std::string format_flops(std::int64_t flops) {
   constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P", "E"};
   double value = static_cast<double>(flops);
@@ -216,18 +198,19 @@ std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit,
       upstream_rows = true;
     }
   }
+  // clang-format off
   std::string out = wrapped(
       "Predicted, of one rank of the stage with the loss and one pack; nothing ran. Peak: inputs, "
-      "workspace, and what "
-      "is held then: outputs by token from the forward pass on, gradients in the backward "
-      "pass. Wire: bytes that a rank sends in ring algorithms.",
+      "workspace, and what is held then: outputs by token from the forward pass on, gradients in "
+      "the backward pass. Wire: bytes that a rank sends in ring algorithms.",
       width);
   if (upstream_rows) {
     out += wrapped(
-        "Upstream: temporaries of NeMo-RL's and AReaL's losses for the same pack, as "
-        "formulas (harness/loss/upstream_memory.h).",
+        "Upstream: temporaries of NeMo-RL's and AReaL's losses for the same pack, as formulas "
+        "(harness/loss/upstream_memory.h).",
         width);
   }
+  // clang-format on
   return out + table.text(style) + skipped;
 }
 
@@ -297,7 +280,7 @@ Json plans_to_json(const std::vector<PlannedGrid>& plans, std::optional<std::int
 ExitCode run(const PlanFlags& flags) {
   load_requested(flags.load);
   if (!flags.vary.empty() && flags.fit.empty()) {
-    throw Error(ErrorCode::usage, "--vary says what --fit varies, and there is no --fit");
+    throw Error(ErrorCode::usage, "--vary needs --fit");
   }
   std::optional<std::int64_t> limit;
   if (!flags.fit.empty()) limit = parse_bytes(flags.fit);
@@ -333,16 +316,16 @@ void add_plan_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command = app.add_subcommand(
       "plan", "predict bytes, collectives and FLOPs without running; what fits a limit");
-  command->add_option("--suite", flags->suite,
+  command->add_option("--suite", flags->choice.suite,
                       "the cases of a suite by name (see lossgrid list suites), file or folder");
-  command->add_option("--case", flags->cases,
+  command->add_option("--case", flags->choice.cases,
                       "a case as \"key=value ...\"; key=[a,b] sweeps; may be repeated "
                       "(keys: lossgrid list keys)");
   command->add_option(
-      "--grid", flags->grids,
-      "process grids, comma separated: tp2cp4,tp4sp (default: the suite's, or tp1cp1); "
-      "any size");
-  command->add_option("--impl", flags->implementations,
+      "--grid", flags->choice.grids,
+      "process grids of any size, comma separated: tp2cp4,tp4sp (default: the suite's, or "
+      "tp1cp1)");
+  command->add_option("--impl", flags->choice.implementations,
                       "implementations, comma separated, with options as name:option=value "
                       "(default: the suite's; of cases all that take their inputs)");
   add_load_flags(*command, flags->load);
@@ -355,13 +338,13 @@ void add_plan_command(CLI::App& app, Action& action) {
       ->add_option("--vary", flags->vary,
                    "what --fit varies: seq_len (default; with a single length in lens, that) or "
                    "seqs")
-      ->check(one_of({"seq_len", "seqs"}));
+      ->check(allowed_values({"seq_len", "seqs"}));
   command->add_option("--json", flags->json,
                       "write the plan here too, with phases and collectives one by one");
   command->footer(
       "Exit codes: 0 planned, 64 usage, 65 bad input, 77 nothing could be planned or fits.\n"
-      "Try: lossgrid plan --model Qwen3-30B-A3B --case \"lens=32768 dtype=bf16\" --grid "
-      "tp4sp,tp8sp --fit 8GiB");
+      "Try: lossgrid plan --model Qwen3-30B-A3B --case \"lens=32768 dtype=bf16\" "
+      "--grid tp4sp,tp8sp --fit 8GiB");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

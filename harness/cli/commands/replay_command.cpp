@@ -14,6 +14,7 @@
 #include "harness/cli/inject_flag.h"
 #include "harness/cli/load_flags.h"
 #include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/recording_flags.h"
 #include "harness/cli/session.h"
 #include "harness/core/text.h"
@@ -23,7 +24,6 @@
 #include "harness/runner/run.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
-#include "harness/runner/verdict/rank_merge.h"
 #include "reports/record/report_writer.h"
 #include "reports/text/table.h"
 
@@ -67,7 +67,7 @@ std::vector<Grid> requested_grids(const ReplayFlags& flags) {
   return grids;
 }
 
-/// A trial of the replay: an implementation on a grid.
+/// One trial of the replay.
 struct ReplayTrial {
   std::string implementation;
   Grid grid;
@@ -99,9 +99,11 @@ ExitCode run(const ReplayFlags& flags) {
   suite.cases = {bundle.problem.spec};
   const Ranks ranks = start_ranks(flags.transport);
   const Backend backend = requested_backend(flags.backend, ranks);
-  require_runnable({suite}, 64, ranks);
+  require_runnable({suite}, rank_limit({suite}, 0, ranks.limit() == 0), ranks);
 
   const PreparedProblem prepared = prepare(std::move(bundle.problem));
+  const auto expected =
+      bundle.expected ? std::make_shared<const BundleResults>(*bundle.expected) : nullptr;
   if (bundle.nan_or_inf_logits > 0 && ranks.reports()) {
     print_message(fmt::format("{}: {} logits are NaN or infinite, in rows that nothing trains on",
                               flags.bundle, bundle.nan_or_inf_logits));
@@ -142,16 +144,14 @@ ExitCode run(const ReplayFlags& flags) {
   for (const auto& [name, grid] : trials) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
     if (fault && (fault->trial == 0 || fault->trial == number + 1)) setup.fault = fault;
-    setup.keep_outputs = !flags.out.empty() || bundle.expected.has_value();
+    setup.expected = expected;
+    setup.keep_outputs = !flags.out.empty() || expected != nullptr;
     const std::string id = describe_trial(*setup.problem, name, grid, backend).id;
     setup.recording =
         record_trial(recording, "trial", ++number, format_grid(grid) + "_" + name, id, name);
     early_end->step([&] { in_progress = id; });
     TrialOutcome trial = run_trial(setup, RunOptions().deadline, ranks);
     trial.record.case_name = flags.bundle;
-    if (trial.outputs && bundle.expected) {
-      add_checks(check_outputs(setup, *bundle.expected, *trial.outputs), trial.record);
-    }
     bits[name].judge(trial.record);
     if (trial.outputs && !flags.out.empty()) {
       write_results(flags.out, prepared.problem->tokens(), *trial.outputs);
@@ -166,7 +166,7 @@ ExitCode run(const ReplayFlags& flags) {
   }
   early_end->close();
   if (must_end) {
-    add_not_run(planned, why_it_was_the_last(record.trials.back()), record.trials);
+    add_not_run(planned, end_of_run_after(record.trials.back()).text, record.trials);
   }
   const RecordingEnd recorded = close_recording(recording.get(), ranks, must_end);
   const bool missed = !must_end && has_missed(fault, ranks);
@@ -198,13 +198,13 @@ void add_replay_command(CLI::App& app, Action& action) {
                    "(default: tp1cp1); --tp, --cp, --dp, --pp and --sp give one instead")
       ->allow_extra_args(false);
   command->add_option("--tp", flags->tp, "ranks that share the vocabulary")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--cp", flags->cp, "ranks that share the sequences")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--dp", flags->dp, "ranks that share the batch by whole sequences")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option("--pp", flags->pp, "pipeline stages, of which the last has the loss")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kMostRanks));
   command->add_flag("--sp", flags->sp,
                     "sequence parallelism: hidden states are split by rows over the tp ranks");
   command

@@ -7,11 +7,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/suite_flags.h"
+#include "harness/cli/command.h"
+#include "harness/cli/run_requested.h"
 #include "harness/cli/supervise.h"
 
 namespace lossgrid {
 namespace {
+
+/// The case of a command line that names neither a suite nor a case: seconds on any grid.
+constexpr const char* kDefaultCase = "lens=5+8 vocab=96";
 
 struct RunFlags {
   SuiteFlags suite;
@@ -51,6 +55,7 @@ ExitCode run(const RunFlags& flags) {
 void add_run_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand("run", "run the trials of a suite or of single cases");
+  flags->suite.default_case = kDefaultCase;
   add_suite_flags(*command, flags->suite);
   add_timing_flags(*command, flags->timing);
   command->add_option("--mode", flags->modes,

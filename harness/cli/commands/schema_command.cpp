@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid schema and lossgrid validate: what a report looks like, and whether a file does.
+// lossgrid schema and lossgrid validate: the schema of a report, and the check of files against it.
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostLines = 20;
 
-/// Returns whether it is valid.
+/// Prints the faults of `file`, or that it is valid. Returns true if it is valid.
 bool validate(const std::string& file) {
   const Validation result = validate_file(file);
   const std::size_t count = result.problems.size();

@@ -20,7 +20,7 @@ class CudaNcclStream final : public NcclStream {
     const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(device().stream()));
     if (state == cudaErrorNotReady) return false;
     check_cuda(state, "what was launched");
-    device().synchronise();  // which has nothing to wait for any more
+    device().synchronise();  // for its bookkeeping: there is nothing to wait for
     return true;
   }
 
@@ -36,10 +36,10 @@ class CudaNcclStream final : public NcclStream {
     const bool largest = op == ReduceOp::max;
     const auto stride = static_cast<std::int64_t>(rows.stride);
     const auto count = static_cast<std::int64_t>(rows.count);
-    const char* said = cuda_extrema(rows.dtype, rows.data, rows.ranks, stride, count, largest, out,
-                                    device().stream());
+    const char* error = cuda_extrema(rows.dtype, rows.data, rows.ranks, stride, count, largest, out,
+                                     device().stream());
     count_launch();
-    if (said != nullptr) throw_cuda_failure("CUDA kernel extrema", said);
+    if (error != nullptr) throw_cuda_failure("CUDA kernel extrema", error);
   }
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// NcclStream of a GPU.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,7 @@
 
 namespace lossgrid {
 
-/// As make_nccl_stream, of a device of backend cuda. No build without CUDA has one.
+/// Makes the NcclStream of a device of backend cuda. Builds without CUDA have no such device.
 std::unique_ptr<NcclStream> make_cuda_nccl_stream(Device& device);
 
 }  // namespace lossgrid

@@ -22,15 +22,15 @@ template <typename... Args>
 
 FaultKind parse_kind(const std::string& text) {
   constexpr std::array<std::pair<std::string_view, FaultKind>, 9> kKinds{
-      {{"throw", FaultKind::throws},
-       {"hang", FaultKind::hangs},
-       {"leave", FaultKind::leaves},
-       {"exit", FaultKind::exits},
-       {"segv", FaultKind::segfaults},
-       {"kill", FaultKind::is_killed},
-       {"oom", FaultKind::runs_out_of_memory},
-       {"device_lost", FaultKind::loses_device},
-       {"nan", FaultKind::writes_a_nan}}};
+      {{"throw", FaultKind::exception},
+       {"hang", FaultKind::hang},
+       {"leave", FaultKind::leave},
+       {"exit", FaultKind::exit},
+       {"segv", FaultKind::segfault},
+       {"kill", FaultKind::kill},
+       {"oom", FaultKind::out_of_memory},
+       {"device_lost", FaultKind::device_loss},
+       {"nan", FaultKind::nan}}};
   std::vector<std::string> names;
   for (const auto& [name, kind] : kKinds) {
     if (name == text) return kind;
@@ -48,7 +48,7 @@ RankPhase parse_phase(const std::string& text) {
   refuse("{}", unknown_name_message("phase of a fault", text, names));
 }
 
-/// key=value, each key once.
+/// Returns the parts key=value; each key occurs once.
 std::map<std::string, std::string> parts_of(std::string_view text) {
   const std::vector<std::string> known{"rank", "call", "at", "trial", "kind"};
   std::map<std::string, std::string> parts;
@@ -90,10 +90,10 @@ Fault parse_fault(std::string_view text) {
   if (parts.contains("trial")) fault.trial = integer("trial", 1);
   const bool gives_numbers =
       fault.phase == RankPhase::forward || fault.phase == RankPhase::backward;
-  if (fault.kind == FaultKind::writes_a_nan && !gives_numbers) {
+  if (fault.kind == FaultKind::nan && !gives_numbers) {
     refuse("fault '{}': kind=nan needs at=forward or at=backward", text);
   }
-  if (fault.kind == FaultKind::loses_device && fault.phase == RankPhase::none) {
+  if (fault.kind == FaultKind::device_loss && fault.phase == RankPhase::none) {
     refuse("fault '{}': kind=device_lost needs at=", text);
   }
   return fault;

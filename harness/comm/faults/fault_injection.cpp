@@ -37,28 +37,28 @@ class FaultyCommunicator final : public ForwardingCommunicator {
 
 }  // namespace
 
-void FaultInjector::before_call(std::string_view what) {
+void FaultInjector::before_call(std::string_view collective) {
   if (!waits_ || fault_.phase != RankPhase::none || ++calls_ != fault_.call) return;
   fire();
-  strike(fmt::format("before {} (call {})", what, fault_.call));
+  strike(fmt::format("before {} (call {})", collective, fault_.call));
 }
 
 void FaultInjector::at_phase(RankPhase phase) {
-  const bool is_the_callers =
-      fault_.kind == FaultKind::writes_a_nan || fault_.kind == FaultKind::loses_device;
-  if (is_the_callers || !takes_turn(fault_.kind, phase)) return;
+  const bool is_left_to_caller =
+      fault_.kind == FaultKind::nan || fault_.kind == FaultKind::device_loss;
+  if (is_left_to_caller || !fires_now(fault_.kind, phase)) return;
   strike(fmt::format("in {}", name(phase)));
 }
 
-bool FaultInjector::spoils(RankPhase phase) {
-  return takes_turn(FaultKind::writes_a_nan, phase);
+bool FaultInjector::injects_nan(RankPhase phase) {
+  return fires_now(FaultKind::nan, phase);
 }
 
-bool FaultInjector::loses_device(RankPhase phase) {
-  return takes_turn(FaultKind::loses_device, phase);
+bool FaultInjector::injects_device_loss(RankPhase phase) {
+  return fires_now(FaultKind::device_loss, phase);
 }
 
-bool FaultInjector::takes_turn(FaultKind kind, RankPhase phase) {
+bool FaultInjector::fires_now(FaultKind kind, RankPhase phase) {
   if (!waits_ || fault_.phase != phase || fault_.kind != kind) return false;
   fire();
   return true;
@@ -71,26 +71,26 @@ void FaultInjector::fire() {
 
 void FaultInjector::strike(const std::string& place) {
   switch (fault_.kind) {
-    case FaultKind::throws:
+    case FaultKind::exception:
       throw Error(ErrorCode::rank_failed, "injected failure " + place);
-    case FaultKind::hangs:
-      // Touches nothing that others own: the thread is left behind.
+    case FaultKind::hang:
+      // Uses nothing that others own, as the thread is left behind.
       while (true) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    case FaultKind::leaves:
-      throw RankLeaves{};
-    case FaultKind::exits:
+    case FaultKind::leave:
+      throw RankLeft{};
+    case FaultKind::exit:
       std::_Exit(kExitCode);
-    case FaultKind::segfaults:
+    case FaultKind::segfault:
       std::signal(SIGSEGV, SIG_DFL);  // MPI and sanitizers have handlers of their own
       std::raise(SIGSEGV);
       return;
-    case FaultKind::is_killed:
+    case FaultKind::kill:
       ::kill(::getpid(), SIGKILL);
       return;
-    case FaultKind::runs_out_of_memory:
+    case FaultKind::out_of_memory:
       throw std::bad_alloc();
-    case FaultKind::loses_device:
-    case FaultKind::writes_a_nan:
+    case FaultKind::device_loss:
+    case FaultKind::nan:
       return;
   }
 }

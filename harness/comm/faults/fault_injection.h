@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out a fault (fault.h) on its rank: before a collective, or where a phase of its first
-// pack begins. Each rank has an injector of its own; those of other ranks do nothing.
+// FaultInjector: carries out a fault (fault.h) on its rank, before a collective or at the begin of
+// a phase of its first pack. Each rank has its own injector; those of other ranks do nothing.
 #pragma once
 
 #include <memory>
@@ -17,29 +17,30 @@ class FaultInjector {
   FaultInjector(const Fault& fault, int world_rank)
       : fault_(fault), waits_(world_rank == fault.rank) {}
 
-  /// Called before a collective of any of the communicators decorated with it.
-  void before_call(std::string_view what);
-  /// Called where a phase begins.
+  /// Strikes if this is the call of the fault. Called before each collective of the decorated
+  /// communicators.
+  void before_call(std::string_view collective);
+  /// Strikes if the fault belongs to the begin of `phase`, except for nan and device_loss.
   void at_phase(RankPhase phase);
-  /// Whether an element of what `phase` gave is to become a NaN.
-  bool spoils(RankPhase phase);
-  /// Whether the rank is to lose its GPU where `phase` begins.
-  bool loses_device(RankPhase phase);
+  /// Returns true, once, if an element of the output of `phase` is to become NaN.
+  bool injects_nan(RankPhase phase);
+  /// Returns true, once, if the rank is to lose its GPU at the begin of `phase`.
+  bool injects_device_loss(RankPhase phase);
 
  private:
-  bool takes_turn(FaultKind kind, RankPhase phase);
+  bool fires_now(FaultKind kind, RankPhase phase);
   void fire();
   void strike(const std::string& place);
 
   Fault fault_;
-  bool waits_;  // its turn has not come
+  bool waits_;  // false on other ranks and after the fault
   int calls_ = 0;
 };
 
-/// Thrown by FaultKind::leaves through the body of a rank; the transport takes it as a return.
-struct RankLeaves {};
+/// Thrown by FaultKind::leave through the body of a rank; transports treat it as a return.
+struct RankLeft {};
 
-/// Both arguments outlive the decorator.
+/// Makes a decorator that calls before_call(). Both arguments outlive it.
 std::unique_ptr<Communicator> inject_faults(Communicator& inner, FaultInjector& injector);
 
 }  // namespace lossgrid

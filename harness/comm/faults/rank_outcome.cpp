@@ -5,15 +5,15 @@
 #include <new>
 #include <utility>
 
-#include "harness/comm/faults/breadcrumbs.h"
 #include "harness/comm/faults/fault_injection.h"
+#include "harness/comm/faults/flight_recorder.h"
 
 namespace lossgrid {
 namespace {
 
 RankOutcome failed(ErrorCode code, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');  // messages are one line
-  return {false, false, code, std::move(message)};
+  return {.code = code, .message = std::move(message)};
 }
 
 RankOutcome failed(const Error& error) {
@@ -23,7 +23,7 @@ RankOutcome failed(const Error& error) {
   return outcome;
 }
 
-/// How far from the cause a failure is.
+/// Returns the distance of a failure from its cause.
 int distance(const RankOutcome& outcome) {
   if (outcome.cause == Cause::collective) return 1;
   return outcome.cause == Cause::others ? 2 : 0;
@@ -54,17 +54,17 @@ RankOutcome outcome_of(const std::function<void()>& body) {
     return failed(ErrorCode::not_enough_memory, "out of memory");
   } catch (const std::exception& error) {
     return failed(ErrorCode::rank_failed, error.what());
-  } catch (const RankLeaves&) {
+  } catch (const RankLeft&) {
   } catch (...) {
     return failed(ErrorCode::rank_failed, "an exception that is no std::exception");
   }
-  return {false, true, ErrorCode::internal, ""};
+  return {.ok = true};
 }
 
-RankOutcome outcome_of(BreadcrumbTrail& trail, const std::function<void()>& body) {
-  const TrailScope scope(trail);
+RankOutcome outcome_of(FlightRecorder& recorder, const std::function<void()>& body) {
+  const FlightRecorderScope scope(recorder);
   RankOutcome outcome = outcome_of(body);
-  trail.finish(outcome.ok ? RankEnd::returned : RankEnd::threw);
+  recorder.finish(outcome.ok ? RankEnd::returned : RankEnd::threw);
   return outcome;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank was when somebody asked: in which phase of a trial, whether its body was back, and
-// which collectives it had entered last. Plain values, made of breadcrumbs (breadcrumbs.h).
+// RankTrace: the position of a rank at some moment: its phase of a trial, the end of its body, and
+// its last collectives. Plain values, read from a flight recorder (flight_recorder.h).
 #pragma once
 
 #include <array>
@@ -11,22 +11,22 @@
 
 namespace lossgrid {
 
-/// What a rank of a trial is at; each of its packs goes through setup to check.
+/// Phases of a rank in a trial; each of its packs goes through setup to check.
 enum class RankPhase {
   none,      // not begun, or no trial
   setup,     // groups, denominators, inputs
   plan,      // workspaces
-  forward,   // with all of the backward pass, where an implementation does both in one sweep
-  backward,  // empty there
-  check,     // all behind it: comparisons, the second run, what ranks tell each other of the batch
+  forward,   // including the backward pass of a fused forward-backward
+  backward,  // empty in a fused forward-backward
+  check,     // comparisons, the second run, exchange of results between ranks
 };
 inline constexpr std::array kRankPhases{RankPhase::setup, RankPhase::plan, RankPhase::forward,
                                         RankPhase::backward, RankPhase::check};
 
-/// "setup", ...; empty for none.
+/// Returns "setup", ...; "" for none.
 std::string_view name(RankPhase phase);
 
-/// How the body of a rank ended.
+/// State of the body of a rank.
 enum class RankEnd { running, returned, threw };
 
 /// A collective that a rank entered.
@@ -34,20 +34,20 @@ struct TracedCall {
   std::string call;          // "all_reduce sum of 8 f32"
   std::string communicator;  // "tp"
   std::uint64_t number = 0;  // from 1, within the communicator
-  bool done = false;         // and left
+  bool done = false;         // false: entered and not left
 };
 
-/// "all_reduce sum of 8 f32, call #5 of 'tp', entered", or "..., done".
+/// Returns "all_reduce sum of 8 f32, call #5 of 'tp', entered", or "..., done".
 std::string describe(const TracedCall& call);
 
 struct RankTrace {
   int rank = 0;
-  bool known = false;  // false: nothing is there to read
+  bool known = false;  // false: there is no record of the rank
   RankPhase phase = RankPhase::none;
   RankEnd end = RankEnd::running;
   std::vector<TracedCall> calls;  // the last ones, newest last
 
-  /// Whether it has entered a collective and not come out of it.
+  /// Returns true if the rank has entered a collective and not left it.
   bool in_collective() const { return !calls.empty() && !calls.back().done; }
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI transport of a build without MPI: there is no session, so nothing else is ever called.
+// The MPI transport of a build without MPI: a session cannot be made, so nothing else is ever
+// called.
 #include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/core/error.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call begins with one exchange of slots of a fixed size: what the rank calls, and its
-// payload when it fits. So calls that do not match are seen before anything of another size is
-// exchanged. Longer payloads follow in parts. Reductions are done here, in rank order, whatever MPI
-// would do.
+// Every call begins with one exchange of slots of a fixed size: the arguments of the call, and its
+// payload if it fits. So mismatched calls are found before an exchange of another size. Longer
+// payloads follow in parts. Reductions are done here, in rank order, independent of MPI.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-/// The begin of a slot: a CallSignature in numbers.
+/// Begin of a slot: a CallSignature in numbers.
 struct SlotHeader {
   std::uint64_t number = 0;
   std::uint64_t count = 0;
@@ -32,7 +31,7 @@ struct SlotHeader {
 static_assert(sizeof(SlotHeader) % alignof(std::max_align_t) == 0);
 constexpr std::int32_t kSplit = kCollectives;
 
-// Up to this size per rank all ranks get all and reduce it themselves: one exchange less.
+// Up to this size per rank every rank gathers all and reduces it itself: one exchange less.
 constexpr std::size_t kGatheredBytes = 8192;
 
 std::string_view name_of_operation(std::int32_t operation) {
@@ -74,7 +73,7 @@ class MpiCommunicator final : public Communicator {
     auto* bytes = static_cast<std::byte*>(data);
     SlotHeader header = header_of(Collective::all_reduce, count, dtype);
     header.op = static_cast<std::int32_t>(op);
-    if (meet(header, data, count * width)) {
+    if (rendezvous(header, data, count * width)) {
       return reduce_in_order(sources_, 0, count, dtype, op, data);
     }
     if (ranks_ == 1) return;
@@ -85,7 +84,7 @@ class MpiCommunicator final : public Communicator {
     }
     for (std::size_t at = 0; at < count; at += ranks_ * part) {
       const std::size_t length = std::min(ranks_ * part, count - at);
-      const std::size_t share = (length + ranks_ - 1) / ranks_;  // of a rank; those of the last
+      const std::size_t share = (length + ranks_ - 1) / ranks_;  // of a rank; the last ones
       const auto begin = [&](std::size_t r) { return std::min(r * share, length); };  // are shorter
       swap_parts(share * width, [&](std::size_t r, std::byte* to) {
         copy_bytes(to, bytes + (at + begin(r)) * width, (begin(r + 1) - begin(r)) * width);
@@ -103,7 +102,7 @@ class MpiCommunicator final : public Communicator {
     const std::size_t bytes = count * size_of(dtype);
     const auto* from = static_cast<const std::byte*>(send);
     auto* to = static_cast<std::byte*>(receive);
-    const bool done = meet(header_of(Collective::all_gather, count, dtype), send, bytes);
+    const bool done = rendezvous(header_of(Collective::all_gather, count, dtype), send, bytes);
     const auto place = [&](std::size_t at, std::size_t length) {
       for (std::size_t r = 0; r < ranks_; ++r) {
         copy_bytes(to + r * bytes + at, sources_[r], length);
@@ -127,7 +126,7 @@ class MpiCommunicator final : public Communicator {
     auto* to = static_cast<std::byte*>(receive);
     SlotHeader header = header_of(Collective::reduce_scatter, count, dtype);
     header.op = static_cast<std::int32_t>(op);
-    if (meet(header, send, ranks_ * count * width)) {
+    if (rendezvous(header, send, ranks_ * count * width)) {
       return reduce_in_order(sources_, rank_ * count, count, dtype, op, receive);
     }
     if (ranks_ == 1) return copy_bytes(to, from, count * width);
@@ -151,7 +150,7 @@ class MpiCommunicator final : public Communicator {
     SlotHeader header = header_of(Collective::broadcast, count, dtype);
     header.root = root;
     const bool at_root = rank() == root;
-    if (meet(header, at_root ? data : nullptr, bytes)) {
+    if (rendezvous(header, at_root ? data : nullptr, bytes)) {
       if (!at_root) copy_bytes(to, sources_[static_cast<std::size_t>(root)], bytes);
       return;
     }
@@ -168,13 +167,13 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void barrier() override { meet(header_of(Collective::barrier, 0, DType::u8), nullptr, 0); }
+  void barrier() override { rendezvous(header_of(Collective::barrier, 0, DType::u8), nullptr, 0); }
 
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     const std::array<std::int32_t, 2> own{color, key};
     SlotHeader header = header_of(Collective::barrier, 0, DType::u8);
     header.operation = kSplit;
-    meet(header, own.data(), sizeof(own));
+    rendezvous(header, own.data(), sizeof(own));
     std::vector<std::tuple<int, int>> order;  // (key, rank) of those with the same color
     for (std::size_t r = 0; r < ranks_; ++r) {
       std::array<std::int32_t, 2> theirs;
@@ -195,7 +194,8 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(world_, std::move(part), place, std::move(name));
   }
 
-  void carry(const CallSignature& signature, const std::function<bool()>& advance) override {
+  void transfer_external(const CallSignature& signature,
+                         const std::function<bool()>& advance) override {
     SlotHeader header;
     header.operation =
         signature.collective ? static_cast<std::int32_t>(*signature.collective) : kSplit;
@@ -204,8 +204,8 @@ class MpiCommunicator final : public Communicator {
     if (signature.op) header.op = static_cast<std::int32_t>(*signature.op);
     if (signature.root) header.root = *signature.root;
     header.between_gpus = signature.between_gpus ? 1 : 0;
-    meet(header, nullptr, 0);
-    world_->carry(call(operation_), advance);
+    rendezvous(header, nullptr, 0);
+    world_->transfer_external(call(operation_), advance);
   }
 
   void abort(const std::string& reason) noexcept override { world_->abort(reason); }
@@ -221,16 +221,16 @@ class MpiCommunicator final : public Communicator {
     return header;
   }
 
-  /// Elements that a rank gets from every other one in an exchange.
+  /// Returns the elements that a rank receives from every other one in an exchange.
   std::size_t part_elements(std::size_t width) const {
     return std::max<std::size_t>(1, world_->segment_bytes() / ranks_ / width);
   }
 
   void exchange(const MpiWorld::Start& start) { world_->exchange(call(operation_), start); }
 
-  /// Meets the others in a call. Returns whether the payloads came along: then `sources_` are they,
-  /// by rank, until the next exchange.
-  bool meet(SlotHeader header, const void* payload, std::size_t payload_bytes) {
+  /// Runs the rendezvous of a call. Returns true if the payloads came along: then `sources_` holds
+  /// them, by rank, until the next exchange.
+  bool rendezvous(SlotHeader header, const void* payload, std::size_t payload_bytes) {
     header.number = ++number_;
     operation_ = name_of_operation(header.operation);
     const bool fits = payload_bytes <= slot_bytes_ - sizeof(SlotHeader);
@@ -260,7 +260,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// `sources_` := the `bytes` at `own` of every rank.
+  /// Sets `sources_` to the `bytes` at `own` of every rank.
   void gather_parts(const std::byte* own, std::size_t bytes) {
     std::byte* out = world_->outgoing().at_least(bytes);
     std::byte* in = world_->incoming().at_least(ranks_ * bytes);
@@ -272,7 +272,8 @@ class MpiCommunicator final : public Communicator {
     set_sources(in, bytes);
   }
 
-  /// `sources_` := the `bytes` that every rank has for this one; `pack(r, to)` writes those for r.
+  /// Sets `sources_` to the `bytes` that every rank has for this one; `pack(r, to)` writes those
+  /// for r.
   template <typename Pack>
   void swap_parts(std::size_t bytes, Pack pack) {
     std::byte* out = world_->outgoing().at_least(ranks_ * bytes);

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/mpi/mpi_world.h"
 #include "harness/core/error.h"
 
@@ -23,11 +23,12 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLongest = std::chrono::hours(24 * 365);  // far limits overflow the clock
 constexpr milliseconds kShortestPatience{1000};
 
-/// What the rank's thread and the one that waits for it share; a thread left behind keeps it.
+/// State shared by the rank's thread and the one that waits for it; a thread left behind keeps it
+/// alive.
 struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<MpiWorld> world;
-  std::unique_ptr<BreadcrumbTrail> trail;
+  std::unique_ptr<FlightRecorder> recorder;
   std::mutex mutex;
   std::condition_variable progress;
   bool back = false;
@@ -42,7 +43,7 @@ struct Run {
   }
 };
 
-/// The beginning of a run in all processes. Throws bad_input in all of them.
+/// Begins a run in all processes. Throws bad_input in all of them.
 void require_same_ranks(MpiSession& session, int ranks) {
   MpiRuntime& runtime = *session.runtime();
   std::array<int, 2> bounds{ranks, -ranks};
@@ -75,19 +76,19 @@ std::shared_ptr<MpiWorld> open_world(MpiSession& session, int ranks) {
 std::thread start_thread(const std::shared_ptr<Run>& run) {
   try {
     return std::thread([run] {
-      run->finish(outcome_of(*run->trail, [&] {
+      run->finish(outcome_of(*run->recorder, [&] {
         const auto world = make_mpi_communicator(run->world);
-        run->body(*leave_breadcrumbs(*world, *run->trail));
+        run->body(*record_calls(*world, *run->recorder));
       }));
     });
   } catch (const std::system_error& error) {
     const std::string message = fmt::format("cannot start its thread: {}", error.what());
-    run->finish({false, false, ErrorCode::not_enough_memory, message});
+    run->finish({.code = ErrorCode::not_enough_memory, .message = message});
     return {};
   }
 }
 
-/// Runs the body of this process and tells the others how it ended.
+/// Runs the body of this process and sends its outcome to the others.
 void run_own_rank(const std::shared_ptr<Run>& run, int rank, const std::string& limit,
                   steady_clock::time_point end, milliseconds grace) {
   std::thread thread = start_thread(run);
@@ -105,11 +106,12 @@ void run_own_rank(const std::shared_ptr<Run>& run, int rank, const std::string& 
       blame(outcome, ErrorCode::timeout, fmt::format("{} passed with rank {} busy", limit, rank));
   } else {
     thread.detach();
-    outcome = {false, false, ErrorCode::timeout,
-               fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
+    outcome = {.code = ErrorCode::timeout,
+               .message = fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(),
+                                      limit)};
   }
   outcome.busy = busy;
-  outcome.trace = run->trail->trace();
+  outcome.trace = run->recorder->trace();
   run->world->close(outcome);
 }
 
@@ -127,11 +129,12 @@ RanksOutcome run_mpi_ranks(MpiSession& session, int ranks,
   grace = std::min(grace, kLongest);
   const steady_clock::time_point end = steady_clock::now() + std::min(deadline, kLongest);
   if (session.rank() < ranks) {
-    run->trail = std::make_unique<BreadcrumbTrail>(session.runtime()->runs, ranks, session.rank());
+    run->recorder =
+        std::make_unique<FlightRecorder>(session.runtime()->runs, ranks, session.rank());
     run_own_rank(run, session.rank(), limit, end, grace);
   }
 
-  // Rank 0 gives the others time to answer, and they give it as much again to decide.
+  // Rank 0 waits for answers of the others, and they wait twice as long for its decision.
   const milliseconds patience = std::max(grace, kShortestPatience);
   const milliseconds silence = grace + (session.rank() == 0 ? 1 : 2) * patience;
   Backoff backoff = Backoff::idle();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as processes of one MPI job: the same contract as ranks that are threads, and the same
-// bits. In a build without MPI all of this is there and says so (unsupported).
+// bits. In a build without MPI all functions throw unsupported.
 //
 // A process has one session, from start to end. The body of a run has a thread of its own, so that
-// a process whose rank hangs can still say so; MPI is called by one thread at a time
+// a process whose rank hangs can still report it; one thread at a time calls MPI
 // (MPI_THREAD_SERIALIZED). Payloads go through the transport's own memory: user buffers are never
-// given to MPI, so that a rank that is woken may drop them at once. What MPI holds of a call that
-// was given up is leaked on purpose. Such a job can go on, with new communicators, but it cannot be
-// finalized: `finish` then ends it with MPI_Abort.
+// given to MPI, so that a rank that is woken may free them at once. Memory that MPI holds of a call
+// that was given up is leaked on purpose. Such a job can go on, with new communicators, but it
+// cannot be finalized: `finish` then ends it with MPI_Abort.
 #pragma once
 
 #include <chrono>
@@ -23,43 +23,44 @@
 
 namespace lossgrid {
 
-/// Whether this build has the transport.
+/// Returns true if this build has the transport.
 bool mpi_is_compiled_in();
 
-/// Bytes of a payload that a rank sends, and at most gets, in one exchange; longer ones go in
-/// parts, so that no count passes an int and no second copy of a large tensor is made.
+/// Bytes of a payload that a rank sends, and at most receives, in one exchange; longer ones go in
+/// parts, so that no count exceeds an int and no second copy of a large tensor is made.
 inline constexpr std::size_t kMpiSegmentBytes = std::size_t{4} << 20;
 
 struct MpiRuntime;
 
 class MpiSession {
  public:
-  /// MPI_Init_thread. Throws unsupported without MPI, or when it takes calls of one thread only.
+  /// Calls MPI_Init_thread. Throws unsupported without MPI, or if it allows calls of one thread
+  /// only.
   MpiSession(int& argc, char**& argv, std::size_t segment_bytes = kMpiSegmentBytes);
-  /// A process that does not come to `finish` has failed: MPI_Abort with ExitCode::rank_crashed.
+  /// Ends the job by MPI_Abort with ExitCode::rank_crashed unless `finish` was called.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   int rank() const;
   int size() const;
-  /// The processes on the machine of this one, itself among them, with the cores of each.
+  /// Returns the processes on the machine of this one, itself among them, with the cores of each.
   const std::vector<ProcessCores>& processes_here() const { return processes_here_; }
-  /// "Open MPI v4.1.4, ..."
+  /// Returns "Open MPI v4.1.4, ..." and the like.
   std::string library() const;
-  /// Machines that the processes are on.
+  /// Returns the number of machines of the job.
   int machines() const { return machines_; }
 
-  /// Ends MPI and returns the `exit_code` of rank 0 on all ranks. When a run has left calls behind
-  /// or a rank hangs, it does not return: rank 0 ends the job by MPI_Abort(exit_code) when it comes
-  /// here (so it reports first), the others wait for that, up to a minute. The process then has
-  /// nothing to do but to return from main.
+  /// Ends MPI and returns the `exit_code` of rank 0 on all ranks. If a run has left calls behind or
+  /// a rank hangs, it does not return: rank 0 ends the job by MPI_Abort(exit_code) on arrival here
+  /// (so it reports first), the others wait for that, up to a minute. Afterwards the process can
+  /// only return from main.
   int finish(int exit_code);
 
   const std::shared_ptr<MpiRuntime>& runtime() const { return runtime_; }  // for the transport
 
  private:
-  void look_around();
+  void find_processes();
 
   std::vector<ProcessCores> processes_here_;
   int machines_ = 1;
@@ -67,14 +68,14 @@ class MpiSession {
 };
 
 /// Runs `body(world)` on the first `ranks` processes of the session, with a communicator "world" of
-/// that size. All processes of the session call it with the same `ranks`, and all get the same
-/// outcome, that of rank 0; the others sleep meanwhile. It begins when the last process has come.
+/// that size. All processes of the session call it with the same `ranks` and get the same outcome,
+/// that of rank 0; the others sleep meanwhile. The run begins at the arrival of the last process.
 /// `deadline` and `grace` are as for run_thread_ranks, counted by each process from the beginning:
-/// when a rank hangs, its thread is left behind, and every process is to report and to end by
-/// MpiSession::finish or std::_Exit. A process that says nothing at all until `grace`, but no less
-/// than a second, after that is taken as hung too. A wait of ranks for each other in different
-/// groups is not seen as such, it ends by the deadline. Throws bad_input on all processes when
-/// `ranks` is less than 1, more than the session has, or not the same everywhere.
+/// if a rank hangs, its thread is left behind, and every process is to report and to end by
+/// MpiSession::finish or std::_Exit. A process that stays silent until `grace`, but no less than a
+/// second, after that is taken as hung too. A deadlock between groups is not detected, it ends by
+/// the deadline. Throws bad_input on all processes if `ranks` is less than 1, more than the session
+/// has, or not the same everywhere.
 RanksOutcome run_mpi_ranks(MpiSession& session, int ranks,
                            std::function<void(Communicator& world)> body,
                            std::chrono::milliseconds deadline,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process has of MPI: one lock for all calls of it, and a communicator of all processes that
-// is kept for the transport's own messages. Waiting is by tests with pauses, so that several
-// processes can share a core, whatever MPI does in its blocking calls. Internal to the MPI
-// transport, as all of this folder is.
+// MpiRuntime: the lock around all calls of MPI, and a communicator of all processes for the
+// transport's own messages. Waits are polls with pauses, so that several processes can share a
+// core, independent of MPI's blocking calls. Internal to the MPI transport, as all of this folder
+// is.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace lossgrid {
 
-/// Throws rank_failed with MPI's own text when `code`, which `call` returned, is an error.
+/// Throws rank_failed with MPI's own text if `code`, the result of `call`, is an error.
 void check_mpi(int code, std::string_view call);
 
 struct MpiRuntime {
-  std::mutex mutex;  // held around every call of MPI; guards what else stands here and in MpiWorld
+  std::mutex mutex;  // held around every call of MPI; guards all members here and in MpiWorld
   MPI_Comm control = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;

@@ -19,8 +19,8 @@ void check_mpi(int code, std::string_view call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  const std::string_view said(text.data(), static_cast<std::size_t>(length));
-  throw Error(ErrorCode::rank_failed, fmt::format("{}: {}", call, said));
+  const std::string_view reason(text.data(), static_cast<std::size_t>(length));
+  throw Error(ErrorCode::rank_failed, fmt::format("{}: {}", call, reason));
 }
 
 void MpiRuntime::complete_idly(MPI_Request& request) {
@@ -45,14 +45,14 @@ MpiSession::MpiSession(int& argc, char**& argv, std::size_t segment_bytes)
     throw Error(ErrorCode::unsupported, "this MPI takes calls of one thread only");
   }
   MPI_Comm_dup(MPI_COMM_WORLD, &runtime_->control);
-  MPI_Comm_set_errhandler(runtime_->control, MPI_ERRORS_RETURN);  // what is split off inherits it
+  MPI_Comm_set_errhandler(runtime_->control, MPI_ERRORS_RETURN);  // inherited by splits
   MPI_Comm_rank(runtime_->control, &runtime_->rank);
   MPI_Comm_size(runtime_->control, &runtime_->size);
   runtime_->segment_bytes = segment_bytes;
-  look_around();
+  find_processes();
 }
 
-void MpiSession::look_around() {
+void MpiSession::find_processes() {
   MPI_Comm here = MPI_COMM_NULL;
   check_mpi(
       MPI_Comm_split_type(runtime_->control, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &here),
@@ -61,7 +61,7 @@ void MpiSession::look_around() {
   int place = 0;
   MPI_Comm_size(here, &size);
   MPI_Comm_rank(here, &place);
-  // Rank and cores of each, as one row of numbers of the longest row's length.
+  // Rank and cores of each process as one row of numbers, padded to the longest.
   const std::vector<int> cores = own_cores();
   auto length = static_cast<int>(cores.size()) + 1;
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &length, 1, MPI_INT, MPI_MAX, here), "MPI_Allreduce");
@@ -113,7 +113,7 @@ int MpiSession::finish(int exit_code) {
     if (runtime.rank != 0) std::this_thread::sleep_for(kPatience);
     MPI_Abort(MPI_COMM_WORLD, exit_code);
   }
-  // Processes that come early wait here, and not in MPI_Finalize, which may spin.
+  // Early processes wait here, not in MPI_Finalize, which may spin.
   MPI_Request request = MPI_REQUEST_NULL;
   {
     const std::lock_guard lock(runtime.mutex);

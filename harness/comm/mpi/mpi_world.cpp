@@ -14,7 +14,7 @@ constexpr std::size_t kLongestReason = 1000;  // bytes: MPI sends such messages 
 
 }  // namespace
 
-std::string MpiCall::place() const {
+std::string MpiCall::text() const {
   return fmt::format("{} #{} of '{}'", operation, number, communicator);
 }
 
@@ -58,8 +58,8 @@ void MpiWorld::exchange(const MpiCall& call, const Start& start) {
 }
 
 MPI_Comm MpiWorld::split(const MpiCall& call, int color, int key) {
-  // Who enters this barrier leaves it only when somebody never will; so either all come out of it
-  // or none does, and nobody waits in MPI_Comm_split for a rank that was woken before.
+  // A rank that enters this barrier gives it up only for a member that never will; so either all
+  // come out of it or none does, and no rank waits in MPI_Comm_split for one that was woken before.
   MPI_Request request = MPI_REQUEST_NULL;
   std::uint64_t step = 0;
   {
@@ -85,7 +85,7 @@ void MpiWorld::wait(const MpiCall& call, std::uint64_t step, MPI_Request& reques
     try {
       int done = 0;
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call.operation);
-      // Complete comes before failed: the result is there.
+      // Completion precedes failure: the result is there.
       if (done != 0) {
         waiting_in_ = nullptr;
         return;
@@ -105,12 +105,12 @@ void MpiWorld::wait(const MpiCall& call, std::uint64_t step, MPI_Request& reques
   }
 }
 
-void MpiWorld::carry(const MpiCall& call, const std::function<bool()>& advance) {
-  const auto set_place = [this](const MpiCall* place) {
+void MpiWorld::transfer_external(const MpiCall& call, const std::function<bool()>& advance) {
+  const auto set_waiting = [this](const MpiCall* waiting) {
     const std::lock_guard lock(runtime_->mutex);
-    waiting_in_ = place;
+    waiting_in_ = waiting;
   };
-  set_place(&call);
+  set_waiting(&call);
   try {
     for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
       {
@@ -121,10 +121,10 @@ void MpiWorld::carry(const MpiCall& call, const std::function<bool()>& advance) 
       if (advance()) break;
     }
   } catch (...) {
-    set_place(nullptr);
+    set_waiting(nullptr);
     throw;
   }
-  set_place(nullptr);
+  set_waiting(nullptr);
 }
 
 void MpiWorld::require_open_locked() {
@@ -146,10 +146,10 @@ void MpiWorld::require_entered_locked(const MpiCall& call, std::uint64_t step) {
     if (entered != status->steps.end() && entered->second >= step) continue;
     if (expired_) throw Error(ErrorCode::timeout, *expired_);
     if (failure_) throw Error(ErrorCode::aborted, failure_->reason);
-    // The deadline has passed there, and does here at once.
+    // The deadline has passed there, and passes here at once.
     if (!status->outcome.ok) continue;
     failure_ = {member,
-                fmt::format("rank {} left while rank {} waits in {}", member, rank_, call.place())};
+                fmt::format("rank {} left while rank {} waits in {}", member, rank_, call.text())};
     throw Error(ErrorCode::rank_failed, failure_->reason);
   }
 }
@@ -170,7 +170,7 @@ void MpiWorld::abort(const std::string& reason) noexcept {
     failure_ = {rank_, message.reason};
     control_.send_to_all(message);
   } catch (const std::exception&) {
-    // The run has failed here, and the others learn of it when this rank is back.
+    // The run has failed here, and the others receive that at the end of this rank.
   }
 }
 
@@ -202,7 +202,7 @@ bool MpiWorld::expire(const std::string& limit) {
   if (failure_) return false;
   if (waiting_in_ != nullptr) {
     expired_ =
-        fmt::format("{} passed while rank {} waits in {}", limit, rank_, waiting_in_->place());
+        fmt::format("{} passed while rank {} waits in {}", limit, rank_, waiting_in_->text());
     return false;
   }
   expired_ = fmt::format("{} passed with rank {} busy", limit, rank_);
@@ -213,7 +213,7 @@ void MpiWorld::close(const RankOutcome& outcome) {
   const std::lock_guard lock(runtime_->mutex);
   receive_locked();
   closed_ = true;
-  // A rank that was woken, or that was too late, did not begin the failure.
+  // A rank that was woken, or that was too late, is not the cause.
   if (!outcome.ok && outcome.code != ErrorCode::aborted && !expired_) {
     note_failure_locked({rank_, fmt::format("rank {} failed: {}", rank_, outcome.message)});
   }
@@ -233,7 +233,7 @@ bool MpiWorld::settle() {
   if (runtime_->rank == 0 && all_here && !verdict_) decide_locked("");
   if (!verdict_ || !sent) return false;
   if (all_here) return true;
-  // Whoever rank 0 has heard of is heard of here too, in a moment.
+  // An answer that rank 0 has received arrives here too, in a moment.
   for (std::size_t r = 0; r < statuses_.size(); ++r) {
     if (!statuses_[r] && verdict_->ranks[r].finished) return false;
   }
@@ -256,9 +256,10 @@ void MpiWorld::decide_locked(const std::string& silence) {
   for (std::size_t r = 0; r < statuses_.size(); ++r) {
     const int rank = static_cast<int>(r);
     const auto& status = statuses_[r];
-    out.ranks.push_back(status ? status->outcome
-                               : RankOutcome{false, false, ErrorCode::timeout,
-                                             fmt::format("rank {} hangs: {}", rank, silence)});
+    out.ranks.push_back(
+        status ? status->outcome
+               : RankOutcome{.code = ErrorCode::timeout,
+                             .message = fmt::format("rank {} hangs: {}", rank, silence)});
     const RankOutcome& outcome = out.ranks.back();
     if (hung < 0 && !outcome.finished) hung = rank;
     if (late < 0 && status && outcome.busy) late = rank;

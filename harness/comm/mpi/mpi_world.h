@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process knows of one run: which ranks are back and how, whether the run has failed, and
-// the exchange that its own rank waits in. The rank's thread and the one that waits for it share
-// it; the lock of the runtime guards all of it. Held by shared_ptr: a thread that is left behind
-// keeps it.
+// MpiWorld: the state of one run in one process: the outcomes of the ranks so far, the failure of
+// the run, and the exchange in which its own rank waits. Shared by the rank's thread and the one
+// that waits for it; the lock of the runtime guards all of it. Held by shared_ptr: a thread that is
+// left behind keeps it alive.
 //
-// An exchange that is given up stays in the hands of MPI, with its buffers. Groups are opened by a
-// blocking call, which nobody may enter in vain: all members commit to it first.
+// An exchange that is given up remains with MPI, with its buffers. Groups are opened by a blocking
+// call, which a rank must not enter alone: all members commit to it first.
 #pragma once
 
 #include <cstddef>
@@ -26,20 +26,20 @@ namespace lossgrid {
 
 struct MpiGroup {
   MPI_Comm comm = MPI_COMM_NULL;
-  std::uint64_t id = 0;          // the same for all members, of no other group of the run
+  std::uint64_t id = 0;          // the same for all members, unique in the run
   std::vector<int> world_ranks;  // by rank of the group
 };
 
-/// A call that a rank is in.
+/// Call of a rank under way.
 struct MpiCall {
   const MpiGroup& group;
   std::string_view communicator;
   std::uint64_t number;  // from 1
   std::string_view operation;
-  std::string place() const;  // "all_reduce #5 of 'tp'"
+  std::string text() const;  // "all_reduce #5 of 'tp'"
 };
 
-/// Memory that MPI reads and writes. What was in use by a call that was given up is leaked.
+/// Memory that MPI reads and writes. Memory in use by a call that was given up is leaked.
 class MessageMemory {
  public:
   std::byte* at_least(std::size_t bytes);
@@ -52,23 +52,24 @@ class MessageMemory {
 
 class MpiWorld {
  public:
-  /// Of `ranks` ranks, the first of the session; `comm` has them, and is null in other processes.
+  /// Makes the world of the first `ranks` ranks of the session; `comm` connects them, and is null
+  /// in other processes.
   MpiWorld(std::shared_ptr<MpiRuntime> runtime, MPI_Comm comm, int ranks);
 
-  // For the rank's thread.
+  // Called by the rank's thread.
 
   using Start = std::function<int(MPI_Request*)>;
-  /// Starts an exchange of `call` and waits for it. Throws aborted when the run has failed or fails
-  /// meanwhile, timeout after the deadline, rank_failed when a member has left.
+  /// Starts an exchange of `call` and waits for it. Throws aborted if the run has failed or fails
+  /// meanwhile, timeout after the deadline, rank_failed if a member has left.
   void exchange(const MpiCall& call, const Start& start);
-  /// Communicator::carry, once all members have met in `call`.
-  void carry(const MpiCall& call, const std::function<bool()>& advance);
+  /// Runs Communicator::transfer_external, after the rendezvous of `call`.
+  void transfer_external(const MpiCall& call, const std::function<bool()>& advance);
   /// Fails the run because of `culprit` and throws rank_failed.
   [[noreturn]] void fail(int culprit, const std::string& reason);
-  /// Splits `group` off into those of the same `color`, in the order of `key`, both from 0. All
-  /// members of `call.group` call it, and know that the others do.
+  /// Splits `call.group` by `color`, in the order of `key`, both from 0. All members call it, and
+  /// know that the others do.
   MPI_Comm split(const MpiCall& call, int color, int key);
-  /// Wakes all ranks; any thread.
+  /// Fails the run and wakes all ranks. Any thread may call it.
   void abort(const std::string& reason) noexcept;
 
   const MpiGroup& group() const { return group_; }
@@ -78,20 +79,21 @@ class MpiWorld {
   MessageMemory& outgoing_slot() { return staging_[2]; }
   MessageMemory& incoming_slots() { return staging_[3]; }
 
-  // For the thread that waits for the rank's.
+  // Called by the thread that waits for the rank's.
 
-  /// The deadline has passed. Returns whether the rank was busy elsewhere; false when the run had
-  /// failed before.
+  /// Fails the rank as the deadline has passed. Returns true if it was outside of collectives;
+  /// false also if the run had failed before.
   bool expire(const std::string& limit);
-  /// Tells all processes how the rank ended, or that it does not; its thread can call nothing more.
+  /// Sends the outcome of the rank, or that it hangs, to all processes; its thread can call nothing
+  /// more.
   void close(const RankOutcome& outcome);
-  /// Takes what has come; on rank 0, decides when all ranks have answered. True when the verdict is
-  /// there and nothing more is to come.
+  /// Receives messages; on rank 0, decides once all ranks have answered. Returns true if the
+  /// verdict is there and no more messages are expected.
   bool settle();
-  /// Decides with what is there: ranks without an answer hang, which `silence` says.
+  /// Decides without further answers: ranks that gave none hang, with the text `silence`.
   void decide(const std::string& silence);
   const RanksOutcome& verdict() const { return *verdict_; }
-  /// Gives the communicators back to MPI, or up for ever.
+  /// Frees the communicators, or leaks them if MPI still uses them.
   void release();
 
  private:
@@ -107,11 +109,11 @@ class MpiWorld {
   MpiControl control_;
   MpiGroup group_;
   const int rank_;
-  std::vector<MPI_Comm> opened_;  // in the order that all their members opened them in
+  std::vector<MPI_Comm> opened_;  // in the same order on all members
   MessageMemory staging_[4];
 
   std::optional<WorldFailure> failure_;
-  std::optional<std::string> expired_;  // what calls throw after the deadline
+  std::optional<std::string> expired_;  // message of calls after the deadline
   const MpiCall* waiting_in_ = nullptr;
   std::map<std::uint64_t, std::uint64_t> steps_;
   bool gave_up_ = false;
@@ -121,7 +123,7 @@ class MpiWorld {
   bool lost_ = false;  // part of the verdict
 };
 
-/// The communicator "world" of the rank of this process.
+/// Makes the communicator "world" of the rank of this process.
 std::unique_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiWorld> world);
 
 }  // namespace lossgrid

@@ -5,13 +5,14 @@
 
 namespace lossgrid {
 
-const std::string& why_no_nccl() {
-  static const std::string why = "this build has no NCCL (nccl.h of 2.18 or later was not found)";
-  return why;
+const std::optional<SkipReason>& no_nccl() {
+  static const std::optional<SkipReason> reason =
+      SkipReason{"this build has no NCCL (nccl.h of 2.18 or later was not found)"};
+  return reason;
 }
 
 std::string nccl_version() {
-  throw Error(ErrorCode::unsupported, why_no_nccl());
+  throw Error(ErrorCode::unsupported, no_nccl()->text);
 }
 
 bool nccl_is_emulated() {
@@ -19,7 +20,7 @@ bool nccl_is_emulated() {
 }
 
 std::unique_ptr<Communicator> over_nccl(Communicator&, NcclStream&) {
-  throw Error(ErrorCode::unsupported, why_no_nccl());
+  throw Error(ErrorCode::unsupported, no_nccl()->text);
 }
 
 }  // namespace lossgrid

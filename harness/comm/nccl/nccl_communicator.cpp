@@ -39,12 +39,12 @@ ncclRedOp_t operation_of(ReduceOp op) {
   }
 }
 
-/// NCCL would drop a NaN.
+/// Returns true for max and min of floating types, in which NCCL would drop a NaN.
 bool wants_nan(DType dtype, ReduceOp op) {
   return op != ReduceOp::sum && (dtype == DType::f64 || dtype == DType::f32);
 }
 
-/// That no two ranks share a GPU: NCCL would refuse, or hang. The same on all ranks.
+/// Throws unsupported, the same on all ranks, if two ranks share a GPU: NCCL would refuse, or hang.
 void require_own_gpus(Communicator& inner, const NcclStream& stream) {
   const std::vector<std::string> gpus = gather_texts(inner, stream.gpu());
   for (std::size_t b = 1; b < gpus.size(); ++b) {
@@ -71,7 +71,7 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
 
-  /// Connects the ranks of `inner`, which have no group in common yet.
+  /// Connects the ranks of `inner`, which have no group of NCCL yet.
   void connect() {
     ncclUniqueId id{};
     if (rank() == 0) check_nccl(nccl_, nccl_.get_unique_id(&id), "ncclGetUniqueId");
@@ -118,9 +118,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root) override {
-    const bool there =
+    const bool has_root =
         root >= 0 && root < size();  // else an error of the caller, which inner names
-    if (!there || !goes_over_nccl(count, data, data)) {
+    if (!has_root || !goes_over_nccl(count, data, data)) {
       return inner_->broadcast(data, count, dtype, root);
     }
     transfer({Collective::broadcast, count, dtype, std::nullopt, root}, [&] {
@@ -129,7 +129,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  /// With no kernel under way the meeting of the hosts is all of it.
+  /// Runs the barrier of the hosts, which is enough as no kernel is under way.
   void barrier() override {
     stream_.device().synchronise();
     inner_->barrier();
@@ -149,11 +149,11 @@ class NcclCommunicator final : public Communicator {
     return part;
   }
 
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
-    inner_->carry(call, advance);
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
+    inner_->transfer_external(call, advance);
   }
 
-  /// Ranks that wait for NCCL see it within the pause of a poll.
+  /// Ranks that wait for NCCL notice it within the pause of a poll.
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  private:
@@ -164,7 +164,8 @@ class NcclCommunicator final : public Communicator {
     count_launch();
   }
 
-  /// Else the host is done with its kernels, and can read what they wrote.
+  /// Returns true if kernels reach both. Else waits for the kernels, so that the host can read
+  /// their output.
   bool goes_over_nccl(std::size_t count, const void* send, const void* receive) const {
     if (count > 0 && stream_.reaches(send) && stream_.reaches(receive)) return true;
     Device& device = stream_.device();
@@ -177,22 +178,23 @@ class NcclCommunicator final : public Communicator {
     return false;
   }
 
-  /// Meets the others over `inner`, then calls `advance` until it returns true.
-  void carry_or_abort(CallSignature call, const std::function<bool()>& advance) {
+  /// Runs the rendezvous over `inner`, then calls `advance` until it returns true. Aborts the group
+  /// of NCCL on failure.
+  void transfer_or_abort(CallSignature call, const std::function<bool()>& advance) {
     call.between_gpus = true;
     try {
-      inner_->carry(call, advance);
+      inner_->transfer_external(call, advance);
     } catch (...) {
       group_.abort();
       throw;
     }
   }
 
-  /// `begin` makes `group`, for which this one has to be ready too, unless it is the same.
+  /// Makes `group` by `begin`, which this group has to be ready for too unless it is the same.
   template <typename Begin>
   void form(Begin begin, const NcclGroup& group) {
     bool begun = false;
-    carry_or_abort({}, [&] {
+    transfer_or_abort({}, [&] {
       if (!std::exchange(begun, true)) begin();
       return group_.ready() && group.ready();
     });
@@ -201,13 +203,13 @@ class NcclCommunicator final : public Communicator {
   template <typename Launch>
   void transfer(const CallSignature& call, Launch launch) {
     bool begun = false;
-    carry_or_abort(call, [&] {
+    transfer_or_abort(call, [&] {
       if (!std::exchange(begun, true)) launch();
       return group_.ready() && stream_.idle();
     });
   }
 
-  /// out := the reduction of `call` of elements `begin` .. of what the ranks hold at `send`,
+  /// Computes out := the reduction of `call` of elements `begin` .. of the sends of all ranks,
   /// `elements` each.
   void gather_and_reduce(const CallSignature& call, const void* send, std::size_t elements,
                          std::size_t begin, void* out) {
@@ -216,7 +218,7 @@ class NcclCommunicator final : public Communicator {
     std::byte* gathered = stream_.scratch(static_cast<std::size_t>(size()) * bytes);
     bool begun = false;
     bool reduced = false;
-    carry_or_abort(call, [&] {
+    transfer_or_abort(call, [&] {
       if (!std::exchange(begun, true)) {
         launched(nccl_.all_gather(send, gathered, bytes, ncclUint8, group_.handle(), stream()));
       }

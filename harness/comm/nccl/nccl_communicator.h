@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// over_nccl() with a given library, for tests with an emulation of NCCL.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace lossgrid {
 
-/// As over_nccl(inner, stream), with the functions of `nccl`, which outlive it too.
+/// Does as over_nccl(inner, stream), with the functions of `nccl`, which outlive the result.
 std::unique_ptr<Communicator> over_nccl(Communicator& inner, NcclStream& stream,
                                         const NcclLibrary& nccl);
 

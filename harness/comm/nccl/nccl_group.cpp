@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// How long the others may take until they close it too. All calls are over by then.
+/// Limit of the wait for the other members to close the group. All calls are over by then.
 constexpr std::chrono::seconds kPatience{5};
 
 }  // namespace
@@ -57,7 +57,7 @@ ncclComm_t NcclGroup::handle() const {
 void NcclGroup::abort() noexcept {
   if (handle_ == nullptr) return;
   nccl_.abort(handle_);
-  handle_ = nullptr;  // not before: what was begun still writes to it until then
+  handle_ = nullptr;  // last: pending operations use it until here
 }
 
 void NcclGroup::close() noexcept {

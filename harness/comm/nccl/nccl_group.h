@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One ncclComm_t. Its calls only begin something (communicators of recent versions do not block);
-// `ready` says when that is carried out. Older versions wait in the calls themselves, where nothing
-// can end the wait. Used by the thread of its rank.
+// NcclGroup: one ncclComm_t. Its calls only start operations (communicators of recent versions do
+// not block); `ready` returns true once they are done. Older versions wait in the calls themselves,
+// where nothing can end the wait. Used by the thread of its rank.
 #pragma once
 
 #include <nccl.h>
@@ -13,25 +13,25 @@ namespace lossgrid {
 class NcclGroup {
  public:
   explicit NcclGroup(const NcclLibrary& nccl);
-  /// Closes it, in turn with its other members; while an exception passes it is aborted.
+  /// Closes the group, as its other members do; aborts it during stack unwinding.
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
 
-  /// Begins to connect the ranks that hold the same `id`.
+  /// Starts to connect the ranks that hold the same `id`.
   void connect(int ranks, const ncclUniqueId& id, int rank);
-  /// Begins to split `parent` into those of one `color`, from 0, in the order of `key`. It is done
-  /// when both are ready.
+  /// Starts to split `parent` into groups of one `color`, from 0, in the order of `key`. Done once
+  /// both are ready.
   void split_from(NcclGroup& parent, int color, int key);
 
-  /// Whether all calls are carried out, or launched on their stream. Throws rank_failed with what
-  /// NCCL found wrong meanwhile.
+  /// Returns true if all calls are done, or launched on their stream. Throws rank_failed with an
+  /// asynchronous error of NCCL.
   bool ready() const;
 
-  /// To be given to NCCL; throws aborted when it is no more.
+  /// Returns the handle for calls of NCCL. Throws aborted after abort().
   ncclComm_t handle() const;
 
-  /// Ends what is under way, kernels included, and the group.
+  /// Ends pending operations, kernels included, and the group.
   void abort() noexcept;
 
  private:
@@ -39,7 +39,7 @@ class NcclGroup {
 
   const NcclLibrary& nccl_;
   ncclComm_t handle_ = nullptr;
-  int exceptions_;  // passing when it was made
+  int exceptions_;  // in flight at construction
 };
 
 }  // namespace lossgrid

@@ -36,7 +36,7 @@ class Functions {
 
 struct Found {
   NcclLibrary library;
-  std::string why_none;
+  std::optional<SkipReason> reason;  // nullopt: the library is valid
 };
 
 const Found& find_library() {
@@ -46,7 +46,7 @@ const Found& find_library() {
     try {
       result.library = load_nccl(named == nullptr ? "libnccl.so.2" : named);
     } catch (const Error& error) {
-      result.why_none = error.what();
+      result.reason = SkipReason{error.what()};
     }
     return result;
   }();
@@ -82,12 +82,12 @@ NcclLibrary load_nccl(const std::string& path) {
 
 const NcclLibrary& nccl_library() {
   const Found& found = find_library();
-  if (!found.why_none.empty()) throw Error(ErrorCode::unsupported, found.why_none);
+  if (found.reason) throw Error(ErrorCode::unsupported, found.reason->text);
   return found.library;
 }
 
-const std::string& why_no_nccl() {
-  return find_library().why_none;
+const std::optional<SkipReason>& no_nccl() {
+  return find_library().reason;
 }
 
 std::string nccl_version() {
@@ -98,7 +98,7 @@ std::string nccl_version() {
 }
 
 bool nccl_is_emulated() {
-  return why_no_nccl().empty() && nccl_library().emulated;
+  return !no_nccl() && nccl_library().emulated;
 }
 
 void check_nccl(const NcclLibrary& nccl, ncclResult_t result, const char* call) {

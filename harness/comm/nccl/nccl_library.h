@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of NCCL that the transport needs, from the library as it is found at run time: one
+// NcclLibrary: the functions of NCCL that the transport needs, loaded at run time, so that one
 // executable starts on machines with and without it.
 #pragma once
 
@@ -23,24 +23,24 @@ struct NcclLibrary {
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclReduceScatter) reduce_scatter = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
-  // From 2.18 on, else null.
+  // Null before version 2.18.
   decltype(&ncclCommInitRankConfig) init_rank_config = nullptr;
   decltype(&ncclCommSplit) split = nullptr;
   decltype(&ncclCommFinalize) finalize = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
 
-  /// Whether communicators are made by split, and calls return before they are carried out.
+  /// Returns true if communicators are made by split, and calls return before they are done.
   bool is_recent() const { return split != nullptr; }
 };
 
-/// The library at `path`, or of that name. It stays loaded. Throws unsupported.
+/// Loads the library at `path`, or of that name. It stays loaded. Throws unsupported.
 NcclLibrary load_nccl(const std::string& path);
 
-/// The one of this process; throws unsupported with why_no_nccl().
+/// Returns the library of this process. Throws unsupported with the reason of no_nccl().
 const NcclLibrary& nccl_library();
 
-/// Throws rank_failed with NCCL's own text unless `result` is success or work under way. `call`
-/// names the function.
+/// Throws rank_failed with NCCL's own text unless `result` is success or ncclInProgress. `call` is
+/// the name of the function.
 void check_nccl(const NcclLibrary& nccl, ncclResult_t result, const char* call);
 
 }  // namespace lossgrid

@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-/// For an emulation of NCCL that launches on emulated streams and reads memory of the host.
+/// Stream for an emulation of NCCL that launches on emulated streams and reads memory of the host.
 class EmulatedNcclStream final : public NcclStream {
  public:
   using NcclStream::NcclStream;

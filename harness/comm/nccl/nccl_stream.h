@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the NCCL transport needs of the device of a rank.
+// NcclStream: the operations of a rank's device that the NCCL transport needs.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lossgrid {
 
-/// `ranks` rows [count] that stand `stride` elements apart, f32 or f64.
+/// Rows [count] of the ranks, `stride` elements apart, f32 or f64.
 struct RankRows {
   const std::byte* data;
   int ranks;
@@ -23,21 +23,22 @@ struct RankRows {
 
 class NcclStream {
  public:
-  /// `device` outlives the object. Its stream is the cudaStream_t that collectives are launched on.
+  /// Wraps the stream of `device`, which outlives the object: the cudaStream_t of collectives.
   explicit NcclStream(Device& device) : device_(device), scratch_(device, MemorySpace::device) {}
   virtual ~NcclStream() = default;
 
   Device& device() const { return device_; }
-  /// Memory that kernels reach, until the next call. Accounted for nowhere.
+  /// Returns memory that kernels reach, valid until the next call. Not accounted for.
   std::byte* scratch(std::size_t bytes) { return scratch_.at_least(bytes); }
 
-  /// Whether all that was launched is done. Throws what the device says is wrong.
+  /// Returns true if all launched work is done. Throws its error.
   virtual bool idle() = 0;
-  /// Whether kernels can read and write `memory`: that of the GPU, or of the host and pinned.
+  /// Returns true if kernels can read and write `memory`: that of the GPU, or pinned memory of the
+  /// host.
   virtual bool reaches(const void* memory) const = 0;
-  /// A text that no other GPU has, of any machine.
+  /// Returns a text that identifies the GPU, unique over machines.
   virtual std::string gpu() const = 0;
-  /// Launches out[i] := max or min over the rows, first to last; a NaN stays one.
+  /// Launches out[i] := max or min over the rows, first to last; a NaN stays NaN.
   virtual void reduce(const RankRows& rows, ReduceOp op, void* out) = 0;
 
  private:
@@ -45,7 +46,7 @@ class NcclStream {
   Staging scratch_;
 };
 
-/// Of `device`, which outlives it. Throws unsupported for that of the processor.
+/// Makes the stream of `device`, which outlives it. Throws unsupported for the processor.
 std::unique_ptr<NcclStream> make_nccl_stream(Device& device);
 
 }  // namespace lossgrid

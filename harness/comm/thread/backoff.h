@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting by tests with pauses, for what has no way of waking a thread: MPI, a GPU.
+// Backoff: pauses between polls, for events that cannot wake a thread: of MPI, of a GPU.
 #pragma once
 
 #include <chrono>
 
 namespace lossgrid {
 
-/// The pauses of one wait: a few tests at once, then after a yield, then after short sleeps.
+/// Pauses of one wait: none for the first polls, then yields, then short sleeps.
 class Backoff {
  public:
-  /// For a rank inside of a collective, where the others are near.
+  /// Pauses inside of a collective, whose other ranks come soon.
   static Backoff brisk() { return {16, 200, std::chrono::microseconds(100)}; }
-  /// For a process that waits for the end of somebody else's work.
+  /// Pauses of a process that waits for the end of long work elsewhere.
   static Backoff idle() { return {0, 16, std::chrono::microseconds(1000)}; }
 
   void pause();

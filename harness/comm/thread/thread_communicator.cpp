@@ -20,7 +20,8 @@ class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, std::string name)
       : group_(std::move(group)), rank_(rank), name_(std::move(name)) {
-    sources_.reserve(static_cast<std::size_t>(size()));  // nothing may throw between meet and part
+    sources_.reserve(
+        static_cast<std::size_t>(size()));  // nothing may throw between rendezvous and leave_round
   }
 
   int rank() const override { return rank_; }
@@ -47,7 +48,7 @@ class ThreadCommunicator final : public Communicator {
     exchange(call, [&](const Sources& sources, bool) {
       for (std::size_t r = 0; r < sources.size(); ++r) {
         std::byte* part = static_cast<std::byte*>(receive) + r * call.send_bytes;
-        // A send that lies at its own place in `receive` is there already, and peers read it.
+        // A send inside of `receive` is in its place already, and peers read it.
         if (part != send) copy_bytes(part, sources[r], call.send_bytes);
       }
     });
@@ -79,7 +80,9 @@ class ThreadCommunicator final : public Communicator {
     });
   }
 
-  void barrier() override { group_->meet(rank_, make_call(Collective::barrier, 0, DType::u8)); }
+  void barrier() override {
+    group_->rendezvous(rank_, make_call(Collective::barrier, 0, DType::u8));
+  }
 
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     const std::array<std::int32_t, 2> own{color, key};
@@ -87,7 +90,7 @@ class ThreadCommunicator final : public Communicator {
     call.collective.reset();
     call.send_bytes = sizeof(own);
     call.send = reinterpret_cast<const std::byte*>(own.data());
-    const std::uint64_t round = group_->meet(rank_, call);
+    const std::uint64_t round = group_->rendezvous(rank_, call);
 
     std::vector<std::tuple<int, int>> order;  // (key, rank) of those with the same color
     for (int r = 0; r < size(); ++r) {
@@ -103,12 +106,12 @@ class ThreadCommunicator final : public Communicator {
                                     static_cast<int>(own_place - members.begin()), std::move(name));
   }
 
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
     ThreadCall own;
     static_cast<CallSignature&>(own) = call;
     own.communicator = name_;
-    group_->meet(rank_, own);
-    group_->carry(rank_, own, advance);
+    group_->rendezvous(rank_, own);
+    group_->transfer_external(rank_, own, advance);
   }
 
   void abort(const std::string& reason) noexcept override {
@@ -128,21 +131,21 @@ class ThreadCommunicator final : public Communicator {
     return call;
   }
 
-  /// Meets the others and calls `finish(sends by rank, staged)`.
+  /// Runs a rendezvous and calls `finish(sends by rank, staged)`.
   template <typename F>
   void exchange(const ThreadCall& call, F finish) {
     const bool staged = call.send_bytes <= kStagedBytes;
-    const std::uint64_t round = group_->meet(rank_, call);
+    const std::uint64_t round = group_->rendezvous(rank_, call);
     sources_.clear();
     for (int r = 0; r < size(); ++r) {
       sources_.push_back(staged ? group_->staged(round, r) : group_->peer(r).send);
     }
     finish(sources_, staged);
-    if (!staged) group_->part(rank_);
+    if (!staged) group_->leave_round(rank_);
   }
 
-  /// Reduces this rank's segment and puts the result into the same place on all ranks. Segments are
-  /// disjoint, so that nobody reads what another one writes.
+  /// Reduces this rank's segment and writes the result to the same place on all ranks. Segments are
+  /// disjoint, so no rank reads where another one writes.
   void reduce_shared(const Sources& sources, std::size_t count, DType dtype, ReduceOp op) {
     constexpr std::size_t kGranule = 64;  // elements: keeps segments off each other's cache lines
     const auto ranks = static_cast<std::size_t>(size());

@@ -13,12 +13,12 @@
 
 namespace lossgrid {
 
-/// Runs `body(world)` on `ranks` threads and waits for them. When `deadline` passes, the run is
-/// aborted, which wakes all that wait in a collective (timeout); ranks that are not back within
-/// `grace` after that are reported as hung (not finished, timeout) and their threads are left
-/// behind: the caller must then report and end the process with std::_Exit, and `body` must own
-/// what it uses (it is copied and kept alive). What a body throws becomes the rank's outcome
-/// (outcome_of). `body` runs on every rank with a world communicator named "world" of size `ranks`.
+/// Runs `body(world)` on `ranks` threads and waits for them. `world` is a communicator "world" of
+/// all ranks. Exceptions of a body become the rank's outcome (outcome_of). At the `deadline` the
+/// run is aborted, which wakes all that wait in a collective (timeout). Ranks that have not
+/// returned within `grace` after that are reported as hung (not finished, timeout) and their
+/// threads are left behind: the caller must then report and end the process with std::_Exit, and
+/// `body` must own all that it uses (it is copied and kept alive).
 RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
                               std::chrono::milliseconds deadline,
                               std::chrono::milliseconds grace = std::chrono::milliseconds(1000));

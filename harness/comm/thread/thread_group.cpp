@@ -17,7 +17,7 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> wo
   for (auto& staged : staged_) staged.resize(world_ranks_.size());
 }
 
-std::uint64_t ThreadGroup::meet(int rank, const ThreadCall& call) {
+std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
   const auto slot = static_cast<std::size_t>(rank);
   const int me = world_ranks_[slot];
   std::unique_lock lock(world_->mutex_);
@@ -26,8 +26,8 @@ std::uint64_t ThreadGroup::meet(int rank, const ThreadCall& call) {
 
   const std::uint64_t round = round_;
   if (call.send != nullptr && call.send_bytes > 0 && call.send_bytes <= kStagedBytes) {
-    // Two sets of buffers are enough: who writes the set of round n + 2 has seen all members arrive
-    // in round n + 1, and a member arrives there after its reads of round n.
+    // Two sets of buffers are enough: a rank writes the set of round n + 2 after all members have
+    // arrived in round n + 1, and a member arrives there after its reads of round n.
     std::vector<std::byte>& staged = staged_[round % 2][slot];
     staged.resize(std::max(staged.size(), call.send_bytes));
     std::memcpy(staged.data(), call.send, call.send_bytes);
@@ -50,28 +50,29 @@ std::uint64_t ThreadGroup::meet(int rank, const ThreadCall& call) {
   return round;
 }
 
-void ThreadGroup::part(int rank) {
+void ThreadGroup::leave_round(int rank) {
   std::unique_lock lock(world_->mutex_);
-  const std::uint64_t parting = partings_;
-  if (++parted_ < size()) {
-    // Not woken by a failure: peers still read this rank's buffer, and will come here without fail.
+  const std::uint64_t round = left_rounds_;
+  if (++leaving_ < size()) {
+    // A failure does not end this wait: peers still read this rank's buffer, and always come here.
     world_->ranks_[static_cast<std::size_t>(world_rank(rank))].wake.wait(
-        lock, [&] { return partings_ != parting; });
+        lock, [&] { return left_rounds_ != round; });
     return;
   }
-  parted_ = 0;
-  ++partings_;
+  leaving_ = 0;
+  ++left_rounds_;
   lock.unlock();
   wake_others(rank);
 }
 
-void ThreadGroup::carry(int rank, const ThreadCall& call, const std::function<bool()>& advance) {
+void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
+                                    const std::function<bool()>& advance) {
   ThreadWorld::RankState& state = world_->ranks_[static_cast<std::size_t>(world_rank(rank))];
-  const auto set_place = [&](std::string place) {
+  const auto set_transfer = [&](std::string text) {
     const std::lock_guard lock(world_->mutex_);
-    state.carries = std::move(place);
+    state.transfer = std::move(text);
   };
-  set_place(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
+  set_transfer(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
   try {
     for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
       {
@@ -82,10 +83,10 @@ void ThreadGroup::carry(int rank, const ThreadCall& call, const std::function<bo
       if (advance()) break;
     }
   } catch (...) {
-    set_place("");
+    set_transfer("");
     throw;
   }
-  set_place("");
+  set_transfer("");
 }
 
 std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
@@ -97,18 +98,18 @@ std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
     std::vector<int> world_ranks;
     for (const int member : members) world_ranks.push_back(world_rank(member));
     entry.group = std::make_shared<ThreadGroup>(world_, std::move(world_ranks));
-    entry.still_to_come = members.size();
+    entry.pending = members.size();
   }
   std::shared_ptr<ThreadGroup> group = entry.group;
-  if (--entry.still_to_come == 0) subgroups_.erase(key);
+  if (--entry.pending == 0) subgroups_.erase(key);
   return group;
 }
 
-std::string ThreadGroup::place_locked(const ThreadCall& call) const {
+std::string ThreadGroup::call_text_locked(const ThreadCall& call) const {
   return fmt::format("{} #{} of '{}'", operation(call), round_ + 1, call.communicator);
 }
 
-std::string ThreadGroup::missing_locked() const {
+std::string ThreadGroup::missing_ranks_locked() const {
   std::vector<int> missing;
   for (std::size_t r = 0; r < here_.size(); ++r) {
     if (!here_[r]) missing.push_back(world_ranks_[r]);
@@ -120,7 +121,7 @@ void ThreadGroup::require_members_locked(int me, const ThreadCall& call) {
   for (const int member : world_ranks_) {
     if (!world_->ranks_[static_cast<std::size_t>(member)].left) continue;
     const std::string message =
-        fmt::format("rank {} left while rank {} waits in {}", member, me, place_locked(call));
+        fmt::format("rank {} left while rank {} waits in {}", member, me, call_text_locked(call));
     world_->fail_locked(member, message);
     throw Error(ErrorCode::rank_failed, message);
   }
@@ -149,7 +150,7 @@ void ThreadGroup::wait_locked(std::unique_lock<std::mutex>& lock, int me, const 
   state.waiting_in = this;
   if (world_->all_wait_locked()) world_->fail_deadlock_locked();
   state.wake.wait(lock, [&] { return round_ != round || world_->failure_; });
-  // Complete comes before failed: peers that completed the call count on this rank's buffer.
+  // Completion precedes failure: peers that completed the call read this rank's buffer.
   if (round_ != round) return;
   state.waiting_in = nullptr;
   if (state.verdict) throw Error(*state.verdict);

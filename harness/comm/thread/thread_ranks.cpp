@@ -9,53 +9,53 @@
 #include <thread>
 #include <utility>
 
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/thread/thread_communicator.h"
 #include "harness/comm/thread/thread_world.h"
 
 namespace lossgrid {
 namespace {
 
-/// What the threads of a run and the waiting caller share; a thread that is left behind keeps it.
+/// State shared by the threads of a run and the waiting caller; a thread that is left behind keeps
+/// it alive.
 struct Run {
   std::function<void(Communicator&)> body;
   std::shared_ptr<ThreadWorld> world;
   std::shared_ptr<ThreadGroup> group;
-  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;  // by rank
+  std::vector<std::unique_ptr<FlightRecorder>> recorders;  // by rank
   std::mutex mutex;
   std::condition_variable progress;
   std::vector<RankOutcome> outcomes;
   std::size_t finished = 0;
 
   void finish(int rank, RankOutcome outcome) {
-    // Lock order: the world's mutex is free again before this one is taken.
+    // Lock order: the world's mutex is released before this one is taken.
     if (!outcome.ok) world->fail(rank, fmt::format("rank {} failed: {}", rank, outcome.message));
     world->leave(rank);
     outcome.finished = true;
     const std::lock_guard lock(mutex);
     outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
-    ++finished;
-    progress.notify_all();
+    if (++finished == outcomes.size()) progress.notify_all();
   }
 };
 
 RankOutcome run_body(Run& run, int rank) {
-  BreadcrumbTrail& trail = *run.trails[static_cast<std::size_t>(rank)];
-  return outcome_of(trail, [&] {
+  FlightRecorder& recorder = *run.recorders[static_cast<std::size_t>(rank)];
+  return outcome_of(recorder, [&] {
     const auto world = make_thread_communicator(run.group, rank, "world");
-    run.body(*leave_breadcrumbs(*world, trail));
+    run.body(*record_calls(*world, recorder));
   });
 }
 
-/// Of the `ranks` ranks of the next run of this process.
-std::vector<std::unique_ptr<BreadcrumbTrail>> open_trails(int ranks) {
+/// Makes the recorders of the `ranks` ranks of the next run of this process.
+std::vector<std::unique_ptr<FlightRecorder>> open_recorders(int ranks) {
   static std::atomic<std::uint64_t> runs{0};
   const std::uint64_t run = ++runs;
-  std::vector<std::unique_ptr<BreadcrumbTrail>> trails;
+  std::vector<std::unique_ptr<FlightRecorder>> recorders;
   for (int rank = 0; rank < ranks; ++rank) {
-    trails.push_back(std::make_unique<BreadcrumbTrail>(run, ranks, rank));
+    recorders.push_back(std::make_unique<FlightRecorder>(run, ranks, rank));
   }
-  return trails;
+  return recorders;
 }
 
 std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int ranks) {
@@ -65,8 +65,8 @@ std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int rank
       threads.emplace_back([run, rank] { run->finish(rank, run_body(*run, rank)); });
     } catch (const std::system_error& error) {
       const std::string message = fmt::format("cannot start its thread: {}", error.what());
-      run->finish(rank, {false, false, ErrorCode::not_enough_memory, message});
-      threads.emplace_back();  // keeps places and ranks together
+      run->finish(rank, {.code = ErrorCode::not_enough_memory, .message = message});
+      threads.emplace_back();  // keeps the index equal to the rank
     }
   }
   return threads;
@@ -83,7 +83,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   run->group = std::make_shared<ThreadGroup>(run->world, std::move(world_ranks));
-  run->trails = open_trails(ranks);
+  run->recorders = open_recorders(ranks);
   run->outcomes.resize(static_cast<std::size_t>(ranks));
 
   std::vector<std::thread> threads = start_threads(run, ranks);
@@ -125,15 +125,15 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
       continue;
     }
     thread.detach();
-    const bool was_busy = outcome.busy;
-    outcome = {false, false, ErrorCode::timeout,
-               fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(), limit)};
-    outcome.busy = was_busy;
+    outcome = {.code = ErrorCode::timeout,
+               .message = fmt::format("rank {} hangs: not back {} ms after {}", rank, grace.count(),
+                                      limit),
+               .busy = outcome.busy};
     result.first_failed_rank = rank;
   }
   if (result.all_ok()) return result;
   for (std::size_t r = 0; r < result.ranks.size(); ++r) {
-    result.ranks[r].trace = run->trails[r]->trace();
+    result.ranks[r].trace = run->recorders[r]->trace();
   }
   return result;
 }

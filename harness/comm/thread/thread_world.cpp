@@ -19,7 +19,7 @@ void ThreadWorld::leave(int rank) {
     RankState& state = ranks_[r];
     if (state.waiting_in == nullptr || !state.waiting_in->contains(rank)) continue;
     const std::string message =
-        fmt::format("rank {} left while rank {} waits in {}", rank, r, place_locked(r));
+        fmt::format("rank {} left while rank {} waits in {}", rank, r, waiting_call_locked(r));
     state.verdict.emplace(ErrorCode::rank_failed, message);
     if (first.empty()) first = message;
   }
@@ -34,29 +34,30 @@ std::vector<int> ThreadWorld::expire(const std::string& limit) {
   const std::lock_guard lock(mutex_);
   std::vector<int> busy;
   if (failure_) return busy;
-  int carrying = -1;
+  int transferring = -1;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& state = ranks_[r];
     if (state.left) continue;
-    if (!state.carries.empty()) {
+    if (!state.transfer.empty()) {
       const std::string message =
-          fmt::format("{} passed while rank {} is in {}", limit, r, state.carries);
+          fmt::format("{} passed while rank {} is in {}", limit, r, state.transfer);
       state.verdict.emplace(ErrorCode::timeout, message);
-      if (carrying < 0) carrying = static_cast<int>(r);
+      if (transferring < 0) transferring = static_cast<int>(r);
       continue;
     }
     if (state.waiting_in == nullptr) {
       busy.push_back(static_cast<int>(r));
       continue;
     }
-    state.verdict.emplace(ErrorCode::timeout,
-                          fmt::format("{} passed while rank {} waits in {} for {}", limit, r,
-                                      place_locked(r), state.waiting_in->missing_locked()));
+    state.verdict.emplace(
+        ErrorCode::timeout,
+        fmt::format("{} passed while rank {} waits in {} for {}", limit, r, waiting_call_locked(r),
+                    state.waiting_in->missing_ranks_locked()));
   }
   if (!busy.empty()) {
     fail_locked(busy[0], fmt::format("{} passed with rank {} busy", limit, busy[0]));
-  } else if (carrying >= 0) {  // nobody keeps the others waiting: the first of them stands for all
-    fail_locked(carrying, ranks_[static_cast<std::size_t>(carrying)].verdict->what());
+  } else if (transferring >= 0) {  // no rank is late: report the first
+    fail_locked(transferring, ranks_[static_cast<std::size_t>(transferring)].verdict->what());
   }
   return busy;
 }
@@ -82,13 +83,14 @@ bool ThreadWorld::all_wait_locked() const {
   return any;
 }
 
-std::string ThreadWorld::place_locked(std::size_t waiting_rank) const {
+std::string ThreadWorld::waiting_call_locked(std::size_t waiting_rank) const {
   const RankState& state = ranks_[waiting_rank];
-  return state.waiting_in->place_locked(*state.waiting_call);
+  return state.waiting_in->call_text_locked(*state.waiting_call);
 }
 
 void ThreadWorld::fail_deadlock_locked() {
-  // Somebody waits in another group than the first one: a group in which all wait is complete.
+  // Some rank waits in another group than the first one, as a group in which all ranks wait is
+  // complete.
   int first = -1;
   int other = -1;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -98,9 +100,10 @@ void ThreadWorld::fail_deadlock_locked() {
     if (other < 0 && ranks_[r].waiting_in != first_group) other = static_cast<int>(r);
   }
   if (other < 0) other = first;
-  const std::string message = fmt::format("all ranks wait: rank {} in {}, rank {} in {}", first,
-                                          place_locked(static_cast<std::size_t>(first)), other,
-                                          place_locked(static_cast<std::size_t>(other)));
+  const std::string message =
+      fmt::format("all ranks wait: rank {} in {}, rank {} in {}", first,
+                  waiting_call_locked(static_cast<std::size_t>(first)), other,
+                  waiting_call_locked(static_cast<std::size_t>(other)));
   for (RankState& state : ranks_) {
     if (state.waiting_in != nullptr) state.verdict.emplace(ErrorCode::rank_failed, message);
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of one run on threads share: who waits where, who has left, and whether the run
-// has failed. All of it is guarded by one mutex of the world, so that a failure is one event that
-// all groups see; a rank waits on its own condition variable. Internal to the thread transport.
+// ThreadWorld: state shared by the ranks of one run on threads: the group in which each rank waits,
+// the ranks that have left, and the failure of the run. One mutex of the world guards all of it, so
+// that a failure is one event for all groups; each rank waits on its own condition variable.
+// ThreadGroup: the members of a communicator and their rendezvous. Internal to the thread
+// transport.
 //
 // A rank that enters a call either completes it with all members of the group or throws. A call is
-// complete when its last member has arrived; from then on it cannot fail any more, since members
-// read each other's buffers. Held by shared_ptr: threads that are left behind keep it alive.
+// complete at the arrival of its last member; from then on it cannot fail, since members read each
+// other's buffers. Held by shared_ptr: threads that are left behind keep it alive.
 #pragma once
 
 #include <condition_variable>
@@ -28,16 +30,16 @@
 
 namespace lossgrid {
 
-/// Payloads up to this size are copied on arrival and read from there, which takes one meeting
-/// instead of two; larger ones are read where they lie and reductions are shared out.
+/// Payloads up to this size are copied at the rendezvous and read from the copy, which saves
+/// leave_round(); larger ones are read in place and reductions are divided among the ranks.
 inline constexpr std::size_t kStagedBytes = 4096;
 
-/// One rank's side of a collective.
+/// Arguments of one rank in a collective.
 struct ThreadCall : CallSignature {
   std::string_view communicator;
-  const std::byte* send = nullptr;  // what peers read, null for nothing
+  const std::byte* send = nullptr;  // read by peers, null for nothing
   std::size_t send_bytes = 0;
-  std::byte* receive = nullptr;  // where peers put their part of a shared reduction
+  std::byte* receive = nullptr;  // written by peers in a shared reduction
 };
 
 class ThreadGroup;
@@ -46,14 +48,16 @@ class ThreadWorld {
  public:
   explicit ThreadWorld(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
 
-  /// Wakes all waiting ranks; they and all later calls throw Error(aborted). The first one counts.
+  /// Fails the run and wakes all waiting ranks; these and all later calls throw Error(aborted).
+  /// Later failures have no effect.
   void fail(int culprit, const std::string& reason) noexcept;
 
-  /// `rank` takes no further part. Fails the run when somebody waits for it.
+  /// Marks `rank` as gone. Fails the run if another rank waits for it.
   void leave(int rank);
 
-  /// Fails the run because `limit` ("the deadline of 5 ms") has passed; waiting ranks then throw
-  /// Error(timeout). Returns the ranks that were busy elsewhere; none when the run had failed.
+  /// Fails the run as `limit` ("the deadline of 5 ms") has passed; waiting ranks then throw
+  /// Error(timeout). Returns the ranks that were outside of collectives; none if the run had failed
+  /// before.
   std::vector<int> expire(const std::string& limit);
 
   std::optional<WorldFailure> failure() const;
@@ -64,16 +68,16 @@ class ThreadWorld {
   struct RankState {
     std::condition_variable wake;
     bool left = false;
-    const ThreadGroup* waiting_in = nullptr;   // whose call is incomplete
+    const ThreadGroup* waiting_in = nullptr;   // null outside of incomplete calls
     const ThreadCall* waiting_call = nullptr;  // valid while `waiting_in` is set
-    std::string carries;                       // "all_reduce #5 of 'tp'", while that is carried
-    std::optional<Error> verdict;              // what that call throws, else Error(aborted)
+    std::string transfer;                      // "all_reduce #5 of 'tp'" during transfer_external
+    std::optional<Error> verdict;              // exception of that call; nullopt: Error(aborted)
   };
 
   void fail_locked(int culprit, const std::string& reason);
   void fail_deadlock_locked();
   bool all_wait_locked() const;
-  std::string place_locked(std::size_t waiting_rank) const;
+  std::string waiting_call_locked(std::size_t waiting_rank) const;
 
   mutable std::mutex mutex_;
   std::vector<RankState> ranks_;
@@ -82,7 +86,7 @@ class ThreadWorld {
 
 class ThreadGroup {
  public:
-  /// `world_ranks` by rank of the group.
+  /// Makes a group; `world_ranks` by rank of the group.
   ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> world_ranks);
 
   int size() const { return static_cast<int>(world_ranks_.size()); }
@@ -90,34 +94,34 @@ class ThreadGroup {
   ThreadWorld& world() { return *world_; }
 
   /// Waits until all members have made the same call. Returns the number of the round, from 0.
-  std::uint64_t meet(int rank, const ThreadCall& call);
+  std::uint64_t rendezvous(int rank, const ThreadCall& call);
 
-  /// Communicator::carry, after the `meet` of `call`.
-  void carry(int rank, const ThreadCall& call, const std::function<bool()>& advance);
+  /// Runs Communicator::transfer_external, after the rendezvous of `call`.
+  void transfer_external(int rank, const ThreadCall& call, const std::function<bool()>& advance);
 
-  /// Waits until all members have come here; does not fail. Ends a round whose `peer` was used.
-  void part(int rank);
+  /// Waits until all members have called it; does not fail. Ends a round in which `peer` was used.
+  void leave_round(int rank);
 
-  /// The staged payload of `rank`, of up to kStagedBytes; may be read until the next `meet`.
+  /// Returns the staged payload of `rank`, of up to kStagedBytes; valid until the next rendezvous.
   const std::byte* staged(std::uint64_t round, int rank) const {
     return staged_[round % 2][static_cast<std::size_t>(rank)].data();
   }
 
-  /// The call of `rank` in the current round; may be read between `meet` and `part`.
+  /// Returns the call of `rank` in the current round; valid from rendezvous to leave_round.
   const ThreadCall& peer(int rank) const { return calls_[static_cast<std::size_t>(rank)]; }
 
-  /// The group of `members` (ranks of this group in their new order) that `round` split off: the
-  /// same object for all of them. Each member calls it once.
+  /// Returns the group of `members` (ranks of this group in their new order) that `round` split
+  /// off: the same object for all of them. Each member calls it once.
   std::shared_ptr<ThreadGroup> subgroup(std::uint64_t round, const std::vector<int>& members);
 
  private:
   struct Subgroup {
     std::shared_ptr<ThreadGroup> group;
-    std::size_t still_to_come = 0;
+    std::size_t pending = 0;
   };
 
-  std::string place_locked(const ThreadCall& call) const;  // "all_reduce #5 of 'tp'"
-  std::string missing_locked() const;
+  std::string call_text_locked(const ThreadCall& call) const;  // "all_reduce #5 of 'tp'"
+  std::string missing_ranks_locked() const;
   void require_members_locked(int me, const ThreadCall& call);
   void require_same_calls_locked();
   void wait_locked(std::unique_lock<std::mutex>& lock, int me, const ThreadCall& call);
@@ -130,14 +134,14 @@ class ThreadGroup {
   std::vector<ThreadCall> calls_;
   std::vector<bool> here_;  // arrived in the current round
   int arrived_ = 0;
-  std::uint64_t round_ = 0;  // completed meetings
-  int parted_ = 0;
-  std::uint64_t partings_ = 0;
+  std::uint64_t round_ = 0;                        // completed rendezvous
+  int leaving_ = 0;                                // members that wait in leave_round
+  std::uint64_t left_rounds_ = 0;                  // rounds that all members have left
   std::vector<std::vector<std::byte>> staged_[2];  // by parity of the round, by rank
   std::map<std::pair<std::uint64_t, int>, Subgroup> subgroups_;
 };
 
-/// The communicator object of rank `rank` of `group`.
+/// Makes the communicator of rank `rank` of `group`.
 std::unique_ptr<Communicator> make_thread_communicator(std::shared_ptr<ThreadGroup> group, int rank,
                                                        std::string name);
 

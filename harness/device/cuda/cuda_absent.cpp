@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds without CUDA.
+// The functions of this folder in builds without CUDA.
 #include "harness/core/error.h"
 #include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/cuda/cuda_timing.h"
@@ -8,7 +8,9 @@
 namespace lossgrid {
 
 const CudaDevices& cuda_devices() {
-  static const CudaDevices none{"this build has no CUDA (configure with -DLOSSGRID_CUDA=ON)", {}};
+  static const CudaDevices none{
+      .no_gpu = SkipReason{"this build has no CUDA (configure with -DLOSSGRID_CUDA=ON)"},
+      .descriptions = {}};
   return none;
 }
 
@@ -20,8 +22,8 @@ const KernelTable& cuda_device_kernels() {
   return cpu_kernels();
 }
 
-void throw_cuda_failure(const char* call, const char* said) {
-  throw Error(ErrorCode::internal, fmt::format("{}: {}", call, said));
+void throw_cuda_failure(const char* call, const char* error) {
+  throw Error(ErrorCode::internal, fmt::format("{}: {}", call, error));
 }
 
 std::int64_t free_cuda_bytes() {

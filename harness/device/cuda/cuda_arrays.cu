@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over arrays without rows.
+// Kernels over plain arrays (cuda_kernels.h).
 #include "harness/device/cuda/cuda_kernels.h"
 #include "harness/device/cuda/device_block.cuh"
 
 namespace lossgrid {
 namespace {
 
-/// f(k) of every k < count, of which a thread has every so many-th.
+/// Kernel that calls f(k) for every k < count, in a grid-stride loop.
 template <typename F>
 struct ForEachElement {
   std::int64_t count;
@@ -26,7 +26,7 @@ const char* for_each_element(std::int64_t count, void* stream, const F& f) {
   const std::int64_t needed = (count + kBlockThreads - 1) / kBlockThreads;
   DeviceLauncher launch(stream);
   launch(ForEachElement<F>{count, f}, needed < kMostBlocks ? needed : kMostBlocks, 0);
-  return launch.said();
+  return launch.error();
 }
 
 struct Add {
@@ -35,7 +35,7 @@ struct Add {
   __device__ void operator()(std::int64_t k) const { sum[k] += values[k]; }
 };
 
-/// The largest or smallest of the rows; of equal values the first, and a NaN once there is one.
+/// The maximum or minimum over rows: the first of equal values, NaN if there is one.
 template <typename T>
 struct Extrema {
   const T* rows;
@@ -54,7 +54,7 @@ struct Extrema {
   }
 };
 
-/// Two bytes an element, of which the last may be one. `to` may stand anywhere.
+/// Writes two bytes an element, one for the last if `bytes` is odd. `to` has any alignment.
 struct Fill {
   unsigned char* to;
   std::uint16_t pattern;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's status codes as errors of this program.
+// check_cuda: conversion of CUDA's status codes to errors of this program.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 
 namespace lossgrid {
 
-/// Whether every later call of the process fails too. CUDA Runtime API, cudaError: those of which
-/// it says that "the process must be terminated and relaunched"; and what it does not say of, but
-/// leaves nothing to go on with: a context that is gone, and memory or links of the GPU that lost
-/// data. By number where CUDA 12.0 has no name.
+/// Returns true for sticky errors: after them every CUDA call of the process fails. These are the
+/// codes documented with "the process must be terminated and relaunched" (CUDA Runtime API,
+/// cudaError), destroyed contexts, and uncorrectable errors of memory or NVLink. Codes without a
+/// name in CUDA 12.0 are listed by number.
 inline bool is_sticky(cudaError_t status) {
   switch (static_cast<int>(status)) {
     case cudaErrorECCUncorrectable:
@@ -38,22 +38,22 @@ inline bool is_sticky(cudaError_t status) {
   }
 }
 
-/// Of what is no success.
+/// Returns the error code of a status that is not cudaSuccess.
 inline ErrorCode error_code(cudaError_t status) {
   if (is_sticky(status)) return ErrorCode::device_lost;
   return status == cudaErrorMemoryAllocation ? ErrorCode::not_enough_memory : ErrorCode::internal;
 }
 
-/// Whether a call of this process has seen a sticky status: nobody calls CUDA any more, and what
-/// tidies up leaves the GPU alone.
+/// True after a call of this process has returned a sticky status. Then nothing calls CUDA any
+/// more, destructors included.
 inline std::atomic<bool>& cuda_is_lost() {
   static std::atomic<bool> lost{false};
   return lost;
 }
 
-/// Throws device_lost, not_enough_memory or internal, with the text of CUDA. `what` names the call.
-inline void check_cuda(cudaError_t status, const char* what,
-                       std::source_location where = std::source_location::current()) {
+/// Throws device_lost, not_enough_memory or internal, with the text of CUDA, unless the status is
+/// cudaSuccess. `what` names the call.
+inline void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   const ErrorCode code = error_code(status);
   if (code == ErrorCode::device_lost) {
@@ -62,8 +62,7 @@ inline void check_cuda(cudaError_t status, const char* what,
     cudaGetLastError();  // else the next launch would be blamed for it
   }
   throw Error(
-      code, fmt::format("{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)),
-      where);
+      code, fmt::format("{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
 }  // namespace lossgrid

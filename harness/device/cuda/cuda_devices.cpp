@@ -14,23 +14,25 @@
 namespace lossgrid {
 namespace {
 
-/// "13.0" of 13000.
+/// Returns "13.0" for 13000.
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// What makes a device useless to this build; empty for one that it can use.
-std::string why_unusable(const cudaDeviceProp& properties, int device) {
+/// Returns the reason for which this build cannot use a device.
+std::optional<SkipReason> unusable(const cudaDeviceProp& properties, int device) {
   int has_pools = 0;
   const cudaError_t asked =
       cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device);
-  if (asked != cudaSuccess) return cudaGetErrorString(asked);
+  if (asked != cudaSuccess) return SkipReason{cudaGetErrorString(asked)};
   if (properties.major < 8) {
-    return fmt::format("{} is sm_{}{}, older than sm_80", properties.name, properties.major,
-                       properties.minor);
+    return SkipReason{fmt::format("{} is sm_{}{}, older than sm_80", properties.name,
+                                  properties.major, properties.minor)};
   }
-  if (has_pools == 0) return fmt::format("{} has no memory pools", properties.name);
-  return "";
+  if (has_pools == 0) {
+    return SkipReason{fmt::format("{} has no memory pools", properties.name)};
+  }
+  return std::nullopt;
 }
 
 CudaDevices find_devices() {
@@ -39,7 +41,7 @@ CudaDevices find_devices() {
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaSuccess || count == 0) {
     cudaGetLastError();  // it is not sticky; nobody else should see it
-    found.why_none = counted == cudaSuccess ? "no GPU" : cudaGetErrorString(counted);
+    found.no_gpu = SkipReason{counted == cudaSuccess ? "no GPU" : cudaGetErrorString(counted)};
     return found;
   }
   int driver = 0;
@@ -47,8 +49,8 @@ CudaDevices find_devices() {
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    found.why_none = why_unusable(properties, device);
-    if (!found.why_none.empty()) return found;
+    found.no_gpu = unusable(properties, device);
+    if (found.no_gpu) return found;
     found.descriptions.push_back(fmt::format(
         "{}, sm_{}{}, {} SMs, {}, driver {}", properties.name, properties.major, properties.minor,
         properties.multiProcessorCount,
@@ -75,9 +77,8 @@ class CudaDevice final : public Device {
   void* stream() const override { return stream_; }
   const KernelTable& kernels() const override { return cuda_kernels(); }
 
-  /// Memory of the host that is not pinned goes through pinned memory of the driver. So do views of
-  /// the host, for checks, and nothing that is timed; payloads of collectives are staged in pinned
-  /// memory of ours (Staging). So no staging of this class's own.
+  /// The driver stages host memory that is not pinned. Only views of the host take that way, for
+  /// checks, outside of timings; payloads of collectives are in pinned memory already (Staging).
   void copy(void* to, const void* from, std::size_t bytes) override {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
     wait_for("copy");
@@ -94,8 +95,8 @@ class CudaDevice final : public Device {
       wait_for("fill");
       return fill_on_host(to, pattern, bytes);
     }
-    const char* said = cuda_fill(to, pattern, static_cast<std::int64_t>(bytes), stream_);
-    if (said != nullptr) throw_cuda_failure("CUDA kernel fill", said);
+    const char* error = cuda_fill(to, pattern, static_cast<std::int64_t>(bytes), stream_);
+    if (error != nullptr) throw_cuda_failure("CUDA kernel fill", error);
   }
 
   std::optional<DriverMemory> driver_memory() override {
@@ -105,12 +106,12 @@ class CudaDevice final : public Device {
 
   void lose() override {
     count_launch();
-    const char* said = cuda_trap(stream_);
-    if (said != nullptr) throw_cuda_failure("CUDA kernel trap", said);
+    const char* error = cuda_trap(stream_);
+    if (error != nullptr) throw_cuda_failure("CUDA kernel trap", error);
   }
 
  private:
-  /// Memory that is given back stays in the pool: the next buffer costs no call of the driver.
+  /// Keeps freed memory in the pool: the next buffer costs no call of the driver.
   void keep_freed_memory() const {
     std::uint64_t everything = ~std::uint64_t{0};
     check_cuda(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &everything),
@@ -144,7 +145,7 @@ class CudaDevice final : public Device {
     return static_cast<std::byte*>(block);
   }
 
-  /// Kernels that were launched may still need it.
+  /// Frees in stream order: kernels that were launched may still use the block.
   void release(std::byte* block, MemorySpace space) noexcept override {
     if (cuda_is_lost()) return;  // the process ends, and the driver takes it back
     if (space == MemorySpace::device) {
@@ -161,7 +162,8 @@ class CudaDevice final : public Device {
   DriverMemory before_;
 };
 
-/// What the pool of the current device holds and nobody has: not free to the driver, but here.
+/// Returns the unused bytes of the current GPU's pool: not free for the driver, but for this
+/// process.
 std::int64_t idle_pool_bytes() {
   int device = 0;
   cudaMemPool_t pool = nullptr;
@@ -192,14 +194,14 @@ const KernelTable& cuda_device_kernels() {
   return cuda_kernels();
 }
 
-void throw_cuda_failure(const char* call, const char* said) {
-  // A sticky error is what every call gives.
+void throw_cuda_failure(const char* call, const char* error) {
+  // Every call returns a sticky error.
   check_cuda(cudaDeviceSynchronize(), call);
-  throw Error(ErrorCode::internal, fmt::format("{}: {}", call, said));
+  throw Error(ErrorCode::internal, fmt::format("{}: {}", call, error));
 }
 
 std::int64_t free_cuda_bytes() {
-  if (!cuda_devices().why_none.empty()) return 0;
+  if (cuda_devices().no_gpu) return 0;
   std::size_t free = 0;
   std::size_t total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

@@ -19,17 +19,17 @@ namespace {
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const char* said = cublas_lt().status_string(status);
+  const char* error = cublas_lt().status_string(status);
   if (status == CUBLAS_STATUS_ALLOC_FAILED) {
-    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", what, said));
+    throw Error(ErrorCode::not_enough_memory, fmt::format("{}: {}", what, error));
   }
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: {}", what, said));
+    throw Error(ErrorCode::unsupported, fmt::format("{}: {}", what, error));
   }
-  throw_cuda_failure(what, said);
+  throw_cuda_failure(what, error);
 }
 
-/// Of the device that is current. Ranks share it: the library may be called from several threads.
+/// Returns the handle of the current device. Ranks share it: the library is thread-safe.
 cublasLtHandle_t handle() {
   static std::mutex mutex;
   static std::map<int, cublasLtHandle_t> handles;  // never destroyed: CUDA may be gone by then
@@ -48,7 +48,7 @@ cudaDataType type_of(DType dtype) {
 template <typename T>
 using Handle = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
 
-/// Of a matrix stored row by row, as the library sees it: its transpose.
+/// Layout of a row-major matrix; the library, which is column-major, sees its transpose.
 Handle<cublasLtMatrixLayout_t> layout(DType dtype, std::int64_t rows, std::int64_t columns,
                                       std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -58,7 +58,7 @@ Handle<cublasLtMatrixLayout_t> layout(DType dtype, std::int64_t rows, std::int64
   return {made, cublas_lt().destroy_layout};
 }
 
-/// op(M) is [rows, columns].
+/// Returns the layout of M, of which op(M) is [rows, columns].
 Handle<cublasLtMatrixLayout_t> factor_layout(const Matrix& factor, std::int64_t rows,
                                              std::int64_t columns) {
   return factor.transposed ? layout(factor.dtype, columns, rows, factor.stride)
@@ -80,14 +80,14 @@ Handle<cublasLtMatmulDesc_t> describe(const Gemm& product) {
   return description;
 }
 
-/// Bytes that the address is a multiple of, as far as the library cares.
+/// Returns the alignment of an address, up to the largest that the library uses.
 std::uint32_t alignment_of(const void* data) {
   constexpr std::uintptr_t kMost = 256;
   const auto address = reinterpret_cast<std::uintptr_t>(data) | kMost;
   return static_cast<std::uint32_t>(address & -address);
 }
 
-/// What algorithms may use and have to put up with.
+/// Limits of an algorithm: its workspace and the alignment of its operands.
 Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t workspace_bytes) {
   cublasLtMatmulPreference_t made = nullptr;
   check(cublas_lt().create_preference(&made), "cublasLtMatmulPreferenceCreate");
@@ -126,7 +126,7 @@ void multiply(const Gemm& product, std::span<float> workspace) {
         "cublasLtMatmul");
 }
 
-/// An empty sum.
+/// Writes the result of an empty sum.
 void clear(const Gemm& product) {
   const auto row_bytes = static_cast<std::size_t>(product.n) * sizeof(float);
   auto* stream = static_cast<cudaStream_t>(product.stream);
@@ -147,7 +147,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
   if (!product.accumulate) clear(product);
 }
 
-/// 32 MiB, what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
+/// Returns 32 MiB, as NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
 std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
                                    std::int64_t /*k*/) {
   return std::int64_t{8} << 20;
@@ -155,8 +155,8 @@ std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
 
 void add(const float* values, std::int64_t count, float* sum, void* stream) {
   count_launch();
-  const char* said = cuda_add(values, count, sum, stream);
-  if (said != nullptr) throw_cuda_failure("CUDA kernel add", said);
+  const char* error = cuda_add(values, count, sum, stream);
+  if (error != nullptr) throw_cuda_failure("CUDA kernel add", error);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole-matrix operations on a GPU (gemm.h): products by cuBLASLt, which is loaded when the first
-// one is made. Each returns when its work is launched.
+// Operations of the device layer on a GPU: matrix products (gemm.h) by cuBLASLt, which is loaded
+// for the first one, and operations on plain arrays. All return when their work is launched.
 #pragma once
 
 #include "harness/device/gemm.h"
@@ -9,17 +9,17 @@ namespace lossgrid {
 
 const KernelTable& cuda_kernels();
 
-// On `stream`; null, or what CUDA says is wrong.
+// The following run on `stream` and return null or CUDA's error text.
 
 /// sum[k] += values[k], k < count.
 const char* cuda_add(const float* values, std::int64_t count, float* sum, void* stream);
-/// out[k] := the largest, or smallest, of `ranks` rows [count] of f32 or f64 that stand `stride`
-/// elements apart, first to last; a NaN stays one.
+/// out[k] := the maximum, or minimum, of element k over `ranks` rows [count] of f32 or f64,
+/// `stride` elements apart; NaN if one of them is.
 const char* cuda_extrema(DType dtype, const void* rows, int ranks, std::int64_t stride,
                          std::int64_t count, bool largest, void* out, void* stream);
-/// Ends in a sticky error.
+/// Causes a sticky error, for tests of lost devices.
 const char* cuda_trap(void* stream);
-/// As Device::fill.
+/// Fills as Device::fill does.
 const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream);
 
 }  // namespace lossgrid

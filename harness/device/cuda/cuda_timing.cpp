@@ -55,7 +55,7 @@ std::unique_ptr<DeviceTimer> make_cuda_timer(Device& device) {
 }
 
 std::int64_t cuda_l2_bytes() {
-  if (!cuda_devices().why_none.empty()) return 0;
+  if (cuda_devices().no_gpu) return 0;
   int bytes = 0;
   check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, 0), "cudaDeviceGetAttribute");
   return bytes;

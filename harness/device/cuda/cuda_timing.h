@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timings on a GPU need of CUDA.
+// Timer, cache size and identity of a GPU, for timings.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace lossgrid {
 
-/// By events on the stream of `device`, which is a GPU and outlives the timer.
+/// Makes a timer by events on the stream of `device`, which is a GPU and outlives the timer.
 std::unique_ptr<DeviceTimer> make_cuda_timer(Device& device);
 
-/// Bytes of the second-level cache, which all SMs share: of the first GPU; 0 where there is none.
+/// Returns the bytes of the first GPU's second-level cache, which all SMs share; 0 without GPUs.
 std::int64_t cuda_l2_bytes();
 
-/// Tells the GPU of the calling rank from all others, on every machine: its UUID in hexadecimal.
+/// Returns the UUID of the calling rank's GPU in hexadecimal, unique over all machines.
 std::string cuda_device_uuid();
 
 }  // namespace lossgrid

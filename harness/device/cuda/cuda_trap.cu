@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that a GPU does not survive.
+// A kernel that ends in a sticky error.
 #include "harness/device/cuda/cuda_kernels.h"
 #include "harness/device/cuda/device_block.cuh"
 
@@ -15,7 +15,7 @@ struct Trap {
 const char* cuda_trap(void* stream) {
   DeviceLauncher launch(stream);
   launch(Trap{}, 1, 0);
-  return launch.said();
+  return launch.error();
 }
 
 }  // namespace lossgrid

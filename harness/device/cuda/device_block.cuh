@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of threads of a kernel on a GPU (portable.h), and how kernels are launched.
+// DeviceBlock: a block of threads of a kernel on a GPU (portable.h). DeviceLauncher: launches.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ class DeviceBlock {
     return value;
   }
 
-  /// The value of the lane `offset` further on, word by word.
+  /// Returns the value of the lane `offset` further on, word by word.
   template <typename T>
   __device__ static T from_lane_below(const T& value, int offset) {
     static_assert(sizeof(T) % sizeof(std::uint32_t) == 0);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kBlockThreads) run_kernel(const __grid_constan
   kernel(block);
 }
 
-/// Launches on `stream`. Keeps the first error.
+/// Launches kernels on `stream` and keeps the first error.
 class DeviceLauncher {
  public:
   explicit DeviceLauncher(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
@@ -118,8 +118,7 @@ class DeviceLauncher {
     status_ = cudaGetLastError();
   }
 
-  /// Bytes of shared memory that a block can have beside another one, and beside what both have
-  /// anyway.
+  /// Returns the bytes of dynamic shared memory with which two blocks fit on an SM.
   std::int64_t room_of_block() {
     int device = 0;
     int of_sm = 0;
@@ -130,8 +129,8 @@ class DeviceLauncher {
     return room_beside_another(of_sm, of_block);
   }
 
-  /// Null when all is well.
-  const char* said() const {
+  /// Returns CUDA's text of the first error; null if there was none.
+  const char* error() const {
     return status_ == cudaSuccess ? nullptr : cudaGetErrorString(status_);
   }
 

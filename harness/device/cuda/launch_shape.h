@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch of a kernel asks of a GPU, in plain arithmetic. Blocks go along x, the only
-// dimension that has room for a block a row.
+// LaunchShape: grid and shared memory of a launch, checked against the limits of GPUs. Blocks go
+// along x, the only dimension that is large enough for a block a row.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 namespace lossgrid {
 
 enum class LaunchStep {
-  nothing,        // no block: a launch of none would be an error
+  nothing,        // no block: CUDA rejects a launch of none
   launch,         // as it is
-  allow_shared,   // first the kernel has to be allowed its shared memory, more than any has unasked
-  is_impossible,  // more blocks than a grid has, or more shared memory than its size can say
+  allow_shared,   // first the kernel has to be allowed its shared memory, more than the default
+  is_impossible,  // more blocks than a grid has, or more shared memory than an int holds
 };
 
 struct LaunchShape {
@@ -24,7 +24,8 @@ struct LaunchShape {
   int shared_bytes = 0;  // of a block
 };
 
-/// Limits: CUDA C++ Programming Guide, "Compute Capabilities", the x dimension of a grid.
+/// Computes the shape. Limits: CUDA C++ Programming Guide, "Compute Capabilities", the x dimension
+/// of a grid.
 inline LaunchShape launch_shape(std::int64_t blocks, std::size_t shared_bytes) {
   constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
   constexpr std::size_t kMostSharedBytes = std::numeric_limits<int>::max();

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a block of a CUDA kernel adds up a row: its threads, what one of them takes in a turn, and
-// the longest chain of additions that comes of it.
+// Constants of row sums by a block of a CUDA kernel: threads, elements of a thread in one turn, and
+// the longest chain of additions that follows from them.
 #pragma once
 
 #include <cstdint>
 
 namespace lossgrid {
 
-/// Of every block.
+/// Threads of every block.
 inline constexpr int kBlockThreads = 512;
-/// What a thread loads at once.
+/// Bytes that a thread loads at once.
 inline constexpr int kVectorBytes = 16;
-/// So many are under way before the first one is used.
+/// Vectors that a thread loads before it uses the first one.
 inline constexpr int kVectorsATurn = 4;
 
-/// Longest serial chain of float32 additions in the sum over `columns` elements of a row: the tree
-/// of a turn, the turns of a thread, single vectors and elements at the end of the row, the trees
-/// over the lanes of a warp and over warps.
+/// Returns the longest serial chain of float32 additions in the sum over `columns` elements of a
+/// row: the tree of a turn, the turns of a thread, single vectors and elements at the end of the
+/// row, the trees over the lanes of a warp and over warps.
 constexpr int block_serial_adds(std::int64_t columns, std::int64_t element_bytes) {
   const std::int64_t turn = kVectorsATurn * kVectorBytes / element_bytes;
   const std::int64_t of_block = turn * kBlockThreads;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel code that a GPU runs and that runs on the processor too. nvcc compiles it for the device
-// only, the C++ compiler for the host only: LOSSGRID_KERNEL says neither in the code.
+// Kernel code that runs on GPUs and on the processor. nvcc compiles it for the device only, the C++
+// compiler for the host only; LOSSGRID_KERNEL stands for the attributes of both.
 //
-// A kernel is a callable of a block of threads, block(Block&). It says what every thread does,
-// thread by thread, and where values of threads come together; what a thread writes to shared
-// memory others see after the next reduce() or sync(). DeviceBlock (device_block.cuh) is such a
-// block on a GPU, HostBlock (host_block.h) goes through its threads in a loop.
+// A kernel is a callable of a block of threads, kernel(Block&). It states the work of each thread
+// and the points where values of threads are reduced; other threads see writes to shared memory
+// after the next reduce() or sync(). DeviceBlock (device_block.cuh) is a block on a GPU, HostBlock
+// (host_block.h) runs its threads in a loop. Launches: launch.h.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace lossgrid {
 
-/// 2^x; 0 where that is not a normal number. On a GPU within 2 ulp (ex2.approx.ftz).
+/// Returns 2^x; 0 if that is not a normal number. On a GPU within 2 ulp (ex2.approx.ftz).
 LOSSGRID_KERNEL float exp2_or_zero(float x) {
 #ifdef __CUDACC__
   float y;
@@ -33,13 +33,13 @@ LOSSGRID_KERNEL float exp2_or_zero(float x) {
 #endif
 }
 
-/// e^x of a distance x to the shift of a row.
+/// Returns e^x of a distance x to the shift of a row.
 LOSSGRID_KERNEL float exp_of(float x) {
   constexpr float kLog2OfE = 1.44269504f;
   return exp2_or_zero(x * kLog2OfE);
 }
 
-/// Finite where x is: beyond the largest float32 that number.
+/// Rounds to float32; finite numbers beyond the largest float32 become that number.
 LOSSGRID_KERNEL float to_float(double x) {
   constexpr double kLargest = 3.4028234663852886e38;
   const bool is_finite = x - x == 0;
@@ -58,17 +58,17 @@ LOSSGRID_KERNEL float to_float(bf16 x) {
 #endif
 }
 
-/// x - shift in float64. A shift is a logit rounded to float32. Up to 2^28 that is off by at most
-/// 8, and exponentials of exact distances stay far from overflow. Beyond, float32 may not hold the
-/// shift to within a hundred, and exp(x - shift) overflows or vanishes for the largest logits
-/// themselves: there x is rounded in the same way, as if logits had come in float32.
+/// Returns x - shift in float64. A shift is a logit rounded to float32. Up to 2^28 that is off by
+/// at most 8, and exponentials of exact distances stay far from overflow. Beyond, float32 may not
+/// hold the shift to within a hundred, and exp(x - shift) overflows or vanishes for the largest
+/// logits themselves: there x is rounded in the same way, as if logits had come in float32.
 LOSSGRID_KERNEL double exact_distance_to_shift(double x, float shift) {
   constexpr float kLargestExactShift = 0x1p28f;
   const bool is_exact = shift <= kLargestExactShift && shift >= -kLargestExactShift;
   return (is_exact ? x : static_cast<double>(to_float(x))) - static_cast<double>(shift);
 }
 
-/// x - shift in the precision of x, then rounded.
+/// Returns x - shift in the precision of x, then rounded.
 LOSSGRID_KERNEL float distance_to_shift(double x, float shift) {
   return static_cast<float>(exact_distance_to_shift(x, shift));
 }
@@ -79,7 +79,7 @@ LOSSGRID_KERNEL float distance_to_shift(bf16 x, float shift) {
   return to_float(x) - shift;
 }
 
-/// x rounded to nearest even, as an element of a tensor.
+/// Stores x, rounded to nearest even, as an element of a tensor.
 LOSSGRID_KERNEL void store(float x, double& to) {
   to = static_cast<double>(x);
 }

@@ -30,7 +30,7 @@ int cores() {
   return most;
 }
 
-/// At least one. A share is a sum of fractions, and may be a little less than it should be.
+/// Rounds to at least one. A share is a sum of fractions, perhaps with a rounding error below.
 int whole_cores(double share) {
   return std::max(1, static_cast<int>(share + 1e-9));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads compute for one rank. Ranks that are threads of this process share its cores by
-// one setting, for matrix products and row kernels alike; each thread that is a rank has a team of
-// its own (OpenMP), which works only while the rank waits for it.
+// Threads that compute for one rank, in matrix products and row kernels alike. Ranks that are
+// threads of this process share its cores by one setting; each has a team of its own (OpenMP),
+// which works only while the rank waits for it.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace lossgrid {
 
-/// Threads that kernels called from this thread use. At first all cores that the process may use,
-/// or OMP_NUM_THREADS; less than 1 is set to 1, more than at first to that. The thread sanitizer
-/// does not see how OpenMP threads wait for each other: its runs set OMP_NUM_THREADS=1.
+/// Sets and returns the threads that kernels called from this thread use. Initially all cores that
+/// the process may use, or OMP_NUM_THREADS, which is also the maximum; the minimum is 1. The thread
+/// sanitizer does not see how OpenMP threads wait for each other: its runs set OMP_NUM_THREADS=1.
 void set_rank_threads(int threads);
 int rank_threads();
 
-/// Of all ranks of this process from now on; 0, as at first: the cores divided by the ranks.
-/// Throws bad_input for less than 0 or more than there are cores.
+/// Sets the threads of each rank of this process from now on; 0, the default: the cores divided by
+/// the ranks. Throws bad_input for less than 0 or more than there are cores.
 void set_threads_per_rank(int threads);
 
-/// From now on ranks are processes: this one is `rank` of the job, and `processes` are those on its
-/// machine, itself among them.
+/// Declares that ranks are processes from now on: this one is `rank` of the job, and `processes`
+/// are those on its machine, itself included.
 void share_machine(int rank, std::vector<ProcessCores> processes);
 
-/// How `ranks` ranks share the cores of this process; where ranks are processes, those from `first`
-/// on the cores of this machine.
+/// Share of the cores that each of `ranks` ranks of this process has. If ranks are processes: of
+/// the ranks from `first` on, on the cores of this machine.
 struct CoreShare {
   int cores = 1;
   int threads_per_rank = 1;
@@ -35,8 +35,8 @@ struct CoreShare {
 };
 CoreShare core_share(int ranks, int first = 0);
 
-/// Threads for what a process does for all of its ranks, such as inputs and truth: the cores that
-/// it may use, and where ranks are processes its share of them. At least 1.
+/// Returns the threads for work of a process for all of its ranks, such as inputs and truth: the
+/// cores that it may use or, if ranks are processes, its share of them. At least 1.
 int process_threads();
 
 /// Sets the threads of the calling rank, one of `ranks` that are threads of this process.
@@ -48,7 +48,7 @@ void run_parallel(std::int64_t count, void* body,
 }
 
 /// Calls body(begin, end) on equal contiguous parts of [0, count), one for each thread of the rank.
-/// Which part is whose depends on `count` and the threads alone. `body` must not throw; nothing is
+/// The parts depend on `count` and the number of threads alone. `body` must not throw; nothing is
 /// allocated.
 template <typename Body>
 void parallel_for(std::int64_t count, Body&& body) {

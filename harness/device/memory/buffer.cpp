@@ -11,7 +11,8 @@
 namespace lossgrid {
 namespace {
 
-/// Keeps tensors as well aligned as the blocks that they stand in: cuBLASLt likes 256 bytes.
+/// Bytes of a guard band, which keeps tensors as aligned as their blocks: cuBLASLt prefers 256
+/// bytes.
 constexpr std::size_t kGuardBytes = 256;
 constexpr std::uint16_t kGuardPattern = 0xA5A5;
 

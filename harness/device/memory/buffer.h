@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of device memory with an owner tag and guard bands on both sides. Move-only; the
-// destructor returns the memory. The bands are written at allocation and never by a right program,
-// so that a write outside the buffer is seen by `guards_intact`.
+// Buffer: a piece of device memory with an owner tag and guard bands on both sides. Move-only; the
+// destructor returns the memory. A right program never writes the bands after the allocation, so
+// `guards_intact` finds writes outside of the buffer.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace lossgrid {
 
-/// The bytes of fresh buffers: a quiet NaN in f64, f32 and bf16 alike, with a payload that no
-/// arithmetic makes, so that an element that was never written is told from a computed NaN.
+/// Bytes of fresh buffers: a quiet NaN in f64, f32 and bf16 alike, with a payload that no
+/// arithmetic makes, so that an unwritten element differs from a computed NaN.
 inline constexpr std::uint16_t kPoisonPattern = 0x7FFB;
 
 class Device;
 
-/// Who reads and writes a buffer: host and kernels alike (on a GPU, pinned memory of the host), or
-/// kernels alone: there the host copies (Device::copy, host_view.h). Tables by token are shared,
-/// tensors are the device's. One memory where the processor is the device.
+/// Kinds of memory. shared: accessed by host and kernels alike (on a GPU, pinned memory of the
+/// host). device: by kernels alone; the host copies (Device::copy, host_view.h). Tables by token
+/// are shared, tensors are the device's. The same memory on the processor.
 enum class MemorySpace { shared, device };
 
 class Buffer {
@@ -50,7 +50,7 @@ class Buffer {
   MemorySpace space() const { return space_; }
   Device& device() const { return *device_; }
 
-  /// True when nothing was written in front of or behind the buffer.
+  /// Returns true if no byte was written in front of or behind the buffer.
   bool guards_intact() const;
 
   /// Writes the poison pattern over the whole buffer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host, 64-byte aligned, and what devices on the processor do with it, with the
-// threads of the rank.
+// Memory of the host, 64-byte aligned, and its copies and fills by the threads of the rank, for
+// devices on the processor.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace lossgrid {
 
 inline constexpr std::align_val_t kHostAlignment{64};
 
-/// Throws not_enough_memory.
+/// Allocates `bytes`. Throws not_enough_memory.
 inline std::byte* acquire_on_host(std::size_t bytes) {
   void* block = ::operator new(bytes, kHostAlignment, std::nothrow);
   if (block == nullptr) {
@@ -41,7 +41,8 @@ inline void copy_on_host(void* to, const void* from, std::size_t bytes) {
   });
 }
 
-/// An odd byte at the end gets the first byte of the pattern. `to` may stand anywhere.
+/// Fills `bytes` with a pattern of two bytes; an odd byte at the end gets the first byte of it.
+/// `to` may have any alignment.
 inline void fill_on_host(void* to, std::uint16_t pattern, std::size_t bytes) {
   const std::byte of_pattern[] = {std::byte(pattern & 0xFF), std::byte(pattern >> 8)};
   const bool aligned = reinterpret_cast<std::uintptr_t>(to) % alignof(std::uint16_t) == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host sees of memory of a device: the memory itself where it can read it, else a copy of
-// its own. For checks, mutants and whatever else is not part of what is measured.
+// HostView: memory of a device as the host sees it: the memory itself if the host can read it, else
+// a copy. For checks, mutants and other work outside of measurements.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace lossgrid {
 
 class HostView {
  public:
-  /// As the memory is when all that was launched is done.
+  /// Waits for all launched work, then views the memory.
   HostView(Device& device, const void* memory, std::size_t bytes)
       : device_(&device),
         memory_(static_cast<std::byte*>(const_cast<void*>(memory))),
@@ -35,7 +35,7 @@ class HostView {
   std::byte* data() const { return data_; }
   std::span<const std::byte> bytes() const { return {data_, bytes_}; }
 
-  /// Makes the memory what the host has made of its view.
+  /// Writes the view back to the memory.
   void write_back() const {
     if (copy_) device_->copy(memory_, data_, bytes_);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of the buffers of one rank: those that are alive, and the last allocations and
-// releases in a ring of bounded length, the oldest dropped first. Empty buffers have no memory and
-// are left out. One rank, one thread.
+// MemoryHistory: the live buffers of one rank, and its last allocations and releases in a ring of
+// bounded length, the oldest dropped first. Empty buffers have no memory and are left out. One
+// rank, one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lossgrid {
 
-/// What a buffer is for, and what the rank was at when it asked for it.
+/// Tag of a buffer, and the phase of the rank at its allocation.
 struct BufferLabel {
   std::string tag;
   std::string phase;
@@ -36,12 +36,13 @@ struct LiveBuffer {
 
 class MemoryHistory {
  public:
-  /// The ring holds `max_entries` allocations and releases together. All of it is reserved here.
+  /// Makes a history whose ring holds `max_entries` allocations and releases together. All of it is
+  /// reserved here.
   explicit MemoryHistory(std::size_t max_entries);
   MemoryHistory(const MemoryHistory&) = delete;
   MemoryHistory& operator=(const MemoryHistory&) = delete;
 
-  /// Empties the ring and fills it from now on.
+  /// Empties the ring and starts to fill it.
   void start();
   void stop() { recording_ = false; }
 
@@ -49,10 +50,10 @@ class MemoryHistory {
                  std::size_t bytes, std::int64_t time_ns);
   void released(const std::byte* address, std::int64_t time_ns) noexcept;
 
-  /// The ring from its oldest entry on.
+  /// Returns the ring from its oldest entry on.
   std::vector<MemoryEvent> events() const;
   std::size_t dropped() const { return dropped_; }
-  /// By address, whether the ring still knows their allocation or not.
+  /// Returns live buffers by address, also those whose allocation the ring has dropped.
   const std::map<std::uintptr_t, LiveBuffer>& live() const { return live_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The viewer goes back from the last state through the events: whatever the ring has dropped, each
-// live block lies in a segment, and an entry of the ring stands for all its events or none.
+// The viewer goes back from the last state through the events: independent of dropped entries of
+// the ring, each live block lies in a segment, and an entry of the ring stands for all its events.
 #include "harness/device/memory/memory_snapshot.h"
 
 #include <string_view>
@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kNsPerUs = 1000;
 
-/// Strings that are no UTF-8 (a path in an id) lose those bytes and not the file.
+/// Returns JSON text. Strings that are no UTF-8 (a path in an id) lose those bytes only.
 std::string text_of(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -54,8 +54,8 @@ class Snapshot {
   }
 
  private:
-  /// Innermost first. No line: a buffer is known by its tag. A release has them too: the viewer
-  /// shows those where the ring has dropped the allocation.
+  /// Returns the frames, innermost first, without line numbers: a buffer is known by its tag. A
+  /// release has them too: the viewer shows those if the ring has dropped the allocation.
   ordered_json frames(const BufferLabel& label) const {
     return ordered_json::array(
         {{{"name", label.tag}, {"filename", label.phase}, {"line", 0}},
@@ -79,7 +79,7 @@ class Snapshot {
   const SnapshotSubject& subject_;
 };
 
-/// A list, an element a line.
+/// Writer of a list, one element a line.
 class Lines {
  public:
   void add(const std::string& element) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory history as the JSON that pytorch.org/memory_viz loads, which is what
-// torch.cuda.memory._snapshot returns ("segments", "device_traces"; torch/cuda/_memory_viz.py). The
-// device number is the rank. Buffers come from the allocator one by one, so each is a segment of
-// its own with one block, and every allocation and release is one of a segment as well.
+// Memory history as the JSON of pytorch.org/memory_viz, the result of torch.cuda.memory._snapshot
+// ("segments", "device_traces"; torch/cuda/_memory_viz.py). The device number is the rank. Buffers
+// come from the allocator one by one, so each is a segment of its own with one block, and every
+// allocation and release is one of a segment as well.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace lossgrid {
 
-/// What the history is of: frames and metadata name it.
+/// Origin of a history, named in frames and metadata.
 struct SnapshotSubject {
   int rank = 0;
   std::int64_t step = 0;
   std::string trial;           // its id
-  std::string implementation;  // in a timing what it compares
+  std::string implementation;  // in a timing, all that it compares
 };
 
+/// Returns the JSON text.
 std::string memory_snapshot(const MemoryHistory& history, const SnapshotSubject& subject);
 
 }  // namespace lossgrid

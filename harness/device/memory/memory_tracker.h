@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accounts for every buffer of one rank: live bytes by tag, and the peak of each phase with the
-// tags that were live at it. Counts what was asked for, without guard bands, so that a figure is
-// the same on every machine and can be compared with a prediction. One rank, one thread.
+// MemoryTracker: accounts for every buffer of one rank: live bytes by tag, and the peak of each
+// phase with the tags that were live at it. Counts requested bytes, without guard bands, so that a
+// figure is the same on every machine and can be compared with a prediction. One rank, one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace lossgrid {
 struct PhaseMemory {
   std::string phase;
   std::int64_t peak_bytes = 0;                       // everything live, inputs included
-  std::map<std::string, std::int64_t> by_tag_bytes;  // what was live at that peak
+  std::map<std::string, std::int64_t> by_tag_bytes;  // live at that peak
   std::int64_t end_bytes = 0;                        // live when the phase ended
-  std::int64_t allocations = 0;                      // buffers asked for during the phase
-  std::optional<DriverMemory> driver = {};           // at its end, where there is a driver
+  std::int64_t allocations = 0;                      // buffers allocated during the phase
+  std::optional<DriverMemory> driver = {};           // at its end; nullopt on host memory
 };
 
 class MemoryTracker {
@@ -29,12 +29,13 @@ class MemoryTracker {
   void allocated(std::string_view tag, std::int64_t bytes);
   void released(std::string_view tag, std::int64_t bytes);
 
-  /// Ends the current phase, if any, and starts `phase`; its peak begins at what is live now.
+  /// Ends the current phase, if any, and starts `phase`; its peak begins with the bytes that are
+  /// live now.
   void begin_phase(std::string_view phase);
   void end_phase();
 
   std::int64_t live_bytes() const { return live_bytes_; }
-  /// The most that was ever live, inside of phases or not.
+  /// Returns the most bytes ever live, inside of phases or not.
   std::int64_t peak_bytes() const { return peak_bytes_; }
   const std::map<std::string, std::int64_t>& live_by_tag() const { return live_; }
   const std::vector<PhaseMemory>& phases() const { return phases_; }

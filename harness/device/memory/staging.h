@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device that is not accounted for: what the harness needs to look at tensors and to
-// pass them on, and no implementation would have. Grows, never shrinks.
+// Staging: memory of a device that is not accounted for: the harness's own, to look at tensors and
+// to pass them on, which no implementation would have. Grows, never shrinks.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Throws not_enough_memory. What stood there before may be lost.
+  /// Returns at least `bytes`; earlier contents may be lost. Throws not_enough_memory.
   std::byte* at_least(std::size_t bytes) {
     if (bytes > bytes_ || memory_ == nullptr) {
       release();

@@ -14,7 +14,7 @@ const char* cuda_memory_pass(void* stream, const CudaMemoryPass& pass) {
   }
   DeviceLauncher launcher(stream);
   launch_memory_pass(launcher, pass);
-  return launcher.said();
+  return launcher.error();
 }
 
 }  // namespace lossgrid

@@ -8,25 +8,25 @@
 
 namespace lossgrid {
 
-/// As run_memory_kernel has it, but that `from` and `to` are on multiples of 16 bytes.
+/// Arguments of run_memory_kernel, with `from` and `to` on multiples of 16 bytes.
 struct CudaMemoryPass {
   MemoryKernel kernel;
   MemoryVariant variant;  // plain, streaming or library
   const void* from;
   void* to;
   std::int64_t bytes;
-  std::uint32_t* sums;  // [pieces_of(bytes)]: of read, one sum for each piece
+  std::uint32_t* sums;  // [pieces_of(bytes)]: read's sum of each piece
 };
 
-/// What a block of threads goes over.
+/// Bytes of a block of threads.
 inline constexpr std::int64_t kPassPieceBytes = 32 * 1024;
 
-/// At least one: the last bytes are with the last piece.
+/// Returns the number of pieces, at least one; the last bytes belong to the last piece.
 constexpr std::int64_t pieces_of(std::int64_t bytes) {
   return bytes > kPassPieceBytes ? (bytes + kPassPieceBytes - 1) / kPassPieceBytes : 1;
 }
 
-/// Launches on `stream`: null, or what CUDA says is wrong.
+/// Launches the pass on `stream`. Returns null, or the error text of CUDA.
 const char* cuda_memory_pass(void* stream, const CudaMemoryPass& pass);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes over memory as code of a block: every thread has four vectors of 16 bytes under way before
-// it uses the first one, and no block does so much that the last one is waited for.
+// it uses the first one, and blocks are small, so that the last one ends with the others.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -13,7 +13,7 @@ struct alignas(kVectorBytes) PassVector {
 };
 static_assert(kPassPieceBytes == std::int64_t{kVectorsATurn} * kVectorBytes * kBlockThreads);
 
-/// With kStream as what is not needed again: it may leave the caches first.
+/// Loads a vector; with kStream marked as first to leave the caches.
 template <bool kStream>
 LOSSGRID_KERNEL PassVector load_vector(const PassVector* from) {
 #ifdef __CUDACC__
@@ -56,7 +56,7 @@ struct MemoryPassKernel {
  private:
   static constexpr std::uint32_t kSignBit = 0x80000000u;
 
-  /// The part of a thread; the sum of what it reads.
+  /// Processes the part of a thread. Returns the sum of its reads.
   LOSSGRID_KERNEL std::uint32_t sweep(std::int64_t piece, int thread) const {
     const void* source = kKernel == MemoryKernel::update ? pass.to : pass.from;
     const auto* from = static_cast<const PassVector*>(source);
@@ -83,7 +83,7 @@ struct MemoryPassKernel {
     return is_last && thread == 0 ? sum + sweep_rest(count * kVectorBytes) : sum;
   }
 
-  /// What is behind the last whole vector.
+  /// Processes the bytes behind the last whole vector.
   LOSSGRID_KERNEL std::uint32_t sweep_rest(std::int64_t begin) const {
     const auto* from = static_cast<const unsigned char*>(pass.from);
     auto* to = static_cast<unsigned char*>(pass.to);
@@ -113,8 +113,8 @@ void launch_pass_of(Launcher& launch, const CudaMemoryPass& pass) {
   }
 }
 
-/// All variants but `library`. A Launcher is called with a kernel, its blocks and their bytes of
-/// shared memory.
+/// Launches all variants but `library`. A Launcher is called with a kernel, its blocks and their
+/// bytes of shared memory.
 template <typename Launcher>
 void launch_memory_pass(Launcher& launch, const CudaMemoryPass& pass) {
   switch (pass.kernel) {

@@ -38,7 +38,7 @@ std::int64_t drawn_length(const CaseSpec& spec, const RandomStream& random, std:
   }
 }
 
-/// Masks by the name of the rule; [first, last) is one sequence.
+/// Draws the mask "ragged" of one sequence, [first, last).
 void fill_ragged(const RandomStream& random, std::vector<std::uint8_t>& mask, std::int64_t first,
                  std::int64_t last) {
   for (std::int64_t t = first; t < last; ++t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to make_problem: ids and masks of a case, drawn from its seed for given lengths.
-// Pure functions of their arguments. All throw bad_input that names the key and the rule.
+// Ids and masks of a case, drawn from its seed for given lengths. Internal to make_problem. Pure
+// functions of their arguments; all throw bad_input that names the key and the rule.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,20 @@
 
 namespace lossgrid {
 
-/// [S] 0 or 1.
+/// Returns [S] zeros and ones.
 std::vector<std::uint8_t> case_sample_mask(const CaseSpec& spec, std::int64_t sequences);
 
-/// [T] 0 or 1. `sample_mask` [S]: the one target of a sparse mask falls into a sample that counts.
+/// Returns [T] zeros and ones. The one target that a sparse mask always has falls into a sample
+/// that `sample_mask` [S] keeps.
 std::vector<std::uint8_t> case_token_mask(const CaseSpec& spec,
                                           const std::vector<std::int64_t>& cu_seqlens,
                                           const std::vector<std::uint8_t>& sample_mask);
 
-/// [T] ids in [0, V). A token is the target of the row before it.
+/// Returns [T] ids in [0, V). A token is the target of the row before it.
 std::vector<std::int32_t> case_input_ids(const CaseSpec& spec, std::int64_t tokens);
 
-/// Counted over the targets of this batch, or what the case says of the global batch.
+/// Returns the denominators that the case states for the global batch; those that it does not state
+/// are counted over the targets of this batch.
 Denominators case_denominators(const CaseSpec& spec, const std::vector<std::int64_t>& cu_seqlens,
                                const std::vector<std::uint8_t>& token_mask,
                                const std::vector<std::uint8_t>& sample_mask);

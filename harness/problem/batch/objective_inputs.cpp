@@ -11,10 +11,10 @@
 namespace lossgrid {
 namespace {
 
-// What slots that are not trained on are drawn around, where they are not poisoned.
+// Centre of the values in slots that are not trained on, where they are not poisoned.
 constexpr double kPlausibleLogprob = -2;
 
-/// The random numbers of one stream for one token or sequence: four uniform ones and a normal one.
+/// Random numbers of one stream for one token or sequence: four uniform ones and a normal one.
 class Draw {
  public:
   Draw(std::uint64_t seed, Stream stream, std::int64_t index)
@@ -35,13 +35,14 @@ double with_sign(bool positive, double magnitude) {
   return positive ? magnitude : -magnitude;
 }
 
-/// base + offset, or below the base where that would be no log-probability. Requires base <= 0.
+/// Returns base + offset, or a value below the base where that would be no log-probability.
+/// Requires base <= 0.
 double shifted(double base, double offset) {
   return base + offset <= 0 ? base + offset : base - std::abs(offset);
 }
 
-/// log of the ratio to the previous policy: inside and on both sides of clip ranges of 0.2, and on
-/// both sides of a dual clip of 3.
+/// Returns the log of the ratio to the previous policy: inside and on both sides of clip ranges of
+/// 0.2, and on both sides of a dual clip of 3.
 double drawn_log_ratio(const Draw& draw) {
   const double branch = draw.uniform(0);
   if (branch < 0.35) return 0.05 * draw.normal();
@@ -51,7 +52,7 @@ double drawn_log_ratio(const Draw& draw) {
   return -draw.between(1.2, 1.6, 1);
 }
 
-/// log of an importance weight.
+/// Returns the log of an importance weight.
 double drawn_log_weight(const Draw& draw) {
   if (draw.uniform(0) < 0.8) return 0.1 * draw.normal();
   return with_sign(draw.uniform(2) < 0.5, draw.between(0.3, 1, 1));
@@ -82,7 +83,8 @@ void drift_far(const Draw& draw, double x, Policies& policies) {
   }
 }
 
-/// Log-probabilities of token t of a sequence by the other policies, around `x` of the current one.
+/// Draws the log-probabilities of token t of a sequence by the other policies, around the `x` of
+/// the current one.
 Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double sequence_drift) {
   if (spec.drift == Drift::equal) return {x, x, x};
   const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, t); };
@@ -123,7 +125,8 @@ std::int64_t count_positive_tokens(const Problem& problem) {
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
                      std::int64_t wanted) {
   if (elements != 0 || wanted == 0) return;
-  throw_bad_input("{}: tensor \"{}\" is missing; the objective needs it", problem.source, tensor);
+  throw_bad_input("{}: tensor \"{}\" is missing; the objective needs it", describe(problem.source),
+                  tensor);
 }
 
 void require_finite_tokens(const Problem& problem, TokenInput input) {
@@ -134,7 +137,7 @@ void require_finite_tokens(const Problem& problem, TokenInput input) {
       throw_bad_input(
           "{}: tensor {}: {} at sequence {}, token {}, must be finite where it is "
           "trained on",
-          problem.source, name(input), values[t], i, t - problem.cu_seqlens[i]);
+          describe(problem.source), name(input), values[t], i, t - problem.cu_seqlens[i]);
     }
   }
 }
@@ -143,7 +146,7 @@ void require_finite_rewards(const Problem& problem) {
   for (std::size_t i = 0; i < problem.rewards.size(); ++i) {
     if (problem.sample_mask[i] == 0 || std::isfinite(problem.rewards[i])) continue;
     throw_bad_input("{}: tensor rewards: {} at sequence {}, must be finite where it counts",
-                    problem.source, problem.rewards[i], i);
+                    describe(problem.source), problem.rewards[i], i);
   }
 }
 
@@ -170,8 +173,8 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
       const bool trained = is_trained(problem, i, t);
       const double x = trained ? std::min(logprobs[t - 1], 0.0) : kPlausibleLogprob;
       if (draws && !std::isfinite(x)) {
-        throw_bad_input("{}: the log-probability of token {} is {}, must be finite", problem.source,
-                        t, logprobs[t - 1]);
+        throw_bad_input("{}: the log-probability of token {} is {}, must be finite",
+                        describe(problem.source), t, logprobs[t - 1]);
       }
       const auto store = [&](TokenInput input, double value) {
         const auto k = static_cast<int>(input);

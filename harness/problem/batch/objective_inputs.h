@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What objectives read about tokens and sequences, drawn from a case's seed around its true
+// Inputs of objectives about tokens and sequences, drawn from a case's seed around its true
 // log-probabilities so that every branch of an objective is reached: ratios on both sides of the
 // clip range, KL in its live range, importance weights inside and outside of their bounds.
 #pragma once
@@ -11,11 +11,11 @@
 
 namespace lossgrid {
 
-/// What an objective asks for.
+/// Inputs and statistics that one objective reads.
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
-  std::int64_t sequences_per_unit = 1;  // neighbours that must stay in one pack
+  std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
@@ -33,14 +33,14 @@ struct ObjectiveNeeds {
 ///   far_prev: as near, and prev of every fourth token 25 to 40 below x, generation around it:
 ///   ratios of e^25 to e^40.
 /// Advantages are N(0, 1), every tenth 0; rewards N(0, 1). No drawn log-probability is positive.
-/// Slots that are not trained on are poisoned as spec.poison says. Throws bad_input where inputs
+/// Slots that are not trained on are poisoned with spec.poison. Throws bad_input where inputs
 /// are to be drawn around a log-probability that is not finite.
 void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
                            std::span<const double> logprobs);
 
-/// Of a problem read from a file: throws bad_input when an input that is needed is missing, or is
-/// NaN or infinite where a token is trained on (a sequence counts, for rewards); drops the others
-/// and counts denominators.positive_tokens.
+/// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
+/// is missing, or is NaN or infinite where a token is trained on (for rewards: where a sequence
+/// counts). Drops inputs that are not needed and counts denominators.positive_tokens.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

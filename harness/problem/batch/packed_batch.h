@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packed batch: sequences concatenated, with the boundaries that a loss is given. Unsharded; each
+// `PackedBatch`: sequences concatenated, with the boundaries that a loss is given. Unsharded; each
 // rank holds the whole of it (it is small), and only logits are sharded.
 //
 // Alignment: every per-token array is indexed by the token it is *about*; row t of the logits
@@ -20,17 +20,18 @@ namespace lossgrid {
 /// One array for each TokenInput, all of the same length or empty where nothing needs it.
 using TokenInputs = std::array<std::vector<float>, kTokenInputs>;
 
-/// Where a pack stands among those that make up the global batch.
+/// Place of a pack among those that make up the global batch.
 struct MicrobatchPlace {
-  int count = 1;       // packs that one dp rank goes through, the same on all of them
+  int count = 1;       // packs of one dp rank, the same on all of them
   int dp = 1;          // dp ranks
-  bool dummy = false;  // nothing in it counts: it keeps the ranks' schedules equal
-  // The most sequences that a pack of the dp rank has: what a schedule with packs of one size sizes
-  // its arrays by. 0: as many as this one.
+  bool dummy = false;  // true if nothing in it counts: it keeps the ranks' schedules equal
+  // Largest number of sequences in a pack of the dp rank, by which a schedule with packs of one
+  // size sizes its arrays; 0: as many as this pack has.
   std::int64_t slots = 0;
-  int index = 0;  // of this pack, among `count`
+  int index = 0;  // index of this pack, in [0, count)
 };
 
+/// Batch as implementations are given it.
 struct PackedBatch {
   // [S + 1] offsets of the sequences in the token arrays below.
   std::vector<std::int64_t> cu_seqlens;
@@ -45,7 +46,7 @@ struct PackedBatch {
 
   TokenInputs inputs;          // about each token: [cu_seqlens.back()], or empty when not needed
   std::vector<float> rewards;  // [S], or empty when not needed
-  // [S] true lengths: what a trainer knows of its data even where cu_seqlens holds padded lengths.
+  // [S] true lengths, which a trainer knows even where cu_seqlens holds padded lengths.
   std::vector<std::int64_t> input_lengths;
   MicrobatchPlace microbatch;
 
@@ -58,7 +59,7 @@ struct PackedBatch {
   }
 };
 
-/// Where the true tokens are: for a problem (true lengths) laid out for one grid.
+/// Places of the true tokens of a problem laid out for one grid.
 struct PackedLayout {
   std::vector<std::int64_t> lengths;    // true lengths L_i
   std::vector<std::int64_t> cu;         // [S + 1] of true lengths
@@ -66,9 +67,9 @@ struct PackedLayout {
   std::int64_t padded_tokens() const { return cu_padded.back(); }
 };
 
-/// P_i = L_i rounded up to lcm(pad_multiple, (2 cp if cp > 1) x (tp with SP)); the last sequence is
-/// then stretched until the pack is a multiple of lcm(bin_multiple, that). Sums are checked for
-/// overflow.
+/// Returns the layout with P_i = L_i rounded up to a multiple of
+/// m = lcm(pad_multiple, (2 cp if cp > 1) x (tp with SP)), the last sequence stretched until the
+/// pack is a multiple of lcm(bin_multiple, m). Throws bad_input where a sum overflows.
 PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t pad_multiple,
                          std::int64_t bin_multiple, const Grid& grid);
 

@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// Some rows of another source.
+/// Logits of some rows of another source.
 class PartLogits final : public LogitsSource {
  public:
   PartLogits(std::shared_ptr<const LogitsSource> whole, std::vector<std::int64_t> rows)
@@ -36,7 +36,7 @@ class PartLogits final : public LogitsSource {
   std::vector<std::int64_t> rows_;
 };
 
-/// Elements of `from`, or nothing where it is empty because nothing needs it.
+/// Gathers elements of `from`; returns nothing where `from` is empty because nothing needs it.
 template <typename T>
 std::vector<T> picked(const std::vector<T>& from, const std::vector<std::int64_t>& indices) {
   std::vector<T> out;
@@ -46,7 +46,7 @@ std::vector<T> picked(const std::vector<T>& from, const std::vector<std::int64_t
   return out;
 }
 
-/// Nothing of a dummy may be read, so it gets what stands in any other slot of that kind.
+/// Masks a dummy and fills it with what masked slots hold: nothing of it may be read.
 void blank_dummy(Problem& part) {
   std::fill(part.sample_mask.begin(), part.sample_mask.end(), std::uint8_t{0});
   if (!part.poison_true_rows) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to problems: the number in slots that a right implementation never reads, so that one
-// which multiplies by a mask instead of selecting shows.
+// Poison: number in slots that a right implementation never reads, so that one which multiplies by
+// a mask instead of selecting shows. Internal to problems.
 #pragma once
 
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace lossgrid {
 
-/// NaN or infinity as `poison` says; `otherwise` where nothing is poisoned.
+/// Returns NaN or infinity, or `otherwise` for Poison::none.
 inline float poison_or(Poison poison, float otherwise) {
   switch (poison) {
     case Poison::nan:

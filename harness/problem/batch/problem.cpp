@@ -14,13 +14,13 @@
 namespace lossgrid {
 namespace {
 
-/// Cases come from text, where single keys are checked, or from code, where nothing is.
+/// Checks every key of a case that code made; those of a case from text were checked one by one.
 void require_checked_keys(const CaseSpec& spec) {
   CaseSpec scratch;
   for (const CaseKey& key : case_keys()) key.set(scratch, key.get(spec));
 }
 
-/// Keys of the LM head mean nothing where a case starts from logits.
+/// Throws for keys of the lm_head in a case that starts from logits.
 void require_hidden_keys(const CaseSpec& spec) {
   if (spec.hidden > 0) return;
   const CaseSpec unset;
@@ -39,7 +39,7 @@ std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) 
   return sums;
 }
 
-/// Values of true tokens to their places among pads.
+/// Scatters the values of true tokens to their places among pads.
 template <typename T>
 void copy_tokens(const PackedLayout& layout, const std::vector<T>& tokens, std::vector<T>& padded) {
   for (std::size_t i = 0; i < layout.lengths.size(); ++i) {
@@ -75,12 +75,17 @@ std::vector<std::uint8_t> Problem::row_valid() const {
   return valid;
 }
 
+std::string describe(const ProblemSource& source) {
+  if (const auto* made = std::get_if<FromCase>(&source)) return "--case \"" + made->text + '"';
+  return std::get<FromBundle>(source).path;
+}
+
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
   require_hidden_keys(spec);
   Problem problem;
   problem.spec = spec;
-  problem.source = "--case \"" + format_case(spec) + '"';
+  problem.source = FromCase{format_case(spec)};
   problem.lengths = case_lengths(spec);
   problem.cu_seqlens = running_sum(problem.lengths);
   checked_product(problem.tokens(), spec.vocab, "tokens x vocab");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem: everything about one batch that does not depend on the grid. It comes from a case
+// `Problem`: everything about one batch that does not depend on the grid. It comes from a case
 // (made from its seed) or from a bundle, and is laid out for a grid on demand: same tensors on
 // every grid.
 #pragma once
@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "harness/comm/process_grid.h"
@@ -20,9 +21,27 @@
 
 namespace lossgrid {
 
+/// A problem that was made from a case.
+struct FromCase {
+  std::string text;  // format_case of its spec
+  bool operator==(const FromCase&) const = default;
+};
+
+/// A problem that was read from a bundle.
+struct FromBundle {
+  std::string path;
+  bool operator==(const FromBundle&) const = default;
+};
+
+using ProblemSource = std::variant<FromCase, FromBundle>;
+
+/// Returns the name of a source in messages: --case "TEXT", or the path of the bundle.
+std::string describe(const ProblemSource& source);
+
+/// One batch and its denominators. S sequences, T tokens, V ids, H hidden.
 struct Problem {
-  CaseSpec spec;       // of a bundle: what the bundle says (objective, vocab, dtype, padding)
-  std::string source;  // how to make it again: --case "..." or the bundle's path
+  CaseSpec spec;  // for a bundle: its objective, vocab, dtype and padding
+  ProblemSource source;
 
   std::vector<std::int64_t> lengths;      // [S]
   std::vector<std::int64_t> cu_seqlens;   // [S + 1]
@@ -33,18 +52,18 @@ struct Problem {
   TokenInputs inputs;          // [T] about each token, or empty; see objective_inputs.h
   std::vector<float> rewards;  // [S], or empty
   std::shared_ptr<const LogitsSource> logits;
-  // Of a problem that starts from hidden states: what `logits` are made of, else null. Parts share
-  // that of the whole batch: row t of a part is its row whole_row(t).
+  // Hidden states and weight that `logits` are made of; null for a problem that starts from logits.
+  // Parts of a batch share that of the whole: row t of a part is its row whole_row(t).
   std::shared_ptr<const Projection> projection;
-  // Rows of true tokens that predict nothing valid are poisoned as spec.poison says; of a bundle
-  // they keep the values of the file. Padding is poisoned as spec.poison says in any case.
+  // True if rows of true tokens that predict nothing valid are poisoned with spec.poison; those of
+  // a bundle keep the values of the file. Padding is poisoned in any case.
   bool poison_true_rows = false;
-  // What an implementation needs beside spec.pad_multiple and spec.bin_multiple. It moves rows of a
-  // pack and nothing else: truths and outputs stand by token.
+  // Padding that an implementation needs beside spec.pad_multiple and spec.bin_multiple. It moves
+  // rows of a pack and nothing else: truths and outputs stand by token.
   Padding padding;
 
-  // Of a part of a batch (partition.h): where its sequences and rows stand in the whole; empty: it
-  // is the whole.
+  // Places of the sequences and rows of a part (partition.h) in the whole batch; empty: it is the
+  // whole.
   std::vector<std::int64_t> origin_sequence;  // [S]
   std::vector<std::int64_t> origin_row;       // [T]
   MicrobatchPlace microbatch;
@@ -55,36 +74,36 @@ struct Problem {
   }
   std::int64_t whole_row(std::int64_t t) const { return origin_row.empty() ? t : origin_row[t]; }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
-  /// Of token t.
+  /// Returns the sequence that token t belongs to.
   std::int64_t sequence_of(std::int64_t t) const;
 
-  /// [T] the id that row t predicts (the next token of its sequence), -1 at last tokens.
+  /// Returns [T] the id that row t predicts (the next token of its sequence), -1 at last tokens.
   std::vector<std::int32_t> row_targets() const;
-  /// [T] 1 where row t predicts a target that is trained on.
+  /// Returns [T] 1 where row t predicts a target that is trained on, else 0.
   std::vector<std::uint8_t> row_valid() const;
 };
 
-/// Lengths, ids, masks and logits of a case, or hidden states and weight that they are made of,
-/// without inputs of the objective: those are drawn once the log-probabilities are known
+/// Makes the lengths, ids, masks and logits of a case, or hidden states and weight that the logits
+/// are made of. Inputs of the objective are drawn later, from the log-probabilities
 /// (objective_inputs.h). Throws bad_input (sizes that overflow, bits that do not fit the lengths,
-/// vocab < 1, keys of the LM head without hidden > 0, ...).
+/// vocab < 1, keys of the lm_head without hidden > 0, ...).
 Problem make_problem(const CaseSpec& spec);
 
-/// Lengths of a case: explicit, or drawn from its distribution.
+/// Returns the lengths of a case: explicit, or drawn from its distribution.
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec);
 
-/// Where the tokens stand in the pack on this grid, padded as the grid, the case and the
+/// Returns the places of the tokens in the pack on this grid, padded as the grid, the case and the
 /// implementation need. Throws bad_input for lengths beyond 2^31-1 tokens.
 PackedLayout layout_of(const Problem& problem, const Grid& grid);
 
-/// The problem for an implementation that needs this padding; itself where it has that already.
-/// Throws bad_input when least common multiples overflow.
+/// Returns the problem for an implementation that needs `padding`; `problem` itself where it has
+/// that already. Throws bad_input when least common multiples overflow.
 std::shared_ptr<const Problem> padded_for(std::shared_ptr<const Problem> problem,
                                           const Padding& padding);
 
-/// The batch as an implementation on this grid is given it. In CuMode::padded_lengths token arrays
-/// have padded length; pads hold arbitrary valid ids (from the seed), mask 0 and poisoned inputs (0
-/// where nothing is poisoned).
+/// Returns the batch as an implementation on this grid is given it. In CuMode::padded_lengths token
+/// arrays have padded length; pads hold arbitrary valid ids (from the seed), mask 0 and poisoned
+/// inputs (0 for Poison::none).
 PackedBatch pack(const Problem& problem, const Grid& grid);
 
 /// Throws bad_input when the grid cannot hold the problem: tp > vocab, padding to what the grid
@@ -94,7 +113,7 @@ void require_fits(const Problem& problem, const Grid& grid);
 
 /// Writes this rank's logits shard [T_c, width] in the problem's dtype, row-major: true rows from
 /// the source; rows that predict nothing or nothing valid (when poison_true_rows), padding rows and
-/// padding columns are poisoned as spec.poison says (none: true values in masked rows, plausible
+/// padding columns are poisoned with spec.poison (none: true values in masked rows, plausible
 /// finite values in pads). `out` has T_c * width elements.
 void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which random stream of a case's seed makes which tensor. A number is never used for two tensors
-// and never changes its meaning: cases are named by their seed.
+// `Stream`: numbers of the random streams of a case's seed, one for each tensor. A number is never
+// used for two tensors and never changes its meaning: cases are named by their seed.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ enum class Stream : std::uint32_t {
   pad_logits = 7,  // finite values of padding, where nothing is poisoned
   advantages = 8,
   prev_logprobs = 9,
-  sequence_drift = 10,  // what all previous log-probabilities of a sequence share
+  sequence_drift = 10,  // offset shared by all previous log-probabilities of a sequence
   generation_logprobs = 11,
   reference_policy_logprobs = 12,
   rewards = 13,
-  far_tokens = 14,  // which tokens drift far, and where to
+  far_tokens = 14,  // choice of the tokens that drift far, and their targets
   partition = 15,   // the microbatch of a sequence
   hidden = 16,
   weight = 17,

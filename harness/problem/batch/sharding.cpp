@@ -52,7 +52,7 @@ std::vector<std::int32_t> shard_edge_ids(std::int64_t vocab) {
   return ids;
 }
 
-ShiftedBatch ShiftedBatch::pick(std::span<const std::int64_t> positions) const {
+ShiftedBatch ShiftedBatch::gather(std::span<const std::int64_t> positions) const {
   ShiftedBatch rows;
   const auto select = [&](const auto& from, auto& to) {
     if (from.empty()) return;

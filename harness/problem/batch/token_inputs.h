@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What objectives read beside log-probabilities. Plain data only: nvcc compiles this header.
+// Inputs of objectives beside log-probabilities. Plain data only: nvcc compiles this header.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ struct Denominators {
   friend bool operator==(const Denominators&, const Denominators&) = default;
 };
 
-/// What objectives read about a token beside its log-probability; float32.
+/// Inputs about a token, float32. Log-probabilities are those of the policy named here.
 enum class TokenInput {
   advantages,
-  prev_logprobs,              // of the policy that the ratio is taken to
-  generation_logprobs,        // of the policy that sampled
-  reference_policy_logprobs,  // of the policy that the KL penalty or DPO compares with
+  prev_logprobs,              // policy that the ratio is taken to
+  generation_logprobs,        // policy that sampled
+  reference_policy_logprobs,  // policy that the KL penalty or DPO compares with
 };
 inline constexpr int kTokenInputs = 4;
 
-/// "advantages", ...: the name in bundles and messages.
+/// Returns the name in bundles and messages: "advantages", ...
 std::string_view name(TokenInput input);
 
 }  // namespace lossgrid

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain data only: nvcc compiles this header.
+// `VocabShard`: columns of the vocabulary on one TP rank. Plain data only: nvcc compiles this
+// header.
 #pragma once
 
 #include <cstdint>
 
 namespace lossgrid {
 
-/// Columns [begin, end) of the vocabulary that a TP rank holds, in a shard `width` columns wide;
-/// columns beyond `end - begin` are padding: they count as -inf and get no gradient.
+/// Columns [begin, end) of the vocabulary, in a shard `width` columns wide. Columns beyond
+/// `end - begin` are padding: they count as -inf and get no gradient.
 struct VocabShard {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -6,7 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/problem/bundle/checked_json.h"
+#include "harness/problem/case/checked_json.h"
 
 namespace lossgrid {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a bundle's tensors, one function a part of the file.
+// Rules of a bundle's tensors, one function for each part of the file.
 #include <algorithm>
 #include <filesystem>
 
@@ -39,7 +39,7 @@ void read_lengths(const BundleTensors& tensors, Problem& problem) {
     throw_bad_input("{}: {} at index {}, must end at T = {} (input_ids)", what, cu.back(),
                     cu.size() - 1, tokens);
   }
-  if (lengths.empty()) {  // no text form of lengths says "none"
+  if (lengths.empty()) {  // lengths have no text form for "none"
     problem.spec.lens = "uniform";
     problem.spec.seqs = 0;
   } else {
@@ -115,7 +115,7 @@ void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   }
 }
 
-/// Where the logits come from; sets vocab and dtype.
+/// Sets the source of the logits, vocab and dtype.
 void read_logits(const BundleTensors& tensors, Bundle& bundle) {
   const std::string& path = tensors.file().path();
   const bool linear = tensors.has("hidden") || tensors.has("weight");
@@ -162,7 +162,7 @@ void read_denominators(const SafetensorsFile& file, Problem& problem) {
       case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
 }
 
-/// What some objectives need: kept as it stands, finite or not, whatever this objective needs.
+/// Reads the inputs of all objectives, also those that this one does not need, finite or not.
 void read_inputs(const BundleTensors& tensors, Problem& problem) {
   for (int k = 0; k < kTokenInputs; ++k) {
     const std::string_view tensor = name(static_cast<TokenInput>(k));
@@ -173,7 +173,7 @@ void read_inputs(const BundleTensors& tensors, Problem& problem) {
   }
 }
 
-/// [T], 0 at first tokens.
+/// Reads a tensor [T] that is 0 at first tokens.
 std::vector<double> read_about_tokens(const BundleTensors& tensors, const Problem& problem,
                                       const char* name) {
   std::vector<double> values = tensors.doubles(name, {problem.tokens()}, "[T]", true);
@@ -192,7 +192,7 @@ std::optional<BundleResults> read_expected(const BundleTensors& tensors, const P
   const bool any = std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.starts_with("expected.");
   });
-  if (!any && tensors.file().metadata().count("expected_metrics") == 0) return std::nullopt;
+  if (!any && !tensors.file().metadata().contains("expected_metrics")) return std::nullopt;
   const std::int64_t tokens = problem.tokens();
   const std::int64_t vocab = problem.spec.vocab;
   BundleResults expected;
@@ -219,7 +219,7 @@ Bundle read_bundle(const std::string& path) {
   const BundleTensors tensors(SafetensorsFile::read(path));
   Bundle bundle;
   Problem& problem = bundle.problem;
-  problem.source = path;
+  problem.source = FromBundle{path};
   problem.spec.name = std::filesystem::path(path).stem().string();
   problem.spec.poison = Poison::nan;
   problem.poison_true_rows = false;

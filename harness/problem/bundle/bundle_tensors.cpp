@@ -7,7 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/problem/bundle/checked_json.h"
+#include "harness/problem/case/checked_json.h"
 
 namespace lossgrid {
 namespace {
@@ -39,7 +39,7 @@ class BundleLogits : public LogitsSource {
     });
   }
 
-  const SafetensorsFile file_;  // shares the memory that the view looks at
+  const SafetensorsFile file_;  // owner of the view's memory
   const TensorView view_;
   const DType dtype_;
   const std::int64_t vocab_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to bundles and results: their tensors by the rules that they share. Every function that
-// reads throws bad_input with one line that names file, tensor, index and rule.
+// `BundleTensors`: typed access to the tensors of a bundle or of recorded results, with the rules
+// that both share. Internal to them. Every function that reads throws bad_input with one line that
+// names file, tensor, index and rule.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 namespace lossgrid {
 
+/// Tensors of one file.
 class BundleTensors {
  public:
   explicit BundleTensors(SafetensorsFile file) : file_(std::move(file)) {}
@@ -23,26 +25,26 @@ class BundleTensors {
   const SafetensorsFile& file() const { return file_; }
   bool has(std::string_view name) const { return file_.has(name); }
 
-  /// "FILE: tensor NAME", the start of every message.
+  /// Returns "FILE: tensor NAME", the start of every message.
   std::string what(std::string_view name) const;
 
-  /// The tensor, after checking its dtype against `dtypes` and its number of dimensions.
+  /// Returns the tensor, after checking its dtype against `dtypes` and its number of dimensions.
   const TensorView& require(std::string_view name, const std::vector<std::string>& dtypes,
                             std::size_t dimensions) const;
-  /// As well with the sizes of its dimensions; `meaning` explains them ("[T]").
+  /// Checks the sizes of its dimensions as well; `meaning` explains them ("[T]").
   const TensorView& require(std::string_view name, const std::vector<std::string>& dtypes,
                             const std::vector<std::int64_t>& shape, std::string_view meaning) const;
 
-  /// I32 or I64, as given by `dtypes`.
+  /// Reads I32 or I64, one of `dtypes`.
   std::vector<std::int64_t> integers(std::string_view name, const std::vector<std::string>& dtypes,
                                      std::size_t dimensions) const;
-  /// F32 zeros and ones.
+  /// Reads F32 zeros and ones.
   std::vector<std::uint8_t> bits(std::string_view name, std::int64_t size,
                                  std::string_view meaning) const;
-  /// F32, any values.
+  /// Reads F32, any values.
   std::vector<float> floats(std::string_view name, const std::vector<std::int64_t>& shape,
                             std::string_view meaning) const;
-  /// F64, no NaN and no +inf; -inf where `allow_minus_infinity`.
+  /// Reads F64 without NaN and +inf; -inf only with `allow_minus_infinity`.
   std::vector<double> doubles(std::string_view name, const std::vector<std::int64_t>& shape,
                               std::string_view meaning, bool allow_minus_infinity) const;
 
@@ -50,15 +52,16 @@ class BundleTensors {
   SafetensorsFile file_;
 };
 
-/// Rows of a logits tensor [T, V] of F64, F32 or BF16. Keeps the file's memory alive.
+/// Returns the rows of a logits tensor [T, V] of F64, F32 or BF16. Keeps the file's memory alive.
 std::shared_ptr<const LogitsSource> make_bundle_logits(const SafetensorsFile& file,
                                                        std::string_view name);
 
-/// The dtype of "F64", "F32", "BF16", and back.
+/// Returns the dtype named "F64", "F32" or "BF16".
 DType dtype_of_tensor(std::string_view dtype);
+/// Returns the name of a dtype in safetensors.
 std::string_view tensor_dtype(DType dtype);
 
-/// `values` as elements of type T.
+/// Returns a tensor of `values` as elements of type T.
 template <typename T, typename Values>
 TensorToWrite tensor_of(std::string name, std::vector<std::int64_t> shape, const Values& values) {
   TensorToWrite tensor{
@@ -73,13 +76,13 @@ TensorToWrite tensor_of(std::string name, std::vector<std::int64_t> shape, const
   return tensor;
 }
 
-/// Elements of an F32 or BF16 tensor, exact.
+/// Returns the elements of an F32 or BF16 tensor, exactly.
 std::vector<float> elements_as_float(const TensorView& view);
 
-/// NaN or +inf: no value for a logit, where -inf is one.
+/// True for NaN and +inf, which no logit may be; -inf is a value.
 bool is_nan_or_inf(double value);
 
-/// NaN and +inf of a floating tensor.
+/// Counts NaN and +inf in a floating tensor.
 std::int64_t count_nan_or_inf(const TensorView& view);
 
 }  // namespace lossgrid

@@ -58,7 +58,7 @@ TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int
   return tensor_of<double>(name, {rows, columns}, values);
 }
 
-/// Loss, log-probabilities and entropies, those that there are.
+/// Adds loss, log-probabilities and entropies, as far as there are any.
 void add_results(const std::string& prefix, std::int64_t tokens, const BundleResults& results,
                  std::vector<TensorToWrite>& tensors) {
   const auto add = [&](const char* name, std::int64_t size, const std::vector<double>& values) {
@@ -84,7 +84,7 @@ void add_expected(const Problem& problem, const BundleResults& expected,
   tensors.push_back(matrix_tensor("expected.grad_weight", vocab, size, expected.grad_weight));
 }
 
-/// A factor of the logits in the dtype that it was read in, which holds its values exactly.
+/// Returns a factor of the logits in the dtype that it was read in, which holds its values exactly.
 TensorToWrite factor_tensor(const char* name, std::int64_t rows, std::int64_t size, DType dtype,
                             const std::vector<float>& values) {
   if (dtype == DType::bf16) return tensor_of<bf16>(name, {rows, size}, values);
@@ -123,7 +123,7 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
 }
 
-/// The product of the tensors is all that a bundle says about logits.
+/// Throws for a case whose logits are not the plain product of the tensors: a bundle holds no more.
 void require_expressible(const std::string& path, const CaseSpec& spec) {
   if (spec.temperature != 1) {
     throw_bad_input("{}: a bundle has no temperature, and temperature = {} is not 1", path,

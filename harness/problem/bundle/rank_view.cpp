@@ -15,9 +15,9 @@ namespace {
 constexpr std::string_view kFileSuffix = ".safetensors";
 constexpr std::int64_t kIgnored = -100;  // the label of rows that nothing trains on, as in PyTorch
 
-/// A rank and its part of the batch.
+/// One rank and its part of the batch.
 struct HeldByRank {
-  const Problem& problem;  // with plain values: nothing is poisoned that holds a token
+  const Problem& problem;  // no row that holds a token is poisoned
   const Grid& grid;
   int rank;
   PackedBatch batch;
@@ -26,8 +26,8 @@ struct HeldByRank {
   VocabShard shard;
 };
 
-/// [rows, columns] of the problem's dtype, filled by `fill(data)`, then by pad(k, row) for each
-/// row.
+/// Makes a tensor [rows, columns] of the problem's dtype, filled by `fill(data)`, then by
+/// pad(k, row) for each row.
 template <typename Fill, typename Pad>
 TensorToWrite matrix(const std::string& name, std::int64_t rows, std::int64_t columns, DType dtype,
                      const Fill& fill, const Pad& pad) {
@@ -90,7 +90,7 @@ TensorToWrite weight_view(const HeldByRank& held) {
 std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
   const auto rows = static_cast<std::int64_t>(held.positions.size());
   const std::int64_t sequences = held.batch.sequences();
-  const ShiftedBatch shifted = shift_targets(held.batch).pick(held.positions);
+  const ShiftedBatch shifted = shift_targets(held.batch).gather(held.positions);
   std::vector<std::int64_t> labels(shifted.targets.begin(), shifted.targets.end());
   for (std::size_t k = 0; k < labels.size(); ++k) {
     if (shifted.valid[k] == 0) labels[k] = kIgnored;
@@ -149,7 +149,7 @@ void write_rank_view(const std::string& path, const Problem& problem, const Grid
                   cp_rows(batch.cu_seqlens_padded, grid.cp, grid.cp_rank(rank)),
                   {},
                   vocab_shard(plain.spec.vocab, grid.tp, grid.tp_rank(rank))};
-  held.real = shift_targets(batch).pick(held.positions).real;
+  held.real = shift_targets(batch).gather(held.positions).real;
   const std::map<std::string, std::string> metadata{
       {"format", "lossgrid.rank/1"},
       {"objective", objective_text(problem.spec.objective)},

@@ -6,7 +6,7 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/problem/bundle/bundle_metadata.h"
-#include "harness/problem/bundle/checked_json.h"
+#include "harness/problem/case/checked_json.h"
 
 namespace lossgrid {
 namespace {
@@ -24,7 +24,7 @@ const std::vector<std::string>& floating_dtypes() {
   return dtypes;
 }
 
-/// Other programs need not write any metadata.
+/// Checks metadata where there is any: other programs need not write it.
 void check_metadata(const SafetensorsFile& file) {
   for (const auto& [key, value] : file.metadata()) {
     refuse_misspelt(file.path() + ": __metadata__", key, {"format", "metrics"});

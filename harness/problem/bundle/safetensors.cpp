@@ -11,7 +11,7 @@
 #include "harness/core/error.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
-#include "harness/problem/bundle/checked_json.h"
+#include "harness/problem/case/checked_json.h"
 
 namespace lossgrid {
 namespace {
@@ -24,7 +24,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 62;
 
-/// Bytes of an element, 0 for an unknown dtype.
+/// Returns the bytes of an element, 0 for an unknown dtype.
 std::int64_t element_bytes(std::string_view dtype) {
   for (const char* known : {"F64", "I64", "U64"}) {
     if (dtype == known) return 8;
@@ -41,7 +41,7 @@ std::int64_t element_bytes(std::string_view dtype) {
   return 0;
 }
 
-/// Of the machine; a bundle is read whole.
+/// Returns the memory of the machine, the limit of a file's size: files are read whole.
 std::size_t memory_bytes() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -53,13 +53,13 @@ std::int64_t elements_of(std::span<const std::int64_t> shape, const std::string&
   return elements;
 }
 
-/// A value on one line, for messages.
+/// Returns a value on one line, for messages.
 std::string shown(const Json& value) {
   return value.is_string() ? printable(value.get_ref<const std::string&>())
                            : value.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-/// Array of whole numbers in [0, 2^62].
+/// Reads an array of whole numbers in [0, 2^62].
 std::vector<std::int64_t> sizes_from(const Json& entry, const char* key, const std::string& what) {
   const auto at = entry.find(key);
   if (at == entry.end()) throw_bad_input("{}: '{}' is missing in the header", what, key);
@@ -82,7 +82,7 @@ struct Place {
   std::string name;
 };
 
-/// Fills the view but for its data, and says where that is.
+/// Fills the view except for its data, and returns the place of that.
 Place place_of(const Json& entry, const std::string& name, const std::string& what,
                std::int64_t data_bytes, TensorView& view) {
   if (!entry.is_object()) throw_bad_input("{}: its entry in the header is not an object", what);
@@ -98,7 +98,7 @@ Place place_of(const Json& entry, const std::string& name, const std::string& wh
   if (offsets.size() != 2) {
     throw_bad_input("{}: 'data_offsets' holds {} numbers, must hold 2", what, offsets.size());
   }
-  const Place place{offsets[0], offsets[1], name};
+  Place place{offsets[0], offsets[1], name};
   if (place.begin > place.end || place.end > data_bytes) {
     throw_bad_input("{}: data_offsets [{}, {}] do not lie in the {} bytes of data", what,
                     place.begin, place.end, data_bytes);
@@ -111,7 +111,7 @@ Place place_of(const Json& entry, const std::string& name, const std::string& wh
   return place;
 }
 
-/// Every byte of the data belongs to exactly one tensor.
+/// Throws unless every byte of the data belongs to exactly one tensor.
 void check_side_by_side(std::vector<Place> places, std::int64_t data_bytes,
                         const std::string& path) {
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
@@ -185,7 +185,7 @@ SafetensorsFile SafetensorsFile::read(const std::string& path) {
     }
     const std::string what = fmt::format("{}: tensor {}", path, printable(name));
     TensorView view;
-    const Place place = place_of(entry, name, what, data_bytes, view);
+    Place place = place_of(entry, name, what, data_bytes, view);
     view.data = data.subspan(static_cast<std::size_t>(place.begin),
                              static_cast<std::size_t>(place.end - place.begin));
     places.push_back(place);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The safetensors container: 8-byte little-endian header length, JSON header, raw data. Knows
-// names, dtypes, shapes and bytes; nothing about bundles. A file is checked whole when it is read,
-// so that everything handed out later is in bounds.
+// `SafetensorsFile`: reader and writer of the safetensors container: 8-byte little-endian header
+// length, JSON header, raw data. Knows names, dtypes, shapes and bytes; nothing about bundles. A
+// file is checked whole when it is read, so that everything handed out later is in bounds.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,23 @@
 
 namespace lossgrid {
 
+/// Tensor in the memory of a file.
 struct TensorView {
   std::string dtype;  // "F64", "F32", "BF16", "I64", "I32", ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;  // not aligned: read it with memcpy
   std::int64_t elements() const;
-  /// Element k as `T`, whose size is that of the dtype.
+  /// Returns element k as `T`, whose size is that of the dtype.
   template <typename T>
   T at(std::int64_t k) const;
 };
 
-/// A file read into memory and checked: header length within the file, every tensor's bytes =
-/// elements * size, tensors side by side from the first byte of the data to the last, no name
-/// twice. Throws bad_input that names file, tensor and rule. A copy shares the memory.
+/// File in memory, checked: header length within the file, every tensor's bytes = elements * size,
+/// tensors side by side from the first byte of the data to the last, no name twice. A copy shares
+/// the memory.
 class SafetensorsFile {
  public:
+  /// Reads and checks a file. Throws bad_input that names file, tensor and rule.
   static SafetensorsFile read(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -38,16 +40,17 @@ class SafetensorsFile {
   bool has(std::string_view name) const;
   /// Throws bad_input when missing.
   const TensorView& tensor(std::string_view name) const;
-  /// Sorted.
+  /// Returns the names of all tensors, sorted.
   std::vector<std::string> names() const;
 
  private:
   std::string path_;
-  std::shared_ptr<const std::string> bytes_;  // what the views look at
+  std::shared_ptr<const std::string> bytes_;  // memory of the views
   std::map<std::string, std::string> metadata_;
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 
+/// Tensor with memory of its own.
 struct TensorToWrite {
   std::string name;
   std::string dtype;
@@ -60,7 +63,7 @@ struct TensorToWrite {
 void write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                        const std::vector<TensorToWrite>& tensors);
 
-/// "[40, 96]"
+/// Returns "[40, 96]".
 std::string format_shape(std::span<const std::int64_t> shape);
 
 template <typename T>

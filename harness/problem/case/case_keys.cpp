@@ -17,14 +17,14 @@ constexpr std::int64_t kMaxMultiple = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxSequenceLength = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxVocab = 2'147'483'647;
 constexpr std::int64_t kMaxMicrobatches = 1024;
-// Leaves room for 100 * scale * N(0, 1) in float32 and bf16.
+// Limit that leaves room for 100 * scale * N(0, 1) in float32 and bf16.
 constexpr double kMaxScale = 1e30;
 
 bool is_bits(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c == '0' || c == '1'; });
 }
 
-CaseKey integer_key(std::string name, std::int64_t CaseSpec::*member, std::int64_t low,
+CaseKey integer_key(const std::string& name, std::int64_t CaseSpec::*member, std::int64_t low,
                     std::int64_t high) {
   return {name, JsonType::number,
           [member](const CaseSpec& spec) { return std::to_string(spec.*member); },
@@ -33,7 +33,7 @@ CaseKey integer_key(std::string name, std::int64_t CaseSpec::*member, std::int64
           }};
 }
 
-CaseKey boolean_key(std::string name, bool CaseSpec::*member) {
+CaseKey boolean_key(const std::string& name, bool CaseSpec::*member) {
   return {name, JsonType::boolean,
           [member](const CaseSpec& spec) { return spec.*member ? "true" : "false"; },
           [name, member](CaseSpec& spec, std::string_view text) {
@@ -44,9 +44,9 @@ CaseKey boolean_key(std::string name, bool CaseSpec::*member) {
           }};
 }
 
-/// `check` throws when a value breaks the key's rule.
-CaseKey text_key(std::string name, std::string CaseSpec::*member,
-                 std::function<void(std::string_view)> check) {
+/// Returns a key with any text; `check` throws when a value breaks the key's rule.
+CaseKey text_key(const std::string& name, std::string CaseSpec::*member,
+                 const std::function<void(std::string_view)>& check) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.*member; },
           [member, check](CaseSpec& spec, std::string_view text) {
             check(text);
@@ -97,9 +97,8 @@ void check_mask(std::string_view text) {
   for (const std::string& bits : split(text, '+')) {
     if (text.empty() || !is_bits(bits)) {
       throw_bad_input(
-          "mask = '{}' is neither one of all, ragged, response, sparse, prompt16 nor bits by "
-          "sequence "
-          "such as 011+1111",
+          "mask = '{}' is neither one of all, ragged, response, sparse, prompt16 "
+          "nor bits by sequence such as 011+1111",
           text);
     }
   }
@@ -173,9 +172,8 @@ std::vector<CaseKey> make_keys() {
                        {{CuMode::true_lengths, "true"}, {CuMode::padded_lengths, "padded"}}),
       "cu_seqlens with true lengths, or with padded ones and the mask alone removes pads");
   add(text_key("mask", &CaseSpec::mask, check_mask),
-      "all, ragged (70 %), response (60 % at the end), prompt16 (all but the first 16), sparse (5 "
-      "%), "
-      "or bits by sequence 0110+111");
+      "all, ragged (70 %), response (60 % at the end), prompt16 (all but the first 16), "
+      "sparse (5 %), or bits by sequence 0110+111");
   add(text_key("sample_mask", &CaseSpec::sample_mask, check_sample_mask),
       "ones, alternate, or bits 1011");
   add(text_key("targets", &CaseSpec::targets, check_targets),
@@ -200,9 +198,8 @@ std::vector<CaseKey> make_keys() {
       "the gradient of the weight is added to that of the input embedding: true, false");
   add(enum_key<DType>("dtype", &CaseSpec::dtype,
                       {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}}),
-      "of logits and their gradient, or of hidden states, weight and d hidden (d weight: f32): "
-      "f32, "
-      "bf16, f64 (logits only)");
+      "of logits and their gradient, or of hidden states, weight and d hidden "
+      "(d weight: f32): f32, bf16, f64 (logits only)");
   add(enum_key<Values>("values", &CaseSpec::values,
                        {{Values::normal, "normal"},
                         {Values::flat, "flat"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of case keys: one entry drives the text form, the JSON form, the default, the check and
+// Table of the case keys: one entry drives the text form, the JSON form, the default, the check and
 // the error message of a key, so that a new key is one line in case_keys.cpp. `objective` and
 // `objective.NAME` are not in the table: their names are open (see case_spec.cpp).
 #pragma once
@@ -14,37 +14,39 @@
 
 namespace lossgrid {
 
+/// JSON type of a key's value.
 enum class JsonType { text, number, boolean };
 
+/// One key of a case: its name, its JSON type and the access to its value.
 struct CaseKey {
   std::string name;
   JsonType type = JsonType::text;
-  /// The value as it stands behind the '=' of the text form.
+  /// Returns the value as it stands behind the '=' of the text form.
   std::function<std::string(const CaseSpec&)> get;
   /// Checks and stores a value. Throws bad_input that names the key and the rule.
   std::function<void(CaseSpec&, std::string_view)> set;
   std::string help = {};  // one line for `lossgrid list keys`
 };
 
-/// In declaration order.
+/// Returns the table, in declaration order.
 std::span<const CaseKey> case_keys();
 
-/// null when there is no such key.
+/// Returns null when there is no such key.
 const CaseKey* find_case_key(std::string_view name);
 
-/// Names of the table and "objective", for messages.
+/// Returns the names of the table and "objective", for messages.
 const std::vector<std::string>& case_key_names();
 
-/// The part of them that states a framework's convention.
+/// Returns the keys that state a framework's convention, for the table.
 std::vector<CaseKey> framework_keys();
 
-/// True when `lens` holds lengths ("5+8+1+3") and not the name of a distribution.
+/// True if `lens` holds lengths ("5+8+1+3") and not the name of a distribution.
 bool has_explicit_lengths(const CaseSpec& spec);
 
-/// "5+8+1+3" -> {5, 8, 1, 3}. Throws bad_input.
+/// Parses lengths: "5+8+1+3" -> {5, 8, 1, 3}. Throws bad_input.
 std::vector<std::int64_t> parse_lengths(std::string_view text);
 
-/// mask = prompt16: all tokens but the first 16 of each sequence.
+/// Prefix of a mask's text: prompt16 masks the first 16 tokens of each sequence.
 inline constexpr std::string_view kPromptMask = "prompt";
 
 inline constexpr std::int64_t kMaxSequences = 1'000'000;

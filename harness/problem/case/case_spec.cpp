@@ -25,15 +25,15 @@ bool is_identifier(std::string_view text) {
   });
 }
 
-/// Letters, digits, _ and -, from a letter on, and no JSON literal: "seq-mask-tis".
+/// True for letters, digits, _ and -, from a letter on, and no JSON literal: "seq-mask-tis".
 bool is_bare_word(std::string_view text) {
   std::string letters(text);
   std::replace(letters.begin() + (letters.empty() ? 0 : 1), letters.end(), '-', '_');
   return is_identifier(letters) && text != "true" && text != "false" && text != "null";
 }
 
-/// Option values are kept as canonical JSON text. A bare word stands for a string, so that a shell
-/// needs no quotes within quotes.
+/// Returns the value of an option as canonical JSON text. A bare word stands for a string, so that
+/// a shell needs no quotes within quotes.
 std::string canonical_option(std::string_view key, std::string_view text) {
   const auto value = nlohmann::json::parse(text, nullptr, false);
   if (value.is_primitive() && !value.is_discarded()) return value.dump();
@@ -41,8 +41,8 @@ std::string canonical_option(std::string_view key, std::string_view text) {
   throw_bad_input("{} = '{}' is not a JSON number, string, true, false or null", key, text);
 }
 
-/// An option's JSON as one word: a string without quotes where it can be, else with blanks escaped
-/// (compact JSON has them only inside strings).
+/// Returns an option's JSON as one word: a string without quotes where possible, else with blanks
+/// escaped (compact JSON has them only inside strings).
 std::string option_word(const std::string& value) {
   const auto json = nlohmann::json::parse(value);
   if (json.is_string() && is_bare_word(json.get<std::string>())) return json.get<std::string>();
@@ -102,7 +102,7 @@ std::string format_case(const CaseSpec& spec) {
 CaseSpec parse_case(std::string_view text) {
   CaseSpec spec;
   for (const auto& [key, value] : split_case_text(text)) {
-    if (value.size() > 0 && value[0] == '[') {
+    if (value.starts_with('[')) {
       throw_bad_input("{} = {}: an array makes several cases, where one is asked for", key, value);
     }
     set_case_key(spec, key, value);

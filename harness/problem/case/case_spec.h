@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case: what is computed. A value type with a one-line text form of key=value, the same keys as
-// in suite JSON. parse(format(x)) == x; keys at their default are left out of the text.
+// `CaseSpec`: description of one computation (objective, packed batch, sizes, dtypes, values,
+// seed). A value type with a one-line text form of key=value, the same keys as in suite JSON.
+// parse(format(x)) == x; keys at their default are left out of the text.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace lossgrid {
 
-/// kind and the objective's own options, by the option names of NeMo-RL's loss configurations.
+/// Kind of an objective and its own options, by the option names of NeMo-RL's loss configurations.
 /// Option values are kept as JSON text ("0.2", "true", "\"k3\"").
 struct ObjectiveSpec {
   std::string kind = "nll";
@@ -23,6 +24,7 @@ struct ObjectiveSpec {
   friend bool operator==(const ObjectiveSpec&, const ObjectiveSpec&) = default;
 };
 
+/// Value regime of the logits, or of the products that hidden states and weight make.
 enum class Values {
   normal,         // scale * N(0, 1)
   flat,           // scale * 1e-3 * N(0, 1): near-uniform probabilities
@@ -38,35 +40,37 @@ enum class Values {
   finite_mask,    // as masked_vocab, with -1e30 instead of -inf
   late_max,       // N(0, 1) with the first 1024 columns 50 lower, half of them where V < 2048
   lowest_mask,    // as masked_vocab, with the lowest number of the dtype instead of -inf
-  far_offset,     // -1e12 + N(0, 1): float64 alone tells the logits of a row apart
+  far_offset,     // -1e12 + N(0, 1): the logits of a row differ in float64 alone
   buried_target,  // N(0, 1) with the target of every third row at -1e30
   impossible_target,  // N(0, 1) with the target of every third row at -inf
 };
 
+/// Lengths in the cu_seqlens that implementations are given.
 enum class CuMode {
   true_lengths,    // "true": cu_seqlens holds true lengths, cu_seqlens_padded the padded ones
   padded_lengths,  // "padded": both hold padded lengths, and the mask alone removes pads
 };
 
+/// Number in slots that must not be read.
 enum class Poison { nan, inf, none };
 
-/// How far previous, generation and reference log-probabilities are from the current ones.
+/// Distance of previous, generation and reference log-probabilities from the current ones.
 enum class Drift { near, far, equal, far_prev };
 
-/// Rows of hidden states: N(0, 1), or 1 at the place of the row's own id and 0 elsewhere. Then H =
-/// V and logits = weight^T[ids] over the temperature: a bigram model, whose weight is a table.
+/// Rows of hidden states: N(0, 1), or 1 at the place of the row's own id and 0 elsewhere. One-hot
+/// rows need H = V and make logits = weight^T[ids] / temperature: a bigram model.
 enum class HiddenValues { normal, one_hot };
 
-/// How a vocab shard of the LM head is stored: [V_t, H], one row for an id, or [H, V_t].
+/// Storage order of a vocab shard of the lm_head: [V_t, H], one row for an id, or [H, V_t].
 enum class WeightLayout { vocab_hidden, hidden_vocab };
 
 inline constexpr std::string_view kNoFramework = "none";
 inline constexpr std::string_view kOfPreset = "preset";
 
-/// The convention of a training framework as a case states it; framework.h says what it means.
+/// Convention of a training framework, as text; its meaning stands in framework.h.
 struct FrameworkSpec {
   std::string preset{kNoFramework};
-  // Each replaces what the preset says of it, unless it is kOfPreset.
+  // Each replaces the preset's part of that name, unless it is kOfPreset.
   std::string loss{kOfPreset};
   std::string schedule{kOfPreset};
   std::string gather{kOfPreset};
@@ -75,8 +79,9 @@ struct FrameworkSpec {
   friend bool operator==(const FrameworkSpec&, const FrameworkSpec&) = default;
 };
 
+/// One case. Every member but `name` is a key of the text form.
 struct CaseSpec {
-  std::string name;  // a label; not part of what is computed, not in the text form
+  std::string name;  // label; neither part of the computation nor of the text form
   ObjectiveSpec objective;
 
   // Lengths: explicit "5+8+1+3", or "uniform", "lognormal", "upstream" with seqs and seq_len.
@@ -85,14 +90,13 @@ struct CaseSpec {
   std::string lens = "upstream";
   std::int64_t seqs = 4;
   std::int64_t seq_len = 512;
-  std::int64_t pad_multiple = 1;  // of a sequence, beside what the grid needs
-  std::int64_t bin_multiple = 1;  // the pack is filled up to it by stretching the last sequence
+  std::int64_t pad_multiple = 1;  // multiple of every padded length, beside that of the grid
+  std::int64_t bin_multiple = 1;  // multiple of the pack's length; the last sequence is stretched
   CuMode cu = CuMode::true_lengths;
 
   // "all", "ragged" (70 % of the tokens), "response" (a suffix), "prompt16" (all but the first 16
-  // tokens of a sequence), "sparse" (5 %, at least one), or
-  // explicit bits by sequence "01101+1111+0+111". A set bit on a first token is kept: it is never a
-  // target whatever its mask.
+  // tokens of a sequence), "sparse" (5 %, at least one), or explicit bits by sequence
+  // "01101+1111+0+111". A first token is never a target, so its bit has no effect.
   std::string mask = "ragged";
   std::string sample_mask = "ones";    // "ones", "alternate" (1 0 1 0 ..), or bits "1011"
   std::string targets = "random";      // or "shard_edges"
@@ -100,31 +104,31 @@ struct CaseSpec {
   std::int64_t global_valid_seqs = 0;
 
   std::int64_t vocab = 512;
-  // H > 0: the batch starts from hidden states [T, H] and the LM head's weight; 0: from logits.
+  // H > 0: the batch starts from hidden states [T, H] and the lm_head's weight; 0: from logits.
   std::int64_t hidden = 0;
   HiddenValues hidden_values = HiddenValues::normal;
   double temperature = 1;  // logits = hidden weight^T / temperature
   WeightLayout weight_layout = WeightLayout::vocab_hidden;
-  // The weight is that of the input embedding too: its gradient buffer holds the embedding's part
-  // already, and that of the loss is added.
+  // True if the weight is that of the input embedding too: its gradient buffer holds the
+  // embedding's part already, and that of the loss is added.
   bool tied_embedding = false;
   DType dtype = DType::f32;
   Values values = Values::normal;
   double scale = 1.0;
   Drift drift = Drift::near;
-  Poison poison = Poison::nan;    // what stands in logits that must not be read
-  std::int64_t microbatches = 1;  // packs that every dp rank goes through
+  Poison poison = Poison::nan;    // number in logits and inputs that must not be read
+  std::int64_t microbatches = 1;  // packs of every dp rank
   bool statistics = true;         // entropy and the statistics of a step beside loss and metrics
   FrameworkSpec framework;
   std::uint64_t seed = 42;
 
-  /// Equality of what is computed: all but `name`.
+  /// Compares all but `name`.
   friend bool operator==(const CaseSpec& a, const CaseSpec& b);
 };
 
-/// One line, keys in declaration order, defaults left out ("vocab=96 lens=5+8+1+3"). An objective
-/// option is written objective.NAME=VALUE, VALUE in JSON (read, a bare word stands for a string).
-/// The default case is "objective=nll".
+/// Returns one line, keys in declaration order, defaults left out ("vocab=96 lens=5+8+1+3"). An
+/// objective option is written objective.NAME=VALUE with VALUE in JSON; on reading, a bare word
+/// stands for a string. The default case is "objective=nll".
 std::string format_case(const CaseSpec& spec);
 
 /// Reads the text form; arrays are not allowed here. Throws bad_input that names the key (with the
@@ -140,7 +144,7 @@ std::vector<CaseSpec> parse_sweep(std::string_view text);
 std::vector<CaseSpec> cases_from_json(const nlohmann::ordered_json& object,
                                       const std::string& where);
 
-/// Every key with its value as JSON, defaults included, in declaration order (for reports).
+/// Returns every key with its value as JSON, defaults included, in declaration order (for reports).
 nlohmann::ordered_json case_to_json(const CaseSpec& spec);
 
 }  // namespace lossgrid

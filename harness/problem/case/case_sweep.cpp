@@ -18,7 +18,7 @@ bool is_option(std::string_view key) {
   return key.starts_with("objective.");
 }
 
-/// One value of a swept key: what it sets, and how a case's name says so.
+/// One value of a swept key: its settings, and its part of a case's name.
 struct Choice {
   std::vector<std::pair<std::string, std::string>> assignments;
   std::string label;
@@ -38,7 +38,7 @@ Choice combine(const Choice& left, const Choice& right) {
   return both;
 }
 
-/// The last axis runs fastest.
+/// Returns the product of the axes; the last one runs fastest.
 Axis product(const std::vector<Axis>& axes) {
   Axis all{Choice{}};
   for (const Axis& axis : axes) {
@@ -75,8 +75,8 @@ std::vector<CaseSpec> make_cases(const std::vector<Axis>& axes, const std::strin
   return cases;
 }
 
-/// A JSON value as text. Options of an objective keep their JSON form; of the keys in the table the
-/// type is checked, so that "vocab": "96" does not pass for a number.
+/// Returns a JSON value as text. Options of an objective keep their JSON form; for keys of the
+/// table the type is checked, so that "vocab": "96" does not pass for a number.
 std::string scalar_text(const std::string& key, const Json& value) {
   if (value.is_structured()) throw_bad_input("{} = {} is not a plain value", key, value.dump());
   const CaseKey* known = find_case_key(key);
@@ -105,8 +105,8 @@ Axis json_axis(const std::string& key, const Json& value) {
   return make_axis(key, texts, value.is_array());
 }
 
-/// A kind, an object of a kind and its options, or an array of these. Inside an array every option
-/// goes into the name, since the elements may differ in any of them.
+/// Reads a kind, an object of a kind and its options, or an array of these. Inside an array every
+/// option goes into the name, since the elements may differ in any of them.
 Axis objective_axis(const Json& value, bool inside_array) {
   if (value.is_array()) {
     if (inside_array) throw_bad_input("objective: an array inside an array");
@@ -153,7 +153,8 @@ std::vector<CaseSpec> read_cases(const Json& object) {
   return make_cases(axes, name);
 }
 
-/// The elements of "[a,b]". For an option a JSON array, so that strings may hold commas.
+/// Returns the elements of "[a,b]". Those of an option form a JSON array, so that strings may hold
+/// commas.
 std::vector<std::string> array_elements(const std::string& key, const std::string& text) {
   if (text.back() != ']') throw_bad_input("{} = {} does not end with ']'", key, text);
   if (is_option(key)) {
@@ -207,7 +208,7 @@ std::vector<CaseSpec> cases_from_json(const nlohmann::ordered_json& object,
     return read_cases(object);
   } catch (const Error& error) {
     const std::string prefix = where.empty() ? where : where + ": ";
-    throw Error(error.code(), prefix + error.what(), error.where());
+    throw Error(error.code(), prefix + error.what());
   }
 }
 

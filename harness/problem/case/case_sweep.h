@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to the text and JSON forms of cases: words of the text form, one assignment, and the
-// product of arrays.
+// Words of the text form of cases and the assignment of one key. Internal to the text and JSON
+// forms.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace lossgrid {
 
-/// "a=1  b=[2,3]" -> {{"a", "1"}, {"b", "[2,3]"}}. Throws bad_input for a word without '=', an
-/// empty key or value, and a key that is given twice.
+/// Splits "a=1  b=[2,3]" into {{"a", "1"}, {"b", "[2,3]"}}. Throws bad_input for a word without
+/// '=', an empty key or value, and a key that is given twice.
 std::vector<std::pair<std::string, std::string>> split_case_text(std::string_view text);
 
-/// spec.key := text, for any key, "objective" and "objective.NAME" included. Throws bad_input that
+/// Sets `key` of `spec`, any key, "objective" and "objective.NAME" included. Throws bad_input that
 /// names the key (with the nearest known one) and the rule.
 void set_case_key(CaseSpec& spec, std::string_view key, std::string_view text);
 

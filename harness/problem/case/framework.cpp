@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The presets are those of NeMo-RL, AReaL and SkyRL as their sources and reviews have them. On
-// Megatron-Core's schedule the loss is multiplied by cp and divided by the number of microbatches;
+// Presets: the conventions of NeMo-RL, AReaL and SkyRL, from their sources and reviews.
+// Megatron-Core's schedule multiplies the loss by cp and divides it by the number of microbatches;
 // its DDP takes the sum when losses are per token, else the mean over DP x CP.
 #include "harness/problem/case/framework.h"
 

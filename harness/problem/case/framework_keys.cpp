@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The case keys that state a framework's convention (framework.h): a preset, and each part of a
-// convention, which replaces what the preset says of it. Parts are kept in their shortest form, so
-// that cases of the same convention have the same text.
+// Case keys that state a framework's convention (framework.h): a preset, and each part of a
+// convention, which replaces that of the preset. Parts are kept in their shortest form, so that
+// cases of the same convention have the same text.
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/problem/case/case_keys.h"
@@ -32,8 +32,8 @@ std::string checked_reduction(std::string_view text) {
   throw_bad_input("framework.dp_reduction = '{}' is neither sum nor mean", text);
 }
 
-/// `shortest` checks a value and says how it is kept.
-CaseKey key_of(std::string name, std::string FrameworkSpec::*member,
+/// Returns a key; `shortest` checks a value and returns the form in which it is kept.
+CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
                std::function<std::string(std::string_view)> shortest, std::string help) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.framework.*member; },
           [member, shortest = std::move(shortest)](CaseSpec& spec, std::string_view text) {
@@ -42,18 +42,18 @@ CaseKey key_of(std::string name, std::string FrameworkSpec::*member,
           std::move(help)};
 }
 
-/// A part of a convention, which can also be left to the preset.
-CaseKey part_key(std::string name, std::string FrameworkSpec::*member,
+/// Returns the key of one part of a convention, which can also be left to the preset.
+CaseKey part_key(const std::string& name, std::string FrameworkSpec::*member,
                  std::function<std::string(std::string_view)> shortest, std::string help) {
   return key_of(
-      std::move(name), member,
+      name, member,
       [shortest = std::move(shortest)](std::string_view text) {
         return text == kOfPreset ? std::string(kOfPreset) : shortest(text);
       },
       std::move(help));
 }
 
-CaseKey factor_key(std::string name, std::string FrameworkSpec::*member, std::string help) {
+CaseKey factor_key(const std::string& name, std::string FrameworkSpec::*member, std::string help) {
   const auto shortest = [name](std::string_view text) {
     return format_scale(parse_scale(text, name));
   };

@@ -32,7 +32,7 @@ ScaleFactor inverse(const ScaleFactor& factor) {
   return {-factor.dp, -factor.cp, -factor.n_mb};
 }
 
-/// product := term (('*' | '/') term)*, term := name | '1' | '(' product ')'
+/// Parser of product := term (('*' | '/') term)*, term := name | '1' | '(' product ')'.
 class ScaleParser {
  public:
   ScaleParser(std::string_view text, std::string_view what) : text_(text), what_(what) {}

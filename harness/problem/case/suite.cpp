@@ -6,11 +6,10 @@
 #include <filesystem>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "harness/core/error.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
+#include "harness/problem/case/checked_json.h"
 
 namespace lossgrid {
 namespace {
@@ -18,99 +17,17 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// The first line of a parser's message, without its own prefix.
-std::string reason_of(const Json::parse_error& error) {
-  std::string text = error.what();
-  const std::size_t start = text.find("] ");
-  if (start != std::string::npos) text.erase(0, start + 2);
-  const std::size_t detail = text.find(": ");
-  if (detail != std::string::npos) text.erase(0, detail + 2);
-  return text;
-}
-
-/// Parses, and refuses a key that an object has twice (the parser would keep one of them silently).
-Json parse_json(const std::string& text, const std::string& path) {
-  std::vector<std::set<std::string>> open_objects;
-  const auto watch_keys = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) {
-      open_objects.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      open_objects.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto key = parsed.get<std::string>();
-      if (!open_objects.back().insert(key).second) {
-        throw_bad_input("{}: key '{}' is given twice in one object", path, key);
-      }
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, watch_keys);
-  } catch (const Json::parse_error& error) {
-    const auto at = std::min<std::size_t>(error.byte, text.size());
-    const auto line =
-        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-    throw_bad_input("{}:{}: malformed JSON: {}", path, line, reason_of(error));
-  }
-}
-
-const Json& member(const Json& object, const std::string& key, const std::string& path) {
-  if (!object.contains(key)) throw_bad_input("{}: there is no '{}'", path, key);
-  return object.at(key);
-}
-
-std::string text_member(const Json& object, const std::string& key, const std::string& path) {
-  const Json& value = member(object, key, path);
-  if (!value.is_string()) throw_bad_input("{}: {} is not a string", path, key);
-  return value.get<std::string>();
-}
-
-const Json& list_member(const Json& object, const std::string& key, const std::string& path) {
-  const Json& value = member(object, key, path);
-  if (!value.is_array() || value.empty()) {
-    throw_bad_input("{}: {} is not an array of at least one element", path, key);
-  }
-  return value;
-}
-
-std::vector<std::string> text_list(const Json& object, const std::string& key,
-                                   const std::string& path) {
-  std::vector<std::string> out;
-  for (const Json& element : list_member(object, key, path)) {
-    if (!element.is_string() || element.get<std::string>().empty()) {
-      throw_bad_input("{}: {}[{}] = {} is not a name", path, key, out.size(), element.dump());
-    }
-    out.push_back(element.get<std::string>());
-    if (std::count(out.begin(), out.end(), out.back()) > 1) {
-      throw_bad_input("{}: {} has '{}' twice", path, key, out.back());
-    }
-  }
-  return out;
-}
-
-void require_known_keys(const Json& object, const std::vector<std::string>& known,
-                        const std::string& what, const std::string& path) {
-  if (!object.is_object()) {
-    throw_bad_input("{}: a {} is a JSON object, not {}", path, what, object.type_name());
-  }
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      throw_bad_input("{}: {}", path, unknown_name_message(what + " key", key, known));
-    }
-  }
-}
-
 void require_suite(const Json& object, const std::string& path) {
   require_known_keys(object,
                      {"suite", "name", "summary", "grids", "implementations", "cases", "timing"},
                      "suite", path);
-  const Json& version = member(object, "suite", path);
+  const Json& version = required_member(object, "suite", path);
   if (version != 1) throw_bad_input("{}: suite = {} is not version 1", path, version.dump());
 }
 
 std::vector<Grid> read_grids(const Json& object, const std::string& path) {
   std::vector<Grid> grids;
-  for (const std::string& text : text_list(object, "grids", path)) {
+  for (const std::string& text : required_names(object, "grids", path)) {
     try {
       grids.push_back(parse_grid(text));
     } catch (const Error& error) {
@@ -124,7 +41,7 @@ std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path
   std::vector<CaseSpec> cases;
   std::set<std::string> names;
   std::size_t index = 0;
-  for (const Json& entry : list_member(object, "cases", path)) {
+  for (const Json& entry : required_list(object, "cases", path)) {
     std::string where = fmt::format("{}: cases[{}]", path, index++);
     if (entry.is_object() && entry.contains("name") && entry.at("name").is_string()) {
       where += fmt::format(" '{}'", entry.at("name").get<std::string>());
@@ -140,14 +57,6 @@ std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path
   return cases;
 }
 
-double number_member(const Json& object, const std::string& key, double otherwise,
-                     const std::string& where) {
-  if (!object.contains(key)) return otherwise;
-  const Json& value = object.at(key);
-  if (!value.is_number()) throw_bad_input("{}: {} is not a number", where, key);
-  return value.get<double>();
-}
-
 TimingRequest read_timing(const Json& object, const std::vector<std::string>& implementations,
                           const std::string& path) {
   const std::string where = path + ": timing";
@@ -155,7 +64,7 @@ TimingRequest read_timing(const Json& object, const std::vector<std::string>& im
                      "timing", path);
   TimingRequest timing;
   timing.implementations = implementations;
-  timing.baseline = text_member(object, "baseline", where);
+  timing.baseline = required_text(object, "baseline", where);
   if (std::find(implementations.begin(), implementations.end(), timing.baseline) ==
       implementations.end()) {
     throw_bad_input("{}: {}; it is one of the suite's implementations", where,
@@ -163,7 +72,7 @@ TimingRequest read_timing(const Json& object, const std::vector<std::string>& im
   }
   if (object.contains("cache")) {
     timing.caches.clear();
-    for (const std::string& text : text_list(object, "cache", where)) {
+    for (const std::string& text : required_names(object, "cache", where)) {
       timing.caches.push_back(parse_cache_mode(text, where + ": cache"));
     }
   }
@@ -174,8 +83,8 @@ TimingRequest read_timing(const Json& object, const std::vector<std::string>& im
     }
     timing.min_samples = samples.get<std::int64_t>();
   }
-  timing.max_seconds = number_member(object, "max_seconds", timing.max_seconds, where);
-  timing.target_stderr = number_member(object, "target_stderr", timing.target_stderr, where);
+  timing.max_seconds = number_or(object, "max_seconds", timing.max_seconds, where);
+  timing.target_stderr = number_or(object, "target_stderr", timing.target_stderr, where);
   require_timing(timing, where);
   return timing;
 }
@@ -224,13 +133,13 @@ void require_timing(const TimingRequest& request, const std::string& where) {
 }
 
 Suite read_suite(const std::string& path) {
-  const Json object = parse_json(read_text_file(path), path);
+  const Json object = parse_json_file(read_text_file(path), path);
   require_suite(object, path);
   Suite suite;
-  suite.name = text_member(object, "name", path);
-  if (object.contains("summary")) suite.summary = text_member(object, "summary", path);
+  suite.name = required_text(object, "name", path);
+  if (object.contains("summary")) suite.summary = required_text(object, "summary", path);
   suite.grids = read_grids(object, path);
-  suite.implementations = text_list(object, "implementations", path);
+  suite.implementations = required_names(object, "implementations", path);
   suite.cases = read_all_cases(object, path);
   if (object.contains("timing")) {
     suite.timing = read_timing(object.at("timing"), suite.implementations, path);
@@ -259,7 +168,7 @@ std::string cases_directory() {
     return folder;
   }
   std::error_code failed;
-  const std::string near = cases_near(fs::read_symlink("/proc/self/exe", failed).string());
+  std::string near = cases_near(fs::read_symlink("/proc/self/exe", failed).string());
   if (!near.empty()) return near;
   throw_bad_input(
       "no folder of suites: set LOSSGRID_CASES_DIR (there is no ../share/lossgrid/cases and no "

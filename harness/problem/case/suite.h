@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A suite: cases x grids x implementations, in a JSON file under cases/.
+// `Suite`: cases x grids x implementations, read from a JSON file under cases/.
 #pragma once
 
 #include <optional>
@@ -13,22 +13,25 @@
 
 namespace lossgrid {
 
-/// What caches hold before a sample: what the sample before left there, or nothing of use.
+/// Content of the caches before a sample: data of the sample before (hot), or unrelated data
+/// (cold).
 enum class CacheMode { hot, cold };
 
-/// "hot", "cold"
+/// Returns "hot" or "cold".
 std::string_view name(CacheMode cache);
 /// Throws bad_input with the two names; `where` begins the message.
 CacheMode parse_cache_mode(std::string_view text, std::string_view where);
 
-/// All implementations of a case on a grid are timed in turn, until enough is known of every one.
+/// Timing of all implementations of a case on a grid, sampled in turn until the median of every one
+/// is known well enough.
 struct TimingRequest {
-  std::vector<std::string> implementations;  // of the suite
-  // That speed-ups are over; empty: per_sequence, or else the first that is built in.
+  std::vector<std::string> implementations;  // those of the suite
+  // Implementation that speed-ups compare with; empty: per_sequence, or else the first built-in
+  // one.
   std::string baseline;
   std::vector<CacheMode> caches{CacheMode::hot};  // one record each
   std::int64_t min_samples = 10;                  // of each phase, in [2, 1000]
-  std::int64_t max_samples = 1000;                // at most, however well they are known
+  std::int64_t max_samples = 1000;                // of each phase, also above target_stderr
   double max_seconds = 30;                        // for each case, grid and state of the cache
   double target_stderr = 0.01;  // standard error of each median / median, in (0, 1]
   std::uint64_t order_seed = 1;
@@ -37,6 +40,7 @@ struct TimingRequest {
 /// Throws bad_input when a number is out of its range. `where` begins the message.
 void require_timing(const TimingRequest& request, const std::string& where);
 
+/// Content of one suite file.
 struct Suite {
   std::string name;
   std::string summary;
@@ -44,31 +48,31 @@ struct Suite {
   std::vector<std::string> implementations;  // as on the command line: name[:option=value]
   std::vector<CaseSpec> cases;
   std::optional<TimingRequest> timing;
-  Backend backend = Backend::cpu;  // as --backend says
+  Backend backend = Backend::cpu;  // the value of --backend, not of the file
 };
 
 /// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
 /// "implementations": [..], "cases": [{...}]}, optional "timing": {"baseline": one of the
 /// implementations, and optional "cache": ["hot", "cold"], "min_samples", "max_seconds",
 /// "target_stderr"}. Throws bad_input that names the file, the line (for malformed JSON) or the
-/// entry and key. A case without a name is named by its text; names and
-/// grids are unique.
+/// entry and key. A case without a name is named by its text; names and grids are unique.
 Suite read_suite(const std::string& path);
 
-/// Folder with the suites: LOSSGRID_CASES_DIR, else the one that came with the executable; the
-/// working directory does not matter. Throws bad_input when there is none.
+/// Returns the folder of the suites: LOSSGRID_CASES_DIR, else the one that came with the
+/// executable; the working directory does not matter. Throws bad_input when there is none.
 std::string cases_directory();
 
-/// The folder of suites that came with an executable: ../share/lossgrid/cases of an installed one,
-/// else the nearest `cases` beside or above it, as in the source tree or a build folder; empty when
-/// there is none. A folder of suites has a models.json, which tells it from others of that name.
+/// Returns the folder of suites that came with an executable: ../share/lossgrid/cases of an
+/// installed one, else the nearest `cases` beside or above it, as in the source tree or a build
+/// folder; empty when there is none. Only a folder with a models.json counts as one of suites.
 std::string cases_near(const std::string& executable);
 
-/// Names of the suites there (file names without .json), sorted; those in regress/ as "regress/x".
+/// Returns the names of the suites in cases_directory() (file names without .json), sorted; those
+/// in regress/ as "regress/x".
 std::vector<std::string> suite_names();
 
-/// Path of a suite given by name or by path (with .json). "regress" is a folder: all of its files.
-/// Throws bad_input with the nearest name.
+/// Returns the path of a suite given by name or by path (with .json); for "regress", a folder, the
+/// paths of all its files. Throws bad_input with the nearest name.
 std::vector<std::string> find_suite(const std::string& name_or_path);
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's logits, with poison wherever a right implementation does not look.
+// Logits of one rank, with poison in all places that a right implementation does not read.
 #include <algorithm>
 #include <span>
 #include <type_traits>

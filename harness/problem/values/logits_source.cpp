@@ -60,7 +60,7 @@ class RandomLogits final : public LogitsSource {
     }
   }
 
-  /// Generates in the arithmetic of the dtype, then widens or narrows.
+  /// Makes values in the arithmetic of the dtype, then widens or narrows them.
   template <typename Real, typename Out>
   void convert(std::int64_t token, std::int64_t begin, std::span<Out> out) const {
     for_pieces<Real>(begin, out.size(),
@@ -160,7 +160,8 @@ class RandomLogits final : public LogitsSource {
     }
   }
 
-  /// `value` in [V/4, V/2) and at every 7th id, 6 first: id 0 or 1 stays as it is for every V.
+  /// Sets `value` in [V/4, V/2) and at every 7th id from 6 on: id 0 or 1 stays as it is for every
+  /// V.
   template <typename Real>
   void mask_vocab(std::int64_t token, std::int64_t begin, Real value, std::span<Real> out) const {
     const std::int64_t target = targets_[static_cast<std::size_t>(token)];

@@ -19,8 +19,8 @@ namespace lossgrid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int kBlocks = 16;           // that go side by side
-constexpr int kTile = 4 * kBlocks;    // columns that they make
+constexpr int kBlocks = 16;           // Philox blocks side by side
+constexpr int kTile = 4 * kBlocks;    // columns made from them
 using Lane = std::uint32_t[kBlocks];  // one word of every block
 
 struct Words {
@@ -54,7 +54,7 @@ void philox_tile(std::uint64_t seed, std::uint32_t stream, std::uint64_t row,
   }
 }
 
-/// sqrt(-2 ln u) for u = (word / 2^8 + 1) / 2^24, in (0, 1]. Relative error about 1e-6.
+/// Returns sqrt(-2 ln u) for u = (word / 2^8 + 1) / 2^24, in (0, 1]. Relative error about 1e-6.
 inline float radius_of(std::uint32_t word) {
   const float u = static_cast<float>(static_cast<std::int32_t>(word >> 8) + 1) * 0x1p-24f;
   // u = m 2^e with m in [sqrt(1/2), sqrt(2)); ln m = 2 artanh(s), s = (m - 1) / (m + 1).
@@ -74,8 +74,8 @@ inline float radius_of(std::uint32_t word) {
   return x * root;
 }
 
-/// Normal values of a tile (Box and Muller, 1958): word w of block k makes column 16 w + k, and
-/// words 0 and 1, 2 and 3 go in pairs.
+/// Makes the normal values of a tile (Box and Muller, 1958): word w of block k makes column
+/// 16 w + k; words 0 and 1 form a pair, and so do 2 and 3.
 void normal_tile(const Words& words, float* out) {
   for (int pair = 0; pair < 2; ++pair) {
     const Lane& first = words.word[2 * pair];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many normal random numbers of one row at once: what makes a row of logits. Sixteen Philox blocks
-// go through every step side by side, and logarithm, root and sine are polynomials in plain float
-// arithmetic: compilers vectorise all of it, and no mathematical library has a say in the bits.
+// Normal random numbers of one row, many at once, for rows of logits. Sixteen Philox blocks go
+// through every step side by side, and logarithm, root and sine are polynomials in plain float
+// arithmetic: compilers vectorise all of it, and the bits do not depend on a mathematical library.
 // A value is a pure function of (seed, stream, row, column).
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace lossgrid {
 
-/// out[k] := N(0, 1) for column begin + k of `row`; 0 <= begin, begin + size <= 2^32. |value|
-/// < 5.8.
+/// Sets out[k] to the N(0, 1) of column begin + k of `row`, of absolute value below 5.8. Requires
+/// 0 <= begin and begin + out.size() <= 2^32.
 void fill_normals(std::uint64_t seed, std::uint32_t stream, std::uint64_t row, std::int64_t begin,
                   std::span<float> out);
 

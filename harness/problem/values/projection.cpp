@@ -8,8 +8,8 @@
 namespace lossgrid {
 namespace {
 
-/// Sum of x[k] w[k] in float64, where every product of float32 numbers is exact. Eight sums side by
-/// side: compilers vectorise them, which they may not do with one sum in order.
+/// Returns the sum of x[k] w[k] in float64, in which every product of float32 numbers is exact.
+/// Eight sums side by side: compilers vectorise them, which they may not do with one sum in order.
 template <typename X>
 double dot(const X* x, const float* w, std::int64_t size) {
   constexpr std::int64_t kLanes = 8;
@@ -26,7 +26,7 @@ double dot(const X* x, const float* w, std::int64_t size) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-/// Euclidean norms of the rows of `matrix` [rows, size].
+/// Returns the Euclidean norms of the rows of `matrix` [rows, size].
 std::vector<double> row_norms(const std::vector<float>& matrix, std::int64_t rows,
                               std::int64_t size) {
   std::vector<double> norms;

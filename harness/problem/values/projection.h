@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last layer in front of the loss, logits = hidden weight^T / temperature, for problems that
-// start from hidden states and the weight of the LM head: of a case they are drawn from its seed,
-// of a bundle read from the file. Logits are known in float64, not rounded: implementations make
-// their own, in float32.
+// `Projection`: hidden states and weight of the lm_head, logits = hidden weight^T / temperature,
+// for problems that start from them. Those of a case are drawn from its seed, those of a bundle
+// read from the file. Logits are known in float64, not rounded: implementations make their own, in
+// float32.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ namespace lossgrid {
 
 struct Problem;
 
+/// Factors of the logits of one batch.
 struct Projection {
   std::int64_t tokens = 0;    // T
   std::int64_t vocab = 0;     // V
   std::int64_t size = 0;      // H
   std::vector<float> hidden;  // [T, H]
-  std::vector<float> weight;  // [V, H], whatever the layout of shards
+  std::vector<float> weight;  // [V, H] for every layout of shards
   double temperature = 1;
-  // As they are given, f32 or bf16; the values above are exact for both.
+  // Dtypes in which they are given, f32 or bf16; the values above are exact for both.
   DType hidden_dtype = DType::f32;
   DType weight_dtype = DType::f32;
 
@@ -33,41 +34,44 @@ struct Projection {
   const float* weight_row(std::int64_t id) const { return weight.data() + id * size; }
 };
 
-/// Hidden states and weight of a case with hidden > 0, as rounded to its dtype, whose logits (over
-/// the temperature) lie in its value regime: pure functions of (seed, token, place) and (seed, id,
-/// place). `ids` [T] holds the id of each row, `targets` [T] the one that it predicts, -1 for none.
-/// Throws bad_input where a regime cannot come out of a product (as masked_vocab) or needs H >= 2,
-/// for f64, and for one-hot hidden states with H != V or another regime than normal.
+/// Makes hidden states and weight of a case with hidden > 0, rounded to its dtype, whose logits
+/// (over the temperature) lie in its value regime: pure functions of (seed, token, place) and
+/// (seed, id, place). `ids` [T] holds the id of each row, `targets` [T] the one that it predicts,
+/// -1 for none. Throws bad_input for a regime that no product has (as masked_vocab), for one
+/// that needs H >= 2, for f64, and for one-hot hidden states with H != V or another regime than
+/// normal.
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
                                                   const std::vector<std::int32_t>& ids,
                                                   const std::vector<std::int32_t>& targets);
 
-/// Row t, id v: the dot product of hidden[t] and weight[v] over the temperature, in float64. Errors
-/// of a logit z made in float32, added up in any order: every addition rounds by up to u32 times
-/// the sum so far, at random (Higham and Mary, "A new approach to probabilistic rounding error
-/// analysis", 2019). Products of random signs: a sum so far of sqrt(k), in all about
-/// 0.4 u32 |hidden[t]| |weight[v]| (Euclidean norms). Products that share a sign, or one that
-/// dominates: a sum so far of up to |z|, in all up to 0.6 sqrt(H) u32 |z|. The largest of many
-/// elements is within five of these deviations or more:
-/// 4 u32 |hidden[t]| |weight[v]| / temperature + 3 sqrt(H) u32 |z|.
+/// Returns the logits of row t and id v: the dot product of hidden[t] and weight[v] over the
+/// temperature, in float64. Its error bound of a logit z that is made in float32, in any order of
+/// additions, is
+///   4 u32 |hidden[t]| |weight[v]| / temperature + 3 sqrt(H) u32 |z|   (Euclidean norms).
+/// Every addition rounds by up to u32 times the partial sum, at random (Higham and Mary, "A new
+/// approach to probabilistic rounding error analysis", 2019). Products of random signs have partial
+/// sums of sqrt(k), in all about 0.4 u32 |hidden[t]| |weight[v]|. Products that share a sign, or
+/// one that dominates, have partial sums of up to |z|, in all up to 0.6 sqrt(H) u32 |z|. The bound
+/// is at least five of these deviations, which covers the largest of many elements.
 std::shared_ptr<const LogitsSource> make_projected_logits(
     std::shared_ptr<const Projection> projection);
 
-/// This rank's hidden states [hidden_rows, H] in the problem's dtype: rows of the CP rank in pack
-/// order, with SP part `tp_rank` of tp equal ones. Poisoned like logits: rows that predict nothing
-/// valid (when poison_true_rows) and padding rows. Requires problem.projection, as all below.
+/// Writes this rank's hidden states [hidden_rows, H] in the problem's dtype: rows of the CP rank in
+/// pack order, with SP part `tp_rank` of tp equal ones. Poisoned like logits: rows that predict
+/// nothing valid (when poison_true_rows) and padding rows. Requires problem.projection, as all
+/// below.
 void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out);
 
-/// This rank's vocab shard of the weight in the problem's dtype, [V_t, H] or [H, V_t] by the case's
-/// layout. Padding ids are poisoned.
+/// Writes this rank's vocab shard of the weight in the problem's dtype, [V_t, H] or [H, V_t] by the
+/// case's layout. Padding ids are poisoned.
 void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out);
 
-/// What stands in a gradient of the weight (of this layout, float32) before the loss adds its own:
-/// 0, or with a tied embedding that of the embedding, which padding ids have none of.
+/// Writes the initial values of a gradient of the weight (of this layout, float32), which the loss
+/// adds its own to: 0, or with a tied embedding the gradient of the embedding (0 for padding ids).
 void fill_weight_gradient(const Problem& problem, const Grid& grid, int tp_rank, float* out);
 
-/// The same for the row of one id, [H].
+/// Writes the gradient of a tied embedding for the row of one id, [H].
 void embedding_gradient(const Problem& problem, std::int64_t id, std::span<float> out);
 
 }  // namespace lossgrid

@@ -3,7 +3,7 @@
 // value regime of the case. Hidden states are N(0, 1) and rows of the weight N(0, 1) / sqrt(H),
 // times the spread of the logits and the temperature. A shift comes from the last place, where
 // every hidden state is 16; a peak from a multiple of the target's row that is added to the hidden
-// state. Of one-hot hidden states the elements of the weight are the logits.
+// state. With one-hot hidden states the elements of the weight are the logits.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kShiftPlace = 16;  // exact in every dtype
 
-/// True when logits are shifted, all of them or those of some ids.
+/// True if logits are shifted, all of them or those of some ids.
 bool is_shifted(const CaseSpec& spec) {
   return affine_of(spec).shift != 0 || spec.values == Values::edge_mass ||
          spec.values == Values::late_max;
@@ -72,7 +72,7 @@ double dot(std::span<const float> x, std::span<const float> w) {
   return sum;
 }
 
-/// out[k] := f(word) for the random words of one row.
+/// Sets out[k] to f(word) for the random words of one row.
 template <typename F>
 void fill_from_words(const RandomStream& random, std::int64_t row, std::span<float> out, F&& f) {
   for (std::size_t k = 0; k < out.size(); k += 4) {
@@ -108,7 +108,7 @@ class CaseProjection {
     round(out);
   }
 
-  /// Of a token with this id, whose row predicts `target`, -1 for none.
+  /// Makes the hidden state of a token with this id, whose row predicts `target`, -1 for none.
   void hidden_row(std::int64_t token, std::int64_t id, std::int64_t target,
                   const Projection& projection, std::span<float> out) const {
     if (spec_.hidden_values == HiddenValues::one_hot) {
@@ -140,10 +140,10 @@ class CaseProjection {
     return std::binary_search(edges_.begin(), edges_.end(), id) ? edge_bonus(spec_.vocab) : 0;
   }
 
-  /// Adds as much of the target's row as brings its logit to its peak z. That gives other logits a
-  /// variance of z^2 / h more, h = |row|^2 / factor^2 (about H), hence exp(z^2 / 2h) of mass more:
-  /// z = peak_logit + z^2 / 2h. Where h < 2 peak_logit that has no solution, z is where it ends,
-  /// and nothing promises a peak.
+  /// Adds as much of the target's row as brings its logit to its peak z. This adds z^2 / h to the
+  /// variance of the other logits, h = |row|^2 / factor^2 (about H), and multiplies their mass by
+  /// exp(z^2 / 2h), so that z = peak_logit + z^2 / 2h. That has no solution for h < 2 peak_logit; z
+  /// is then the last value that has one, and the probability of the target is lower.
   void add_peak(std::int64_t token, std::span<const float> row, std::span<float> x) const {
     const double squares = dot(row, row);
     if (squares == 0) return;
@@ -164,7 +164,7 @@ class CaseProjection {
   const CaseSpec& spec_;
   double shift_;
   bool shifted_;
-  double factor_;                    // of the N(0, 1) in the weight
+  double factor_;                    // factor of the N(0, 1) in the weight
   std::vector<std::int32_t> edges_;  // ids that edge_mass shifts
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's hidden states and vocab shard of the LM head, with poison wherever a right
-// implementation does not look, and what its gradient of the weight starts from.
+// Hidden states and vocab shard of the lm_head on one rank, with poison in all places that a right
+// implementation does not read, and the initial values of its gradient of the weight.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -15,7 +15,7 @@
 namespace lossgrid {
 namespace {
 
-/// Values of padding: poison, or plausible ones of the row of a position or id.
+/// Fills padding: with poison, or with plausible values of the row of a position or id.
 void fill_padding(const CaseSpec& spec, Stream stream, std::int64_t row, std::span<float> out) {
   if (spec.poison == Poison::none) {
     fill_normals(spec.seed, static_cast<std::uint32_t>(stream), static_cast<std::uint64_t>(row), 0,
@@ -26,7 +26,7 @@ void fill_padding(const CaseSpec& spec, Stream stream, std::int64_t row, std::sp
 }
 
 /// Writes the shard of a tensor that has a row of H numbers for each id, [V_t, H] or [H, V_t].
-/// row(column, values) makes that of one column of the shard.
+/// row(column, values) makes the row of one column of the shard.
 template <typename T, typename Row>
 void write_ids(WeightLayout layout, std::int64_t width, std::int64_t size, Row&& row, T* out) {
   if (layout == WeightLayout::vocab_hidden) {
@@ -114,7 +114,7 @@ void embedding_gradient(const Problem& problem, std::int64_t id, std::span<float
     std::fill(out.begin(), out.end(), 0.0f);
     return;
   }
-  // About what a loss that is a mean over tokens has.
+  // Typical size of the gradient of a loss that is a mean over tokens.
   constexpr float kMagnitude = 1e-3f;
   fill_normals(spec.seed, static_cast<std::uint32_t>(Stream::embedding_gradient),
                static_cast<std::uint64_t>(id), 0, out);

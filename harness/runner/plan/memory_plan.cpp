@@ -7,11 +7,11 @@
 #include "harness/core/available_memory.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/device/cuda/cuda_devices.h"
 
 namespace lossgrid {
+
 std::int64_t rank_data_bytes(const LossProblem& problem) {
-  // Places, log-probabilities; rows of the truth.
+  // Places and log-probabilities by row; a row of the truth.
   std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;
   if (problem.from_hidden()) {
     // The weight's gradient between packs, and its sum in float64 beside what stood there.
@@ -61,7 +61,7 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
 
 namespace {
 
-/// Elements of the logits, or of hidden states and weight.
+/// Returns the elements of the logits, or of hidden states and weight.
 double bundle_elements(const CaseSpec& spec, double rows) {
   const auto vocab = static_cast<double>(spec.vocab);
   return spec.hidden == 0 ? rows * vocab : (rows + vocab) * static_cast<double>(spec.hidden);
@@ -80,7 +80,7 @@ std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth) {
 std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
   const auto rows = static_cast<double>(case_tokens(spec));
   const double inputs = bundle_elements(spec, rows);
-  // Of hidden states and weight: the truth and four numbers beside it that bounds are made of.
+  // From hidden states and weight: the truth and four numbers beside it for the bounds.
   const double truths = spec.hidden == 0 ? 1 : 6;
   double bytes = 2 * inputs * static_cast<double>(size_of(spec.dtype));
   if (with_truth) bytes += inputs * (truths + 2) * sizeof(double);
@@ -90,17 +90,18 @@ std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
 
 namespace {
 
-std::string why_too_big(std::int64_t need_bytes, std::int64_t have_bytes, const char* where) {
-  if (need_bytes <= have_bytes) return "";
-  return fmt::format("not enough memory: needs {} ({} bytes), {} has {} ({} bytes)",
-                     format_bytes(need_bytes), need_bytes, where, format_bytes(have_bytes),
-                     have_bytes);
+std::optional<SkipReason> shortage(std::int64_t need_bytes, std::int64_t have_bytes,
+                                   const char* place) {
+  if (need_bytes <= have_bytes) return std::nullopt;
+  return SkipReason{fmt::format("not enough memory: needs {} ({} bytes), {} has {} ({} bytes)",
+                                format_bytes(need_bytes), need_bytes, place,
+                                format_bytes(have_bytes), have_bytes)};
 }
 
 }  // namespace
 
-std::string why_too_big(std::int64_t need_bytes) {
-  return why_too_big(need_bytes, available_memory_bytes(), "this machine");
+std::optional<SkipReason> memory_shortage(std::int64_t need_bytes) {
+  return shortage(need_bytes, available_memory_bytes(), "this machine");
 }
 
 std::int64_t fullest_device_bytes(const std::vector<std::int64_t>& rank_bytes,
@@ -114,11 +115,17 @@ std::int64_t fullest_device_bytes(const std::vector<std::int64_t>& rank_bytes,
   return *std::max_element(of_device.begin(), of_device.end());
 }
 
-std::string why_ranks_too_big(Backend backend, const std::vector<std::int64_t>& rank_bytes,
-                              bool gpu_each) {
-  if (backend != Backend::cuda) return why_too_big(fullest_device_bytes(rank_bytes, 1));
-  const std::size_t gpus = gpu_each ? rank_bytes.size() : describe_devices(backend).size();
-  return why_too_big(fullest_device_bytes(rank_bytes, gpus), free_cuda_bytes(), "the GPU");
+std::optional<SkipReason> memory_shortage(Backend backend, const RanksMemory& need, bool gpu_each) {
+  const std::vector<std::int64_t>& bytes = need.rank_bytes;
+  const BackendTraits& traits = traits_of(backend);
+  if (!traits.is_gpu) return memory_shortage(fullest_device_bytes(bytes, 1));
+  const std::size_t gpus = gpu_each ? bytes.size() : describe_devices(backend).size();
+  if (auto reason =
+          shortage(fullest_device_bytes(bytes, gpus), traits.free_gpu_bytes(), "the GPU")) {
+    return reason;
+  }
+  const std::vector<std::int64_t> host_bytes(bytes.size(), need.rank_host_bytes);
+  return memory_shortage(fullest_device_bytes(host_bytes, 1));
 }
 
 }  // namespace lossgrid

@@ -18,12 +18,13 @@ namespace {
 
 constexpr std::int64_t kMostFittedTokens = std::int64_t{1} << 30;
 
-/// Bits of a mask belong to given lengths; other masks are rules.
+/// True if a mask has bits, which belong to given lengths; other masks are rules.
 bool has_bits(const std::string& mask) {
   return mask.find_first_not_of("01+") == std::string::npos;
 }
 
-/// Rules between keys are those of make_problem: asked of a case with the same keys and two tokens.
+/// Throws where keys of the case break a rule of make_problem: makes one with the same keys and two
+/// tokens.
 void require_rules(const CaseSpec& spec) {
   const CaseSpec unset;
   CaseSpec small = spec;
@@ -39,18 +40,18 @@ void require_rules(const CaseSpec& spec) {
   make_problem(small);
 }
 
-/// A pack without its tokens: costs depend on lengths, and on which inputs there are.
+/// Pack without its tokens: costs depend on lengths and on the kinds of inputs.
 class PackLayout {
  public:
-  /// Laid out as the case says where `padding` beside it leads too far (why_not_padded).
+  /// Lays the case out, without `padding` where that does not fit (padding_misfit).
   PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {})
       : grid_(grid), objective_(make_objective(spec.objective, spec.statistics)) {
     require_rules(spec);
     problem_.spec = spec;
     problem_.lengths = case_lengths(spec);
     require_fits(problem_, grid);
-    why_not_padded_ = lossgrid::why_not_padded(problem_, padding, grid);
-    if (why_not_padded_.empty()) problem_.padding = padding;
+    misfit_ = padding_misfit(problem_, padding, grid);
+    if (!misfit_) problem_.padding = padding;
     const PackedLayout layout = layout_of(problem_, grid);
     const std::int64_t sequences = problem_.sequences();
     batch_.sample_mask = case_sample_mask(spec, sequences);
@@ -67,16 +68,16 @@ class PackLayout {
   PackLayout(const PackLayout&) = delete;
   PackLayout& operator=(const PackLayout&) = delete;
 
-  /// Refers to this layout.
+  /// Returns the task for an implementation. Refers to this layout.
   LossProblem problem() const { return make_loss_problem(problem_, batch_, grid_, *objective_); }
-  const std::string& why_not_padded() const { return why_not_padded_; }
+  const std::optional<SkipReason>& misfit() const { return misfit_; }
   std::int64_t tokens() const {
     return std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), std::int64_t{0});
   }
 
  private:
-  /// Costs are sums of a few products of sizes, of the whole pack at most: 64 bytes for everything
-  /// that is stored, 16 FLOPs for every term of a product.
+  /// Throws where a cost may leave 63 bits. Costs are sums of a few products of sizes, of the whole
+  /// pack at most: 64 bytes for everything that is stored, 16 FLOPs for every term of a product.
   void require_countable() const {
     const LossProblem pack = problem();
     const std::int64_t rows = std::max<std::int64_t>(1, pack.rows());
@@ -94,18 +95,18 @@ class PackLayout {
   std::unique_ptr<const Objective> objective_;
   Problem problem_;
   PackedBatch batch_;
-  std::string why_not_padded_;
+  std::optional<SkipReason> misfit_;
 };
 
-std::string why_skipped(const PackLayout& layout, const LossImplementation& implementation) {
+std::optional<SkipReason> no_plan(const PackLayout& layout,
+                                  const LossImplementation& implementation) {
   const LossProblem problem = layout.problem();
-  const std::string why = why_other_inputs(implementation, problem.from_hidden());
-  if (!why.empty()) return why;
+  if (auto reason = inputs_mismatch(implementation, problem.from_hidden())) return reason;
   if (!implementation.describe().has_cost_model) {
-    return "what it needs is measured when it runs and not known before";
+    return SkipReason{"what it needs is measured when it runs and not known before"};
   }
-  if (!layout.why_not_padded().empty()) return layout.why_not_padded();
-  return implementation.why_unsupported(problem);
+  if (layout.misfit()) return layout.misfit();
+  return implementation.unsupported(problem);
 }
 
 void add_collectives(const std::string& phase, const std::string& group, int ranks,
@@ -119,7 +120,7 @@ void add_collectives(const std::string& phase, const std::string& group, int ran
   }
 }
 
-/// What a value of the key makes of the case.
+/// Returns the case with another value of the key.
 CaseSpec with_value(const CaseSpec& spec, const std::string& key, std::int64_t value) {
   CaseSpec out = spec;
   if (key == "seqs") {
@@ -132,7 +133,7 @@ CaseSpec with_value(const CaseSpec& spec, const std::string& key, std::int64_t v
   return out;
 }
 
-/// The key of the case that `key` stands for. Throws bad_input where the case fixes it.
+/// Returns the key of the case that `key` stands for. Throws bad_input where the case fixes it.
 std::string varied_key(const CaseSpec& spec, FitKey key) {
   if (has_bits(spec.mask)) {
     throw_bad_input("mask = {} has bits for given lengths, and a fit varies them", spec.mask);
@@ -174,7 +175,7 @@ PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& im
   row.spec = spec;
   row.grid = grid;
   row.implementation = implementation;
-  row.skipped = why_skipped(layout, *chosen);
+  row.skipped = text_of(no_plan(layout, *chosen));
   if (!row.skipped.empty()) return row;
 
   const Cost cost = chosen->cost(problem);
@@ -194,7 +195,7 @@ PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& im
     add_collectives(name, "cp", grid.cp, phase.cp, row);
   };
   add_phase(0, "plan", cost.plan, 0);
-  // One sweep makes both in the forward pass.
+  // The fused forward-backward makes both in the forward pass.
   const std::int64_t swept = chosen->describe().one_sweep ? row.gradients_bytes : 0;
   add_phase(1, "forward", cost.forward, row.outputs_bytes + swept);
   add_phase(2, "backward", cost.backward, row.outputs_bytes + row.gradients_bytes);
@@ -252,7 +253,7 @@ Fit fit_case(const CaseSpec& spec, const Grid& grid, const std::string& implemen
     low = high;
     high *= 2;
   }
-  high = std::min(high, most + 1);  // does not fit, or is not looked at
+  high = std::min(high, most + 1);  // does not fit, or is beyond the search
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
     if (keep_if_fits(middle)) {

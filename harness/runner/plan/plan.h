@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trial will cost, without running it: predicted peak bytes, FLOPs and collectives of a rank
-// for a case, a grid and an implementation, and the inverse, the largest case that fits a limit.
-// Only lengths are laid out; no token, logit or weight is made, so a plan of any size is cheap.
+// Costs of a trial, without running it: predicted peak bytes, FLOPs and collectives of a rank for a
+// case, a grid and an implementation, and the inverse, the largest case that fits a limit. Only
+// lengths are laid out; no token, logit or weight is made, so a plan of any size is cheap.
 //
 // Bytes and counts are those of one rank and one pack: the case as it is given, on the tp x cp
 // ranks of a dp rank. With dp or microbatches a rank holds parts of it, one after the other; with
-// pp only ranks of the last stage do.
+// pp only ranks of the last stage hold any.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct PlannedPhase {
   std::string name;                  // "plan", "forward", "backward"
   std::int64_t workspace_bytes = 0;  // the implementation's own
   std::int64_t held_bytes = 0;       // outputs from the forward pass on, gradients in backward
-  std::int64_t peak_bytes = 0;       // inputs, workspace and what is held
+  std::int64_t peak_bytes = 0;       // inputs, workspace and held bytes
   std::int64_t flops = 0;            // of matrix products
 };
 
@@ -41,7 +41,7 @@ struct PlanRow {
   CaseSpec spec;
   Grid grid;
   std::string implementation;
-  std::string skipped;  // why there is no plan; then nothing below is set
+  std::string skipped;  // reason when there is no plan; then nothing below is set
 
   std::int64_t tokens = 0;           // T
   std::int64_t padded_tokens = 0;    // T_pad
@@ -52,22 +52,23 @@ struct PlanRow {
   std::array<PlannedPhase, 3> phases;
   std::vector<PlannedCollective> collectives;  // those with calls
 
-  /// The phase with the largest peak, the first of equals.
+  /// Returns the phase with the largest peak, the first of equals.
   const PlannedPhase& peak_phase() const;
   std::int64_t peak_bytes() const { return peak_phase().peak_bytes; }
 };
 
-/// Throws bad_input where `run` would refuse the case, the grid or the implementation, and for
-/// sizes whose products leave 63 bits. An implementation that cannot take the case is skipped.
+/// Plans a trial; skips an implementation that cannot take the case. Throws bad_input where `run`
+/// would refuse the case, the grid or the implementation, and for sizes whose products leave 63
+/// bits.
 PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& implementation);
 
-/// What other training stacks need for the same pack, on one rank.
+/// Returns the memory that other training stacks need for the same pack, on one rank.
 std::vector<UpstreamMemory> plan_upstream(const CaseSpec& spec, const Grid& grid);
 
-/// Bytes that a rank of a group of n sends in ring algorithms, for a payload M as communicators
-/// count it, rounded up: all-reduce 2 (n - 1) / n M, all-gather (n - 1) M of its own part,
-/// reduce-scatter (n - 1) / n M, broadcast M (Thakur et al., "Optimization of collective
-/// communication operations in MPICH", 2005). Nothing in a group of one.
+/// Returns the bytes that a rank of a group of n sends in ring algorithms, for a payload M as
+/// communicators count it, rounded up: all-reduce 2 (n - 1) / n M, all-gather (n - 1) M of its own
+/// part, reduce-scatter (n - 1) / n M, broadcast M (Thakur et al., "Optimization of collective
+/// communication operations in MPICH", 2005). 0 in a group of one.
 std::int64_t ring_wire_bytes(Collective operation, int ranks, std::int64_t payload_bytes);
 
 enum class FitKey {
@@ -77,15 +78,15 @@ enum class FitKey {
 
 struct Fit {
   std::string key;         // "seq_len", "lens", "seqs"
-  std::int64_t value = 0;  // 0: nothing fits, and `reason` says why
+  std::int64_t value = 0;  // 0: nothing fits, for `reason`
   std::string reason;
-  bool at_least = false;  // the largest value that is looked at fits
+  bool at_least = false;  // the largest value of the search fits
   PlanRow row;            // with that value; with the smallest where nothing fits
 };
 
-/// The largest value of the key with which the peak of a rank is at most `limit_bytes`, found by
-/// doubling and bisection: the peak never falls with the key. Packs up to 2^30 tokens are looked
-/// at. Throws bad_input where the case fixes the key, and as plan_trial.
+/// Returns the largest value of the key with which the peak of a rank is at most `limit_bytes`,
+/// found by doubling and bisection: the peak never falls with the key. The search ends at packs of
+/// 2^30 tokens. Throws bad_input where the case fixes the key, and as plan_trial.
 Fit fit_case(const CaseSpec& spec, const Grid& grid, const std::string& implementation, FitKey key,
              std::int64_t limit_bytes);
 

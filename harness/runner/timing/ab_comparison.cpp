@@ -9,19 +9,18 @@
 #include "harness/core/text.h"
 #include "harness/measure/interleave.h"
 #include "harness/measure/statistics.h"
+#include "harness/runner/timing/phase.h"
 
 namespace lossgrid {
 namespace {
 
-const std::array<std::string, 3> kAllPhases{"forward", "backward", "forward_backward"};
-
-/// What A or B left in its process.
+/// Timing of A or B in its process.
 struct Timed {
   const TimingRecord* timing;
   std::string implementation;
   std::size_t occurrence;  // of the implementation in the process; 1 for the second of A against A
 
-  /// Null: it has no such phase.
+  /// Returns null where it has no such phase.
   const TimingRow* row(const std::string& phase) const {
     std::size_t left = occurrence;
     for (const TimingRow& row : timing->rows) {
@@ -32,15 +31,15 @@ struct Timed {
   }
 };
 
-/// By round, without the rounds that count for nothing.
+/// Returns the samples by round, without the rounds that do not count.
 std::vector<double> samples(const TimingRow& row) {
   const std::vector<std::int64_t>& all = row.time.samples_ns;
   const std::size_t skipped = all.size() > kAbWarmUpRounds ? kAbWarmUpRounds : 0;
   return {all.begin() + static_cast<std::ptrdiff_t>(skipped), all.end()};
 }
 
-/// Samples of two processes have no partners, and the machine may be slower in one of them. What
-/// it reached in the same rounds tells: each time is taken over that of its ceiling.
+/// Returns the ratio of samples of two processes. They have no partners, and the machine may be
+/// slower in one process, so each time is taken relative to its ceiling in the same rounds.
 double ratio_of_processes(const TimingRow& a, const TimingRow& b) {
   const bool have_ceilings =
       a.ceiling == b.ceiling && a.ceiling_ratio.value_or(0) > 0 && b.ceiling_ratio.value_or(0) > 0;
@@ -53,7 +52,7 @@ std::string label(const AbSide& side, bool two_builds) {
   return side.implementation + (side.build == Build::base ? " (base)" : " (head)");
 }
 
-bool says_nothing(TimingStatus status) {
+bool allows_no_verdict(TimingStatus status) {
   return status == TimingStatus::skipped || status > TimingStatus::above_ceiling;
 }
 
@@ -62,32 +61,32 @@ class SideComparison {
   SideComparison(const AbRequest& request, const RunAbProcess& run)
       : request_(request), run_(run) {}
 
-  AbOutcome compare(const AbLook& look) {
+  AbOutcome compare(const AbInterimAnalysis& analysed) {
     for (std::uint64_t launch = 0; !is_decided(); ++launch) {
       launch_once(launch);
-      if (says_nothing(outcome_.status)) {
+      if (allows_no_verdict(outcome_.status)) {
         outcome_.records.clear();
         break;
       }
       if (std::find(kLooks.begin(), kLooks.end(), launch + 1) == kLooks.end()) continue;
       fill_records();
-      look(outcome_.records);
+      analysed(outcome_.records);
     }
     return std::move(outcome_);
   }
 
  private:
-  struct Phase {
+  struct ComparedPhase {
     std::string name;
     SequentialComparison comparison;
     std::int64_t pairs;
   };
 
-  /// Not before the first launch, which tells the phases.
+  /// False before the first launch, which determines the phases.
   bool is_decided() const {
-    return !phases_.empty() && std::all_of(phases_.begin(), phases_.end(), [](const Phase& phase) {
-      return phase.comparison.is_decided();
-    });
+    return !phases_.empty() &&
+           std::all_of(phases_.begin(), phases_.end(),
+                       [](const ComparedPhase& phase) { return phase.comparison.is_decided(); });
   }
 
   void launch_once(std::uint64_t launch) {
@@ -111,27 +110,27 @@ class SideComparison {
     const auto timed = [&](std::size_t side) {
       const std::size_t place = order[0] == side ? 0 : 1;
       if (request_.two_builds) return Timed{&found[place], sides[side].implementation, 0};
-      return Timed{&found[0], sides[side].implementation,
+      return Timed{found.data(), sides[side].implementation,
                    request_.a == request_.b ? place : std::size_t{0}};
     };
     add(timed(0), timed(1));
   }
 
-  /// False when nothing can be said any more.
+  /// Takes over a failure. Returns false when there can be no verdict any more.
   bool take_failure(const TimingRecord& found) {
-    if (says_nothing(found.status)) {
+    if (allows_no_verdict(found.status)) {
       outcome_.status = found.status;
       outcome_.reason = found.reason;
     } else if (!found.skipped.empty()) {
       outcome_.status = TimingStatus::skipped;
       outcome_.reason = found.skipped.front().implementation + ": " + found.skipped.front().reason;
     }
-    return !says_nothing(outcome_.status);
+    return !allows_no_verdict(outcome_.status);
   }
 
   void add(const Timed& a, const Timed& b) {
     if (phases_.empty() && !choose_phases(a, b)) return;
-    for (Phase& phase : phases_) {
+    for (ComparedPhase& phase : phases_) {
       if (phase.comparison.is_decided()) continue;
       const TimingRow* of_a = a.row(phase.name);
       const TimingRow* of_b = b.row(phase.name);
@@ -149,14 +148,15 @@ class SideComparison {
     }
   }
 
-  /// False when there is none.
+  /// Returns false when there is no phase to compare.
   bool choose_phases(const Timed& a, const Timed& b) {
     const std::vector<std::string>& asked = request_.phases;
-    for (const std::string& name : kAllPhases) {
+    for (const Phase phase : kTimedPhases) {
+      const std::string phase_name(name(phase));
       const bool wanted =
-          asked.empty() || std::find(asked.begin(), asked.end(), name) != asked.end();
-      if (!wanted || a.row(name) == nullptr || b.row(name) == nullptr) continue;
-      phases_.push_back({name, SequentialComparison(request_.margin, request_.alpha), 0});
+          asked.empty() || std::find(asked.begin(), asked.end(), phase_name) != asked.end();
+      if (!wanted || a.row(phase_name) == nullptr || b.row(phase_name) == nullptr) continue;
+      phases_.push_back({phase_name, SequentialComparison(request_.margin, request_.alpha), 0});
     }
     if (!phases_.empty()) return true;
     outcome_.status = TimingStatus::skipped;
@@ -168,7 +168,7 @@ class SideComparison {
 
   void fill_records() {
     outcome_.records.clear();
-    for (const Phase& phase : phases_) {
+    for (const ComparedPhase& phase : phases_) {
       AbRecord record;
       record.phase = phase.name;
       record.a = label(request_.a, request_.two_builds);
@@ -185,14 +185,15 @@ class SideComparison {
 
   const AbRequest& request_;
   const RunAbProcess& run_;
-  std::vector<Phase> phases_;
+  std::vector<ComparedPhase> phases_;
   AbOutcome outcome_;
 };
 
 }  // namespace
 
-AbOutcome compare_sides(const AbRequest& request, const RunAbProcess& run, const AbLook& look) {
-  return SideComparison(request, run).compare(look);
+AbOutcome compare_sides(const AbRequest& request, const RunAbProcess& run,
+                        const AbInterimAnalysis& analysed) {
+  return SideComparison(request, run).compare(analysed);
 }
 
 }  // namespace lossgrid

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A against B: launches, each a process of its own in which A and B are timed in turn, until the
-// verdict is known. Of two builds a launch is one process of each, one after the other; there each
-// time counts relative to what the machine reached in the same rounds (its ceiling), so a change of
-// the ceilings themselves is not seen. What differs from process to process (where memory lies,
-// what else runs) is part of what is measured. Starts no process: a launch is what it finds, a
-// timing record.
+// Comparison of A with B by launches, until the verdict is known. A launch is one process that
+// times A and B in turn. With two builds it is one process of each, one after the other; each time
+// then counts relative to the ceiling of the machine in the same rounds, so a change of the
+// ceilings themselves is not seen. Differences between processes (places of memory, load of the
+// machine) are part of the measurement. Starts no process itself: a launch is a function that
+// returns a timing record.
 #pragma once
 
 #include <cstdint>
@@ -33,36 +33,36 @@ struct AbProcess {
   std::uint64_t order_seed = 0;  // below 2^31
 };
 
-/// Runs it. A process that dies or finds nothing is a record with that status and a reason.
+/// Runs a process. Returns a record with status and reason for one that dies or times nothing.
 using RunAbProcess = std::function<TimingRecord(const AbProcess&)>;
 
 struct AbRequest {
   AbSide a;
   AbSide b;
   bool two_builds = false;          // A and B in processes of their own
-  std::vector<std::string> phases;  // empty: all that both have
+  std::vector<std::string> phases;  // empty: all phases that both have
   double margin = 0.1;
   double alpha = kLookAlpha;
   std::uint64_t seed = 1;
 };
 
-/// Rounds at the begin of every process that count for nothing, beside those that the sampler warms
-/// up with.
+/// Rounds at the beginning of every process that do not count, beside the warm-up of the sampler.
 inline constexpr std::int64_t kAbWarmUpRounds = 2;
 
 struct AbOutcome {
-  std::vector<AbRecord> records;  // by phase; of the last look. Without case, grid and cache
-  // Worse than above_ceiling, or skipped: nothing can be said, there are no records but a reason.
+  std::vector<AbRecord> records;  // by phase, of the last interim analysis; no case, grid, cache
+  // If `skipped` or worse than `above_ceiling`: no verdict; `records` is empty and `reason` is set.
   TimingStatus status = TimingStatus::timed;
   std::string reason;
 };
 
-/// Called after every look.
-using AbLook = std::function<void(const std::vector<AbRecord>& so_far)>;
+/// Called after every interim analysis.
+using AbInterimAnalysis = std::function<void(const std::vector<AbRecord>& so_far)>;
 
-/// Compares them, all phases in the same launches; one that is decided takes no more of them. The
-/// place of A and B in a process, or of their processes, is random by the seed. Launch k has the
-/// order seed (seed + k) mod 2^31.
-AbOutcome compare_sides(const AbRequest& request, const RunAbProcess& run, const AbLook& look);
+/// Compares A and B in all phases by the same launches; a phase that is decided takes no more of
+/// them. The order of A and B in a process, or of their processes, is random by the seed. Launch k
+/// has the order seed (seed + k) mod 2^31.
+AbOutcome compare_sides(const AbRequest& request, const RunAbProcess& run,
+                        const AbInterimAnalysis& analysed);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be timed and whether it fits, then the ranks, then the way from what they measured to a
-// record.
+// Runs one timing: drops implementations that cannot run or do not fit, samples on all ranks,
+// summarises into a TimingRecord.
 #include "harness/runner/timing/timing.h"
 
 #include <algorithm>
@@ -11,18 +11,19 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
-#include "harness/measure/meter_self_test.h"
+#include "harness/measure/self_test.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/timing/timing_summary.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/rank_archive.h"
 #include "harness/runner/verdict/refusal.h"
+#include "harness/runner/verdict/trial_verdict.h"
 
 namespace lossgrid {
 namespace {
 
-/// The one that speed-ups are over: as asked for, or per_sequence, or the first that is built in,
-/// or the first. What was loaded may change from run to run, and others are compared over it.
+/// Returns the baseline of speed-ups: as asked for, or per_sequence, or the first that is built in,
+/// or the first. A loaded implementation may change from run to run, so it comes last.
 std::string choose_baseline(const std::string& asked,
                             const std::vector<std::string>& implementations) {
   const auto among = [&](const std::string& name) {
@@ -38,7 +39,7 @@ std::string choose_baseline(const std::string& asked,
   return built_in == implementations.end() ? implementations.front() : *built_in;
 }
 
-/// The record without samples.
+/// Returns the record without samples.
 TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
                              const std::vector<std::string>& implementations,
                              const TimingRequest& request, CacheMode cache, Backend backend,
@@ -46,7 +47,7 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   TimingRecord record;
   record.backend = name(backend);
   record.transport = ranks.transport();
-  record.timer = timer_name(backend);
+  record.timer = traits_of(backend).timer;
   record.case_name = spec.name;
   record.case_text = format_case(spec);
   record.grid = format_grid(grid);
@@ -61,7 +62,7 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   record.cores = share.cores;
   record.threads_per_rank = share.threads_per_rank;
   std::string shared;
-  if (backend == Backend::cuda_emulated) {
+  if (!traits_of(backend).has_real_times) {
     shared = "kernels of a GPU run on the processor";
   } else if (share.oversubscribed) {
     shared = fmt::format("{} ranks with {} thread{} each share {} core{}", grid.ranks(),
@@ -70,13 +71,19 @@ TimingRecord describe_timing(const CaseSpec& spec, const Grid& grid,
   } else if (recorded) {
     shared = "a trace or memory snapshots were written meanwhile";
   }
-  record.why_not_representative = ranks.first_text(shared);  // a machine of the job may be fuller
+  // Another machine of the job may be fuller.
+  record.not_representative_reason = ranks.agree_on_first_error(shared);
   return record;
 }
 
-void stop(TimingRecord& record, TimingStatus status, const std::string& reason) {
-  record.status = status;
-  record.reason = reason;
+void stop(TimingRecord& record, const TrialFacts& facts) {
+  const TrialVerdict verdict = judge(facts);
+  record.status = timing_status(verdict.status);
+  record.reason = verdict.reason;
+}
+
+void skip(TimingRecord& record, SkipReason reason) {
+  stop(record, {.skipped = std::move(reason)});
 }
 
 class Timing {
@@ -101,16 +108,16 @@ class Timing {
   }
 
   /// Makes the trials of the implementations that can be timed, on one batch that is padded as all
-  /// of them need. Returns why none is, or nothing.
-  std::string choose(const std::vector<std::string>& implementations) {
+  /// of them need. Returns a reason when there is none, or they do not fit.
+  std::optional<SkipReason> choose(const std::vector<std::string>& implementations) {
     std::vector<std::string> timed;
     std::vector<std::string> that_pad;
     for (const std::string& text : implementations) {
       const auto implementation = make_implementation(text);
-      const std::string reason = why_not_timed(*implementation);
-      if (text == record_.baseline) record_.why_no_speedup = reason;
-      if (!reason.empty()) {
-        record_.skipped.push_back({text, reason});
+      const std::optional<SkipReason> reason = not_timed(*implementation);
+      if (text == record_.baseline) record_.no_speedup_reason = text_of(reason);
+      if (reason) {
+        record_.skipped.push_back({text, reason->text});
         continue;
       }
       const Padding padding = implementation->describe().padding;
@@ -118,7 +125,7 @@ class Timing {
       prepared_.problem = padded_for(prepared_.problem, padding);
       timed.push_back(text);
     }
-    if (timed.empty()) return "no implementation takes it";
+    if (timed.empty()) return SkipReason{"no implementation takes it"};
     if (!that_pad.empty()) {
       record_.padding =
           fmt::format("{}, for {}", describe(prepared_.problem->padding), join(that_pad, ", "));
@@ -128,12 +135,12 @@ class Timing {
     for (const std::string& text : timed) add_trial(text);
     if (std::find(implementations.begin(), implementations.end(), record_.baseline) ==
         implementations.end()) {
-      record_.why_no_speedup = record_.baseline + " is not among the implementations";
+      record_.no_speedup_reason = record_.baseline + " is not among the implementations";
     }
-    return why_timing_too_big();
+    return shortage();
   }
 
-  /// Returns whether a rank hangs or has lost its GPU.
+  /// Runs the ranks. Returns true if one of them hangs or has lost its GPU.
   bool run(std::chrono::milliseconds iteration_deadline, const std::optional<Fault>& fault) {
     plan_->fault = fault;
     // Warm-up, one round beyond the budget, and the checks of the last: two iterations a round.
@@ -160,16 +167,15 @@ class Timing {
     return make_loss_problem(problem, batch, grid_, *prepared_.objective, backend_);
   }
 
-  /// Beside those that were chosen before it; empty when it is timed.
-  std::string why_not_timed(const LossImplementation& implementation) const {
-    const std::string reason = why_not_given(implementation, *prepared_.problem, grid_);
-    if (!reason.empty()) return reason;
+  /// Returns a reason when it cannot be timed beside those that were chosen before it.
+  std::optional<SkipReason> not_timed(const LossImplementation& implementation) const {
+    if (auto reason = not_applicable(implementation, *prepared_.problem, grid_)) return reason;
     if (implementation.describe().plays_back) {
-      return "plays back what another program computed: there is nothing to time";
+      return SkipReason{"plays back what another program computed: there is nothing to time"};
     }
     const auto padded = padded_for(prepared_.problem, implementation.describe().padding);
     const PackedBatch batch = pack(*padded, grid_);
-    return implementation.why_unsupported(loss_problem(*padded, batch));
+    return implementation.unsupported(loss_problem(*padded, batch));
   }
 
   void add_trial(const std::string& text) {
@@ -182,23 +188,22 @@ class Timing {
         std::max(plan_->product_rows, (problem_->local_rows() + chunks - 1) / chunks);
   }
 
-  std::string why_timing_too_big() const {
+  std::optional<SkipReason> shortage() const {
     const auto ranks = static_cast<std::size_t>(grid_.ranks());
-    const std::vector<std::int64_t> bytes(ranks, timing_memory_bytes(*problem_, *plan_));
-    const std::string why = why_ranks_too_big(backend_, bytes, ranks_.has_nccl());
-    if (!why.empty() || backend_ != Backend::cuda) return why;
-    return why_too_big(
-        checked_product(timing_host_bytes(*problem_), grid_.ranks(), "bytes of a timing"));
+    const RanksMemory need{
+        .rank_bytes = std::vector(ranks, timing_memory_bytes(*problem_, *plan_)),
+        .rank_host_bytes = traits_of(backend_).is_gpu ? timing_host_bytes(*problem_) : 0};
+    return memory_shortage(backend_, need, ranks_.has_nccl());
   }
 
   void record_failure(const RanksOutcome& outcome) {
     const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
     const RankOutcome& failed = outcome.ranks[first];
-    stop(record_, timing_status(status_of(failed.code)),
-         fmt::format("rank {}: {}", first, failed.message));
+    const std::string text = fmt::format("rank {}: {}", first, failed.message);
+    stop(record_, {.failure = RankFailure{failed.code, text}});
   }
 
-  PreparedProblem prepared_;  // padded as those need that are timed
+  PreparedProblem prepared_;  // padded for the implementations that are timed
   Grid grid_;
   Backend backend_;
   const Ranks& ranks_;
@@ -227,34 +232,31 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
                         static_cast<double>(problem.spec.hidden) *
                         static_cast<double>(problem.spec.vocab);
   if (grid.pp > 1) {
-    stop(record, TimingStatus::skipped, "only one pipeline stage is timed");
+    skip(record, {"only one pipeline stage is timed"});
     return timed;
   }
   if (grid.dp > 1 || problem.spec.microbatches > 1) {
-    stop(record, TimingStatus::skipped, "only one dp rank with one microbatch is timed");
+    skip(record, {"only one dp rank with one microbatch is timed"});
     return timed;
   }
   require_fits(problem, grid);
-  const std::string not_here = ranks.first_text(ranks.why_not_here(backend, grid.ranks()));
-  if (!not_here.empty()) {
-    stop(record, TimingStatus::skipped, not_here);
+  if (const auto reason = ranks.agree_on_first_error(ranks.unavailable(backend, grid.ranks()))) {
+    skip(record, *reason);
     return timed;
   }
   Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);
-  const Refusal refusal = agreed_refusal(ranks, [&] { return timing.choose(implementations); });
-  if (!refusal.reason.empty()) {
-    stop(record,
-         refusal.failure ? timing_status(status_of(*refusal.failure)) : TimingStatus::skipped,
-         refusal.reason);
+  const TrialFacts facts = agree_on_refusal(ranks, [&] { return timing.choose(implementations); });
+  if (!facts.may_run()) {
+    stop(record, facts);
     return timed;
   }
-  timed.rank_hung = timing.run(iteration_deadline, fault);
+  timed.must_end = timing.run(iteration_deadline, fault);
   return timed;
 }
 
 namespace {
 
-/// The `number`-th timing of the run.
+/// Times one case, the `number`-th timing of the run, or takes it over.
 TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& grid, CacheMode cache,
                         std::int64_t number, const RunOptions& options, ProblemCache& problems) {
   TimingOutcome timed;
@@ -267,8 +269,9 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
   }
   options.begins(id, "");
   const PreparedProblem& prepared = problems.get(spec);
-  const std::string why_too_big = options.ranks.first_text(prepared.why_too_big);
-  if (why_too_big.empty()) {
+  const std::optional<SkipReason> shortage =
+      options.ranks.agree_on_first_error(prepared.memory_shortage);
+  if (!shortage) {
     const auto recording = record_trial(options.recording, "timing", number,
                                         fmt::format("{}_{}", format_grid(grid), name(cache)), id,
                                         join(implementations, ", "));
@@ -279,7 +282,7 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
   } else {
     timed.record = describe_timing(spec, grid, implementations, *suite.timing, cache, suite.backend,
                                    options.ranks, false);
-    stop(timed.record, TimingStatus::skipped, why_too_big);
+    skip(timed.record, *shortage);
   }
   return timed;
 }
@@ -297,7 +300,7 @@ bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
           const TimingOutcome timed =
               time_case(suite, spec, grid, cache, ++number, options, problems);
           sink(timed.record);
-          if (timed.rank_hung) return true;
+          if (timed.must_end) return true;
         }
       }
     }
@@ -307,7 +310,7 @@ bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
 
 std::vector<MeterRecord> test_meter() {
   std::vector<MeterRecord> records;
-  for (const MeterCheck& check : check_meter()) {
+  for (const SelfTestCheck& check : run_self_test()) {
     records.push_back(
         {check.name, check.passed, check.expected, check.measured, check.unit, check.detail});
   }

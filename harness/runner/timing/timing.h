@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing of all implementations of one case on one grid in one process, in turn, so that drift of a
+// Times all implementations of one case on one grid in one process, in turn, so that drift of a
 // shared machine cancels in their ratios; the ceilings of the machine in the same rounds. The
 // outputs of the last timed iteration of each implementation are verified.
 #pragma once
@@ -21,17 +21,18 @@ namespace lossgrid {
 
 struct TimingOutcome {
   TimingRecord record;
-  bool rank_hung = false;  // the process must report and end with std::_Exit
+  bool must_end = false;  // a rank hangs or has lost its GPU: the process must report and end with
+                          // std::_Exit
 };
 
-/// One record: samples by the protocol of harness/measure/sampler.h until the request is met. All
-/// have the same batch, padded as those of them need that are timed (TimingRecord::padding).
-/// Implementations that cannot take the case are listed with the reason. Skipped as a whole:
-/// several dp ranks, pipeline stages or microbatches, no implementation that takes the case, too
-/// little memory for all of them side by side, no device of the backend. An iteration, with its
-/// checks, may take as long as `iteration_deadline` on average. Times are not representative with a
-/// `recording`, of an emulated GPU, and where ranks share cores or a GPU. Throws bad_input for an
-/// unknown implementation or a grid that the problem does not fit.
+/// Takes samples by the protocol of harness/measure/sampler.h until the request is met. All
+/// implementations have the same batch, padded as those need that are timed
+/// (TimingRecord::padding). Implementations that cannot take the case are listed with the reason.
+/// Skipped as a whole: several dp ranks, pipeline stages or microbatches, no implementation that
+/// takes the case, too little memory for all of them side by side, no device of the backend. An
+/// iteration, with its checks, may take as long as `iteration_deadline` on average. Times are not
+/// representative with a `recording`, of an emulated GPU, and where ranks share cores or a GPU.
+/// Throws bad_input for an unknown implementation or a grid that the problem does not fit.
 TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    const std::vector<std::string>& implementations,
                                    const Grid& grid, const TimingRequest& request, CacheMode cache,
@@ -41,20 +42,19 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
                                    Backend backend = Backend::cpu,
                                    const std::optional<Fault>& fault = std::nullopt);
 
-/// Times every case of the suites that ask for it on every grid in every state of the cache and
-/// calls `sink` for each. Returns true when a rank hangs: then nothing further was timed, and the
-/// process must report and end with std::_Exit.
+/// Times every case of the suites with timing on every grid in every state of the cache and calls
+/// `sink` for each. Returns true when the last one must_end: then nothing further was timed.
 bool time_suites(const std::vector<Suite>& suites, const RunOptions& options,
                  ProblemCache& problems, const std::function<void(const TimingRecord&)>& sink);
 
-/// What the meter finds when it measures what is known beforehand; before anything is timed.
+/// Measures known durations, before anything is timed.
 std::vector<MeterRecord> test_meter();
 
-/// What the process ends with, the worst of: wrong outputs correctness, a row above its ceiling
-/// time_regression, crash, hang. Nothing ran when all were skipped.
+/// Returns the exit code of a process, the worst of: wrong outputs correctness, a row above its
+/// ceiling time_regression, crash, hang; nothing_ran when all were skipped.
 ExitCode exit_code_of(const std::vector<TimingRecord>& timings);
 
-/// A meter that fails is an error of the run.
+/// Returns rank_crashed when a check of the meter fails: an error of the run.
 ExitCode exit_code_of(const std::vector<MeterRecord>& meter);
 
 }  // namespace lossgrid

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products have the shapes, the layout and the dtypes that implementations use. Their factors are
-// random: which numbers they are does not matter, but a processor draws less power, and may run
-// faster, where all are the same. Bytes of copy and update count what is read and what is written.
+// random numbers: a processor draws less power, and may run faster, where all are the same. Bytes
+// of copy and update are those read and those written.
 #include "harness/runner/timing/timing_ceilings.h"
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 namespace lossgrid {
 namespace {
 
-/// A factor of products beside the weight: bf16 where native products are faster than converting,
-/// as they are on a GPU.
+/// Returns the dtype of the factor beside the weight: bf16 where native products are faster than
+/// converting, as they are on a GPU.
 DType factor_dtype(const LossProblem& problem) {
   if (problem.dtype != DType::bf16) return DType::f32;
   const bool native =
-      problem.backend == Backend::cuda || bf16_gemm_rates().faster() == Bf16Gemm::native;
+      !traits_of(problem.backend).has_bf16_choice || bf16_gemm_rates().faster() == Bf16Gemm::native;
   return native ? DType::bf16 : DType::f32;
 }
 
@@ -52,7 +52,7 @@ class MemoryCeiling final : public SampledItem {
   std::shared_ptr<DeviceMemory> memory_;
 };
 
-/// Of the largest product.
+/// Returns the workspace of the largest product.
 std::int64_t workspace_floats(const LossProblem& problem, std::int64_t product_rows) {
   const std::int64_t widest = std::max(problem.width(), problem.head.hidden);
   const std::int64_t deepest = std::max(widest, product_rows);
@@ -76,9 +76,9 @@ struct ProductBuffers {
         MemorySpace::device);
   }
 
-  /// Random numbers, the same ones from time to time.
+  /// Allocates a buffer of random numbers that repeat with a period.
   Buffer filled(Device& device, std::int64_t elements, const std::string& tag) const {
-    constexpr std::int64_t kPeriod = (std::int64_t{1} << 16) + 4;  // of no row's size
+    constexpr std::int64_t kPeriod = (std::int64_t{1} << 16) + 4;  // not the size of a row
     constexpr float kScale = 0x1p-6F;
     const RandomStream random(0, 0x47454D4D);
     Buffer buffer = device.allocate(static_cast<std::size_t>(elements) * size_of(factor), tag,
@@ -134,28 +134,28 @@ std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffer
   const std::int64_t weight_stride = by_id ? h : v;
   const Matrix hidden{buffers.factor, buffers.hidden.data(), h, !by_id};
   const Matrix grad_logits{buffers.factor, buffers.grad_logits.data(), v, by_id};
-  const Gemm logits{m,
-                    v,
-                    h,
-                    {buffers.factor, buffers.hidden.data(), h},
-                    {problem.dtype, inputs.weight, weight_stride, by_id},
-                    buffers.logits.data(),
-                    v};
-  const Gemm grad_hidden{m,
-                         h,
-                         v,
-                         {buffers.factor, buffers.grad_logits.data(), v},
-                         {problem.dtype, inputs.weight, weight_stride, !by_id},
-                         buffers.grad_hidden.data(),
-                         h};
-  Gemm grad_weight{by_id ? v : h,
-                   by_id ? h : v,
-                   m,
-                   by_id ? grad_logits : hidden,
-                   by_id ? hidden : grad_logits,
-                   gradients.weight,
-                   weight_stride};
-  grad_weight.accumulate = true;
+  const Gemm logits{.m = m,
+                    .n = v,
+                    .k = h,
+                    .a = {buffers.factor, buffers.hidden.data(), h},
+                    .b = {problem.dtype, inputs.weight, weight_stride, by_id},
+                    .c = buffers.logits.data(),
+                    .stride = v};
+  const Gemm grad_hidden{.m = m,
+                         .n = h,
+                         .k = v,
+                         .a = {buffers.factor, buffers.grad_logits.data(), v},
+                         .b = {problem.dtype, inputs.weight, weight_stride, !by_id},
+                         .c = buffers.grad_hidden.data(),
+                         .stride = h};
+  const Gemm grad_weight{.m = by_id ? v : h,
+                         .n = by_id ? h : v,
+                         .k = m,
+                         .a = by_id ? grad_logits : hidden,
+                         .b = by_id ? hidden : grad_logits,
+                         .c = gradients.weight,
+                         .stride = weight_stride,
+                         .accumulate = true};
   return {logits, grad_hidden, grad_weight};
 }
 
@@ -164,8 +164,7 @@ std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffer
 std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows) {
   if (problem.from_hidden()) {
     const std::int64_t flops = 2 * product_rows * problem.width() * problem.head.hidden;
-    const bool on_gpu = problem.backend == Backend::cuda;
-    const std::vector<std::string> one_way{on_gpu ? "cuBLASLt" : gemm_library()};
+    const std::vector<std::string> one_way{traits_of(problem.backend).gemm_library()};
     return {{"gemm_logits", 0, flops, one_way},
             {"gemm_hidden", 0, flops, one_way},
             {"gemm_weight", 0, flops, one_way}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a case is compared with: memory that is only read, copied or changed, at the size of a
-// rank's logits; or, of a case from hidden states, the three products of the LM head. They are
-// items of the same rounds as the implementations, all ranks at once, with the threads of a rank.
+// Ceilings of a timing: memory that is only read, copied or updated, at the size of a rank's
+// logits; or, of a case from hidden states, the three products of the lm_head. They are items of
+// the same rounds as the implementations, all ranks at once, with the threads of a rank.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 
 namespace lossgrid {
 
-/// One ceiling of one rank: what it moves, or how much it computes; the other is 0.
+/// One ceiling of one rank: the bytes that it moves, or the FLOPs of it; the other is 0.
 struct Ceiling {
   std::string name;  // "read", "copy", "update"; "gemm_logits", "gemm_hidden", "gemm_weight"
   std::int64_t bytes = 0;
   std::int64_t flops = 0;
-  // Ways to do it, the steps of its item; the fastest counts.
+  // Names of its variants, the steps of its item; the fastest counts.
   std::vector<std::string> variants;
 };
 
-/// Those of a problem. `product_rows`: how many rows of logits exist at a time in it, where the
-/// problem starts from hidden states.
+/// Returns the ceilings of a problem. `product_rows`: rows of logits that exist at a time, where
+/// the problem starts from hidden states.
 std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows);
 
-/// What the items below allocate on a rank.
+/// Returns the bytes that the items below allocate on a rank.
 std::int64_t ceiling_memory_bytes(const LossProblem& problem, std::int64_t product_rows);
 
-/// Items for ceilings_of the same, one step for each variant. They read `inputs`, and write to
-/// `gradients`, of which nothing is left that means anything. All arguments outlive the items.
+/// Makes the items of ceilings_of(), one step for each variant. They read `inputs` and overwrite
+/// `gradients` with meaningless values. All arguments outlive the items.
 std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& problem,
                                                              std::int64_t product_rows,
                                                              Device& device,

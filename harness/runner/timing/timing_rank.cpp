@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// First what a rank holds for all implementations together, then one implementation as an item of
-// the sampler. Buffers are poisoned before the last iteration of each: what the implementation
-// before it left there must not pass as its own. All that is launched before a sample is done when
-// it begins, and what the sample launches when it ends.
+// SharedTensors holds the tensors of all implementations on a rank; TimedImplementation is one of
+// them as an item of the sampler. Buffers are poisoned before the last iteration of each: outputs
+// of the implementation before it must not pass as its own. All work launched before a sample is
+// done when it begins, and all work that the sample launches when it ends.
 #include "harness/runner/timing/timing_rank.h"
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include "harness/comm/timed_communicator.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/text.h"
-#include "harness/device/cuda/cuda_timing.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/device/memory/host_view.h"
 #include "harness/measure/cache.h"
@@ -22,6 +21,7 @@
 #include "harness/runner/trial/global_batch.h"
 #include "harness/runner/trial/injected_nan.h"
 #include "harness/runner/trial/pack_checks.h"
+#include "harness/runner/trial/rank_communicators.h"
 #include "harness/runner/trial/weight_gradient.h"
 
 namespace lossgrid {
@@ -37,30 +37,23 @@ bool any_in_place(const std::vector<TrialSetup>& setups) {
   });
 }
 
-/// What all implementations share on a rank.
+/// Device, communicators and tensors that all implementations share on a rank.
 class SharedTensors {
  public:
   SharedTensors(const TimingPlan& plan, Communicator& world)
       : problem_(*plan.setups.front().problem),
         device_world_(plan.setups.front(), world),
-        groups_(make_process_grid(device_world_.world(), plan.setups.front().grid)),
-        timed_tp_(time_calls(*groups_.tp, communication_ns_)),
-        timed_cp_(time_calls(*groups_.cp, communication_ns_)),
-        injector_(injector_of(plan, world)),
-        faulty_tp_(injector_ ? inject_faults(*timed_tp_, *injector_) : nullptr),
-        faulty_cp_(injector_ ? inject_faults(*timed_cp_, *injector_) : nullptr),
-        weight_gradient_(first_weight_gradient(plan.setups.front(), groups_.tp_rank())),
-        rank_{world.rank(),
-              groups_.tp_rank(),
-              groups_.cp_rank(),
-              device_world_.for_tensors(faulty_tp_ ? *faulty_tp_ : *timed_tp_),
-              device_world_.for_tensors(faulty_cp_ ? *faulty_cp_ : *timed_cp_),
-              world,
-              no_counts_,
-              weight_gradient_,
-              injector_ ? &*injector_ : nullptr},
-        batch_(pack(problem_, groups_.grid)),
-        loss_problem_(make_loss_problem(problem_, batch_, groups_.grid,
+        communicators_(world, device_world_, plan.setups.front().grid, plan.fault,
+                       {.tp = timed(), .cp = timed()}),
+        weight_gradient_(first_weight_gradient(plan.setups.front(), groups().tp_rank())),
+        rank_{.rank = world.rank(),
+              .tp_rank = groups().tp_rank(),
+              .cp_rank = groups().cp_rank(),
+              .communicators = communicators_,
+              .counts = no_counts_,
+              .weight_gradient = weight_gradient_},
+        batch_(pack(problem_, groups().grid)),
+        loss_problem_(make_loss_problem(problem_, batch_, groups().grid,
                                         *plan.setups.front().objective,
                                         plan.setups.front().backend)),
         rows_(place_tokens(problem_, loss_problem_, rank_.cp_rank, LogprobScope::shard).rows),
@@ -68,7 +61,8 @@ class SharedTensors {
         tokens_(device(),
                 static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
                 "token_outputs") {
-    batch_.denominators = count_denominators(plan.setups.front().parts[0], problem_, *groups_.dp);
+    batch_.denominators =
+        count_denominators(plan.setups.front().parts[0], problem_, communicators_.dp());
     if (any_in_place(plan.setups)) tensors_->keep_inputs();
     input_bits_ = tensors_->input_bits();
     tensors_->allocate_gradients();
@@ -78,13 +72,14 @@ class SharedTensors {
 
   const Problem& problem() const { return problem_; }
   const LossProblem& loss_problem() const { return loss_problem_; }
-  const ProcessGrid& groups() const { return groups_; }
+  const ProcessGrid& groups() const { return communicators_.harness(); }
   const PackRank& rank() const { return rank_; }
+  RankCommunicators& communicators() { return communicators_; }
   Device& device() { return device_world_.device(); }
   RankTensors& tensors() { return *tensors_; }
   const std::int64_t& communication_ns() const { return communication_ns_; }
 
-  /// Before an iteration: the inputs as they were at first, also behind an implementation in place.
+  /// Restores the inputs before an iteration, also behind an implementation in place.
   void begin_iteration(bool in_place, bool poisoned) {
     const StageScope scope(Stage::generate);
     if (overwritten_) tensors_->restore_inputs();
@@ -100,11 +95,12 @@ class SharedTensors {
     return columns_in({tokens_.data(), tokens_.size()}, loss_problem_, rows);
   }
 
-  /// Where a phase begins, outside of samples: a fault may wait there.
+  /// Begins a phase, outside of samples: a fault may strike here.
   void begin(RankPhase phase) {
-    if (!injector_) return;
-    injector_->at_phase(phase);
-    if (injector_->loses_device(phase)) device().lose();
+    FaultInjector* faults = communicators_.faults();
+    if (faults == nullptr) return;
+    faults->at_phase(phase);
+    if (faults->injects_device_loss(phase)) device().lose();
   }
 
   RankPack rank_pack() { return {problem_, loss_problem_, rank_, device(), rows_}; }
@@ -115,10 +111,9 @@ class SharedTensors {
   }
 
  private:
-  static std::optional<FaultInjector> injector_of(const TimingPlan& plan,
-                                                  const Communicator& world) {
-    if (!plan.fault) return std::nullopt;
-    return FaultInjector(*plan.fault, world.rank());
+  /// Times calls without the copies of payloads through the host.
+  MeasureCalls timed() {
+    return [this](Communicator& group) { return time_calls(group, communication_ns_); };
   }
 
   std::unique_ptr<RankTensors> generate_tensors() {
@@ -128,13 +123,8 @@ class SharedTensors {
 
   const Problem& problem_;
   DeviceWorld device_world_;
-  ProcessGrid groups_;
   std::int64_t communication_ns_ = 0;
-  std::unique_ptr<Communicator> timed_tp_;  // without the copies of payloads
-  std::unique_ptr<Communicator> timed_cp_;
-  std::optional<FaultInjector> injector_;
-  std::unique_ptr<Communicator> faulty_tp_;  // null without a fault
-  std::unique_ptr<Communicator> faulty_cp_;
+  RankCommunicators communicators_;
   RankCounts no_counts_;
   std::vector<float> weight_gradient_;  // as before the first iteration
   PackRank rank_;
@@ -161,8 +151,9 @@ class TimedImplementation final : public SampledItem {
                setup.implementation->grad_logits_dtype(shared.loss_problem()),
                description_.outputs.grad_hidden},
         plan_(setup.implementation->plan(
-            shared.loss_problem(), RankContext{shared.device(), shared.rank().tp, shared.rank().cp,
-                                               shared.rank().stage, true})) {
+            shared.loss_problem(),
+            RankContext{shared.device(), shared.communicators().tp(), shared.communicators().cp(),
+                        shared.communicators().stage(), true})) {
     for (const Phase phase : phases_) {
       observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
     }
@@ -204,7 +195,7 @@ class TimedImplementation final : public SampledItem {
   }
 
   std::vector<RankResult> take_findings() { return std::move(findings_); }
-  /// Of the phases.
+  /// Returns the work of the last round, by phase.
   std::vector<DeviceWork> take_work() { return std::move(work_); }
 
  private:
@@ -220,16 +211,20 @@ class TimedImplementation final : public SampledItem {
   }
 
   void spoil(RankPhase phase) {
-    FaultInjector* faults = shared_.rank().faults;
-    if (faults == nullptr || !faults->spoils(phase)) return;
+    FaultInjector* faults = shared_.communicators().faults();
+    if (faults == nullptr || !faults->injects_nan(phase)) return;
     write_a_nan(phase, shared_.rank_pack(), *setup_.truth, places_.own, outputs_, gradients_);
   }
 
   RankResult check() const {
     const StageScope scope(Stage::compare);
     const PackRank& rank = shared_.rank();
-    const PackChecks checks{shared_.problem(), shared_.loss_problem(), truth_,
-                            places_,           description_.outputs,   rank.rank};
+    const PackChecks checks{.problem = shared_.problem(),
+                            .loss_problem = shared_.loss_problem(),
+                            .truth = truth_,
+                            .places = places_,
+                            .given = description_.outputs,
+                            .rank = rank.rank};
     RankResult result;
     PackFindings& findings = result.packs.emplace_back();
     checks.check(outputs_, shared_.tensors(), findings);
@@ -249,9 +244,9 @@ class TimedImplementation final : public SampledItem {
 
   const TrialSetup& setup_;
   SharedTensors& shared_;
-  Description description_;
+  ImplementationTraits description_;
   std::vector<Phase> phases_;
-  std::vector<std::string> observed_names_;  // of the phases
+  std::vector<std::string> observed_names_;  // by phase
   TokenPlaces places_;
   GradientTruth truth_;
   std::unique_ptr<LossPlan> plan_;
@@ -264,26 +259,14 @@ class TimedImplementation final : public SampledItem {
 
 }  // namespace
 
-std::string_view name(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::forward_backward:
-      return "forward_backward";
-  }
-  return "?";
-}
-
-std::vector<Phase> timed_phases(const Description& description) {
+std::vector<Phase> timed_phases(const ImplementationTraits& description) {
   if (description.one_sweep) return {Phase::forward_backward};
-  return {Phase::forward, Phase::backward, Phase::forward_backward};
+  return {kTimedPhases.begin(), kTimedPhases.end()};
 }
 
 namespace {
 
-/// Fills are none of the launches that a device remembers.
+/// Waits for all launches; a device does not note fills as pending.
 void wait_for_all(Device& device) {
   launches_pending() = true;
   device.synchronise();
@@ -313,7 +296,7 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   for (const std::unique_ptr<SampledItem>& item : ceilings) items.push_back(item.get());
 
   RankTiming timing;
-  if (problem.backend == Backend::cuda) timing.gpu = cuda_device_uuid();
+  timing.gpu = traits_of(problem.backend).gpu_uuid();
   timing.ceilings = ceilings_of(problem, plan.product_rows);
   timing.tp_all_reduce = measure_all_reduce(*shared.groups().tp);
   timing.cp_all_reduce = measure_all_reduce(*shared.groups().cp);
@@ -360,7 +343,7 @@ std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& p
 
 std::int64_t timing_host_bytes(const LossProblem& problem) {
   const std::int64_t tensors = problem.input_bytes() + problem.gradient_bytes();
-  // Inputs as they are made, or gradients as they are checked.
+  // Copies on the host: inputs while they are made, or gradients while they are checked.
   return std::max(problem.input_bytes(), problem.gradient_bytes()) + rank_data_bytes(problem) -
          tensors + 4 * problem.rows() * problem.token_columns();
 }

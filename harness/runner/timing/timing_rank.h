@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does while implementations are timed: one set of inputs, gradient buffers and
-// outputs by token for all of them, a plan for each, and the rounds of the sampler. After its last
-// timed iteration everything that an implementation returned is checked as in a trial.
+// The part of one rank in a timing: one set of inputs, gradient buffers and per-token outputs for
+// all implementations, a plan for each, and the rounds of the sampler. All outputs of the last
+// timed iteration of each implementation are checked as in a trial.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,13 @@
 #include "harness/measure/all_reduce_ceiling.h"
 #include "harness/measure/sampler.h"
 #include "harness/problem/case/suite.h"
+#include "harness/runner/timing/phase.h"
 #include "harness/runner/timing/timing_ceilings.h"
 #include "harness/runner/trial/rank_trial.h"
 
 namespace lossgrid {
 
-/// What is timed, and how. Ranks share it; one that hangs keeps it.
+/// Implementations of one timing and how they are sampled. Ranks share it; one that hangs keeps it.
 struct TimingPlan {
   std::vector<TrialSetup> setups;  // of the implementations, on one problem and grid
   std::int64_t product_rows = 0;   // of the ceilings
@@ -27,12 +28,10 @@ struct TimingPlan {
   std::optional<Fault> fault;
 };
 
-enum class Phase { forward, backward, forward_backward };
-std::string_view name(Phase phase);
-
-/// The phases that are timed of an implementation, in this order: all three, or forward_backward
-/// alone where it has no other. Forward and backward are two parts of one iteration.
-std::vector<Phase> timed_phases(const Description& description);
+/// Returns the phases of an implementation that are timed, in this order: all three, or
+/// forward_backward alone where it has no other. Forward and backward are two parts of one
+/// iteration.
+std::vector<Phase> timed_phases(const ImplementationTraits& description);
 
 struct RankTiming {
   Samples samples;                // of the implementations, then of the ceilings
@@ -42,16 +41,17 @@ struct RankTiming {
   // [setups][iterations of the last round]: outputs as a trial finds them, without costs.
   std::vector<std::vector<RankResult>> outputs;
   std::vector<std::vector<DeviceWork>> work;  // [setups][phases], of the last round
-  std::string gpu;                            // which one it is; empty for none
+  std::string gpu;                            // identity of the rank's GPU; empty: none
   StageTimes stages;
 };
 
-/// Collective over `world`.
+/// Runs a rank of a timing. Collective over `world`.
 RankTiming time_rank(const TimingPlan& plan, Communicator& world);
 
-/// Bytes of what time_rank holds on a rank.
+/// Returns the bytes that time_rank holds on a rank.
 std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& plan);
-/// Of the host, for a rank on a GPU: what checks look at, and tables by token.
+/// Returns the bytes of host memory for a rank on a GPU: copies that checks read, and tables by
+/// token.
 std::int64_t timing_host_bytes(const LossProblem& problem);
 
 }  // namespace lossgrid

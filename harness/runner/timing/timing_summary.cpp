@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A phase at its ceiling: what it writes is written as fast as copy does, or update for an
-// implementation in place, with as many bytes read; what else it reads is read as fast as read
-// does. Of products it is the fastest of the three in that round. Always the ceiling of the same
-// round as the sample, so that drift of the machine cancels.
+// A phase at its ceiling writes as fast as copy does, or update for an implementation in place,
+// with as many bytes read; it reads the rest as fast as read does. The ceiling of products is the
+// fastest of the three in that round. The ceiling is always that of the same round as the sample,
+// so that drift of the machine cancels.
 #include "harness/runner/timing/timing_summary.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ std::optional<Straggler> straggler_of(const std::vector<RankTime>& ranks) {
   return Straggler{slowest->rank, slowest->kernel_ns, slowest->kernel_ns - median_ns(others)};
 }
 
-/// The variant with the least median: the least of every round would be the luckiest one.
+/// Returns the variant with the least median; the least of every round would be the luckiest one.
 std::size_t fastest_of(const std::vector<StepSamples>& variants) {
   const auto fastest = std::min_element(variants.begin(), variants.end(),
                                         [](const StepSamples& a, const StepSamples& b) {
@@ -97,12 +97,12 @@ double communication_ratio(const std::vector<RankTime>& ranks) {
   return all > 0 ? std::min(1.0, inside / all) : 0;
 }
 
-/// The ceilings of a record, with their samples.
+/// Ceilings of a record, with their samples.
 class Ceilings {
  public:
   explicit Ceilings(const std::vector<CeilingRow>& rows) : rows_(rows) {}
 
-  /// What bounds a phase; empty when its model does not say what it moves or makes.
+  /// Returns the name of the ceiling of a phase; empty when its model has neither bytes nor FLOPs.
   std::string name_of(const PhaseCost& cost, bool in_place, bool from_hidden) const {
     if (from_hidden) return cost.flops > 0 ? "gemm" : "";
     if (cost.read_bytes + cost.written_bytes == 0) return "";
@@ -111,7 +111,7 @@ class Ceilings {
     return cost.read_bytes > cost.written_bytes ? "read+" + writing : writing;
   }
 
-  /// Nanoseconds of the phase at its ceiling in that round.
+  /// Returns the nanoseconds of the phase at its ceiling in that round.
   double time_ns(const PhaseCost& cost, bool in_place, bool from_hidden, std::size_t round) const {
     if (from_hidden) {
       double fastest = std::numeric_limits<double>::infinity();
@@ -158,7 +158,7 @@ class Summary {
     record_.warm_up_rounds = samples.warm_up_rounds;
     record_.rounds = samples.rounds;
     record_.stopped_by = name(samples.stopped_by);
-    say_whether_gpus_are_shared();
+    note_shared_gpus();
     add_ceilings();
     add_all_reduce("tp", problem_.grid.tp, ranks_[0].tp_all_reduce);
     add_all_reduce("cp", problem_.grid.cp, ranks_[0].cp_all_reduce);
@@ -168,11 +168,11 @@ class Summary {
   }
 
  private:
-  void say_whether_gpus_are_shared() {
-    if (!record_.why_not_representative.empty()) return;
+  void note_shared_gpus() {
+    if (!record_.not_representative_reason.empty()) return;
     std::vector<std::string> gpus;
     for (const RankTiming& rank : ranks_) gpus.push_back(rank.gpu);
-    record_.why_not_representative = why_gpus_are_shared(gpus);
+    record_.not_representative_reason = text_of(gpu_sharing(gpus));
   }
 
   void add_ceilings() {
@@ -197,7 +197,7 @@ class Summary {
     record_.all_reduce.push_back({group, ranks, found.latency_ns, found.bytes_per_second});
   }
 
-  /// Of all ranks in the median time.
+  /// Returns the rate of all ranks together in the median time.
   double rate_of(std::int64_t rank_amount, const TimeSummary& time) const {
     return static_cast<double>(rank_amount) * static_cast<double>(ranks_.size()) /
            (static_cast<double>(std::max<std::int64_t>(1, time.median_ns)) * 1e-9);
@@ -208,10 +208,10 @@ class Summary {
     const std::vector<Phase> phases = timed_phases(implementation.describe());
     const Cost cost = implementation.cost(problem_);
     std::size_t iteration = 0;
-    std::string wrong;  // of the iteration that the row belongs to
+    std::string faults;  // of the iteration that the row belongs to
     for (std::size_t step = 0; step < phases.size(); ++step) {
       // Forward and backward are one iteration.
-      if (phases[step] != Phase::backward) wrong = what_is_wrong(setup, iteration++);
+      if (phases[step] != Phase::backward) faults = faults_in_outputs(setup, iteration++);
       TimingRow row;
       row.implementation = plan_.setups[setup].implementation_text;
       row.phase = name(phases[step]);
@@ -227,7 +227,7 @@ class Summary {
       add_device_work(setup, step, row);
       const double least_ratio =
           add_rates(cost_of(cost, phases[step]), implementation.describe().in_place, row);
-      judge(wrong, least_ratio, row);
+      judge_row(faults, least_ratio, row);
       record_.rows.push_back(std::move(row));
     }
   }
@@ -240,9 +240,9 @@ class Summary {
     }
   }
 
-  /// Returns how much of its ceiling the row reaches at the least: by two standard errors less than
-  /// the median says, as a factor, so that no delay of a sample excuses what cannot be. Both are
-  /// measured.
+  /// Returns the least share of its ceiling that the row reaches: the median, less two standard
+  /// errors as a factor, so that a delayed sample cannot hide a row above its ceiling. Both times
+  /// are measured.
   double add_rates(const PhaseCost& cost, bool in_place, TimingRow& row) const {
     const bool from_hidden = problem_.from_hidden();
     row.rank_bytes = cost.read_bytes + cost.written_bytes;
@@ -264,30 +264,30 @@ class Summary {
                        static_cast<double>(row.time.samples_ns[k]));
     }
     row.ceiling_ratio = median(ratios);
-    // Logits are gone over up to three times: only a third of what is moved may be there to touch.
+    // Logits are read up to three times, so only a third of the bytes moved may be distinct.
     const std::int64_t touched =
         from_hidden ? problem_.input_bytes() + problem_.gradient_bytes() : row.rank_bytes / 3;
-    row.ceiling_judged = problem_.backend != Backend::cuda_emulated &&
+    row.ceiling_judged = traits_of(problem_.backend).has_real_times &&
                          touched > kJudgedCaches * last_level_cache_bytes(problem_.backend);
     return *row.ceiling_ratio / (1 + 2 * relative_stderr_of_median(ratios));
   }
 
-  /// Empty, or why the outputs of an implementation's last iteration are wrong.
-  std::string what_is_wrong(std::size_t setup, std::size_t iteration) const {
+  /// Returns the faults in the outputs of an implementation's last iteration; empty when they pass.
+  std::string faults_in_outputs(std::size_t setup, std::size_t iteration) const {
     std::vector<RankResult> outputs;
     for (const RankTiming& rank : ranks_) outputs.push_back(rank.outputs[setup][iteration]);
     TrialRecord found;
     for (const std::uint8_t valid : plan_.setups[setup].problem->row_valid()) {
       found.valid_tokens += valid;
     }
-    return join(merge_outputs(plan_.setups[setup], outputs, found), "; ");
+    return judge(merge_outputs(plan_.setups[setup], outputs, found)).reason;
   }
 
-  static void judge(const std::string& wrong, double least_ratio, TimingRow& row) {
+  static void judge_row(const std::string& faults, double least_ratio, TimingRow& row) {
     const std::size_t distinct = distinct_samples(row.time.samples_ns);
-    if (!wrong.empty()) {
+    if (!faults.empty()) {
       row.status = TimingStatus::failed;
-      row.reason = "outputs of the last timed iteration: " + wrong;
+      row.reason = "outputs of the last timed iteration: " + faults;
     } else if (distinct < kFewestDistinctSamples) {  // too few for a standard error as well
       row.status = TimingStatus::unstable;
       row.reason =
@@ -325,13 +325,14 @@ class Summary {
 
 }  // namespace
 
-std::string why_gpus_are_shared(const std::vector<std::string>& gpus) {
+std::optional<SkipReason> gpu_sharing(const std::vector<std::string>& gpus) {
   std::map<std::string, int> ranks_on;
   int most = 0;
   for (const std::string& gpu : gpus) {
     if (!gpu.empty()) most = std::max(most, ++ranks_on[gpu]);
   }
-  return most > 1 ? fmt::format("{} ranks share a GPU", most) : "";
+  if (most < 2) return std::nullopt;
+  return SkipReason{fmt::format("{} ranks share a GPU", most)};
 }
 
 void summarise_timing(const TimingPlan& plan, const LossProblem& problem,

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what every rank measured to the rows of a record: summaries of samples, rates, the share of
+// Summarises the measurements of all ranks into the rows of a record: samples, rates, the share of
 // the ceiling, speed-ups, the straggler, and the verdicts on a row.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/core/skip_reason.h"
 #include "harness/runner/timing/timing_rank.h"
 #include "reports/record/timing_record.h"
 
 namespace lossgrid {
 
-/// A row that reaches more than this share of its ceiling measured something else than it says.
+/// Above 102 % of its ceiling a row is `above_ceiling`: the measurement or the cost model is wrong.
 inline constexpr double kMostOfCeiling = 1.02;
 
-/// Rows that move fewer last-level caches than this are not judged: what stays in a cache is faster
-/// than memory by a factor that differs between phases. Nor is what an emulated GPU does.
+/// Rows that move fewer last-level caches than this are not judged: data that stays in a cache is
+/// faster than memory by a factor that differs between phases. Rows of an emulated GPU are not
+/// judged either.
 inline constexpr std::int64_t kJudgedCaches = 4;
 
-/// "2 ranks share a GPU", or empty. `gpus`: of the ranks (RankTiming::gpu).
-std::string why_gpus_are_shared(const std::vector<std::string>& gpus);
+/// Returns "2 ranks share a GPU", a reason for which times are not representative. `gpus`: by rank
+/// (RankTiming::gpu).
+std::optional<SkipReason> gpu_sharing(const std::vector<std::string>& gpus);
 
-/// Fills what comes from samples: rows, ceilings, all-reduces, rounds, and with the verdicts of the
-/// rows status and reason of the record. `ranks`: of all ranks, by rank.
+/// Fills rows, ceilings, all-reduces and rounds from the samples, and with the verdicts of the rows
+/// status and reason of the record. `ranks`: measurements by rank.
 void summarise_timing(const TimingPlan& plan, const LossProblem& problem,
                       const std::vector<RankTiming>& ranks, TimingRecord& record);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device of a rank, and how it communicates what the device holds: over NCCL, or over the
-// transport of the ranks, with payloads staged through the host where it cannot read them.
+// `DeviceWorld`: the device of a rank and the way in which ranks exchange what it holds: over NCCL,
+// or over the transport of the ranks, which stages payloads through the host where it cannot read
+// device memory.
 #pragma once
 
 #include <memory>
@@ -19,9 +20,10 @@ class DeviceWorld {
   DeviceWorld(const TrialSetup& setup, Communicator& world);
 
   Device& device() { return *device_; }
-  /// All ranks: what groups are split from.
+  /// Returns all ranks: the communicator that groups are split from.
   Communicator& world() { return nccl_ ? *nccl_ : world_; }
-  /// `group` of world(), for tensors of the device; lives as long as this object and `group`.
+  /// Returns `group`, split from world(), for tensors of the device. Valid as long as this object
+  /// and `group`.
   Communicator& for_tensors(Communicator& group);
 
  private:

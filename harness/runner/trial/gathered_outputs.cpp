@@ -8,7 +8,7 @@
 namespace lossgrid {
 namespace {
 
-/// Copies rows that a rank made of a microbatch to where they belong in the whole batch.
+/// Copies the rows of a rank and a microbatch to their places in the whole batch.
 class RowPlacement {
  public:
   RowPlacement(const TrialSetup& setup, int rank, const TrialPart& part)
@@ -38,7 +38,7 @@ class RowPlacement {
   }
 
  private:
-  /// A log-probability stands at the token it is about, one behind the row that predicts it.
+  /// Places values at the token that they are about, one behind the row that predicts it.
   void place_about_tokens(const std::vector<double>& of_rows, std::vector<double>& out) const {
     for (std::size_t k = 0; k < of_rows.size(); ++k) {
       const std::int64_t row = places_[k].row;
@@ -64,11 +64,11 @@ class RowPlacement {
   bool from_hidden_;
   VocabShard shard_;
   std::vector<RowPlace> places_;    // [T_c] rows of the CP rank
-  std::size_t gradient_begin_ = 0;  // those of which the rank has the gradient
+  std::size_t gradient_begin_ = 0;  // of the rows whose gradient the rank has
   std::size_t gradient_count_ = 0;
 };
 
-/// Adds what this rank's packs added to the gradient of its shard of the weight.
+/// Adds the gradient of this rank's shard of the weight, without its initial value.
 void add_weight_gradient(const TrialSetup& setup, int rank, const RankResult& result,
                          std::vector<double>& sum) {
   const Problem& problem = *setup.problem;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a trial made, put together in the unsharded layout: for --out and for bundles
-// that say what they expect.
+// Outputs of all ranks of a trial, gathered into the unsharded layout: for --out and for bundles
+// with expected values.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace lossgrid {
 
-/// Of a trial with keep_outputs: log-probabilities and entropies [T], and the gradient of logits
-/// [T, V] or those of hidden states [T, H] and weight [V, H]. That of the weight is what the trial
-/// added. Only what the implementation gives (Description::outputs).
+/// Returns the outputs of a trial with keep_outputs, as far as the implementation gives them
+/// (ImplementationTraits::outputs): log-probabilities and entropies [T], and the gradient of logits
+/// [T, V] or those of hidden states [T, H] and weight [V, H], of which the initial value is
+/// subtracted.
 BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks);
 
 }  // namespace lossgrid

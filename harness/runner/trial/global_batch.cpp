@@ -14,7 +14,7 @@ std::size_t count_of(const Problem& whole) {
   return whole.rewards.empty() ? 2 : 3;
 }
 
-/// Valid tokens, valid sequences and valid tokens of sequences with a reward above 0.
+/// Counts valid tokens, valid sequences and valid tokens of sequences with a reward above 0.
 std::array<std::int64_t, 3> counts_in(const Problem& problem) {
   std::array<std::int64_t, 3> counts{};
   const std::vector<std::uint8_t> valid = problem.row_valid();
@@ -30,7 +30,7 @@ std::array<std::int64_t, 3> counts_in(const Problem& problem) {
   return counts;
 }
 
-/// Two maxima for a number of which all ranks must say the same: itself and its negative.
+/// Two maxima for a number that must be the same on all ranks: itself and its negative.
 struct Extrema {
   double high = -kInfinity;
   double negated_low = -kInfinity;

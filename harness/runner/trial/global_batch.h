@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dp ranks exchange once for a global batch, as a trainer does: the counts that losses divide
-// by before the first microbatch, loss and metrics after the last. Every rank takes part, whether
-// it has sequences or not.
+// Exchanges of dp ranks once for a global batch, as in a trainer: denominators before the first
+// microbatch, loss and metrics after the last. Every rank takes part, also one without sequences.
 #pragma once
 
 #include <span>
@@ -12,16 +11,16 @@
 
 namespace lossgrid {
 
-/// Denominators of the global batch from what the rank's own microbatches hold: one all-reduce over
-/// `dp` of two counts, three with rewards. A problem that states the global counts keeps them.
+/// Returns the denominators of the global batch from the rank's own microbatches: one all-reduce
+/// over `dp` of two counts, three with rewards. A problem that states the global counts keeps them.
 Denominators count_denominators(std::span<const TrialPart> parts, const Problem& whole,
                                 Communicator& dp);
 
-/// `result` joined over dp ranks: one all-reduce of all sums and counts, one of all extrema. The
+/// Joins `result` over dp ranks: one all-reduce of all sums and counts, one of all extrema. The
 /// metrics have the same names on all ranks.
 void reduce_result(ObjectiveResult& result, Communicator& dp);
 
-/// What the two cost on a rank with this result.
+/// Returns the cost of the two exchanges on a rank with this result.
 CollectiveCounts batch_cost(const Problem& whole, const ObjectiveResult& result);
 
 }  // namespace lossgrid

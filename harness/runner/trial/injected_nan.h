@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fault that changes a number (FaultKind::writes_a_nan): one element of what a phase gave is
-// overwritten, so that checks have something to find on a rank that is known.
+// The fault that changes a number (FaultKind::nan): overwrites one element of the outputs of a
+// phase, so that checks have something to find on a known rank.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace lossgrid {
 
-/// Makes an element a NaN, in the first row of the rank that is trained on, else in its first row:
-/// the log-probability behind `forward`, d logits or d hidden behind any other phase. `own` are the
+/// Writes a NaN into the rank's first row that is trained on, else into its first row: into the
+/// log-probability behind `forward`, into d logits or d hidden behind any other phase. `own`:
 /// places of the rank's rows in `outputs`.
 void write_a_nan(RankPhase phase, const RankPack& pack, const Truth& truth,
                  std::span<const std::int64_t> own, LossOutputs& outputs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs that start from hidden states and the weight of the LM head. The gradient of the hidden
-// states is compared with its truth here, that of the weight only once all packs have added to it;
-// but what must hold after every pack is seen here: padding ids are left alone, nothing is NaN.
+// Tensors of packs that start from hidden states and the weight of the lm_head. The gradient of the
+// hidden states is compared with its truth here, that of the weight only once all packs have added
+// to it; but its invariants are checked after every pack: padding ids are left alone, no NaN.
 #include <algorithm>
 #include <cmath>
 
@@ -15,18 +15,19 @@
 namespace lossgrid {
 namespace {
 
-/// The rows of the CP rank that this rank holds: with sequence parallelism one of tp equal parts.
+/// Returns the rows of the CP rank that this rank holds: with sequence parallelism one of tp equal
+/// parts.
 std::span<const RowPlace> own_part(const RankPack& pack) {
   const auto count = static_cast<std::size_t>(pack.loss_problem.hidden_rows());
   const bool split = pack.loss_problem.grid.sp;
   return pack.rows.subspan(split ? static_cast<std::size_t>(pack.rank.tp_rank) * count : 0, count);
 }
 
-/// What is wrong with the gradient of the weight, whatever its truth is.
+/// Elements of the weight's gradient that are wrong whatever the truth is.
 struct WeightFaults {
-  std::int64_t not_written = 0;      // the poison of an output that was added
-  std::int64_t not_finite = 0;       // and any other number that is none
-  std::int64_t changed_padding = 0;  // of ids beyond the vocabulary
+  std::int64_t not_written = 0;      // poison of an output that was added
+  std::int64_t not_finite = 0;       // other NaN and infinities
+  std::int64_t changed_padding = 0;  // ids beyond the vocabulary
   ElementPlace first;
 };
 
@@ -49,7 +50,9 @@ class LinearTensors final : public RankTensors {
     return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1);
   }
 
-  std::string shift(double /*amount*/) override { return "starts from hidden states"; }
+  std::optional<SkipReason> shift(double /*amount*/) override {
+    return SkipReason{"starts from hidden states"};
+  }
 
   /// Nothing takes the place of hidden states or weight.
   void keep_inputs() override {}
@@ -128,7 +131,7 @@ class LinearTensors final : public RankTensors {
     return static_cast<std::size_t>(pack_.loss_problem.hidden_bytes());
   }
 
-  /// What stood in the gradient of the weight before this pack.
+  /// Returns the gradient of the weight before this pack.
   std::span<float> before() const { return pack_.rank.weight_gradient; }
   void write_before() {
     pack_.device.copy(grad_weight_.data(), before().data(), before().size_bytes());
@@ -191,7 +194,7 @@ class LinearTensors final : public RankTensors {
     return faults;
   }
 
-  /// Those that were not written among them.
+  /// Counts elements that are not finite, those that were not written among them.
   std::int64_t hidden_not_finite() const {
     const HostView hidden(grad_hidden_);
     std::int64_t count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs that start from logits: a shard [T_c, V_t] and a gradient of the same shape, every element
-// of which has a truth.
+// Tensors of packs that start from logits: a shard [T_c, V_t] and a gradient of the same shape,
+// every element of which has a truth.
 #include <atomic>
 
 #include "harness/core/error.h"
@@ -28,12 +28,14 @@ class LogitsTensors final : public RankTensors {
     return parallel_fingerprint(HostView(logits_).bytes());
   }
 
-  std::string shift(double amount) override {
+  std::optional<SkipReason> shift(double amount) override {
     // Small problems only: it costs another forward pass.
     constexpr std::int64_t kLimitElements = std::int64_t{1} << 20;
     const Problem& problem = pack_.problem;
-    if (problem.spec.dtype == DType::bf16) return "bf16 rounds the shift away";
-    if (problem.tokens() * problem.spec.vocab > kLimitElements) return "more than 2^20 logits";
+    if (problem.spec.dtype == DType::bf16) return SkipReason{"bf16 rounds the shift away"};
+    if (problem.tokens() * problem.spec.vocab > kLimitElements) {
+      return SkipReason{"more than 2^20 logits"};
+    }
     const HostView logits(logits_);
     dispatch_floating(problem.spec.dtype, [&](auto zero) {
       for (auto& x : logits.as<decltype(zero)>()) {
@@ -41,7 +43,7 @@ class LogitsTensors final : public RankTensors {
       }
     });
     logits.write_back();
-    return "";
+    return std::nullopt;
   }
 
   void keep_inputs() override {
@@ -62,7 +64,7 @@ class LogitsTensors final : public RankTensors {
     }
   }
 
-  /// In place there is nothing to poison: what stands there is read.
+  /// In place there is nothing to poison: the inputs stand there.
   void restore_gradients() override {
     if (!in_place_) grad_.poison();
   }
@@ -140,21 +142,8 @@ class LogitsTensors final : public RankTensors {
 
 }  // namespace
 
-std::vector<double> as_doubles(const Buffer& buffer, DType dtype) {
-  const HostView view(buffer);
-  std::vector<double> values;
-  dispatch_floating(dtype, [&](auto zero) {
-    for (const auto& x : view.as<decltype(zero)>()) values.push_back(static_cast<double>(x));
-  });
-  return values;
-}
-
 std::unique_ptr<RankTensors> make_logits_tensors(const RankPack& pack) {
   return std::make_unique<LogitsTensors>(pack);
-}
-
-std::unique_ptr<RankTensors> make_rank_tensors(const RankPack& pack) {
-  return pack.loss_problem.from_hidden() ? make_linear_tensors(pack) : make_logits_tensors(pack);
 }
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges are looked at apart from the truth: a truth that is wrong in the same way as an
+// Ranges are checked apart from the truth: a truth that is wrong in the same way as an
 // implementation would hide a positive log-probability. Fingerprints are sums over rows, so that
 // they do not depend on how rows are split.
 #include "harness/runner/trial/pack_checks.h"
@@ -45,16 +45,18 @@ void PackChecks::check(const LossOutputs& outputs, const RankTensors& tensors,
   findings.owned_labels = outputs.owned_labels;
   findings.checks = check_tokens(problem, truth.truth, places.rows, outputs.tokens, given,
                                  truth.serial_adds, rank);
-  if (given.logprobs && !findings.checks.front().passed()) look_at_failed(outputs, findings);
+  if (given.logprobs && !findings.checks.front().passed())
+    describe_failed_logprobs(outputs, findings);
   check_ranges(outputs, findings);
   check_gradients(tensors, findings);
   fingerprint(outputs, tensors, findings);
 }
 
-void PackChecks::look_at_failed(const LossOutputs& outputs, PackFindings& findings) const {
+void PackChecks::describe_failed_logprobs(const LossOutputs& outputs,
+                                          PackFindings& findings) const {
   const Grid& grid = loss_problem.grid;
   LogprobRows rows{places.rows, {places.own}, grid.tp, grid.tp_rank(static_cast<int>(rank))};
-  if (places.own.size() < places.rows.size()) {  // those of other CP ranks too
+  if (places.own.size() < places.rows.size()) {  // rows of other CP ranks too
     rows.by_cp_rank.clear();
     for (int cp_rank = 0; cp_rank < grid.cp; ++cp_rank) {
       rows.by_cp_rank.push_back(cp_rows(loss_problem.batch.cu_seqlens_padded, grid.cp, cp_rank));
@@ -64,9 +66,9 @@ void PackChecks::look_at_failed(const LossOutputs& outputs, PackFindings& findin
       look_at_logprobs(problem, truth.truth, rows, outputs.tokens.logprobs, truth.serial_adds);
 }
 
-/// log p <= 0 and 0 <= H <= ln V, whatever the truth says.
+/// Adds the invariants log p <= 0 and 0 <= H <= ln V, whatever the truth is.
 void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings) const {
-  // `holds` for the value of every row that has a truth.
+  // Adds the invariant that `holds` is true for the value of every row that has a truth.
   const auto check_rows = [&](const std::string& name, bool is_given, std::span<const float> values,
                               const auto& holds) {
     if (!is_given) return findings.add_not_run(name, kNotGiven);
@@ -134,7 +136,7 @@ void PackChecks::fingerprint(const LossOutputs& outputs, const RankTensors& tens
   if (!given.grad_hidden) findings.gradient_bits.erase("grad_hidden");
 }
 
-/// Of rows that take part in the loss: the others may hold anything.
+/// Returns 0 for rows that take no part in the loss: they may hold anything.
 std::uint64_t PackChecks::value_fingerprint(std::span<const float> values, std::size_t k) const {
   const std::int64_t row = places.rows[k].row;
   if (row < 0 || !truth.truth.rows[row].valid) return 0;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/trial/pack_trial.h"
 
-#include <bit>
 #include <cmath>
 #include <set>
 
-#include "harness/comm/faults/breadcrumbs.h"
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
-#include "harness/core/hash.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
@@ -19,12 +17,8 @@
 namespace lossgrid {
 namespace {
 
-std::uint64_t fingerprint_of(double value, std::uint64_t seed) {
-  return mix_bits(std::bit_cast<std::uint64_t>(value) ^ mix_bits(seed));
-}
-
-/// Adding the same constant to all logits must not change a log-probability; the sum is rounded, so
-/// the bound has a term for that.
+/// Constant that is added to all logits: no log-probability may change. The sum is rounded, so the
+/// bound has a term for that.
 constexpr double kShift = 16;
 
 std::vector<RowPlace> own_rows(const TokenPlaces& places) {
@@ -51,8 +45,12 @@ class PackTrial {
         gradient_truth_{truth_, serial_adds(setup),
                         setup.implementation->grad_logits_dtype(loss_problem_),
                         description_.outputs.grad_hidden},
-        checks_{problem_, loss_problem_,        gradient_truth_,
-                places_,  description_.outputs, rank.rank} {
+        checks_{.problem = problem_,
+                .loss_problem = loss_problem_,
+                .truth = gradient_truth_,
+                .places = places_,
+                .given = description_.outputs,
+                .rank = rank.rank} {
     batch_.denominators = denominators;
   }
 
@@ -65,7 +63,8 @@ class PackTrial {
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
     in_phase(RankPhase::plan, [&] {
-      RankContext context{device_, rank_.tp, rank_.cp, rank_.stage};
+      RankCommunicators& groups = rank_.communicators;
+      const RankContext context{device_, groups.tp(), groups.cp(), groups.stage()};
       plan_ = setup_.implementation->plan(loss_problem_, context);
     });
     tokens_ = DeviceArray<float>(
@@ -93,7 +92,7 @@ class PackTrial {
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
-    // While the buffers are alive: the last state of a memory snapshot.
+    // Ends while the buffers are alive: this is the last state of a memory snapshot.
     if (RankObserver* observer = rank_observer()) observer->end_step();
     return std::move(result_);
   }
@@ -101,9 +100,10 @@ class PackTrial {
  private:
   void begin(RankPhase phase) {
     enter_phase(phase);
-    if (rank_.faults == nullptr) return;
-    rank_.faults->at_phase(phase);
-    if (rank_.faults->loses_device(phase)) device_.lose();
+    FaultInjector* faults = rank_.communicators.faults();
+    if (faults == nullptr) return;
+    faults->at_phase(phase);
+    if (faults->injects_device_loss(phase)) device_.lose();
   }
 
   RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
@@ -144,7 +144,8 @@ class PackTrial {
     device_.tracker().end_phase();
     result_.memory.push_back(device_.tracker().phases().back());
     result_.memory.back().driver = device_.driver_memory();
-    if (rank_.faults != nullptr && rank_.faults->spoils(rank_phase)) {
+    FaultInjector* faults = rank_.communicators.faults();
+    if (faults != nullptr && faults->injects_nan(rank_phase)) {
       write_a_nan(rank_phase, rank_pack(), truth_, places_.own, outputs_, tensors_->gradients());
     }
     result_.counts[phase] = rank_.counts;
@@ -161,7 +162,7 @@ class PackTrial {
     if (evaluation_.empty()) evaluation_ = measured->evaluation;
   }
 
-  /// In one sweep, the whole of it.
+  /// Runs forward, or in one sweep forward and backward.
   void forward() {
     outputs_ = LossOutputs{token_outputs(), {}, 0};
     if (!description_.one_sweep) return plan_->forward(tensors_->inputs(), outputs_);
@@ -180,7 +181,8 @@ class PackTrial {
     plan_->backward(tensors_->inputs(), gradients);
   }
 
-  /// Fresh buffers are poisoned; used ones have to be, outside of the timed phases.
+  /// Runs the pack a second time and compares the bits. Poisons the used buffers, outside of the
+  /// timed phases.
   void run_again() {
     {
       const StageScope scope(Stage::run);
@@ -203,18 +205,21 @@ class PackTrial {
     if (description_.in_place) tensors_->restore_inputs();
   }
 
-  /// Empty where the invariant can be looked at; then the logits are shifted.
-  std::string why_not_shifted() {
-    if (description_.plays_back) return "plays back what another program computed";
-    if (!description_.outputs.logprobs) return "the implementation returns no log-probabilities";
+  /// Shifts the logits, or returns a reason for which the invariant is not checked.
+  std::optional<SkipReason> shift_logits() {
+    if (description_.plays_back) return SkipReason{"plays back what another program computed"};
+    if (!description_.outputs.logprobs) {
+      return SkipReason{"the implementation returns no log-probabilities"};
+    }
     return tensors_->shift(kShift);
   }
 
   void check_shift_invariance() {
     restore_inputs();
-    Invariant invariant{"shift_invariance", Invariant::Status::passed, why_not_shifted()};
-    if (!invariant.detail.empty()) {
+    Invariant invariant{.name = "shift_invariance"};
+    if (const std::optional<SkipReason> reason = shift_logits()) {
       invariant.status = Invariant::Status::not_run;
+      invariant.detail = reason->text;
     } else {
       tokens_.buffer().poison();
       {
@@ -271,7 +276,7 @@ class PackTrial {
   Device& device_;
   PackedBatch batch_;
   LossProblem loss_problem_;
-  Description description_;
+  ImplementationTraits description_;
   TokenPlaces places_;
   std::vector<RowPlace> own_places_;
   GradientTruth gradient_truth_;
@@ -288,29 +293,6 @@ class PackTrial {
 };
 
 }  // namespace
-
-void PackFindings::add_invariant(const std::string& name, bool holds, const std::string& detail) {
-  invariants.push_back({name, holds ? Invariant::Status::passed : Invariant::Status::failed,
-                        holds ? std::string() : detail});
-}
-
-void PackFindings::add_not_run(const std::string& name, const std::string& reason) {
-  invariants.push_back({name, Invariant::Status::not_run, reason});
-}
-
-std::string describe_misplaced(std::int64_t count, const ElementPlace& first) {
-  return fmt::format("{} elements, first: rank {}, sequence {}, token {}, vocab id {}", count,
-                     first.rank, first.sequence, first.token, first.vocab_id);
-}
-
-std::uint64_t fingerprint_result(const ObjectiveResult& result) {
-  std::uint64_t bits = fingerprint_of(result.loss, 0);
-  std::uint64_t index = 1;
-  for (const auto& [name, metric] : result.metrics) {
-    bits += fingerprint_of(metric.value().value_or(0.0), index++);
-  }
-  return bits;
-}
 
 PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
                       const Denominators& denominators, const PackRank& rank, Device& device) {

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors that a pack starts from on one rank, and their gradients: logits, or hidden states
-// and the weight of the LM head. All that the runner does with them depends on the kind: how they
-// are made, what must not change, which gradients are compared with which truth.
+// `RankTensors`: the tensors that a pack starts from on one rank, and their gradients: logits, or
+// hidden states and the weight of the lm_head. Everything the runner does with them depends on the
+// kind: how they are made, what must not change, which gradients have which truth.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "harness/core/skip_reason.h"
 #include "harness/device/device.h"
-#include "harness/runner/trial/pack_trial.h"
+#include "harness/runner/trial/pack_findings.h"
+#include "harness/runner/trial/pack_rank.h"
+#include "harness/verify/truth.h"
 
 namespace lossgrid {
 
-/// What a rank knows of the pack that it runs; all outlive the tensors.
+/// A pack on the rank that runs it; all members outlive the tensors.
 struct RankPack {
   const Problem& problem;
   const LossProblem& loss_problem;
@@ -25,11 +29,11 @@ struct RankPack {
   std::span<const RowPlace> rows;  // [T_c] of the CP rank
 };
 
-/// What the gradients of an implementation are compared with.
+/// Truth of the gradients, and properties of the implementation that their bounds depend on.
 struct GradientTruth {
   const Truth& truth;
   int serial_adds;
-  DType grad_logits;        // in which the gradient of logits enters the products of an LM head
+  DType grad_logits;        // in which the gradient of logits enters the products of an lm_head
   bool grad_hidden = true;  // Outputs::grad_hidden
 };
 
@@ -39,44 +43,43 @@ class RankTensors {
 
   virtual LossInputs inputs() const = 0;
   virtual std::uint64_t input_bits() const = 0;
-  /// Adds `amount` to all logits, or returns why that cannot be.
-  virtual std::string shift(double amount) = 0;
-  /// Keeps a copy of what implementations may overwrite, for restore_inputs().
+  /// Adds `amount` to all logits, or returns a reason and changes nothing.
+  virtual std::optional<SkipReason> shift(double amount) = 0;
+  /// Keeps a copy of the inputs that implementations may overwrite, for restore_inputs().
   virtual void keep_inputs() = 0;
-  /// Makes the inputs what they were at first: from the copy, or else from where they come from.
+  /// Restores the original inputs: from the copy, or else from their source.
   virtual void restore_inputs() = 0;
-  /// From now on gradients take the place of the inputs that they belong to
-  /// (Description::in_place), or, as at first, have buffers of their own. No difference where
-  /// there are no logits.
+  /// Makes gradients take the place of their inputs (ImplementationTraits::in_place) from now on,
+  /// or, as at first, have buffers of their own. No effect where there are no logits.
   virtual void set_in_place(bool in_place) = 0;
 
-  /// Gradients as an implementation finds them: poisoned, but that of the weight, which holds
-  /// PackRank::weight_gradient.
+  /// Allocates the gradients as an implementation finds them: poisoned, but that of the weight,
+  /// which holds PackRank::weight_gradient.
   virtual void allocate_gradients() = 0;
-  /// The same in the buffers that are there; PackRank::weight_gradient is not changed.
+  /// Puts the existing buffers into that state; PackRank::weight_gradient is not changed.
   virtual void restore_gradients() = 0;
-  /// The same once more, for a second run of the pack. What the first run made of the weight's
-  /// gradient goes to PackRank::weight_gradient: call it once.
+  /// Puts the existing buffers into that state for a second run of the pack. The weight's gradient
+  /// of the first run goes to PackRank::weight_gradient: call it once.
   virtual void renew_gradients() = 0;
   virtual LossGradients gradients() = 0;
-  /// By fingerprint: "grad_logits", or "grad_hidden" and "grad_weight". Of rows that take part in
-  /// the loss and of valid ids; sums over ranks, packs and rows depend on no order.
+  /// Returns fingerprints: "grad_logits", or "grad_hidden" and "grad_weight", of rows that take
+  /// part in the loss and of valid ids. Sums over ranks, packs and rows depend on no order.
   virtual std::map<std::string, std::uint64_t> gradient_bits(const Truth& truth) const = 0;
   /// Compares the gradients with the truth, all but that of the weight, which is known only after
-  /// the last pack; and adds invariants.
+  /// the last pack; adds invariants.
   virtual void check(const GradientTruth& truth, PackFindings& findings) const = 0;
-  /// The invariants that check() adds, in its order.
+  /// Returns the names of the invariants that check() adds, in its order.
   virtual std::vector<std::string> gradient_invariants() const = 0;
-  /// The gradient of the rank's rows, [T_c, V_t] or [hidden_rows, H].
+  /// Returns the gradient of the rank's rows, [T_c, V_t] or [hidden_rows, H].
   virtual std::vector<double> row_gradient() const = 0;
 };
 
 std::unique_ptr<RankTensors> make_logits_tensors(const RankPack& pack);
 std::unique_ptr<RankTensors> make_linear_tensors(const RankPack& pack);
-/// The one of the two that the problem starts from.
+/// Makes the one of the two that the problem starts from.
 std::unique_ptr<RankTensors> make_rank_tensors(const RankPack& pack);
 
-/// Elements of a floating tensor in float64.
+/// Returns the elements of a floating tensor in float64.
 std::vector<double> as_doubles(const Buffer& buffer, DType dtype);
 
 }  // namespace lossgrid

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in a trial: agree with the others on what runs, count the denominators, take
-// its microbatches one after the other, and join loss and metrics over them and over dp ranks. The
-// gradient of an LM head's weight goes through all of them and is judged at the end. Ranks of
-// pipeline stages before the last enter the same collectives of the batch and have no packs.
+// The part of one rank in a trial: agrees with the others on what runs, counts the denominators,
+// takes its microbatches one after the other, and joins loss and metrics over them and over dp
+// ranks. The gradient of an lm_head's weight goes through all of them and is judged at the end.
+// Ranks of pipeline stages before the last enter the same collectives of the batch and have no
+// packs.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "harness/core/stage_clock.h"
-#include "harness/runner/trial/pack_trial.h"
+#include "harness/runner/trial/pack_findings.h"
+#include "harness/runner/trial/trial_setup.h"
 
 namespace lossgrid {
 
@@ -28,6 +31,7 @@ struct RankResult {
   StageTimes stages;                   // of a trial
 };
 
+/// Runs a rank of a trial. Collective over `world`.
 RankResult run_rank(const TrialSetup& setup, Communicator& world);
 
 }  // namespace lossgrid

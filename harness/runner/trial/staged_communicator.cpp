@@ -51,8 +51,8 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int /*color*/, int /*key*/, std::string /*name*/) override {
     throw Error(ErrorCode::internal, "groups are split before their payloads are staged");
   }
-  void carry(const CallSignature& call, const std::function<bool()>& advance) override {
-    inner_.carry(call, advance);
+  void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
+    inner_.transfer_external(call, advance);
   }
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
 
@@ -64,7 +64,7 @@ class StagedCommunicator final : public Communicator {
     device_.copy(staged, memory, bytes);
     return staged;
   }
-  /// Memory of the host for what arrives at `memory`.
+  /// Returns host memory for a payload that is to arrive at `memory`.
   void* receive_for(void* memory, std::size_t bytes) {
     device_.synchronise();
     return device_.host_reads(memory) ? memory : received_.at_least(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of a transport that reads memory of the host, for tensors of a GPU: payloads go
+// Decorator for tensors of a GPU over a transport that reads memory of the host: payloads go
 // through pinned memory, and a rank's kernels are done before it communicates.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// Both outlive the result.
+/// Stages the payloads of `inner`; both arguments outlive the result.
 std::unique_ptr<Communicator> stage_payloads(Communicator& inner, Device& device);
 
 }  // namespace lossgrid

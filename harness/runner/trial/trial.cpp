@@ -19,44 +19,98 @@
 namespace lossgrid {
 namespace {
 
-/// Why the trial cannot run here; empty when it can. A rank of the last pipeline stage holds one
-/// microbatch at a time, the others none.
-std::string why_skipped(const TrialSetup& setup) {
-  std::string unsupported;
+/// Returns a reason for which the trial cannot run here. A rank of the last pipeline stage holds
+/// one microbatch at a time, the others none.
+std::optional<SkipReason> skip_reason(const TrialSetup& setup) {
+  std::optional<SkipReason> reason;
   std::vector<std::int64_t> bytes(setup.parts.size(), 0);  // of a rank, by dp rank
   for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
-    if (unsupported.empty()) unsupported = setup.implementation->why_unsupported(loss_problem);
-    if (!unsupported.empty()) return;
+    if (!reason) reason = setup.implementation->unsupported(loss_problem);
+    if (reason) return;
     bytes[d] = std::max(bytes[d], trial_rank_bytes(loss_problem, *setup.implementation));
   });
-  if (!unsupported.empty()) return unsupported;
+  if (reason) return reason;
   const Grid& grid = setup.grid;
-  std::vector<std::int64_t> rank_bytes(static_cast<std::size_t>(grid.ranks()), 0);
+  RanksMemory need{.rank_bytes = std::vector<std::int64_t>(static_cast<std::size_t>(grid.ranks()))};
   for (int r = grid.first_of_last_stage(); r < grid.ranks(); ++r) {
-    rank_bytes[static_cast<std::size_t>(r)] = bytes[static_cast<std::size_t>(grid.dp_rank(r))];
+    need.rank_bytes[static_cast<std::size_t>(r)] = bytes[static_cast<std::size_t>(grid.dp_rank(r))];
   }
-  return why_ranks_too_big(setup.backend, rank_bytes, setup.over_nccl);
+  return memory_shortage(setup.backend, need, setup.over_nccl);
 }
 
-void record_failure(const RanksOutcome& outcome, TrialRecord& record) {
+/// Decides with all processes whether the trial runs, and describes one that may.
+TrialFacts admit(const TrialSetup& setup, const Ranks& ranks, TrialRecord& record) {
+  TrialFacts facts;
+  facts.skipped = not_applicable(*setup.implementation, *setup.problem, setup.grid);
+  if (!facts.skipped) {
+    facts.skipped =
+        ranks.agree_on_first_error(ranks.unavailable(setup.backend, setup.grid.ranks()));
+  }
+  if (facts.skipped) return facts;
+  for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
+    record.padded_tokens += loss_problem.rows();
+    record.details = setup.implementation->details(loss_problem);
+  });
+  const std::string padding = describe(setup.problem->padding);
+  if (!padding.empty()) record.details["padding"] = padding;
+  record.branch_shares = setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
+  return agree_on_refusal(ranks, [&] { return skip_reason(setup); });
+}
+
+/// Records the ranks of a trial that was cut short.
+TrialFacts failure_of(const RanksOutcome& outcome, TrialRecord& record) {
   const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
   const RankOutcome& failed = outcome.ranks[first];
-  record.first_failed_rank = outcome.first_failed_rank;
-  record.status = status_of(failed.code);
   const std::string_view phase = name(failed.trace.phase);
-  record.reason =
-      fmt::format("rank {}{}{}: {}", first, phase.empty() ? "" : " in ", phase, failed.message);
-  if (was_cut_short(record.status)) record.ranks = desync_report(outcome);
+  TrialFacts facts;
+  facts.failure = {failed.code, fmt::format("rank {}{}{}: {}", first, phase.empty() ? "" : " in ",
+                                            phase, failed.message)};
+  record.first_failed_rank = outcome.first_failed_rank;
+  if (was_cut_short(judge(facts).status)) record.ranks = desync_report(outcome);
+  return facts;
 }
 
-/// The text of a case; a bundle's path and how it is cut.
+void add_stages(const Grid& grid, const std::vector<RankResult>& ranks) {
+  StageTimes stages;
+  // Ranks of the stages before the last wait for its work.
+  for (int r = grid.first_of_last_stage(); r < grid.ranks(); ++r) {
+    stages.raise_to(ranks[static_cast<std::size_t>(r)].stages);
+  }
+  add_stage_times(stages);
+}
+
+/// Runs the ranks of a trial and compares their outputs.
+TrialFacts run_ranks(const std::shared_ptr<const TrialSetup>& shared,
+                     std::chrono::milliseconds deadline, const Ranks& ranks, TrialOutcome& trial) {
+  const TrialSetup& setup = *shared;
+  const RanksRun<RankResult> run = ranks.run<RankResult>(
+      setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },
+      deadline);
+  trial.must_end = run.outcome.is_the_last();
+  if (!run.outcome.all_ok()) return failure_of(run.outcome, trial.record);
+  if (!ranks.reports()) return {};
+  add_stages(setup.grid, run.results);
+  const StageScope scope(Stage::compare);
+  TrialFacts facts = merge_ranks(setup, run.results, trial.record);
+  if (setup.keep_outputs) trial.outputs = gather_outputs(setup, run.results);
+  if (setup.expected) {
+    for (const Check& check : check_outputs(setup, *setup.expected, *trial.outputs)) {
+      facts.expected.push_back(to_record(check));
+      trial.record.checks.push_back(facts.expected.back());
+    }
+  }
+  return facts;
+}
+
+/// Returns the text of a case; a bundle's path and how it is cut.
 std::string identity_of(const Problem& problem) {
-  if (problem.source.starts_with("--case")) return format_case(problem.spec);
-  if (problem.spec.microbatches == 1) return problem.source;
-  return fmt::format("{} microbatches={}", problem.source, problem.spec.microbatches);
+  const auto* bundle = std::get_if<FromBundle>(&problem.source);
+  if (bundle == nullptr) return format_case(problem.spec);
+  if (problem.spec.microbatches == 1) return bundle->path;
+  return fmt::format("{} microbatches={}", bundle->path, problem.spec.microbatches);
 }
 
-/// " --load FILE --impl mine" for an implementation that was loaded.
+/// Returns " --load FILE --impl mine" for an implementation that was loaded.
 std::string implementation_flags(const std::string& implementation) {
   const ImplementationEntry* entry = find_implementation(implementation);
   const bool is_loaded = entry != nullptr && !entry->load_flags.empty();
@@ -64,66 +118,31 @@ std::string implementation_flags(const std::string& implementation) {
                      shell_word(implementation));
 }
 
-std::string reproduce_replay(const Problem& problem, const std::string& implementation,
-                             const Grid& grid) {
-  std::string line = fmt::format("lossgrid replay {}{} --grid {}", shell_word(problem.source),
-                                 implementation_flags(implementation), format_grid(grid));
-  if (problem.spec.microbatches > 1) {
-    line += fmt::format(" --microbatches {}", problem.spec.microbatches);
-  }
-  return line;
+std::string reproduce_replay(const std::string& bundle, std::int64_t microbatches,
+                             const std::string& implementation, const Grid& grid, Backend backend) {
+  return fmt::format("lossgrid replay {}{} --grid {}{}{}", shell_word(bundle),
+                     implementation_flags(implementation), format_grid(grid),
+                     microbatches > 1 ? fmt::format(" --microbatches {}", microbatches) : "",
+                     backend_flag(backend));
 }
 
 }  // namespace
-
-TrialStatus status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::timeout:
-      return TrialStatus::timeout;
-    case ErrorCode::unsupported:
-      return TrialStatus::skipped;
-    case ErrorCode::not_enough_memory:
-      return TrialStatus::out_of_memory;
-    case ErrorCode::device_lost:
-    case ErrorCode::process_died:
-      return TrialStatus::crashed;
-    default:
-      return TrialStatus::error;
-  }
-}
-
-TimingStatus timing_status(TrialStatus status) {
-  switch (status) {
-    case TrialStatus::timeout:
-      return TimingStatus::timeout;
-    case TrialStatus::skipped:
-      return TimingStatus::skipped;
-    case TrialStatus::crashed:
-      return TimingStatus::crashed;
-    case TrialStatus::out_of_memory:
-      return TimingStatus::out_of_memory;
-    default:
-      return TimingStatus::error;
-  }
-}
 
 std::string trial_id(const std::string& problem, const Grid& grid,
                      const std::string& implementation, Backend backend) {
   return fmt::format("{}|{}|{}|{}", problem, format_grid(grid), implementation, name(backend));
 }
 
-std::string reproduce_case(const std::string& source, const std::string& implementation,
+std::string reproduce_case(const std::string& case_text, const std::string& implementation,
                            const Grid& grid, Backend backend) {
-  const std::string where =
-      backend == Backend::cpu ? "" : fmt::format(" --backend {}", name(backend));
-  return fmt::format("lossgrid run{} --grid {} {}{}", implementation_flags(implementation),
-                     format_grid(grid), source, where);
+  return fmt::format("lossgrid run{} --grid {} --case \"{}\"{}",
+                     implementation_flags(implementation), format_grid(grid), case_text,
+                     backend_flag(backend));
 }
 
 TrialRecord describe_trial(const Problem& problem, const std::string& implementation,
                            const Grid& grid, Backend backend) {
   TrialRecord record;
-  const bool from_case = problem.source.starts_with("--case");
   record.id = trial_id(identity_of(problem), grid, implementation, backend);
   record.backend = name(backend);
   record.case_name = problem.spec.name;
@@ -137,12 +156,11 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.implementation = implementation;
   record.tokens = problem.tokens();
   for (const std::uint8_t valid : problem.row_valid()) record.valid_tokens += valid;
-  if (from_case) {
-    record.reproduce = reproduce_case(problem.source, implementation, grid, backend);
-    return record;
-  }
-  record.reproduce = reproduce_replay(problem, implementation, grid);
-  if (backend != Backend::cpu) record.reproduce += fmt::format(" --backend {}", name(backend));
+  const auto* bundle = std::get_if<FromBundle>(&problem.source);
+  record.reproduce =
+      bundle != nullptr
+          ? reproduce_replay(bundle->path, problem.spec.microbatches, implementation, grid, backend)
+          : reproduce_case(std::get<FromCase>(problem.source).text, implementation, grid, backend);
   return record;
 }
 
@@ -160,7 +178,7 @@ void require_trial(const PreparedProblem& prepared, const std::string& implement
   const Problem& problem = *prepared.problem;
   require_fits(problem, grid);
   const std::unique_ptr<LossImplementation> made = make_implementation(implementation);
-  if (!why_not_given(*made, problem, grid).empty()) return;
+  if (not_applicable(*made, problem, grid)) return;
   const auto padded = padded_for(prepared.problem, made->describe().padding);
   const PackedBatch batch = pack(*padded, grid);
   made->require_fits(make_loss_problem(*padded, batch, grid, *prepared.objective));
@@ -181,8 +199,8 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   setup.grid = grid;
   setup.backend = backend;
   // Such a trial is skipped: it needs neither truth nor parts.
-  if (!why_not_given(*setup.implementation, *setup.problem, grid).empty()) return setup;
-  if (!why_no_device(backend).empty()) return setup;
+  if (not_applicable(*setup.implementation, *setup.problem, grid)) return setup;
+  if (no_device(backend)) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
   setup.truth =
       truth_of(prepared, serial_adds(setup), setup.implementation->describe().rounds_logits);
@@ -216,47 +234,9 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
       describe_trial(*setup.problem, setup.implementation_text, setup.grid, setup.backend);
   trial.record.transport = ranks.transport();
   if (ranks.has_nccl()) trial.record.reproduce += " --transport nccl";
-  trial.record.reason = why_not_given(*setup.implementation, *setup.problem, setup.grid);
-  if (trial.record.reason.empty()) {
-    trial.record.reason = ranks.first_text(ranks.why_not_here(setup.backend, setup.grid.ranks()));
-  }
-  std::optional<ErrorCode> failure;  // of the function that says what is supported
-  if (trial.record.reason.empty()) {
-    for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
-      trial.record.padded_tokens += loss_problem.rows();
-      trial.record.details = setup.implementation->details(loss_problem);
-    });
-    const std::string padding = describe(setup.problem->padding);
-    if (!padding.empty()) trial.record.details["padding"] = padding;
-    trial.record.branch_shares =
-        setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
-    const Refusal refusal = agreed_refusal(ranks, [&] { return why_skipped(setup); });
-    trial.record.reason = refusal.reason;
-    failure = refusal.failure;
-  }
-  if (!trial.record.reason.empty()) {
-    trial.record.status = failure ? status_of(*failure) : TrialStatus::skipped;
-    return trial;
-  }
-
-  const RanksRun<RankResult> run = ranks.run<RankResult>(
-      setup.grid.ranks(), [shared](Communicator& world) { return run_rank(*shared, world); },
-      deadline);
-  trial.must_end = run.outcome.is_the_last();
-  if (!run.outcome.all_ok()) {
-    record_failure(run.outcome, trial.record);
-    return trial;
-  }
-  if (!ranks.reports()) return trial;
-  StageTimes stages;
-  // Ranks of the stages before the last wait for its work.
-  for (int r = setup.grid.first_of_last_stage(); r < setup.grid.ranks(); ++r) {
-    stages.raise_to(run.results[static_cast<std::size_t>(r)].stages);
-  }
-  add_stage_times(stages);
-  const StageScope scope(Stage::compare);
-  merge_ranks(setup, run.results, trial.record);
-  if (setup.keep_outputs) trial.outputs = gather_outputs(setup, run.results);
+  TrialFacts facts = admit(setup, ranks, trial.record);
+  if (facts.may_run()) facts = run_ranks(shared, deadline, ranks, trial);
+  set_verdict(trial.record, facts);
   return trial;
 }
 

@@ -13,47 +13,48 @@ namespace lossgrid {
 LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
                               const Objective& objective, Backend backend) {
   const CaseSpec& spec = problem.spec;
-  return {batch,
-          spec.vocab,
-          spec.dtype,
-          grid,
-          objective,
-          spec.objective,
-          {spec.hidden, spec.temperature, spec.weight_layout},
-          backend};
+  return {.batch = batch,
+          .vocab = spec.vocab,
+          .dtype = spec.dtype,
+          .grid = grid,
+          .objective = objective,
+          .objective_spec = spec.objective,
+          .head = {spec.hidden, spec.temperature, spec.weight_layout},
+          .backend = backend};
 }
 
-std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden) {
-  switch (implementation.describe().inputs) {
-    case InputKind::logits:
-      return from_hidden ? "takes logits; the case starts from hidden states" : "";
-    case InputKind::hidden:
-      return from_hidden ? "" : "takes hidden states; the case starts from logits";
-    default:
-      return "";
+std::optional<SkipReason> inputs_mismatch(const LossImplementation& implementation,
+                                          bool from_hidden) {
+  const InputKind takes = implementation.describe().inputs;
+  if (takes == InputKind::logits && from_hidden) {
+    return SkipReason{"takes logits; the case starts from hidden states"};
   }
+  if (takes == InputKind::hidden && !from_hidden) {
+    return SkipReason{"takes hidden states; the case starts from logits"};
+  }
+  return std::nullopt;
 }
 
-std::string why_not_padded(const Problem& problem, const Padding& padding, const Grid& grid) {
-  if (padding.is_any()) return "";
+std::optional<SkipReason> padding_misfit(const Problem& problem, const Padding& padding,
+                                         const Grid& grid) {
+  if (padding.is_any()) return std::nullopt;
   try {
-    // Lengths are all that a layout is made of.
+    // A layout depends on nothing but lengths.
     Problem padded;
     padded.spec = problem.spec;
     padded.lengths = problem.lengths;
     padded.padding = joined(problem.padding, padding);
     require_fits(padded, grid);
-    return "";
+    return std::nullopt;
   } catch (const Error& error) {
-    return fmt::format("needs {}: {}", describe(padding), error.what());
+    return SkipReason{fmt::format("needs {}: {}", describe(padding), error.what())};
   }
 }
 
-std::string why_not_given(const LossImplementation& implementation, const Problem& problem,
-                          const Grid& grid) {
-  const std::string why = why_other_inputs(implementation, problem.spec.hidden > 0);
-  if (!why.empty()) return why;
-  return why_not_padded(problem, implementation.describe().padding, grid);
+std::optional<SkipReason> not_applicable(const LossImplementation& implementation,
+                                         const Problem& problem, const Grid& grid) {
+  if (auto reason = inputs_mismatch(implementation, problem.spec.hidden > 0)) return reason;
+  return padding_misfit(problem, implementation.describe().padding, grid);
 }
 
 void for_each_part(const TrialSetup& setup,
@@ -71,22 +72,22 @@ ScaleSizes scale_sizes(const Problem& problem, const Grid& grid) {
 }
 
 int serial_adds(const TrialSetup& setup) {
-  const Description description = setup.implementation->describe();
+  const ImplementationTraits description = setup.implementation->describe();
   int of_rows = description.serial_adds;
   if (description.plays_back) {
-    // Nothing is known of the program but that its sums over a row have as many lanes as kernels
-    // have threads at least.
+    // All that is known of the program: its sums over a row have at least as many lanes as kernels
+    // have threads.
     constexpr std::int64_t kLanes = 256;
     const auto of_lane = static_cast<int>((setup.problem->spec.vocab + kLanes - 1) / kLanes);
     of_rows = std::max(of_rows, of_lane);
   }
-  if (setup.backend != Backend::cpu) {
+  if (traits_of(setup.backend).launches_kernels) {
     const CaseSpec& spec = setup.problem->spec;
     const DType logits = spec.hidden > 0 ? DType::f32 : spec.dtype;
     of_rows = std::max(of_rows, block_serial_adds(vocab_shard(spec.vocab, setup.grid.tp, 0).width,
                                                   static_cast<std::int64_t>(size_of(logits))));
   }
-  return of_rows + setup.grid.tp - 1;  // the most that an order of adding up ranks can have
+  return of_rows + setup.grid.tp - 1;  // the longest chain of any order of adding up ranks
 }
 
 bool adds_in_rank_order(const TrialSetup& setup) {
@@ -103,11 +104,11 @@ DeclaredRoundings declared_roundings(const TrialSetup& setup) {
   });
   for (const std::int64_t of_rank : adds)
     declared.weight_adds = std::max(declared.weight_adds, of_rank);
-  const Description description = setup.implementation->describe();
+  const ImplementationTraits description = setup.implementation->describe();
   const std::int64_t parts =
       setup.grid.cp * std::accumulate(adds.begin(), adds.end(), std::int64_t{0});
   if (description.rounds_loss) {
-    // Of the mean, and of the sum so far where a part is added.
+    // Roundings of the mean, and of the sum so far where a part is added.
     declared.loss = unit_roundoff(setup.problem->spec.dtype) * (1 + std::sqrt(parts));
   }
   if (description.rounds_grad_weight) {

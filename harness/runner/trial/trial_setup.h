@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One trial: a problem, its truth, an implementation and a grid. Shared by the ranks of the trial,
-// and owning all it needs: a rank that hangs may outlive the frame that started it.
+// `TrialSetup`: one trial: a problem, its truth, an implementation and a grid. Shared by the ranks
+// of the trial. Owns all it needs: a rank that hangs may outlive the frame that started it.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 
 #include "harness/comm/faults/fault.h"
 #include "harness/comm/process_grid.h"
+#include "harness/core/skip_reason.h"
 #include "harness/device/backend.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/case/scale_factor.h"
@@ -20,7 +21,9 @@
 
 namespace lossgrid {
 
-/// What one microbatch of one dp rank is made of, and its truth.
+struct BundleResults;
+
+/// One microbatch of one dp rank, and its truth.
 struct TrialPart {
   std::shared_ptr<const Problem> problem;
   std::shared_ptr<const Truth> truth;
@@ -34,45 +37,49 @@ struct TrialSetup {
   std::shared_ptr<const LossImplementation> implementation;
   Grid grid;
   Backend backend = Backend::cpu;
-  bool over_nccl = false;                     // what devices hold, between ranks
+  bool over_nccl = false;                     // ranks exchange device memory over NCCL
   std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
   std::optional<Fault> fault;
-  bool keep_outputs = false;  // of every rank, for --out
+  bool keep_outputs = false;                      // of every rank, for --out and `expected`
+  std::shared_ptr<const BundleResults> expected;  // by the bundle; null: it expects nothing
   std::optional<TrialRecording> recording;
 };
 
-/// What an implementation is asked to do with `batch`, the pack of `problem` on `grid`. All but
-/// `grid` outlive the result.
+/// Returns the task of an implementation for `batch`, the pack of `problem` on `grid`. All
+/// arguments but `grid` outlive the result.
 LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
                               const Objective& objective, Backend backend = Backend::cpu);
 
-/// Why an implementation cannot take problems that start from hidden states, or from logits; empty
-/// when it can.
-std::string why_other_inputs(const LossImplementation& implementation, bool from_hidden);
+/// Returns a reason when an implementation takes no problems that start from hidden states, or from
+/// logits.
+std::optional<SkipReason> inputs_mismatch(const LossImplementation& implementation,
+                                          bool from_hidden);
 
-/// Why a problem cannot be padded as an implementation needs on this grid; empty when it can.
-std::string why_not_padded(const Problem& problem, const Padding& padding, const Grid& grid);
+/// Returns a reason when a problem cannot be padded as an implementation needs on this grid.
+std::optional<SkipReason> padding_misfit(const Problem& problem, const Padding& padding,
+                                         const Grid& grid);
 
-/// The first reason of these two.
-std::string why_not_given(const LossImplementation& implementation, const Problem& problem,
-                          const Grid& grid);
+/// Returns the first reason of these two.
+std::optional<SkipReason> not_applicable(const LossImplementation& implementation,
+                                         const Problem& problem, const Grid& grid);
 
 /// Calls f(dp rank, loss problem) for all microbatches of the trial.
 void for_each_part(const TrialSetup& setup,
                    const std::function<void(std::size_t, const LossProblem&)>& f);
 
-/// What the factors of a framework are made of on this grid.
+/// Returns the sizes that the factors of a framework depend on.
 ScaleSizes scale_sizes(const Problem& problem, const Grid& grid);
 
-/// Longest serial float32 add chain over the vocabulary of one row, the sum over TP included.
+/// Returns the length of the longest serial float32 add chain over the vocabulary of one row, the
+/// sum over TP included.
 int serial_adds(const TrialSetup& setup);
 
-/// Whether float sums over ranks are added in rank order, as an implementation expects that
-/// promises bits. NCCL has an order of its own, which depends on where in a payload an element
-/// stands; sums of two have no order.
+/// True if float sums over ranks are added in rank order, as implementations that promise bits
+/// expect. NCCL has an order of its own, which depends on the place of an element in the payload;
+/// sums of two have no order.
 bool adds_in_rank_order(const TrialSetup& setup);
 
-/// The roundings that the implementation declares, on the grid of the trial.
+/// Returns the roundings that the implementation declares, on the grid of the trial.
 DeclaredRoundings declared_roundings(const TrialSetup& setup);
 
 }  // namespace lossgrid

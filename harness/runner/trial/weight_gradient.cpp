@@ -6,10 +6,10 @@
 namespace lossgrid {
 namespace {
 
-/// Numbers of one collective: the sums of a large shard are made piece by piece.
+/// Numbers in one collective: the sums of a large shard are made block by block.
 constexpr std::size_t kBlock = std::size_t{1} << 16;
 
-/// The ids of the shard among those that have a truth.
+/// Returns the ids of the shard among those that have a truth.
 std::span<const std::int64_t> ids_of(const LinearTruth& truth, const VocabShard& shard) {
   const std::vector<std::int64_t>& ids = truth.weight.rows;
   const auto begin = std::lower_bound(ids.begin(), ids.end(), shard.begin);

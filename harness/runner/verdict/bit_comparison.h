@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The determinism verdicts of a trial that need other trials: whether its bits are those of earlier
-// grids of the same case and implementation.
+// Determinism verdicts that need other trials: the bits of a trial against those of earlier grids
+// of the same case and implementation.
 #pragma once
 
 #include <map>
@@ -10,16 +10,16 @@
 
 namespace lossgrid {
 
-/// One for each case and implementation; sees its grids in order.
+/// One for each case and implementation; is given its grids in order.
 class BitComparison {
  public:
-  /// Fills the verdicts on packing and TP size. A claim that does not hold turns the trial into a
-  /// failed one.
+  /// Compares a trial that passed; leaves all others alone. Fills its verdicts on packing and TP
+  /// size and judges it anew: it fails where a claim does not hold.
   void judge(TrialRecord& record);
 
  private:
-  std::map<int, TrialRecord> by_tp_;
-  std::optional<TrialRecord> any_;
+  std::map<int, TrialRecord> first_by_tp_;
+  std::optional<TrialRecord> first_;
 };
 
 }  // namespace lossgrid

@@ -11,13 +11,13 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::array<const char*, 3> kPhases{"plan", "forward", "backward"};
+constexpr std::array<const char*, 3> kTrialPhases{"plan", "forward", "backward"};
 
 const PhaseCost& phase_cost(const Cost& cost, std::size_t phase) {
   return phase == 0 ? cost.plan : phase == 1 ? cost.forward : cost.backward;
 }
 
-/// Beyond 5 % of what was predicted, a memory model is wrong.
+/// Error above which a memory model is wrong, relative to its prediction.
 constexpr double kMemoryTolerance = 0.05;
 
 void add_counts(CollectiveCounts& into, const CollectiveCounts& counts) {
@@ -27,32 +27,32 @@ void add_counts(CollectiveCounts& into, const CollectiveCounts& counts) {
   }
 }
 
-/// What one group of a phase measured and predicted on every rank.
+/// Collectives of one group in one phase, by rank.
 struct GroupCounts {
   std::string phase;
   std::string group;
-  std::vector<CollectiveCounts> measured;
-  std::vector<CollectiveCounts> predicted;
+  std::vector<CollectiveCounts> measured = {};
+  std::vector<CollectiveCounts> predicted = {};
 };
 
 std::vector<GroupCounts> all_groups(const std::vector<RankResult>& ranks) {
-  std::vector<GroupCounts> groups{{"batch", "dp", {}, {}}, {"batch", "pp", {}, {}}};
+  std::vector<GroupCounts> groups{{"batch", "dp"}, {"batch", "pp"}};
   for (const RankResult& rank : ranks) {
     groups[0].measured.push_back(rank.batch_dp);
     groups[0].predicted.push_back(rank.predicted_batch_dp);
     groups[1].measured.push_back(rank.batch_pp);
     groups[1].predicted.push_back(rank.predicted_batch_pp);
   }
-  for (std::size_t p = 0; p < kPhases.size(); ++p) {
-    GroupCounts tp{kPhases[p], "tp", {}, {}};
-    GroupCounts cp{kPhases[p], "cp", {}, {}};
+  for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
+    GroupCounts tp{kTrialPhases[p], "tp"};
+    GroupCounts cp{kTrialPhases[p], "cp"};
     for (const RankResult& rank : ranks) {
       for (GroupCounts* group : {&tp, &cp}) {
         group->measured.emplace_back();
         group->predicted.emplace_back();
       }
       for (const PackFindings& pack : rank.packs) {
-        const RankCounts& measured = pack.counts.at(kPhases[p]);
+        const RankCounts& measured = pack.counts.at(kTrialPhases[p]);
         const PhaseCost& predicted = phase_cost(pack.predicted, p);
         add_counts(tp.measured.back(), measured.tp);
         add_counts(cp.measured.back(), measured.cp);
@@ -66,9 +66,9 @@ std::vector<GroupCounts> all_groups(const std::vector<RankResult>& ranks) {
   return groups;
 }
 
-/// Of a rank whose stage has no part of the loss: predicted is nothing.
+/// Adds the memory of a rank whose stage has no part of the loss; the prediction is 0.
 std::string merge_idle_memory(std::size_t rank, std::int64_t peak_bytes, TrialRecord& record) {
-  for (const char* phase : kPhases) {
+  for (const char* phase : kTrialPhases) {
     PhaseMemoryRecord row;
     row.rank = static_cast<std::int64_t>(rank);
     row.phase = phase;
@@ -91,17 +91,22 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
       if (mismatch.empty()) mismatch = needed;
       continue;
     }
-    for (std::size_t p = 0; p < kPhases.size(); ++p) {
+    for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
       PhaseMemoryRecord largest;
       largest.measured_peak_with_inputs_bytes = -1;
       for (const PackFindings& pack : ranks[r].packs) {
         const PhaseMemory& measured = pack.memory[p];
-        const std::int64_t outputs = pack.output_bytes.at(kPhases[p]);
+        const std::int64_t outputs = pack.output_bytes.at(kTrialPhases[p]);
         const std::int64_t predicted = phase_cost(pack.predicted, p).workspace_bytes;
         const std::int64_t peak = measured.peak_bytes - pack.input_bytes;
         if (measured.peak_bytes > largest.measured_peak_with_inputs_bytes) {
-          largest = {static_cast<std::int64_t>(r), kPhases[p],           predicted + outputs,  peak,
-                     measured.peak_bytes,          measured.allocations, measured.by_tag_bytes};
+          largest = {.rank = static_cast<std::int64_t>(r),
+                     .phase = kTrialPhases[p],
+                     .predicted_peak_bytes = predicted + outputs,
+                     .measured_peak_bytes = peak,
+                     .measured_peak_with_inputs_bytes = measured.peak_bytes,
+                     .measured_allocations = measured.allocations,
+                     .by_tag_bytes = measured.by_tag_bytes};
           if (measured.driver) {
             largest.device_used_bytes = measured.driver->used_bytes;
             largest.device_other_bytes = measured.driver->other_bytes();
@@ -113,7 +118,7 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
         if (mismatch.empty() && std::abs(workspace - expected) > kMemoryTolerance * expected) {
           mismatch =
               fmt::format("memory: rank {} {} needed {:.0f} bytes of workspace, predicted {:.0f}",
-                          r, kPhases[p], workspace, expected);
+                          r, kTrialPhases[p], workspace, expected);
         }
       }
       record.memory.push_back(largest);
@@ -140,9 +145,14 @@ std::string merge_communication(const Grid& grid, const std::vector<RankResult>&
       const CollectiveCount predicted = group.predicted[shown][operation];
       const CollectiveCount measured = group.measured[shown][operation];
       if (predicted == CollectiveCount{} && measured == CollectiveCount{}) continue;
-      record.communication.push_back({static_cast<std::int64_t>(shown), group.phase, group.group,
-                                      std::string(name(operation)), predicted.calls, measured.calls,
-                                      predicted.payload_bytes, measured.payload_bytes});
+      record.communication.push_back({.rank = static_cast<std::int64_t>(shown),
+                                      .phase = group.phase,
+                                      .group = group.group,
+                                      .operation = std::string(name(operation)),
+                                      .predicted_calls = predicted.calls,
+                                      .measured_calls = measured.calls,
+                                      .predicted_payload_bytes = predicted.payload_bytes,
+                                      .measured_payload_bytes = measured.payload_bytes});
       if (mismatch.empty() && predicted != measured) {
         mismatch = fmt::format(
             "communication: rank {} {} {} {}: {} calls and {} bytes, predicted {} and {}", shown,
@@ -155,7 +165,7 @@ std::string merge_communication(const Grid& grid, const std::vector<RankResult>&
 }
 
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {
-  for (std::size_t p = 0; p < kPhases.size(); ++p) {
+  for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
     std::int64_t slowest = 0;
     std::int64_t most_flops = 0;
     DeviceWork most;
@@ -164,16 +174,17 @@ void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {
       std::int64_t flops = 0;
       DeviceWork work;
       for (const PackFindings& pack : rank.packs) {
-        time += pack.time_ns.at(kPhases[p]);
+        time += pack.time_ns.at(kTrialPhases[p]);
         flops += phase_cost(pack.predicted, p).flops;
-        work += pack.device_work.at(kPhases[p]);
+        work += pack.device_work.at(kTrialPhases[p]);
       }
       slowest = std::max(slowest, time);
       most_flops = std::max(most_flops, flops);
       most.launches = std::max(most.launches, work.launches);
       most.synchronisations = std::max(most.synchronisations, work.synchronisations);
     }
-    record.times.push_back({kPhases[p], slowest, most_flops, most.launches, most.synchronisations});
+    record.times.push_back(
+        {kTrialPhases[p], slowest, most_flops, most.launches, most.synchronisations});
   }
   for (const RankResult& rank : ranks) {
     std::int64_t chunks = 0;

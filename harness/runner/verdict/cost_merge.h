@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, communication and times of all ranks and packs, each beside its prediction.
+// Merges memory, communication and times of all ranks and packs, each beside its prediction.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace lossgrid {
 
-/// Peaks by rank and phase, of the microbatch with the largest; of a rank without packs, which
-/// needs nothing, that of the whole trial. Returns what differs from its prediction by more than
-/// 5 %, in one line, or nothing.
+/// Adds peaks by rank and phase, of the microbatch with the largest; of a rank without packs, which
+/// needs nothing, the peak of the whole trial. Returns the first that differs from its prediction
+/// by more than 5 %, in one line; empty when there is none.
 std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& record);
 
-/// Calls and payload by phase, group and operation, added up over microbatches; of the first rank
-/// of the last stage or the first rank that differs from its prediction. Returns the first
-/// difference or nothing.
+/// Adds calls and payload by phase, group and operation, added up over microbatches, of the first
+/// rank of the last stage or the first rank that differs from its prediction. Returns the first
+/// difference; empty when there is none.
 std::string merge_communication(const Grid& grid, const std::vector<RankResult>& ranks,
                                 TrialRecord& record);
 
-/// Of the slowest rank by phase, added up over its microbatches; and the work of the rank with the
-/// most, by prediction: operations of matrix products, and chunks.
+/// Adds the time of the slowest rank by phase, added up over its microbatches; and the most work of
+/// a rank, by prediction: operations of matrix products, and chunks.
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record);
 
 }  // namespace lossgrid

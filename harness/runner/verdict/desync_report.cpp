@@ -18,7 +18,8 @@ std::string state_of(const RankOutcome& outcome) {
   const bool by_itself = outcome.cause == Cause::own;
   if (outcome.busy || (by_itself && outcome.code == ErrorCode::timeout)) return kBusy;
   if (outcome.trace.end == RankEnd::returned) return kReturned;
-  // Woken, or told that the calls do not match; any other exception in a call is the rank's own.
+  // These come from other ranks: the rank was woken, or the calls do not match. Any other exception
+  // in a call is the rank's own.
   if (by_itself) return kThrew;
   const bool by_others = outcome.code == ErrorCode::aborted || outcome.code == ErrorCode::timeout ||
                          outcome.code == ErrorCode::rank_failed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every rank was when a trial was cut short: what it was doing, in which phase, and its last
-// collectives, as the report has it. Laid side by side they show who did not come, and who called
-// something else.
+// State of every rank when a trial was cut short, as the report has it: its activity, its phase and
+// its last collectives. Side by side they show which rank did not come to a collective, and which
+// called another one.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace lossgrid {
 
-/// Of a run that failed, by rank.
+/// Returns the states in a run that failed, by rank.
 std::vector<RankRecord> desync_report(const RanksOutcome& outcome);
 
-/// Of ranks whose processes are gone, from what they left behind (read_breadcrumbs).
+/// Returns the states of ranks whose processes are gone, from their flight recorders
+/// (read_flight_records).
 std::vector<RankRecord> desync_report(const std::vector<RankTrace>& left_behind);
 
-/// The rank whose process died, from the second of these: the only one that was in no collective
-/// and had not come to its end. -1 when that holds for several, or for none.
+/// Returns the rank whose process died, from the second of these: the only one that was in no
+/// collective and had not come to its end; -1 when there are several, or none.
 std::int64_t rank_that_died(const std::vector<RankRecord>& ranks);
 
 }  // namespace lossgrid

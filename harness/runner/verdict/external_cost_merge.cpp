@@ -30,7 +30,7 @@ CollectiveCount count_of(const CallCounts& counts, const CallKey& key) {
   return found == counts.end() ? CollectiveCount{} : found->second;
 }
 
-/// The calls of one phase on one rank, over all of its microbatches.
+/// Calls of one phase on one rank, over all of its microbatches.
 struct RankCalls {
   CallCounts measured;
   CallCounts predicted;
@@ -54,7 +54,7 @@ RankCalls calls_of(const RankResult& rank, const char* phase) {
   return calls;
 }
 
-/// Groups and operations that a rank has called or should have.
+/// Returns the groups and operations that a rank called or should have called.
 CallCounts keys_of(const std::vector<RankCalls>& ranks, std::size_t shown) {
   CallCounts keys = ranks[shown].measured;
   keys.insert(ranks[shown].predicted.begin(), ranks[shown].predicted.end());
@@ -140,9 +140,15 @@ std::string merge_external_communication(std::size_t first_shown,
       const CollectiveCount predicted = count_of(rank.predicted, key);
       using Known = std::optional<std::int64_t>;
       record.communication.push_back(
-          {static_cast<std::int64_t>(shown), phase, key.first, key.second,
-           rank.has_model ? Known(predicted.calls) : std::nullopt, measured.calls,
-           rank.has_model ? Known(predicted.payload_bytes) : std::nullopt, measured.payload_bytes});
+          {.rank = static_cast<std::int64_t>(shown),
+           .phase = phase,
+           .group = key.first,
+           .operation = key.second,
+           .predicted_calls = rank.has_model ? Known(predicted.calls) : std::nullopt,
+           .measured_calls = measured.calls,
+           .predicted_payload_bytes =
+               rank.has_model ? Known(predicted.payload_bytes) : std::nullopt,
+           .measured_payload_bytes = measured.payload_bytes});
       if (mismatch.empty() && rank.differ(key)) {
         mismatch = describe_calls(shown, phase, key, measured, predicted);
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and communication of external implementations on all ranks and packs, each beside its
-// prediction where the user's model has one. Groups and operations are those of the user's code.
+// Merges memory and communication of external implementations on all ranks and packs, each beside
+// its prediction where the user's model has one. Groups and operations are those of the user's
+// code.
 #pragma once
 
 #include <string>
@@ -11,17 +12,17 @@
 
 namespace lossgrid {
 
-/// Whether the plans of the ranks measured themselves.
+/// True if the plans of the ranks measured themselves.
 bool measured_themselves(const std::vector<RankResult>& ranks);
 
-/// Peaks by rank and phase, of the microbatch with the largest. Returns the first that differs from
-/// its prediction by more than `tolerance` (0.05: 5 %), in one line, or nothing.
+/// Adds peaks by rank and phase, of the microbatch with the largest. Returns the first that differs
+/// from its prediction by more than `tolerance` (0.05: 5 %), in one line; empty when there is none.
 std::string merge_external_memory(const std::vector<RankResult>& ranks, double tolerance,
                                   TrialRecord& record);
 
-/// Calls and payload by phase, group and operation, added up over microbatches; of the rank
-/// `first_shown` or the first rank that differs from its prediction. Returns the first difference
-/// or nothing.
+/// Adds calls and payload by phase, group and operation, added up over microbatches, of the rank
+/// `first_shown` or the first rank that differs from its prediction. Returns the first difference;
+/// empty when there is none.
 std::string merge_external_communication(std::size_t first_shown,
                                          const std::vector<RankResult>& ranks, TrialRecord& record);
 

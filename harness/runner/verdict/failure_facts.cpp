@@ -39,7 +39,7 @@ std::vector<std::int64_t> minus_inf_rows(const Problem& problem, const Truth& tr
   return rows;
 }
 
-/// Parts of the three gradients, as far as they are there.
+/// Collects the parts of the three gradients, as far as they exist.
 class GradientCollector {
  public:
   explicit GradientCollector(const TrialSetup& setup) : grid_(setup.grid) {}

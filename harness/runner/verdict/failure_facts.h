@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known about the wrong numbers of a trial, from what all its ranks found.
+// Facts about the wrong numbers of a trial, for explain(): collected from the findings of all
+// ranks.
 #pragma once
 
 #include <vector>
@@ -10,11 +11,11 @@
 
 namespace lossgrid {
 
-/// Whether what a rank made of its rows is counted: without sequence parallelism all TP ranks hold
-/// the same rows of d hidden, and errors of copies are not independent.
+/// True if the rows of a rank count in sums over ranks: without sequence parallelism all TP ranks
+/// hold the same rows of d hidden, and errors of copies are not independent.
 bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient);
 
-/// `record` has the checks of the trial.
+/// Collects the facts. `record` has the checks of the trial.
 FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                            const TrialRecord& record);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank found, as bytes: ranks of an MPI job send it to each other (harness/core/archive.h).
+// Lists of the fields of a rank's findings (harness/core/archive.h): ranks of an MPI job send them
+// to each other as bytes.
 #pragma once
 
 #include "harness/core/archive.h"

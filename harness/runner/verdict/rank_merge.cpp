@@ -9,38 +9,15 @@
 #include "harness/problem/case/framework.h"
 #include "harness/runner/verdict/cost_merge.h"
 #include "harness/runner/verdict/failure_facts.h"
-#include "reports/text/table.h"
 
 namespace lossgrid {
 namespace {
 
-CheckRecord to_record(const Check& check) {
-  CheckRecord record;
-  record.name = check.name();
-  record.passed = check.passed();
-  record.ratio = check.ratio();
-  record.error_abs = check.error();
-  record.bound_abs = check.bound();
-  record.compared = check.compared();
-  record.beyond_bound = check.beyond_bound();
-  if (check.has_worst()) {
-    const ElementPlace& at = check.place();
-    record.worst =
-        WorstElement{at.rank, at.sequence, at.token, at.vocab_id, check.got(), check.want()};
-  }
-  return record;
-}
-
-/// Of all elements of a gradient that are compared, in float64.
+/// Sums over all elements of a gradient that are compared, in float64.
 struct SquaredErrors {
   double error = 0;
   double want = 0;
 };
-
-std::string describe_worst(const CheckRecord& check) {
-  if (!check.worst) return check.name;
-  return fmt::format("{}: ratio {:.3g} at {}", check.name, check.ratio, format_worst(*check.worst));
-}
 
 void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                   TrialRecord& record) {
@@ -94,7 +71,8 @@ void add_invariant(TrialRecord& record, const std::string& name, bool holds,
   record.invariants.push_back({name, holds ? "passed" : "failed", holds ? "" : detail});
 }
 
-/// All ranks looked at the same invariants of all their packs in the same order.
+/// Adds the first failure of every invariant. All ranks checked the same invariants of all their
+/// packs in the same order.
 void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& ranks,
                            TrialRecord& record) {
   const std::vector<Invariant>& first = ranks[grid.first_of_last_stage()].packs[0].invariants;
@@ -114,7 +92,8 @@ void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& rank
   }
 }
 
-/// Over the whole vocabulary the gradient of a row of logits adds up to zero.
+/// Describes the first row of logits whose gradient does not add up to zero over the whole
+/// vocabulary; empty when there is none.
 std::string row_that_does_not_add_up(const TrialSetup& setup,
                                      const std::vector<RankResult>& ranks) {
   const Grid& grid = setup.grid;
@@ -153,13 +132,15 @@ void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& rank
   add_invariant(record, name, row.empty(), row);
 }
 
-/// Which rank must hold the same bits by token: of a group that works on the same rows.
-int holds_the_same(const Grid& grid, int rank, bool whole_pack) {
+/// Returns the first rank of the group that works on the same rows: all of it must hold the same
+/// bits by token.
+int first_with_same_rows(const Grid& grid, int rank, bool whole_pack) {
   return grid.rank_of(0, whole_pack ? 0 : grid.cp_rank(rank), grid.dp_rank(rank),
                       grid.pp_rank(rank));
 }
 
-/// Without sequence parallelism every TP rank returns d hidden of all rows, the sum over TP in it.
+/// True if d hidden is that of the first TP rank: without sequence parallelism every TP rank
+/// returns it for all rows, summed over TP.
 bool same_hidden_gradient(const Grid& grid, const std::vector<RankResult>& ranks, std::size_t rank,
                           std::size_t pack) {
   const auto r = static_cast<int>(rank);
@@ -179,7 +160,7 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
       detail = fmt::format("rank {} returned another loss or metric than rank 0 ({:.17g}, {:.17g})",
                            r, ranks[r].result.loss, ranks[0].result.loss);
     }
-    const int same = holds_the_same(setup.grid, static_cast<int>(r), whole_pack);
+    const int same = first_with_same_rows(setup.grid, static_cast<int>(r), whole_pack);
     for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
       const PackFindings& pack = ranks[r].packs[m];
       owned += pack.owned_labels;
@@ -204,10 +185,8 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
   }
 }
 
-constexpr const char* kScaleIdentity = "scale_identity";
-
-/// That the factors of a framework cancel on this grid; nothing where none is stated. Metrics are
-/// compared with their truth and are no part of it.
+/// Adds the invariant that the factors of a framework cancel on this grid, where one is stated.
+/// Metrics are compared with their truth and are no part of it.
 void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
   const auto framework = stated_framework(setup.problem->spec.framework);
   if (!framework) return;
@@ -219,7 +198,7 @@ void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
 
 void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                        TrialRecord& record) {
-  const Description description = setup.implementation->describe();
+  const ImplementationTraits description = setup.implementation->describe();
   bool same = true;
   std::uint64_t logprobs = 0;
   std::map<std::string, std::uint64_t> gradients;
@@ -241,7 +220,7 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
                                                      : "different_bits";
   record.determinism.push_back(
       {"run_to_run", verdict, ordered && description.claims_run_to_run, ""});
-  // Judged by the run, which has seen the other grids of the case.
+  // BitComparison fills these two: it knows the other grids of the case.
   record.determinism.push_back({"packing", "not_compared", claims_packing, ""});
   record.determinism.push_back({"tp_size", "not_compared", false, ""});
 
@@ -257,67 +236,55 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
 
 }  // namespace
 
-void add_checks(const std::vector<Check>& checks, TrialRecord& record) {
-  for (const Check& check : checks) {
-    record.checks.push_back(to_record(check));
-    if (check.passed()) continue;
-    record.status = TrialStatus::failed;
-    if (!record.reason.empty()) record.reason += "; ";
-    record.reason += describe_worst(record.checks.back());
+CheckRecord to_record(const Check& check) {
+  CheckRecord record;
+  record.name = check.name();
+  record.passed = check.passed();
+  record.ratio = check.ratio();
+  record.error_abs = check.error();
+  record.bound_abs = check.bound();
+  record.compared = check.compared();
+  record.beyond_bound = check.beyond_bound();
+  if (check.has_worst()) {
+    const ElementPlace& at = check.place();
+    record.worst =
+        WorstElement{at.rank, at.sequence, at.token, at.vocab_id, check.got(), check.want()};
   }
+  return record;
 }
 
-std::vector<std::string> merge_outputs(const TrialSetup& setup,
-                                       const std::vector<RankResult>& ranks, TrialRecord& record) {
+TrialFacts merge_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                         TrialRecord& record) {
   merge_checks(setup, ranks, record);
   merge_rank_invariants(setup.grid, ranks, record);
   merge_row_sums(setup, ranks, record);
   merge_shared_values(setup, ranks, record);
   merge_scale_identity(setup, record);
-  std::vector<std::string> reasons;
-  for (const CheckRecord& check : record.checks) {
-    if (!check.passed) reasons.push_back(describe_worst(check));
-  }
-  for (const InvariantRecord& invariant : record.invariants) {
-    if (invariant.status != "failed") continue;
-    // Why all the others do not hold comes first.
-    const bool explains = invariant.name == kScaleIdentity;
-    reasons.insert(explains ? reasons.begin() : reasons.end(),
-                   invariant.name + ": " + invariant.detail);
-  }
-  return reasons;
+  return {.compared = true, .checks = record.checks, .invariants = record.invariants};
 }
 
-void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
-                 TrialRecord& record) {
+TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                       TrialRecord& record) {
   for (const auto& [name, metric] : ranks[0].result.metrics) {
     record.metrics[name] = metric.value();
     record.metric_reductions[name] = std::string(lossgrid::name(metric.reduction));
   }
-  std::vector<std::string> reasons = merge_outputs(setup, ranks, record);
+  TrialFacts facts = merge_outputs(setup, ranks, record);
   merge_determinism(setup, ranks, record);
-  const std::string memory = merge_memory(ranks, record);
-  const std::string communication = merge_communication(setup.grid, ranks, record);
+  facts.determinism = record.determinism;
+  const auto add_cost = [&](const char* cost, const std::string& mismatch) {
+    if (mismatch.empty()) return;
+    facts.cost_mismatches.push_back(mismatch);
+    record.cost_mismatches.emplace_back(cost);
+  };
+  add_cost("memory", merge_memory(ranks, record));
+  add_cost("communication", merge_communication(setup.grid, ranks, record));
   merge_times(ranks, record);
-
-  for (const DeterminismRecord& verdict : record.determinism) {
-    if (verdict.claimed && verdict.verdict == "different_bits") {
-      reasons.push_back(fmt::format("determinism: {} gave different bits", verdict.name));
-    }
+  if (judge(facts).status == TrialStatus::failed) {
+    record.explanation =
+        explain(failure_facts(setup, ranks, record), setup.implementation->describe().is_external);
   }
-  if (!memory.empty()) {
-    reasons.push_back(memory);
-    record.cost_mismatches.push_back("memory");
-  }
-  if (!communication.empty()) {
-    reasons.push_back(communication);
-    record.cost_mismatches.push_back("communication");
-  }
-  record.status = reasons.empty() ? TrialStatus::passed : TrialStatus::failed;
-  record.reason = join(reasons, "; ");
-  if (record.status == TrialStatus::passed) return;
-  record.explanation =
-      explain(failure_facts(setup, ranks, record), setup.implementation->describe().is_external);
+  return facts;
 }
 
 }  // namespace lossgrid

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what every rank found to the verdict on the trial: checks merged to the worst element,
-// invariants over several ranks, costs against their predictions.
+// Merges the findings of all ranks into a record: checks to their worst element, invariants of one
+// and of several ranks, costs against their predictions. States facts; judge() decides.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "harness/runner/trial/rank_trial.h"
+#include "harness/runner/verdict/trial_verdict.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
 
-/// Adds checks made after the ranks were merged; one that fails turns the trial into a failed one.
-void add_checks(const std::vector<Check>& checks, TrialRecord& record);
+CheckRecord to_record(const Check& check);
 
-/// What ranks found in the outputs of a pack, whoever ran it: checks merged to the worst element,
-/// and invariants of one and of several ranks, without costs and determinism. Returns what does
-/// not hold, one reason each.
-std::vector<std::string> merge_outputs(const TrialSetup& setup,
-                                       const std::vector<RankResult>& ranks, TrialRecord& record);
+/// Adds checks and invariants of the outputs of one pack, of a trial or a timing, to `record` and
+/// returns them as facts; without costs and determinism.
+TrialFacts merge_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                         TrialRecord& record);
 
-/// Fills checks, invariants, determinism, memory, communication, times, fingerprints, status,
-/// reason and explanation of `record`.
-void merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
-                 TrialRecord& record);
+/// Fills checks, invariants, determinism, memory, communication, times, fingerprints and, where
+/// these fail the trial, the explanation of `record`. Returns the facts for its verdict.
+TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                       TrialRecord& record);
 
 }  // namespace lossgrid

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/verdict/refusal.h"
 
+#include <string>
+
 namespace lossgrid {
 namespace {
 
@@ -11,19 +13,27 @@ bool is_of_users_code(ErrorCode code) {
 
 }  // namespace
 
-Refusal agreed_refusal(const Ranks& ranks, const std::function<std::string()>& why_not) {
-  Refusal own;
+TrialFacts agree_on_refusal(const Ranks& ranks,
+                            const std::function<std::optional<SkipReason>()>& skip_reason) {
+  TrialFacts own;
   try {
-    own.reason = why_not();
+    own.skipped = skip_reason();
   } catch (const Error& error) {
     if (!is_of_users_code(error.code())) throw;
-    own = {error.what(), error.code()};
+    own.failure = {error.code(), error.what()};
   }
-  const std::string code = own.failure ? std::to_string(static_cast<int>(*own.failure)) : "";
-  const std::string failed = ranks.first_text(own.failure ? code + ' ' + own.reason : "");
-  if (failed.empty()) return {ranks.first_text(own.reason)};
+  const std::string failed = ranks.agree_on_first_error(
+      own.failure ? fmt::format("{} {}", static_cast<int>(own.failure->code), own.failure->text)
+                  : "");
+  TrialFacts agreed;
+  if (failed.empty()) {
+    agreed.skipped = ranks.agree_on_first_error(own.skipped);
+    return agreed;
+  }
   const std::size_t blank = failed.find(' ');
-  return {failed.substr(blank + 1), static_cast<ErrorCode>(std::stoi(failed.substr(0, blank)))};
+  agreed.failure = {static_cast<ErrorCode>(std::stoi(failed.substr(0, blank))),
+                    failed.substr(blank + 1)};
+  return agreed;
 }
 
 }  // namespace lossgrid

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why an implementation is not run, as all processes of a job see it.
+// Agreement of all processes of a job on whether an implementation runs.
 #pragma once
 
 #include <functional>
 #include <optional>
-#include <string>
 
-#include "harness/core/error.h"
+#include "harness/core/skip_reason.h"
 #include "harness/runner/ranks.h"
+#include "harness/runner/verdict/trial_verdict.h"
 
 namespace lossgrid {
 
-struct Refusal {
-  std::string reason;  // empty: it runs
-  // The code of the user that was asked raised, died or did not come back.
-  std::optional<ErrorCode> failure = {};
-};
-
-/// What `why_not` returns on the first process that has a reason, or that it fails on. Collective
-/// over the processes.
-Refusal agreed_refusal(const Ranks& ranks, const std::function<std::string()>& why_not);
+/// Returns the facts of the first process on which `skip_reason` returns a reason or fails, the
+/// same on all: `skipped` or `failure` is set, or neither when it runs. A failure is user code that
+/// raised, died or did not come back; all other errors are thrown. Collective over the processes.
+TrialFacts agree_on_refusal(const Ranks& ranks,
+                            const std::function<std::optional<SkipReason>()>& skip_reason);
 
 }  // namespace lossgrid

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Denormal numbers count as zero, as operands and as results, in float and double arithmetic of
-// this thread for as long as the object lives: processors take a hundred cycles for each of them,
-// and probabilities below 1.2e-38 are worth nothing. Does nothing where the processor is not an
-// x86.
+// FlushDenormals: a scope in which denormal numbers count as zero, as operands and as results, in
+// float and double arithmetic of this thread. Processors take a hundred cycles for each of them,
+// and probabilities below 1.2e-38 do not matter. No effect on processors other than x86.
 #pragma once
 
 #if defined(__SSE2__)

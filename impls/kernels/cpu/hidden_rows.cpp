@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "impls/kernels/cuda/hidden_on_device.h"
-
 namespace lossgrid {
 
-void gather_rows(Device& device, const GatheredRows& gathered) {
-  if (device.backend() != Backend::cpu) return cuda_gather_rows(device, gathered);
+void cpu_gather_rows(const GatheredRows& gathered) {
   const auto size = static_cast<std::size_t>(gathered.size);
   const std::size_t from_bytes = size * size_of(gathered.from_dtype);
   const std::size_t to_bytes = size * size_of(gathered.to_dtype);
@@ -29,10 +26,8 @@ void gather_rows(Device& device, const GatheredRows& gathered) {
   }
 }
 
-void clear_rows(Device& device, DType dtype, void* data, const std::uint8_t* keep,
-                std::int64_t rows, std::int64_t size) {
-  if (device.backend() != Backend::cpu)
-    return cuda_clear_rows(device, dtype, data, keep, rows, size);
+void cpu_clear_rows(DType dtype, void* data, const std::uint8_t* keep, std::int64_t rows,
+                    std::int64_t size) {
   const std::size_t bytes = static_cast<std::size_t>(size) * size_of(dtype);
   for (std::int64_t k = 0; k < rows; ++k) {
     if (keep[k] != 0) continue;
@@ -40,8 +35,7 @@ void clear_rows(Device& device, DType dtype, void* data, const std::uint8_t* kee
   }
 }
 
-void round_rows(Device& device, float* data, std::int64_t rows, std::int64_t size) {
-  if (device.backend() != Backend::cpu) return cuda_round_rows(device, data, rows, size);
+void cpu_round_rows(float* data, std::int64_t rows, std::int64_t size) {
   for (std::int64_t k = 0; k < rows; ++k) {
     auto* row = reinterpret_cast<std::byte*>(data + k * size);
     for (std::int64_t i = 0; i < size; ++i) {
@@ -53,8 +47,7 @@ void round_rows(Device& device, float* data, std::int64_t rows, std::int64_t siz
   }
 }
 
-void write_floats(Device& device, const float* from, DType to_dtype, void* to, std::int64_t count) {
-  if (device.backend() != Backend::cpu) return cuda_write_floats(device, from, to_dtype, to, count);
+void cpu_write_floats(const float* from, DType to_dtype, void* to, std::int64_t count) {
   if (to_dtype == DType::bf16) {
     std::transform(from, from + count, static_cast<bf16*>(to), [](float x) { return bf16(x); });
   } else {

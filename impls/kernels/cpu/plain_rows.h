@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to the row kernels: what is done once a row, and the kernels for float64 logits, which
-// keep their precision up to the subtraction of the shift, as long as float32 holds that
-// (exact_distance_to_shift), and are there for checks, not for speed.
+// Internal to the row kernels: work done once a row, and the kernels for float64 logits, which keep
+// their precision up to the subtraction of the shift, as long as float32 holds that
+// (exact_distance_to_shift). The latter are for checks, not for speed.
 #pragma once
 
 #include <cmath>
 
 #include "harness/device/kernel/portable.h"
-#include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 
-/// A gradient of so many bytes is written past the caches, unless it is in place: it would only
-/// push other things out of them.
+/// Size from which a gradient is written past the caches, unless it is in place: it would only
+/// evict other data.
 inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 24;
 
-/// Valid targets that the shard owns.
-std::int64_t owned_targets(const LogitsRows& rows);
-
-/// x - shift, where the shift of a shard without anything but -inf counts as 0.
+/// Returns x - shift; the shift -inf of a shard of nothing but -inf counts as 0.
 inline float distance_to(float x, float shift) {
   return x - (std::isinf(shift) && shift < 0 ? 0.0f : shift);
 }
 
-/// Row `r` predicts nothing.
+/// Writes the statistics of a row that predicts nothing.
 inline void write_nothing(const RowStatistics& out, std::int64_t r) {
   out.shift[r] = 0;
   out.sum[r] = 1;
@@ -33,8 +30,8 @@ inline void write_nothing(const RowStatistics& out, std::int64_t r) {
   out.min[r] = 0;
 }
 
-/// The target of a row among the columns of a shard, read before its gradient is written: `out` may
-/// be the logits.
+/// The target of a row among the columns of a shard. Made before the gradient is written, which may
+/// overwrite the logits.
 struct RowTarget {
   std::int64_t column = -1;  // -1: another shard owns it
   float rest = 0;            // 1 - p
@@ -47,7 +44,7 @@ struct RowTarget {
   }
 };
 
-/// As rows_statistics and rows_gradient.
+/// As cpu_statistics and cpu_gradient.
 void plain_statistics(const LogitsRows& rows, const RowStatistics& out);
 void plain_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                     void* out);

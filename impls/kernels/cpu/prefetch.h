@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far ahead row kernels ask for the next lines. Intel's cores keep too few lines under way on
-// their own: there it is worth a factor of 1.2 to 1.5; AMD's do, and it costs 1 to 2 %.
+// Prefetch distance of the row kernels. Intel's cores keep too few lines in flight on their own:
+// there prefetching gains a factor of 1.2 to 1.5; on AMD's it costs 1 to 2 %.
 #pragma once
 
 #include <cstdint>

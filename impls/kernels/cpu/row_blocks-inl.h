@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of one row of logits, compiled once for every instruction set. A block has at most
-// kBlockSize elements; what is computed about it is relative to a shift, and how the blocks of a
-// row come together is the caller's business. The order of every sum is fixed by these constants
-// and the vector length, so that the bits are the same on every run.
+// Vectorised operations on blocks of one row of logits, compiled once for every instruction set. A
+// block has at most kBlockSize elements; its results are relative to a shift, and the caller merges
+// the blocks of a row. The order of every sum is fixed by these constants and the vector length, so
+// that the bits are the same on every run.
 //
-// With t = (x - shift) log2(e), exp(x - shift) = 2^t. For shifts of ordinary size t is made as
-// fma(x, L, -fl(shift L)), L = fl(log2 e), one operation; that moves all t of the row by the same
-// shift L - fl(shift L), which the caller takes out again. The rounding of L
-// itself counts for 0.22 u32 |x - shift| only.
+// With t = (x - shift) log2(e), exp(x - shift) = 2^t. For shifts of ordinary size one operation
+// computes t,
+//   t = fma(x, L, -fl(shift L)),  L = fl(log2 e),
+// which moves all t of the row by the same shift L - fl(shift L); the caller corrects for it. The
+// rounding of L itself counts for 0.22 u32 |x - shift| only.
 #if defined(LOSSGRID_ROW_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_ROW_BLOCKS_INL_H_
 #undef LOSSGRID_ROW_BLOCKS_INL_H_
@@ -29,7 +30,7 @@ namespace HWY_NAMESPACE {
 
 using Words = hn::RebindToUnsigned<Floats>;
 
-// Elements that are handled together: each has a float32 lane of its own in the sums.
+// Elements of one step: each has a float32 lane of its own in the sums.
 inline constexpr std::size_t kLanes = 64;
 inline constexpr std::size_t kVectorSize = hn::MaxLanes(Floats());
 inline constexpr std::size_t kVectors = kLanes / kVectorSize;
@@ -41,7 +42,7 @@ inline constexpr float kLog2e = 1.44269504f;
 // Beyond it, shift L - fl(shift L) would not be small.
 inline constexpr float kLargestFusedShift = 0x1p20f;
 
-/// How 2^t relative to a shift is computed.
+/// The way in which 2^t relative to a shift is computed.
 struct Exponent {
   float shift;
   float scaled;  // fl(shift L)
@@ -52,13 +53,13 @@ struct Exponent {
         scaled(by * kLog2e),
         fused(HWY_NATIVE_FMA != 0 && std::abs(by) <= kLargestFusedShift) {}
 
-  /// What is taken away from x L: shift L, as it is rounded.
+  /// Returns the subtrahend of x L: shift L, rounded.
   double offset() const { return fused ? scaled : static_cast<double>(shift) * kLog2e; }
-  /// By how much that is rounded: at most 0.0625, shifts that are scaled being at most 2^20.
+  /// Returns the rounding error of offset(): at most 0.0625, since fused shifts are at most 2^20.
   double rounding() const { return offset() - static_cast<double>(shift) * kLog2e; }
 };
 
-/// 2^x for |x| <= 0.0625, to 2e-9: five terms of the series of exp.
+/// Returns 2^x for |x| <= 0.0625, to 2e-9: five terms of the series of exp.
 HWY_INLINE double exp2_of_small(double x) {
   const double y = 0.693147180559945309 * x;
   return 1 + y * (1 + y * (1.0 / 2 + y * (1.0 / 6 + y * (1.0 / 24))));
@@ -75,8 +76,8 @@ HWY_INLINE void load_lanes(const float* x, FloatVector (&out)[kVectors]) {
   for (std::size_t k = 0; k < kVectors; ++k) out[k] = hn::LoadU(Floats(), x + k * kVectorSize);
 }
 
-/// Even elements, then odd ones, of every two vectors: order does not matter as long as
-/// store_lanes has the same.
+/// Loads even elements, then odd ones, of every two vectors: any order that store_lanes shares
+/// does.
 HWY_INLINE void load_lanes(const bf16* x, FloatVector (&out)[kVectors]) {
 #if HWY_TARGET == HWY_SCALAR  // whose loads have to be aligned
   for (std::size_t k = 0; k < kVectors; ++k) out[k] = hn::Set(Floats(), static_cast<float>(x[k]));
@@ -103,7 +104,7 @@ HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], float* out) {
   }
 }
 
-/// Rounded to the 8 bits of bf16's significand (Veltkamp's splitting, in Dekker, "A floating-point
+/// Rounds to the 8 bits of bf16's significand (Veltkamp's splitting, in Dekker, "A floating-point
 /// technique for extending the available precision", 1971): the lower half of the bits is 0. A
 /// compiler that fuses the product and a difference breaks it.
 HWY_INLINE hn::Vec<Words> rounded_to_bf16(FloatVector value) {
@@ -130,8 +131,8 @@ HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
 #endif
 }
 
-/// Asks for the lines of kLanes elements, `ahead` elements further on, to be in the second cache,
-/// to be read only or to be written too.
+/// Prefetches the lines of kLanes elements, `ahead` elements further on, into the second cache, for
+/// reading or for writing too.
 template <bool kWrite = false, typename T>
 HWY_INLINE void prefetch_lanes(const T* x, std::int64_t ahead) {
   constexpr std::size_t kLineElements = 64 / sizeof(T);
@@ -158,7 +159,7 @@ struct Tail {
   }
 };
 
-/// The largest of `count` elements, -inf for none.
+/// Returns the largest of `count` elements, -inf for none.
 template <typename T>
 HWY_INLINE float largest_of(const T* x, std::int64_t count, std::int64_t ahead) {
   FloatVector largest = hn::Set(Floats(), -std::numeric_limits<float>::infinity());
@@ -177,7 +178,7 @@ HWY_INLINE float largest_of(const T* x, std::int64_t count, std::int64_t ahead) 
   return hn::GetLane(hn::MaxOfLanes(Floats(), largest));
 }
 
-/// sum of 2^t over `count` elements, a multiple of kLanes, at most kBlockSize.
+/// Returns the sum of 2^t over `count` elements, a multiple of kLanes, at most kBlockSize.
 template <bool kFused, typename T>
 HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_t ahead) {
   const Floats d;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows a thread of a rank takes: small groups in turn, because rows of prompts come together
-// and cost less than the others. Every row is computed on its own, so the bits do not depend on it.
+// RowPart: the rows that a thread of a rank computes, small groups in turn, because rows of prompts
+// are adjacent and cost less than others. Every row is computed on its own, so the bits do not
+// depend on the partition.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ struct RowPart {
   std::int64_t part;
   std::int64_t parts;
 
-  /// The first row that it takes, and the one after `row`; `rows` when there is none.
+  /// Return the first row of the part, and the one after `row`; `rows` if there is none.
   std::int64_t first() const { return std::min(rows, part * group()); }
   std::int64_t next(std::int64_t row) const {
     const bool within = (row + 1) % group() != 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of one row in one read (the running rescaling of Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", 2018, by blocks and only where it is needed): the shift is
-// the largest of the first elements, and is raised when the sum of a block shows that it is too
-// low, which it rarely does.
+// Statistics of one row in one read: the online softmax (Milakov and Gimelshein, "Online normalizer
+// calculation for softmax", 2018) by blocks, with rare rescaling. In place of the running maximum
+// the shift is the largest of the first elements, and is raised only when the sum of a block shows
+// that it is too low.
 #if defined(LOSSGRID_ROW_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_ROW_STATISTICS_INL_H_
 #undef LOSSGRID_ROW_STATISTICS_INL_H_
@@ -22,17 +22,17 @@ inline constexpr std::int64_t kFirstElements = 64;
 inline constexpr float kLargestBlockSum = 0x1p12f;
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Leaves 0 of -inf.
+// The shift before any element but -inf: exponentials of -inf are 0.
 inline constexpr float kNoShift = -kLargestFusedShift;
 
-/// The shift that a row starts with; where nothing but -inf is known yet, kNoShift.
+/// Returns the first shift of a row; kNoShift if its first elements are all -inf.
 template <typename T>
 HWY_INLINE float first_shift(const T* x, std::int64_t columns) {
   const float largest = largest_of(x, std::min(columns, kFirstElements), 0);
   return largest > -kInfinity ? largest : kNoShift;
 }
 
-/// The sum of a block cannot stand as it is.
+/// True if the sum of a block requires a larger shift.
 HWY_INLINE bool is_too_large(float block) {
   return !(block <= kLargestBlockSum);
 }
@@ -68,16 +68,16 @@ HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exp
   return all;
 }
 
-/// What is known of a row, relative to the shift of `exponent` and with its rounding in it.
+/// Sums of a row so far, relative to the shift of `exponent`, its rounding error included.
 struct RunningSums {
   Exponent exponent;
   double sum = 0;
   double weighted = 0;  // of 2^t t
 
-  /// There was nothing but -inf so far.
+  /// True if all elements so far are -inf.
   bool knows_nothing() const { return sum == 0 && exponent.shift == kNoShift; }
 
-  /// Moves everything to another shift.
+  /// Rescales to another shift.
   void move(float shift) {
     if (shift == exponent.shift) return;
     const Exponent to(shift);
@@ -98,7 +98,7 @@ struct RowSums {
   float min;
 };
 
-/// Relative to the shift itself, in natural units.
+/// Returns the sums relative to the shift itself, in natural units.
 HWY_INLINE RowSums finish_row(const RunningSums& running, float min) {
   constexpr double kLn2 = 0.693147180559945309;
   const double rounding = running.exponent.rounding();

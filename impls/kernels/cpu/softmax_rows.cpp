@@ -13,7 +13,6 @@
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/row_statistics-inl.h"
 #include "impls/kernels/cpu/softmax_rows.h"
-#include "impls/kernels/cuda/rows_on_device.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
@@ -54,7 +53,7 @@ HWY_INLINE void scaled_row(const T* x, std::int64_t count, const Exponent& expon
   }
 }
 
-/// Fewer than kLanes elements.
+/// Scales fewer than kLanes elements.
 template <typename T>
 HWY_INLINE void scaled_rest(const T* x, std::int64_t count, const Exponent& exponent, float factor,
                             T* out) {
@@ -64,7 +63,7 @@ HWY_INLINE void scaled_rest(const T* x, std::int64_t count, const Exponent& expo
   std::copy_n(tail.elements, count, out);
 }
 
-/// Elements before the first one of `out` that starts a cache line.
+/// Returns the number of elements before the first one of `out` that starts a cache line.
 template <typename T>
 std::int64_t before_line(const T* out, std::int64_t count) {
   const std::uintptr_t over = reinterpret_cast<std::uintptr_t>(out) % 64;
@@ -132,46 +131,20 @@ HWY_EXPORT(statistics_bf16);
 HWY_EXPORT(gradient_f32);
 HWY_EXPORT(gradient_bf16);
 
-LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
-  const auto offset = static_cast<std::size_t>(begin * shard.width) * size_of(dtype);
-  return {dtype,           static_cast<const std::byte*>(data) + offset,
-          count,           shard,
-          targets + begin, valid + begin,
-          device};
+void cpu_statistics(const LogitsRows& rows, const RowStatistics& out) {
+  if (rows.dtype == DType::f64) return plain_statistics(rows, out);
+  for_each_part(rows.rows, [&](const RowPart& part) {
+    if (rows.dtype == DType::bf16) {
+      HWY_DYNAMIC_DISPATCH(statistics_bf16)(rows, out, part);
+    } else {
+      HWY_DYNAMIC_DISPATCH(statistics_f32)(rows, out, part);
+    }
+  });
 }
 
-std::int64_t owned_targets(const LogitsRows& rows) {
-  std::int64_t owned = 0;
-  for (std::int64_t r = 0; r < rows.rows; ++r) {
-    owned += rows.valid[r] != 0 && rows.shard.owns(rows.targets[r]) ? 1 : 0;
-  }
-  return owned;
-}
-
-std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
-  if (runs_cuda_kernels(rows)) {
-    cuda_statistics(rows, out);
-  } else if (rows.dtype == DType::f64) {
-    plain_statistics(rows, out);
-  } else {
-    for_each_part(rows.rows, [&](const RowPart& part) {
-      if (rows.dtype == DType::bf16) {
-        HWY_DYNAMIC_DISPATCH(statistics_bf16)(rows, out, part);
-      } else {
-        HWY_DYNAMIC_DISPATCH(statistics_f32)(rows, out, part);
-      }
-    });
-  }
-  return owned_targets(rows);
-}
-
-void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
-                   void* out) {
-  if (runs_cuda_kernels(rows)) return cuda_gradient(rows, shift, sum, grad, out);
-  if (rows.dtype == DType::f64) {
-    plain_gradient(rows, shift, sum, grad, out);
-    return;
-  }
+void cpu_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+                  void* out) {
+  if (rows.dtype == DType::f64) return plain_gradient(rows, shift, sum, grad, out);
   const std::int64_t bytes =
       rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
   const bool stream = out != rows.data && bytes >= kLeastStreamedBytes;

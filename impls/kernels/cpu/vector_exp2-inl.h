@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 2^t for vectors of float32, compiled once for every instruction set (Google Highway). t is
-// reduced to a fraction, for which a polynomial of degree 5 stands (minimax of the relative error,
-// 7.5e-8, coefficients rounded to float32), and a power of two. At most 3 ULP off wherever the
-// result is a normal number; 0 where it would be below 2^-126 (where there is AVX-512, once the
-// caller has FlushDenormals) and for -inf; infinite, or at least 2^127, beyond the largest number;
-// NaN for NaN. 2^-126 itself may already be 0.
+// exp2_of: 2^t for vectors of float32, compiled once for every instruction set (Google Highway). t
+// is split into a power of two and a fraction, for which a polynomial of degree 5 is used (minimax
+// of the relative error, 7.5e-8, coefficients rounded to float32). Error at most 3 ULP if the
+// result is a normal number; 0 below 2^-126 (with AVX-512 only under FlushDenormals) and for -inf;
+// infinite, or at least 2^127, beyond the largest number; NaN for NaN. 2^-126 itself may already be
+// 0.
 #if defined(LOSSGRID_VECTOR_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_VECTOR_EXP2_INL_H_
 #undef LOSSGRID_VECTOR_EXP2_INL_H_

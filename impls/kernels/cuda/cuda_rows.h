@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row kernels of the cuda backends: statistics, gradient and both at once, one block of threads a
-// row. Plain data only: nvcc compiles this header. Statistics as RowStatistics has them
-// (softmax_rows.h), their shift being the largest logit; everything float32, whatever the logits.
+// LogitsRows and RowStatistics (rows.h) as the kernels of the cuda backends take them. Plain data
+// only: nvcc compiles this header.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +28,5 @@ struct CudaRowStatistics {
   float* weighted;
   float* min;
 };
-
-/// Each returns when its work is launched on the stream of a device: null, or what CUDA says is
-/// wrong.
-struct CudaRowKernels {
-  const char* (*statistics)(void* stream, const CudaRows&, const CudaRowStatistics&);
-  const char* (*gradient)(void* stream, const CudaRows&, const float* shift, const float* sum,
-                          const float* grad, void* out);
-  /// Statistics (not all of them) and gradient of one row after the other, of which as much as fits
-  /// stays on chip in between. `out` may be the logits.
-  const char* (*sweep)(void* stream, const CudaRows&, const float* grad, const CudaRowStatistics&,
-                       void* out);
-};
-
-/// On a GPU; null in a build without CUDA.
-const CudaRowKernels* cuda_row_kernels();
-/// The same code on the processor.
-const CudaRowKernels& emulated_row_kernels();
 
 }  // namespace lossgrid

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of hidden_rows.h, a block a row.
+// The kernels of hidden_rows.h for GPUs, one block of threads a row, and their launches.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
-#include "impls/kernels/cuda/cuda_hidden.h"
+#include "impls/kernels/gathered_rows.h"
 
 namespace lossgrid {
 
-/// f(i) of every i < size, shared by the threads of a block.
+/// Calls f(i) for every i < size, shared by the threads of a block.
 template <typename Block, typename F>
 LOSSGRID_KERNEL void for_each_column(Block& block, std::int64_t size, F&& f) {
   block.run([&](int thread) {
@@ -17,7 +17,7 @@ LOSSGRID_KERNEL void for_each_column(Block& block, std::int64_t size, F&& f) {
 
 template <typename From, typename To>
 struct GatherRowsKernel {
-  CudaGatheredRows rows;
+  GatheredRows rows;
 
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
@@ -43,8 +43,8 @@ struct ClearRowsKernel {
   }
 };
 
-/// A turn of the block reads floats, then writes half as many bytes: what it overwrites was read
-/// in this turn or before.
+/// In each turn the block reads floats, then writes half as many bytes: it overwrites only elements
+/// read in this turn or before.
 struct RoundRowsKernel {
   float* data;
   std::int64_t size;
@@ -82,44 +82,71 @@ struct WriteFloatsKernel {
   }
 };
 
-// What is launched; as in row_kernels-inl.h.
+// Launches (launch.h).
 
-template <typename Launcher>
-void launch_gather_rows(Launcher& launch, const CudaGatheredRows& rows) {
-  if (rows.from_dtype == DType::f32) {
-    launch(GatherRowsKernel<float, float>{rows}, rows.rows, 0);
-  } else if (rows.to_dtype == DType::f32) {
-    launch(GatherRowsKernel<bf16, float>{rows}, rows.rows, 0);
-  } else {
-    launch(GatherRowsKernel<bf16, bf16>{rows}, rows.rows, 0);
+struct LaunchGatherRows {
+  static constexpr const char* kName = "gather_rows";
+  GatheredRows rows;
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    if (rows.from_dtype == DType::f32) {
+      launcher(GatherRowsKernel<float, float>{rows}, rows.rows, 0);
+    } else if (rows.to_dtype == DType::f32) {
+      launcher(GatherRowsKernel<bf16, float>{rows}, rows.rows, 0);
+    } else {
+      launcher(GatherRowsKernel<bf16, bf16>{rows}, rows.rows, 0);
+    }
   }
-}
+};
 
-template <typename Launcher>
-void launch_clear_rows(Launcher& launch, DType dtype, void* data, const std::uint8_t* keep,
-                       std::int64_t rows, std::int64_t size) {
-  if (dtype == DType::bf16) {
-    launch(ClearRowsKernel<bf16>{static_cast<bf16*>(data), keep, size}, rows, 0);
-  } else {
-    launch(ClearRowsKernel<float>{static_cast<float*>(data), keep, size}, rows, 0);
+struct LaunchClearRows {
+  static constexpr const char* kName = "clear_rows";
+  DType dtype;
+  void* data;
+  const std::uint8_t* keep;
+  std::int64_t rows;
+  std::int64_t size;
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    if (dtype == DType::bf16) {
+      launcher(ClearRowsKernel<bf16>{static_cast<bf16*>(data), keep, size}, rows, 0);
+    } else {
+      launcher(ClearRowsKernel<float>{static_cast<float*>(data), keep, size}, rows, 0);
+    }
   }
-}
+};
 
-template <typename Launcher>
-void launch_round_rows(Launcher& launch, float* data, std::int64_t rows, std::int64_t size) {
-  launch(RoundRowsKernel{data, size}, rows, 0);
-}
+struct LaunchRoundRows {
+  static constexpr const char* kName = "round_rows";
+  float* data;
+  std::int64_t rows;
+  std::int64_t size;
 
-template <typename Launcher>
-void launch_write_floats(Launcher& launch, const float* from, DType to_dtype, void* to,
-                         std::int64_t count) {
-  constexpr std::int64_t kElements = WriteFloatsKernel<float>::kElements;
-  const std::int64_t blocks = (count + kElements - 1) / kElements;
-  if (to_dtype == DType::bf16) {
-    launch(WriteFloatsKernel<bf16>{from, static_cast<bf16*>(to), count}, blocks, 0);
-  } else {
-    launch(WriteFloatsKernel<float>{from, static_cast<float*>(to), count}, blocks, 0);
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    launcher(RoundRowsKernel{data, size}, rows, 0);
   }
-}
+};
+
+struct LaunchWriteFloats {
+  static constexpr const char* kName = "write_floats";
+  const float* from;
+  DType to_dtype;
+  void* to;
+  std::int64_t count;
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    constexpr std::int64_t kElements = WriteFloatsKernel<float>::kElements;
+    const std::int64_t blocks = (count + kElements - 1) / kElements;
+    if (to_dtype == DType::bf16) {
+      launcher(WriteFloatsKernel<bf16>{from, static_cast<bf16*>(to), count}, blocks, 0);
+    } else {
+      launcher(WriteFloatsKernel<float>{from, static_cast<float*>(to), count}, blocks, 0);
+    }
+  }
+};
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row kernels as code of a block; a .cu file launches them on GPUs, a .cpp file runs them on
-// the processor.
+// The kernels of rows.h for GPUs, one block of threads a row, and their launches. The shift of the
+// statistics is the maximum; arithmetic is float32 for every dtype of the logits.
 #pragma once
 
 #include "impls/kernels/cuda/cuda_rows.h"
@@ -15,19 +15,19 @@ struct RowAccess {
   LOSSGRID_KERNEL const T* row(std::int64_t r) const {
     return static_cast<const T*>(rows.data) + r * rows.width;
   }
-  /// The column of the target; -1 where another shard has it.
+  /// Returns the column of the target; -1 if another shard has it.
   LOSSGRID_KERNEL std::int64_t target_column(std::int64_t r) const {
     const std::int64_t column = rows.targets[r] - rows.first_id;
     return rows.targets[r] >= 0 && column >= 0 && column < rows.columns ? column : -1;
   }
-  /// x_y - shift; 0 where another shard has the target.
+  /// Returns x_y - shift; 0 if another shard has the target.
   LOSSGRID_KERNEL float target_distance(std::int64_t r, float shift) const {
     const std::int64_t column = target_column(r);
     return column < 0 ? 0.0f : distance_to_shift(row(r)[column], shift);
   }
 };
 
-/// The row predicts nothing.
+/// Writes the statistics of a row that predicts nothing.
 LOSSGRID_KERNEL void write_no_statistics(const CudaRowStatistics& out, std::int64_t r) {
   out.shift[r] = 0;
   out.sum[r] = 1;
@@ -40,9 +40,9 @@ LOSSGRID_KERNEL void write_no_statistics(const CudaRowStatistics& out, std::int6
 template <bool kAll, typename T>
 LOSSGRID_KERNEL void write_statistics(const RowAccess<T>& access, std::int64_t r,
                                       const Moments<kAll>& whole, const CudaRowStatistics& out) {
-  // A shard of nothing but -inf has no distance.
-  const float shift = whole.shift == -infinity() ? 0.0f : whole.shift;
-  out.shift[r] = whole.shift;
+  // The distance to a maximum of -inf would be NaN.
+  const float shift = whole.max == -infinity() ? 0.0f : whole.max;
+  out.shift[r] = whole.max;
   out.sum[r] = whole.sum;
   out.target[r] = access.target_distance(r, shift);
   if (!kAll) return;
@@ -50,7 +50,7 @@ LOSSGRID_KERNEL void write_statistics(const RowAccess<T>& access, std::int64_t r
   out.min[r] = whole.min;
 }
 
-/// `load` as moments_of_thread has it.
+/// Returns the moments of a row. `load`: as for moments_of_thread.
 template <bool kAll, typename T, typename Block, typename Load>
 LOSSGRID_KERNEL Moments<kAll> moments_of_row(Block& block, const T* row, std::int64_t columns,
                                              Load&& load) {
@@ -70,7 +70,7 @@ LOSSGRID_KERNEL void write_zeros(Block& block, T* to, std::int64_t begin, std::i
   });
 }
 
-/// dz_v = grad ([v = y] - exp(x_v - shift) / sum) of elements of a row.
+/// The gradient dz_v = grad ([v = y] - exp(x_v - shift) / sum) of elements of a row.
 template <typename T>
 struct GradientOfRow {
   float shift;
@@ -90,8 +90,7 @@ struct GradientOfRow {
   }
 };
 
-/// Writes the gradient of row `r`, which may take the place of its logits. `load` as
-/// moments_of_thread has it.
+/// Writes the gradient of row `r`, perhaps over its logits. `load`: as for moments_of_thread.
 template <typename T, typename Block, typename Load>
 LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, std::int64_t r,
                                     float shift, float sum, float grad, void* out, Load&& load) {
@@ -165,7 +164,7 @@ struct GradientKernel {
 };
 
 template <typename T>
-struct SweepKernel {
+struct ForwardBackwardKernel {
   RowAccess<T> access;
   const float* grad;
   CudaRowStatistics out;
@@ -182,7 +181,7 @@ struct SweepKernel {
     if (access.rows.targets[r] < 0) {
       block.one([&] { write_no_statistics(out, r); });
     } else {
-      // A thread comes back to the vectors that it has seen: no other reads what it keeps.
+      // Each thread reads again only vectors that it kept itself.
       whole = moments_of_row<false>(block, row, access.rows.columns, [&](std::int64_t v) {
         const Vector<T> x = from_memory(v);
         if (v < kept) on_chip[v] = x;
@@ -195,59 +194,67 @@ struct SweepKernel {
       write_zeros(block, static_cast<T*>(gradient) + r * access.rows.width, 0, access.rows.width);
       return;
     }
-    write_gradient(block, access, r, whole.shift, whole.sum, grad[r], gradient,
+    write_gradient(block, access, r, whole.max, whole.sum, grad[r], gradient,
                    [&](std::int64_t v) { return v < kept ? on_chip[v] : from_memory(v); });
   }
 };
 
-// What is launched, for every type of element. A Launcher is called with a kernel, its blocks
-// and their bytes of shared memory, of which it has room_of_block() for each of the two blocks that
-// an SM has at once.
+// Launches (launch.h), for each dtype of the logits. room_of_block() of a launcher is the shared
+// memory of a block, for two blocks on an SM at once.
 
-template <typename F>
-void for_dtype(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f64:
-      return f(double{});
-    case DType::bf16:
-      return f(bf16{});
-    default:
-      return f(float{});
+struct LaunchStatistics {
+  static constexpr const char* kName = "statistics";
+  CudaRows rows;
+  CudaRowStatistics out;
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    dispatch_floating(rows.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if (out.weighted != nullptr) {
+        launcher(StatisticsKernel<T, true>{{rows}, out}, rows.rows, 0);
+      } else {
+        launcher(StatisticsKernel<T, false>{{rows}, out}, rows.rows, 0);
+      }
+    });
   }
-}
+};
 
-template <typename Launcher>
-void launch_statistics(Launcher& launch, const CudaRows& rows, const CudaRowStatistics& out) {
-  for_dtype(rows.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (out.weighted != nullptr) {
-      launch(StatisticsKernel<T, true>{{rows}, out}, rows.rows, 0);
-    } else {
-      launch(StatisticsKernel<T, false>{{rows}, out}, rows.rows, 0);
-    }
-  });
-}
+struct LaunchGradient {
+  static constexpr const char* kName = "gradient";
+  CudaRows rows;
+  const float* shift;
+  const float* sum;
+  const float* grad;
+  void* out;
 
-template <typename Launcher>
-void launch_gradient(Launcher& launch, const CudaRows& rows, const float* shift, const float* sum,
-                     const float* grad, void* out) {
-  for_dtype(rows.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(GradientKernel<T>{{rows}, shift, sum, grad, out}, rows.rows, 0);
-  });
-}
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    dispatch_floating(rows.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      launcher(GradientKernel<T>{{rows}, shift, sum, grad, out}, rows.rows, 0);
+    });
+  }
+};
 
-template <typename Launcher>
-void launch_sweep(Launcher& launch, const CudaRows& rows, const float* grad,
-                  const CudaRowStatistics& out, void* gradient) {
-  for_dtype(rows.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const std::int64_t row_vectors = rows.columns / kVectorSize<T>;
-    const std::int64_t most = launch.room_of_block() / kVectorBytes;
-    const std::int64_t kept = row_vectors < most ? row_vectors : most;
-    launch(SweepKernel<T>{{rows}, grad, out, gradient, kept}, rows.rows,
-           static_cast<std::size_t>(kept * kVectorBytes));
-  });
-}
+struct LaunchForwardBackward {
+  static constexpr const char* kName = "forward_backward";
+  CudaRows rows;
+  const float* grad;
+  CudaRowStatistics out;
+  void* gradient;
+
+  template <typename Launcher>
+  void operator()(Launcher& launcher) const {
+    dispatch_floating(rows.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const std::int64_t row_vectors = rows.columns / kVectorSize<T>;
+      const std::int64_t most = launcher.room_of_block() / kVectorBytes;
+      const std::int64_t kept = row_vectors < most ? row_vectors : most;
+      launcher(ForwardBackwardKernel<T>{{rows}, grad, out, gradient, kept}, rows.rows,
+               static_cast<std::size_t>(kept * kVectorBytes));
+    });
+  }
+};
 
 }  // namespace lossgrid

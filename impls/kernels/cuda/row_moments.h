@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The online softmax (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018):
-// sums of some elements of a row relative to the largest of them, and how two such sums become one.
+// Moments: the online softmax (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+// 2018): sums over some elements of a row relative to their running maximum, and their merge.
 #pragma once
 
 #include "impls/kernels/cuda/row_vectors.h"
 
 namespace lossgrid {
 
-/// With kAll the sums that the entropy is made of and the smallest logit that is not -inf.
+/// Sums of some elements; with kAll also the terms of the entropy and the smallest logit but -inf.
 template <bool kAll>
 struct Moments {
-  float shift;     // the largest element; -inf: nothing but -inf, and sums are 0
-  float sum;       // of exp(x - shift)
-  float weighted;  // of exp(x - shift) (x - shift)
+  float max;       // running maximum; -inf: nothing but -inf so far, and sums are 0
+  float sum;       // of exp(x - max)
+  float weighted;  // of exp(x - max) (x - max)
   float min;
 
   LOSSGRID_KERNEL static Moments none() { return {-infinity(), 0.0f, 0.0f, infinity()}; }
 
-  /// Relative to `to`, which is at least `shift`.
-  LOSSGRID_KERNEL void move_shift(float to) {
+  /// Makes the sums relative to `to`, which is at least `max`.
+  LOSSGRID_KERNEL void raise_max(float to) {
     if (sum > 0) {  // else the distance may be infinite
-      const float distance = shift - to;
+      const float distance = max - to;
       const float scale = exp_of(distance);
-      // Where nothing is left of the sum, nothing is left of its distances.
+      // If the scale is 0, distance * sum may be infinite.
       if (kAll) weighted = scale > 0 ? scale * (weighted + distance * sum) : 0.0f;
       sum *= scale;
     }
-    shift = to;
+    max = to;
   }
 
   LOSSGRID_KERNEL void add(Moments other) {
-    const float to = larger(shift, other.shift);
-    move_shift(to);
-    other.move_shift(to);
+    const float to = larger(max, other.max);
+    raise_max(to);
+    other.raise_max(to);
     sum += other.sum;
     if (!kAll) return;
     weighted += other.weighted;
     min = smaller(min, other.min);
   }
 
-  /// Elements of a turn at once: one change of the shift, and sums by a tree.
+  /// Elements of a turn at once: one change of the maximum, and sums by a tree.
   template <int kCount, typename T>
   LOSSGRID_KERNEL void add_elements(const T (&x)[kCount]) {
     float most = to_float(x[0]);
@@ -51,17 +51,17 @@ struct Moments {
       }
     }
     if (most == -infinity()) return;
-    if (most > shift) move_shift(most);
+    if (most > max) raise_max(most);
     float terms[kCount];
     float weighted_terms[kAll ? kCount : 1];
     for (int k = 0; k < kCount; ++k) {
-      const float distance = distance_to_shift(x[k], shift);
+      const float distance = distance_to_shift(x[k], max);
       terms[k] = exp_of(distance);
       // An exponential of 0 takes an infinite distance with it.
       if (kAll) weighted_terms[k] = terms[k] > 0 ? terms[k] * distance : 0.0f;
     }
     sum += tree_sum<kCount>(terms);
-    if (kAll) weighted += tree_sum < kAll ? kCount : 1 > (weighted_terms);
+    if constexpr (kAll) weighted += tree_sum<kCount>(weighted_terms);
   }
 
  private:
@@ -74,7 +74,7 @@ struct Moments {
   }
 };
 
-/// Moments of what one thread has of a row. load(v) gives its vector v.
+/// Returns the moments of one thread's elements of a row. load(v) returns vector v.
 template <bool kAll, typename T, typename Load>
 LOSSGRID_KERNEL Moments<kAll> moments_of_thread(const T* row, std::int64_t columns, int thread,
                                                 int threads, Load&& load) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the threads of a block share the elements of a row: vectors of 16 bytes, several of them a
-// turn, so that enough loads are under way; elements behind the last whole one singly. Who has
-// which element depends on the number of columns alone, not on where the row stands: a token has
-// the same bits in every pack. A row that does not begin at a multiple of 16 bytes has its vectors
-// read and written element by element.
+// Vectors of 16 bytes, in which the threads of a block share the elements of a row: several a turn,
+// so that enough loads are in flight; elements after the last whole vector one by one. The
+// partition depends on the number of columns alone, not on the position of the row: a token has the
+// same bits in every pack. If a row is not aligned to 16 bytes, its vectors are read and written
+// element by element.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -26,8 +26,8 @@ LOSSGRID_KERNEL std::int64_t whole_vectors(std::int64_t columns) {
   return columns / kVectorSize<T>;
 }
 
-/// Whether vectors of a row can be read and written at once. The processor finds the best way to
-/// do that itself.
+/// True if vectors of a row can be read and written at once; always false on the processor, where
+/// the compiler chooses.
 template <typename T>
 LOSSGRID_KERNEL bool is_aligned([[maybe_unused]] const T* row) {
 #ifdef __CUDACC__
@@ -37,7 +37,7 @@ LOSSGRID_KERNEL bool is_aligned([[maybe_unused]] const T* row) {
 #endif
 }
 
-/// Vector v of a row that is aligned or not.
+/// Returns vector v of a row.
 template <typename T>
 LOSSGRID_KERNEL Vector<T> load_vector(const T* row, [[maybe_unused]] bool aligned, std::int64_t v) {
 #ifdef __CUDACC__

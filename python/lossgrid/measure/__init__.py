@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What user code costs, and what is changed beneath it."""
+"""Time, memory and collectives of user code, and mutations of its collectives."""

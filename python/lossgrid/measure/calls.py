@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One collective that user code makes, in the same form for every way of seeing it."""
+"""One collective of user code, in the same form for every way of intercepting it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _REDUCTIONS = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of a collective: what this rank sends, and the tensors that it gets."""
+    """One tensor of a collective: the tensors that this rank sends, and those that it gets."""
 
     inputs: Sequence[torch.Tensor]
     outputs: Sequence[torch.Tensor]
@@ -27,12 +27,12 @@ class Call:
 
     op: str  # all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, ...
     group: Any  # ProcessGroup
-    payload: Sequence[torch.Tensor]  # what the rank sends
+    payload: Sequence[torch.Tensor]  # tensors that the rank sends
     reduce: Optional[str]  # "sum", "max", ...
     root: int  # rank in the group, where there is one
     proceed: Callable[[], Any]
     parts: Callable[[], List[Part]]
-    done: Callable[[List[Part]], Any]  # the result of a call whose parts hold what they shall
+    done: Callable[[List[Part]], Any]  # makes the result of a call whose outputs are written
 
     @property
     def bytes(self) -> int:
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class SeenCall:
-    """What is reported of a collective."""
+    """The report of one collective."""
 
     group: str
     op: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong collectives: what one change does to a call (the mutants of PROTOCOL.md)."""
+"""Wrong collectives: one change of a call (the mutants of PROTOCOL.md)."""
 from __future__ import annotations
 
 from typing import Any, List
@@ -42,7 +42,7 @@ def _finish(call: Call, parts: List[Part]) -> Any:
 
 
 def skip(call: Call) -> Any:
-    """Does nothing: what the call would write holds this rank's own part."""
+    """Does not make the call: its outputs hold this rank's own part."""
     with torch.no_grad():
         parts = call.parts()
         for part in parts:
@@ -51,7 +51,7 @@ def skip(call: Call) -> Any:
 
 
 def other_axis(call: Call, groups: GridGroups) -> Axis:
-    """Returns the group that the call is done over by mistake."""
+    """Returns the wrong group for the call."""
     name = group_name(groups, call.group)
     return {"tp": groups.cp, "cp": groups.tp}.get(name, groups.alone)
 

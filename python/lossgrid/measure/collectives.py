@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives of a phase: seen in order, one of them perhaps made wrong."""
+"""The collectives of a phase: recorded in order, one of them made wrong on request."""
 from __future__ import annotations
 
 from typing import Any, ContextManager, Dict, List, Mapping, Optional
@@ -13,7 +13,7 @@ CALL_CHANGES = ("skip", "wrong_group", "wrong_op", "drop_backward")
 
 
 class Collectives:
-    """Sees every collective while ``watch()`` is entered, and makes a change to one."""
+    """Records every collective while ``watch()`` is entered, and makes a change to one."""
 
     def __init__(self, groups: GridGroups, phase: str,
                  change: Optional[Mapping[str, Any]]) -> None:

@@ -40,7 +40,7 @@ def _flat(lists: Sequence[Sequence[torch.Tensor]]) -> Tensors:
     return [tensor for one in lists for tensor in one]
 
 
-# name -> (op, where the group is, where the reduction is, where the root is)
+# name -> (op, index of the group, index of the reduction, index of the root)
 _PLACES: Dict[str, Tuple[str, int, Optional[int], Optional[int]]] = {
     "allreduce_": ("all_reduce", 1, 2, None),
     "allreduce_coalesced_": ("all_reduce", 1, 2, None),
@@ -63,7 +63,7 @@ _PLACES: Dict[str, Tuple[str, int, Optional[int], Optional[int]]] = {
     "barrier": ("barrier", 1, None, None),
     "monitored_barrier_": ("barrier", 1, None, None),
 }
-# The operators that return a Work alone; the others return what they wrote and a Work.
+# Operators that return a Work only; the others return the written tensors and a Work.
 _WORK_ALONE = ("allreduce_coalesced_", "allgather_coalesced_", "allgather_into_tensor_coalesced_",
                "reduce_scatter_tensor_coalesced_", "reduce_", "gather_", "alltoall_base_", "send",
                "recv_", "recv_any_source_", "barrier", "monitored_barrier_")
@@ -122,7 +122,7 @@ def _call_of_c10d(name: str, function: Any, args: Sequence[Any], kwargs: Mapping
                 lambda: function(*args, **kwargs), lambda: _parts(name, args, group.size()), done)
 
 
-# name -> (op, where the reduction is)
+# name -> (op, index of the reduction)
 _FUNCTIONAL: Dict[str, Tuple[str, Optional[int]]] = {
     "all_reduce": ("all_reduce", 1), "all_reduce_": ("all_reduce", 1),
     "all_reduce_coalesced": ("all_reduce", 1), "all_reduce_coalesced_": ("all_reduce", 1),

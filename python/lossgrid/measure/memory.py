@@ -48,18 +48,18 @@ class LiveStorages:
 
     @property
     def peak(self) -> int:
-        """The most bytes held since the phase began, beyond what was held then."""
+        """Peak of the bytes held since the phase began, less those held at its begin."""
         return self._peak - self._base
 
     def known(self, value: Any) -> None:
-        """Takes storages of ``value`` that are not known for those of somebody else."""
+        """Marks unknown storages of ``value`` as not made by user code."""
         for tensor in _tensors(value):
             storage = _storage(tensor)
             if storage._cdata not in self._held:
                 self._held[storage._cdata] = (StorageWeakRef(storage), None)
 
     def made(self, value: Any) -> None:
-        """Counts storages of ``value`` that are not known yet."""
+        """Counts unknown storages of ``value`` as made by user code."""
         self._drop_freed()
         for tensor in _tensors(value):
             storage = _storage(tensor)

@@ -34,7 +34,7 @@ _METHODS: Dict[str, Tuple[str, str]] = {
 
 
 def _tensors(args: Sequence[Any], name: str) -> List[Any]:
-    """Returns tensor arguments in the form of the operator, split sizes where it has them."""
+    """Returns tensor arguments in the form of the operator, with split sizes where it has them."""
     if name == "alltoall_base":
         return [args[0], args[1], None, args[2], args[3]]
     if name in ("_allgather_base", "_reduce_scatter_base"):

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class Phase:
-    """A forward or a backward. What runs while it is paused is not measured."""
+    """A forward or a backward. Code that runs while it is paused is not measured."""
 
     def __init__(self, device: torch.device, storages: Optional[LiveStorages],
                  collectives: Optional[Collectives]) -> None:
@@ -29,7 +29,7 @@ class Phase:
         self._peak: Optional[int] = None
 
     def run(self, call: Callable[[], _T]) -> _T:
-        """Calls ``call`` and returns what it returns."""
+        """Calls ``call`` and returns its result."""
         with ExitStack() as stack:
             cuda = self._device.type == "cuda"
             if self._storages is not None and not cuda:
@@ -82,7 +82,7 @@ class Phase:
             self._collectives.paused = depth > 0
 
     def message(self) -> Dict[str, Any]:
-        """Returns MEASURED of the protocol; null for what was not asked for."""
+        """Returns MEASURED of the protocol; null for values that were not requested."""
         measured: Dict[str, Any] = {"time_ns": self._time_ns, "peak_bytes": self._peak,
                                     "collectives": None, "calls": None}
         if self._collectives is not None:

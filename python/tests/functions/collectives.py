@@ -36,7 +36,7 @@ def no_calls(logits, batch):
 
 @lossgrid.implementation
 def common_calls(logits, batch):
-    """What every version of torch has on gloo."""
+    """Collectives that every version of torch has on gloo."""
     tp, world = batch.tp, batch.world
     ones = torch.ones(5)
 
@@ -58,7 +58,7 @@ def common_calls(logits, batch):
 
 @lossgrid.implementation
 def newer_calls(logits, batch):
-    """What gloo of torch 1.13 does not have."""
+    """Collectives that gloo of torch 1.13 does not have."""
     n, group = batch.tp.size, batch.tp.group
 
     def there():

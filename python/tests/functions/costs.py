@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions with models of what they cost; those of the names that end in a mistake make it."""
+"""Functions with cost models; a name that ends in a mistake is that of a model that makes it."""
 import lossgrid
 import torch
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bencher Metric Format: {benchmark: {measure: {value, lower_value, upper_value}}}, for the adapter
-// `json`. latency is in nanoseconds, as Bencher defines it, from the 20th to the 80th percentile;
-// peak_bytes and error_ratio (error / bound) are those of trials that passed.
+// Exporter "bencher": Bencher Metric Format {benchmark: {measure: {value, lower_value,
+// upper_value}}}, for the adapter `json`. latency is in nanoseconds, as Bencher defines it, from
+// the 20th to the 80th percentile; peak_bytes and error_ratio (error / bound) come from trials that
+// passed.
 #include <string>
 
 #include "reports/exports/export_parts.h"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows for all_benchmark_data.csv of Liger-Kernel (benchmark/scripts/utils.py), which its
-// visualizer draws: one chart a kernel, metric, mode and extra_benchmark_config_str, one curve a
-// provider, one point a row. Kernel lossgrid_OBJECTIVE, provider the implementation, x the tokens
-// B x T. The extra config has grid, cache and the keys of the case without its lengths, so that
-// cases that differ in length alone are one curve. speed is in ms from the 20th to the 80th
-// percentile, modes forward, backward and full; memory in MB (2^20 bytes) with inputs, three times
-// the same number, for it is counted and not sampled. The version is lossgrid's.
+// Exporter "csv-liger": rows for all_benchmark_data.csv of Liger-Kernel
+// (benchmark/scripts/utils.py), which its visualizer draws: one chart a kernel, metric, mode and
+// extra_benchmark_config_str, one curve a provider, one point a row. The kernel is
+// lossgrid_OBJECTIVE, the provider the implementation, x the number of tokens B x T. The extra
+// config has grid, cache and the keys of the case without its lengths, so that cases that differ in
+// length alone are one curve. speed is in ms from the 20th to the 80th percentile, modes forward,
+// backward and full; memory is in MB (2^20 bytes) with inputs, three times the same number, since
+// it is counted and not sampled. The version is lossgrid's.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -29,7 +30,7 @@ std::string field(const std::string& text_of_report) {
   return out + '"';
 }
 
-/// The keys of a case as words "KEY=VALUE". Of a text of another form, that text as `case`.
+/// Parses a case of words "KEY=VALUE". A text of another form becomes the value of the key `case`.
 std::vector<std::pair<std::string, std::string>> keys_of(const std::string& case_text) {
   std::vector<std::pair<std::string, std::string>> keys;
   for (const std::string& word : split(case_text, ' ')) {
@@ -40,7 +41,7 @@ std::vector<std::pair<std::string, std::string>> keys_of(const std::string& case
   return keys;
 }
 
-/// "nll" is the objective of a case that names none.
+/// Returns the objective of a case; "nll" when it names none.
 std::string objective_of(const std::string& case_text) {
   for (const auto& [key, value] : keys_of(case_text)) {
     if (key == "objective") return value;
@@ -48,8 +49,8 @@ std::string objective_of(const std::string& case_text) {
   return "nll";
 }
 
-/// Of "lens=5+8 vocab=96": {"seqs": "2", "vocab": "96"}. Of lengths drawn from a distribution its
-/// name stays, and the longest one is left out.
+/// Returns {"seqs": "2", "vocab": "96"} for "lens=5+8 vocab=96". Where lengths are drawn from a
+/// distribution, its name stays and the longest length is left out.
 Json config_of(const std::string& case_text, const std::string& grid) {
   Json config = Json::object();
   for (const auto& [key, value] : keys_of(case_text)) {
@@ -127,10 +128,16 @@ std::string csv_liger_text(const RunRecord& run) {
     config["cache"] = timing.cache;
     for (const TimingRow& row : timing.rows) {
       if (row.status != TimingStatus::timed) continue;
-      lines.add({timing.case_text, row.implementation,
-                 row.phase == "forward_backward" ? "full" : row.phase, "speed", "ms", timing.tokens,
-                 milliseconds(row.time.median_ns), milliseconds(row.time.p20_ns),
-                 milliseconds(row.time.p80_ns), config});
+      lines.add({.case_text = timing.case_text,
+                 .implementation = row.implementation,
+                 .mode = row.phase == "forward_backward" ? "full" : row.phase,
+                 .metric = "speed",
+                 .unit = "ms",
+                 .tokens = timing.tokens,
+                 .y_50 = milliseconds(row.time.median_ns),
+                 .y_20 = milliseconds(row.time.p20_ns),
+                 .y_80 = milliseconds(row.time.p80_ns),
+                 .config = config});
     }
   }
   for (const TrialRecord& trial : run.trials) {
@@ -140,8 +147,16 @@ std::string csv_liger_text(const RunRecord& run) {
       bytes = std::max(bytes, phase.measured_peak_with_inputs_bytes);
     }
     const double mb = static_cast<double>(bytes) / (1 << 20);
-    lines.add({case_text(trial), trial.implementation, "full", "memory", "MB", trial.tokens, mb, mb,
-               mb, config_of(case_text(trial), trial.grid())});
+    lines.add({.case_text = case_text(trial),
+               .implementation = trial.implementation,
+               .mode = "full",
+               .metric = "memory",
+               .unit = "MB",
+               .tokens = trial.tokens,
+               .y_50 = mb,
+               .y_20 = mb,
+               .y_80 = mb,
+               .config = config_of(case_text(trial), trial.grid())});
   }
   return lines.text();
 }

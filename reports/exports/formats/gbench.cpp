@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of Google Benchmark (schema version 1), for its compare.py and for dashboards that read it:
-// every sample of a timing is a repetition with one iteration, and there are no aggregates, which
-// some readers take for benchmarks. Rows without a valid time are left out. CPU time is not
-// measured: cpu_time repeats real_time, and names end in /real_time, which readers know.
+// Exporter "gbench": JSON of Google Benchmark (schema version 1), for its compare.py and for
+// dashboards that read it. Every sample of a timing is a repetition with one iteration. There are
+// no aggregates, which some readers take for benchmarks. Rows without a valid time are left out.
+// CPU time is not measured: cpu_time repeats real_time, and names end in /real_time, which readers
+// know.
 #include <string>
 
 #include "reports/exports/export_parts.h"
@@ -33,7 +34,7 @@ Json context_of(const RunRecord& run) {
   return context;
 }
 
-/// What all repetitions of a row have: its name in front, its counters behind.
+/// Returns the members that all repetitions of a row share.
 Json repetition_of(const std::string& name, int family, std::size_t samples, const TimingRow& row) {
   Json entry;
   entry["name"] = name;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations of GitHub Actions, as workflow commands on stdout: the verdict, an error for each
-// trial or timing that is wrong, a warning for each timing or A/B comparison without a verdict.
-// GitHub shows ten errors and ten warnings of a step and drops the rest, so nine are written and
-// how many more there are. Commands are escaped: text of the report begins no command.
+// Exporter "github": annotations of GitHub Actions, as workflow commands on stdout. They are the
+// verdict, an error for each trial or timing that is wrong, a warning for each timing or A/B
+// comparison without a verdict. GitHub shows ten errors and ten warnings of a step and drops the
+// rest, so nine are written and the number of further ones. Commands are escaped: text of the
+// report begins no command.
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/change/metric.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
 #include "reports/text/table.h"
@@ -37,8 +39,8 @@ std::string escaped(const std::string& text, bool property) {
   return out;
 }
 
-/// "file=cases/regress/tied.json," where the suite was given as a file of the repository, which is
-/// where GitHub then shows the annotation.
+/// Returns "file=cases/regress/tied.json," if the suite was given as a file of the repository:
+/// GitHub then shows the annotation there. Else empty.
 std::string file_property(const RunRecord& run) {
   const std::string& file = run.suite;
   const bool is_in_repository = file.ends_with(".json") && !file.starts_with('/') &&
@@ -68,7 +70,7 @@ std::string commands(const char* kind, const std::string& file,
 
 void add_trials(const RunRecord& run, std::vector<Annotation>& errors) {
   for (const TrialRecord& trial : run.trials) {
-    if (trial.status != TrialStatus::failed && !was_cut_short(trial.status)) continue;
+    if (!is_bad(trial.status)) continue;
     errors.push_back(
         {fmt::format("{}: {} on {}", name(trial.status), trial.implementation, trial.grid()),
          format_trial(trial)});

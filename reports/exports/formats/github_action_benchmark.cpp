@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The array of github-action-benchmark's tool customSmallerIsBetter: a median time for each row of
-// a timing that is valid; of each trial that passed its peak memory and its largest error, as share
-// of the bound. The action refuses an array without entries, which is what a run without any gives.
+// Exporter "github-action-benchmark": the array of that action's tool customSmallerIsBetter. It has
+// the median time of each valid row of a timing, and the peak memory and largest error, as share of
+// the bound, of each trial that passed. The action refuses the empty array of a run without any.
 #include <string>
 
 #include <fmt/format.h>

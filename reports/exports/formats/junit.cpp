@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// JUnit XML. One suite a case, one test case a trial; its checks are the text of a failure. A row
-// of a timing is a test case, and so are each mutant, each check of the meter, and that the run
-// ended. Wrong numbers are failures; what never came to a verdict is an error, what was left out
-// skipped. The file is valid for the schema junit-10 of Jenkins and within the limits of GitLab (30
-// MB, 500,000 test cases): names are unique by class and name, times have three decimals, and text
-// that XML 1.0 forbids is escaped.
+// Exporter "junit": JUnit XML. One suite a case, one test case a trial; its checks are the text of
+// a failure. Each row of a timing, each mutant, each check of the meter, and the end of the run are
+// test cases too. Wrong numbers are failures, trials without a verdict are errors, trials that were
+// left out are skipped. The file is valid for the schema junit-10 of Jenkins and within the limits
+// of GitLab (30 MB, 500,000 test cases): names are unique by class and name, times have three
+// decimals, and text that XML 1.0 forbids is escaped.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/change/metric.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
 #include "reports/text/table.h"
@@ -21,8 +22,8 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kMessageWidth = 240;  // the report has all of it
-// Behind so many bytes failures have a short message and no text, so that readers still take a run
-// in which everything is wrong.
+// Beyond this size failures have a short message and no text, so that readers still take a run in
+// which everything is wrong.
 constexpr std::size_t kLongBytes = 8 << 20;
 constexpr std::size_t kShortWidth = 60;
 
@@ -33,15 +34,15 @@ struct TestCase {
   std::string outcome;  // "failure", "error", "skipped"; empty: passed
   std::string type;     // of a failure or error
   std::string message;  // one line
-  std::string text;     // of a failure or error: all that is known
+  std::string text;     // of a failure or error: all known details
 };
 
 struct TestSuite {
   std::string name;
-  std::vector<TestCase> cases;
+  std::vector<TestCase> cases = {};
 };
 
-/// Fit for attributes in double quotes too, unless `kept` has line breaks.
+/// Escapes text for XML; fit for attributes in double quotes too, unless `kept` has line breaks.
 std::string escaped(std::string_view text, std::string_view kept = "") {
   const std::string plain = escape_controls(text, kept);
   std::string out;
@@ -66,7 +67,7 @@ std::string escaped(std::string_view text, std::string_view kept = "") {
   return out;
 }
 
-/// Readers take dots for a hierarchy of packages.
+/// Joins parts by dots, which readers take for a hierarchy of packages.
 std::string dotted(std::vector<std::string> parts) {
   for (std::string& part : parts) std::replace(part.begin(), part.end(), '.', '_');
   return join(parts, ".");
@@ -76,7 +77,7 @@ std::string or_no_reason(const std::string& reason) {
   return reason.empty() ? "no reason given" : reason;
 }
 
-/// A line for each check, invariant and claimed determinism that did not pass.
+/// Returns a line for each check, invariant and claimed determinism that did not pass.
 std::string failed_checks(const TrialRecord& trial) {
   std::string out;
   for (const CheckRecord& check : trial.checks) {
@@ -108,7 +109,7 @@ TestCase case_of(const TrialRecord& trial) {
   if (trial.status == TrialStatus::passed) return made;
   made.type = name(trial.status);
   made.message = shortened(or_no_reason(trial.reason), kMessageWidth);
-  if (trial.status == TrialStatus::failed || was_cut_short(trial.status)) {
+  if (is_bad(trial.status)) {
     made.outcome = trial.status == TrialStatus::failed ? "failure" : "error";
     made.text = format_trial(trial) + failed_checks(trial);
   } else {
@@ -128,7 +129,7 @@ void judge(TimingStatus status, const std::string& reason, TestCase& made) {
 }
 
 TestSuite suite_of(const TimingRecord& timing) {
-  TestSuite suite{timing.id(), {}};
+  TestSuite suite{.name = timing.id()};
   for (const TimingRow& row : timing.rows) {
     TestCase& made = suite.cases.emplace_back();
     made.name = row.implementation + ' ' + row.phase;
@@ -152,7 +153,7 @@ TestSuite suite_of(const TimingRecord& timing) {
 }
 
 TestSuite suite_of(const std::vector<MutantRecord>& mutants) {
-  TestSuite suite{"mutants", {}};
+  TestSuite suite{.name = "mutants"};
   for (const MutantRecord& mutant : mutants) {
     TestCase& made = suite.cases.emplace_back();
     made.class_name = mutant.is_control ? "lossgrid.controls" : "lossgrid.mutants";
@@ -167,7 +168,7 @@ TestSuite suite_of(const std::vector<MutantRecord>& mutants) {
 }
 
 TestSuite suite_of(const std::vector<MeterRecord>& meter) {
-  TestSuite suite{"meter", {}};
+  TestSuite suite{.name = "meter"};
   for (const MeterRecord& check : meter) {
     TestCase& made = suite.cases.emplace_back();
     made.class_name = "lossgrid.meter";
@@ -182,9 +183,9 @@ TestSuite suite_of(const std::vector<MeterRecord>& meter) {
   return suite;
 }
 
-/// Inconclusive is no failure, and no pass either.
+/// An inconclusive comparison is skipped: neither a failure nor a pass.
 TestSuite suite_of(const std::vector<AbRecord>& comparisons) {
-  TestSuite suite{"A/B", {}};
+  TestSuite suite{.name = "A/B"};
   for (const AbRecord& record : comparisons) {
     TestCase& made = suite.cases.emplace_back();
     made.class_name = "lossgrid.ab";
@@ -201,7 +202,8 @@ TestSuite suite_of(const std::vector<AbRecord>& comparisons) {
   return suite;
 }
 
-/// A report that stops in the middle must not look as if all had passed.
+/// Makes a test case of the end of the run: a report that stops in the middle must not look as if
+/// all had passed.
 TestSuite suite_of_run(const RunRecord& run) {
   TestCase made;
   made.class_name = "lossgrid.run";
@@ -212,7 +214,7 @@ TestSuite suite_of_run(const RunRecord& run) {
     made.message = verdict_line(run);
     made.text = made.message + '\n';
   }
-  return {"run", {made}};
+  return {.name = "run", .cases = {made}};
 }
 
 std::vector<TestSuite> suites_of(const RunRecord& run) {
@@ -222,7 +224,7 @@ std::vector<TestSuite> suites_of(const RunRecord& run) {
     const std::string title = trial.case_title();
     auto at = std::find_if(suites.begin() + static_cast<std::ptrdiff_t>(first_case), suites.end(),
                            [&](const TestSuite& suite) { return suite.name == title; });
-    if (at == suites.end()) at = suites.insert(suites.end(), {title, {}});
+    if (at == suites.end()) at = suites.insert(suites.end(), {.name = title});
     at->cases.push_back(case_of(trial));
   }
   for (const TimingRecord& timing : run.timings) suites.push_back(suite_of(timing));

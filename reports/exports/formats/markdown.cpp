@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GitHub-flavoured markdown, short of the 65,536 bytes that a comment holds: first a hidden
-// marker by which a comment can be found and edited, the verdict, then only what did not pass, and
-// the timings, those that are not as they should be first. Text of the report stands in code spans,
-// where nothing of it is markup, or, where it is one word of a few known ones, is escaped.
+// Exporter "markdown": GitHub-flavoured markdown, short of the 65,536 bytes that a comment holds.
+// It begins with a hidden marker, by which a comment can be found and edited, and the verdict. Then
+// come failures only, and the timings, those without a valid time first. Text of the report stands
+// in code spans, where nothing of it is markup; single words of a known set are escaped.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/change/metric.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
 #include "reports/text/table.h"
@@ -23,12 +24,12 @@ constexpr std::size_t kMostTimings = 30;
 constexpr std::size_t kTextWidth = 120;
 constexpr std::size_t kWordWidth = 32;
 
-/// One line without control characters.
+/// Returns one line without control characters.
 std::string one_line(const std::string& text, std::size_t width) {
   return shortened(escape_controls(text, "\n"), width);
 }
 
-/// "-" for no text.
+/// Returns a code span, "-" for no text.
 std::string code(const std::string& text) {
   if (text.empty()) return "-";
   std::string out = "`";
@@ -39,7 +40,7 @@ std::string code(const std::string& text) {
   return out + '`';
 }
 
-/// "tp2cp1", "forward_backward": not worth a code span.
+/// Escapes a short word such as "tp2cp1" or "forward_backward", which needs no code span.
 std::string word(const std::string& text) {
   constexpr std::string_view kMarkup = "\\`*[]<>|&~!#@";
   std::string out;
@@ -57,7 +58,7 @@ class Table {
 
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
-  /// Empty when there are no rows.
+  /// Returns title, head and rows; empty when there are no rows.
   std::string text(const std::string& title) const {
     if (rows_.empty()) return "";
     std::string out = "\n### " + title + "\n\n" + line(columns_) + '|';
@@ -78,7 +79,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Two hyphens or '>' would end the comment.
+/// Returns a comment that names the suite, without two hyphens and '>', which would end it.
 std::string marker(const std::string& suite) {
   std::string id;
   for (const char c : suite.substr(0, kTextWidth)) {
@@ -92,7 +93,7 @@ std::string trials_table(const RunRecord& run) {
   Table table({"status", "case", "grid", "implementation", "worst check", "ratio", "reason"},
               kMostProblems);
   for (const TrialRecord& trial : run.trials) {
-    if (trial.status != TrialStatus::failed && !was_cut_short(trial.status)) continue;
+    if (!is_bad(trial.status)) continue;
     const CheckRecord* check = worst_failed_check(trial);
     table.add({std::string(name(trial.status)), code(case_text(trial)), trial.grid(),
                code(trial.implementation), code(check == nullptr ? "" : check->name),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenMetrics 1.0 text, for Prometheus, Grafana and GitLab's metrics reports. All are gauges in
-// base units, without timestamps, so that readers of the older Prometheus text format (textfile
-// collector, Pushgateway) take it too; every family has its samples in one block. A number that a
-// trial or timing does not have, or that is not valid, has no sample.
+// Exporter "openmetrics": OpenMetrics 1.0 text, for Prometheus, Grafana and GitLab's metrics
+// reports. All metrics are gauges in base units, without timestamps, so that readers of the older
+// Prometheus text format (textfile collector, Pushgateway) take it too; every family has its
+// samples in one block. A number that a trial or timing does not have, or that is not valid, has no
+// sample.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ std::string number(double value) {
 
 class Family {
  public:
-  /// `unit` is the end of the name, or empty.
+  /// `unit`: the end of `name`, or empty.
   Family(std::string name, const char* unit, const char* help)
       : name_("lossgrid_" + std::move(name)), unit_(unit), help_(help) {}
 
@@ -48,7 +49,7 @@ class Family {
     samples_ += name_ + (text.empty() ? "" : '{' + text + '}') + ' ' + number(value) + '\n';
   }
 
-  /// Empty without samples.
+  /// Returns the block of the family; empty without samples.
   std::string text() const {
     if (samples_.empty()) return "";
     std::string out = fmt::format("# TYPE {} gauge\n", name_);

@@ -40,8 +40,7 @@ TEST(NcclTransport, IsListedWithItsVersionOrWhyItIsNotThere) {
   EXPECT_THAT(listed("/nowhere/libnccl.so"), HasSubstr("not here: /nowhere/libnccl.so: cannot"));
 }
 
-// Both halves of a trial: kernels whose memory the host cannot read, and what ranks tell each
-// other.
+// Both halves of a trial: kernels whose memory the host cannot read, and messages between ranks.
 TEST(NcclTransport, TrialsPassThroughTheLibrary) {
   const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
   const ScratchFolder scratch;
@@ -98,22 +97,24 @@ TEST(NcclTransport, TimingsGoThroughTheLibrary) {
 TEST(NcclTransport, WhatItCannotDoIsSkippedOrRefusedWithTheReason) {
   const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
   const ScratchFolder scratch;
-  const auto said = [&](const std::string& flags, int code) {
+  const auto output_of = [&](const std::string& flags, int code) {
     const ProcessResult result = run_lossgrid(scratch, kCase + flags);
     EXPECT_EQ(result.exit_code, code) << flags << '\n' << result.out << result.err;
     return result.out + result.err;
   };
-  EXPECT_EQ(said("--transport nccl", 64),
+  EXPECT_EQ(output_of("--transport nccl", 64),
             "lossgrid: --transport nccl moves memory of GPUs: it takes --backend cuda\n");
-  EXPECT_EQ(said("--require nccl", 65), "lossgrid: --require nccl: it takes --transport nccl\n");
-  const std::string& why_none = why_no_device(Backend::cuda);
-  if (!why_none.empty()) {
-    EXPECT_THAT(said("--transport nccl --backend cuda", 77), HasSubstr("no_device: " + why_none));
+  EXPECT_EQ(output_of("--require nccl", 65),
+            "lossgrid: --require nccl: it takes --transport nccl\n");
+  const std::string reason = text_of(no_device(Backend::cuda));
+  if (!reason.empty()) {
+    EXPECT_THAT(output_of("--transport nccl --backend cuda", 77),
+                HasSubstr("no_device: " + reason));
   }
   const NcclLibraryScope missing("/nowhere/libnccl.so");
-  EXPECT_THAT(said("--transport nccl --backend cuda_emulated", 77),
+  EXPECT_THAT(output_of("--transport nccl --backend cuda_emulated", 77),
               HasSubstr("no_nccl: /nowhere/libnccl.so: cannot open"));
-  EXPECT_THAT(said("--transport nccl --backend cuda_emulated --require nccl", 65),
+  EXPECT_THAT(output_of("--transport nccl --backend cuda_emulated --require nccl", 65),
               HasSubstr("--require nccl: /nowhere/libnccl.so: cannot open"));
 }
 

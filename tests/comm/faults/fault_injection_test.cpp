@@ -32,20 +32,20 @@ std::function<void(Communicator&)> three_calls(Fault fault) {
 TEST(FaultInjectionDeathTest, EndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [](FaultKind kind) { run_thread_ranks(2, three_calls({1, 2, kind}), kNoHurry); };
-  EXPECT_EXIT(run(FaultKind::exits), testing::ExitedWithCode(3), "");
-  EXPECT_EXIT(run(FaultKind::segfaults), testing::KilledBySignal(SIGSEGV), "");
-  EXPECT_EXIT(run(FaultKind::is_killed), testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(run(FaultKind::exit), testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(run(FaultKind::segfault), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(run(FaultKind::kill), testing::KilledBySignal(SIGKILL), "");
 }
 
 TEST(FaultInjection, NothingHappensToOthersOrAfterTheLastCall) {
-  expect_ranks_ok(3, three_calls({7, 1, FaultKind::throws}));
-  expect_ranks_ok(3, three_calls({1, 4, FaultKind::throws}));
+  expect_ranks_ok(3, three_calls({7, 1, FaultKind::exception}));
+  expect_ranks_ok(3, three_calls({1, 4, FaultKind::exception}));
 }
 
 TEST(FaultInjection, ThrowsAtTheCallOfItsRank) {
   for (const int call : {1, 2, 3}) {
     const RanksOutcome outcome =
-        run_thread_ranks(3, three_calls({1, call, FaultKind::throws}), kNoHurry);
+        run_thread_ranks(3, three_calls({1, call, FaultKind::exception}), kNoHurry);
     EXPECT_EQ(outcome.first_failed_rank, 1);
     EXPECT_EQ(outcome.ranks[1].code, ErrorCode::rank_failed);
     EXPECT_EQ(outcome.ranks[1].message, fmt::format("injected failure before {} (call {})",
@@ -57,13 +57,13 @@ TEST(FaultInjection, ThrowsAtTheCallOfItsRank) {
 
 TEST(FaultInjection, RunsOutOfMemory) {
   const RanksOutcome outcome =
-      run_thread_ranks(3, three_calls({1, 2, FaultKind::runs_out_of_memory}), kNoHurry);
+      run_thread_ranks(3, three_calls({1, 2, FaultKind::out_of_memory}), kNoHurry);
   EXPECT_EQ(outcome.first_failed_rank, 1);
   EXPECT_EQ(outcome.ranks[1].code, ErrorCode::not_enough_memory);
 }
 
 TEST(FaultInjection, StrikesAtTheFirstBeginOfItsPhaseAndBeforeNoCall) {
-  const Fault fault{1, 1, FaultKind::throws, RankPhase::backward};
+  const Fault fault{1, 1, FaultKind::exception, RankPhase::backward};
   FaultInjector other(fault, 0);
   other.at_phase(RankPhase::backward);
   FaultInjector injector(fault, 1);
@@ -79,28 +79,27 @@ TEST(FaultInjection, StrikesAtTheFirstBeginOfItsPhaseAndBeforeNoCall) {
 }
 
 TEST(FaultInjection, SpoilsTheOutputsOfItsPhaseOnce) {
-  FaultInjector injector({1, 1, FaultKind::writes_a_nan, RankPhase::forward}, 1);
+  FaultInjector injector({1, 1, FaultKind::nan, RankPhase::forward}, 1);
   injector.at_phase(RankPhase::forward);
-  EXPECT_FALSE(injector.spoils(RankPhase::backward));
-  EXPECT_TRUE(injector.spoils(RankPhase::forward));
-  EXPECT_FALSE(injector.spoils(RankPhase::forward));
-  FaultInjector other({1, 1, FaultKind::writes_a_nan, RankPhase::forward}, 2);
-  EXPECT_FALSE(other.spoils(RankPhase::forward));
+  EXPECT_FALSE(injector.injects_nan(RankPhase::backward));
+  EXPECT_TRUE(injector.injects_nan(RankPhase::forward));
+  EXPECT_FALSE(injector.injects_nan(RankPhase::forward));
+  FaultInjector other({1, 1, FaultKind::nan, RankPhase::forward}, 2);
+  EXPECT_FALSE(other.injects_nan(RankPhase::forward));
 }
 
 TEST(FaultInjection, LosesTheDeviceOfItsRankOnce) {
-  FaultInjector injector({1, 1, FaultKind::loses_device, RankPhase::backward}, 1);
+  FaultInjector injector({1, 1, FaultKind::device_loss, RankPhase::backward}, 1);
   injector.at_phase(RankPhase::backward);
-  EXPECT_FALSE(injector.spoils(RankPhase::backward));
-  EXPECT_FALSE(injector.loses_device(RankPhase::forward));
-  EXPECT_TRUE(injector.loses_device(RankPhase::backward));
-  EXPECT_FALSE(injector.loses_device(RankPhase::backward));
+  EXPECT_FALSE(injector.injects_nan(RankPhase::backward));
+  EXPECT_FALSE(injector.injects_device_loss(RankPhase::forward));
+  EXPECT_TRUE(injector.injects_device_loss(RankPhase::backward));
+  EXPECT_FALSE(injector.injects_device_loss(RankPhase::backward));
 }
 
 TEST(FaultInjection, LeavesWithoutAnException) {
   const Stopwatch watch;
-  const RanksOutcome outcome =
-      run_thread_ranks(3, three_calls({2, 2, FaultKind::leaves}), kNoHurry);
+  const RanksOutcome outcome = run_thread_ranks(3, three_calls({2, 2, FaultKind::leave}), kNoHurry);
   EXPECT_LT(watch.elapsed(), kAtOnce);
   EXPECT_EQ(outcome.first_failed_rank, 2);
   EXPECT_TRUE(outcome.ranks[2].finished);
@@ -112,7 +111,7 @@ TEST(FaultInjection, LeavesWithoutAnException) {
 
 TEST(FaultInjection, HangsForEver) {
   const Stopwatch watch;
-  const RanksOutcome outcome = run_thread_ranks(3, three_calls({0, 3, FaultKind::hangs}),
+  const RanksOutcome outcome = run_thread_ranks(3, three_calls({0, 3, FaultKind::hang}),
                                                 milliseconds(150), milliseconds(60));
   EXPECT_LT(watch.elapsed(), kAtOnce);
   EXPECT_TRUE(outcome.any_hung());

@@ -22,7 +22,7 @@ constexpr int kBeforeSplit = 21703;
 
 using testing::HasSubstr;
 
-/// What `work` logs on every rank.
+/// Returns the log of `work` on every rank.
 std::vector<Log> logs_of(int ranks, const std::function<Log(Communicator&)>& work,
                          const NcclLibrary* nccl) {
   std::vector<Log> logs(static_cast<std::size_t>(ranks));
@@ -99,7 +99,7 @@ TEST(NcclCommunicator, SplitOrdersByKeyThenRank) {
                   }));
 }
 
-// Their memory is no memory to the host, and what was launched before has not run.
+// The host cannot access their memory, and earlier launches have not run yet.
 TEST(NcclCommunicator, TensorsOfTheDeviceStayThere) {
   const NcclLibrary nccl = fresh_nccl();
   expect_ranks_ok(2, [&](Communicator& world) {
@@ -124,7 +124,7 @@ TEST(NcclCommunicator, TensorsOfTheDeviceStayThere) {
   });
 }
 
-/// That of an emulated device, which reaches some memory only, or says that it is another GPU.
+/// Stream of an emulated device that reaches some memory only, or reports another GPU.
 class OtherStream final : public NcclStream {
  public:
   OtherStream(Device& device, const void* out_of_reach, std::string gpu)
@@ -145,7 +145,7 @@ class OtherStream final : public NcclStream {
   std::string gpu_;
 };
 
-/// `body` on two ranks whose memory at `data` kernels of the ranks in `hidden` do not reach.
+/// Runs `body` on two ranks; kernels of the ranks in `hidden` do not reach their memory at `data`.
 RanksOutcome run_with_hidden_memory(
     const std::set<int>& hidden,
     const std::function<void(Communicator&, std::array<float, 2>& data)>& body) {

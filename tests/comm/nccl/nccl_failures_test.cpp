@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank sees when a collective over NCCL goes wrong, and that nothing of it stays.
+// Outcome on every rank of a collective over NCCL that fails, and that all its communicators end.
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -15,7 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-/// The outcome of a run that fails; all its communicators of NCCL were ended by ncclCommAbort.
+/// Returns the outcome of a run that fails; all its communicators of NCCL were ended by
+/// ncclCommAbort.
 RanksOutcome run_to_failure(int ranks, const NcclLibrary& nccl,
                             const std::function<void(Communicator&)>& body,
                             milliseconds deadline = kNoHurry) {
@@ -43,7 +44,7 @@ TEST(NcclFailures, CallsThatDoNotMatchAreNamed) {
     add_up(*group, world.rank() == 2 ? 9 : 8);
   });
   EXPECT_EQ(outcome.first_failed_rank, 2);
-  // Call #1 says who is the first of the group.
+  // Call #1 broadcasts the first rank of the group.
   expect_all_say(outcome, ErrorCode::rank_failed,
                  "ranks disagree in call #3 of 'group': rank 0 calls all_reduce sum of 8 f32 "
                  "between GPUs, rank 2 calls all_reduce sum of 9 f32 between GPUs");
@@ -73,15 +74,15 @@ TEST(NcclFailures, AnErrorOnOneRankReachesAll) {
     (at_once ? fake_nccl().refusing_rank : fake_nccl().failing_rank) = 1;
     const RanksOutcome outcome =
         run_to_failure(3, nccl, [](Communicator& world) { add_up(world); });
-    const std::string said =
+    const std::string message =
         at_once ? "a collective of NCCL: invalid usage (said the fake)"
                 : "an asynchronous error of NCCL: remote process exited (said the fake)";
     EXPECT_EQ(outcome.first_failed_rank, 1);
     EXPECT_EQ(outcome.ranks[1].code, ErrorCode::rank_failed);
-    EXPECT_EQ(outcome.ranks[1].message, said);
+    EXPECT_EQ(outcome.ranks[1].message, message);
     for (const std::size_t r : {0u, 2u}) {
       EXPECT_EQ(outcome.ranks[r].code, ErrorCode::aborted);
-      EXPECT_EQ(outcome.ranks[r].message, "rank 1 failed: " + said);
+      EXPECT_EQ(outcome.ranks[r].message, "rank 1 failed: " + message);
     }
   }
 }
@@ -107,7 +108,7 @@ TEST(NcclFailures, AHangEndsByTheDeadline) {
   }
 }
 
-// By a thread that is no rank, while all ranks wait for NCCL.
+// Abort by a thread that is no rank, while all ranks wait for NCCL.
 TEST(NcclFailures, AbortEndsTheWaitOfAllRanks) {
   const NcclLibrary nccl = fresh_nccl();
   fake_nccl().hangs = true;

@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-/// Of the loaded library: the same for the whole program.
+/// Controls of the loaded library, the same for the whole program.
 inline FakeNccl& fake_nccl() {
   static FakeNccl* const fake = [] {
     void* library = dlopen(LOSSGRID_FAKE_NCCL, RTLD_NOW);
@@ -22,7 +22,7 @@ inline FakeNccl& fake_nccl() {
   return *fake;
 }
 
-/// The library as if it were of this version, well-behaved, with all counts at zero.
+/// Loads the library as of this version, well-behaved, with all counts at zero.
 inline NcclLibrary fresh_nccl(int version = NCCL_VERSION_CODE) {
   FakeNccl& fake = fake_nccl();
   fake.version = version;
@@ -35,7 +35,7 @@ inline NcclLibrary fresh_nccl(int version = NCCL_VERSION_CODE) {
   return load_nccl(LOSSGRID_FAKE_NCCL);
 }
 
-/// `body` with a communicator over `nccl` of the ranks of `world`.
+/// Runs `body` with a communicator over `nccl` of the ranks of `world`.
 inline std::function<void(Communicator& world)> on_nccl(
     const NcclLibrary& nccl, std::function<void(Communicator& comm)> body) {
   return [&nccl, body = std::move(body)](Communicator& world) {
@@ -45,7 +45,7 @@ inline std::function<void(Communicator& world)> on_nccl(
     try {
       body(*comm);
     } catch (...) {
-      device->synchronise();  // as buffers do that go now: no kernel may be stuck any more
+      device->synchronise();  // as destructors of buffers do: no kernel may be stuck
       throw;
     }
   };

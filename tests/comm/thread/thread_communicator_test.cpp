@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on threads against plain loops over what every rank holds.
+// Collectives on threads against plain loops over the values of all ranks.
 #include "harness/comm/thread/thread_communicator.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace lossgrid {
 namespace {
 
 constexpr std::array<int, 5> kSizes{1, 2, 3, 4, 8};
-// On both sides of the change from staged to direct payloads, and with ragged segments.
+// Sizes on both sides of the change from staged to direct payloads, and with ragged segments.
 constexpr std::array<std::size_t, 8> kCounts{0, 1, 7, 512, 513, 1024, 1025, 20011};
 
 template <typename T>
@@ -34,7 +34,7 @@ T combine(T a, T b, ReduceOp op) {
   }
 }
 
-/// Elements `begin` .. of the reduction over ranks.
+/// Returns elements `begin` .. of the reduction over ranks.
 template <typename T>
 std::vector<T> reduced(int ranks, std::size_t begin, std::size_t count, ReduceOp op) {
   std::vector<T> out(count);
@@ -159,7 +159,7 @@ TEST(ThreadCommunicator, ExtremaPropagateNaNOfAnyRank) {
   }
 }
 
-/// Nobody leaves `synchronise` before the last rank has entered it.
+/// Checks that no rank leaves `synchronise` before the last one has entered it.
 void expect_synchronises(const std::function<void(Communicator&)>& synchronise) {
   std::atomic<int> entered{0};
   expect_ranks_ok(4, [&](Communicator& world) {
@@ -243,7 +243,7 @@ TEST(ThreadCommunicator, ManySmallCollectivesOverCrossingGroups) {
   });
 }
 
-// A wait that spins costs processor time, which this process then has used.
+// A spinning wait would use processor time of this process.
 TEST(ThreadCommunicator, WaitingRanksUseNoProcessor) {
   const std::clock_t before = std::clock();
   expect_ranks_ok(8, [](Communicator& world) {

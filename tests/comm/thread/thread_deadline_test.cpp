@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that hang or are late: what the caller is told, and when.
+// Ranks that hang or are late: the outcome at the caller, and its time.
 #include <atomic>
 #include <memory>
 #include <stdexcept>
@@ -41,7 +41,7 @@ TEST(ThreadDeadline, AHungRankIsLeftBehindAndTheOthersTimeOut) {
                                         "all_reduce #1 of 'world' for rank 1",
                                         r));
   }
-  *release = true;  // it comes back to a run that is over, which must still be there
+  *release = true;  // it returns to a run that is over, whose state must still exist
   std::this_thread::sleep_for(milliseconds(50));
 }
 

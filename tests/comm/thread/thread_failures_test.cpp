@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank of a failing run sees, and that it sees it at once.
+// Failing runs: the error on every rank, and that it comes at once.
 #include <array>
 #include <atomic>
 #include <new>
@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-/// The outcome of a run that must end by itself, long before its deadline.
+/// Returns the outcome of a run that must end by itself, long before its deadline.
 RanksOutcome run_briefly(int ranks, const std::function<void(Communicator&)>& body) {
   const Stopwatch watch;
   RanksOutcome outcome = run_thread_ranks(ranks, body, kNoHurry);
@@ -309,7 +309,7 @@ TEST(ThreadFailures, BuffersOutliveTheReadsOfPeers) {
   }
 }
 
-// Others notice the end of a connection before the rank that ended has told why.
+// Others notice the end of a connection before the rank that ended has reported its cause.
 TEST(ThreadFailures, OneInACollectiveGivesWayToOneOfItsOwn) {
   const auto fail_first = [](Cause first, Cause second) {
     return run_briefly(2, [&](Communicator& world) {
@@ -320,7 +320,7 @@ TEST(ThreadFailures, OneInACollectiveGivesWayToOneOfItsOwn) {
   };
   EXPECT_EQ(fail_first(Cause::collective, Cause::own).first_failed_rank, 1);
   EXPECT_EQ(fail_first(Cause::others, Cause::collective).first_failed_rank, 1);
-  EXPECT_EQ(fail_first(Cause::unsaid, Cause::own).first_failed_rank, 0);
+  EXPECT_EQ(fail_first(Cause::unknown, Cause::own).first_failed_rank, 0);
   EXPECT_EQ(fail_first(Cause::own, Cause::own).first_failed_rank, 0);
   EXPECT_EQ(fail_first(Cause::collective, Cause::collective).first_failed_rank, 0);
 }

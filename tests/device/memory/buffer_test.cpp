@@ -29,7 +29,7 @@ TEST(Buffer, FreshMemoryReadsAsNaNInEveryFloatingType) {
   EXPECT_EQ(buffer.as<bf16>().size(), 32u);
 }
 
-// Unwritten is told from computed: the payload is not that of the NaN that arithmetic makes.
+// Unwritten differs from computed: the payload is not that of the NaN that arithmetic makes.
 TEST(Buffer, PoisonIsNoComputedNaN) {
   const auto device = make_cpu_device();
   Buffer buffer = device->allocate(8, "fresh");
@@ -93,7 +93,7 @@ TEST(Buffer, ABreachIsSeenAfterTheRelease) {
       buffer.data()[offset] = std::byte{0};
     }
     EXPECT_THAT(device->take_broken_guards(), ElementsAre("gone"));
-    EXPECT_THAT(device->take_broken_guards(), IsEmpty());  // told once
+    EXPECT_THAT(device->take_broken_guards(), IsEmpty());  // reported once
   }
 }
 

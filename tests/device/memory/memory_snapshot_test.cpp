@@ -85,7 +85,7 @@ TEST(MemorySnapshot, OfWhatWasThereBeforeItsStep) {
   EXPECT_EQ(next.final_bytes, 0);
 }
 
-// Whatever the ring has dropped, the rest loads and ends at the same state.
+// With dropped entries the rest loads and ends at the same state.
 TEST(MemorySnapshot, OfTheLastEntries) {
   constexpr std::size_t kBuffers = 7;
   for (std::size_t entries = 1; entries <= 4 * kBuffers + 1; ++entries) {
@@ -107,7 +107,7 @@ TEST(MemorySnapshot, OfTheLastEntries) {
   }
 }
 
-// What keeps the loader from passing everything.
+// The loader rejects broken snapshots, so its acceptance means something.
 TEST(MemorySnapshot, ABrokenOneIsRefused) {
   Rank rank;
   rank.history().start();

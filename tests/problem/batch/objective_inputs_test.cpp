@@ -34,7 +34,7 @@ TEST(ObjectiveInputs, AdvantagesAndRewardsAreNormal) {
 TEST(ObjectiveInputs, SlotsThatNothingTrainsOnArePoisoned) {
   const std::string text = "lens=5+4+3 mask=11011+0111+111 sample_mask=110 vocab=8 poison=";
   const std::vector<std::uint8_t> trained{0, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0};
-  // What the log-probabilities of untrained tokens are may not matter.
+  // The log-probabilities of untrained tokens may not matter.
   std::vector<double> logprobs(12, -3);
   for (std::size_t t = 0; t < 11; ++t) {
     if (trained[t + 1] == 0) logprobs[t] = std::nan("");
@@ -111,7 +111,7 @@ TEST(ObjectiveInputs, PositiveTokensAreCountedExactly) {
 }
 
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
-  Problem problem = make("lens=3 mask=all vocab=8");
+  Problem problem = problem_of("lens=3 mask=all vocab=8");
   EXPECT_THROW(draw_objective_inputs(problem, kEverything, std::vector<double>(2, -1.0)), Error);
   expect_bad_input(
       [&] {
@@ -132,7 +132,7 @@ TEST(ObjectiveInputs, OfABatchWithoutTokensAreEmpty) {
 TEST(RequireObjectiveInputs, NamesWhatIsMissing) {
   for (int k = 0; k < kTokenInputs; ++k) {
     Problem problem = drawn("lens=3+4 mask=all vocab=8", -3);
-    problem.source = "batch.safetensors";
+    problem.source = FromBundle{"batch.safetensors"};
     EXPECT_NO_THROW(require_objective_inputs(problem, kEverything));
     problem.inputs[k].clear();
     expect_bad_input(
@@ -147,7 +147,7 @@ TEST(RequireObjectiveInputs, NamesWhatIsMissing) {
 }
 
 TEST(RequireObjectiveInputs, DropsTheOthersAndCounts) {
-  Problem problem = make("lens=3+4+2 mask=all sample_mask=110 vocab=8");
+  Problem problem = problem_of("lens=3+4+2 mask=all sample_mask=110 vocab=8");
   for (auto& values : problem.inputs) values.assign(9, 1.0f);
   problem.rewards = {0.5f, 0.0f, 1.0f};
   ObjectiveNeeds needs;

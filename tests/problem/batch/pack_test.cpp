@@ -9,18 +9,15 @@
 
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/sharding.h"
+#include "problem_of.h"
 
 namespace lossgrid {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-Problem make(const std::string& text) {
-  return make_problem(parse_case(text));
-}
-
 TEST(Pack, OfTrueLengthsHoldsTheTokens) {
-  const Problem problem = make("lens=5+8+1+3 bin_multiple=32");
+  const Problem problem = problem_of("lens=5+8+1+3 bin_multiple=32");
   const PackedBatch batch = pack(problem, Grid{1, 2});
   EXPECT_EQ(batch.cu_seqlens, (Ints{0, 5, 13, 14, 17}));
   EXPECT_EQ(batch.cu_seqlens_padded, (Ints{0, 8, 16, 20, 32}));
@@ -30,7 +27,7 @@ TEST(Pack, OfTrueLengthsHoldsTheTokens) {
 }
 
 TEST(Pack, OfPaddedLengthsHoldsPadsWithoutMask) {
-  const Problem problem = make("lens=5+8+1+3 mask=all cu=padded vocab=1000");
+  const Problem problem = problem_of("lens=5+8+1+3 mask=all cu=padded vocab=1000");
   const PackedBatch batch = pack(problem, Grid{1, 2});
   EXPECT_EQ(batch.cu_seqlens, batch.cu_seqlens_padded);
   ASSERT_EQ(batch.input_ids.size(), 24u);
@@ -56,8 +53,8 @@ TEST(Pack, OfPaddedLengthsHoldsPadsWithoutMask) {
 TEST(Pack, BothModesHaveTheSameValidTargets) {
   for (const int cp : {1, 2, 4}) {
     const std::string text = "lens=5+8+0+1+7 sample_mask=alternate bin_multiple=24 cu=";
-    const ShiftedBatch exact = shift_targets(pack(make(text + "true"), Grid{1, cp}));
-    const ShiftedBatch padded = shift_targets(pack(make(text + "padded"), Grid{1, cp}));
+    const ShiftedBatch exact = shift_targets(pack(problem_of(text + "true"), Grid{1, cp}));
+    const ShiftedBatch padded = shift_targets(pack(problem_of(text + "padded"), Grid{1, cp}));
     EXPECT_EQ(exact.valid, padded.valid);
     EXPECT_EQ(exact.sequence, padded.sequence);
     for (std::size_t row = 0; row < exact.valid.size(); ++row) {
@@ -70,7 +67,7 @@ TEST(Pack, BothModesHaveTheSameValidTargets) {
 
 /// A case whose inputs are numbers that name input and token: 100 k + t.
 Problem with_inputs(const std::string& text) {
-  Problem problem = make(text);
+  Problem problem = problem_of(text);
   for (int k = 0; k < kTokenInputs; ++k) {
     for (std::int64_t t = 0; t < problem.tokens(); ++t) {
       problem.inputs[k].push_back(static_cast<float>(100 * k + t));

@@ -44,7 +44,7 @@ TEST(Layout, SequenceParallelismPadsToEqualPartsOfACpRank) {
             (Ints{0, 6, 15, 18, 21}));
   EXPECT_EQ(make_layout({5}, 6, 1, Grid{4, 2, 1, true}).cu_padded, (Ints{0, 48}));
   EXPECT_EQ(make_layout({5, 1}, 1, 24, Grid{2, 2, 1, true}).cu_padded, (Ints{0, 8, 24}));
-  // One rank a row of the grid has nothing to split, nor do ranks without SP; dp has no say.
+  // One rank along an axis has nothing to split, nor do ranks without SP; dp does not matter.
   EXPECT_EQ(make_layout({5}, 1, 1, Grid{1, 2, 1, true}).cu_padded, (Ints{0, 8}));
   EXPECT_EQ(make_layout({5}, 1, 1, Grid{1, 1, 1, true}).cu_padded, (Ints{0, 5}));
   EXPECT_EQ(make_layout({5}, 1, 1, Grid{4, 2, 3}).cu_padded, (Ints{0, 8}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The padding rule: least common multiples of what grid, case and implementation need.
+// Tests of padding: least common multiples of those of grid, case and implementation.
 #include "harness/problem/batch/padding.h"
 
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "drawn_inputs.h"
 #include "expect_error.h"
-#include "harness/problem/batch/objective_inputs.h"
 #include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
@@ -20,12 +20,9 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Plans = std::vector<std::vector<MicrobatchPlan>>;
 
-/// A case with all inputs, as the runner has it before it splits it.
-Problem make(const std::string& text) {
-  Problem problem = make_problem(parse_case(text));
-  const std::vector<double> logprobs(static_cast<std::size_t>(problem.tokens()), -3.0);
-  draw_objective_inputs(problem, {{true, true, true, true}, true, 1, false}, logprobs);
-  return problem;
+/// Returns a case with all inputs, as the runner has it before it splits it.
+Problem whole_batch(const std::string& text) {
+  return drawn(text, -3.0);
 }
 
 /// Sequences of all plans that are no dummies, in the order of the plans.
@@ -40,7 +37,7 @@ Ints covered(const Plans& plans) {
 }
 
 TEST(Partition, OfOneRankAndOneMicrobatchIsTheWholeInOrder) {
-  const Plans plans = partition(make("lens=5+8+0+3 vocab=8"), 1, 1);
+  const Plans plans = partition(whole_batch("lens=5+8+0+3 vocab=8"), 1, 1);
   ASSERT_EQ(plans.size(), 1u);
   ASSERT_EQ(plans[0].size(), 1u);
   EXPECT_EQ(plans[0][0].sequences, (Ints{0, 1, 2, 3}));
@@ -57,8 +54,8 @@ TEST(Partition, CoversEverySequenceOnceWithUnitsTogether) {
     const int microbatches = 1 + seed % 4;
     const int unit = 1 + seed % 2;
     const Problem problem =
-        make("lens=uniform seq_len=6 vocab=8 seqs=" + std::to_string(sequences) +
-             " seed=" + std::to_string(seed) + " microbatches=" + std::to_string(microbatches));
+        whole_batch("lens=uniform seq_len=6 vocab=8 seqs=" + std::to_string(sequences) + " seed=" +
+                    std::to_string(seed) + " microbatches=" + std::to_string(microbatches));
     const Plans plans = partition(problem, dp, unit);
     ASSERT_EQ(plans.size(), static_cast<std::size_t>(dp));
     Ints all = covered(plans);
@@ -108,7 +105,7 @@ TEST(Partition, CoversEverySequenceOnceWithUnitsTogether) {
 }
 
 TEST(Partition, DealsEvenlyOverRanksAndMicrobatches) {
-  const Problem problem = make("lens=uniform seq_len=1 seqs=6000 vocab=8 microbatches=3");
+  const Problem problem = whole_batch("lens=uniform seq_len=1 seqs=6000 vocab=8 microbatches=3");
   for (const auto& of_rank : partition(problem, 2, 1)) {
     int index = 0;
     for (const MicrobatchPlan& plan : of_rank) {
@@ -119,12 +116,12 @@ TEST(Partition, DealsEvenlyOverRanksAndMicrobatches) {
 }
 
 TEST(Partition, RefusesNoRanks) {
-  expect_bad_input([] { partition(make("lens=5 vocab=8"), 0, 1); }, {"dp = 0"});
+  expect_bad_input([] { partition(whole_batch("lens=5 vocab=8"), 0, 1); }, {"dp = 0"});
 }
 
 TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   const Problem problem =
-      make("lens=5+8+0+3 mask=all sample_mask=1011 vocab=19 global_valid_toks=50");
+      whole_batch("lens=5+8+0+3 mask=all sample_mask=1011 vocab=19 global_valid_toks=50");
   const Problem part = take_part(problem, {{1, 2, 3}, false, 5, 3}, 4, 2);
   EXPECT_EQ(part.spec, problem.spec);
   EXPECT_EQ(part.source, problem.source);
@@ -162,7 +159,7 @@ TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
 }
 
 TEST(TakePart, OfAPartNamesRowsOfTheWhole) {
-  const Problem problem = make("lens=5+8+2+3 vocab=8");
+  const Problem problem = whole_batch("lens=5+8+2+3 vocab=8");
   const Problem half = take_part(problem, {{1, 3}, false}, 1, 2);
   const Problem last = take_part(half, {{1}, false}, 1, 1);
   EXPECT_EQ(last.origin_sequence, (Ints{3}));
@@ -174,7 +171,7 @@ TEST(TakePart, OfAPartNamesRowsOfTheWhole) {
   EXPECT_EQ(own, whole);
 }
 
-/// What a row of the whole predicts: target, advantage, reward of its sequence.
+/// Facts about a row of the whole: its target, advantage and the reward of its sequence.
 struct Prediction {
   std::int32_t target;
   float advantage;
@@ -198,7 +195,7 @@ void collect_valid(const Problem& problem, int cp, std::map<std::int64_t, Predic
 TEST(TakePart, PartsTogetherPredictWhatTheWholePredicts) {
   for (int seed = 0; seed < 30; ++seed) {
     const std::string cu = seed % 2 == 0 ? "true" : "padded";
-    const Problem problem = make(
+    const Problem problem = whole_batch(
         "lens=uniform seqs=7 seq_len=9 mask=ragged sample_mask=1101111 vocab=40 bin_multiple=12 "
         "microbatches=3 cu=" +
         cu + " seed=" + std::to_string(seed));
@@ -217,7 +214,7 @@ TEST(TakePart, PartsTogetherPredictWhatTheWholePredicts) {
 
 TEST(TakePart, OfADummyCountsNothing) {
   for (const std::string poison : {"nan", "none"}) {
-    const Problem problem = make("lens=5+8+3 mask=all vocab=8 poison=" + poison);
+    const Problem problem = whole_batch("lens=5+8+3 mask=all vocab=8 poison=" + poison);
     const Problem dummy = take_part(problem, {{0, 2}, true}, 3, 1);
     EXPECT_TRUE(dummy.microbatch.dummy);
     EXPECT_EQ(dummy.denominators, problem.denominators);
@@ -240,7 +237,7 @@ TEST(TakePart, OfADummyCountsNothing) {
 
 TEST(TakePart, OfNothingWorksEverywhere) {
   for (const std::string cu : {"true", "padded"}) {
-    const Problem problem = make("lens=5+8 vocab=8 bin_multiple=32 pad_multiple=4 cu=" + cu);
+    const Problem problem = whole_batch("lens=5+8 vocab=8 bin_multiple=32 pad_multiple=4 cu=" + cu);
     const Problem part = take_part(problem, {}, 2, 3);
     EXPECT_EQ(part.sequences(), 0);
     EXPECT_EQ(part.tokens(), 0);

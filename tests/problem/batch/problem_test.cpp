@@ -11,6 +11,7 @@
 
 #include "expect_error.h"
 #include "harness/problem/batch/sharding.h"
+#include "problem_of.h"
 
 namespace lossgrid {
 namespace {
@@ -18,10 +19,6 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Ids = std::vector<std::int32_t>;
 using Bits = std::vector<std::uint8_t>;
-
-Problem make(const std::string& text) {
-  return make_problem(parse_case(text));
-}
 
 Ints lengths(const std::string& text) {
   return case_lengths(parse_case(text));
@@ -61,7 +58,7 @@ TEST(CaseLengths, SumsThatOverflowAreRefused) {
 }
 
 TEST(MakeProblem, ProductsThatOverflowAreRefused) {
-  expect_bad_input([] { make("lens=2147483647 pad_multiple=2"); }, {"tokens padded"});
+  expect_bad_input([] { problem_of("lens=2147483647 pad_multiple=2"); }, {"tokens padded"});
   CaseSpec spec;
   spec.vocab = 0;
   expect_bad_input([&] { make_problem(spec); }, {"vocab", "[1, 2147483647]"});
@@ -76,14 +73,14 @@ TEST(MakeProblem, KeysOfTheLmHeadNeedHiddenStates) {
     std::string text = key;
     text.erase(text.find(" = "), 3);
     text.insert(key.find(" = "), "=");
-    expect_bad_input([&] { make("lens=5 vocab=8 " + text); }, {key, "hidden > 0"});
-    EXPECT_NO_THROW(make("lens=5 vocab=8 hidden=8 " + text));
+    expect_bad_input([&] { problem_of("lens=5 vocab=8 " + text); }, {key, "hidden > 0"});
+    EXPECT_NO_THROW(problem_of("lens=5 vocab=8 hidden=8 " + text));
   }
 }
 
 TEST(MakeProblem, WithHiddenStatesHasTheSameBatch) {
-  const Problem plain = make("lens=5+8 vocab=9");
-  const Problem linear = make("lens=5+8 vocab=9 hidden=4");
+  const Problem plain = problem_of("lens=5+8 vocab=9");
+  const Problem linear = problem_of("lens=5+8 vocab=9 hidden=4");
   EXPECT_EQ(plain.projection, nullptr);
   ASSERT_NE(linear.projection, nullptr);
   EXPECT_EQ(linear.projection->tokens, 13);
@@ -92,21 +89,21 @@ TEST(MakeProblem, WithHiddenStatesHasTheSameBatch) {
   EXPECT_EQ(plain.input_ids, linear.input_ids);
   EXPECT_EQ(plain.token_mask, linear.token_mask);
   EXPECT_EQ(plain.denominators, linear.denominators);
-  EXPECT_EQ(linear.source, "--case \"lens=5+8 vocab=9 hidden=4\"");
+  EXPECT_EQ(describe(linear.source), "--case \"lens=5+8 vocab=9 hidden=4\"");
 }
 
 TEST(MakeProblem, IsAPureFunctionOfTheCase) {
-  const Problem a = make("lens=uniform mask=ragged");
-  const Problem b = make("lens=uniform mask=ragged dtype=bf16 values=ties pad_multiple=64");
+  const Problem a = problem_of("lens=uniform mask=ragged");
+  const Problem b = problem_of("lens=uniform mask=ragged dtype=bf16 values=ties pad_multiple=64");
   EXPECT_EQ(a.lengths, b.lengths);
   EXPECT_EQ(a.input_ids, b.input_ids);
   EXPECT_EQ(a.token_mask, b.token_mask);
-  EXPECT_NE(a.input_ids, make("lens=uniform seed=43").input_ids);
-  EXPECT_EQ(a.source, "--case \"lens=uniform\"");
+  EXPECT_NE(a.input_ids, problem_of("lens=uniform seed=43").input_ids);
+  EXPECT_EQ(describe(a.source), "--case \"lens=uniform\"");
 }
 
 TEST(InputIds, AreInTheVocabulary) {
-  const Problem problem = make("lens=2000 vocab=10");
+  const Problem problem = problem_of("lens=2000 vocab=10");
   std::set<std::int32_t> seen(problem.input_ids.begin(), problem.input_ids.end());
   EXPECT_EQ(seen.size(), 10u);
   EXPECT_EQ(*seen.begin(), 0);
@@ -114,24 +111,24 @@ TEST(InputIds, AreInTheVocabulary) {
 }
 
 TEST(InputIds, ShardEdgesHaveEveryEdgeAndNothingElse) {
-  const Problem problem = make("lens=41 vocab=101 targets=shard_edges");
+  const Problem problem = problem_of("lens=41 vocab=101 targets=shard_edges");
   const Ids edges = shard_edge_ids(101);
   const std::set<std::int32_t> seen(problem.input_ids.begin(), problem.input_ids.end());
   EXPECT_EQ(Ids(seen.begin(), seen.end()), edges);
 }
 
 TEST(TokenMask, AllAndResponseAndBits) {
-  EXPECT_EQ(make("lens=3+0+2 mask=all").token_mask, (Bits{1, 1, 1, 1, 1}));
-  EXPECT_EQ(make("lens=10+1+4 mask=response").token_mask,
+  EXPECT_EQ(problem_of("lens=3+0+2 mask=all").token_mask, (Bits{1, 1, 1, 1, 1}));
+  EXPECT_EQ(problem_of("lens=10+1+4 mask=response").token_mask,
             (Bits{0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1}));
-  EXPECT_EQ(make("lens=3+0+2 mask=010++11").token_mask, (Bits{0, 1, 0, 1, 1}));
+  EXPECT_EQ(problem_of("lens=3+0+2 mask=010++11").token_mask, (Bits{0, 1, 0, 1, 1}));
 }
 
 TEST(TokenMask, RaggedIsAboutSeventyPercentAndNeverAPrefix) {
-  const Problem large = make("lens=10000 mask=ragged");
+  const Problem large = problem_of("lens=10000 mask=ragged");
   EXPECT_NEAR(std::accumulate(large.token_mask.begin(), large.token_mask.end(), 0), 7000, 150);
   for (int seed = 0; seed < 50; ++seed) {
-    const Problem problem = make("lens=3+4+5+6+7 mask=ragged seed=" + std::to_string(seed));
+    const Problem problem = problem_of("lens=3+4+5+6+7 mask=ragged seed=" + std::to_string(seed));
     for (std::int64_t i = 0; i < problem.sequences(); ++i) {
       const auto first = problem.token_mask.begin() + problem.cu_seqlens[i] + 1;
       const auto last = problem.token_mask.begin() + problem.cu_seqlens[i + 1];
@@ -141,56 +138,59 @@ TEST(TokenMask, RaggedIsAboutSeventyPercentAndNeverAPrefix) {
 }
 
 TEST(TokenMask, SparseIsAboutFivePercentAndNeverEmpty) {
-  const Problem large = make("lens=10000 mask=sparse");
+  const Problem large = problem_of("lens=10000 mask=sparse");
   EXPECT_NEAR(std::accumulate(large.token_mask.begin(), large.token_mask.end(), 0), 500, 90);
   for (int seed = 0; seed < 100; ++seed) {
     const std::string with_seed = " mask=sparse seed=" + std::to_string(seed);
-    EXPECT_GE(make("lens=1+0+4" + with_seed).denominators.valid_tokens, 1);
-    EXPECT_GE(make("lens=4+3 sample_mask=01" + with_seed).denominators.valid_tokens, 1);
-    EXPECT_EQ(make("lens=1+0+1" + with_seed).denominators.valid_tokens, 0);
+    EXPECT_GE(problem_of("lens=1+0+4" + with_seed).denominators.valid_tokens, 1);
+    EXPECT_GE(problem_of("lens=4+3 sample_mask=01" + with_seed).denominators.valid_tokens, 1);
+    EXPECT_EQ(problem_of("lens=1+0+1" + with_seed).denominators.valid_tokens, 0);
   }
 }
 
 TEST(SampleMask, OnesAlternateAndBits) {
-  EXPECT_EQ(make("lens=1+1+1").sample_mask, (Bits{1, 1, 1}));
-  EXPECT_EQ(make("lens=1+1+1 sample_mask=alternate").sample_mask, (Bits{1, 0, 1}));
-  EXPECT_EQ(make("lens=1+1+1 sample_mask=011").sample_mask, (Bits{0, 1, 1}));
+  EXPECT_EQ(problem_of("lens=1+1+1").sample_mask, (Bits{1, 1, 1}));
+  EXPECT_EQ(problem_of("lens=1+1+1 sample_mask=alternate").sample_mask, (Bits{1, 0, 1}));
+  EXPECT_EQ(problem_of("lens=1+1+1 sample_mask=011").sample_mask, (Bits{0, 1, 1}));
 }
 
 TEST(Masks, BitsThatDoNotFitAreRefused) {
-  expect_bad_input([] { make("lens=3+2 mask=111"); }, {"mask", "1 sequences", "2"});
-  expect_bad_input([] { make("lens=3+2 mask=111+1"); }, {"mask", "1 bits", "sequence 1", "2"});
-  expect_bad_input([] { make("lens=3+2 sample_mask=111"); }, {"sample_mask", "3 bits", "2"});
+  expect_bad_input([] { problem_of("lens=3+2 mask=111"); }, {"mask", "1 sequences", "2"});
+  expect_bad_input([] { problem_of("lens=3+2 mask=111+1"); },
+                   {"mask", "1 bits", "sequence 1", "2"});
+  expect_bad_input([] { problem_of("lens=3+2 sample_mask=111"); }, {"sample_mask", "3 bits", "2"});
 }
 
 TEST(Denominators, CountTargetsExactly) {
   // First tokens never count, and neither do masked samples.
-  const Problem all = make("lens=5+8+1+0+3 mask=all");
+  const Problem all = problem_of("lens=5+8+1+0+3 mask=all");
   EXPECT_EQ(all.denominators, (Denominators{4 + 7 + 0 + 0 + 2, 5}));
-  const Problem bits = make("lens=3+4 mask=101+0110 sample_mask=11");
+  const Problem bits = problem_of("lens=3+4 mask=101+0110 sample_mask=11");
   EXPECT_EQ(bits.denominators, (Denominators{1 + 2, 2}));
-  EXPECT_EQ(make("lens=3+4 mask=101+0110 sample_mask=01").denominators, (Denominators{2, 1}));
-  EXPECT_EQ(make("lens=3+4 mask=000+0000").denominators, (Denominators{0, 2}));
+  EXPECT_EQ(problem_of("lens=3+4 mask=101+0110 sample_mask=01").denominators, (Denominators{2, 1}));
+  EXPECT_EQ(problem_of("lens=3+4 mask=000+0000").denominators, (Denominators{0, 2}));
 }
 
 TEST(Denominators, OfTheGlobalBatchAreTaken) {
-  const Problem problem = make("lens=5+7 mask=all global_valid_toks=16 global_valid_seqs=5");
+  const Problem problem = problem_of("lens=5+7 mask=all global_valid_toks=16 global_valid_seqs=5");
   EXPECT_EQ(problem.denominators, (Denominators{16, 5}));
-  expect_bad_input([] { make("lens=5+7 mask=all global_valid_toks=9"); },
+  expect_bad_input([] { problem_of("lens=5+7 mask=all global_valid_toks=9"); },
                    {"global_valid_toks = 9", "10"});
-  expect_bad_input([] { make("lens=5+7 global_valid_seqs=1"); }, {"global_valid_seqs = 1", "2"});
+  expect_bad_input([] { problem_of("lens=5+7 global_valid_seqs=1"); },
+                   {"global_valid_seqs = 1", "2"});
 }
 
 TEST(Mask, OfAPromptLeavesItOut) {
-  EXPECT_EQ(make("lens=5+2+3 mask=prompt3").token_mask, (Bits{0, 0, 0, 1, 1, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(make("lens=3 mask=prompt0").token_mask, (Bits{1, 1, 1}));
+  EXPECT_EQ(problem_of("lens=5+2+3 mask=prompt3").token_mask, (Bits{0, 0, 0, 1, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(problem_of("lens=3 mask=prompt0").token_mask, (Bits{1, 1, 1}));
   expect_bad_input([] { parse_case("mask=prompt"); }, {"prompt of mask"});
   expect_bad_input([] { parse_case("mask=promp3"); }, {"prompt16"});
 }
 
 TEST(Denominators, AgreeWithTheValidRows) {
   for (const std::string mask : {"all", "ragged", "response", "prompt9", "sparse"}) {
-    const Problem problem = make("lens=uniform seq_len=40 sample_mask=alternate mask=" + mask);
+    const Problem problem =
+        problem_of("lens=uniform seq_len=40 sample_mask=alternate mask=" + mask);
     const Bits valid = problem.row_valid();
     EXPECT_EQ(std::accumulate(valid.begin(), valid.end(), std::int64_t{0}),
               problem.denominators.valid_tokens);
@@ -198,14 +198,14 @@ TEST(Denominators, AgreeWithTheValidRows) {
 }
 
 TEST(Rows, PredictTheNextTokenOfTheirSequence) {
-  const Problem problem = make("lens=3+0+1+2 mask=011++1+10");
+  const Problem problem = problem_of("lens=3+0+1+2 mask=011++1+10");
   const Ids& ids = problem.input_ids;
   EXPECT_EQ(problem.row_targets(), (Ids{ids[1], ids[2], -1, -1, ids[5], -1}));
   EXPECT_EQ(problem.row_valid(), (Bits{1, 1, 0, 0, 0, 0}));
 }
 
 TEST(RequireFits, NamesWhatDoesNot) {
-  const Problem problem = make("lens=5+8 vocab=10");
+  const Problem problem = problem_of("lens=5+8 vocab=10");
   EXPECT_NO_THROW(require_fits(problem, Grid{10, 8}));
   expect_bad_input(
       [&] {
@@ -215,11 +215,11 @@ TEST(RequireFits, NamesWhatDoesNot) {
   expect_bad_input([&] { require_fits(problem, Grid{0, 1}); }, {"tp = 0"});
   expect_bad_input([&] { require_fits(problem, Grid{1, 1, 0}); }, {"dp = 0"});
   expect_bad_input([&] { require_fits(problem, Grid{.pp = 0}); }, {"pp = 0"});
-  const Problem wide = make("lens=5 pad_multiple=1073741823");
+  const Problem wide = problem_of("lens=5 pad_multiple=1073741823");
   EXPECT_NO_THROW(require_fits(wide, Grid{1, 1}));
   expect_bad_input([&] { require_fits(wide, Grid{1, 2}); }, {"tokens padded", "4294967292"});
   // Hidden states split by tp need more padding than the grid without SP.
-  const Problem linear = make("lens=5 pad_multiple=1073741823 hidden=2 vocab=8");
+  const Problem linear = problem_of("lens=5 pad_multiple=1073741823 hidden=2 vocab=8");
   EXPECT_NO_THROW(require_fits(linear, Grid{4, 1}));
   expect_bad_input(
       [&] {

@@ -159,7 +159,7 @@ TEST(ShiftTargets, MasksBelongToTheTargetAndTheSample) {
   EXPECT_EQ(shifted.valid, (std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(shifted.sequence, (std::vector<std::int32_t>{0, 0, 0, 0, 2, 2, 2, 2}));
   EXPECT_EQ(shifted.real, (std::vector<std::uint8_t>{1, 1, 1, 0, 1, 1, 0, 0}));
-  // About the predicted token, whatever its mask; 0 where nothing is predicted.
+  // Inputs are about the predicted token, masked or not; 0 where nothing is predicted.
   EXPECT_EQ(shifted.inputs[2], (std::vector<float>{2, 3, 0, 0, 5, 0, 0, 0}));
   EXPECT_TRUE(shifted.inputs[0].empty());
 }
@@ -168,7 +168,7 @@ TEST(ShiftTargets, InputsOfTheWorkedExampleGoWithTheTokensThatTheyAreAbout) {
   const PackedBatch batch = worked_example(1);
   const ShiftedBatch shifted = shift_targets(batch);
   for (const int cp_rank : {0, 1}) {
-    const ShiftedBatch mine = shifted.pick(cp_rows(batch.cu_seqlens_padded, 2, cp_rank));
+    const ShiftedBatch mine = shifted.gather(cp_rows(batch.cu_seqlens_padded, 2, cp_rank));
     // Tokens are named by their ids, and so is the input about them.
     std::vector<float> wanted;
     for (const std::int32_t target : split_targets(batch, cp_rank)) {
@@ -177,7 +177,7 @@ TEST(ShiftTargets, InputsOfTheWorkedExampleGoWithTheTokensThatTheyAreAbout) {
     EXPECT_EQ(mine.inputs[0], wanted);
     EXPECT_EQ(mine.rows(), 12u);
   }
-  const ShiftedBatch first = shifted.pick(cp_rows(batch.cu_seqlens_padded, 2, 0));
+  const ShiftedBatch first = shifted.gather(cp_rows(batch.cu_seqlens_padded, 2, 0));
   EXPECT_EQ(first.inputs[0], (std::vector<float>{1, 2, 0, 0, 11, 12, 17, 0, 0, 0, 31, 0}));
   EXPECT_EQ(first.real, (std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0}));
   EXPECT_EQ(first.sequence, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3}));
@@ -208,10 +208,10 @@ TEST(ShiftTargets, RowsAppendInOrder) {
   const ShiftedBatch shifted = shift_targets(worked_example(1));
   const std::vector<std::int64_t> front{0, 1, 2};
   const std::vector<std::int64_t> back{8, 23};
-  ShiftedBatch rows = shifted.pick(front);
-  rows.append(shifted.pick(back));
+  ShiftedBatch rows = shifted.gather(front);
+  rows.append(shifted.gather(back));
   const std::vector<std::int64_t> both{0, 1, 2, 8, 23};
-  const ShiftedBatch wanted = shifted.pick(both);
+  const ShiftedBatch wanted = shifted.gather(both);
   EXPECT_EQ(rows.targets, wanted.targets);
   EXPECT_EQ(rows.valid, wanted.valid);
   EXPECT_EQ(rows.real, wanted.real);

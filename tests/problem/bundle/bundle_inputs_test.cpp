@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bundles with what objectives read beside log-probabilities, and bundles from hidden states.
+// Bundles with inputs of objectives beside log-probabilities, and bundles from hidden states.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "drawn_inputs.h"
 #include "editable_bundle.h"
 #include "expect_error.h"
 #include "harness/core/error.h"
-#include "harness/problem/batch/objective_inputs.h"
 #include "harness/problem/bundle/bundle.h"
 #include "harness/problem/bundle/safetensors.h"
 
@@ -19,8 +19,6 @@ namespace {
 
 using testing::Each;
 using testing::SizeIs;
-
-constexpr ObjectiveNeeds kEverything{{true, true, true, true}, true, 1, false};
 
 TEST(BundleInputs, OfGoldenFilesAreReadAsTheyStand) {
   const Problem problem = read_bundle(golden_path("grpo_default")).problem;

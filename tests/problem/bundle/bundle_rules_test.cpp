@@ -237,7 +237,7 @@ TEST(BundleRules, Values) {
   });
 }
 
-/// Reads it or refuses it as bad input; anything else fails the test.
+/// Reads a file or refuses it as bad input; anything else fails the test.
 void expect_no_crash(const ScratchFile& scratch, const std::string& bytes, int& refused) {
   scratch.write(bytes);
   try {

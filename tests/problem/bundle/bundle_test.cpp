@@ -49,7 +49,7 @@ TEST(Bundle, ReadsEveryGoldenFile) {
     const Bundle bundle = read_bundle(golden_path(name));
     const Problem& problem = bundle.problem;
     const auto tokens = static_cast<std::size_t>(problem.tokens());
-    EXPECT_EQ(problem.source, golden_path(name));
+    EXPECT_EQ(describe(problem.source), golden_path(name));
     EXPECT_EQ(problem.spec.name, name);
     EXPECT_FALSE(problem.poison_true_rows);
     EXPECT_THAT(problem.input_ids, SizeIs(tokens));

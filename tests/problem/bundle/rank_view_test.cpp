@@ -29,7 +29,7 @@ std::vector<std::int64_t> shape_in(const EditableBundle& file, const std::string
   return file.header.at(tensor)["shape"];
 }
 
-/// A batch whose inputs of objectives are told apart.
+/// A batch whose inputs of objectives all differ.
 Problem numbered(const std::string& text) {
   Problem problem = make_problem(parse_case(text));
   std::vector<float>& advantages = problem.inputs[static_cast<int>(TokenInput::advantages)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a file of results.
+// Tests of the rules of a file of results.
 #include "harness/problem/bundle/recorded_results.h"
 
 #include <cmath>
@@ -49,7 +49,7 @@ TEST(RecordedResults, AreReadInEveryFloatingDtype) {
   results.read("grad_logits", 3, row);
   EXPECT_THAT(row, ElementsAre(0, 0.5, 3));
   results.read("grad_logits", 0, row);
-  EXPECT_TRUE(std::isnan(row[2]));  // a value, which whoever compares it refuses
+  EXPECT_TRUE(std::isnan(row[2]));  // a value here; the comparison refuses it
   EXPECT_NO_THROW(results.require_shape("grad_logits", {2, 3}, "[T, V]"));
   expect_bad_input(
       [&] {

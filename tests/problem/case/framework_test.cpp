@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conventions of frameworks: the presets against a table of exponents written out here, and how a
-// case states them.
+// Conventions of frameworks: the presets against a table of exponents written out here, and the
+// text by which a case states them.
 #include "harness/problem/case/framework.h"
 
 #include <map>
@@ -63,7 +63,7 @@ TEST(Framework, PresetsMultiplyAsTheirStacksDo) {
     EXPECT_TRUE(framework.reduction() == row.reduction) << row.name;
     EXPECT_TRUE(framework.metrics == row.metrics) << row.name;
     EXPECT_TRUE(framework.net() == row.net) << row.name << " " << format_scale(framework.net());
-    // The table itself: what the rows say adds up to the net that they say.
+    // The table itself: the factors of a row multiply to the net factor in its summary.
     EXPECT_EQ(row.loss.dp + row.schedule.dp + row.gather.dp + row.reduction.dp, row.net.dp);
     EXPECT_EQ(row.loss.cp + row.schedule.cp + row.gather.cp + row.reduction.cp, row.net.cp);
     EXPECT_EQ(row.loss.n_mb + row.schedule.n_mb + row.gather.n_mb + row.reduction.n_mb,
@@ -82,7 +82,7 @@ TEST(Framework, WrongPresetsAreRightWithoutContextParallelism) {
 TEST(Framework, ACaseWithoutOneStatesNone) {
   EXPECT_FALSE(stated_framework(parse_case("lens=5").framework));
   EXPECT_FALSE(stated_framework(parse_case("framework=none framework.loss=preset").framework));
-  // Without a preset, what is not stated is 1.
+  // Without a preset, a part that is not stated is 1.
   EXPECT_EQ(framework_of("framework.loss=1"), Framework{});
 }
 

@@ -82,7 +82,7 @@ TEST_F(SuiteFile, IsRead) {
   EXPECT_EQ(read.implementations, (std::vector<std::string>{"reference", "fused:chunk_tokens=7"}));
   ASSERT_EQ(read.cases.size(), 3u);
   EXPECT_EQ(read.cases[1].name, "a vocab=9");
-  EXPECT_EQ(read.cases[2].name, "lens=5+8");  // without a name: what it computes
+  EXPECT_EQ(read.cases[2].name, "lens=5+8");  // without a name: its text
 }
 
 TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
@@ -110,7 +110,9 @@ TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
   expect("cases", "[{\"vocab\": 0}]", {"cases[0]", "vocab = 0"});
   expect("cases", "[{\"name\": \"b\"}, {\"name\": \"b\", \"vocab\": 8}]",
          {"cases[1] 'b'", "another case"});
-  expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"'vocab'", "twice"});
+  expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"\"vocab\"", "twice"});
+  expect("cases", "[{\"scale\": 1e999}]", {"malformed JSON"});
+  expect("cases", std::string(20, '['), {"16 levels"});
 }
 
 TEST_F(SuiteFile, MayAskForTiming) {
@@ -280,7 +282,7 @@ TEST(Suites, PerfHasRealVocabulariesInBothDtypes) {
   }
 }
 
-/// Those that their published times are of, and the upstream batch for the speed-up.
+/// Batches of the published times, and the upstream batch for the speed-up.
 TEST(Suites, PerfGpuHasTheShapesOfPeers) {
   const Suite perf = read_suite((kCases / "perf_gpu.json").string());
   ASSERT_TRUE(perf.timing);
@@ -349,8 +351,8 @@ TEST(Suites, CiHasTheCasesThatItNames) {
   }
 }
 
-/// What the suites of objectives are about: groups and pairs whose lengths differ, prompts that are
-/// masked, splits over microbatches and dp ranks.
+/// The suites of objectives have groups and pairs whose lengths differ, prompts that are masked,
+/// and splits over microbatches and dp ranks.
 TEST(Suites, OfObjectivesHaveRaggedBatchesWithMaskedPrompts) {
   for (const std::string name : {"grpo", "gspo", "dpo"}) {
     const Suite suite = read_suite((kCases / (name + ".json")).string());

@@ -12,27 +12,24 @@
 #include "harness/problem/batch/partition.h"
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/sharding.h"
+#include "problem_of.h"
 
 namespace lossgrid {
 namespace {
 
-constexpr std::array<std::pair<int, int>, 13> kGrids{{{1, 1},
-                                                      {2, 1},
-                                                      {1, 2},
-                                                      {2, 2},
-                                                      {4, 1},
-                                                      {1, 4},
-                                                      {4, 2},
-                                                      {2, 4},
-                                                      {8, 1},
-                                                      {1, 8},
-                                                      {3, 1},
-                                                      {1, 3},
-                                                      {3, 3}}};
-
-Problem make(const std::string& text) {
-  return make_problem(parse_case(text));
-}
+constexpr std::array<std::pair<int, int>, 13> kLogitGrids{{{1, 1},
+                                                           {2, 1},
+                                                           {1, 2},
+                                                           {2, 2},
+                                                           {4, 1},
+                                                           {1, 4},
+                                                           {4, 2},
+                                                           {2, 4},
+                                                           {8, 1},
+                                                           {1, 8},
+                                                           {3, 1},
+                                                           {1, 3},
+                                                           {3, 3}}};
 
 double as_double(const double* value) {
   return *value;
@@ -99,12 +96,13 @@ TEST_P(ShardOfEveryRegime, TensorsAreTheSameOnEveryGrid) {
   for (const std::string dtype : {"f32", "bf16", "f64"}) {
     if (dtype == "f64" && GetParam() == "denormal") continue;  // refused
     for (const std::string poison : {"nan", "none"}) {
-      const Problem problem = make("lens=5+8+0+1+3 bin_multiple=20 vocab=37 values=" + GetParam() +
-                                   " poison=" + poison + " dtype=" + dtype);
+      const Problem problem =
+          problem_of("lens=5+8+0+1+3 bin_multiple=20 vocab=37 values=" + GetParam() +
+                     " poison=" + poison + " dtype=" + dtype);
       dispatch_floating(problem.spec.dtype, [&](auto element) {
         using T = decltype(element);
         const auto wanted = true_part<T>(problem, Grid{1, 1});
-        for (const auto& [tp, cp] : kGrids) {
+        for (const auto& [tp, cp] : kLogitGrids) {
           SCOPED_TRACE(dtype + ' ' + std::to_string(tp) + 'x' + std::to_string(cp));
           expect_same_bits(true_part<T>(problem, Grid{tp, cp}), wanted);
         }
@@ -153,17 +151,17 @@ TEST(Poison, StandsWhereNothingMayBeRead) {
   const auto is_nan = [](double value) { return std::isnan(value); };
   const auto is_inf = [](double value) { return value == HUGE_VAL; };
   const std::string text = "lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=37 poison=";
-  for (const std::string dtype : {"f32", "bf16", "f64"}) {
-    for (const auto& [tp, cp] : kGrids) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    for (const auto& [tp, cp] : kLogitGrids) {
       const Grid grid{tp, cp};
-      dispatch_floating(*parse_dtype(dtype), [&](auto element) {
+      dispatch_floating(dtype, [&](auto element) {
         using T = decltype(element);
-        const std::string tail = " dtype=" + dtype;
-        expect_poison<T>(make(text + "nan" + tail), grid, is_nan, true, true);
-        expect_poison<T>(make(text + "inf" + tail), grid, is_inf, true, true);
-        expect_poison<T>(make(text + "none" + tail), grid, is_nan, false, false);
-        // As a bundle has it: its own values in masked rows, poison in padding alone.
-        Problem bundled = make(text + "nan" + tail);
+        const std::string tail = " dtype=" + std::string(name(dtype));
+        expect_poison<T>(problem_of(text + "nan" + tail), grid, is_nan, true, true);
+        expect_poison<T>(problem_of(text + "inf" + tail), grid, is_inf, true, true);
+        expect_poison<T>(problem_of(text + "none" + tail), grid, is_nan, false, false);
+        // As in a bundle: its own values in masked rows, poison in padding only.
+        Problem bundled = problem_of(text + "nan" + tail);
         bundled.poison_true_rows = false;
         expect_poison<T>(bundled, grid, is_nan, false, true);
       });
@@ -172,7 +170,7 @@ TEST(Poison, StandsWhereNothingMayBeRead) {
 }
 
 TEST(Poison, NoneLeavesPadsThatLookLikeLogits) {
-  const Problem problem = make("lens=1 pad_multiple=64 vocab=37 poison=none");
+  const Problem problem = problem_of("lens=1 pad_multiple=64 vocab=37 poison=none");
   const auto whole = gather<float>(problem, Grid{2, 1});
   double squares = 0;
   for (std::size_t row = 1; row < whole.size(); ++row) {
@@ -183,7 +181,7 @@ TEST(Poison, NoneLeavesPadsThatLookLikeLogits) {
 }
 
 TEST(LogitsShard, AnEmptyVocabularyShardIsAllPadding) {
-  const Problem problem = make("lens=4 vocab=10 mask=all");
+  const Problem problem = problem_of("lens=4 vocab=10 mask=all");
   std::vector<float> shard(4 * 2);
   fill_logits_shard(problem, Grid{8, 1}, 7, 0, shard.data());
   for (const float value : shard) EXPECT_TRUE(std::isnan(value));
@@ -191,9 +189,9 @@ TEST(LogitsShard, AnEmptyVocabularyShardIsAllPadding) {
 
 TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
   const auto is_nan = [](double value) { return std::isnan(value); };
-  const Problem problem = make("lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=37");
-  const Problem plain = make("lens=5+8+1 bin_multiple=20 vocab=37 poison=none");
-  for (const auto& [tp, cp] : kGrids) {
+  const Problem problem = problem_of("lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=37");
+  const Problem plain = problem_of("lens=5+8+1 bin_multiple=20 vocab=37 poison=none");
+  for (const auto& [tp, cp] : kLogitGrids) {
     const Grid grid{tp, cp};
     for (const bool dummy : {false, true}) {
       expect_poison<float>(take_part(problem, {{0, 2, 3, 4}, dummy}, 2, 1), grid, is_nan, true,
@@ -201,7 +199,7 @@ TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
       expect_poison<float>(take_part(plain, {{1, 2}, dummy}, 2, 1), grid, is_nan, false, false);
     }
   }
-  // Nothing of a dummy is valid, so all of it is poison; of a bundle its rows stay as they are.
+  // Nothing of a dummy is valid, so all of it is poison; rows of a bundle stay as they are.
   const Problem dummy = take_part(problem, {{0, 1}, true}, 2, 1);
   for (const auto& row : gather<float>(dummy, Grid{2, 2})) {
     for (const float value : row) EXPECT_TRUE(std::isnan(value));
@@ -213,26 +211,27 @@ TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
 }
 
 TEST(LogitsShard, OfAPartHoldsItsRowsOfTheWhole) {
-  const Problem whole = make("lens=5+8+0+3 bin_multiple=20 vocab=37 poison=none values=peaked");
+  const Problem whole =
+      problem_of("lens=5+8+0+3 bin_multiple=20 vocab=37 poison=none values=peaked");
   const auto rows = true_part<float>(whole, Grid{1, 1});
   const Problem part = take_part(whole, {{1, 3}, false}, 1, 1);
   const std::vector<std::vector<float>> wanted(rows.begin() + 5, rows.end());
-  for (const auto& [tp, cp] : kGrids) {
+  for (const auto& [tp, cp] : kLogitGrids) {
     expect_same_bits(true_part<float>(part, Grid{tp, cp}), wanted);
   }
 }
 
 TEST(LogitsShard, PadsDependOnSeedAndPlaceAlone) {
   const auto whole =
-      gather<float>(make("lens=3+5 pad_multiple=8 vocab=37 poison=none"), Grid{2, 1});
+      gather<float>(problem_of("lens=3+5 pad_multiple=8 vocab=37 poison=none"), Grid{2, 1});
   const auto other = gather<float>(
-      make("lens=1+2 pad_multiple=8 vocab=37 poison=none mask=all values=ties"), Grid{2, 1});
+      problem_of("lens=1+2 pad_multiple=8 vocab=37 poison=none mask=all values=ties"), Grid{2, 1});
   for (const std::size_t row : {5, 6, 7, 13, 15}) EXPECT_EQ(whole[row], other[row]);
   EXPECT_EQ(whole[2][37], other[2][37]);  // the padding column of a true row
 }
 
 TEST(LogitsShard, APackWithoutTokensIsEmpty) {
-  const Problem problem = make("lens=0+0");
+  const Problem problem = problem_of("lens=0+0");
   EXPECT_TRUE(gather<float>(problem, Grid{2, 2}).empty());
 }
 

@@ -14,13 +14,14 @@
 #include "expect_error.h"
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/sharding.h"
+#include "statistics.h"
 
 namespace lossgrid {
 namespace {
 
 constexpr std::int64_t kRows = 10;
 
-std::shared_ptr<const LogitsSource> make(const std::string& text) {
+std::shared_ptr<const LogitsSource> source_of(const std::string& text) {
   const CaseSpec spec = parse_case(text);
   std::vector<std::int32_t> targets;
   for (int t = 0; t < kRows; ++t) targets.push_back((t * 31 + 5) % static_cast<int>(spec.vocab));
@@ -44,32 +45,10 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          });
 }
 
-const std::vector<std::string> kRegimes{
+const std::vector<std::string> kLogitRegimes{
     "normal",   "flat",         "peaked",     "all_negative",  "offset",           "overflow",
     "ties",     "masked_vocab", "edge_mass",  "vanishing",     "denormal",         "finite_mask",
     "late_max", "lowest_mask",  "far_offset", "buried_target", "impossible_target"};
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-double deviation(const std::vector<double>& values) {
-  const double centre = mean(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - centre) * (value - centre);
-  return std::sqrt(sum / static_cast<double>(values.size()));
-}
-
-std::vector<double> softmax(const std::vector<double>& row) {
-  const double top = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  std::vector<double> out;
-  for (const double value : row) sum += std::exp(value - top);
-  for (const double value : row) out.push_back(std::exp(value - top) / sum);
-  return out;
-}
 
 class EveryRegime : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
@@ -79,7 +58,7 @@ class EveryRegime : public testing::TestWithParam<std::tuple<std::string, std::s
 };
 
 TEST_P(EveryRegime, AnyPieceReadsAsThePieceOfTheRow) {
-  const auto source = make(text());
+  const auto source = source_of(text());
   for (std::int64_t token = 0; token < kRows; ++token) {
     const std::vector<double> row = read(*source, token, 0, 1301);
     for (const auto& [begin, end] : std::vector<std::pair<int, int>>{
@@ -91,8 +70,8 @@ TEST_P(EveryRegime, AnyPieceReadsAsThePieceOfTheRow) {
 }
 
 TEST_P(EveryRegime, FloatAndDoubleAgreeAndStandInTheDtype) {
-  const auto source = make(text());
-  const DType dtype = *parse_dtype(std::get<1>(GetParam()));
+  const auto source = source_of(text());
+  const DType dtype = parse_case(text()).dtype;
   for (std::int64_t token = 0; token < kRows; ++token) {
     const std::vector<double> wide = read(*source, token, 0, 1301);
     const std::vector<float> narrow = read<float>(*source, token, 0, 1301);
@@ -105,20 +84,20 @@ TEST_P(EveryRegime, FloatAndDoubleAgreeAndStandInTheDtype) {
 }
 
 TEST_P(EveryRegime, RowsDifferAndSeedsDiffer) {
-  const auto source = make(text());
+  const auto source = source_of(text());
   // float32 holds no differences beside 1e12.
   const bool all_same = std::get<0>(GetParam()) == "far_offset" && std::get<1>(GetParam()) != "f64";
   const std::vector<double> row = read(*source, 0, 0, 1301);
   EXPECT_EQ(same_bits(row, read(*source, 5, 0, 1301)), all_same);
-  EXPECT_EQ(same_bits(row, read(*make(text() + " seed=7"), 0, 0, 1301)), all_same);
+  EXPECT_EQ(same_bits(row, read(*source_of(text() + " seed=7"), 0, 0, 1301)), all_same);
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, EveryRegime,
-                         testing::Combine(testing::ValuesIn(kRegimes),
+                         testing::Combine(testing::ValuesIn(kLogitRegimes),
                                           testing::Values("f32", "bf16")));
 
 std::vector<std::string> regimes_of_f64() {
-  std::vector<std::string> regimes = kRegimes;
+  std::vector<std::string> regimes = kLogitRegimes;
   std::erase(regimes, "denormal");
   return regimes;
 }
@@ -144,28 +123,28 @@ TEST(RandomLogits, HaveTheMomentsOfTheirRegime) {
            {"values=ties", 1, std::sqrt(2.0 / 3)},
            {"values=denormal", 0, 1e-39},
        }) {
-    const auto row = read(*make("vocab=100000 " + expected.text), 3, 0, 100000);
+    const auto row = read(*source_of("vocab=100000 " + expected.text), 3, 0, 100000);
     EXPECT_NEAR(mean(row), expected.mean, 0.02 * expected.deviation) << expected.text;
     EXPECT_NEAR(deviation(row), expected.deviation, 0.01 * expected.deviation) << expected.text;
   }
 }
 
 TEST(RandomLogits, OffsetOfBf16LeavesSeveralValues) {
-  std::vector<double> row = read(*make("vocab=1000 values=offset dtype=bf16"), 0, 0, 1000);
+  std::vector<double> row = read(*source_of("vocab=1000 values=offset dtype=bf16"), 0, 0, 1000);
   EXPECT_NEAR(mean(row), 256, 0.2);
   std::sort(row.begin(), row.end());
   EXPECT_GE(std::unique(row.begin(), row.end()) - row.begin(), 3);
 }
 
 TEST(RandomLogits, Float64IsNotFloat32InDisguise) {
-  const auto row = read(*make("vocab=1000 dtype=f64"), 0, 0, 1000);
+  const auto row = read(*source_of("vocab=1000 dtype=f64"), 0, 0, 1000);
   const auto exact =
       std::count_if(row.begin(), row.end(), [](double x) { return x == static_cast<float>(x); });
   EXPECT_LT(exact, 10);
 }
 
 TEST(RandomLogits, TiesAreZeroOneAndTwo) {
-  const auto row = read(*make("vocab=100 values=ties dtype=f64"), 0, 0, 100);
+  const auto row = read(*source_of("vocab=100 values=ties dtype=f64"), 0, 0, 100);
   for (const double wanted : {0.0, 1.0, 2.0})
     EXPECT_GT(std::count(row.begin(), row.end(), wanted), 9);
   EXPECT_TRUE(
@@ -174,7 +153,7 @@ TEST(RandomLogits, TiesAreZeroOneAndTwo) {
 
 TEST(RandomLogits, PeakedTargetsHaveTheirProbability) {
   const std::vector<double> rest{1e-1, 1e-2, 1e-3, 1e-5, 1e-7};
-  const auto source = make("vocab=20000 values=peaked dtype=f64");
+  const auto source = source_of("vocab=20000 values=peaked dtype=f64");
   for (std::int64_t token = 0; token + 1 < kRows; ++token) {
     const auto p = softmax(read(*source, token, 0, 20000));
     double others = 0;
@@ -189,7 +168,7 @@ TEST(RandomLogits, PeakedTargetsHaveTheirProbability) {
 }
 
 TEST(RandomLogits, MaskedVocabIsMinusInfinityButForTheTarget) {
-  const auto source = make("vocab=40 values=masked_vocab");
+  const auto source = source_of("vocab=40 values=masked_vocab");
   for (std::int64_t token = 0; token < kRows; ++token) {
     const std::int64_t target = token + 1 < kRows ? (token * 31 + 5) % 40 : -1;
     const auto row = read(*source, token, 0, 40);
@@ -206,7 +185,7 @@ TEST(RandomLogits, MaskedVocabIsMinusInfinityButForTheTarget) {
 TEST(RandomLogits, EveryMaskedRowKeepsAFiniteValue) {
   for (const std::string regime : {"masked_vocab", "finite_mask"}) {
     for (int vocab = 1; vocab <= 16; ++vocab) {
-      const auto source = make("values=" + regime + " vocab=" + std::to_string(vocab));
+      const auto source = source_of("values=" + regime + " vocab=" + std::to_string(vocab));
       for (std::int64_t token = 0; token < kRows; ++token) {
         const auto row = read(*source, token, 0, vocab);
         EXPECT_TRUE(std::any_of(row.begin(), row.end(), [](double x) { return x > -1e3; }));
@@ -216,14 +195,15 @@ TEST(RandomLogits, EveryMaskedRowKeepsAFiniteValue) {
 }
 
 TEST(RandomLogits, FiniteMaskIsMaskedVocabWithAFiniteNumber) {
-  for (const std::string dtype : {"f64", "f32", "bf16"}) {
-    const auto infinite = make("vocab=600 values=masked_vocab dtype=" + dtype);
-    const auto finite = make("vocab=600 values=finite_mask dtype=" + dtype);
-    const double mask = round_to(*parse_dtype(dtype), -1e30);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const std::string tail = " dtype=" + std::string(name(dtype));
+    const auto infinite = source_of("vocab=600 values=masked_vocab" + tail);
+    const auto finite = source_of("vocab=600 values=finite_mask" + tail);
+    const double mask = round_to(dtype, -1e30);
     for (std::int64_t token = 0; token < kRows; ++token) {
       std::vector<double> expected = read(*infinite, token, 0, 600);
       for (double& value : expected) value = std::isinf(value) ? mask : value;
-      EXPECT_TRUE(same_bits(read(*finite, token, 0, 600), expected)) << dtype << ' ' << token;
+      EXPECT_TRUE(same_bits(read(*finite, token, 0, 600), expected)) << name(dtype) << ' ' << token;
     }
   }
 }
@@ -232,7 +212,7 @@ TEST(RandomLogits, VanishingIsSubnormalInOddColumnsButForTheTarget) {
   const float tiny = std::numeric_limits<float>::min();
   for (const std::string text :
        {"vocab=5000 values=vanishing dtype=f32", "vocab=5000 values=vanishing dtype=bf16"}) {
-    const auto source = make(text);
+    const auto source = source_of(text);
     for (std::int64_t token = 0; token < kRows; ++token) {
       const std::int64_t target = token + 1 < kRows ? (token * 31 + 5) % 5000 : -1;
       const auto row = read<float>(*source, token, 0, 5000);
@@ -252,7 +232,7 @@ TEST(RandomLogits, VanishingIsSubnormalInOddColumnsButForTheTarget) {
 
 TEST(RandomLogits, DenormalIsSubnormalEverywhereAndManyNumbers) {
   for (const std::string dtype : {"f32", "bf16"}) {
-    auto row = read<float>(*make("vocab=5000 values=denormal dtype=" + dtype), 2, 0, 5000);
+    auto row = read<float>(*source_of("vocab=5000 values=denormal dtype=" + dtype), 2, 0, 5000);
     for (const float value : row) {
       EXPECT_LT(std::abs(value), std::numeric_limits<float>::min()) << dtype;
     }
@@ -263,7 +243,7 @@ TEST(RandomLogits, DenormalIsSubnormalEverywhereAndManyNumbers) {
 }
 
 TEST(RandomLogits, DenormalIsRefusedWhereItIsNot) {
-  expect_bad_input([] { make("values=denormal dtype=f64"); },
+  expect_bad_input([] { source_of("values=denormal dtype=f64"); },
                    {"values = denormal needs dtype = f32 or bf16"});
 }
 
@@ -271,8 +251,8 @@ TEST(RandomLogits, LateMaxIsLowInTheFirstColumns) {
   for (const auto& [vocab, low] : std::vector<std::pair<int, int>>{
            {3000, 1024}, {2048, 1024}, {2047, 1023}, {10, 5}, {3, 1}, {1, 0}}) {
     const std::string size = " vocab=" + std::to_string(vocab);
-    const auto normal = make("values=normal dtype=f64" + size);
-    const auto source = make("values=late_max dtype=f64" + size);
+    const auto normal = source_of("values=normal dtype=f64" + size);
+    const auto source = source_of("values=late_max dtype=f64" + size);
     for (std::int64_t token = 0; token < kRows; ++token) {
       std::vector<double> expected = read(*normal, token, 0, vocab);
       for (int v = 0; v < low; ++v) expected[v] += -50.0;
@@ -282,7 +262,7 @@ TEST(RandomLogits, LateMaxIsLowInTheFirstColumns) {
 }
 
 TEST(RandomLogits, EdgesHoldMostOfTheMass) {
-  const auto source = make("vocab=5000 values=edge_mass");
+  const auto source = source_of("vocab=5000 values=edge_mass");
   for (std::int64_t token = 0; token < kRows; ++token) {
     const auto p = softmax(read(*source, token, 0, 5000));
     double edges = 0;
@@ -292,14 +272,14 @@ TEST(RandomLogits, EdgesHoldMostOfTheMass) {
 }
 
 TEST(RandomLogits, AVocabularyOfOneWorksInEveryRegime) {
-  for (const std::string& regime : kRegimes) {
-    const auto row = read(*make("vocab=1 values=" + regime), 0, 0, 1);
+  for (const std::string& regime : kLogitRegimes) {
+    const auto row = read(*source_of("vocab=1 values=" + regime), 0, 0, 1);
     EXPECT_TRUE(std::isfinite(row[0])) << regime;
   }
 }
 
 TEST(RandomLogits, TheLargestVocabularyAndScaleStayInRange) {
-  const auto source = make("vocab=2147483647 values=overflow scale=1e30");
+  const auto source = source_of("vocab=2147483647 values=overflow scale=1e30");
   for (const double value : read(*source, 1, 2147483600, 2147483647)) {
     EXPECT_TRUE(std::isfinite(value));
     EXPECT_GT(std::abs(value), 1e28);
@@ -310,7 +290,7 @@ TEST(RandomLogits, LowestMaskIsTheLowestNumberOfTheDtype) {
   const std::map<std::string, double> lowest{
       {"f32", -0x1.fffffep127}, {"bf16", -0x1.fep127}, {"f64", -0x1.fffffffffffffp1023}};
   for (const auto& [dtype, value] : lowest) {
-    const auto source = make("vocab=40 values=lowest_mask dtype=" + dtype);
+    const auto source = source_of("vocab=40 values=lowest_mask dtype=" + dtype);
     const auto row = read<double>(*source, 0, 0, 40);
     for (std::size_t v = 10; v < 20; ++v) EXPECT_TRUE(row[v] == value || row[v] > -6) << v;
     EXPECT_GE(std::count(row.begin(), row.end(), value), 13);  // the target is spared
@@ -319,11 +299,11 @@ TEST(RandomLogits, LowestMaskIsTheLowestNumberOfTheDtype) {
 }
 
 TEST(RandomLogits, FarOffsetKeepsDifferencesInFloat64Alone) {
-  const auto row = read<double>(*make("vocab=40 values=far_offset dtype=f64"), 0, 0, 40);
+  const auto row = read<double>(*source_of("vocab=40 values=far_offset dtype=f64"), 0, 0, 40);
   const auto [least, most] = std::minmax_element(row.begin(), row.end());
   EXPECT_NEAR(*least, -1e12, 7);
   EXPECT_GT(*most - *least, 1);
-  const auto rounded = read<double>(*make("vocab=40 values=far_offset"), 0, 0, 40);
+  const auto rounded = read<double>(*source_of("vocab=40 values=far_offset"), 0, 0, 40);
   EXPECT_EQ(std::count(rounded.begin(), rounded.end(), double{-1e12f}), 40);
 }
 

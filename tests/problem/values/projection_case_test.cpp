@@ -10,13 +10,11 @@
 #include "expect_error.h"
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/sharding.h"
+#include "problem_of.h"
+#include "statistics.h"
 
 namespace lossgrid {
 namespace {
-
-Problem make(const std::string& text) {
-  return make_problem(parse_case(text));
-}
 
 std::vector<double> logits(const Problem& problem, std::int64_t token) {
   std::vector<double> row(static_cast<std::size_t>(problem.spec.vocab));
@@ -24,30 +22,9 @@ std::vector<double> logits(const Problem& problem, std::int64_t token) {
   return row;
 }
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-double deviation(const std::vector<double>& values) {
-  const double centre = mean(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - centre) * (value - centre);
-  return std::sqrt(sum / static_cast<double>(values.size()));
-}
-
-std::vector<double> softmax(const std::vector<double>& row) {
-  const double top = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  std::vector<double> out;
-  for (const double value : row) sum += std::exp(value - top);
-  for (const double value : row) out.push_back(std::exp(value - top) / sum);
-  return out;
-}
-
-const std::vector<std::string> kRegimes{"normal",   "flat", "peaked",    "all_negative", "offset",
-                                        "overflow", "ties", "edge_mass", "late_max"};
+const std::vector<std::string> kProjectionRegimes{"normal",       "flat",      "peaked",
+                                                  "all_negative", "offset",    "overflow",
+                                                  "ties",         "edge_mass", "late_max"};
 
 class EveryProjection : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
@@ -58,7 +35,7 @@ class EveryProjection : public testing::TestWithParam<std::tuple<std::string, st
 };
 
 TEST_P(EveryProjection, StandsInTheDtypeAndIsFinite) {
-  const Problem problem = make(text() + " temperature=0.7");
+  const Problem problem = problem_of(text() + " temperature=0.7");
   const Projection& p = *problem.projection;
   EXPECT_EQ(p.tokens, 12);
   EXPECT_EQ(p.vocab, 70);
@@ -77,25 +54,25 @@ TEST_P(EveryProjection, StandsInTheDtypeAndIsFinite) {
 }
 
 TEST_P(EveryProjection, IsAFunctionOfSeedAndPlace) {
-  const Problem problem = make(text());
+  const Problem problem = problem_of(text());
   const Projection& p = *problem.projection;
-  EXPECT_EQ(p.hidden, make(text() + " poison=none").projection->hidden);
-  EXPECT_NE(p.hidden, make(text() + " seed=7").projection->hidden);
-  EXPECT_NE(p.weight, make(text() + " seed=7").projection->weight);
+  EXPECT_EQ(p.hidden, problem_of(text() + " poison=none").projection->hidden);
+  EXPECT_NE(p.hidden, problem_of(text() + " seed=7").projection->hidden);
+  EXPECT_NE(p.weight, problem_of(text() + " seed=7").projection->weight);
   EXPECT_FALSE(std::equal(p.hidden.begin(), p.hidden.begin() + 36, p.hidden.begin() + 37));
   EXPECT_FALSE(std::equal(p.weight.begin(), p.weight.begin() + 36, p.weight.begin() + 37));
-  // Rows of ids and tokens are those of a smaller case, where neither V nor the target has a say.
+  // Rows of ids and tokens are those of a smaller case, as neither V nor the target changes them.
   const std::string& values = std::get<0>(GetParam());
   if (values == "peaked" || values == "edge_mass" || values == "late_max") return;
   const Problem fewer =
-      make("lens=5 vocab=9 hidden=37 values=" + values + " dtype=" + std::get<1>(GetParam()));
+      problem_of("lens=5 vocab=9 hidden=37 values=" + values + " dtype=" + std::get<1>(GetParam()));
   const Projection& q = *fewer.projection;
   EXPECT_TRUE(std::equal(q.hidden.begin(), q.hidden.end(), p.hidden.begin()));
   EXPECT_TRUE(std::equal(q.weight.begin(), q.weight.end(), p.weight.begin()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, EveryProjection,
-                         testing::Combine(testing::ValuesIn(kRegimes),
+                         testing::Combine(testing::ValuesIn(kProjectionRegimes),
                                           testing::Values("f32", "bf16")));
 
 TEST(ProjectionOfACase, HasTheMomentsOfItsRegimeAtEveryTemperature) {
@@ -117,8 +94,8 @@ TEST(ProjectionOfACase, HasTheMomentsOfItsRegimeAtEveryTemperature) {
        }) {
     for (const std::string temperature : {"1", "0.25"}) {
       SCOPED_TRACE(expected.text + " temperature=" + temperature);
-      const Problem problem =
-          make("lens=4 vocab=1000 hidden=200 " + expected.text + " temperature=" + temperature);
+      const Problem problem = problem_of("lens=4 vocab=1000 hidden=200 " + expected.text +
+                                         " temperature=" + temperature);
       for (std::int64_t t = 0; t < 4; ++t) {
         // One hidden state alone has a norm off by up to some 10 %.
         const std::vector<double> row = logits(problem, t);
@@ -131,8 +108,8 @@ TEST(ProjectionOfACase, HasTheMomentsOfItsRegimeAtEveryTemperature) {
 
 TEST(ProjectionOfACase, KeepsAShiftToThreeDigitsAtAnyTemperature) {
   for (const std::string dtype : {"f32", "bf16"}) {
-    const Problem problem =
-        make("lens=4 vocab=2000 hidden=64 values=all_negative temperature=0.7 dtype=" + dtype);
+    const Problem problem = problem_of(
+        "lens=4 vocab=2000 hidden=64 values=all_negative temperature=0.7 dtype=" + dtype);
     EXPECT_NEAR(mean(logits(problem, 1)), -200, dtype == "f32" ? 0.2 : 0.2 + 200.0 / 256);
   }
 }
@@ -142,7 +119,7 @@ TEST(ProjectionOfACase, PeaksHaveTheirProbability) {
   for (const std::string text :
        {"vocab=1000 hidden=512", "vocab=1000 hidden=512 dtype=bf16 temperature=0.7",
         "vocab=5000 hidden=300 temperature=3", "vocab=300 hidden=1024"}) {
-    const Problem problem = make("lens=11 mask=all values=peaked " + text);
+    const Problem problem = problem_of("lens=11 mask=all values=peaked " + text);
     const auto targets = problem.row_targets();
     for (std::int64_t t = 0; t + 1 < 11; ++t) {
       const auto p = softmax(logits(problem, t));
@@ -158,10 +135,10 @@ TEST(ProjectionOfACase, PeaksHaveTheirProbability) {
   }
 }
 
-/// There chance decides how close the nearest rows of the weight are.
+/// The distance of the nearest rows of the weight is left to chance there.
 TEST(ProjectionOfACase, PeaksStandOutWhereHiddenStatesAreShort) {
   for (const std::string text : {"vocab=500 hidden=64", "vocab=80 hidden=64 dtype=bf16"}) {
-    const Problem problem = make("lens=41 mask=all values=peaked " + text);
+    const Problem problem = problem_of("lens=41 mask=all values=peaked " + text);
     const auto targets = problem.row_targets();
     for (std::int64_t t = 0; t + 1 < 41; ++t) {
       EXPECT_GT(softmax(logits(problem, t))[targets[t]], t % 5 == 0 ? 0.8 : 0.95) << t;
@@ -172,7 +149,7 @@ TEST(ProjectionOfACase, PeaksStandOutWhereHiddenStatesAreShort) {
 TEST(ProjectionOfACase, EdgesHoldMostOfTheMass) {
   for (const std::string text : {"vocab=5000 hidden=64", "vocab=301 hidden=2 dtype=bf16",
                                  "vocab=5000 hidden=64 temperature=0.3 dtype=bf16"}) {
-    const Problem problem = make("lens=8 values=edge_mass " + text);
+    const Problem problem = problem_of("lens=8 values=edge_mass " + text);
     for (std::int64_t t = 0; t < 8; ++t) {
       const auto p = softmax(logits(problem, t));
       double edges = 0;
@@ -185,7 +162,7 @@ TEST(ProjectionOfACase, EdgesHoldMostOfTheMass) {
 TEST(ProjectionOfACase, LateMaxIsLowInTheFirstColumns) {
   for (const std::string text : {"vocab=3000 hidden=64", "vocab=301 hidden=64 dtype=bf16",
                                  "vocab=3000 hidden=64 temperature=0.3 dtype=bf16"}) {
-    const Problem problem = make("lens=8 values=late_max " + text);
+    const Problem problem = problem_of("lens=8 values=late_max " + text);
     const auto low = std::min<std::ptrdiff_t>(1024, problem.spec.vocab / 2);
     for (std::int64_t t = 0; t < 8; ++t) {
       const auto row = logits(problem, t);
@@ -198,7 +175,7 @@ TEST(ProjectionOfACase, LateMaxIsLowInTheFirstColumns) {
 }
 
 TEST(ProjectionOfACase, TiesAreExactAndStandInManyPlaces) {
-  const Problem problem = make("lens=50 values=ties vocab=1000 hidden=200");
+  const Problem problem = problem_of("lens=50 values=ties vocab=1000 hidden=200");
   for (const float value : problem.projection->hidden) {
     ASSERT_TRUE(value == 0 || value == 1 || value == -1);
   }
@@ -218,44 +195,46 @@ TEST(ProjectionOfACase, TiesAreExactAndStandInManyPlaces) {
 }
 
 TEST(ProjectionOfACase, OfTheShortestHiddenStatesWorks) {
-  for (const std::string& regime : kRegimes) {
+  for (const std::string& regime : kProjectionRegimes) {
     const bool shifted = regime == "all_negative" || regime == "offset" || regime == "edge_mass" ||
                          regime == "late_max";
     const std::string text =
         "lens=4 mask=all vocab=3 values=" + regime + " hidden=" + (shifted ? "2" : "1");
     for (std::int64_t t = 0; t < 4; ++t) {
-      for (const double value : logits(make(text), t)) EXPECT_TRUE(std::isfinite(value)) << regime;
+      for (const double value : logits(problem_of(text), t))
+        EXPECT_TRUE(std::isfinite(value)) << regime;
     }
   }
 }
 
 TEST(ProjectionOfACase, TheLargestScaleStaysInFloat32) {
   const Problem problem =
-      make("lens=3 vocab=50 hidden=16 values=overflow scale=1e30 temperature=1000");
+      problem_of("lens=3 vocab=50 hidden=16 values=overflow scale=1e30 temperature=1000");
   for (const double value : logits(problem, 1)) EXPECT_LT(std::abs(value), 1e34);
   EXPECT_GT(deviation(logits(problem, 1)), 1e31);
 }
 
 TEST(ProjectionOfACase, RefusesWhatNoProductIs) {
-  expect_bad_input([] { make("hidden=8 values=masked_vocab"); },
+  expect_bad_input([] { problem_of("hidden=8 values=masked_vocab"); },
                    {"values = masked_vocab needs logits", "never -inf"});
   for (const std::string values :
        {"finite_mask", "lowest_mask", "vanishing", "buried_target", "impossible_target"}) {
-    expect_bad_input([&] { make("hidden=8 values=" + values); },
+    expect_bad_input([&] { problem_of("hidden=8 values=" + values); },
                      {"values = " + values + " needs logits"});
   }
-  expect_bad_input([] { make("hidden=8 values=far_offset"); },
+  expect_bad_input([] { problem_of("hidden=8 values=far_offset"); },
                    {"values = far_offset needs logits", "float32"});
-  expect_bad_input([] { make("hidden=8 dtype=f64"); }, {"dtype = f64 needs logits"});
+  expect_bad_input([] { problem_of("hidden=8 dtype=f64"); }, {"dtype = f64 needs logits"});
   for (const std::string values : {"all_negative", "offset", "edge_mass", "late_max"}) {
-    expect_bad_input([&] { make("hidden=1 values=" + values); }, {"hidden = 1", "at least 2"});
+    expect_bad_input([&] { problem_of("hidden=1 values=" + values); },
+                     {"hidden = 1", "at least 2"});
   }
 }
 
 TEST(OneHot, LogitsAreColumnsOfTheTable) {
   for (const std::string dtype : {"f32", "bf16"}) {
     const Problem problem =
-        make("lens=9+14 vocab=61 hidden=61 hidden_values=one_hot dtype=" + dtype);
+        problem_of("lens=9+14 vocab=61 hidden=61 hidden_values=one_hot dtype=" + dtype);
     const Projection& table = *problem.projection;
     std::vector<double> all;
     for (std::int64_t t = 0; t < problem.tokens(); ++t) {
@@ -265,18 +244,18 @@ TEST(OneHot, LogitsAreColumnsOfTheTable) {
       }
       all.insert(all.end(), row.begin(), row.end());
     }
-    // As logits of the regime are, and not a root of H smaller.
+    // As large as logits of the regime, and not smaller by a root of H.
     EXPECT_NEAR(mean(all), 0, 0.15);
     EXPECT_NEAR(deviation(all), 1, 0.15);
   }
 }
 
 TEST(OneHot, NeedsASquareTableAndTheNormalRegime) {
-  expect_bad_input([] { make("lens=5 vocab=61 hidden=60 hidden_values=one_hot"); },
+  expect_bad_input([] { problem_of("lens=5 vocab=61 hidden=60 hidden_values=one_hot"); },
                    {"one_hot", "hidden = 60", "vocab = 61"});
   for (const std::string values : {"peaked", "ties", "offset", "overflow"}) {
     expect_bad_input(
-        [&] { make("lens=5 vocab=9 hidden=9 hidden_values=one_hot values=" + values); },
+        [&] { problem_of("lens=5 vocab=9 hidden=9 hidden_values=one_hot values=" + values); },
         {"one_hot", "values = normal"});
   }
 }

@@ -12,28 +12,25 @@
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/bundle/bundle.h"
+#include "problem_of.h"
 
 namespace lossgrid {
 namespace {
 
-constexpr std::array<Grid, 14> kGrids{{{1, 1},
-                                       {2, 1},
-                                       {1, 2},
-                                       {2, 2},
-                                       {4, 2},
-                                       {2, 4},
-                                       {8, 1},
-                                       {3, 3},
-                                       {1, 2, 1, true},
-                                       {2, 1, 1, true},
-                                       {2, 2, 1, true},
-                                       {4, 2, 1, true},
-                                       {3, 3, 1, true},
-                                       {8, 1, 2, true}}};
-
-Problem make(const std::string& text) {
-  return make_problem(parse_case(text));
-}
+constexpr std::array<Grid, 14> kHiddenGrids{{{1, 1},
+                                             {2, 1},
+                                             {1, 2},
+                                             {2, 2},
+                                             {4, 2},
+                                             {2, 4},
+                                             {8, 1},
+                                             {3, 3},
+                                             {1, 2, 1, true},
+                                             {2, 1, 1, true},
+                                             {2, 2, 1, true},
+                                             {4, 2, 1, true},
+                                             {3, 3, 1, true},
+                                             {8, 1, 2, true}}};
 
 /// Positions in the padded pack of the rows that a rank holds, by their definition.
 std::vector<std::int64_t> positions_of(const Problem& problem, const Grid& grid, int tp_rank,
@@ -115,27 +112,27 @@ const auto kIsInf = [](float value) { return value == HUGE_VALF; };
 
 TEST(HiddenShard, IsTheSameOnEveryGrid) {
   const std::string text = "lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=11 hidden=9 ";
-  for (const Grid& grid : kGrids) {
-    expect_hidden<float>(make(text + "poison=nan"), grid, kIsNan, true, true);
-    expect_hidden<float>(make(text + "poison=inf"), grid, kIsInf, true, true);
-    expect_hidden<float>(make(text + "poison=none"), grid, kIsNan, false, false);
-    expect_hidden<bf16>(make(text + "poison=nan dtype=bf16"), grid, kIsNan, true, true);
-    expect_hidden<float>(make(text + "cu=padded values=ties"), grid, kIsNan, true, true);
+  for (const Grid& grid : kHiddenGrids) {
+    expect_hidden<float>(problem_of(text + "poison=nan"), grid, kIsNan, true, true);
+    expect_hidden<float>(problem_of(text + "poison=inf"), grid, kIsInf, true, true);
+    expect_hidden<float>(problem_of(text + "poison=none"), grid, kIsNan, false, false);
+    expect_hidden<bf16>(problem_of(text + "poison=nan dtype=bf16"), grid, kIsNan, true, true);
+    expect_hidden<float>(problem_of(text + "cu=padded values=ties"), grid, kIsNan, true, true);
   }
 }
 
 TEST(HiddenShard, OfABundleKeepsMaskedRows) {
   const Bundle bundle = read_bundle(LOSSGRID_SOURCE_DIR "/tests/golden/nll_linear.safetensors");
-  for (const Grid& grid : kGrids) {
+  for (const Grid& grid : kHiddenGrids) {
     expect_hidden<float>(bundle.problem, grid, kIsNan, false, true);
   }
 }
 
 TEST(HiddenShard, OfAPartHoldsItsRowsOfTheWhole) {
-  const Problem problem = make("lens=5+8+0+3 vocab=11 hidden=9");
-  const Problem plain = make("lens=5+8+0+3 vocab=11 hidden=9 poison=none");
+  const Problem problem = problem_of("lens=5+8+0+3 vocab=11 hidden=9");
+  const Problem plain = problem_of("lens=5+8+0+3 vocab=11 hidden=9 poison=none");
   const Problem inner = take_part(plain, {{1, 3}, false}, 1, 1);
-  for (const Grid& grid : kGrids) {
+  for (const Grid& grid : kHiddenGrids) {
     expect_hidden<float>(take_part(problem, {{1, 3}, false}, 2, 1), grid, kIsNan, true, true);
     expect_hidden<float>(take_part(problem, {{1}, true}, 2, 1), grid, kIsNan, true, true);
     expect_hidden<float>(take_part(inner, {{1}, false}, 1, 1), grid, kIsNan, false, false);
@@ -145,7 +142,7 @@ TEST(HiddenShard, OfAPartHoldsItsRowsOfTheWhole) {
 
 /// The worked example: padded to 8 each, sequences start at rows 0, 8, 16 and 24 of the pack.
 TEST(HiddenShard, OfTheWorkedExampleWithSequenceParallelism) {
-  const Problem problem = make("lens=5+8+1+3 vocab=11 hidden=3 poison=none");
+  const Problem problem = problem_of("lens=5+8+1+3 vocab=11 hidden=3 poison=none");
   const Grid grid{2, 2, 1, true};
   ASSERT_EQ(layout_of(problem, grid).cu_padded, (std::vector<std::int64_t>{0, 8, 16, 24, 32}));
   // Token of each row; -1 for a pad. cp rank 0 holds rows 0 1 6 7 of every eight, rank 1 the
@@ -166,7 +163,8 @@ TEST(HiddenShard, OfTheWorkedExampleWithSequenceParallelism) {
 
 TEST(HiddenShard, PartsOfSequenceParallelismAreThoseOfTheCpRank) {
   // Padded as the grid needs it with SP: the layouts are the same then.
-  const Problem problem = make("lens=5+8+0+1+6 pad_multiple=16 vocab=11 hidden=9 poison=none");
+  const Problem problem =
+      problem_of("lens=5+8+0+1+6 pad_multiple=16 vocab=11 hidden=9 poison=none");
   for (const Grid& grid : {Grid{2, 1}, Grid{4, 2}, Grid{2, 4}}) {
     const Grid with_sp{grid.tp, grid.cp, 1, true};
     for (int cp_rank = 0; cp_rank < grid.cp; ++cp_rank) {
@@ -214,9 +212,9 @@ TEST(WeightShard, IsTheSameOnEveryGridInBothLayouts) {
       // 37 ids: tp 2, 3, 4 and 8 leave padding, 8 leaves more than one tile of a transposed shard.
       const std::string text =
           "lens=3 vocab=37 hidden=9 weight_layout=" + layout + " poison=" + poison;
-      for (const Grid& grid : kGrids) {
-        expect_weight<float>(make(text), grid, poison);
-        expect_weight<bf16>(make(text + " dtype=bf16"), grid, poison);
+      for (const Grid& grid : kHiddenGrids) {
+        expect_weight<float>(problem_of(text), grid, poison);
+        expect_weight<bf16>(problem_of(text + " dtype=bf16"), grid, poison);
       }
     }
   }
@@ -224,7 +222,7 @@ TEST(WeightShard, IsTheSameOnEveryGridInBothLayouts) {
 
 TEST(WeightShard, AnEmptyShardIsAllPadding) {
   for (const std::string layout : {"vocab_hidden", "hidden_vocab"}) {
-    const Problem problem = make("lens=4 vocab=10 hidden=5 weight_layout=" + layout);
+    const Problem problem = problem_of("lens=4 vocab=10 hidden=5 weight_layout=" + layout);
     std::vector<float> shard(2 * 5);
     fill_weight_shard(problem, Grid{8, 1}, 7, shard.data());
     for (const float value : shard) EXPECT_TRUE(std::isnan(value));
@@ -232,7 +230,7 @@ TEST(WeightShard, AnEmptyShardIsAllPadding) {
 }
 
 TEST(WeightShard, PlausiblePadsAreOfOnePlaceEach) {
-  const Problem problem = make("lens=3 vocab=10 hidden=64 poison=none");
+  const Problem problem = problem_of("lens=3 vocab=10 hidden=64 poison=none");
   std::vector<float> shard(3 * 64);
   fill_weight_shard(problem, Grid{4, 1}, 3, shard.data());  // id 9 and two pads
   double squares = 0;
@@ -244,11 +242,12 @@ TEST(WeightShard, PlausiblePadsAreOfOnePlaceEach) {
 TEST(WeightGradient, StartsAtZeroOrAtThatOfTheEmbedding) {
   for (const std::string layout : {"vocab_hidden", "hidden_vocab"}) {
     for (const std::string tied : {"false", "true"}) {
-      const Problem problem = make("lens=3 vocab=37 hidden=50 dtype=bf16 weight_layout=" + layout +
-                                   " tied_embedding=" + tied);
+      const Problem problem =
+          problem_of("lens=3 vocab=37 hidden=50 dtype=bf16 weight_layout=" + layout +
+                     " tied_embedding=" + tied);
       std::vector<float> wanted(50);
       double squares = 0;
-      for (const Grid& grid : kGrids) {
+      for (const Grid& grid : kHiddenGrids) {
         for (int tp_rank = 0; tp_rank < grid.tp; ++tp_rank) {
           const VocabShard shard = vocab_shard(37, grid.tp, tp_rank);
           std::vector<float> values(static_cast<std::size_t>(shard.width * 50), 7.0f);
@@ -277,9 +276,9 @@ TEST(WeightGradient, OfAnEmbeddingIsAFunctionOfSeedAndId) {
     embedding_gradient(problem, id, values);
     return values;
   };
-  EXPECT_EQ(row(make(text), 5), row(make(text + " values=ties dtype=bf16"), 5));
-  EXPECT_NE(row(make(text), 5), row(make(text), 6));
-  EXPECT_NE(row(make(text), 5), row(make(text + " seed=7"), 5));
+  EXPECT_EQ(row(problem_of(text), 5), row(problem_of(text + " values=ties dtype=bf16"), 5));
+  EXPECT_NE(row(problem_of(text), 5), row(problem_of(text), 6));
+  EXPECT_NE(row(problem_of(text), 5), row(problem_of(text + " seed=7"), 5));
 }
 
 }  // namespace

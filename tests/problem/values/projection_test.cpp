@@ -53,7 +53,8 @@ TEST(Projection, LogitsOfEverySizeAreThePlainSum) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   for (std::int64_t size = 1; size <= 40; ++size) {
-    Projection p{1, 5, size, {}, {}, 0.7};
+    Projection p{
+        .tokens = 1, .vocab = 5, .size = size, .hidden = {}, .weight = {}, .temperature = 0.7};
     for (std::int64_t k = 0; k < size; ++k) p.hidden.push_back(normal(random));
     for (std::int64_t k = 0; k < 5 * size; ++k) p.weight.push_back(normal(random));
     std::vector<double> row(5);
@@ -114,7 +115,7 @@ TEST(Projection, ErrorsCoverProductsInFloat32) {
     }
   }
   EXPECT_LT(largest, 1);
-  EXPECT_GT(largest, 0.02);  // nor are they out of all proportion
+  EXPECT_GT(largest, 0.02);  // nor is the bound far too wide
 }
 
 TEST(Projection, GivenLogitsHaveNoErrors) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A/B statistics: the interval as published, the verdicts, and by simulation how often a comparison
-// is wrong and how often it finds a difference. Then record and table.
+// Tests of A/B statistics: the interval as published, the verdicts, and by simulation the rates of
+// wrong verdicts and of differences found. Then record and table.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -89,17 +89,17 @@ TEST(SequentialComparison, LooksAt12And20And30) {
   EXPECT_EQ(launches({1.05, 1.2}), std::pair(std::size_t{30}, AbVerdict::inconclusive));
 }
 
-/// What became of many comparisons whose launches scatter around the true ratio: normally in
+/// Shares of verdicts of many comparisons whose launches scatter around the true ratio: normally in
 /// log-ratio, and a tenth of them, as on shared machines, five times as far.
 struct Rates {
   double regressed = 0;
-  double ok = 0;  // or improved
-  double launches = 0;
-  double missed = 0;  // share of intervals that do not hold the true ratio
+  double ok = 0;        // or improved
+  double launches = 0;  // mean of a comparison
+  double missed = 0;    // share of intervals that do not hold the true ratio
 };
 
 Rates simulate(double true_ratio, double launch_sd, double margin, std::uint32_t stream) {
-  constexpr std::uint32_t kPlace = 1000;  // of the numbers that say which launches
+  constexpr std::uint32_t kPlace = 1000;  // of the random numbers that choose the wide launches
   constexpr int kComparisons = 4000;
   const RandomStream random(1, stream);
   Rates rates;
@@ -185,7 +185,7 @@ TEST(AbTable, NeverShowsAVerdictAlone) {
             "REGRESSED is above 1.030 for certain, OK below it; margin 3 %, seed 1.\n");
 }
 
-TEST(AbTable, SaysWhatASelfCheckFound) {
+TEST(AbTable, ShowsTheResultOfASelfCheck) {
   EXPECT_THAT(format_ab_table({record_of("a", "a", AbVerdict::regressed)}),
               HasSubstr("false alarm: a against itself is REGRESSED (pack: "));
   EXPECT_THAT(format_ab_table({record_of("a", "a", AbVerdict::inconclusive)}),

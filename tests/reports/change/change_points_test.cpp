@@ -21,7 +21,8 @@ std::vector<std::size_t> places(const std::vector<ChangePoint>& changes) {
   return out;
 }
 
-/// Values of 1 with noise of the relative size `noise`, those from `change` on times `factor`.
+/// Returns values of 1 with noise of the relative size `noise`, those from `change` on times
+/// `factor`.
 std::vector<double> noisy(std::uint64_t seed, std::size_t count, double noise, std::size_t change,
                           double factor) {
   std::mt19937_64 bits(seed);
@@ -85,8 +86,8 @@ TEST(MeanChanges, KeepsToItsRule) {
   EXPECT_THAT(exact(5, 9, 1.5), IsEmpty());
 }
 
-/// With 2 % of noise. Of 4000 series of 100 runs one in 70 has a false change, and 99 % of steps of
-/// 5 % are found within three runs; here those of 3 %, which tell a weaker method from this one.
+/// 2 % of noise. One in 70 of 4000 series of 100 runs has a false change, and 99 % of steps of 5 %
+/// are found within three runs. The steps here have 3 %, at which a weaker method fails.
 TEST(MeanChanges, FalseAlarmsAreRareAndStepsAreFound) {
   constexpr std::size_t kSeries = 200;
   constexpr std::size_t kRuns = 100;
@@ -108,7 +109,7 @@ TEST(MeanChanges, FalseAlarmsAreRareAndStepsAreFound) {
 TEST(ChangePoints, OfCountersAreEveryDifference) {
   HistorySeries series;
   series.metric = "peak_bytes";
-  for (const double value : {0., 0., 64., 64., 65., 64.}) series.points.push_back({{}, value, {}});
+  for (const double value : {0., 0., 64., 64., 65., 64.}) series.points.push_back({.value = value});
   const std::vector<ChangePoint> changes = change_points(series);
   EXPECT_THAT(places(changes), ElementsAre(2, 4, 5));
   EXPECT_TRUE(std::isinf(changes[0].ratio));

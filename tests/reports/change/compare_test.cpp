@@ -28,7 +28,7 @@ Comparison compared(const TrialRecord& base, const TrialRecord& head) {
 TEST(Compare, FindsNothingBetweenAReportAndItself) {
   for (const RunRecord& run : {sample_run(), sample_bench_run()}) {
     const Comparison comparison = compare_reports(run, run, kMargin);
-    EXPECT_THAT(comparison.changes, IsEmpty());
+    EXPECT_THAT(comparison.findings, IsEmpty());
     EXPECT_GT(comparison.trials + comparison.rows, 0);
     EXPECT_EQ(exit_code_of(comparison, true), ExitCode::ok);
   }
@@ -48,18 +48,18 @@ TEST(Compare, AVerdictThatIsLostIsTheWorst) {
     head.status = status;
     head.reason = "a reason";
     const Comparison comparison = compared(passed, head);
-    ASSERT_THAT(comparison.changes, SizeIs(1)) << name(status);
-    EXPECT_EQ(comparison.changes[0].verdict, ChangeVerdict::regressed);
+    ASSERT_THAT(comparison.findings, SizeIs(1)) << name(status);
+    EXPECT_EQ(comparison.findings[0].verdict, Verdict::failed);
     EXPECT_EQ(exit_code_of(comparison, false), code) << name(status);
     if (status == TrialStatus::failed || was_cut_short(status)) {
       const Comparison back = compared(head, passed);
-      EXPECT_EQ(back.changes.at(0).verdict, ChangeVerdict::improved) << name(status);
+      EXPECT_EQ(back.findings.at(0).verdict, Verdict::improved) << name(status);
       EXPECT_EQ(exit_code_of(back, true), ExitCode::ok);
     }
   }
 }
 
-/// A collective more than the implementation says: the trial fails, its numbers are right.
+/// A collective more than the implementation predicts: the trial fails, its numbers are right.
 TEST(Compare, CostsThatAreNotAsPredictedAreNoWrongResults) {
   const TrialRecord passed = sample_trial(2, 1, "fused");
   TrialRecord head = passed;
@@ -74,14 +74,14 @@ TEST(Compare, LostCoverageFailsAndNewTrialsAreNamed) {
   const TrialRecord kept = sample_trial(1, 1, "fused");
   const TrialRecord other = sample_trial(2, 1, "fused");
   const Comparison lost = compare_reports(run_of({kept, other}), run_of({kept}), kMargin);
-  ASSERT_THAT(lost.changes, SizeIs(1));
-  EXPECT_EQ(lost.changes[0].kind, ChangeKind::coverage);
-  EXPECT_EQ(lost.changes[0].subject, other.id);
+  ASSERT_THAT(lost.findings, SizeIs(1));
+  EXPECT_EQ(lost.findings[0].kind, ChangeKind::coverage);
+  EXPECT_EQ(lost.findings[0].id, other.id);
   EXPECT_EQ(exit_code_of(lost, false), ExitCode::correctness);
 
   const Comparison added = compare_reports(run_of({kept}), run_of({kept, other}), kMargin);
-  ASSERT_THAT(added.changes, SizeIs(1));
-  EXPECT_EQ(added.changes[0].verdict, ChangeVerdict::added);
+  ASSERT_THAT(added.findings, SizeIs(1));
+  EXPECT_EQ(added.findings[0].verdict, Verdict::added);
   EXPECT_EQ(exit_code_of(added, true), ExitCode::ok);
   TrialRecord wrong = other;
   wrong.status = TrialStatus::failed;
@@ -93,7 +93,8 @@ TEST(Compare, WhatWasSkippedIsNoCoverage) {
   TrialRecord skipped = sample_trial(1, 1, "fused");
   skipped.status = TrialStatus::skipped;
   const TrialRecord kept = sample_trial(2, 1, "fused");
-  EXPECT_THAT(compare_reports(run_of({kept, skipped}), run_of({kept}), kMargin).changes, IsEmpty());
+  EXPECT_THAT(compare_reports(run_of({kept, skipped}), run_of({kept}), kMargin).findings,
+              IsEmpty());
 }
 
 TEST(Compare, NothingInCommonIsRefused) {
@@ -107,13 +108,13 @@ TEST(Compare, CountersAreExact) {
   head.memory[1].measured_peak_bytes += 1;
   head.communication[0].measured_calls -= 1;
   const Comparison comparison = compared(base, head);
-  ASSERT_THAT(comparison.changes, SizeIs(2));
-  EXPECT_EQ(comparison.changes[0].what, "rank 0 forward: peak bytes");
-  EXPECT_EQ(comparison.changes[0].base, "1024");
-  EXPECT_EQ(comparison.changes[0].head, "1025");
-  EXPECT_EQ(comparison.changes[0].verdict, ChangeVerdict::regressed);
-  EXPECT_EQ(comparison.changes[1].what, "forward tp: all_reduce calls");
-  EXPECT_EQ(comparison.changes[1].verdict, ChangeVerdict::improved);
+  ASSERT_THAT(comparison.findings, SizeIs(2));
+  EXPECT_EQ(quantity(comparison.findings[0]), "rank 0 forward: peak bytes");
+  EXPECT_EQ(comparison_to_json(comparison)["changes"][0]["base"], "1024");
+  EXPECT_EQ(comparison_to_json(comparison)["changes"][0]["head"], "1025");
+  EXPECT_EQ(comparison.findings[0].verdict, Verdict::failed);
+  EXPECT_EQ(quantity(comparison.findings[1]), "forward tp: all_reduce calls");
+  EXPECT_EQ(comparison.findings[1].verdict, Verdict::improved);
   EXPECT_EQ(exit_code_of(comparison, false), ExitCode::cost_regression);
   EXPECT_EQ(exit_code_of(compared(head, head), false), ExitCode::ok);
 
@@ -125,7 +126,15 @@ TEST(Compare, CountersAreExact) {
   EXPECT_EQ(exit_code_of(compared(base, more), false), ExitCode::cost_regression);
 }
 
-/// A run that died in the middle: what its reader makes of the partial report.
+TEST(Compare, ACounterThatIsGoneIsNoImprovement) {
+  const TrialRecord base = sample_trial(2, 1, "fused");
+  TrialRecord head = base;
+  head.communication.pop_back();
+  EXPECT_THAT(compared(base, head).findings, IsEmpty());
+  EXPECT_THAT(compared(head, base).findings, SizeIs(2));  // calls and payload
+}
+
+/// A run that died in the middle, as its reader returns the partial report.
 TEST(Compare, ADeadHeadIsItsEndAndNoListOfWhatIsMissing) {
   const TrialRecord kept = sample_trial(1, 1, "fused");
   const TrialRecord other = sample_trial(2, 1, "fused");
@@ -134,7 +143,7 @@ TEST(Compare, ADeadHeadIsItsEndAndNoListOfWhatIsMissing) {
   head.status = "partial";
   head.begun_id = other.id;
   const Comparison killed = compare_reports(run_of({kept, other, third}), head, kMargin);
-  EXPECT_THAT(killed.changes, IsEmpty());
+  EXPECT_THAT(killed.findings, IsEmpty());
   EXPECT_EQ(killed.dead_head, "HEAD did not come to its end, dead in the middle of " + other.id +
                                   ": 2 trials and 0 timed rows of BASE were not reached");
   EXPECT_EQ(exit_code_of(killed, false), ExitCode::rank_crashed);
@@ -147,8 +156,8 @@ TEST(Compare, ADeadHeadIsItsEndAndNoListOfWhatIsMissing) {
   head.trials[1].status = TrialStatus::timeout;
   head.trials[2].status = TrialStatus::not_run;
   const Comparison hung = compare_reports(run_of({kept, other, third}), head, kMargin);
-  ASSERT_THAT(hung.changes, SizeIs(1));
-  EXPECT_EQ(hung.changes[0].subject, other.id);
+  ASSERT_THAT(hung.findings, SizeIs(1));
+  EXPECT_EQ(hung.findings[0].id, other.id);
   EXPECT_THAT(hung.dead_head, HasSubstr(", a rank hung in " + other.id + ": 1 trials"));
   EXPECT_EQ(exit_code_of(hung, false), ExitCode::hang);
 
@@ -169,7 +178,7 @@ TEST(Compare, ADeadBaseIsANote) {
   EXPECT_EQ(exit_code_of(comparison, true), ExitCode::ok);
 }
 
-TEST(Compare, TellsWhereTheMachinesAndBuildsDiffer) {
+TEST(Compare, NotesOtherMachinesAndBuilds) {
   RunRecord base = run_of({sample_trial(1, 1, "fused")});
   base.environment = {{"tool", {{"compiler", "g++ 12"}, {"git_revision", "aaa"}}},
                       {"host", {{"cpu_model", "Alpha"}, {"cpus", 2}}}};
@@ -192,19 +201,19 @@ TEST(Compare, TellsWhereTheMachinesAndBuildsDiffer) {
   EXPECT_EQ(comparison_to_json(comparison)["notes"].size(), 2u);
 }
 
-TEST(Compare, TrialsThatFailInBothAreNoChangeButTold) {
+TEST(Compare, TrialsThatFailInBothAreANote) {
   TrialRecord failed = sample_trial(1, 1, "fused");
   failed.status = TrialStatus::failed;
   TrialRecord crashed = failed;
   crashed.status = TrialStatus::crashed;
   const Comparison comparison = compared(failed, crashed);
-  EXPECT_THAT(comparison.changes, IsEmpty());
+  EXPECT_THAT(comparison.findings, IsEmpty());
   EXPECT_THAT(
       comparison.notes,
       testing::ElementsAre("1 trial fails in both reports, which is no change: " + failed.id));
 }
 
-/// A timing of two implementations; `cost` is the time of the second over the first.
+/// Returns a timing of two implementations; `cost` is the time of the second over the first.
 RunRecord timed(double cost, double stderr_ratio) {
   TimingRecord timing;
   timing.case_text = "lens=5";
@@ -231,9 +240,9 @@ TEST(Compare, TimesAreJudgedByTheirIntervalAndTheMargin) {
     const Comparison comparison =
         compare_reports(timed(base, stderr_ratio), timed(head, stderr_ratio), kMargin);
     EXPECT_EQ(comparison.rows, 2);
-    if (comparison.changes.empty()) return "ok";
-    EXPECT_THAT(comparison.changes, SizeIs(1));
-    return std::string(name(comparison.changes[0].verdict));
+    if (comparison.findings.empty()) return "ok";
+    EXPECT_THAT(comparison.findings, SizeIs(1));
+    return comparison_to_json(comparison)["changes"][0]["verdict"];
   };
   EXPECT_EQ(verdict(0.5, 0.5, 0.01), "ok");
   EXPECT_EQ(verdict(0.5, 0.53, 0.01), "ok");  // 6 % slower, +- 3 %
@@ -243,33 +252,40 @@ TEST(Compare, TimesAreJudgedByTheirIntervalAndTheMargin) {
   EXPECT_EQ(verdict(0.5, 0.40, 0.01), "improved");
 }
 
-TEST(Compare, OnlyStrictFailsWhatCannotBeTold) {
+TEST(Compare, ATimeExactlyOnTheMarginIsInconclusive) {
+  const Comparison same = compare_reports(timed(0.5, 0), timed(0.5, 0), 0);
+  ASSERT_THAT(same.findings, SizeIs(1));
+  EXPECT_EQ(same.findings[0].verdict, Verdict::inconclusive);
+}
+
+TEST(Compare, OnlyStrictFailsAnInconclusiveTime) {
   const Comparison unclear = compare_reports(timed(0.5, 0.1), timed(0.6, 0.1), kMargin);
   EXPECT_EQ(exit_code_of(unclear, false), ExitCode::ok);
   EXPECT_EQ(exit_code_of(unclear, true), ExitCode::inconclusive);
   const Comparison slower = compare_reports(timed(0.5, 0.01), timed(0.6, 0.01), kMargin);
   EXPECT_EQ(exit_code_of(slower, false), ExitCode::time_regression);
-  EXPECT_NEAR(*slower.changes[0].ratio, 1.2, 1e-12);
-  EXPECT_NEAR(*slower.changes[0].ratio_low, 1.2 * std::exp(-2 * std::sqrt(2) * 0.01), 1e-9);
+  const nlohmann::ordered_json change = comparison_to_json(slower)["changes"][0];
+  EXPECT_NEAR(change["ratio"].get<double>(), 1.2, 1e-12);
+  EXPECT_NEAR(change["ratio_low"].get<double>(), 1.2 * std::exp(-2 * std::sqrt(2) * 0.01), 1e-9);
 }
 
 TEST(Compare, ARowThatIsNotTimedAnyMoreIsLost) {
   RunRecord fewer = timed(0.5, 0.01);
   fewer.timings[0].rows.pop_back();
   const Comparison comparison = compare_reports(timed(0.5, 0.01), fewer, kMargin);
-  ASSERT_THAT(comparison.changes, SizeIs(1));
-  EXPECT_EQ(comparison.changes[0].subject, "lens=5|tp1cp1|hot|timing|fused|forward");
+  ASSERT_THAT(comparison.findings, SizeIs(1));
+  EXPECT_EQ(comparison.findings[0].id, "lens=5|tp1cp1|hot|timing|fused|forward");
   EXPECT_EQ(exit_code_of(comparison, false), ExitCode::correctness);
   RunRecord wrong = timed(0.5, 0.01);
   wrong.timings[0].rows[1].status = TimingStatus::failed;
-  EXPECT_THAT(compare_reports(timed(0.5, 0.01), wrong, kMargin).changes, SizeIs(1));
+  EXPECT_THAT(compare_reports(timed(0.5, 0.01), wrong, kMargin).findings, SizeIs(1));
 }
 
-TEST(Compare, TimesThatSayLittleAreTold) {
+TEST(Compare, NotesTimesOfLittleWeight) {
   RunRecord base = timed(0.5, 0.01);
   RunRecord head = base;
   for (TimingRow& row : head.timings[0].rows) row.status = TimingStatus::unstable;
-  base.timings[0].why_not_representative = "2 ranks share 1 core";
+  base.timings[0].not_representative_reason = "2 ranks share 1 core";
   EXPECT_THAT(compare_reports(base, head, kMargin).notes,
               testing::ElementsAre("unstable in HEAD, too few samples to judge by: "
                                    "lens=5|tp1cp1|hot|timing|per_sequence|forward and 1 more",
@@ -277,7 +293,7 @@ TEST(Compare, TimesThatSayLittleAreTold) {
                                    "lens=5|tp1cp1|hot|timing"));
 }
 
-TEST(Compare, ABatchThatIsPaddedOtherwiseIsTold) {
+TEST(Compare, NotesABatchThatIsPaddedOtherwise) {
   RunRecord head = timed(0.5, 0.01);
   head.timings[0].padding = "sequences to multiples of 16, for mine";
   EXPECT_THAT(compare_reports(head, head, kMargin).notes, IsEmpty());
@@ -292,8 +308,8 @@ TEST(Compare, ATimingThatDiedIsOneChangeWithItsStatus) {
   head.timings[0].status = TimingStatus::out_of_memory;
   head.timings[0].reason = "rank 0: out of memory";
   const Comparison comparison = compare_reports(timed(0.5, 0.01), head, kMargin);
-  ASSERT_THAT(comparison.changes, SizeIs(1));
-  EXPECT_EQ(comparison.changes[0].head, "out_of_memory: rank 0: out of memory");
+  ASSERT_THAT(comparison.findings, SizeIs(1));
+  EXPECT_EQ(comparison.findings[0].head, "out_of_memory: rank 0: out of memory");
   EXPECT_EQ(exit_code_of(comparison, false), ExitCode::rank_crashed);
 }
 

@@ -27,17 +27,20 @@ RunRecord gated_run(std::vector<TrialRecord> trials) {
 
 PolicyRule rule_of(const std::string& metric, std::optional<double> tolerance_ratio,
                    std::optional<double> limit = {}) {
-  return {metric, {}, find_metric(metric).better, tolerance_ratio, limit};
+  return {.metric = metric,
+          .better = find_metric(metric).better,
+          .tolerance_ratio = tolerance_ratio,
+          .limit = limit};
 }
 
 Policy policy_of(std::vector<PolicyRule> rules) {
-  return {std::move(rules), {}};
+  return {.rules = std::move(rules)};
 }
 
-/// "failed peak_bytes rank 0 1024 1025 no more"
+/// Returns lines such as "failed peak_bytes rank 0 1024 1025 no more".
 std::vector<std::string> findings_of(const GateResult& result) {
   std::vector<std::string> lines;
-  for (const GateFinding& f : result.findings) {
+  for (const Finding& f : result.findings) {
     lines.push_back(fmt::format("{} {} {} {} {} {}", name(f.verdict), f.metric, f.place, f.base,
                                 f.head, f.bound));
   }
@@ -137,7 +140,7 @@ TEST(Gate, LimitsNeedNoBase) {
   EXPECT_EQ(exit_code_of(missed, false), ExitCode::correctness);
 }
 
-/// Two implementations, the second `speedup` times as fast as the first.
+/// Returns a timing of two implementations, the second `speedup` times as fast as the first.
 RunRecord gated_timing(double speedup, double stderr_ratio) {
   RunRecord run = sample_bench_run();
   run.timings[0].rows.erase(run.timings[0].rows.begin(), run.timings[0].rows.begin() + 2);
@@ -162,7 +165,7 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
               ElementsAre("failed time_ratio hot, over per_sequence 0.5 0.6 at most 10 % more"));
   EXPECT_EQ(exit_code_of(verdict(2, 2 / 1.2, 0.01), false), ExitCode::time_regression);
   const GateResult unclear = verdict(2, 2 / 1.12, 0.01);
-  EXPECT_EQ(unclear.count(GateVerdict::inconclusive), 1);
+  EXPECT_EQ(count(unclear.findings, Verdict::inconclusive), 1);
   EXPECT_EQ(exit_code_of(unclear, false), ExitCode::ok);
   EXPECT_EQ(exit_code_of(unclear, true), ExitCode::inconclusive);
   EXPECT_THAT(findings_of(verdict(2, 3, 0.01)), IsEmpty());
@@ -223,7 +226,7 @@ TEST(Gate, KnownIssuesExcuseUpToTheirDay) {
     return judge(&before, gated_run({trial}), policy, kToday);
   };
   const GateResult excused = judged({"peak_bytes", {"C0", "tp2*", "", ""}, kToday, "issue 12"});
-  EXPECT_EQ(excused.count(GateVerdict::excused), 1);
+  EXPECT_EQ(count(excused.findings, Verdict::excused), 1);
   EXPECT_EQ(excused.findings[0].excuse, "issue 12 (until 2026-06-15)");
   EXPECT_EQ(exit_code_of(excused, true), ExitCode::ok);
   EXPECT_THAT(excused.notes, IsEmpty());
@@ -297,7 +300,7 @@ TEST(Policy, IsReadWithEveryKey) {
   }
 }
 
-TEST(Policy, SaysWhereItIsWrong) {
+TEST(Policy, ErrorsNameThePlace) {
   const TemporaryFolder folder;
   const std::string path = folder.file("policy.json");
   for (

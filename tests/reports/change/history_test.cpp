@@ -80,7 +80,7 @@ TEST(History, OtherMachinesAndReferencesAreOtherSeries) {
   EXPECT_THAT(history_series(first + history_lines(run)), SizeIs(4 + 3 + 3));
 }
 
-TEST(History, SaysWhichLineIsWrong) {
+TEST(History, ErrorsNameTheLine) {
   const std::string good = history_lines(run_at("2026-01-02T03:04:05Z", "a"));
   const std::string line = good.substr(0, good.find('\n') + 1);
   EXPECT_THAT(history_series(""), IsEmpty());

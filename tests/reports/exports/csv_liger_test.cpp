@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a run; Python's csv and json on every run; and what the visualizer of Liger-Kernel
-// makes a chart of: rows of one kernel, metric, mode and extra_benchmark_config_str.
+// Tests of "csv-liger": the text of a run, Python's csv and json on every run, and the charts of
+// Liger-Kernel's visualizer: rows of one kernel, metric, mode and extra_benchmark_config_str.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(CsvLiger, TheObjectiveNamesTheKernel) {
   EXPECT_THAT(exported("csv-liger", run), HasSubstr("\nlossgrid_dpo,per_sequence,forward,speed,"));
 }
 
-/// Timings and trials of each case at each of three lengths.
+/// Returns timings and trials of each case at each of three lengths.
 RunRecord sweep_run(const std::vector<std::string>& cases) {
   RunRecord run = sample_bench_run();
   const TimingRecord timing = run.timings[0];
@@ -48,7 +48,7 @@ RunRecord sweep_run(const std::vector<std::string>& cases) {
   return run;
 }
 
-/// Of each chart, in order of the file: its config, and of each provider the points of its curve.
+/// Reads the charts in the order of the file: the config, and the points of each provider's curve.
 ShellOutcome charts_of(const RunRecord& run, const std::string& metric) {
   const TemporaryFolder folder;
   write_file_atomically(folder.file("r.csv"), exported("csv-liger", run));

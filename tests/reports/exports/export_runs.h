@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// A trial of each kind: passed, failed, skipped, crashed.
+/// Returns a run with a trial of each kind: passed, failed, skipped, crashed.
 inline RunRecord small_run() {
   RunRecord run = sample_run();
   run.environment["tool"]["git_revision"] = "abc1234";
@@ -25,10 +25,10 @@ inline RunRecord small_run() {
   return run;
 }
 
-/// Text that is something else in a terminal, in markup, in a table, or nothing at all in UTF-8.
+/// Text with control characters, markup, table bars, and bytes that are not UTF-8.
 inline constexpr const char* kHostile = "a\x1b[31m\n\r\x07| <b> \"'`%, \\ \xc2\x9b \xff z";
 
-/// Every text of its records is kHostile; files that are read back are always UTF-8.
+/// Returns a run whose texts are all kHostile; files that are read back are always UTF-8.
 inline RunRecord hostile_run() {
   RunRecord run = small_run();
   run.command = run.suite = run.arguments[0] = kHostile;
@@ -50,7 +50,7 @@ inline RunRecord hostile_run() {
   return run;
 }
 
-/// A run that was killed in the middle of its second trial.
+/// Returns a run that was killed in the middle of its second trial.
 inline RunRecord cut_off_run() {
   RunRecord run = sample_run();
   run.trials = {sample_trial(1, 1, "fused")};
@@ -63,7 +63,7 @@ inline RunRecord cut_off_run() {
   return run;
 }
 
-/// One row of each status but timed, and then one that is timed.
+/// Returns timings with one row of each status, the timed one last.
 inline RunRecord bench_run() {
   RunRecord run = sample_bench_run();
   run.trials = {sample_trial(1, 1, "fused")};
@@ -117,7 +117,7 @@ inline std::map<std::string, RunRecord> export_runs() {
   compared.ab[1].verdict = AbVerdict::inconclusive;
   compared.ab[2].b = compared.ab[2].a;
   runs["ab"] = compared;
-  // The same thing twice.
+  // The same trial and timing twice.
   RunRecord twice = bench_run();
   twice.trials.push_back(twice.trials[0]);
   twice.timings.push_back(twice.timings[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of all exporters.
+// Tests that every exporter has to pass.
 #include "reports/exports/exporter.h"
 
 #include <gmock/gmock.h>
@@ -42,8 +42,8 @@ TEST(Exporters, AreFoundByNameAndTheNearestIsNamed) {
   EXPECT_THAT(message("spreadsheet"), HasSubstr("known: "));
 }
 
-/// What a report says is all that an exporter may know.
-TEST(Exporters, SayTheSameOfAStoredReport) {
+/// An exporter may use nothing that is not in the stored report.
+TEST(Exporters, WriteTheSameForAStoredReport) {
   const TemporaryFolder folder;
   for (const auto& [what, run] : export_runs()) {
     if (run.environment.is_null()) continue;  // no report
@@ -77,7 +77,7 @@ TEST(Exporters, TakeAnEmptyRunAndAPartialFile) {
   }
 }
 
-/// In any format: whole characters, and none that a terminal obeys, which JSON has rules for.
+/// Any format has whole characters, and no control characters that a terminal obeys.
 TEST(Exporters, WriteNoControlCharacters) {
   for (const Exporter* exporter : exporters()) {
     const std::string text = exporter->text(hostile_run());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of one row, its schema, and Google Benchmark's own compare.py where that is installed.
+// Tests of "gbench": the text of one row, its schema, and Google Benchmark's own compare.py if that
+// is installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

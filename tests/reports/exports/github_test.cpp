@@ -80,7 +80,7 @@ TEST(Github, NineErrorsAndHowManyMore) {
   EXPECT_THAT(text, HasSubstr("::warning title=lossgrid::and 21 more\n"));
 }
 
-/// Every line is a command of ours, with no other one inside of it.
+/// Every line is one command of the exporter, with no other one inside.
 TEST(Github, TextOfTheReportBeginsNoCommand) {
   std::istringstream lines(exported("github", export_runs().at("markup")) +
                            exported("github", hostile_run()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks exports that are JSON against the schemas beside the tests, with Python's jsonschema.
+// Check of JSON exports against the schemas beside the tests, with Python's jsonschema.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// Every run, in the format and schema of that name.
+/// Exports every run in `format` and checks it against `schema`.
 inline void expect_schema(const std::string& format, const std::string& schema) {
   const TemporaryFolder folder;
   for (const auto& [what, run] : export_runs()) {

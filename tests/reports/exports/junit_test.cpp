@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a small run, and xmllint with two schemas on every run.
+// Tests of "junit": the text of a small run, and xmllint with two schemas on every run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST(Junit, ATrialWhoseChecksPassFailsForItsReason) {
   EXPECT_THAT(text, Not(HasSubstr("shift_invariance")));  // not run
 }
 
-/// Beyond 30 MB or 500,000 test cases GitLab shows none. 25,000 trials are more than suite ci has.
+/// GitLab shows nothing beyond 30 MB or 500,000 test cases. Suite ci has fewer than 25,000 trials.
 TEST(Junit, IsWithinTheLimitsOfGitLabWhateverFails) {
   RunRecord run = small_run();
   TrialRecord trial = sample_failure();
@@ -146,7 +146,8 @@ TEST(Junit, TimingsMutantsAndTheMeter) {
 TEST(Junit, XmllintFindsEveryRunValid) {
   if (!shell_has("xmllint --version")) GTEST_SKIP() << "no xmllint (libxml2-utils)";
   const TemporaryFolder folder;
-  // Jenkins' own (xunit plugin, MIT), and what GitLab and GitHub's test reporters want beside it.
+  // Jenkins' own schema (xunit plugin, MIT), and the further rules of GitLab and GitHub's
+  // reporters.
   const auto is_valid = [&](const std::string& schema) {
     return run_shell("xmllint --noout --schema " LOSSGRID_SOURCE_DIR "/tests/reports/exports/" +
                      schema + " " + folder.file("r.xml"));
@@ -173,7 +174,7 @@ TEST(Junit, XmllintFindsEveryRunValid) {
   refuses("junit.xsd", "<skipped message=\"", "<skipped because=\"because");
 }
 
-/// Python's parser reads what was meant, markup included.
+/// Python's parser reads the original text, markup included.
 TEST(Junit, PythonReadsTheTextBack) {
   const TemporaryFolder folder;
   const std::string path = folder.file("r.xml");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a small run, and on every run the parser of Prometheus' Python client and promtool,
-// which reads the older Prometheus text format as the textfile collector and Pushgateway do.
+// Tests of "openmetrics": the text of a small run, and on every run the parser of Prometheus'
+// Python client and promtool, which reads the older Prometheus text format as the textfile
+// collector and Pushgateway do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of reports: what stands in their markup, and in a browser that they draw themselves, ask
-// for nothing and can be used.
+// Tests of pages: their markup, and in a browser that they draw themselves, request nothing and can
+// be used.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -23,26 +23,39 @@ using testing::Not;
 
 constexpr const char* kHostile = "</script><img src=x onerror=window.hacked=1>\u2028'\"&amp;`${1}";
 
-/// A time that rises by a fifth and a counter that was 0; some runs have no date or commit.
+/// Returns a time that rises by a fifth and a counter that was 0; some runs have no date or commit.
 ordered_json sample_history() {
-  HistorySeries times{"time_ratio", kHostile, "tp1cp1", "fused",         "",
-                      "forward",    "hot",    "fused",  "a CPU, 2 cpus", {}};
+  HistorySeries times{.metric = "time_ratio",
+                      .case_text = kHostile,
+                      .grid = "tp1cp1",
+                      .implementation = "fused",
+                      .phase = "forward",
+                      .cache = "hot",
+                      .reference = "fused",
+                      .machine = "a CPU, 2 cpus"};
   for (int k = 0; k < 30; ++k) {
     const double noise = 1 + 0.002 * ((7 * k) % 5);
-    times.points.push_back(
-        {{"0123456789abcdef", k == 0 ? "" : "2026-01-02T03:04:05Z", k < 2 ? "" : "abc1234"},
-         (k < 15 ? 0.5 : 0.6) * noise,
-         k == 1 ? std::nullopt : std::optional(0.002)});
+    times.points.push_back({.run = {.id = "0123456789abcdef",
+                                    .started_utc = k == 0 ? "" : "2026-01-02T03:04:05Z",
+                                    .commit = k < 2 ? "" : "abc1234"},
+                            .value = (k < 15 ? 0.5 : 0.6) * noise,
+                            .stderr_ratio = k == 1 ? std::nullopt : std::optional(0.002)});
   }
-  HistorySeries calls{"calls", "lens=5+8", "tp1cp1", "fused", "cpu", "", "", "", "", {}};
-  for (const double value : {0.0, 2.0, 2.0}) calls.points.push_back({{"0", "", ""}, value, {}});
+  HistorySeries calls{.metric = "calls",
+                      .case_text = "lens=5+8",
+                      .grid = "tp1cp1",
+                      .implementation = "fused",
+                      .backend = "cpu"};
+  for (const double value : {0.0, 2.0, 2.0}) {
+    calls.points.push_back({.run = {.id = "0"}, .value = value});
+  }
   const ordered_json history = history_to_json({times, calls});
   EXPECT_EQ(history["series"][0]["changes"].size(), 1u) << history;
   EXPECT_EQ(history["series"][1]["changes"].size(), 1u) << history;
   return history;
 }
 
-/// One of each verdict; the last interval has no end.
+/// Returns a run with one comparison of each verdict; the last interval has no end.
 ordered_json sample_ab() {
   ordered_json records;
   for (const char* verdict : {"OK", "IMPROVED", "REGRESSED", "INCONCLUSIVE"}) {
@@ -67,7 +80,7 @@ ordered_json sample_ab() {
   return records;
 }
 
-/// Every status of trials, timings and mutants, and hostile text wherever a report has text.
+/// Returns a run with every status of trials, timings and mutants, and hostile text everywhere.
 RunRecord full_run() {
   RunRecord run = bench_run();
   run.command = "mutants";
@@ -90,7 +103,7 @@ RunRecord full_run() {
   hostile.memory[0].measured_peak_bytes *= 2;
   hostile.cost_mismatches = {"memory"};
   hostile.communication[0].measured_calls += 1;
-  // Of the case that is timed: a map of costs with a value of every quantity.
+  // The case that is timed gets a map of costs with a value of every quantity.
   for (const char* implementation : {"per_sequence", "fused:chunk_tokens=7"}) {
     TrialRecord trial = sample_trial(2, 1, implementation);
     trial.id = "lens=64 vocab=512|tp2cp1|" + trial.implementation + "|cpu";
@@ -119,7 +132,7 @@ TEST(Html, NothingOfAReportStandsInTheMarkup) {
   EXPECT_NE(page, html_report(run, sample_history()));
 }
 
-/// Bytes that another program takes out of it again.
+/// Another program unpacks the same bytes.
 std::string unpacked(const std::string& text) {
   const TemporaryFolder folder;
   write_file_atomically(folder.file("packed"), gzip_base64(text));
@@ -143,7 +156,7 @@ bool has_browser() {
   return shell_has("command -v chromium && command -v python3");
 }
 
-/// What tests/reports/SCRIPT finds wrong with pages.
+/// Returns the problems that tests/reports/SCRIPT finds in pages.
 ShellOutcome check_pages(const std::string& script, const std::string& arguments) {
   return run_shell("python3 " LOSSGRID_SOURCE_DIR "/tests/reports/" + script + arguments);
 }
@@ -173,7 +186,7 @@ TEST(Html, DrawsItselfInABrowser) {
   EXPECT_EQ(fits.exit_code, 0) << fits.output;
 }
 
-/// A page, and what page_verdict_check.py has to find in it.
+/// A page, and the facts that page_verdict_check.py has to find in it.
 class ExpectedPages {
  public:
   void add(const std::string& name, const RunRecord& run, const ordered_json& expected) {
@@ -198,7 +211,7 @@ RunRecord green_run() {
   return run;
 }
 
-/// Two of five trials failed; the second one got something that is no number.
+/// Returns a run in which two of five trials failed; the second one got a NaN.
 RunRecord failed_run() {
   RunRecord run = sample_run();
   run.trials[1].reproduce = "lossgrid run of the first";
@@ -221,7 +234,7 @@ RunRecord halted_run(TrialStatus status, int exit_code) {
   return run;
 }
 
-TEST(Html, TellsAtOnceWhatIsWrong) {
+TEST(Html, ShowsProblemsAtOnce) {
   if (!has_browser()) GTEST_SKIP() << "needs chromium and python3";
   const std::string failure = "logprobs is wrong: rank 0, sequence 0, token 2: got nan, want -6.25";
   const std::string first =
@@ -308,7 +321,7 @@ TEST(Html, DrawsALongTableInParts) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
-/// What would not be seen, and what would turn the direction of what is.
+/// Characters that are invisible or change the direction of text.
 TEST(Html, SpellsOutWhatIsNotSeen) {
   if (!has_browser()) GTEST_SKIP() << "needs chromium and python3";
   RunRecord run = failed_run();

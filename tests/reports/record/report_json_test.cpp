@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reports/record/report_format.h"
 #include "sample_run.h"
 #include "text_parts.h"
 
@@ -207,7 +208,8 @@ TEST(ReportJson, VolatileKeysExist) {
   run.meter = sample_bench_run().meter;
   run.ab = sample_ab_run().ab;
   const std::string text = json_text(run_to_json(run));
-  for (const std::string& key : volatile_keys()) EXPECT_THAT(text, HasSubstr('"' + key + '"'));
+  for (const std::string& key : report_format().volatile_keys)
+    EXPECT_THAT(text, HasSubstr('"' + key + '"'));
 }
 
 TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "reports/record/report_json.h"
 #include "reports/record/report_reader.h"
+#include "reports/record/report_writer.h"
 #include "reports/record/timing_record.h"
 #include "sample_run.h"
 #include "text_parts.h"
@@ -98,7 +100,7 @@ TEST(TimingJson, WhatDoesNotExistIsNull) {
                           "rank_flops", "bytes_per_second", "flops_per_second"}) {
     EXPECT_TRUE(json[key].is_null()) << key;
   }
-  record.why_not_representative = "4 ranks share 2 cores";
+  record.not_representative_reason = "4 ranks share 2 cores";
   EXPECT_EQ(timing_to_json(record)["representative"], false);
   EXPECT_EQ(timing_to_json(record)["representative_reason"], "4 ranks share 2 cores");
   const Json skipped = timing_to_json(skipped_timing());
@@ -149,7 +151,11 @@ TEST(TimingJson, HasThePaddingOfTheBatchWhereItWasNeeded) {
   record.padding = "sequences to multiples of 16, for mine";
   const Json json = timing_to_json(record);
   EXPECT_EQ(json["padding"], record.padding);
-  EXPECT_EQ(timing_from_json(json).padding, record.padding);
+  RunRecord run;
+  run.timings = {record};
+  const TemporaryFolder folder;
+  ReportWriter(folder.file("r.json"), run).finish(run);
+  EXPECT_EQ(read_report(folder.file("r.json")).timings[0].padding, record.padding);
 }
 
 TEST(TimingTable, OfAnLmHeadShowsOperations) {
@@ -165,7 +171,7 @@ TEST(TimingTable, OfAnLmHeadShowsOperations) {
 
 TEST(TimingTable, SaysWhatIsWrong) {
   TimingRecord record = sample_timing();
-  record.why_not_representative = "8 ranks with 1 thread each share 2 cores";
+  record.not_representative_reason = "8 ranks with 1 thread each share 2 cores";
   record.padding = "sequences to multiples of 16, for mine";
   record.rows[0].status = TimingStatus::unstable;
   record.rows[1].status = TimingStatus::unstable;
@@ -195,7 +201,7 @@ TEST(TimingTable, SaysWhyACaseWasNotTimed) {
 TEST(TimingTable, LinesHaveAtMost120Columns) {
   TimingRecord record = sample_timing();
   record.case_text.assign(500, 'x');
-  record.why_no_speedup.assign(500, 'y');
+  record.no_speedup_reason.assign(500, 'y');
   record.skipped[0].reason.assign(500, 'z');
   for (TimingRow& row : record.rows) {
     row.implementation.assign(200, 'i');

@@ -56,7 +56,7 @@ TEST(TrialsTable, GridsOfOneDpRankLeaveItOut) {
   EXPECT_THAT(words_of(line_with(rows, " tp2cp2dp2  ")), testing::Contains("0.75"));
 }
 
-TEST(TrialsTable, GridsSayWhereHiddenStatesAreSplit) {
+TEST(TrialsTable, GridsMarkWhereHiddenStatesAreSplit) {
   RunRecord run = sample_run();
   run.trials = {sample_linear_trial(1, 1e-7, 0.5), sample_linear_trial(1, 1e-7, 0.25)};
   run.trials[1].sp = false;
@@ -136,7 +136,7 @@ TEST(MemoryTable, StandsBesideTheBaseline) {
                                    "MiB", "0.375", "0.250"));
   EXPECT_THAT(line_with(text, "  linear_materialized"), testing::HasSubstr("1.000  "));
   EXPECT_EQ(text.find("driver"), std::string::npos);
-  // What a driver says has columns of its own: the most over phases.
+  // Memory use by the driver has columns of its own: the most over phases.
   run.trials[0].memory[0].device_used_bytes = 7 << 20;
   run.trials[0].memory[0].device_other_bytes = 1 << 20;
   run.trials[0].memory[2].device_used_bytes = 5 << 20;
@@ -254,7 +254,7 @@ TEST(Summary, ShowsWhatDidNotPass) {
   EXPECT_THAT(text, Not(HasSubstr("tp1cp1|fused"))) << "a passing trial is listed";
 }
 
-TEST(Summary, SaysWhereTheTimeWent) {
+TEST(Summary, ShowsTimeByStage) {
   RunRecord run = sample_run();
   run.wall_ns = 2'000'000'000;
   run.stages = {{500'000'000, 10'000'000, 1'000'000'000, 90'000'000, 30'000'000, 0}};
@@ -357,7 +357,7 @@ TEST(MutantsTable, OnlyAllOfThemAreAHundredPercent) {
   EXPECT_THAT(format_mutants_table(run), HasSubstr("2000 of 2001 mutants rejected (99.9 %)\n"));
 }
 
-/// What everybody's terminal has, unless somebody made it wider.
+/// Columns of a terminal of the usual width.
 TEST(Tables, FitEightyColumns) {
   RunRecord run = sample_run();
   run.trials = {sample_trial(1, 1, "fused"), sample_trial(2, 1, "per_sequence"), sample_failure()};

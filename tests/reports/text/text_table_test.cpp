@@ -21,7 +21,7 @@ TEST(TextTable, AlignsByColumnsNotBytes) {
   EXPECT_EQ(table.text(), "  name   n\ntitle\n  \xc3\xa9t\xc3\xa9   10\n  x      5\n");
 }
 
-/// Three columns of 4, 8 and 30, and a note of its own below.
+/// Returns a table of three columns of 4, 8 and 30, with a note of its own below.
 TextTable wide_table() {
   TextTable table;
   table.add_column("name", Align::left);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that a trial is said to need before anything is allocated, worked out by hand.
+// Bytes that a trial is predicted to need before anything is allocated, worked out by hand.
 #include "harness/runner/plan/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 class NeedsAThousandBytes final : public LossImplementation {
  public:
-  Description describe() const override { return {}; }
+  ImplementationTraits describe() const override { return {}; }
   Cost cost(const LossProblem& /*problem*/) const override {
     Cost cost;
     cost.plan.workspace_bytes = 400;
@@ -28,7 +28,7 @@ class NeedsAThousandBytes final : public LossImplementation {
   }
 };
 
-/// On a rank: 24 rows and 26 ids in float32.
+/// A rank with 24 rows and 26 ids in float32.
 std::int64_t bytes_of(const Grid& grid, std::int64_t hidden) {
   PackedBatch batch;
   batch.cu_seqlens = batch.cu_seqlens_padded = {0, 24};
@@ -38,7 +38,7 @@ std::int64_t bytes_of(const Grid& grid, std::int64_t hidden) {
   return trial_rank_bytes(problem, NeedsAThousandBytes());
 }
 
-// Of every rank: 80 bytes for a row and 16 for an id, whatever the grid.
+// Host bytes of every rank: 80 for a row and 16 for an id, whatever the grid.
 constexpr std::int64_t kHost = 80 * 24 + 16 * 26;
 
 TEST(TrialMemory, OfLogitsHoldsThemTwice) {
@@ -48,7 +48,7 @@ TEST(TrialMemory, OfLogitsHoldsThemTwice) {
 
 TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
   // 12 rows of hidden states and 13 of the weight with their gradients; that of the weight once
-  // more between packs, and in float64 with what stood there.
+  // more between packs, and in float64 with its initial value.
   const std::int64_t hidden = 12 * 6 * 4;
   const std::int64_t weight = 13 * 6 * 4;
   const std::int64_t copies = 13 * 6 * (4 + 2 * 8);
@@ -64,7 +64,7 @@ TEST(FullestDevice, HasTheRanksThatAreDealtToItInTurn) {
   EXPECT_EQ(fullest_device_bytes(ranks, 3), 20 + 50);
   EXPECT_EQ(fullest_device_bytes(ranks, 5), 50);
   EXPECT_EQ(fullest_device_bytes(ranks, 8), 50);
-  EXPECT_EQ(fullest_device_bytes({0, 0, 7, 9}, 2), 9);  // pipeline: only the last stage holds one
+  EXPECT_EQ(fullest_device_bytes({0, 0, 7, 9}, 2), 9);  // pipeline: only the last stage holds packs
   EXPECT_EQ(fullest_device_bytes({}, 2), 0);
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   EXPECT_EQ(fullest_device_bytes({kMost, kMost, kMost}, 1), kMost);
@@ -72,9 +72,9 @@ TEST(FullestDevice, HasTheRanksThatAreDealtToItInTurn) {
 
 TEST(FullestDevice, OnTheProcessorIsTheMachine) {
   const std::int64_t half = available_memory_bytes() / 2;
-  EXPECT_EQ(why_ranks_too_big(Backend::cpu, {half / 4, half / 4}, false), "");
-  EXPECT_TRUE(why_ranks_too_big(Backend::cuda_emulated, {2 * half, 2 * half}, false)
-                  .starts_with("not enough memory: needs "));
+  EXPECT_FALSE(memory_shortage(Backend::cpu, {{half / 4, half / 4}}, false));
+  const auto reason = memory_shortage(Backend::cuda_emulated, {{2 * half, 2 * half}}, false);
+  EXPECT_TRUE(text_of(reason).starts_with("not enough memory: needs "));
 }
 
 TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
@@ -82,8 +82,13 @@ TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
   batch.cu_seqlens = batch.cu_seqlens_padded = {0, 24};
   const ObjectiveSpec spec;
   const auto objective = make_objective(spec, false);
-  const LossProblem problem{batch,      26,   DType::f32, {1, 1},
-                            *objective, spec, {},         Backend::cuda_emulated};
+  const LossProblem problem{.batch = batch,
+                            .vocab = 26,
+                            .dtype = DType::f32,
+                            .grid = {1, 1},
+                            .objective = *objective,
+                            .objective_spec = spec,
+                            .backend = Backend::cuda_emulated};
   const std::int64_t tensor = 24 * 26 * 4;
   const std::int64_t tokens = 24 * problem.token_columns() * 4;
   TimingPlan plan;

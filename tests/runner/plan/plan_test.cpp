@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans by hand, against what a run of the same trial records, and turned round.
+// Plans against numbers by hand, against the record of a run, and their inverse.
 #include "harness/runner/plan/plan.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ Communication communication_of(const PlanRow& row) {
   return out;
 }
 
-/// Every prediction of the plan is that of a run, and the peak is what was measured.
+/// Expects the predictions of the plan to be those of a run, and the peak the measured one.
 void expect_as_run(const std::string& case_text, const std::string& implementation,
                    const Grid& grid) {
   SCOPED_TRACE(case_text + " " + implementation + " " + format_grid(grid));
@@ -217,7 +217,7 @@ TEST(Plan, WhatGatheringLogitsOverContextParallelismCosts) {
   EXPECT_EQ(upstream.back().bytes, pack * 7 / 4);
 }
 
-// --- what fits -----------------------------------------------------------------------------------
+// --- the largest case that fits -----------------------------------------------------------------
 
 TEST(Fit, PeaksNeverFallWithTheKey) {
   for (const char* implementation : {"reference", "per_sequence", "fused:chunk_tokens=7"}) {
@@ -238,7 +238,7 @@ TEST(Fit, PeaksNeverFallWithTheKey) {
   }
 }
 
-/// The value fits, the next one of the key does not.
+/// Expects that the value fits and the next one of the key does not.
 void expect_largest(const std::string& case_text, const std::string& key, std::int64_t step,
                     const std::string& implementation, const Grid& grid, FitKey fit_key,
                     std::int64_t limit) {

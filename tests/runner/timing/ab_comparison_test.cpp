@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that never ran: what A/B makes of what they found.
+// A/B comparisons of launches that never ran.
 #include "harness/runner/timing/ab_comparison.h"
 
 #include <map>
@@ -16,7 +16,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Times of an implementation in its place of a process, of one phase in every round.
+/// Returns the time of one phase of an implementation in its place of a process, for every round.
 using TimeOf = std::function<std::int64_t(const AbProcess&, std::size_t place, std::size_t round)>;
 
 /// Samples of eight rounds; the first two are absurd.
@@ -107,7 +107,7 @@ TEST_F(AbComparison, PlacesOfASelfCheckChange) {
 TEST_F(AbComparison, OfTwoBuildsEachHasItsProcess) {
   request_ = {{"x", Build::base}, {"x", Build::head}, true, {}, 0.1, kLookAlpha, 3};
   const AbOutcome outcome = compare([](const AbProcess& process, std::size_t, std::size_t round) {
-    // As samples of the same round the two have no ratio in common.
+    // Paired as samples of the same round, the two would have no common ratio.
     const auto step = static_cast<std::int64_t>(process.build == Build::base ? round : 8 - round);
     return (process.build == Build::base ? 1000 : 800) + step;
   });
@@ -134,7 +134,7 @@ TEST_F(AbComparison, TimesOfTwoProcessesAreRelativeToTheirCeilings) {
     return process.build == Build::base ? 1000 : 9000;
   };
   EXPECT_THAT(compare(the_machine_slowed_down).records[0].launch_ratios, Each(1.5));
-  ceiling_ratios_.erase(Build::base);  // it knows of none
+  ceiling_ratios_.erase(Build::base);  // it has no ceilings
   EXPECT_THAT(compare(the_machine_slowed_down).records[0].launch_ratios, Each(9.0));
 }
 

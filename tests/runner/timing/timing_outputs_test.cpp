@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timed implementations return is verified after the last timed iteration, and all of them
+// Outputs of timed implementations are verified after the last timed iteration, and all of them
 // start from the same inputs and write to the same buffers, also beside one that works in place.
 #include <cstring>
 
@@ -14,14 +14,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// How a plan differs from `fused`, which it is made of.
+/// Differences of a plan from the `fused` plan inside it.
 struct Twist {
   bool one_sweep = false;
   bool in_place = false;
   int wrong_from = 0;      // the gradient is doubled from this iteration on; 0: never
   int lazy_from = 0;       // nothing is written from this iteration on
   int metric_from = 0;     // the loss is doubled from this iteration on
-  std::int64_t bytes = 0;  // that forward says it reads
+  std::int64_t bytes = 0;  // that forward declares to read
 };
 
 class TwistedPlan final : public LossPlan {
@@ -92,8 +92,8 @@ class Twisted final : public LossImplementation {
       if (key == "metric_from") twist_.metric_from = std::stoi(value);
     }
   }
-  Description describe() const override {
-    Description description = right_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = right_->describe();
     description.one_sweep = twist_.one_sweep;
     description.in_place = twist_.in_place;
     return description;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing from the outside: which phases run, whose time counts, what rows are compared with, what
-// is skipped and what a failure becomes. Never how long anything takes.
+// Timing from the outside: the phases that run, the rank whose time counts, ceilings, skipped
+// implementations, failures. Never a duration.
 #include "harness/runner/timing/timing.h"
 
 #include <chrono>
@@ -30,7 +30,7 @@ using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// What probes did on rank 0: "a forward"; and which buffers they were given.
+/// Calls of probes on rank 0, "a forward", and the buffers that they were given.
 struct Journal {
   std::mutex mutex;
   std::vector<std::string> lines;
@@ -43,8 +43,8 @@ Journal& journal() {
 }
 
 /// Computes nothing, so that its outputs are wrong. Options: `label` for the journal; `sleep_ms` in
-/// backward on the last TP rank, before ranks meet; `throw_at` that forward of it (1: the warm-up);
-/// `bytes` that its forward says it reads.
+/// backward on the last TP rank, before its barrier; `throw_at` that forward of it (1: the
+/// warm-up); `bytes` that its forward declares to read.
 struct ProbeOptions {
   std::string label;
   int sleep_ms = 0;
@@ -57,7 +57,7 @@ class ProbePlan final : public LossPlan {
   ProbePlan(ProbeOptions options, RankContext context) : options_(options), context_(context) {}
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     ++forwards_;
-    if (context_.device.backend() == Backend::cuda_emulated) {  // nothing from before is timed
+    if (context_.device.backend() == Backend::cuda_emulated) {  // no earlier launch is timed
       EXPECT_TRUE(static_cast<EmulatedStream*>(context_.device.stream())->idle());
     }
     if (is_last() && forwards_ == options_.throw_at) throw std::runtime_error("probe fails");
@@ -94,8 +94,8 @@ class Probe final : public LossImplementation {
       if (key == "bytes") options_.bytes = std::stoll(value);
     }
   }
-  Description describe() const override {
-    Description description;
+  ImplementationTraits describe() const override {
+    ImplementationTraits description;
     description.name = "timing_probe";
     return description;
   }
@@ -193,7 +193,7 @@ TEST(Timing, FewDistinctSamplesAreUnstable) {
 }
 
 TEST(Timing, FasterThanTheMachineIsNoSuccess) {
-  // A forward that says it reads a petabyte, and one that says it reads what a cache holds.
+  // A forward that declares to read a petabyte, and one that declares to read less than a cache.
   const TimingRecord absurd =
       time_case("lens=8 vocab=24", {"timing_probe:bytes=1000000000000000"}, {1, 1}).record;
   const TimingRow& row = absurd.rows[0];
@@ -201,7 +201,7 @@ TEST(Timing, FasterThanTheMachineIsNoSuccess) {
   EXPECT_TRUE(row.ceiling_judged);
   EXPECT_GT(*row.ceiling_ratio, 1.02);
   EXPECT_GT(*row.bytes_per_second, 0);
-  EXPECT_FALSE(absurd.rows[1].ceiling_ratio);  // backward says nothing
+  EXPECT_FALSE(absurd.rows[1].ceiling_ratio);  // backward declares no bytes
   const TimingRecord small =
       time_case("lens=8 vocab=24", {"timing_probe:bytes=2304"}, {1, 1}).record;
   EXPECT_FALSE(small.rows[0].ceiling_judged);
@@ -217,13 +217,13 @@ TEST(Timing, OfAnEmulatedGpuIsJudgedByNothing) {
           .record;
   EXPECT_FALSE(record.rows[0].ceiling_judged);
   EXPECT_GT(*record.rows[0].ceiling_ratio, 1.02);
-  EXPECT_NE(record.why_not_representative, "");
+  EXPECT_NE(record.not_representative_reason, "");
 }
 
 TEST(Timing, RanksOnOneGpuAreCounted) {
-  EXPECT_EQ(why_gpus_are_shared({"", ""}), "");
-  EXPECT_EQ(why_gpus_are_shared({"a", "b"}), "");
-  EXPECT_EQ(why_gpus_are_shared({"a", "b", "a", "a"}), "3 ranks share a GPU");
+  EXPECT_FALSE(gpu_sharing({"", ""}));
+  EXPECT_FALSE(gpu_sharing({"a", "b"}));
+  EXPECT_EQ(text_of(gpu_sharing({"a", "b", "a", "a"})), "3 ranks share a GPU");
 }
 
 TEST(Timing, OfAnLmHeadIsComparedWithItsProducts) {
@@ -251,10 +251,10 @@ TEST(Timing, OfAnLmHeadIsComparedWithItsProducts) {
 TEST(Timing, RanksThatShareACoreAreNotRepresentative) {
   const int cores = core_share(1).cores;
   const TimingRecord one = time_case("lens=8 vocab=24", {"fused"}, {1, 1}).record;
-  EXPECT_EQ(one.why_not_representative, "");
+  EXPECT_EQ(one.not_representative_reason, "");
   EXPECT_EQ(one.cores, cores);
   const TimingRecord many = time_case("lens=8 vocab=4096", {"fused"}, {cores + 1, 1}).record;
-  EXPECT_THAT(many.why_not_representative, HasSubstr(std::to_string(cores + 1) + " ranks"));
+  EXPECT_THAT(many.not_representative_reason, HasSubstr(std::to_string(cores + 1) + " ranks"));
   EXPECT_EQ(many.threads_per_rank, 1);
 }
 
@@ -271,7 +271,7 @@ TEST(Timing, WithoutItsBaselineHasNoSpeedups) {
   request.baseline = "linear_ce";
   const TimingRecord record =
       time_case("lens=8+16 vocab=24", {"linear_ce", "fused"}, {1, 1}, request).record;
-  EXPECT_THAT(record.why_no_speedup, HasSubstr("takes hidden states"));
+  EXPECT_THAT(record.no_speedup_reason, HasSubstr("takes hidden states"));
   ASSERT_EQ(record.rows.size(), 3u);
   for (const TimingRow& row : record.rows) EXPECT_FALSE(row.speedup);
 }
@@ -280,7 +280,7 @@ void expect_skipped(const TimingOutcome& timed, const std::string& reason) {
   EXPECT_EQ(timed.record.status, TimingStatus::skipped);
   EXPECT_THAT(timed.record.reason, HasSubstr(reason));
   EXPECT_THAT(timed.record.rows, IsEmpty());
-  EXPECT_FALSE(timed.rank_hung);
+  EXPECT_FALSE(timed.must_end);
 }
 
 TEST(Timing, IsSkippedWithTheReason) {
@@ -297,14 +297,14 @@ TEST(Timing, ARankThatThrowsIsAnErrorWithoutSamples) {
     EXPECT_EQ(timed.record.status, TimingStatus::error);
     EXPECT_EQ(timed.record.reason, "rank 1: probe fails");
     EXPECT_THAT(timed.record.rows, IsEmpty());
-    EXPECT_FALSE(timed.rank_hung);
+    EXPECT_FALSE(timed.must_end);
   }
 }
 
 TEST(Timing, TheDeadlineEndsIt) {
   TimingRequest request = few_samples(1000);
   request.max_seconds = 0.05;
-  // Three seconds for what may take six times 10 ms and the budget.
+  // Three seconds, where six times 10 ms and the budget are allowed.
   const TimingOutcome timed = time_case("lens=8 vocab=24", {"timing_probe:sleep_ms=500"}, {2, 1},
                                         request, CacheMode::hot, milliseconds(10));
   EXPECT_EQ(timed.record.status, TimingStatus::timeout);

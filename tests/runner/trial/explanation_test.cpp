@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trial of a wrong implementation names as the cause, and how large gradients are measured.
+// Causes that trials of wrong implementations name, and the measured scale of gradients.
 #include <algorithm>
 #include <cmath>
 #include <ostream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials under a framework's convention: right stacks give the bits of no convention at all, wrong
-// ones a gradient or metrics that are off by their factor, and the record says which.
+// ones a gradient or metrics that are off by their factor, which the record names.
 #include "harness/problem/case/framework.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr const char* kCase = "lens=8+6+11+4+9 vocab=40 microbatches=2";
+constexpr const char* kFrameworkCase = "lens=8+6+11+4+9 vocab=40 microbatches=2";
 const Grid kGrid{1, 2, 2};
 
 TrialOutcome trial_of(const std::string& case_text, const std::string& implementation,
@@ -31,7 +31,7 @@ TrialOutcome trial_of(const std::string& case_text, const std::string& implement
 }
 
 TrialOutcome trial_under(const std::string& framework, const std::string& implementation,
-                         const Grid& grid = kGrid, const std::string& text = kCase) {
+                         const Grid& grid = kGrid, const std::string& text = kFrameworkCase) {
   return trial_of(text + " " + framework, implementation, grid);
 }
 
@@ -49,7 +49,7 @@ std::string scale_identity(const TrialRecord& record) {
   return "missing";
 }
 
-/// By how much `got` is larger than `want`, the same for every element up to rounding.
+/// Returns the factor of `got` over `want`, the same for every element up to rounding.
 double ratio(const std::vector<double>& got, const std::vector<double>& want) {
   double found = 0;
   EXPECT_EQ(got.size(), want.size());

@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-/// What every dp rank holds after the exchange of `results`.
+/// Returns the result of every dp rank after the exchange of `results`.
 std::vector<ObjectiveResult> reduced(std::vector<ObjectiveResult> results) {
   const RanksOutcome outcome = run_thread_ranks(
       static_cast<int>(results.size()),

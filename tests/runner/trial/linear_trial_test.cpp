@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials that start from hidden states and the weight of an LM head: what makes them fail, and what
-// their records and gathered outputs say.
+// Trials that start from hidden states and the weight of an lm_head: causes for which they fail,
+// their records and gathered outputs.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -86,7 +86,7 @@ TEST(LinearTrial, RecordsChunksAndChoices) {
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
   EXPECT_EQ(record.chunks, 3);
   EXPECT_TRUE(record.details.contains("gemm"));
-  // Of a rank's two packs; the rank with the most counts.
+  // Sums over a rank's two packs; the rank with the most counts.
   const TrialRecord parts =
       record_of(std::string(kCase) + " microbatches=2 seed=1", "linear_ce:chunk_tokens=1", {1, 1});
   ASSERT_EQ(parts.status, TrialStatus::passed) << parts.reason;
@@ -258,10 +258,9 @@ TEST(LinearTrial, SeesAWeightGradientThatChangesFromRunToRun) {
   EXPECT_EQ(failures_of(record), "run_to_run ");
 }
 
-// --- a gradient that is added to
-// ------------------------------------------------------------------
+// --- a gradient that is added to -----------------------------------------------------------------
 
-/// Writes the gradient of the weight instead of adding to what stands there.
+/// Overwrites the gradient of the weight instead of adding to it.
 class OverwritingPlan final : public LossPlan {
  public:
   OverwritingPlan(const LossProblem& problem, std::unique_ptr<LossPlan> right)
@@ -281,7 +280,7 @@ class OverwritingPlan final : public LossPlan {
 
 class Overwriting final : public LossImplementation {
  public:
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     return std::make_unique<OverwritingPlan>(problem, right_->plan(problem, context));
@@ -307,7 +306,7 @@ TEST(LinearTrial, TheWeightGradientIsAddedToWhatStandsThere) {
       EXPECT_THAT(failures_of(wrong), HasSubstr("grad_weight ")) << wrong.reproduce;
     }
   }
-  // Nothing stands there before a single pack.
+  // The initial gradient is zero with a single pack.
   EXPECT_EQ(run("", {2, 1}, true).status, TrialStatus::passed);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations that give only some of the outputs: what they give is judged as ever, what they
-// do not give is neither passed nor failed.
+// Implementations that give only some of the outputs: given outputs are judged as ever, all others
+// are neither passed nor failed.
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +18,7 @@ using ::testing::Contains;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-/// Puts NaN where nothing may be read.
+/// Writes NaN into outputs that nothing may read.
 class PartPlan final : public LossPlan {
  public:
   PartPlan(std::unique_ptr<LossPlan> right, const Outputs& given)
@@ -49,13 +49,13 @@ class PartPlan final : public LossPlan {
   Outputs given_;
 };
 
-/// `base`, of which only a part is given.
+/// The implementation `base`, of which only a part is given.
 class PartOf final : public LossImplementation {
  public:
   PartOf(std::shared_ptr<const LossImplementation> base, Outputs given)
       : base_(std::move(base)), given_(std::move(given)) {}
-  Description describe() const override {
-    Description description = base_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = base_->describe();
     description.outputs = given_;
     return description;
   }
@@ -197,8 +197,8 @@ TEST(Outputs, AMetricThatIsNotGivenMustNotBeThere) {
   TrialSetup setup = make_trial(prepare(make_problem(parse_case(kPartCase))), "cp_local", {});
   class Careless final : public LossImplementation {
    public:
-    Description describe() const override {
-      Description description = make_implementation("cp_local")->describe();
+    ImplementationTraits describe() const override {
+      ImplementationTraits description = make_implementation("cp_local")->describe();
       description.outputs.metrics.emplace();
       return description;
     }

@@ -20,13 +20,13 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Makes plans for packs of this padding only, whatever it declares.
+/// Implementation that makes plans for packs of this padding only, whatever it declares.
 class Padded : public LossImplementation {
  public:
   Padded(Padding needed, Padding declared)
       : right_(make_implementation("cp_local")), needed_(needed), declared_(declared) {}
-  Description describe() const override {
-    Description description = right_->describe();
+  ImplementationTraits describe() const override {
+    ImplementationTraits description = right_->describe();
     description.padding = declared_;
     return description;
   }
@@ -65,7 +65,7 @@ const Registered rows16_pack48{entry("rows16_pack48", {16, 48}, {16, 48})};
 const Registered pack10{entry("pack10", {1, 10}, {1, 10})};
 const Registered huge{entry("huge", kHuge, kHuge)};
 
-/// Right but for a 1 in the gradient of the last row, which is padding.
+/// Implementation that is right but for a 1 in the gradient of the last row, which is padding.
 class WrongInPadding final : public Padded {
  public:
   WrongInPadding() : Padded(kRows16, kRows16) {}

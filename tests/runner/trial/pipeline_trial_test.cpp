@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials on grids with pipeline stages: changing pp changes nothing but who has the loss, packs are
-// in memory one after the other, and a stage that fails takes the others with it at once.
+// Trials on grids with pipeline stages: pp changes only the ranks that have the loss, packs are in
+// memory one after the other, and a stage that fails takes the others with it at once.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -34,8 +34,8 @@ TrialRecord record_of(const std::string& case_text, const std::string& implement
   return run_trial(setup_of(case_text, implementation, grid), seconds(60)).record;
 }
 
-/// What does not depend on pp: ranks are those of the last stage from its first on, and what the
-/// stages tell each other is left out.
+/// Returns the part of a record that does not depend on pp: ranks count from the first of the last
+/// stage, and exchanges between stages are left out.
 Json of_last_stage(const TrialRecord& record, const Grid& grid) {
   Json trial = without_volatile_keys(trial_to_json(record));
   for (const char* key : {"id", "grid", "reproduce"}) trial.erase(key);
@@ -55,7 +55,7 @@ Json of_last_stage(const TrialRecord& record, const Grid& grid) {
   }
   trial["communication"] = communication;
   for (Json& check : trial["checks"]) {
-    check.erase("compared");  // every rank looks at loss and metrics
+    check.erase("compared");  // every rank compares loss and metrics
     if (!check["worst"].is_null()) check["worst"].erase("rank");
   }
   return trial;
@@ -119,16 +119,17 @@ TEST(StagesBeforeTheLast, HoldNothingAndTellWhatComesNext) {
     EXPECT_EQ(row.measured_peak_with_inputs_bytes > 0, has_loss) << row.rank;
     EXPECT_EQ(row.predicted_peak_bytes > 0, has_loss) << row.rank;
   }
-  const auto told = std::find_if(record.communication.begin(), record.communication.end(),
-                                 [](const CommunicationRecord& row) { return row.group == "pp"; });
-  ASSERT_NE(told, record.communication.end());
-  EXPECT_EQ(told->phase, "batch");
-  EXPECT_EQ(told->operation, "broadcast");
-  EXPECT_EQ(told->measured_calls, 4 + 2);
-  EXPECT_EQ(told->rank, 8);
+  const auto shared =
+      std::find_if(record.communication.begin(), record.communication.end(),
+                   [](const CommunicationRecord& row) { return row.group == "pp"; });
+  ASSERT_NE(shared, record.communication.end());
+  EXPECT_EQ(shared->phase, "batch");
+  EXPECT_EQ(shared->operation, "broadcast");
+  EXPECT_EQ(shared->measured_calls, 4 + 2);
+  EXPECT_EQ(shared->rank, 8);
 }
 
-/// What every rank of the trial found.
+/// Returns the results of all ranks of the trial.
 std::vector<RankResult> results_of(const TrialSetup& setup) {
   std::vector<RankResult> results(static_cast<std::size_t>(setup.grid.ranks()));
   const RanksOutcome outcome = run_thread_ranks(
@@ -141,7 +142,7 @@ std::vector<RankResult> results_of(const TrialSetup& setup) {
   return results;
 }
 
-/// Of a pack alone, with its logits, in the backward pass.
+/// Returns the peak of a pack alone, with its logits, in the backward pass.
 std::int64_t predicted_peak_bytes(const TrialSetup& setup, std::size_t microbatch,
                                   const PackFindings& found) {
   const Problem& part = *setup.parts[0][microbatch].problem;
@@ -177,7 +178,7 @@ TEST(Microbatches, AreInMemoryOneAfterTheOther) {
 /// Keeps a buffer of every other pack until the plan of the next one is made.
 class Hoarding final : public LossImplementation {
  public:
-  Description describe() const override { return right_->describe(); }
+  ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
     kept_ = kept_.bytes() > 0 ? Buffer() : context.device.allocate(1, "kept");

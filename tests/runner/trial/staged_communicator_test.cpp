@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on memory that the host cannot read, on memory that it can, and on both.
+// Collectives on memory that the host cannot read, on memory that it can read, and on both.
 #include "harness/runner/trial/staged_communicator.h"
 
 #include <gtest/gtest.h>
@@ -66,9 +66,9 @@ TEST(StagedCommunicator, EveryCollectiveGetsThereAndBack) {
     ranks.reduce_scatter(parts.data(), part.data(), 1, DType::f32, ReduceOp::sum);
     EXPECT_EQ(part.values(), Floats{rank == 0 ? 11.0f : 15.0f});
 
-    Tensor told(device, {rank}, space);
-    ranks.broadcast(told.data(), 1, DType::f32, 1);
-    EXPECT_EQ(told.values(), Floats{1});
+    Tensor shared(device, {rank}, space);
+    ranks.broadcast(shared.data(), 1, DType::f32, 1);
+    EXPECT_EQ(shared.values(), Floats{1});
     ranks.barrier();
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trial from the outside: what makes it fail, skip, stop, and what its record says then.
+// Trials from the outside: causes for which they fail, are skipped or stop, and their records then.
 #include "harness/runner/trial/trial.h"
 
 #include <atomic>
@@ -48,7 +48,7 @@ TEST(Trial, NamesTheRowOfADoubledGradient) {
 
 using Calls = std::map<std::string, std::pair<std::int64_t, std::int64_t>>;
 
-/// Calls and payload by "phase group operation".
+/// Returns calls and payload by "phase group operation".
 Calls calls_of(const std::string& case_text, const std::string& implementation, const Grid& grid) {
   const TrialRecord record =
       run_trial(setup_of(case_text, implementation, grid), seconds(60)).record;
@@ -82,7 +82,7 @@ TEST(Trial, RecordsMemoryOfEveryRankAndPhase) {
           .record;
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
   EXPECT_EQ(record.memory.size(), 24u);  // 8 ranks, 3 phases
-  // Its plan has all that `fused` works with.
+  // Its plan allocates the whole workspace of `fused`.
   for (const PhaseMemoryRecord& phase : record.memory) {
     EXPECT_EQ(phase.measured_allocations > 0, phase.phase == "plan") << phase.phase;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the report says of every rank of a trial that was cut short, for each way to end it.
+// State of every rank of a trial that was cut short, for each way to end it.
 #include "harness/runner/verdict/desync_report.h"
 
 #include <cmath>
@@ -62,8 +62,8 @@ TEST(DesyncReport, NamesThePhaseOfARankThatThrew) {
   }
 }
 
-// By the deadline all others have come to where they wait.
-TEST(DesyncReport, TellsARankThatHangsFromThoseThatWait) {
+// By the deadline all other ranks wait.
+TEST(DesyncReport, DistinguishesARankThatHangsFromThoseThatWait) {
   const TrialRecord record = run_with("rank=2,kind=hang,at=forward", milliseconds(2000));
   EXPECT_EQ(record.status, TrialStatus::timeout);
   EXPECT_EQ(record.first_failed_rank, 2);
@@ -73,14 +73,14 @@ TEST(DesyncReport, TellsARankThatHangsFromThoseThatWait) {
   for (const RankRecord& rank : record.ranks) EXPECT_EQ(rank.phase, "forward");
   // Rank 3 shares the vocabulary with rank 2, and rank 0 the sequences; rank 1 waits for rank 3.
   const auto last = [&](std::size_t rank) { return record.ranks[rank].collectives.back(); };
-  EXPECT_THAT(last(2), HasSubstr("call #6 of 'world', done"));
+  EXPECT_THAT(last(2), HasSubstr("call #5 of 'world', done"));
   EXPECT_THAT(last(3), HasSubstr("call #1 of 'tp', entered"));
   EXPECT_THAT(last(0), HasSubstr("call #1 of 'cp', entered"));
   EXPECT_THAT(last(1), HasSubstr("call #1 of 'cp', entered"));
   EXPECT_THAT(record.ranks[3].message, HasSubstr("passed while rank 3 waits in"));
 }
 
-TEST(DesyncReport, TellsARankThatLeft) {
+TEST(DesyncReport, NamesARankThatLeft) {
   const TrialRecord record = run_with("rank=1,kind=leave,at=plan");
   EXPECT_EQ(record.status, TrialStatus::error);
   expect_complete(record, 4);
@@ -96,7 +96,7 @@ TEST(DesyncReport, ARankWithoutMemoryThrew) {
   EXPECT_EQ(record.ranks[0].state, "threw");
 }
 
-/// The check of this name when it did not pass, else null.
+/// Returns the check of this name when it did not pass, else null.
 const CheckRecord* failed_check(const TrialRecord& record, const std::string& name) {
   for (const CheckRecord& check : record.checks) {
     if (check.name == name && !check.passed) return &check;
@@ -137,7 +137,7 @@ TEST(InjectedNan, IsFoundInTheGradientOfHiddenStates) {
   EXPECT_TRUE(std::isnan(check->worst->got));
 }
 
-/// Of a suite of four trials.
+/// Returns the statuses of a suite of four trials.
 std::vector<std::string> statuses_with(const std::string& fault) {
   Suite suite;
   suite.cases = {parse_case("lens=9+7 vocab=33")};
@@ -163,13 +163,13 @@ TEST(Faults, StrikeOneTrialOrAll) {
               ElementsAre("passed", "out_of_memory", "passed", "passed"));
 }
 
-TEST(DesyncReport, TellsBusyFromSilentRanksAndWhoseExceptionItIs) {
+TEST(DesyncReport, DistinguishesBusySilentAndThrowingRanks) {
   RankTrace in_call;
   in_call.known = true;
   in_call.calls = {{"barrier", "world", 1, false}};
   RanksOutcome outcome;
   outcome.ranks.resize(5);
-  RankOutcome& silent = outcome.ranks[0];  // its process says nothing
+  RankOutcome& silent = outcome.ranks[0];  // nothing is known of its process
   silent.code = ErrorCode::timeout;
   for (std::size_t r = 1; r < 5; ++r) {
     outcome.ranks[r].finished = true;
@@ -177,7 +177,7 @@ TEST(DesyncReport, TellsBusyFromSilentRanksAndWhoseExceptionItIs) {
     outcome.ranks[r].trace.end = RankEnd::threw;
   }
   outcome.ranks[1].code = ErrorCode::timeout;
-  outcome.ranks[1].busy = true;  // and came to a call only then
+  outcome.ranks[1].busy = true;  // and entered a call only then
   outcome.ranks[2].code = ErrorCode::aborted;
   outcome.ranks[3].code = ErrorCode::rank_failed;  // calls that do not match
   outcome.ranks[4].code = ErrorCode::internal;     // a bad argument, of this rank alone
@@ -186,7 +186,7 @@ TEST(DesyncReport, TellsBusyFromSilentRanksAndWhoseExceptionItIs) {
   EXPECT_THAT(states, ElementsAre("silent", "busy", "waiting", "waiting", "threw"));
 }
 
-TEST(DesyncReport, IsMadeOfWhatProcessesLeftBehind) {
+TEST(DesyncReport, ReadsTheFlightRecordersOfProcessesThatAreGone) {
   RankTrace waiting;
   waiting.rank = 0;
   waiting.known = true;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// `PackRank`: a rank that runs packs, its place on the grid and its buffers that outlive a pack.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "harness/runner/trial/pack_findings.h"
+#include "harness/runner/trial/rank_communicators.h"
+
+namespace lossgrid {
+
+struct PackRank {
+  std::int64_t rank;  // of the world
+  int tp_rank;
+  int cp_rank;
+  RankCommunicators& communicators;
+  RankCounts& counts;  // of the calls of communicators.tp() and cp()
+  // Problems that start from hidden states: gradient of this shard of the weight as the packs
+  // before left it; a pack adds its own.
+  std::span<float> weight_gradient;
+};
+
+}  // namespace lossgrid

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block i of the previous row becomes a gradient just before block i of this row is read: the
+// previous row and the scratch row are in the second cache then, and one scratch row is enough for
+// both. A block whose exponentials are relative to another shift than the final one has its own
+// factor.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "impls/kernels/cpu/forward_backward_rows.cpp"
+#include <hwy/foreach_target.h>  // compiles this file for every instruction set
+//
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "impls/kernels/cpu/flush_denormals.h"
+#include "impls/kernels/cpu/forward_backward_rows.h"
+#include "impls/kernels/cpu/plain_rows.h"
+#include "impls/kernels/cpu/prefetch.h"
+#include "impls/kernels/cpu/row_parts.h"
+#include "impls/kernels/cpu/row_statistics-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lossgrid {
+namespace HWY_NAMESPACE {
+
+// On every processor: hardware does not prefetch alternating streams. Rows that are written in
+// place have shorter blocks and are prefetched for writing, so that reads and writes of memory
+// overlap.
+inline constexpr std::int64_t kFusedPrefetchBytes = 4096;
+inline constexpr std::int64_t kInPlaceBlockSize = kBlockSize / 2;
+
+/// Sets e to 2^t for `count` elements, a multiple of kLanes; e may be x. Returns their sum.
+template <bool kFused, bool kInPlace, typename T>
+HWY_INLINE float exp_block(const T* x, std::int64_t count, float by, std::int64_t ahead, float* e) {
+  const Floats d;
+  const FloatVector shift = hn::Set(d, by);
+  FloatVector sums[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    FloatVector values[kVectors];
+    prefetch_lanes<kInPlace>(x + i, ahead);
+    load_lanes(x + i, values);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      values[k] = exp2_of(distance<kFused>(values[k], shift));
+      sums[k] = hn::Add(sums[k], values[k]);
+    }
+    store_lanes<false>(values, e + i);
+  }
+  return tree_sum(sums);
+}
+
+template <bool kInPlace, typename T>
+HWY_INLINE float exp_part(const T* x, std::int64_t count, const Exponent& exponent,
+                          std::int64_t ahead, float* e) {
+  return exponent.fused ? exp_block<true, kInPlace>(x, count, exponent.scaled, ahead, e)
+                        : exp_block<false, kInPlace>(x, count, exponent.shift, ahead, e);
+}
+
+/// Sets out to e factor for `count` elements, a multiple of kLanes; out may be e.
+template <bool kStream, typename T>
+HWY_INLINE void scale_block(const float* e, std::int64_t count, float factor, T* out) {
+  const Floats d;
+  const FloatVector scale = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    FloatVector values[kVectors];
+    load_lanes(e + i, values);
+    for (std::size_t k = 0; k < kVectors; ++k) values[k] = hn::Mul(values[k], scale);
+    store_lanes<kStream>(values, out + i);
+  }
+}
+
+/// The fused forward-backward of a thread's rows. The tail of a row are the elements after its last
+/// whole lanes.
+template <typename T, bool kInPlace>
+class ForwardBackward {
+ public:
+  // False: exponentials overwrite the logits.
+  static constexpr bool kKeepsLogits = !kInPlace || sizeof(T) != sizeof(float);
+  static constexpr std::int64_t kSize = kKeepsLogits ? kBlockSize : kInPlaceBlockSize;
+
+  ForwardBackward(const LogitsRows& rows, const float* grad, float* scratch,
+                  const RowStatistics& out, T* gradient, bool stream)
+      : rows_(rows),
+        grad_(grad),
+        out_(out),
+        gradient_(gradient),
+        columns_(rows.shard.valid()),
+        whole_(columns_ / kLanes * kLanes),
+        stream_(stream),
+        scratch_(scratch),
+        shifts_(scratch + (kKeepsLogits ? whole_ : 0)),
+        ahead_(kFusedPrefetchBytes / static_cast<std::int64_t>(sizeof(T))) {}
+
+  void row(std::int64_t r) {
+    T* to = gradient_ + r * rows_.shard.width;
+    if (rows_.targets[r] < 0) {
+      write_nothing(out_, r);
+      std::fill_n(to, rows_.shard.width, T(0));
+      return;
+    }
+    const T* x = static_cast<const T*>(rows_.data) + r * rows_.shard.width;
+    const std::int64_t y = rows_.targets[r] - rows_.shard.begin;
+    const bool owns = rows_.shard.owns(rows_.targets[r]);
+    const float logit = owns ? static_cast<float>(x[y]) : 0.0f;
+    if (grad_[r] == 0) {
+      write_statistics(r, sums_of_row(x, columns_, ahead_), owns, logit);
+      std::fill_n(to, rows_.shard.width, T(0));
+      return;
+    }
+    RunningSums running{Exponent(first_shift(x, columns_))};
+    float* e = kKeepsLogits ? scratch_ : reinterpret_cast<float*>(to);
+    float* shifts = shifts_ + (odd_ ? blocks() : 0);
+    for (std::int64_t begin = 0; begin < whole_; begin += kSize) {
+      const std::int64_t count = std::min(kSize, whole_ - begin);
+      if (!kKeepsLogits) raise_shift(largest_of(x + begin, count, ahead_), running);
+      finish_block(begin, count);
+      running.sum += run_block(x + begin, count, running, e + begin);
+      shifts[begin / kSize] = running.exponent.shift;
+    }
+    finish_tail();
+    run_tail(x, running);
+    const RowSums sums = finish_row(running, 0);
+    write_statistics(r, sums, owns, logit);
+    previous_ = {to,
+                 e,
+                 shifts,
+                 running.exponent.offset(),
+                 -static_cast<double>(grad_[r]) / running.sum,
+                 owns ? y : -1,
+                 owns ? grad_[r] * (1.0f - std::exp(logit - sums.shift) / sums.sum) : 0.0f};
+    odd_ = !odd_;
+  }
+
+  /// Writes the gradient of the last row.
+  void finish() {
+    for (std::int64_t begin = 0; begin < whole_; begin += kSize) {
+      finish_block(begin, std::min(kSize, whole_ - begin));
+    }
+    finish_tail();
+    if (stream_) hwy::FlushStream();
+  }
+
+ private:
+  /// The row whose exponentials are complete and whose gradient is not written yet.
+  struct PreviousRow {
+    T* to = nullptr;  // none
+    const float* e = nullptr;
+    const float* shifts = nullptr;  // [blocks]
+    double offset = 0;              // of its final shift
+    double factor = 0;              // - g / s relative to that shift
+    std::int64_t target = -1;       // column, -1: another shard owns it
+    float target_gradient = 0;
+  };
+
+  std::int64_t blocks() const { return (whole_ + kSize - 1) / kSize; }
+
+  void write_statistics(std::int64_t r, const RowSums& sums, bool owns, float logit) {
+    out_.shift[r] = sums.shift;
+    out_.sum[r] = sums.sum;
+    out_.target[r] = owns ? distance_to(logit, sums.shift) : 0.0f;
+  }
+
+  /// Raises the shift if it is too low or not known yet. Called before exponentials overwrite
+  /// logits, which could not be computed again.
+  static void raise_shift(float largest, RunningSums& running) {
+    constexpr float kLargestDistance = 8.0f;
+    if (largest == -kInfinity) return;
+    const bool too_low = largest > running.exponent.shift + kLargestDistance;
+    if (too_low || running.knows_nothing()) running.move(largest);
+  }
+
+  float run_block(const T* x, std::int64_t count, RunningSums& running, float* e) {
+    if (kKeepsLogits && running.knows_nothing()) raise_shift(largest_of(x, count, 0), running);
+    const float sum = exp_part<kInPlace>(x, count, running.exponent, ahead_, e);
+    if (HWY_LIKELY(!kKeepsLogits || !is_too_large(sum))) return sum;
+    running.move(largest_of(x, count, 0));
+    return exp_part<kInPlace>(x, count, running.exponent, 0, e);
+  }
+
+  void run_tail(const T* x, RunningSums& running) {
+    if (whole_ == columns_) return;
+    const Tail<T> tail(x + whole_, columns_ - whole_);
+    raise_shift(largest_of(tail.elements, kLanes, 0), running);
+    running.sum += exp_part<kInPlace>(tail.elements, kLanes, running.exponent, 0, tail_);
+  }
+
+  float factor_of(float shift) const {
+    const double offset = Exponent(shift).offset();
+    const double to_last_shift =
+        offset == previous_.offset ? 1 : std::exp2(offset - previous_.offset);
+    return static_cast<float>(previous_.factor * to_last_shift);
+  }
+
+  void finish_block(std::int64_t begin, std::int64_t count) {
+    if (previous_.to == nullptr) return;
+    const float factor = factor_of(previous_.shifts[begin / kSize]);
+    if (stream_) {
+      scale_block<true>(previous_.e + begin, count, factor, previous_.to + begin);
+    } else {
+      scale_block<false>(previous_.e + begin, count, factor, previous_.to + begin);
+    }
+  }
+
+  /// Finishes the previous row after its last block: tail, target, padding.
+  void finish_tail() {
+    if (previous_.to == nullptr) return;
+    T* to = previous_.to;
+    if (whole_ < columns_) {
+      alignas(64) T scaled[kLanes];
+      scale_block<false>(tail_, kLanes, static_cast<float>(previous_.factor), scaled);
+      std::copy_n(scaled, columns_ - whole_, to + whole_);
+    }
+    if (previous_.target >= 0) to[previous_.target] = static_cast<T>(previous_.target_gradient);
+    std::fill(to + columns_, to + rows_.shard.width, T(0));
+    previous_.to = nullptr;
+  }
+
+  const LogitsRows& rows_;
+  const float* grad_;
+  const RowStatistics& out_;
+  T* gradient_;
+  const std::int64_t columns_;
+  const std::int64_t whole_;
+  const bool stream_;
+  float* scratch_;
+  float* shifts_;  // [2, blocks]
+  const std::int64_t ahead_;
+  PreviousRow previous_;
+  bool odd_ = false;
+  alignas(64) float tail_[kLanes];
+};
+
+template <typename T, bool kInPlace>
+void fused_in(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+              void* gradient, bool stream, const RowPart& part) {
+  const FlushDenormals flush;
+  ForwardBackward<T, kInPlace> fused(rows, grad, scratch, out, static_cast<T*>(gradient), stream);
+  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) fused.row(r);
+  fused.finish();
+}
+
+template <typename T>
+void fused_part(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+                void* gradient, bool stream, const RowPart& part) {
+  if (gradient == rows.data) {
+    fused_in<T, true>(rows, grad, scratch, out, gradient, stream, part);
+  } else {
+    fused_in<T, false>(rows, grad, scratch, out, gradient, stream, part);
+  }
+}
+
+void fused_f32(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+               void* gradient, bool stream, const RowPart& part) {
+  fused_part<float>(rows, grad, scratch, out, gradient, stream, part);
+}
+void fused_bf16(const LogitsRows& rows, const float* grad, float* scratch, const RowStatistics& out,
+                void* gradient, bool stream, const RowPart& part) {
+  fused_part<bf16>(rows, grad, scratch, out, gradient, stream, part);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lossgrid
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lossgrid {
+namespace {
+
+constexpr std::int64_t kLine = 16;  // floats in 64 bytes
+
+/// Returns the scratch of a thread, rounded up to whole cache lines, so that threads do not share
+/// one.
+std::int64_t scratch_of_thread(DType dtype, std::int64_t columns, bool in_place) {
+  const std::int64_t blocks = columns / 512 + 1;  // at most
+  const bool keeps_logits = dtype != DType::f32 || !in_place;
+  const std::int64_t floats = (keeps_logits ? columns : 0) + 2 * blocks;
+  return (floats + kLine - 1) / kLine * kLine + kLine;
+}
+
+}  // namespace
+
+HWY_EXPORT(fused_f32);
+HWY_EXPORT(fused_bf16);
+
+std::int64_t forward_backward_scratch_floats(DType dtype, const VocabShard& shard, bool in_place) {
+  return rank_threads() * scratch_of_thread(dtype, shard.valid(), in_place);
+}
+
+void cpu_forward_backward(const LogitsRows& rows, const float* grad, std::span<float> scratch,
+                          const RowStatistics& out, void* gradient) {
+  const bool in_place = gradient == rows.data;
+  const std::int64_t of_thread = scratch_of_thread(rows.dtype, rows.shard.valid(), in_place);
+  // Whole lines only: rows have to start at one.
+  const std::int64_t bytes = rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
+  const bool stream = !in_place && rows.rows * bytes >= kLeastStreamedBytes && bytes % 64 == 0 &&
+                      reinterpret_cast<std::uintptr_t>(gradient) % 64 == 0;
+  for_each_part(rows.rows, [&](const RowPart& part) {
+    float* own = scratch.data() + part.part * of_thread;
+    if (rows.dtype == DType::bf16) {
+      HWY_DYNAMIC_DISPATCH(fused_bf16)(rows, grad, own, out, gradient, stream, part);
+    } else {
+      HWY_DYNAMIC_DISPATCH(fused_f32)(rows, grad, own, out, gradient, stream, part);
+    }
+  });
+}
+
+}  // namespace lossgrid
+#endif

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the kernels by the backend of the rows: of the processor (cpu/) or of GPUs (cuda/).
+#include "impls/kernels/rows.h"
+
+#include "harness/device/kernel/launch.h"
+#include "impls/kernels/cpu/forward_backward_rows.h"
+#include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/cuda/row_kernels-inl.h"
+
+namespace lossgrid {
+namespace {
+
+bool on_processor(const LogitsRows& rows) {
+  return rows.device == nullptr || rows.device->backend() == Backend::cpu;
+}
+
+CudaRows view(const LogitsRows& rows) {
+  return {.dtype = rows.dtype,
+          .data = rows.data,
+          .rows = rows.rows,
+          .width = rows.shard.width,
+          .columns = rows.shard.valid(),
+          .first_id = rows.shard.begin,
+          .targets = rows.targets};
+}
+
+CudaRowStatistics view(const RowStatistics& out) {
+  return {out.shift, out.sum, out.target, out.weighted, out.min};
+}
+
+std::int64_t owned_targets(const LogitsRows& rows) {
+  std::int64_t owned = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    owned += rows.valid[r] != 0 && rows.shard.owns(rows.targets[r]) ? 1 : 0;
+  }
+  return owned;
+}
+
+}  // namespace
+
+LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
+  LogitsRows part = *this;
+  const auto offset = static_cast<std::size_t>(begin * shard.width) * size_of(dtype);
+  part.data = static_cast<const std::byte*>(data) + offset;
+  part.rows = count;
+  part.targets += begin;
+  part.valid += begin;
+  return part;
+}
+
+std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
+  if (on_processor(rows)) {
+    cpu_statistics(rows, out);
+  } else {
+    launch_kernels(*rows.device, LaunchStatistics{view(rows), view(out)});
+  }
+  return owned_targets(rows);
+}
+
+void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+                   void* out) {
+  if (on_processor(rows)) return cpu_gradient(rows, shift, sum, grad, out);
+  launch_kernels(*rows.device, LaunchGradient{view(rows), shift, sum, grad, out});
+}
+
+std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,
+                                   std::span<float> scratch, const RowStatistics& out,
+                                   void* gradient) {
+  if (on_processor(rows)) {
+    cpu_forward_backward(rows, grad, scratch, out, gradient);
+  } else {
+    launch_kernels(*rows.device, LaunchForwardBackward{view(rows), grad, view(out), gradient});
+  }
+  return owned_targets(rows);
+}
+
+}  // namespace lossgrid
