@@ -17,8 +17,7 @@ class LinearCePlan final : public LossPlan {
  public:
   LinearCePlan(const LossProblem& problem, RankContext context, const Steps& steps,
                const LinearOptions& options)
-      : problem_(problem),
-        context_(context),
+      : context_(context),
         steps_(steps),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
@@ -46,7 +45,6 @@ class LinearCePlan final : public LossPlan {
   }
 
  private:
-  const LossProblem& problem_;
   RankContext context_;
   const Steps steps_;
   RowTable local_;

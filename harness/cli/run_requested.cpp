@@ -90,7 +90,7 @@ class RequestedRun {
     must_end_ = run_suites(suites_, options_, problems_, [this](const TrialRecord& trial) {
       progress_->finish_trial(
           fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation),
-          trial.status == TrialStatus::failed || was_cut_short(trial.status));
+          is_bad(trial.status));
       early_end_->step([&] {
         if (writer_ && !options_.finished.contains(trial.id)) writer_->add(trial);
         record_.trials.push_back(trial);

@@ -168,10 +168,6 @@ const ReportMetric& find_metric(std::string_view name) {
   throw Error(ErrorCode::internal, fmt::format("no metric '{}'", name));
 }
 
-bool is_bad(TrialStatus status) {
-  return status == TrialStatus::failed || was_cut_short(status);
-}
-
 bool has_counts(TrialStatus status) {
   return status == TrialStatus::passed || status == TrialStatus::failed;
 }

@@ -80,9 +80,6 @@ const std::vector<ReportMetric>& metrics();
 /// Throws internal: policies are checked before.
 const ReportMetric& find_metric(std::string_view name);
 
-/// True if the trial failed or was cut short.
-bool is_bad(TrialStatus status);
-
 /// True if the trial ended: one that was cut short counted less than it would have.
 bool has_counts(TrialStatus status);
 

@@ -43,6 +43,10 @@ bool was_cut_short(TrialStatus status) {
          status == TrialStatus::crashed || status == TrialStatus::out_of_memory;
 }
 
+bool is_bad(TrialStatus status) {
+  return status == TrialStatus::failed || was_cut_short(status);
+}
+
 namespace {
 
 bool only_costs_differ(const TrialRecord& trial) {

@@ -35,6 +35,9 @@ TrialStatus trial_status(std::string_view text);
 /// True when a rank ended it before its checks: error, timeout, crashed, out_of_memory.
 bool was_cut_short(TrialStatus status);
 
+/// True if the trial failed or was cut short.
+bool is_bad(TrialStatus status);
+
 /// All of them, in the order in which a report counts them.
 const std::vector<TrialStatus>& trial_statuses();
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
-#include "reports/change/metric.h"
 #include "reports/text/table.h"
 #include "reports/text/text_table.h"
 

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
-#include "reports/change/metric.h"
 #include "reports/text/text_table.h"
 
 namespace lossgrid {

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
-#include "reports/change/metric.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
 #include "reports/text/table.h"

@@ -51,7 +51,7 @@ TEST(Compare, AVerdictThatIsLostIsTheWorst) {
     ASSERT_THAT(comparison.findings, SizeIs(1)) << name(status);
     EXPECT_EQ(comparison.findings[0].verdict, Verdict::failed);
     EXPECT_EQ(exit_code_of(comparison, false), code) << name(status);
-    if (status == TrialStatus::failed || was_cut_short(status)) {
+    if (is_bad(status)) {
       const Comparison back = compared(head, passed);
       EXPECT_EQ(back.findings.at(0).verdict, Verdict::improved) << name(status);
       EXPECT_EQ(exit_code_of(back, true), ExitCode::ok);
