@@ -3,6 +3,8 @@
 // an order that depends on where tokens stand and on no timing: the same bits on every run.
 #pragma once
 
+#include <algorithm>
+
 #include "harness/device/kernel/portable.h"
 #include "harness/loss/objective_tokens.h"
 
@@ -11,7 +13,7 @@ namespace lossgrid {
 /// kCount numbers, which may be none.
 template <int kCount>
 struct Numbers {
-  double values[kCount > 0 ? kCount : 1];
+  double values[std::max(kCount, 1)];
 
   LOSSGRID_KERNEL static Numbers all(double value) {
     Numbers numbers;

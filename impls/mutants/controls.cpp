@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "harness/device/kernel/portable.h"
@@ -52,9 +53,7 @@ float lanes_256(std::span<const float> terms) {
 }
 
 float backwards_in_double(std::span<const float> terms) {
-  double sum = 0;
-  for (auto term = terms.rbegin(); term != terms.rend(); ++term) sum += *term;
-  return static_cast<float>(sum);
+  return static_cast<float>(std::accumulate(terms.rbegin(), terms.rend(), 0.0));
 }
 
 /// Online softmax over blocks of 512 with a maximum of their own, rescaled as the running maximum

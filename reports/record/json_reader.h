@@ -26,6 +26,7 @@ inline void read_name(const std::string& text, AbVerdict& verdict) {
 }
 
 /// Parts of a report that its trials refer to.
+// NOLINTNEXTLINE(bugprone-exception-escape): the noexcept move constructor of the JSON library
 struct CommonParts {
   ReportJson defaults;  // by key of an object; null in a report that writes everything out
   std::map<std::string, std::vector<ReportJson>, std::less<>> shared = {};  // by key of a trial

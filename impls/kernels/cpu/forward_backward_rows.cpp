@@ -34,7 +34,7 @@ HWY_INLINE float exp_block(const T* x, std::int64_t count, float by, std::int64_
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
   FloatVector sums[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  for (FloatVector& sum : sums) sum = hn::Zero(d);
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes<kInPlace>(x + i, ahead);
@@ -63,7 +63,7 @@ HWY_INLINE void scale_block(const float* e, std::int64_t count, float factor, T*
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     load_lanes(e + i, values);
-    for (std::size_t k = 0; k < kVectors; ++k) values[k] = hn::Mul(values[k], scale);
+    for (FloatVector& value : values) value = hn::Mul(value, scale);
     store_lanes<kStream>(values, out + i);
   }
 }

@@ -168,12 +168,12 @@ HWY_INLINE float largest_of(const T* x, std::int64_t count, std::int64_t ahead) 
   for (; i + static_cast<std::int64_t>(kLanes) <= count; i += kLanes) {
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    for (std::size_t k = 0; k < kVectors; ++k) largest = hn::Max(largest, values[k]);
+    for (const FloatVector value : values) largest = hn::Max(largest, value);
   }
   if (i < count) {
     const Tail<T> tail(x + i, count - i);
     load_lanes(tail.elements, values);
-    for (std::size_t k = 0; k < kVectors; ++k) largest = hn::Max(largest, values[k]);
+    for (const FloatVector value : values) largest = hn::Max(largest, value);
   }
   return hn::GetLane(hn::MaxOfLanes(Floats(), largest));
 }
@@ -184,7 +184,7 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
   FloatVector sums[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  for (FloatVector& sum : sums) sum = hn::Zero(d);
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
@@ -244,8 +244,8 @@ HWY_INLINE void scaled_block(const T* x, std::int64_t count, float by, float fac
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    for (std::size_t k = 0; k < kVectors; ++k) {
-      values[k] = hn::Mul(exp2_of(distance<kFused>(values[k], shift)), scale);
+    for (FloatVector& value : values) {
+      value = hn::Mul(exp2_of(distance<kFused>(value, shift)), scale);
     }
     store_lanes<kStream>(values, out + i);
   }

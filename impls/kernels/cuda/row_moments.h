@@ -53,7 +53,7 @@ struct Moments {
     if (most == -infinity()) return;
     if (most > max) raise_max(most);
     float terms[kCount];
-    float weighted_terms[kAll ? kCount : 1];
+    float weighted_terms[kCount];
     for (int k = 0; k < kCount; ++k) {
       const float distance = distance_to_shift(x[k], max);
       terms[k] = exp_of(distance);
