@@ -128,11 +128,17 @@ class StepStatistics final : public Objective {
     truth.grad_logprob.assign(rows.size(), 0.0);
     for (int k = 0; k < kCount; ++k) add_spread(kTokenValues[k], values[k], truth.metrics);
     add_spread("ppl", ppl, truth.metrics);
-    Metrics exact = counts(batch, tokens, static_cast<double>(values[0].size()));
-    exact["n_seqs"] = {Reduction::count, static_cast<double>(ppl.size()), 1};
-    for (const auto& [name, metric] : exact) {
-      truth.metrics[name] = {metric.reduction, metric.amount, metric.count};
-    }
+    const double valid = static_cast<double>(values[0].size());
+    const Denominators& global = batch.denominators;
+    const auto add = [&](const char* name, Reduction reduction, double number) {
+      truth.metrics[name] = {reduction, number, 1};
+    };
+    add("n_seqs", Reduction::count, static_cast<double>(ppl.size()));
+    add("n_tokens", Reduction::count, tokens);
+    add("n_valid_tokens", Reduction::count, valid);
+    add("prompt_tokens", Reduction::count, tokens - valid);
+    add("global_valid_toks", Reduction::global, static_cast<double>(global.valid_tokens));
+    add("global_valid_seqs", Reduction::global, static_cast<double>(global.valid_sequences));
     return truth;
   }
 

@@ -16,6 +16,31 @@
 #include "harness/verify/row_sums.h"
 
 namespace lossgrid {
+namespace {
+
+/// Counts over the whole batch, from lengths, masks and rewards alone: implementations are given
+/// what others count. Global counts that a case states are taken as stated.
+Denominators true_denominators(const Problem& problem) {
+  Denominators counts;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    std::int64_t valid = 0;
+    for (std::int64_t t = 1; t < problem.lengths[i]; ++t) {  // the first token is never a target
+      if (problem.token_mask[first + t] != 0) ++valid;
+    }
+    first += problem.lengths[i];
+    if (problem.sample_mask[i] == 0) continue;
+    counts.valid_sequences += 1;
+    counts.valid_tokens += valid;
+    if (!problem.rewards.empty() && problem.rewards[i] > 0) counts.positive_tokens += valid;
+  }
+  const CaseSpec& spec = problem.spec;
+  if (spec.global_valid_toks != 0) counts.valid_tokens = spec.global_valid_toks;
+  if (spec.global_valid_seqs != 0) counts.valid_sequences = spec.global_valid_seqs;
+  return counts;
+}
+
+}  // namespace
 
 PackedBatch unpadded_batch(const Problem& problem) {
   PackedBatch batch;
@@ -24,7 +49,7 @@ PackedBatch unpadded_batch(const Problem& problem) {
   batch.input_ids = problem.input_ids;
   batch.token_mask = problem.token_mask;
   batch.sample_mask = problem.sample_mask;
-  batch.denominators = problem.denominators;
+  batch.denominators = true_denominators(problem);
   batch.inputs = problem.inputs;
   batch.rewards = problem.rewards;
   batch.input_lengths = problem.lengths;

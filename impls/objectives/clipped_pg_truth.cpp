@@ -64,10 +64,11 @@ class ClippedPgTruth {
     const TrueWeights weights =
         true_weights(options_, batch_.sample_mask, log_weights, truth_.branches);
     const Var actor = in_loss(actor_terms(ratios, clipped, weights));
-    const Var kl = options_.kl_penalty() == 0 ? Var() : in_loss(kl_terms());
+    const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
+    const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
     const Var nll = positive_nll();
-    const Var loss = actor + constant(options_.kl_penalty()) * kl +
-                     constant(options_.positive_example_nll_weight) * nll;
+    const Var loss =
+        actor + constant(beta) * kl + constant(options_.positive_example_nll_weight) * nll;
     truth_.loss = loss.enclosure();
     set_gradient(loss);
 
@@ -153,13 +154,15 @@ class ClippedPgTruth {
 
   ByToken<Var> clipped_ratios(const ByToken<Var>& ratios) const {
     ByToken<Var> clipped = ratios;
-    if (!options_.clips()) return clipped;
+    if (!has_ratio()) return clipped;
     for (std::vector<Var>& of_sequence : clipped) {
       for (Var& rho : of_sequence) rho = limited(rho, lowest_ratio(), highest_ratio());
     }
     return clipped;
   }
 
+  /// False where another number, without clip bounds, stands in the place of rho.
+  bool has_ratio() const { return !options_.force_on_policy_ratio && !options_.disable_ppo_ratio; }
   double lowest_ratio() const { return 1 - options_.ratio_clip_min; }
   double highest_ratio() const { return 1 + options_.ratio_clip_max; }
 
@@ -189,7 +192,7 @@ class ClippedPgTruth {
   void count_actor_branch(double advantage, double rho) {
     ++truth_.branches["tokens"];
     truth_.branches["advantage_zero"] += advantage == 0 ? 1 : 0;
-    if (!options_.clips()) return;
+    if (!has_ratio()) return;
     const bool below = rho < lowest_ratio();
     const bool above = rho > highest_ratio();
     truth_.branches["ratio_inside_clip"] += !below && !above ? 1 : 0;
@@ -296,9 +299,9 @@ class ClippedPgTruth {
     const std::int64_t sequences = counts().valid_sequences;
     add_metric("sampling_importance_ratio", by_sequence ? weights.sequences : flat(weights.tokens),
                by_sequence ? sequences : tokens);
-    if (!options_.truncates()) return;
-    add_metric("is_oob_ratio", weights.out_of_bounds,
-               by_sequence || options_.masks_sequences() ? sequences : tokens);
+    if (options_.truncated_importance_sampling_type == Truncation::none) return;
+    const bool masks = options_.truncated_importance_sampling_type == Truncation::seq_mask_tis;
+    add_metric("is_oob_ratio", weights.out_of_bounds, by_sequence || masks ? sequences : tokens);
   }
 
   /// Adds the metrics of the distances between the policies.

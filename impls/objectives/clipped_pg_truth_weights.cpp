@@ -66,7 +66,8 @@ class WeightTruth {
   /// Returns the weight, 0 if it is not finite in float32; counts the side of the bounds it is on.
   Enclosure finite(const std::string& name, const Enclosure& weight) {
     const bool is_finite = is_finite_float(weight.value);
-    const bool has_bounds = options_.truncates() && !options_.masks_sequences();
+    const Truncation type = options_.truncated_importance_sampling_type;
+    const bool has_bounds = type == Truncation::tis || type == Truncation::icepop;
     const auto& low = options_.truncated_importance_sampling_ratio_min;
     const bool above =
         is_finite && has_bounds && weight.value > *options_.truncated_importance_sampling_ratio;
@@ -79,7 +80,7 @@ class WeightTruth {
   }
 
   Enclosure is_outside(const Enclosure& weight) const {
-    if (!options_.truncates()) return 0.0;
+    if (options_.truncated_importance_sampling_type == Truncation::none) return 0.0;
     const Enclosure above =
         is_positive(weight - constant(*options_.truncated_importance_sampling_ratio));
     const auto& low = options_.truncated_importance_sampling_ratio_min;
@@ -113,7 +114,7 @@ TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::u
     const bool counts = sample_mask[i] != 0;
     if (options.sequence_level_importance_ratios) {
       weights.add_sequence(log_weights[i], counts);
-    } else if (options.masks_sequences()) {
+    } else if (options.truncated_importance_sampling_type == Truncation::seq_mask_tis) {
       weights.add_masked_sequence(log_weights[i], counts);
     } else {
       weights.add_tokens(log_weights[i]);

@@ -225,7 +225,7 @@ ObjectiveTruth DpoSteps::truth(const PackedBatch& batch, std::span<const TokenTr
     prefers_rejected += difference.value() < 0;
   }
 
-  const double pairs = global_pairs(batch);
+  const double pairs = static_cast<double>(batch.denominators.valid_sequences) / 2;
   const auto of_pairs = [&](const auto& terms) {
     using Number = typename std::decay_t<decltype(terms)>::value_type;
     return pairs > 0 ? sum(terms) / pairs : Number(0.0);
@@ -246,7 +246,7 @@ ObjectiveTruth DpoSteps::truth(const PackedBatch& batch, std::span<const TokenTr
       {"accuracy", {Reduction::sum, of_pairs(correct), has_pairs}},
       {"rewards_chosen_mean", {Reduction::sum, of_pairs(chosen_rewards), has_pairs}},
       {"rewards_rejected_mean", {Reduction::sum, of_pairs(rejected_rewards), has_pairs}},
-      {"num_valid_samples", {Reduction::count, valid_pairs(batch), 1}}};
+      {"num_valid_samples", {Reduction::count, static_cast<double>(preferences.size()), 1}}};
   return truth;
 }
 

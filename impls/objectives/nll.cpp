@@ -73,10 +73,13 @@ class NllObjective final : public Objective {
     std::vector<Var> logprobs;
     std::vector<std::int64_t> row_of;
     std::vector<Var> terms;
+    double samples = 0;
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      if (batch.sample_mask[i] == 0) continue;
+      samples += 1;
       std::vector<Var> of_sequence;
       for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
-        if (batch.token_mask[batch.cu_seqlens[i] + t] == 0 || batch.sample_mask[i] == 0) continue;
+        if (batch.token_mask[batch.cu_seqlens[i] + t] == 0) continue;
         row_of.push_back(batch.cu_seqlens_padded[i] + t - 1);
         logprobs.push_back(tape.variable(rows[row_of.back()].logprob));
         of_sequence.push_back(-logprobs.back());
@@ -87,8 +90,9 @@ class NllObjective final : public Objective {
         terms.push_back(sum(of_sequence) / static_cast<double>(of_sequence.size()));
       }
     }
-    const double number = global_number(batch);
-    const Var loss = number > 0 ? sum(terms) / number : Var(0.0);
+    const Denominators& counts = batch.denominators;
+    const std::int64_t number = token_level_ ? counts.valid_tokens : counts.valid_sequences;
+    const Var loss = number > 0 ? sum(terms) / static_cast<double>(number) : Var(0.0);
 
     ObjectiveTruth truth;
     truth.loss = loss.enclosure();
@@ -98,7 +102,7 @@ class NllObjective final : public Objective {
     truth.metrics["loss"] = {Reduction::sum, truth.loss, 1};
     truth.metrics["num_unmasked_tokens"] = {Reduction::count, static_cast<double>(logprobs.size()),
                                             1};
-    truth.metrics["num_valid_samples"] = {Reduction::count, valid_samples(batch), 1};
+    truth.metrics["num_valid_samples"] = {Reduction::count, samples, 1};
     return truth;
   }
 
