@@ -71,6 +71,9 @@ class Altered final : public LossImplementation {
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     const bool nothing_to_change = mutant_.objective != nullptr &&
                                    AlteredProblem::altered_objective(mutant_, problem) == nullptr;
+    if (mutant_.runs_on != nullptr && !mutant_.runs_on(problem)) {
+      return SkipReason{"nothing to change in this problem"};
+    }
     if (nothing_to_change) {
       return SkipReason{fmt::format("nothing to change in {}", problem.objective.kind())};
     }

@@ -30,6 +30,8 @@ struct MutantOf {
   /// Returns an objective in place of the one of `spec`; null if there is nothing to change in it:
   /// then the mutant does not run.
   std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;
+  /// False for a problem in which there is nothing to change: then the mutant does not run.
+  bool (*runs_on)(const LossProblem& problem) = nullptr;
   /// Wraps the strategy's own plan.
   std::unique_ptr<LossPlan> (*plan)(const LossProblem& problem, RankContext context,
                                     std::unique_ptr<LossPlan> own) = nullptr;

@@ -38,6 +38,19 @@ TEST(MutationScore, TheNamedCheckHasToBeAmongThoseThatFailed) {
   EXPECT_FALSE(is_among_checks("", record));
 }
 
+/// Expects a mutant with one number beyond its bound to fail the checks of that number alone: a
+/// log-probability is compared a second time with shifted logits; an element has a part in the bias
+/// of its gradient, and a row cannot be off without an element.
+void expect_own_checks_alone(const MutantRecord& record) {
+  const std::string own = find_implementation(record.name)->rejected_by;
+  for (const std::string& check : record.rejected_by_checks) {
+    const bool is_of_gradient = own.starts_with("grad") && check.starts_with("grad_logits");
+    EXPECT_TRUE(check == own || is_of_gradient ||
+                (own == "logprobs" && check == "shift_invariance"))
+        << record.name << " fails " << check;
+  }
+}
+
 TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogueAndNoControl) {
   ProblemCache problems;
   std::vector<MutantRecord> records;
@@ -51,6 +64,7 @@ TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogueAndNoControl) {
     EXPECT_TRUE(is_among_checks(find_implementation(record.name)->rejected_by, record))
         << record.name << " fails " << fmt::format("{}", fmt::join(record.rejected_by_checks, ", "))
         << ", the catalogue names " << find_implementation(record.name)->rejected_by;
+    if (record.name.starts_with("mutant/beyond_bound_")) expect_own_checks_alone(record);
     // A rank that throws proves nothing about the numbers: it rejects only the mutant that is wrong
     // in that way. No mutant may be found by waiting for a deadline.
     const std::string first = record.rejected_by_checks[0];
