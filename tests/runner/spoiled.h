@@ -34,21 +34,26 @@ class SpoiledPlan final : public LossPlan {
   Spoil spoil_;
 };
 
+/// `only_rank`: the one rank, of those with a part of the loss, that is spoiled; -1: all.
 class Spoiled final : public LossImplementation {
  public:
-  Spoiled(const char* base, Spoil spoil) : right_(make_implementation(base)), spoil_(spoil) {}
+  Spoiled(const char* base, Spoil spoil, int only_rank = -1)
+      : right_(make_implementation(base)), spoil_(spoil), only_rank_(only_rank) {}
   ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   DType grad_logits_dtype(const LossProblem& problem) const override {
     return right_->grad_logits_dtype(problem);
   }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
-    return std::make_unique<SpoiledPlan>(right_->plan(problem, context), spoil_);
+    auto right = right_->plan(problem, context);
+    if (only_rank_ >= 0 && context.stage.rank() != only_rank_) return right;
+    return std::make_unique<SpoiledPlan>(std::move(right), spoil_);
   }
 
  private:
   std::unique_ptr<LossImplementation> right_;
   Spoil spoil_;
+  int only_rank_;
 };
 
 /// Returns the names of checks, invariants and claims that did not hold, a blank behind each.

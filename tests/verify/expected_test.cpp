@@ -68,6 +68,23 @@ TEST(Expected, OfHiddenStatesAreGradientsOfBothFactors) {
   }
 }
 
+TEST(Expected, OfHiddenStatesAreThoseOfTheBundle) {
+  // Not those of the truth, where the bundle has others.
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
+  const BundleResults right = results_of(c, emulate(c));
+  BundleResults expected = expected_results(c.problem, c.truth);
+  BundleResults got = right;
+  for (BundleResults* results : {&expected, &got}) {
+    results->grad_hidden[1] += 1;
+    results->grad_weight[1] += 1;
+  }
+  EXPECT_EQ(failures(c, expected, got), "");
+  got.grad_hidden = right.grad_hidden;
+  EXPECT_EQ(failures(c, expected, got), "expected.grad_hidden ");
+  got.grad_weight = right.grad_weight;
+  EXPECT_EQ(failures(c, expected, got), "expected.grad_hidden expected.grad_weight ");
+}
+
 TEST(Expected, WhatIsNotGivenIsNotCompared) {
   const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
   const BundleResults expected = expected_results(c.problem, c.truth);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/shard_checks.h"
 
+#include <bit>
 #include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
 
@@ -181,6 +183,73 @@ TEST(Gradient, VanishingOnesAreNoBias) {
     Case c = make_case("lens=30+31 vocab=20 mask=all");
     for (Enclosure& grad : c.truth.objective.grad_logprob) grad = Enclosure(grad.value * size);
     EXPECT_EQ(bias_of(findings_of(c, gradient_of<float>(c, 0))).passed(), size < 1e-38) << size;
+  }
+}
+
+TEST(Gradient, NoRowIsLeftOutOnAnyNumberOfThreads) {
+  const int before = rank_threads();
+  const Case c = make_case("lens=5+4 mask=all vocab=6");
+  const std::vector<float> right = gradient_of<float>(c, 1.0);
+  for (const int threads : {1, 2, 3, 4}) {
+    set_rank_threads(threads);  // as many as there are cores
+    EXPECT_TRUE(findings_of(c, right).elements.passed());
+    EXPECT_EQ(findings_of(c, right).elements.compared(), 7 * 6);
+    for (std::size_t row = 0; row < 9; ++row) {
+      std::vector<float> wrong = right;
+      wrong[row * 6 + 5] += 0.01f;
+      const GradientFindings found = findings_of(c, wrong);
+      const bool is_trained = c.truth.rows[row].valid;
+      EXPECT_EQ(found.elements.beyond_bound(), is_trained ? 1 : 0) << threads << " " << row;
+      EXPECT_EQ(found.nonzero_masked, is_trained ? 0 : 1) << threads << " " << row;
+      EXPECT_EQ(found.row_sums.size(), 9u);
+    }
+  }
+  set_rank_threads(before);
+}
+
+TEST(Gradient, NoColumnIsLeftOut) {
+  // Longer than two blocks of compare_columns, with a target in each.
+  for (const std::int32_t target : {0, 511, 512, 700, 1099}) {
+    Case c = make_case("lens=2 mask=all vocab=1100");
+    c.problem.input_ids[1] = target;
+    c.truth = make_truth(c.problem, compute_rows(c.problem, 1), *make_objective({}, false), 12);
+    const std::vector<float> right = gradient_of<float>(c, 1.0);
+    EXPECT_EQ(findings_of(c, right).elements.compared(), 1100);
+    for (const std::size_t v : {0, 1, 510, 511, 512, 513, 1023, 1024, 1025, 1098, 1099}) {
+      std::vector<float> wrong = right;
+      wrong[v] += 0.01f;
+      const GradientFindings found = findings_of(c, wrong);
+      EXPECT_EQ(found.elements.beyond_bound(), 1) << v;
+      EXPECT_EQ(found.elements.place().vocab_id, static_cast<std::int64_t>(v));
+      EXPECT_GT(std::abs(found.row_sums[0]), found.row_sum_bounds[0]) << v;
+      EXPECT_NEAR(found.bias.out_truth - findings_of(c, right).bias.out_truth,
+                  0.01 * static_cast<double>(right[v]), 1e-8)
+          << v;
+    }
+  }
+}
+
+TEST(Gradient, PoisonIsNotWrittenWhereverItStands) {
+  // Element 3 of a trained row, of a masked one, of a last token, and a padding column.
+  Case c = make_case("lens=4 mask=0111 vocab=5");
+  c.truth.rows[1].valid = false;
+  c.shard.width = 6;
+  const float poison = std::bit_cast<float>(std::uint32_t{kPoisonPattern} * 0x10001u);
+  for (const auto& [row, column] :
+       {std::pair(0, 3), std::pair(1, 3), std::pair(3, 3), std::pair(0, 5), std::pair(1, 5)}) {
+    std::vector<float> gradient;
+    const std::vector<float> right = gradient_of<float>(c, 1.0);
+    for (int k = 0; k < 4; ++k) {
+      gradient.insert(gradient.end(), right.begin() + 5 * k, right.begin() + 5 * k + 5);
+      gradient.push_back(0);
+    }
+    EXPECT_EQ(findings_of(c, gradient).not_written, 0);
+    gradient[static_cast<std::size_t>(6 * row + column)] = poison;
+    const GradientFindings found = findings_of(c, gradient);
+    EXPECT_EQ(found.not_written, 1) << row << " " << column;
+    EXPECT_EQ(found.nonzero_masked + found.nonzero_padding, 0) << row << " " << column;
+    EXPECT_EQ(found.first_misplaced.token, row);
+    EXPECT_EQ(found.first_misplaced.vocab_id, column);
   }
 }
 

@@ -103,7 +103,7 @@ TEST(SharpLinearBounds, OfHiddenStatesInBf16) {
     expect_sharp("grad_hidden_l2" + of,
                  [&](double share) { return found(share * (independent + common)).l2.passed(); });
   }
-  // What the roundings of dz are known to change counts in full.
+  // Known changes by the roundings of dz count in full.
   const auto moved = [&](double error) {
     LinearRows rows = one_truth(0.5 + error);
     rows.rounded = {rows.want[0] + 0.125};

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner/mutation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lossgrid {
+namespace {
+
+using ::testing::ElementsAre;
+
+MutantRecord mutant_record(bool is_control, bool rejected, std::int64_t trials) {
+  MutantRecord record;
+  record.is_control = is_control;
+  record.rejected = rejected;
+  record.trials = trials;
+  return record;
+}
+
+TEST(Mutation, MutantsAreRejectedControlsAcceptedAndAllOfThemRun) {
+  const MutantRecord right_mutant = mutant_record(false, true, 1);
+  const MutantRecord right_control = mutant_record(true, false, 5);
+  EXPECT_EQ(exit_code_of({right_mutant, right_control}), ExitCode::ok);
+  EXPECT_EQ(exit_code_of(std::vector<MutantRecord>()), ExitCode::nothing_ran);
+  for (const MutantRecord& wrong :
+       {mutant_record(false, false, 5), mutant_record(true, true, 1),
+        mutant_record(false, false, 0), mutant_record(true, false, 0)}) {
+    EXPECT_EQ(exit_code_of({right_mutant, wrong, right_control}), ExitCode::correctness);
+  }
+}
+
+MutantRecord record_of_mutant(const std::string& name, const std::string& case_text) {
+  Suite suite;
+  suite.cases = {parse_case(case_text)};
+  suite.grids = {{1, 1}, {1, 2}};
+  ProblemCache problems;
+  std::vector<MutantRecord> records;
+  EXPECT_FALSE(run_mutants({suite}, {name}, RunOptions(), problems,
+                           [&](const MutantRecord& record) { records.push_back(record); }));
+  EXPECT_EQ(records.size(), 1u);
+  return records.at(0);
+}
+
+TEST(Mutation, NamesWhatRejectedAMutant) {
+  // Right on one rank; the second trial is the last.
+  const MutantRecord costly = record_of_mutant("mutant/undeclared_gather", "lens=8 vocab=24");
+  EXPECT_TRUE(costly.rejected);
+  EXPECT_EQ(costly.trials, 2);
+  EXPECT_EQ(costly.rejected_by_grid, "tp1cp2");
+  EXPECT_THAT(costly.rejected_by_checks, ElementsAre("memory", "communication"));
+  const MutantRecord wrong =
+      record_of_mutant("mutant/gradient_times_1.02", "lens=8 vocab=24 mask=all");
+  EXPECT_EQ(wrong.trials, 1);
+  EXPECT_THAT(wrong.rejected_by_checks, ElementsAre("grad_logits", "grad_logits_bias"));
+}
+
+TEST(Mutation, ASkippedTrialIsNone) {
+  const MutantRecord skipped = record_of_mutant("mutant/linear_retained_chunks", "lens=8 vocab=24");
+  EXPECT_EQ(skipped.trials, 0);
+  EXPECT_FALSE(skipped.rejected);
+}
+
+}  // namespace
+}  // namespace lossgrid

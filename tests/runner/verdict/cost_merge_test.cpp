@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Costs of ranks against their prediction: workspace within 5 %, calls and payload of collectives
+// exactly, on every rank, in every phase and microbatch.
+#include "harness/runner/verdict/cost_merge.h"
+
+#include <array>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+namespace lossgrid {
+namespace {
+
+/// Findings of a pack with 1000 bytes of workspace and one all-reduce of 80 bytes over TP and CP in
+/// every phase, as predicted.
+PackFindings right_pack() {
+  PackFindings pack;
+  pack.input_bytes = 300;
+  PhaseCost* predicted[] = {&pack.predicted.plan, &pack.predicted.forward,
+                            &pack.predicted.backward};
+  const char* phases[] = {"plan", "forward", "backward"};
+  for (int p = 0; p < 3; ++p) {
+    predicted[p]->workspace_bytes = 1000;
+    pack.output_bytes[phases[p]] = 50;
+    PhaseMemory memory;
+    memory.phase = phases[p];
+    memory.peak_bytes = 300 + 50 + 1000;
+    pack.memory.push_back(memory);
+    for (CollectiveCounts* counts : {&predicted[p]->tp, &predicted[p]->cp,
+                                     &pack.counts[phases[p]].tp, &pack.counts[phases[p]].cp}) {
+      counts->add(Collective::all_reduce, 1, 80);
+    }
+  }
+  return pack;
+}
+
+/// Two ranks with two packs each.
+std::vector<RankResult> right_ranks() {
+  std::vector<RankResult> ranks(2);
+  for (RankResult& rank : ranks) rank.packs = {right_pack(), right_pack()};
+  return ranks;
+}
+
+using Change = std::function<void(RankResult&, PackFindings&)>;
+
+/// Returns both mismatches after a change of one pack of one rank.
+std::string mismatches(std::size_t rank, std::size_t pack, const Change& change) {
+  std::vector<RankResult> ranks = right_ranks();
+  change(ranks[rank], ranks[rank].packs[pack]);
+  TrialRecord record;
+  return merge_memory(ranks, record) + merge_communication({2, 1}, ranks, record);
+}
+
+TEST(CostMerge, EveryRankPackAndPhaseIsCompared) {
+  EXPECT_EQ(mismatches(0, 0, [](RankResult&, PackFindings&) {}), "");
+  for (const std::size_t rank : {0u, 1u}) {
+    for (const std::size_t pack : {0u, 1u}) {
+      for (const std::size_t phase : {0u, 1u, 2u}) {
+        for (const auto& [bytes, holds] : {std::pair(45, true), std::pair(-45, true),
+                                           std::pair(55, false), std::pair(-55, false)}) {
+          const std::string text = mismatches(rank, pack, [&](RankResult&, PackFindings& found) {
+            found.memory[phase].peak_bytes += bytes;
+          });
+          EXPECT_EQ(text.empty(), holds) << rank << pack << phase << " " << bytes << " " << text;
+        }
+        const char* name = std::array{"plan", "forward", "backward"}[phase];
+        for (const bool over_tp : {true, false}) {
+          for (const auto& [calls, payload] :
+               {std::pair(1, 0), std::pair(0, 8), std::pair(0, -8)}) {
+            const std::string text = mismatches(rank, pack, [&](RankResult&, PackFindings& found) {
+              RankCounts& counts = found.counts.at(name);
+              (over_tp ? counts.tp : counts.cp).add(Collective::all_reduce, calls, payload);
+            });
+            EXPECT_NE(
+                text.find(std::string("communication: rank ") + (rank == 0 ? "0 " : "1 ") + name),
+                std::string::npos)
+                << rank << pack << phase << " " << text;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CostMerge, ExchangesOfTheBatchAreCompared) {
+  for (const auto counts : {&RankResult::batch_dp, &RankResult::batch_pp}) {
+    const std::string text = mismatches(1, 0, [&](RankResult& rank, PackFindings&) {
+      (rank.*counts).add(Collective::broadcast, 1, 8);
+    });
+    EXPECT_NE(text.find("communication: rank 1 batch"), std::string::npos) << text;
+  }
+}
+
+TEST(CostMerge, ARankWithoutALossNeedsNoMemory) {
+  for (const std::int64_t bytes : {0, 1}) {
+    const std::string text = mismatches(1, 0, [&](RankResult& rank, PackFindings&) {
+      rank.packs.clear();
+      rank.peak_bytes = bytes;
+    });
+    EXPECT_EQ(text.empty(), bytes == 0) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid

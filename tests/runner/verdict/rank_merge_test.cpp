@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict on the ranks of a trial together: one wrong number on one rank or in one microbatch
+// fails the check and the invariant that it belongs to, and no bound is wider than it declares.
+#include "harness/runner/verdict/rank_merge.h"
+
+#include <atomic>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/runner/problem_cache.h"
+#include "harness/runner/trial/trial.h"
+#include "spoiled.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Error of the next trial, and the call of forward (or of backward) that it strikes.
+std::atomic<double> wrong_by{0};
+std::atomic<int> calls_so_far{0};
+std::atomic<int> wrong_call{0};
+
+bool is_wrong_call() {
+  return calls_so_far++ == wrong_call;
+}
+
+/// Returns what fails if one rank is spoiled.
+std::string failures_on(int rank, Spoil spoil, const std::string& text, const Grid& grid,
+                        const char* base = "cp_local") {
+  calls_so_far = 0;
+  TrialSetup setup = make_trial(prepare(make_problem(parse_case(text))), base, grid);
+  setup.implementation = std::make_shared<Spoiled>(base, spoil, rank);
+  return failures_of(run_trial(setup, std::chrono::seconds(60)).record);
+}
+
+constexpr const char* kBatch = "lens=8+16 vocab=24 mask=all";
+constexpr const char* kHiddenBatch = "lens=8+16 vocab=24 hidden=6 mask=all";
+
+TEST(MergedChecks, EveryRankIsCompared) {
+  for (const int rank : {0, 1, 2, 3}) {
+    EXPECT_THAT(failures_on(rank,
+                            [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                              if (outputs) outputs->tokens.logprobs[0] -= 1;
+                            },
+                            kBatch, {2, 2}),
+                HasSubstr("logprobs "));
+    const std::string loss =
+        failures_on(rank,
+                    [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                      if (outputs) outputs->result.loss *= 1.001;
+                    },
+                    kBatch, {2, 2});
+    EXPECT_EQ(loss, "loss same_bits_on_all_ranks ") << rank;
+    const std::string gradient =
+        failures_on(rank,
+                    [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                      if (!gradients) return;
+                      for (int k = 0; k < 12; ++k)
+                        static_cast<float*>(gradients->logits)[k] *= 1.01f;
+                      static_cast<float*>(gradients->logits)[0] += 1;
+                    },
+                    kBatch, {2, 2});
+    EXPECT_EQ(gradient, "grad_logits grad_logits_bias gradient_rows_sum_to_zero ") << rank;
+  }
+}
+
+TEST(MergedChecks, EveryRankIsComparedFromHiddenStates) {
+  for (const int rank : {0, 1, 2, 3}) {
+    EXPECT_THAT(failures_on(
+                    rank,
+                    [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                      if (gradients) static_cast<float*>(gradients->hidden)[1] += 1;
+                    },
+                    kHiddenBatch, {2, 2}, "linear_ce"),
+                HasSubstr("grad_hidden grad_hidden_l2 "));
+    EXPECT_THAT(failures_on(
+                    rank,
+                    [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                      if (gradients) gradients->weight[1] += 1;
+                    },
+                    kHiddenBatch, {2, 2}, "linear_ce"),
+                HasSubstr("grad_weight grad_weight_l2 "));
+  }
+}
+
+TEST(MergedChecks, EveryMicrobatchIsCompared) {
+  // Three forward passes and two backward passes of a microbatch; the first ones are judged.
+  for (const int microbatch : {0, 1}) {
+    wrong_call = 3 * microbatch;
+    EXPECT_THAT(failures_on(0,
+                            [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                              if (outputs && is_wrong_call()) outputs->tokens.entropy[0] += 0.25f;
+                            },
+                            "lens=8+16 vocab=24 mask=all microbatches=2", {1, 1}),
+                HasSubstr("entropy "));
+    wrong_call = 2 * microbatch;
+    EXPECT_THAT(failures_on(0,
+                            [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                              if (gradients && is_wrong_call())
+                                static_cast<float*>(gradients->logits)[0] += 1;
+                            },
+                            "lens=8+16 vocab=24 mask=all microbatches=2", {1, 1}),
+                HasSubstr("gradient_rows_sum_to_zero"));
+  }
+}
+
+TEST(MergedInvariants, OfEveryRankCount) {
+  for (const int rank : {0, 1, 2, 3}) {
+    // CP rank 0 holds the first and the last quarter of each sequence, CP rank 1 the others; row 0
+    // of each rank is masked.
+    EXPECT_EQ(failures_on(rank,
+                          [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                            if (gradients) static_cast<float*>(gradients->logits)[0] = 1e-30f;
+                          },
+                          "lens=8 vocab=24 mask=00101111", {2, 2}),
+              "masked_rows_zero ")
+        << rank;
+  }
+}
+
+TEST(MergedInvariants, RangesHoldForEveryRow) {
+  // Row 6 is the last one that predicts a token; row 2 is not trained on.
+  EXPECT_THAT(failures_on(0,
+                          [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                            if (outputs) outputs->tokens.logprobs[6] = 0.5f;
+                          },
+                          "lens=8 vocab=24 mask=all", {1, 1}),
+              HasSubstr("logprobs_nonpositive"));
+  EXPECT_EQ(failures_on(0,
+                        [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                          if (outputs) outputs->tokens.entropy[2] = -0.5f;
+                        },
+                        "lens=8 vocab=24 mask=11101111 poison=none", {1, 1}),
+            "entropy entropy_in_range ");
+}
+
+TEST(MergedInvariants, RowsAddUpToZeroWithinTheirBoundAndNoMore) {
+  // All logits are 0, V = 8, g = -1. A column's bound is
+  //   u (p (4 (8 + 2 ln 8) + d) + (4 + 1.01) |p - [target]|)
+  // and that of the row their sum, with d = 22 serial additions and one for each further TP rank.
+  for (const int tp : {1, 2}) {
+    const double bound = 0x1p-24 * (48.63553 + 22 + (tp - 1) + 5.01 * 2 * 7 / 8);
+    for (const auto& [share, holds] : {std::pair(0.9, true), std::pair(1.5, false)}) {
+      wrong_by = share * bound;
+      const std::string failures =
+          failures_on(tp - 1,
+                      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                        if (gradients)
+                          *static_cast<float*>(gradients->logits) += static_cast<float>(wrong_by);
+                      },
+                      "lens=2 mask=all vocab=8 scale=0", {tp, 1});
+      EXPECT_EQ(failures.find("gradient_rows_sum_to_zero") == std::string::npos, holds)
+          << tp << " " << share << ": " << failures;
+    }
+  }
+}
+
+TEST(MergedInvariants, LabelsThatAreOwnedTwiceOrByNobody) {
+  for (const double wrong : {1.0, -1.0}) {
+    wrong_by = wrong;
+    for (const int rank : {0, 1}) {
+      for (const int call : {0, 3}) {  // of the first and the second microbatch
+        wrong_call = call;
+        EXPECT_EQ(failures_on(rank,
+                              [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                                if (!outputs || !is_wrong_call()) return;
+                                outputs->owned_labels += static_cast<std::int64_t>(wrong_by);
+                              },
+                              "lens=5+8 vocab=24 mask=all microbatches=2", {2, 1}),
+                  "owned_labels_sum_to_valid_tokens ")
+            << wrong << " " << rank << " " << call;
+      }
+    }
+  }
+}
+
+/// Moves one number of a column to the next float32.
+template <std::span<float> TokenOutputs::*column>
+void next_number(const LossInputs&, LossOutputs* outputs, LossGradients*) {
+  if (!outputs) return;
+  float& x = (outputs->tokens.*column)[0];
+  x = std::nextafter(x, -1000.0f);
+}
+
+TEST(MergedInvariants, RanksWithTheSameRowsHoldTheSameBitsInEveryColumn) {
+  for (const Spoil spoil :
+       {next_number<&TokenOutputs::logprobs>, next_number<&TokenOutputs::entropy>,
+        next_number<&TokenOutputs::vocab_min>, next_number<&TokenOutputs::vocab_max>}) {
+    EXPECT_THAT(failures_on(1, spoil, kBatch, {2, 1}), HasSubstr("same_bits_on_all_ranks"));
+    // CP ranks that return the whole pack.
+    EXPECT_THAT(failures_on(1, spoil, kBatch, {1, 2}, "fused"),
+                HasSubstr("same_bits_on_all_ranks"));
+  }
+}
+
+TEST(MergedInvariants, ALogprobMayExceedZeroByItsRoundingAndNoMore) {
+  // One id, whose logit is 1e4: lp = 0 within 4 u lse + 54 u, and above 0 within u (4 * 8 + 22).
+  for (const auto& [share, holds] : {std::pair(0.9, true), std::pair(1.5, false)}) {
+    wrong_by = share * 54 * 0x1p-24;
+    EXPECT_EQ(failures_on(0,
+                          [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
+                            if (outputs) outputs->tokens.logprobs[0] = static_cast<float>(wrong_by);
+                          },
+                          "lens=2 mask=all vocab=1 values=offset", {1, 1}),
+              holds ? "" : "logprobs_nonpositive ")
+        << share;
+  }
+}
+
+}  // namespace
+}  // namespace lossgrid
