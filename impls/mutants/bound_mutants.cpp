@@ -29,15 +29,15 @@ struct BoundedRow {
   std::int64_t target = 0;
   std::vector<double> x;  // [V]
   double max = 0;
-  double log_sum = 0;  // ln s
-  double spread = 0;   // S1 = sum p |x - m|
-  double squared = 0;  // S2 = sum p (x - m)^2
+  double log_sum = 0;   // ln s
+  double spread = 0;    // S1 = sum p |x - m|
+  double squared = 0;   // S2 = sum p (x - m)^2
+  double smallest = 0;  // x that is not -inf
 
   double p(std::size_t v) const { return std::exp(x[v] - max - log_sum); }
   double log_sum_exp() const { return max + log_sum; }
   double logprob() const { return x[static_cast<std::size_t>(target)] - max - log_sum; }
   double entropy() const { return log_sum + spread; }
-  double smallest() const { return *std::min_element(x.begin(), x.end()); }
 
   double logprob_bound() const {
     const double distance = max - x[static_cast<std::size_t>(target)];
@@ -53,6 +53,7 @@ struct BoundedRow {
   }
   /// Returns that of d loss / d x_v = g ([v = target] - p), rounded with roundoff `u_out`.
   double gradient_bound(std::size_t v, double g, double u_out) const {
+    if (p(v) == 0) return 0;
     const double from_target = std::abs(p(v) - (static_cast<std::int64_t>(v) == target ? 1 : 0));
     const double distance = max - x[v];
     return std::abs(g) *
@@ -69,7 +70,10 @@ BoundedRow bounded_row(std::int64_t row, std::int64_t target, std::vector<double
   double sum = 0;
   for (const double logit : made.x) sum += std::exp(logit - made.max);
   made.log_sum = std::log(sum);
+  made.smallest = made.max;
   for (std::size_t v = 0; v < made.x.size(); ++v) {
+    if (std::isinf(made.x[v])) continue;
+    made.smallest = std::min(made.smallest, made.x[v]);
     const double distance = made.max - made.x[v];
     made.spread += made.p(v) * distance;
     made.squared += made.p(v) * distance * distance;
@@ -82,14 +86,16 @@ template <typename T>
 class Beyond {
  public:
   void offer(T* place, double want, double bound) {
-    for (const double sign : {1.0, -1.0}) {
-      const T value(static_cast<Wide>(want + sign * kShare * bound));
-      const double off = std::abs(std::abs(static_cast<double>(value) - want) / bound - kShare);
-      if (!(off < best_)) continue;
-      best_ = off;
-      place_ = place;
-      value_ = value;
-    }
+    offer_below(place, want, bound);
+    offer_below(place, want, -bound);
+  }
+  void offer_below(T* place, double want, double bound) {
+    const T value(static_cast<Wide>(want - kShare * bound));
+    const double off = std::abs((want - static_cast<double>(value)) / bound - kShare);
+    if (!(off < best_)) return;
+    best_ = off;
+    place_ = place;
+    value_ = value;
   }
   void write() const {
     if (place_ != nullptr) *place_ = value_;
@@ -169,7 +175,9 @@ void token(const LossProblem& /*problem*/, const Rows& rows, const Results& resu
   Beyond<float> beyond;
   for (const BoundedRow& row : rows) {
     float* place = &(results.outputs->tokens.*column)[static_cast<std::size_t>(row.row)];
-    beyond.offer(place, (row.*want)(), (row.*bound)());
+    const double right = (row.*want)();
+    // Downwards and not close to 0: in the range that other invariants allow.
+    if (std::abs(right) > 3 * (row.*bound)()) beyond.offer_below(place, right, (row.*bound)());
   }
   beyond.write();
 }
@@ -180,7 +188,7 @@ void extremum(const LossProblem& /*problem*/, const Rows& rows, const Results& r
   if (results.outputs == nullptr) return;
   Beyond<float> beyond;
   for (const BoundedRow& row : rows) {
-    const double want = is_largest ? row.max : row.smallest();
+    const double want = is_largest ? row.max : row.smallest;
     float* place = &(results.outputs->tokens.*column)[static_cast<std::size_t>(row.row)];
     beyond.offer(place, want, kRoundoff * std::abs(want));
   }
@@ -203,9 +211,10 @@ double mean_bound(const Rows& rows, Number term, Number bound, double count) {
 
 void loss(const LossProblem& problem, const Rows& rows, const Results& results) {
   if (results.outputs == nullptr) return;
-  results.outputs->result.loss +=
-      kShare *
+  const double bound =
       mean_bound(rows, &BoundedRow::logprob, &BoundedRow::logprob_bound, 1 / mean_weight(problem));
+  // Not where a target has probability 0.
+  if (std::isfinite(bound)) results.outputs->result.loss += kShare * bound;
 }
 
 void entropy_avg(const LossProblem& /*problem*/, const Rows& rows, const Results& results) {
