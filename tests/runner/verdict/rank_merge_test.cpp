@@ -4,11 +4,13 @@
 #include "harness/runner/verdict/rank_merge.h"
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/device/memory/buffer.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 #include "spoiled.h"
@@ -119,6 +121,29 @@ TEST(MergedInvariants, OfEveryRankCount) {
               "masked_rows_zero ")
         << rank;
   }
+}
+
+TEST(MergedInvariants, PaddingColumnsAreZero) {
+  // 25 ids on two TP ranks: column 12 of the second one is padding.
+  EXPECT_EQ(failures_on(1,
+                        [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                          if (gradients) static_cast<float*>(gradients->logits)[12] = 1e-30f;
+                        },
+                        "lens=8 vocab=25 mask=all", {2, 1}),
+            "padded_vocab_zero ");
+}
+
+TEST(MergedInvariants, PoisonIsNotAddedToAWeight) {
+  EXPECT_THAT(failures_on(
+                  1,
+                  [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                    if (gradients) {
+                      gradients->weight[1] =
+                          std::bit_cast<float>(std::uint32_t{kPoisonPattern} * 0x10001u);
+                    }
+                  },
+                  kHiddenBatch, {2, 1}, "linear_ce"),
+              HasSubstr("every_element_written"));
 }
 
 TEST(MergedInvariants, RangesHoldForEveryRow) {
