@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/expected.h"
@@ -119,6 +120,39 @@ TEST(Truth, LossIsTheMeanOverValidTokensOfTheGlobalBatch) {
   EXPECT_DOUBLE_EQ(truth.objective.loss.value, -sum / 3);
   const Truth global = truth_of("lens=3+2 mask=111+01 vocab=7 global_valid_toks=12");
   EXPECT_DOUBLE_EQ(global.objective.loss.value, -sum / 12);
+}
+
+/// Logits that implementations make themselves, with an error of 1e-6 + 2^-20 |logit|.
+class MadeLogits final : public LogitsSource {
+ public:
+  void read(std::int64_t, std::int64_t begin, std::span<double> out) const override {
+    for (std::size_t k = 0; k < out.size(); ++k) out[k] = -8.0 * static_cast<double>(begin + k);
+  }
+  void read(std::int64_t, std::int64_t, std::span<float>) const override {}
+  bool given() const override { return false; }
+  double relative_error() const override { return 0x1p-20; }
+  void read_errors(std::int64_t, std::int64_t, std::span<double> out) const override {
+    std::fill(out.begin(), out.end(), 1e-6);
+  }
+};
+
+TEST(RowTruth, ErrorsOfMadeLogitsAreThoseOfTheirSource) {
+  const std::vector<double> logits{0, -8, -16};
+  std::vector<double> errors(3);
+  read_logit_errors(MadeLogits(), 0, 0, logits, errors);
+  for (std::size_t v = 0; v < 3; ++v) {
+    EXPECT_DOUBLE_EQ(errors[v], 1e-6 + 8 * static_cast<double>(v) * 0x1p-20) << v;
+  }
+}
+
+TEST(Truth, ARowThatIsTrainedOnNeedsALogprob) {
+  const Problem problem = make_problem(parse_case("lens=3 mask=011 vocab=4"));
+  std::vector<RowTruth> rows = compute_rows(problem, 1);
+  EXPECT_NO_THROW(require_trainable(problem, rows));
+  rows[2].logprob = std::numeric_limits<double>::quiet_NaN();  // predicts nothing
+  EXPECT_NO_THROW(require_trainable(problem, rows));
+  rows[1].logprob = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(require_trainable(problem, rows), Error);
 }
 
 TEST(Truth, CountsItsOwnDenominators) {

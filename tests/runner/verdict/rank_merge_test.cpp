@@ -123,6 +123,30 @@ TEST(MergedInvariants, OfEveryRankCount) {
   }
 }
 
+TEST(MergedDeterminism, HasTheClaimsOfTheImplementationAndBitsOfEveryOutput) {
+  const auto record_of = [](const std::string& text, const char* implementation) {
+    return run_trial(make_trial(prepare(make_problem(parse_case(text))), implementation, {1, 1}),
+                     std::chrono::seconds(60))
+        .record;
+  };
+  for (const bool hidden : {false, true}) {
+    const char* implementation = hidden ? "linear_ce" : "cp_local";
+    const std::string text = hidden ? kHiddenBatch : kBatch;
+    const TrialRecord one = record_of(text, implementation);
+    const TrialRecord other = record_of(text + " seed=7", implementation);
+    ASSERT_EQ(one.determinism.size(), 3u);
+    const ImplementationTraits traits = make_implementation(implementation)->describe();
+    EXPECT_TRUE(traits.claims_run_to_run);
+    EXPECT_EQ(one.determinism[0].claimed, traits.claims_run_to_run);
+    EXPECT_EQ(one.determinism[1].claimed, traits.claims_packing) << implementation;
+    EXPECT_EQ(one.fingerprints.size(), hidden ? 4u : 3u);
+    for (const auto& [output, bits] : one.fingerprints) {
+      EXPECT_NE(bits, other.fingerprints.at(output)) << output;
+    }
+  }
+  EXPECT_TRUE(make_implementation("cp_local")->describe().claims_packing);
+}
+
 TEST(MergedInvariants, PaddingColumnsAreZero) {
   // 25 ids on two TP ranks: column 12 of the second one is padding.
   EXPECT_EQ(failures_on(1,
