@@ -83,6 +83,19 @@ TEST(ExternalCostMerge, NamesTheFirstRankThatDiffers) {
   EXPECT_EQ(record.communication[1].predicted_calls, 0);
 }
 
+TEST(ExternalCostMerge, PayloadCountsAndMemoryOnEitherSide) {
+  TrialRecord record;
+  const auto merged = [&](std::int64_t peak_bytes, std::int64_t payload) {
+    const std::vector<RankResult> ranks{external_rank({external_pack(
+        peak_bytes, {{"tp", "all_reduce", 2, payload}}, PhasePrediction{100, kTwoOverTp})})};
+    return merge_external_memory(ranks, kTolerance, record) +
+           merge_external_communication(0, ranks, record);
+  };
+  EXPECT_EQ(merged(95, 8), "");
+  EXPECT_EQ(merged(94, 8), "memory: rank 0 forward needed 94 bytes, predicted 100");
+  for (const std::int64_t payload : {7, 9}) EXPECT_NE(merged(100, payload), "") << payload;
+}
+
 TEST(ExternalCostMerge, PredictionsGoFromProcessToProcess) {
   const PackFindings sent = external_pack(1, kTwoOverTp, {100, kTwoOverTp});
   const auto bytes = to_bytes(sent);

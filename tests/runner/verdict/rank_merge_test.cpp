@@ -13,6 +13,7 @@
 #include "harness/device/memory/buffer.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
+#include "harness/verify/expected.h"
 #include "spoiled.h"
 
 namespace lossgrid {
@@ -107,6 +108,20 @@ TEST(MergedChecks, EveryMicrobatchIsCompared) {
                             "lens=8+16 vocab=24 mask=all microbatches=2", {1, 1}),
                 HasSubstr("gradient_rows_sum_to_zero"));
   }
+}
+
+TEST(MergedChecks, ValuesOfABundleAreCompared) {
+  TrialSetup setup = make_trial(prepare(make_problem(parse_case(kBatch))), "cp_local", {2, 2});
+  setup.keep_outputs = true;
+  BundleResults values = expected_results(*setup.problem, *setup.truth);
+  setup.expected = std::make_shared<const BundleResults>(values);
+  EXPECT_EQ(failures_of(run_trial(setup, std::chrono::seconds(60)).record), "");
+  *values.loss += 1;
+  values.grad_logits[24 * 22 + 3] += 1;  // of the last row that is trained on
+  setup.expected = std::make_shared<const BundleResults>(values);
+  const TrialRecord record = run_trial(setup, std::chrono::seconds(60)).record;
+  EXPECT_EQ(record.status, TrialStatus::failed);
+  EXPECT_EQ(failures_of(record), "expected.loss expected.grad_logits ");
 }
 
 TEST(MergedInvariants, OfEveryRankCount) {
