@@ -21,8 +21,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kCase = "lens=3+2 vocab=4096 mask=all";
-constexpr std::size_t kRowBytes = 4096 * 4;
+constexpr const char* kCase = "lens=3+2 vocab=2560 mask=all";
+constexpr std::size_t kRowBytes = 2560 * 4;
 
 /// Takes `bytes` from the heap on a thread of the rank.
 void take_from_heap(std::size_t bytes) {
@@ -118,7 +118,7 @@ std::size_t least_of(const std::string& case_text) {
 TEST(HeapCheck, ARowIsTheShorterOneOfVocabularyAndHiddenStates) {
   EXPECT_EQ(least_of("lens=3 vocab=8192"), 8192u * 4);
   EXPECT_EQ(least_of("lens=3 vocab=8192 dtype=bf16"), 8192u * 2);
-  EXPECT_EQ(least_of("lens=3 vocab=8192 hidden=2048"), 2048u * 4);
+  EXPECT_EQ(least_of("lens=3 vocab=1536 hidden=1088"), 1088u * 4);
   EXPECT_EQ(least_of("lens=3 vocab=64"), 4096u);    // objects of a plan
   EXPECT_EQ(least_of("lens=100 vocab=64"), 6400u);  // tables by token
 }
