@@ -42,7 +42,8 @@ HeapWatchScope::~HeapWatchScope() {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 
-// A sanitizer has a malloc of its own, which tells of every allocation (allocator_interface.h).
+// A sanitizer has a malloc of its own and calls back for every allocation, the one of threads not
+// for those with an alignment (allocator_interface.h).
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*,
                                                                              std::size_t),
                                                          void (*free_hook)(const volatile void*));
