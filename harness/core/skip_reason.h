@@ -10,6 +10,9 @@ namespace lossgrid {
 
 struct SkipReason {
   std::string text;  // one line
+  // True if the refusal of an implementation is right wherever it happens, so that no suite has to
+  // state it: by a mutant that has nothing to change.
+  bool is_always_right = false;
 };
 
 /// Returns the text of `reason`, "" for nullopt: the form of reports, in which "" stands for none.

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "harness/core/heap_watch.h"
 #include "harness/device/backend.h"
 #include "harness/device/device_work.h"
 #include "harness/device/gemm.h"
@@ -137,6 +138,7 @@ class EmulatedDevice final : public Device {
   void wait() override {
     require_alive();
     if (stream_.idle()) return;
+    const HeapWatchScope unwatched(nullptr);  // the emulation's: a kernel has no heap
     struct Open {
       explicit Open(Pages& pages) : pages(pages) { pages.open(); }
       ~Open() { pages.close(); }

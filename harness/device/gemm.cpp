@@ -14,6 +14,7 @@
 #include <oneapi/dnnl/dnnl_debug.h>
 
 #include "harness/core/error.h"
+#include "harness/core/heap_watch.h"
 
 namespace lossgrid {
 namespace {
@@ -151,6 +152,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
                     product.a.stride, product.b.stride, product.stride, workspace.size(), needed));
   }
   if (product.m == 0 || product.n == 0) return;
+  const HeapWatchScope unwatched(nullptr);  // oneDNN's own
   if (product.k == 0) {  // an empty sum
     for (std::int64_t row = 0; row < product.m && !product.accumulate; ++row) {
       std::fill_n(product.c + row * product.stride, product.n, 0.0f);

@@ -22,7 +22,11 @@ std::vector<std::string> failed_checks(const TrialRecord& trial) {
     if (verdict.claimed && verdict.verdict == "different_bits") names.push_back(verdict.name);
   }
   names.insert(names.end(), trial.cost_mismatches.begin(), trial.cost_mismatches.end());
-  if (names.empty()) names.push_back(std::string(name(trial.status)) + ": " + trial.reason);
+  if (!names.empty()) return names;
+  // A trial that failed without a comparison is a skip that no suite states; its reason names it.
+  const std::string status =
+      trial.status == TrialStatus::failed ? "" : std::string(name(trial.status)) + ": ";
+  names.push_back(status + trial.reason);
   return names;
 }
 

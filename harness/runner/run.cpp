@@ -50,10 +50,23 @@ TrialRecord describe_unprepared(const CaseSpec& spec, const std::string& impleme
   return describe_trial(empty, implementation, grid, backend);
 }
 
+/// Returns parts of the reasons for which the suite lets `implementation`, made from `text`, refuse
+/// the case. A mutant or control counts as its strategy, since no suite names it. Code and files of
+/// a user may refuse anything.
+std::optional<std::vector<std::string>> stated_skips(const Suite& suite, const CaseSpec& spec,
+                                                     const LossImplementation& implementation,
+                                                     const std::string& text) {
+  const ImplementationTraits traits = implementation.describe();
+  if (!suite.skips || traits.is_external || traits.plays_back) return std::nullopt;
+  const std::size_t options = std::min(text.find(':'), text.size());
+  return stated_reasons(*suite.skips, traits.name + text.substr(options), spec);
+}
+
 /// Runs a trial of a case, the `number`-th of the run, or takes it over.
-TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, const Grid& grid,
-                      Backend backend, std::int64_t number, const RunOptions& options,
+TrialOutcome run_case(const Suite& suite, const CaseSpec& spec, const std::string& implementation,
+                      const Grid& grid, std::int64_t number, const RunOptions& options,
                       ProblemCache& problems) {
+  const Backend backend = suite.backend;
   TrialOutcome trial;
   const std::string text = format_case(spec);
   const std::string id = trial_id(text, grid, implementation, backend);
@@ -69,6 +82,7 @@ TrialOutcome run_case(const CaseSpec& spec, const std::string& implementation, c
   if (facts.may_run()) {
     TrialSetup setup = make_trial(prepared, implementation, grid, backend);
     setup.fault = fault_of(options, number);
+    setup.stated_skips = stated_skips(suite, spec, *setup.implementation, implementation);
     setup.recording = record_trial(options.recording, "trial", number,
                                    format_grid(grid) + "_" + implementation, id, implementation);
     trial = run_trial(setup, options.deadline, options.ranks);
@@ -90,8 +104,7 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
       for (const std::string& text : suite.implementations) {
         BitComparison bits;
         for (const Grid& grid : suite.grids) {
-          TrialOutcome trial =
-              run_case(spec, text, grid, suite.backend, ++number, options, problems);
+          TrialOutcome trial = run_case(suite, spec, text, grid, ++number, options, problems);
           bits.judge(trial.record);
           const bool goes_on = sink(trial.record);
           if (trial.must_end) return true;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants with right numbers and a wrong cost: memory or communication that the strategy does not
 // declare.
+#include <algorithm>
+#include <vector>
+
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -61,6 +64,32 @@ class RetainedChunksPlan final : public LossPlan {
   FloatArray kept_;
 };
 
+/// `HiddenCopyPlan`: copies its input into memory that no device accounts for, all of it or one
+/// row.
+template <bool whole>
+class HiddenCopyPlan final : public LossPlan {
+ public:
+  HiddenCopyPlan(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
+      : problem_(problem), context_(context), right_(std::move(right)) {}
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    right_->forward(inputs, outputs);
+    const std::int64_t rows =
+        whole ? problem_.local_rows() : std::min<std::int64_t>(1, problem_.local_rows());
+    copy_.resize(static_cast<std::size_t>(rows * problem_.width() * problem_.element_bytes()));
+    context_.device.copy(copy_.data(), inputs.logits, copy_.size());
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    right_->backward(inputs, gradients);
+  }
+
+ private:
+  const LossProblem& problem_;
+  RankContext context_;
+  std::unique_ptr<LossPlan> right_;
+  std::vector<std::byte> copy_;
+};
+
 template <typename Plan>
 std::unique_ptr<LossPlan> around(const LossProblem& problem, RankContext context,
                                  std::unique_ptr<LossPlan> right) {
@@ -84,6 +113,20 @@ const RegisteredMutant mutants[] = {
         .options = {{"chunk_tokens", "3"}},
         .plan = around<RetainedChunksPlan>,
         .rejected_by = "memory",
+    }),
+    RegisteredMutant({
+        .name = "hidden_copy",
+        .what = "keeps a copy of the logits in memory of the heap, which no device accounts for",
+        .strategy = "cp_local",
+        .plan = around<HiddenCopyPlan<true>>,
+        .rejected_by = "memory_from_device",
+    }),
+    RegisteredMutant({
+        .name = "hidden_row",
+        .what = "copies a row of the logits into memory of the heap, which no device accounts for",
+        .strategy = "cp_local",
+        .plan = around<HiddenCopyPlan<false>>,
+        .rejected_by = "memory_from_device",
     }),
 };
 

@@ -7,12 +7,14 @@
 #include <optional>
 #include <vector>
 
+#include "harness/core/heap_watch.h"
 #include "harness/device/memory/host_view.h"
 #include "impls/kernels/rows.h"
 
 namespace lossgrid {
 
-/// `HostRows`: logits that the host can read, the given ones or a copy.
+/// `HostRows`: logits that the host can read, the given ones or a copy. A step that works on them
+/// may take rows from the heap: it is plain code, and memory is not its mistake.
 class HostRows {
  public:
   explicit HostRows(const LogitsRows& rows) : rows_(rows) {
@@ -40,6 +42,7 @@ class HostRows {
     return static_cast<std::size_t>(rows_.rows * rows_.shard.width) * size_of(rows_.dtype);
   }
 
+  HeapWatchScope unwatched_{nullptr};
   LogitsRows rows_;
   std::optional<HostView> view_;
 };

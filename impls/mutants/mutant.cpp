@@ -56,7 +56,7 @@ class AlteredPlan final : public LossPlan {
 };
 
 /// `Altered`: a strategy that is given another batch or objective than the harness checks it with,
-/// or that does more than its cost declares.
+/// that does more than its cost declares, or that refuses what it could do.
 class Altered final : public LossImplementation {
  public:
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
@@ -75,7 +75,11 @@ class Altered final : public LossImplementation {
       return SkipReason{"nothing to change in this problem"};
     }
     if (nothing_to_change) {
-      return SkipReason{fmt::format("nothing to change in {}", problem.objective.kind())};
+      return SkipReason{fmt::format("nothing to change in {}", problem.objective.kind()),
+                        /*is_always_right=*/true};
+    }
+    if (mutant_.unsupported != nullptr) {
+      if (auto reason = mutant_.unsupported(problem)) return reason;
     }
     return inner_->unsupported(problem);
   }
@@ -110,8 +114,8 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     Steps steps;
     changed.change(steps);
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
-    const bool only_steps =
-        changed.batch == nullptr && changed.objective == nullptr && changed.plan == nullptr;
+    const bool only_steps = changed.batch == nullptr && changed.objective == nullptr &&
+                            changed.plan == nullptr && changed.unsupported == nullptr;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };

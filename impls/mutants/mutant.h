@@ -35,6 +35,8 @@ struct MutantOf {
   /// Wraps the strategy's own plan.
   std::unique_ptr<LossPlan> (*plan)(const LossProblem& problem, RankContext context,
                                     std::unique_ptr<LossPlan> own) = nullptr;
+  /// Returns a reason to refuse a problem, beside those of the strategy.
+  std::optional<SkipReason> (*unsupported)(const LossProblem& problem) = nullptr;
   const char* seen_in = "";      // framework and issue where the mistake happened; "": unknown
   const char* rejected_by = "";  // check that the mutant fails in suites ci and linear
 };

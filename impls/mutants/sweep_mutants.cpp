@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants of the fused forward-backward kernel of one_sweep: rows of the pipeline mixed up,
 // exponentials relative to another maximum, logits read after they were overwritten by their
-// gradient, blocks whose statistics stay local to a TP rank.
+// gradient, blocks whose statistics stay local to a TP rank, cases that it refuses.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -101,6 +101,14 @@ void statistics_of_first_row(const LogitsRows& rows, const float* shift, const f
   rows_gradient(rows, first_shift.data(), first_sum.data(), grad, out);
 }
 
+/// Refuses every objective with sums over sequences, also one whose gradient does not depend on
+/// them.
+std::optional<SkipReason> refuses_sequence_sums(const LossProblem& problem) {
+  if (problem.objective.sizes().sequence_sums == 0) return std::nullopt;
+  return SkipReason{
+      "the gradient of a token depends on sums over its sequence: one sweep comes too early"};
+}
+
 const RegisteredMutant mutants[] = {
     RegisteredMutant({
         .name = "sweep_sum_of_next_row",
@@ -137,6 +145,13 @@ const RegisteredMutant mutants[] = {
         .strategy = "one_sweep",
         .change = [](Steps& s) { s.gradient = gradient_on_host<statistics_of_first_row>; },
         .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "refuses_linear_objectives",
+        .what = "refuses objectives whose gradient does not need the sums over sequences, as if it did",
+        .strategy = "one_sweep",
+        .unsupported = refuses_sequence_sums,
+        .rejected_by = "skipped",
     }),
 };
 

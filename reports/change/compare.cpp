@@ -77,15 +77,19 @@ class Comparer {
       }
     }
     for (const auto& [id, trial] : in_head) {
-      if (in_base.contains(id) || !has_verdict(trial->status)) continue;
+      const bool is_skipped = trial->status == TrialStatus::skipped;
+      if (in_base.contains(id) || !(has_verdict(trial->status) || is_skipped)) continue;
       add(ChangeKind::verdict, is_bad(trial->status) ? Verdict::failed : Verdict::added, id,
-          "not there", name(trial->status), exit_code_of(*trial));
+          "not there", with_reason(name(trial->status), is_skipped ? trial->reason : ""),
+          exit_code_of(*trial));
     }
   }
 
   void compare_trial(const TrialRecord& base, const TrialRecord& head) {
     if (has_verdict(base.status) && !has_verdict(head.status)) {
-      lose(subject_of(base), base.id, name(base.status), name(head.status), trials_not_reached_);
+      const bool is_skipped = head.status == TrialStatus::skipped;
+      lose(subject_of(base), base.id, name(base.status),
+           with_reason(name(head.status), is_skipped ? head.reason : ""), trials_not_reached_);
       return;
     }
     if (is_bad(base.status) != is_bad(head.status)) {

@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "harness/core/error.h"
+#include "harness/core/heap_watch.h"
 
 namespace lossgrid {
 namespace {
@@ -95,8 +96,11 @@ void run_parallel(std::int64_t count, void* body,
     if (count > 0) call(body, 0, count);
     return;
   }
+  HeapWatch* const watch = heap_watch();
+  const HeapWatchScope unwatched(nullptr);  // the team itself
 #pragma omp parallel num_threads(threads)
   {
+    const HeapWatchScope watched(watch);
     // The team may be smaller than asked for.
     const std::int64_t team = omp_get_num_threads();
     const std::int64_t thread = omp_get_thread_num();

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "harness/core/heap_watch.h"
 #include "harness/core/rank_observer.h"
 #include "harness/device/device.h"
 
@@ -20,6 +21,7 @@ constexpr std::uint16_t kGuardPattern = 0xA5A5;
 
 Buffer::Buffer(Device& device, std::size_t bytes, std::string tag, MemorySpace space)
     : device_(&device), bytes_(bytes), tag_(std::move(tag)), space_(space) {
+  const HeapWatchScope unwatched(nullptr);  // the tracker counts it
   std::byte* block = device.acquire(bytes_ + 2 * kGuardBytes, space_);
   data_ = block + kGuardBytes;
   device.fill(block, kGuardPattern, kGuardBytes, space_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "harness/core/heap_watch.h"
 #include "harness/device/device.h"
 
 namespace lossgrid {
@@ -21,6 +22,7 @@ class HostView {
         bytes_(bytes) {
     device.synchronise();
     if (device.host_reads(memory)) return;
+    const HeapWatchScope unwatched(nullptr);
     copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     data_ = copy_.get();
     device.copy(data_, memory, bytes);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "harness/core/heap_watch.h"
 #include "harness/device/device.h"
 
 namespace lossgrid {
@@ -25,6 +26,7 @@ class Staging {
     if (bytes > bytes_ || memory_ == nullptr) {
       release();
       const std::size_t asked = std::max<std::size_t>(bytes, 1);
+      const HeapWatchScope unwatched(nullptr);
       memory_ = device_->acquire(asked, space_);
       bytes_ = asked;
     }

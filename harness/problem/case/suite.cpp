@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 void require_suite(const Json& object, const std::string& path) {
-  require_known_keys(object,
-                     {"suite", "name", "summary", "grids", "implementations", "cases", "timing"},
-                     "suite", path);
+  require_known_keys(
+      object, {"suite", "name", "summary", "grids", "implementations", "cases", "skips", "timing"},
+      "suite", path);
   const Json& version = required_member(object, "suite", path);
   if (version != 1) throw_bad_input("{}: suite = {} is not version 1", path, version.dump());
 }
@@ -141,6 +141,9 @@ Suite read_suite(const std::string& path) {
   suite.grids = read_grids(object, path);
   suite.implementations = required_names(object, "implementations", path);
   suite.cases = read_all_cases(object, path);
+  if (object.contains("skips")) {
+    suite.skips = read_stated_skips(object.at("skips"), path + ": skips");
+  }
   if (object.contains("timing")) {
     suite.timing = read_timing(object.at("timing"), suite.implementations, path);
   }

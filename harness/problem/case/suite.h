@@ -10,6 +10,7 @@
 #include "harness/comm/process_grid.h"
 #include "harness/device/device.h"
 #include "harness/problem/case/case_spec.h"
+#include "harness/problem/case/stated_skip.h"
 
 namespace lossgrid {
 
@@ -47,15 +48,19 @@ struct Suite {
   std::vector<Grid> grids;
   std::vector<std::string> implementations;  // as on the command line: name[:option=value]
   std::vector<CaseSpec> cases;
+  // Refusals of implementations that are right; any other fails. nullopt: nothing is stated, and
+  // every refusal is a skip.
+  std::optional<std::vector<StatedSkip>> skips;
   std::optional<TimingRequest> timing;
   Backend backend = Backend::cpu;  // the value of --backend, not of the file
 };
 
 /// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
-/// "implementations": [..], "cases": [{...}]}, optional "timing": {"baseline": one of the
-/// implementations, and optional "cache": ["hot", "cold"], "min_samples", "max_seconds",
-/// "target_stderr"}. Throws bad_input that names the file, the line (for malformed JSON) or the
-/// entry and key. A case without a name is named by its text; names and grids are unique.
+/// "implementations": [..], "cases": [{...}]}, optional "skips" (stated_skip.h), optional "timing":
+/// {"baseline": one of the implementations, and optional "cache": ["hot", "cold"], "min_samples",
+/// "max_seconds", "target_stderr"}. Throws bad_input that names the file, the line (for malformed
+/// JSON) or the entry and key. A case without a name is named by its text; names and grids are
+/// unique.
 Suite read_suite(const std::string& path);
 
 /// Returns the folder of the suites: LOSSGRID_CASES_DIR, else the one that came with the

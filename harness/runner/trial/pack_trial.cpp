@@ -10,6 +10,7 @@
 #include "harness/core/rank_observer.h"
 #include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
+#include "harness/runner/trial/heap_check.h"
 #include "harness/runner/trial/injected_nan.h"
 #include "harness/runner/trial/pack_checks.h"
 #include "harness/verify/bounds.h"
@@ -50,7 +51,8 @@ class PackTrial {
                 .truth = gradient_truth_,
                 .places = places_,
                 .given = description_.outputs,
-                .rank = rank.rank} {
+                .rank = rank.rank},
+        heap_(loss_problem_, description_, rank.rank) {
     batch_.denominators = denominators;
   }
 
@@ -85,6 +87,7 @@ class PackTrial {
     result_.add_invariant(
         "one_microbatch_in_memory", left_bytes == 0,
         fmt::format("rank {} still holds {} bytes of a microbatch before", rank_.rank, left_bytes));
+    heap_.add_to(result_);
     if (description_.is_external) {
       result_.add_invariant("evaluation_as_training", evaluation_.empty(),
                             fmt::format("rank {}: {}", rank_.rank, evaluation_));
@@ -135,7 +138,7 @@ class PackTrial {
     begin(rank_phase);
     device_work() = {};
     const std::int64_t start = steady_clock_ns();
-    body();
+    heap_.watch(phase, body);
     device_.synchronise();
     result_.time_ns[phase] = steady_clock_ns() - start;
     take_measurement(phase);
@@ -281,6 +284,7 @@ class PackTrial {
   std::vector<RowPlace> own_places_;
   GradientTruth gradient_truth_;
   PackChecks checks_;
+  HeapCheck heap_;
 
   std::unique_ptr<RankTensors> tensors_;
   DeviceArray<float> tokens_;

@@ -19,8 +19,9 @@
 namespace lossgrid {
 namespace {
 
-/// Returns a reason for which the trial cannot run here. A rank of the last pipeline stage holds
-/// one microbatch at a time, the others none.
+/// Returns a reason for which the trial cannot run here. Throws unsupported if the implementation
+/// refuses it, which a suite may have to state. A rank of the last pipeline stage holds one
+/// microbatch at a time, the others none.
 std::optional<SkipReason> skip_reason(const TrialSetup& setup) {
   std::optional<SkipReason> reason;
   std::vector<std::int64_t> bytes(setup.parts.size(), 0);  // of a rank, by dp rank
@@ -29,6 +30,7 @@ std::optional<SkipReason> skip_reason(const TrialSetup& setup) {
     if (reason) return;
     bytes[d] = std::max(bytes[d], trial_rank_bytes(loss_problem, *setup.implementation));
   });
+  if (reason && !reason->is_always_right) throw Error(ErrorCode::unsupported, reason->text);
   if (reason) return reason;
   const Grid& grid = setup.grid;
   RanksMemory need{.rank_bytes = std::vector<std::int64_t>(static_cast<std::size_t>(grid.ranks()))};
@@ -236,6 +238,7 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
   if (ranks.has_nccl()) trial.record.reproduce += " --transport nccl";
   TrialFacts facts = admit(setup, ranks, trial.record);
   if (facts.may_run()) facts = run_ranks(shared, deadline, ranks, trial);
+  facts.stated_skips = setup.stated_skips;
   set_verdict(trial.record, facts);
   return trial;
 }

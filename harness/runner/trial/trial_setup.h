@@ -40,6 +40,8 @@ struct TrialSetup {
   bool over_nccl = false;                     // ranks exchange device memory over NCCL
   std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
   std::optional<Fault> fault;
+  // Parts of the reasons for which its suite lets the implementation refuse it; nullopt: any.
+  std::optional<std::vector<std::string>> stated_skips;
   bool keep_outputs = false;                      // of every rank, for --out and `expected`
   std::shared_ptr<const BundleResults> expected;  // by the bundle; null: it expects nothing
   std::optional<TrialRecording> recording;

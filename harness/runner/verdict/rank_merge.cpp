@@ -196,6 +196,12 @@ void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
                                describe_scale(*framework, sizes) + (holds ? "" : ", must be 1")});
 }
 
+bool took_memory_from_heap(const TrialRecord& record) {
+  return std::any_of(record.invariants.begin(), record.invariants.end(), [](const auto& invariant) {
+    return invariant.name == kMemoryFromDevice && invariant.status == "failed";
+  });
+}
+
 void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                        TrialRecord& record) {
   const ImplementationTraits description = setup.implementation->describe();
@@ -277,7 +283,11 @@ TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& r
     facts.cost_mismatches.push_back(mismatch);
     record.cost_mismatches.emplace_back(cost);
   };
-  add_cost("memory", merge_memory(ranks, record));
+  const std::string memory = merge_memory(ranks, record);
+  add_cost("memory", memory);
+  // The invariant has the reason.
+  if (memory.empty() && took_memory_from_heap(record))
+    record.cost_mismatches.emplace_back("memory");
   add_cost("communication", merge_communication(setup.grid, ranks, record));
   merge_times(ranks, record);
   if (judge(facts).status == TrialStatus::failed) {

@@ -6,9 +6,9 @@
 namespace lossgrid {
 namespace {
 
-bool is_of_users_code(ErrorCode code) {
-  return code == ErrorCode::rank_failed || code == ErrorCode::process_died ||
-         code == ErrorCode::timeout;
+bool is_of_implementation(ErrorCode code) {
+  return code == ErrorCode::unsupported || code == ErrorCode::rank_failed ||
+         code == ErrorCode::process_died || code == ErrorCode::timeout;
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ TrialFacts agree_on_refusal(const Ranks& ranks,
   try {
     own.skipped = skip_reason();
   } catch (const Error& error) {
-    if (!is_of_users_code(error.code())) throw;
+    if (!is_of_implementation(error.code())) throw;
     own.failure = {error.code(), error.what()};
   }
   const std::string failed = ranks.agree_on_first_error(

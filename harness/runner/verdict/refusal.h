@@ -12,8 +12,9 @@
 namespace lossgrid {
 
 /// Returns the facts of the first process on which `skip_reason` returns a reason or fails, the
-/// same on all: `skipped` or `failure` is set, or neither when it runs. A failure is user code that
-/// raised, died or did not come back; all other errors are thrown. Collective over the processes.
+/// same on all: `skipped` or `failure` is set, or neither when it runs. A failure is a refusal of
+/// the implementation (thrown as unsupported), or user code that raised, died or did not come back;
+/// all other errors are thrown. Collective over the processes.
 TrialFacts agree_on_refusal(const Ranks& ranks,
                             const std::function<std::optional<SkipReason>()>& skip_reason);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/verdict/trial_verdict.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
@@ -30,6 +32,21 @@ struct VerdictReason {
   TrialStatus status;
   std::string text;
 };
+
+bool is_stated(const std::string& reason, const std::vector<std::string>& stated) {
+  return std::any_of(stated.begin(), stated.end(), [&](const std::string& part) {
+    return reason.find(part) != std::string::npos;
+  });
+}
+
+VerdictReason reason_of_failure(const TrialFacts& facts) {
+  const RankFailure& failure = *facts.failure;
+  const bool is_unstated_skip = failure.code == ErrorCode::unsupported && facts.stated_skips &&
+                                !is_stated(failure.text, *facts.stated_skips);
+  if (!is_unstated_skip) return {status_of(failure.code), failure.text};
+  return {TrialStatus::failed,
+          fmt::format("skipped: {} (its suite expects it to run)", failure.text)};
+}
 
 void add_failed_checks(const std::vector<CheckRecord>& checks, std::vector<VerdictReason>& out) {
   for (const CheckRecord& check : checks) {
@@ -64,8 +81,10 @@ void add_broken_claims(const std::vector<DeterminismRecord>& determinism,
 std::vector<VerdictReason> reasons_of(const TrialFacts& facts) {
   std::vector<VerdictReason> reasons;
   if (facts.skipped) reasons.push_back({TrialStatus::skipped, facts.skipped->text});
-  if (facts.failure) reasons.push_back({status_of(facts.failure->code), facts.failure->text});
-  if (!facts.compared) reasons.push_back({TrialStatus::not_run, facts.not_reached});
+  if (facts.failure) reasons.push_back(reason_of_failure(facts));
+  if (!facts.compared && reasons.empty()) {
+    reasons.push_back({TrialStatus::not_run, facts.not_reached});
+  }
   add_failed_invariants(facts.invariants, true, reasons);
   add_failed_checks(facts.checks, reasons);
   add_failed_invariants(facts.invariants, false, reasons);

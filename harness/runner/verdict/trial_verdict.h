@@ -26,6 +26,9 @@ struct TrialFacts {
   std::optional<RankFailure> failure = {};  // a rank threw, hung, died or got no memory
   bool compared = false;                    // all ranks returned, and their outputs were compared
   std::string not_reached = {};             // reason of a trial that nothing started
+  // Parts of the reasons for which its suite lets the implementation refuse it, which is a failure
+  // with the code `unsupported`; nullopt: any.
+  std::optional<std::vector<std::string>> stated_skips = {};
 
   // Facts of a trial that was compared:
   std::vector<CheckRecord> checks = {};
@@ -44,7 +47,8 @@ struct TrialVerdict {
 };
 
 /// Decides the status: the first that applies of skipped, cut short (error, timeout, crashed,
-/// out_of_memory by the error code), not_run, failed, passed. A trial fails by its checks,
+/// out_of_memory by the error code), not_run, failed, passed. A refusal is skipped if its suite
+/// states it, else failed. A trial fails by its checks,
 /// invariants, claims of the same bits, costs and a bundle's values; its reason lists all of these
 /// in that order.
 TrialVerdict judge(const TrialFacts& facts);

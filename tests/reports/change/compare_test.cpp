@@ -97,6 +97,27 @@ TEST(Compare, WhatWasSkippedIsNoCoverage) {
               IsEmpty());
 }
 
+TEST(Compare, ANewSkipIsShownWithItsReason) {
+  const TrialRecord kept = sample_trial(2, 1, "fused");
+  const TrialRecord passed = sample_trial(1, 1, "fused");
+  TrialRecord skipped = passed;
+  skipped.status = TrialStatus::skipped;
+  skipped.reason = "comes too early";
+  const Comparison lost = compare_reports(run_of({kept, passed}), run_of({kept, skipped}), kMargin);
+  ASSERT_THAT(lost.findings, SizeIs(1));
+  EXPECT_EQ(lost.findings[0].kind, ChangeKind::coverage);
+  EXPECT_EQ(lost.findings[0].head, "skipped: comes too early");
+  EXPECT_EQ(exit_code_of(lost, false), ExitCode::correctness);
+
+  const Comparison added = compare_reports(run_of({kept}), run_of({kept, skipped}), kMargin);
+  ASSERT_THAT(added.findings, SizeIs(1));
+  EXPECT_EQ(added.findings[0].verdict, Verdict::added);
+  EXPECT_EQ(added.findings[0].head, "skipped: comes too early");
+  EXPECT_EQ(exit_code_of(added, true), ExitCode::ok);
+  EXPECT_THAT(compare_reports(run_of({kept, skipped}), run_of({kept, skipped}), kMargin).findings,
+              IsEmpty());
+}
+
 TEST(Compare, NothingInCommonIsRefused) {
   EXPECT_THROW(compared(sample_trial(1, 1, "fused"), sample_trial(2, 1, "fused")), Error);
   EXPECT_THROW(compare_reports({}, {}, kMargin), Error);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/comm/launcher.h"
+#include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/error.h"
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"

@@ -55,6 +55,12 @@ TrialFacts failed_with(ErrorCode code) {
   return facts;
 }
 
+TrialFacts refused(const std::vector<std::string>& stated) {
+  TrialFacts facts = failed_with(ErrorCode::unsupported);
+  facts.stated_skips = stated;
+  return facts;
+}
+
 template <typename Change>
 TrialFacts compared_but(Change&& change) {
   TrialFacts facts = compared();
@@ -84,6 +90,15 @@ std::vector<VerdictCase> verdict_cases() {
       {"GPU lost", failed_with(ErrorCode::device_lost), crashed, kRank},
       {"process died", failed_with(ErrorCode::process_died), crashed, kRank},
       {"a rank cannot", failed_with(ErrorCode::unsupported), skipped, kRank},
+      {"a refusal that is stated", refused({"another", "in forward"}), skipped, kRank},
+      {"a refusal that is not stated", refused({"in backward"}), failed,
+       "skipped: " + kRank + " (its suite expects it to run)"},
+      {"a refusal where none is stated", refused({}), failed,
+       "skipped: " + kRank + " (its suite expects it to run)"},
+      {"a machine that cannot",
+       {.skipped = SkipReason{"not enough memory"}, .stated_skips = std::vector<std::string>()},
+       skipped,
+       "not enough memory"},
       {"cut short before wrong", compared_but([](TrialFacts& facts) {
          facts.failure = {ErrorCode::timeout, "late"};
          facts.invariants.push_back(kZeroRows);
