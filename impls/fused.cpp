@@ -4,7 +4,8 @@
 // and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather is a
 // selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
 //
-// Option chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass.
+// Options: chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass;
+// stream_bytes=n: a gradient of n bytes or more is written past the caches (16 MiB).
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/kernel/items.h"
@@ -85,7 +86,9 @@ class FusedPlan final : public LossPlan {
 
  private:
   LogitsRows view(const LossInputs& inputs) const {
-    return logits_rows(problem_, shard_, inputs, local_);
+    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
+    rows.stream_bytes = steps_.stream_bytes;
+    return rows;
   }
 
   /// Outputs of all CP ranks' rows, in the order of the pack.
@@ -119,7 +122,8 @@ class FusedPlan final : public LossPlan {
 class Fused final : public LossImplementation {
  public:
   Fused(const Steps& steps, const ImplementationOptions& options) : steps_(steps) {
-    require_known_options(options, {"chunk_tokens"}, "fused");
+    require_known_options(options, {"chunk_tokens", "stream_bytes"}, "fused");
+    steps_.stream_bytes = read_stream_bytes(options, "fused");
     const auto chunk = options.find("chunk_tokens");
     if (chunk != options.end()) {
       chunk_ = parse_integer(chunk->second, "fused: chunk_tokens", 1, std::int64_t{1} << 31);

@@ -6,7 +6,8 @@
 // once. Objectives that add up over sequences before a token's gradient is known are unsupported.
 //
 // Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
-// many as make 4 MiB).
+// many as make 4 MiB); stream_bytes=n: the gradient of a block of n bytes or more is written past
+// the caches, unless it is in place (16 MiB).
 #include <algorithm>
 
 #include "harness/core/error.h"
@@ -76,7 +77,8 @@ class OneSweepPlan final : public LossPlan {
 
   void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
                         LossGradients& gradients) override {
-    const LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
+    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
+    rows.stream_bytes = steps_.stream_bytes;
     outputs.owned_labels = 0;
     begin(outputs);
     for (const RowRange& range : blocks_) {
@@ -151,7 +153,7 @@ class OneSweepPlan final : public LossPlan {
 };
 
 OneSweepOptions read_options(const ImplementationOptions& options) {
-  require_known_options(options, {"in_place", "block_tokens"}, "one_sweep");
+  require_known_options(options, {"in_place", "block_tokens", "stream_bytes"}, "one_sweep");
   OneSweepOptions read;
   if (const auto rows = options.find("block_tokens"); rows != options.end()) {
     read.block_tokens =
@@ -169,7 +171,9 @@ OneSweepOptions read_options(const ImplementationOptions& options) {
 class OneSweep final : public LossImplementation {
  public:
   OneSweep(const Steps& steps, const ImplementationOptions& options)
-      : steps_(steps), options_(read_options(options)) {}
+      : steps_(steps), options_(read_options(options)) {
+    steps_.stream_bytes = read_stream_bytes(options, "one_sweep");
+  }
 
   ImplementationTraits describe() const override {
     ImplementationTraits traits{"one_sweep",

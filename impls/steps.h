@@ -69,6 +69,7 @@ struct Steps {
                             ObjectiveTotals<const double>);
 
   // --- gradient of local rows -------------------------------------------------------------------
+  std::int64_t stream_bytes = kStreamBytes;  // LogitsRows::stream_bytes
   void (*gradient)(const LogitsRows&, const float* shift, const float* sum, const float* grad,
                    void* out) = rows_gradient;
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/core/error.h"
+#include "harness/core/text.h"
 #include "harness/device/backend.h"
 #include "harness/device/kernel/items.h"
 #include "impls/row_positions.h"
@@ -107,6 +108,12 @@ void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t
     if (!column.empty()) scatter.to[scatter.columns++] = column.data();
   }
   for_each_item(device, ranks * rows, scatter);
+}
+
+std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::string& strategy) {
+  const auto bytes = options.find("stream_bytes");
+  if (bytes == options.end()) return kStreamBytes;
+  return parse_integer(bytes->second, strategy + ": stream_bytes", 0, std::int64_t{1} << 62);
 }
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,

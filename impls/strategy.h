@@ -50,6 +50,10 @@ class RowTable {
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
 };
 
+/// Returns option stream_bytes: the size from which a gradient is written past the caches. A small
+/// case takes the path of a large one with stream_bytes=0. Throws bad_input.
+std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::string& strategy);
+
 /// Returns this rank's logits with their targets.
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows);

@@ -134,6 +134,7 @@ Enclosure sum(std::span<const Enclosure> terms) {
 }
 
 Enclosure exp(const Enclosure& a) {
+  if (is_exactly(a, 0)) return 1.0;  // in every library
   Enclosure result = rounded(enclose(std::exp(a.value), std::exp(a.low), std::exp(a.high)), 2);
   result.low = result.low < 0 ? 0 : result.low;
   return result;

@@ -62,9 +62,13 @@ class WithFramework final : public Objective {
 
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth = objective_->truth(batch, rows);
-    for (Enclosure& gradient : truth.grad_logprob) {
-      for (const double factor : gradient_factors_) gradient = gradient * factor;
-    }
+    const auto scale = [&](std::vector<Enclosure>& gradients) {
+      for (Enclosure& gradient : gradients) {
+        for (const double factor : gradient_factors_) gradient = gradient * factor;
+      }
+    };
+    scale(truth.grad_logprob);
+    for (auto& [row, sides] : truth.grad_sides) scale(sides);
     for (auto& [name, metric] : truth.metrics) {
       if (adds_up(metric.reduction)) metric.amount = metric.amount * metric_factor_;
     }

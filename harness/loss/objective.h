@@ -65,6 +65,9 @@ struct MetricTruth {
 struct ObjectiveTruth {
   Enclosure loss;
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
+  // By row whose logprob may be on either side of a switch of the formula, as at a clip bound: the
+  // interval of every side. A right gradient is in one of them; grad_logprob holds them all.
+  std::map<std::int64_t, std::vector<Enclosure>> grad_sides;
   std::map<std::string, MetricTruth> metrics;
   // By branch of the formula, the number of valid tokens that took it; of valid sequences if the
   // name starts with "sequence_", of pairs of them if it starts with "pairs_".

@@ -9,21 +9,21 @@
 namespace lossgrid {
 namespace {
 
-Enclosure switched(double value) {
-  Enclosure both_sides = Enclosure::around(0.5, 0.5);
-  both_sides.value = value;
-  return both_sides;
-}
-
-// Returns the derivatives of max(a, b) by a and b.
-std::pair<Enclosure, Enclosure> choose_larger(const Enclosure& a, const Enclosure& b) {
+// Returns the derivatives of max(x, y) by x and y, or those of min(x, y) with sign -1.
+std::pair<Enclosure, Enclosure> choose_larger(const Var& x, const Var& y, double sign) {
+  const Enclosure a = sign * x.enclosure();
+  const Enclosure b = sign * y.enclosure();
   if (a.low > b.high) return {1.0, 0.0};
   if (b.low > a.high) return {0.0, 1.0};
   // One number in both places, as in a clipped objective inside its clip range: float32 sees equal
   // arguments as well.
   if (a.value == b.value && a.low == b.low && a.high == b.high) return {0.5, 0.5};
   const double to_a = a.value > b.value ? 1 : a.value < b.value ? 0 : 0.5;
-  return {switched(to_a), switched(1 - to_a)};
+  const Enclosure share = Tape::straddled(x, y, to_a, 0.5);
+  Enclosure rest(1 - share.value);
+  rest.low = 1 - share.high;
+  rest.high = 1 - share.low;
+  return {share, rest};
 }
 
 // Returns sigmoid(-a), the derivative of log_sigmoid, decreasing in a. Four roundoffs: an
@@ -57,6 +57,24 @@ Var Tape::push_node(const Enclosure& result) {
 void Tape::push_argument(const Var& a, const Enclosure& derivative) {
   const bool is_zero = derivative.low == 0 && derivative.high == 0;
   if (a.tape_ != nullptr && !is_zero) arguments_.push_back({a.node_, derivative});
+}
+
+Enclosure Tape::straddled(const Var& a, const Var& b, double value, double tie) {
+  Enclosure both_sides = Enclosure::around(0.5, 0.5);
+  both_sides.value = value;
+  Tape* tape = common_tape(common_tape(nullptr, a), b);
+  if (tape == nullptr) return both_sides;
+  tape->straddles_ = true;
+  switch (tape->side_) {
+    case Side::first:
+      return 1.0;
+    case Side::second:
+      return 0.0;
+    case Side::tie:
+      return tie;
+    default:
+      return both_sides;
+  }
 }
 
 Var Tape::variable(const Enclosure& value) {
@@ -160,12 +178,12 @@ Var log_sigmoid(const Var& a) {
 }
 
 Var max(const Var& a, const Var& b) {
-  const auto [da, db] = choose_larger(a.enclosure(), b.enclosure());
+  const auto [da, db] = choose_larger(a, b, 1);
   return Tape::record(max(a.enclosure(), b.enclosure()), a, da, b, db);
 }
 
 Var min(const Var& a, const Var& b) {
-  const auto [da, db] = choose_larger(-a.enclosure(), -b.enclosure());
+  const auto [da, db] = choose_larger(a, b, -1);
   return Tape::record(min(a.enclosure(), b.enclosure()), a, da, b, db);
 }
 
@@ -173,7 +191,8 @@ Var clamp(const Var& a, double low, double high) {
   const Enclosure& x = a.enclosure();
   if (low <= x.low && x.high <= high) return a;
   if (x.high < low || x.low > high) return Var(clamp(x, low, high));
-  return Tape::record(clamp(x, low, high), a, switched(low <= x.value && x.value <= high ? 1 : 0));
+  const double inside = low <= x.value && x.value <= high ? 1 : 0;
+  return Tape::record(clamp(x, low, high), a, Tape::straddled(a, a, inside, 1));
 }
 
 Var detach(const Var& a) {

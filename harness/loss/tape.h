@@ -7,7 +7,8 @@
 //
 // At switches it follows automatic differentiation as frameworks do it: a clamp passes the gradient
 // on its closed interval, max and min of equal arguments give half to each. Where an interval
-// straddles the switch the derivative's interval holds both sides.
+// straddles the switch the derivative's interval holds both sides, or is that of one side (Side): a
+// right derivative is one of the sides' and nothing between them.
 //
 // One thread; a Var is valid as long as its tape.
 #pragma once
@@ -21,6 +22,11 @@
 namespace lossgrid {
 
 class Tape;
+
+/// Side of a switch that is taken where an interval straddles it: for a clamp the first is inside,
+/// for max and min the first argument is the result. A tie is inside of a closed clamp, and half of
+/// each argument.
+enum class Side { either, first, second, tie };
 
 /// A number on a tape, or a constant (no tape).
 class Var {
@@ -46,6 +52,15 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   Var variable(const Enclosure& value);
+
+  /// Makes operations that follow take this side where an interval straddles their switch.
+  void take_side(Side side) { side_ = side; }
+  /// True if an interval has straddled a switch.
+  bool straddles() const { return straddles_; }
+
+  /// Returns the share of the first side, in [0, 1], at a switch that the intervals of its
+  /// arguments straddle; `value`: that of the numbers themselves, `tie`: at a tie.
+  static Enclosure straddled(const Var& a, const Var& b, double value, double tie);
 
   /// Returns d output / d input for each input; 0 for inputs that output does not depend on. A
   /// branch that is not taken (derivative or adjoint exactly 0) passes nothing on, not even 0 *
@@ -77,6 +92,8 @@ class Tape {
 
   std::vector<Node> nodes_;
   std::vector<Argument> arguments_;
+  Side side_ = Side::either;
+  bool straddles_ = false;
 };
 
 Var operator-(const Var& a);

@@ -10,6 +10,7 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/gradient_columns.h"
+#include "harness/verify/gradient_side.h"
 #include "harness/verify/unwritten.h"
 
 namespace lossgrid {
@@ -210,7 +211,7 @@ class GradientComparison {
     problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
     reading_ns_ += steady_clock_ns() - start;
     const RowTruth& truth = truth_.rows[place.row];
-    const Enclosure& grad = truth_.objective.grad_logprob[place.row];
+    const Enclosure& grad = gradient_of(place.row, got);
     const TrainedRow<T> row{place,
                             got,
                             truth,
@@ -237,6 +238,17 @@ class GradientComparison {
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
     findings_.row_sums.back() = sums.values;
     findings_.row_sum_bounds.back() = sums.bounds;
+  }
+
+  /// Returns the interval of d loss / d logprob, on the side that `got` is on if there are more.
+  template <typename T>
+  const Enclosure& gradient_of(std::int64_t row, const T* got) const {
+    const auto sides = truth_.objective.grad_sides.find(row);
+    if (sides == truth_.objective.grad_sides.end()) return truth_.objective.grad_logprob[row];
+    std::vector<double> values(logits_.size());
+    std::transform(got, got + values.size(), values.begin(),
+                   [](T value) { return static_cast<double>(value); });
+    return gradient_side(sides->second, truth_.rows[row], shard_.begin, logits_, values);
   }
 
   /// Compares element by element. Neither the sum of the row nor its part in the bias has a bound.

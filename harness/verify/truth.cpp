@@ -291,6 +291,10 @@ Truth take_part(const Truth& whole, const Problem& part) {
     truth.rows.back().valid = valid[t] != 0;
     truth.objective.grad_logprob.push_back(
         valid[t] != 0 ? whole.objective.grad_logprob[part.whole_row(t)] : Enclosure());
+    const auto sides = whole.objective.grad_sides.find(part.whole_row(t));
+    if (valid[t] != 0 && sides != whole.objective.grad_sides.end()) {
+      truth.objective.grad_sides.emplace(t, sides->second);
+    }
   }
   return truth;
 }

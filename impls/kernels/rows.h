@@ -16,6 +16,10 @@
 
 namespace lossgrid {
 
+/// Size from which a gradient is written past the caches, unless it is in place: it would only
+/// evict other data.
+inline constexpr std::int64_t kStreamBytes = std::int64_t{1} << 24;
+
 /// Rows of this rank's shard, row-major, `shard.width` elements from row to row, of which
 /// shard.valid() count.
 struct LogitsRows {
@@ -23,9 +27,10 @@ struct LogitsRows {
   const void* data;
   std::int64_t rows;
   VocabShard shard;
-  const std::int32_t* targets;  // [rows] global vocab id, -1: the row predicts nothing
-  const std::uint8_t* valid;    // [rows]
-  Device* device = nullptr;     // that holds them; null: the processor
+  const std::int32_t* targets;               // [rows] global vocab id, -1: the row predicts nothing
+  const std::uint8_t* valid;                 // [rows]
+  Device* device = nullptr;                  // that holds them; null: the processor
+  std::int64_t stream_bytes = kStreamBytes;  // on the processor
 
   /// Returns the part [begin, begin + count).
   LogitsRows slice(std::int64_t begin, std::int64_t count) const;

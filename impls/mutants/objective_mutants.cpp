@@ -6,21 +6,12 @@
 #include <numeric>
 
 #include "impls/mutants/mutant.h"
+#include "impls/mutants/wrong_formulas.h"
 #include "impls/objectives/clipped_pg.h"
 #include "impls/objectives/dpo.h"
 
 namespace lossgrid {
 namespace {
-
-/// Returns clipped_pg with other formulas if `applies` to its options, else null.
-template <class Formulas, typename Real = double>
-std::unique_ptr<Objective> with_formulas(const ObjectiveSpec& spec,
-                                         bool (*applies)(const ClippedPgOptions&)) {
-  if (spec.kind != "clipped_pg") return nullptr;
-  const ClippedPgOptions options = ClippedPgOptions::from(spec.options);
-  if (!applies(options)) return nullptr;
-  return std::make_unique<ClippedPgObjective<Formulas, Real>>(options);
-}
 
 /// Returns clipped_pg with other options; null if `change` returns false.
 std::unique_ptr<Objective> with_options(const ObjectiveSpec& spec,

@@ -67,7 +67,7 @@ class ClippedPgObjective final : public Objective {
       set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
       if (!options_.sequence_ratio()) continue;
 
-      const Real rho = std::exp(sum(columns_.log_ratio) * per_token);
+      const Real rho = Formulas::ratio(sum(columns_.log_ratio) * per_token);
       const Pair clipped = Formulas::clipped(rho, options_);
       const auto slope = [&](int advantages) {
         return surrogate<Formulas>(sum(advantages), rho, clipped, options_).slope;

@@ -29,7 +29,7 @@ struct Slope {
 };
 
 struct ClippedPgFormulas {
-  /// rho of one token by x - prev; its slope is itself.
+  /// rho of one token by x - prev, or of a sequence by the mean of it; its slope is itself.
   template <typename Real>
   LOSSGRID_KERNEL static Real ratio(Real log_ratio) {
     return std::exp(log_ratio);

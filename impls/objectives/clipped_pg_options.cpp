@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/clipped_pg_options.h"
 
+#include <cmath>
+
 #include "harness/core/error.h"
 #include "impls/objectives/objective_options.h"
 
@@ -129,6 +131,32 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   return o;
 }
 
+namespace {
+
+/// Returns r of the given sign where k3, e^r - 1 - r, is `bound` > 0, by Newton's method, which
+/// converges from any r of that sign: k3 is convex.
+double k3_root(double bound, double sign) {
+  double r = sign > 0 ? std::log1p(bound) : -(bound + 1);
+  for (int step = 0; step < 60; ++step) r -= (std::expm1(r) - r - bound) / std::expm1(r);
+  return r;
+}
+
+/// Returns the distances at which the KL meets its clamps.
+Edges kl_edges(const ClippedPgOptions& o) {
+  Edges edges;
+  for (const double sign : {1.0, -1.0}) {
+    if (o.kl_input_clamp_value) edges.add(sign * *o.kl_input_clamp_value);
+    if (!o.kl_output_clamp_value) continue;
+    const double bound = *o.kl_output_clamp_value;
+    edges.add(o.reference_policy_kl_type == KlType::k1   ? sign * bound
+              : o.reference_policy_kl_type == KlType::k2 ? sign * std::sqrt(2 * bound)
+                                                         : k3_root(bound, sign));
+  }
+  return edges;
+}
+
+}  // namespace
+
 ObjectiveNeeds ClippedPgOptions::needs() const {
   ObjectiveNeeds needs;
   const auto set = [&](TokenInput which, bool is_needed) {
@@ -139,6 +167,18 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
+  needs.edges_by_unit = sequence_ratio() || masks_sequences();
+  if (clips()) {
+    if (ratio_clip_min < 1) needs.log_ratios.add(std::log(1 - ratio_clip_min));
+    needs.log_ratios.add(std::log(1 + ratio_clip_max));
+    if (ratio_clip_c) needs.log_ratios.add(std::log(*ratio_clip_c));
+  }
+  if (truncates()) {
+    const auto& low = truncated_importance_sampling_ratio_min;
+    if (low && *low > 0) needs.log_weights.add(std::log(*low));
+    needs.log_weights.add(std::log(*truncated_importance_sampling_ratio));
+  }
+  needs.reference_offsets = kl_edges(*this);
   return needs;
 }
 

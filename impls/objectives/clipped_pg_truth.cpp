@@ -2,12 +2,15 @@
 // The truth of `clipped_pg`: its forward formula, written on a tape after NeMo-RL's
 // `ClippedPGLossFn` and independent of clipped_pg_formulas.h. Names: x current, p previous, q
 // generation, f reference log-probability, A advantage, rho ratio, w importance weight.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg.h"
 #include "impls/objectives/clipped_pg_truth_weights.h"
+#include "impls/objectives/gradient_sides.h"
 
 namespace lossgrid {
 namespace {
@@ -21,10 +24,10 @@ struct TrueToken {
   double advantage = 0;
 };
 
-/// As limited() of Enclosures, with the gradient of a closed clamp.
+/// As limited() of Enclosures, with the gradient of a closed clamp, whose ends are rounded too.
 Var limited(const Var& a, double low, double high) {
-  const Var inside = clamp(a, low, high);
-  return Tape::record(limited(a.enclosure(), low, high), inside, 1.0);
+  const Var near = Tape::record(rounded(a.enclosure(), 2), a, 1.0);
+  return Tape::record(limited(a.enclosure(), low, high), clamp(near, low, high), 1.0);
 }
 
 /// Returns KL by r = reference - current.
@@ -50,21 +53,27 @@ Enclosure js_estimate(const Enclosure& p, const Enclosure& q) {
 class ClippedPgTruth {
  public:
   ClippedPgTruth(const ClippedPgOptions& options, const PackedBatch& batch,
-                 std::span<const TokenTruth> rows)
-      : options_(options), batch_(batch) {
+                 std::span<const TokenTruth> rows, const Sides& sides)
+      : options_(options), batch_(batch), sides_(sides) {
     truth_.grad_logprob.assign(rows.size(), 0.0);
     read_tokens(rows);
   }
 
+  /// True if a switch may be on either side.
+  bool straddles() const { return tape_.straddles() || straddles_; }
+
   ObjectiveTruth take() {
+    tape_.take_side(sides_.actor);
     const ByToken<Var> ratios = this->ratios();
     const ByToken<Var> clipped = clipped_ratios(ratios);
     const ByToken<Enclosure> log_weights =
         each<Enclosure>([](const TrueToken& token) { return token.p.enclosure() - token.q; });
     const TrueWeights weights =
-        true_weights(options_, batch_.sample_mask, log_weights, truth_.branches);
+        true_weights(options_, batch_.sample_mask, log_weights, sides_.weight, truth_.branches);
+    straddles_ |= weights.straddles;
     const Var actor = in_loss(actor_terms(ratios, clipped, weights));
     const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
+    tape_.take_side(sides_.kl);
     const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
     const Var nll = positive_nll();
     const Var loss =
@@ -172,9 +181,8 @@ class ClippedPgTruth {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
         const TrueToken& token = tokens_[i][k];
-        const Var loss = options_.use_cispo
-                             ? -token.advantage * detach(clipped[i][k]) * token.x
-                             : surrogate(token.advantage, ratios[i][k], clipped[i][k]);
+        const Var loss = options_.use_cispo ? -token.advantage * detach(clipped[i][k]) * token.x
+                                            : surrogate(token.advantage, ratios[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
         terms[i].push_back(
             options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss);
@@ -183,10 +191,44 @@ class ClippedPgTruth {
     return terms;
   }
 
-  Var surrogate(double advantage, const Var& rho, const Var& clipped) const {
-    const Var loss = max(-advantage * rho, -advantage * clipped);
+  /// max(-A rho, -A rho_c), and the dual clip.
+  Var surrogate(double advantage, const Var& rho) {
+    const Var loss = -advantage * clipped_on_one_side(rho, advantage >= 0);
     if (!options_.ratio_clip_c || advantage >= 0) return loss;
     return min(loss, -advantage * Var(constant(*options_.ratio_clip_c)));
+  }
+
+  /// Returns rho as it is in max(-A rho, -A rho_c): clipped from above for A > 0, from below for
+  /// A < 0. max() of the tape would take rho and rho_c for two numbers that may lie on different
+  /// sides of a bound. Inside the clip range the two sides of the maximum are one number, half of
+  /// the gradient from each; just outside, at either bound, products of float32 may still tie, and
+  /// the clamp passes nothing: half of the gradient.
+  Var clipped_on_one_side(const Var& rho, bool from_above) {
+    if (!options_.clips()) return rho;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const double low = lowest_ratio();
+    const double high = highest_ratio();
+    const Enclosure used = from_above ? limited(rho.enclosure(), -kInfinity, high)
+                                      : limited(rho.enclosure(), low, kInfinity);
+    const Enclosure near = rounded(rho.enclosure(), 4);  // rho, the bound and two products
+    const bool is_at_low = near.contains(low);
+    const bool is_at_high = near.contains(high);
+    const bool is_clipped = from_above ? rho.value() > high : rho.value() < low;
+    Enclosure share = is_clipped ? 0.0 : 1.0;
+    if (is_at_low || is_at_high) share = share_at_bound(share, from_above ? is_at_high : is_at_low);
+    return Tape::record(used, rho, share);
+  }
+
+  /// Returns the share of the gradient next to a bound; `clips`: beyond it there is none.
+  Enclosure share_at_bound(Enclosure share, bool clips) {
+    straddles_ = true;
+    const double beyond = clips ? 0 : 1;
+    if (sides_.actor == Side::first) return 1.0;
+    if (sides_.actor == Side::second) return beyond;
+    if (sides_.actor == Side::tie) return 0.5;
+    share.low = std::min(beyond, 0.5);
+    share.high = 1;
+    return share;
   }
 
   void count_actor_branch(double advantage, double rho) {
@@ -219,7 +261,7 @@ class ClippedPgTruth {
       if (!is_finite) weight = Var();
       Enclosure is_clamped = 0.0;
       if (input_bound) {
-        is_clamped = is_positive(abs(r.enclosure()) - constant(*input_bound));
+        is_clamped = side_of(is_positive(abs(r.enclosure()) - constant(*input_bound)));
         r = limited(r, -*input_bound, *input_bound);
         // The weight keeps its value and loses its gradient.
         weight = Tape::record(weight.enclosure(), weight, 1.0 - is_clamped);
@@ -229,6 +271,14 @@ class ClippedPgTruth {
       count_kl_branch(is_finite, is_clamped.value > 0, is_limited);
       return output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
     });
+  }
+
+  /// Returns `is_clamped`, 0 or 1 if a side is to be taken.
+  Enclosure side_of(const Enclosure& is_clamped) {
+    if (is_clamped.is_exact()) return is_clamped;
+    straddles_ = true;
+    if (sides_.kl == Side::either) return is_clamped;
+    return sides_.kl == Side::second ? 1.0 : 0.0;
   }
 
   void count_kl_branch(bool is_finite, bool input_clamped, bool output_clamped) {
@@ -326,6 +376,8 @@ class ClippedPgTruth {
 
   const ClippedPgOptions& options_;
   const PackedBatch& batch_;
+  const Sides sides_;
+  bool straddles_ = false;
   Tape tape_;
   ByToken<TrueToken> tokens_;
   ObjectiveTruth truth_;
@@ -335,7 +387,13 @@ class ClippedPgTruth {
 
 ObjectiveTruth clipped_pg_truth(const ClippedPgOptions& options, const PackedBatch& batch,
                                 std::span<const TokenTruth> rows) {
-  return ClippedPgTruth(options, batch, rows).take();
+  ClippedPgTruth either(options, batch, rows, {});
+  ObjectiveTruth truth = either.take();
+  if (!either.straddles()) return truth;
+  truth.grad_sides = gradient_sides([&](const Sides& sides) {
+    return ClippedPgTruth(options, batch, rows, sides).take().grad_logprob;
+  });
+  return truth;
 }
 
 }  // namespace lossgrid

@@ -7,12 +7,6 @@
 namespace lossgrid {
 namespace {
 
-/// Returns `a` if `out` is 0, else 0.
-Enclosure zero_if(const Enclosure& out, const Enclosure& a) {
-  if (out.is_exact()) return out.value == 0 ? a : 0.0;
-  return out.value == 0 ? hull(a, 0.0) : hull(0.0, a);
-}
-
 Enclosure mean_weight(const std::vector<Enclosure>& logs) {
   if (logs.empty()) return 1.0;
   return exp(sum(logs) * reciprocal(static_cast<std::int64_t>(logs.size())));
@@ -20,8 +14,9 @@ Enclosure mean_weight(const std::vector<Enclosure>& logs) {
 
 class WeightTruth {
  public:
-  WeightTruth(const ClippedPgOptions& options, std::map<std::string, std::int64_t>& branches)
-      : options_(options), branches_(branches) {}
+  WeightTruth(const ClippedPgOptions& options, Side side,
+              std::map<std::string, std::int64_t>& branches)
+      : options_(options), side_(side), branches_(branches) {}
 
   /// Computes weights for each token, with bounds on each.
   void add_tokens(const std::vector<Enclosure>& logs) {
@@ -79,6 +74,14 @@ class WeightTruth {
     return is_finite ? weight : 0.0;
   }
 
+  /// Returns `a` if `out` is 0, else 0.
+  Enclosure zero_if(const Enclosure& out, const Enclosure& a) {
+    if (out.is_exact()) return out.value == 0 ? a : 0.0;
+    weights_.straddles = true;
+    if (side_ != Side::either) return side_ == Side::second ? 0.0 : a;
+    return out.value == 0 ? hull(a, 0.0) : hull(0.0, a);
+  }
+
   Enclosure is_outside(const Enclosure& weight) const {
     if (options_.truncated_importance_sampling_type == Truncation::none) return 0.0;
     const Enclosure above =
@@ -87,7 +90,7 @@ class WeightTruth {
     return low ? max(above, is_positive(constant(*low) - weight)) : above;
   }
 
-  Enclosure truncated(const Enclosure& weight, const Enclosure& out) const {
+  Enclosure truncated(const Enclosure& weight, const Enclosure& out) {
     switch (options_.truncated_importance_sampling_type) {
       case Truncation::tis:
         return limited(weight, options_.truncated_importance_sampling_ratio_min.value_or(0),
@@ -100,6 +103,7 @@ class WeightTruth {
   }
 
   const ClippedPgOptions& options_;
+  const Side side_;
   std::map<std::string, std::int64_t>& branches_;
   TrueWeights weights_;
 };
@@ -107,9 +111,9 @@ class WeightTruth {
 }  // namespace
 
 TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
-                         const ByToken<Enclosure>& log_weights,
+                         const ByToken<Enclosure>& log_weights, Side side,
                          std::map<std::string, std::int64_t>& branches) {
-  WeightTruth weights(options, branches);
+  WeightTruth weights(options, side, branches);
   for (std::size_t i = 0; i < log_weights.size(); ++i) {
     const bool counts = sample_mask[i] != 0;
     if (options.sequence_level_importance_ratios) {
@@ -124,7 +128,7 @@ TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::u
 }
 
 Enclosure constant(double value) {
-  return rounded(value, 1);
+  return static_cast<double>(static_cast<float>(value)) == value ? value : rounded(value, 1);
 }
 
 Enclosure limited(const Enclosure& a, double low, double high) {

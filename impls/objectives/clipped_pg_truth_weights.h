@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/loss/enclosure.h"
+#include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg_options.h"
 
 namespace lossgrid {
@@ -31,15 +32,17 @@ struct TrueWeights {
   ByToken<Enclosure> tokens;
   std::vector<Enclosure> sequences;
   std::vector<Enclosure> out_of_bounds;
+  bool straddles = false;  // a weight that may be on either side of a bound is dropped beyond it
 };
 
-/// `log_weights`: p - q of valid tokens. Adds the branches taken to `branches`: is_weight_... of
+/// `log_weights`: p - q of valid tokens. `side`: of the bounds, where weights may be on either; the
+/// first is inside. Adds the branches taken to `branches`: is_weight_... of
 /// tokens, sequence_... of sequences that count.
 TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
-                         const ByToken<Enclosure>& log_weights,
+                         const ByToken<Enclosure>& log_weights, Side side,
                          std::map<std::string, std::int64_t>& branches);
 
-/// A number from the options, which float32 rounds.
+/// A number from the options, which float32 rounds unless it holds it.
 Enclosure constant(double value);
 
 /// a in [low, high]; the ends are numbers from the options, two roundoffs for a sum with one.

@@ -24,11 +24,6 @@ double sigmoid(double x) {
   return (x >= 0 ? 1 : e) / (1 + e);
 }
 
-/// Returns -log sigmoid(x), without overflow.
-double negative_log_sigmoid(double x) {
-  return std::max(-x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-}
-
 /// Returns the pairs of the global batch.
 double global_pairs(const PackedBatch& batch) {
   return static_cast<double>(batch.denominators.valid_sequences) / 2;
@@ -82,6 +77,7 @@ ObjectiveNeeds DpoSteps::needs() const {
   ObjectiveNeeds needs;
   needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = true;
   needs.sequences_per_unit = 2;
+  needs.edges_by_unit = true;  // one offset for a pair: the rewards of both are all but equal
   return needs;
 }
 

@@ -10,6 +10,9 @@
 //   L = preference_loss_weight * preference + sft_loss_weight * sft;  0 when G_seq = 0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "harness/loss/objective.h"
 
 namespace lossgrid {
@@ -30,15 +33,19 @@ struct DpoOptions {
 /// Throws bad_input for an unknown option, a value of another type or a negative number.
 DpoOptions read_dpo_options(const ObjectiveOptions& options);
 
-/// The pairing of sequences; a variant replaces one of the functions.
+/// The pairing of sequences and the loss of a pair; a variant replaces one of the functions.
 struct DpoFormulas {
+  /// Returns -log sigmoid(x), without overflow.
+  static double negative_log_sigmoid(double x) {
+    return std::max(-x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+  }
   static bool is_chosen(std::int64_t i) { return i % 2 == 0; }
   static std::int64_t partner(const PackedBatch& /*batch*/, std::int64_t i) {
     return is_chosen(i) ? i + 1 : i - 1;
   }
 };
 
-/// The objective without its pairing.
+/// The objective without these.
 class DpoSteps : public Objective {
  public:
   explicit DpoSteps(const DpoOptions& options) : options_(options) {}
@@ -66,6 +73,7 @@ class DpoSteps : public Objective {
  private:
   virtual bool is_chosen(std::int64_t i) const = 0;
   virtual std::int64_t partner(const PackedBatch& batch, std::int64_t i) const = 0;
+  virtual double negative_log_sigmoid(double x) const = 0;
 
   double reward(SequenceTable<const double> sums, std::int64_t i) const;
 
@@ -82,6 +90,7 @@ class DpoObjective final : public DpoSteps {
   std::int64_t partner(const PackedBatch& batch, std::int64_t i) const override {
     return Formulas::partner(batch, i);
   }
+  double negative_log_sigmoid(double x) const override { return Formulas::negative_log_sigmoid(x); }
 };
 
 }  // namespace lossgrid

@@ -394,5 +394,27 @@ TEST(Tape, ABranchNotTakenPassesNothingOn) {
   expect_exactly(derivative(tape, clamp(ratio, 0.8, 1.2), x), 0);
 }
 
+TEST(Tape, TakesOneSideOfASwitchThatAnIntervalStraddles) {
+  struct Shares {
+    Side side;
+    double of_clamp, of_larger, of_smaller;
+  };
+  for (const Shares& want : {Shares{Side::first, 1, 1, 1}, Shares{Side::second, 0, 0, 0},
+                             Shares{Side::tie, 1, 0.5, 0.5}}) {
+    Tape tape;
+    tape.take_side(want.side);
+    const Var x = tape.variable(Enclosure::around(1, 0.25));
+    EXPECT_FALSE(tape.straddles());
+    expect_exactly(derivative(tape, clamp(x, 0, 2), x), 1);  // no switch in reach
+    EXPECT_FALSE(tape.straddles());
+    expect_exactly(derivative(tape, clamp(x, 0, 1.125), x), want.of_clamp);
+    EXPECT_TRUE(tape.straddles());
+    const Var y = tape.variable(Enclosure::around(1, 0.125));
+    expect_exactly(derivative(tape, max(x, y), x), want.of_larger);
+    expect_exactly(derivative(tape, max(x, y), y), 1 - want.of_larger);
+    expect_exactly(derivative(tape, min(x, 1.125), x), want.of_smaller);
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

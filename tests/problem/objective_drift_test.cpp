@@ -119,6 +119,14 @@ TEST(FarPrevDrift, MakesRatiosOfE25AndMore) {
             input(near, TokenInput::reference_policy_logprobs));
 }
 
+TEST(FarPrevDrift, GoesAboveToWhereThatIsALogProbability) {
+  const Problem far = drawn("lens=9001 mask=all vocab=8 drift=far_prev", -150);
+  const auto& prev = input(far, TokenInput::prev_logprobs);
+  const auto log_ratio = of_targets(far, [&](std::size_t t) { return -150 - double{prev[t]}; });
+  EXPECT_NEAR(share(log_ratio, 25, 40), 0.125, 0.015);
+  EXPECT_NEAR(share(log_ratio, -40, -25), 0.125, 0.015);
+}
+
 TEST(EqualDrift, IsTheLogProbabilityAsFloat32) {
   std::vector<double> logprobs;
   for (int t = 0; t < 50; ++t) logprobs.push_back(-0.1 * t);
@@ -133,7 +141,7 @@ TEST(EqualDrift, IsTheLogProbabilityAsFloat32) {
 }
 
 TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
-  for (const std::string drift : {"near", "far", "equal", "far_prev"}) {
+  for (const std::string drift : {"near", "far", "equal", "far_prev", "edge"}) {
     for (const double x : {0.0, 1e-18, -1e-7, -0.1, -0.4, -3.0, -1e30}) {
       SCOPED_TRACE(drift + ' ' + std::to_string(x));
       const Problem problem = drawn("lens=500+501 mask=all vocab=8 drift=" + drift, x);
@@ -142,7 +150,7 @@ TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
         const auto values =
             of_targets(problem, [&](std::size_t t) { return double{input(problem, which)[t]}; });
         EXPECT_EQ(share(values, -3e38, 0), 1);
-        if (x > -1e-6 && drift != "equal") {
+        if (x > -1e-6 && drift != "equal" && drift != "edge") {
           EXPECT_LT(share(values, -1e-4, 0), 0.02);  // not clamped
         }
       }
@@ -153,6 +161,71 @@ TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
   const auto& reference = input(problem, TokenInput::reference_policy_logprobs);
   const auto offset = of_targets(problem, [&](std::size_t t) { return double{reference[t]}; });
   EXPECT_NEAR(share(offset, -2.5, -1.5), 0.1, 0.015);
+}
+
+/// Needs with an edge of each kind: ratios of 0.8 and 1.2, weights of 2, KL at -0.5.
+ObjectiveNeeds needs_with_edges() {
+  ObjectiveNeeds needs = kEverything;
+  needs.log_ratios.add(std::log(0.8));
+  needs.log_ratios.add(std::log(1.2));
+  needs.log_weights.add(std::log(2));
+  needs.reference_offsets.add(-0.5);
+  return needs;
+}
+
+TEST(EdgeDrift, IsAtEveryEdgeOneFloatAndALittleFurther) {
+  const std::vector<double> logprobs(3001, -3);
+  const Problem problem =
+      drawn("lens=3001 mask=all vocab=8 drift=edge", logprobs, needs_with_edges());
+  const auto& prev = input(problem, TokenInput::prev_logprobs);
+  const auto& generation = input(problem, TokenInput::generation_logprobs);
+  const auto& reference = input(problem, TokenInput::reference_policy_logprobs);
+  // Shares of `values` at `edge`: exactly, one float32 beside it (2^-22 to 2^-21), 2^-10 beside it.
+  const auto expect_edge = [](const std::vector<double>& values, double edge, double part) {
+    SCOPED_TRACE(edge);
+    const double nearest = edge - 1.2e-7;
+    EXPECT_NEAR(share(values, nearest, edge + 1.2e-7), part / 5, 0.02);
+    for (const double sign : {1.0, -1.0}) {
+      const auto within = [&](double low, double high) {
+        return sign > 0 ? share(values, edge + low, edge + high)
+                        : share(values, edge - high, edge - low);
+      };
+      EXPECT_NEAR(within(1.2e-7, 7e-7), part / 5, 0.02);
+      EXPECT_NEAR(within(0x1p-10 - 2e-7, 0x1p-10 + 2e-7), part / 5, 0.02);
+    }
+  };
+  const auto log_ratio = of_targets(problem, [&](std::size_t t) { return -3 - double{prev[t]}; });
+  expect_edge(log_ratio, std::log(0.8), 0.5);
+  expect_edge(log_ratio, std::log(1.2), 0.5);
+  expect_edge(of_targets(problem, [&](std::size_t t) { return double{prev[t]} - generation[t]; }),
+              std::log(2), 1);
+  expect_edge(of_targets(problem, [&](std::size_t t) { return double{reference[t]} + 3; }), -0.5,
+              1);
+}
+
+TEST(EdgeDrift, HasOneEdgeForAUnitAndRewardsOfZero) {
+  ObjectiveNeeds needs = needs_with_edges();
+  needs.edges_by_unit = true;
+  needs.sequences_per_unit = 2;
+  std::string lens = "lens=4";
+  for (int i = 1; i < 200; ++i) lens += "+4";
+  const std::vector<double> logprobs(800, -3);
+  const Problem problem = drawn(lens + " mask=all vocab=8 drift=edge", logprobs, needs);
+  const auto& prev = input(problem, TokenInput::prev_logprobs);
+  for (std::size_t t = 0; t < 800; ++t) {
+    if (t % 4 == 0) continue;
+    EXPECT_EQ(prev[t], prev[t / 8 * 8 + 1]) << t;
+  }
+  const std::vector<double> rewards(problem.rewards.begin(), problem.rewards.end());
+  EXPECT_NEAR(share(rewards, 0, 0), 1.0 / 3, 0.08);
+}
+
+TEST(EdgeDrift, WithoutEdgesIsAtTheLogProbabilityItself) {
+  const Problem problem = drawn("lens=3001 mask=all vocab=8 drift=edge", -3);
+  const auto& prev = input(problem, TokenInput::prev_logprobs);
+  const auto log_ratio = of_targets(problem, [&](std::size_t t) { return -3 - double{prev[t]}; });
+  EXPECT_NEAR(share(log_ratio, 0, 0), 0.2, 0.02);
+  EXPECT_EQ(share(log_ratio, -0x1p-10, 0x1p-10), 1);
 }
 
 }  // namespace

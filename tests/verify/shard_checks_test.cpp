@@ -253,5 +253,32 @@ TEST(Gradient, PoisonIsNotWrittenWhereverItStands) {
   }
 }
 
+/// Row 3 may be on either side of a clip bound: 0, half or all of g.
+TEST(Gradient, OfARowAtASwitchIsThatOfOneSide) {
+  Case c = make_case("lens=9+12 vocab=24 mask=all");
+  Enclosure& grad = c.truth.objective.grad_logprob[3];
+  const double g = grad.value;
+  const auto narrow = [&](double x) { return Enclosure::around(x, 1e-7 * std::abs(g)); };
+  c.truth.objective.grad_sides[3] = {narrow(0), narrow(0.5 * g), narrow(g)};
+  grad = Enclosure::around(0.5 * g, 0.6 * std::abs(g));
+  const auto scaled = [&](double share) {
+    const double value = grad.value;
+    grad.value = share * g;
+    std::vector<float> gradient = gradient_of<float>(c, 1.0);
+    grad.value = value;
+    return gradient;
+  };
+  for (const double share : {0.0, 0.5, 1.0}) {
+    const GradientFindings found = findings_of(c, scaled(share));
+    EXPECT_TRUE(found.elements.passed()) << share;
+    EXPECT_TRUE(bias_of(found).passed()) << share;
+  }
+  for (const double share : {0.25, 0.75, 0.999, 2.0, -1.0}) {
+    EXPECT_FALSE(findings_of(c, scaled(share)).elements.passed()) << share;
+  }
+  c.truth.objective.grad_sides.clear();
+  EXPECT_TRUE(findings_of(c, scaled(0.75)).elements.passed());  // by the interval alone
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -83,6 +83,41 @@ void drift_far(const Draw& draw, double x, Policies& policies) {
   }
 }
 
+/// Returns the log-probability that lies one of the edges below `from`, one of the edges above it
+/// if `above`: as a float32, that or a neighbour or one that is 2^-10 off, each as likely.
+double at_edge(const Draw& draw, const Edges& edges, double from, bool above) {
+  const auto pick = [&](int count, std::uint32_t column) {
+    return static_cast<int>(count * draw.uniform(column));
+  };
+  const double edge = edges.at[static_cast<std::size_t>(pick(std::max(edges.count, 1), 0))];
+  const auto nearest = static_cast<float>(shifted(from, above ? edge : -edge));
+  switch (pick(5, 1)) {
+    case 1:
+      return std::nextafter(nearest, -HUGE_VALF);
+    case 2:
+      return std::min(0.0f, std::nextafter(nearest, HUGE_VALF));
+    case 3:
+      return nearest - 0x1p-10;
+    case 4:
+      return std::min(0.0, nearest + 0x1p-10);
+    default:
+      return nearest;
+  }
+}
+
+/// Draws them at the edges of the objective. `index`: of the token, or of what has one edge.
+Policies policies_at_edges(const CaseSpec& spec, const ObjectiveNeeds& needs, std::int64_t index,
+                           double x) {
+  const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, index); };
+  Policies policies;
+  policies.prev = at_edge(draw(Stream::prev_logprobs), needs.log_ratios, x, false);
+  const double from = needs.needs(TokenInput::prev_logprobs) ? policies.prev : x;
+  policies.generation = at_edge(draw(Stream::generation_logprobs), needs.log_weights, from, false);
+  policies.reference =
+      at_edge(draw(Stream::reference_policy_logprobs), needs.reference_offsets, x, true);
+  return policies;
+}
+
 /// Draws the log-probabilities of token t of a sequence by the other policies, around the `x` of
 /// the current one.
 Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double sequence_drift) {
@@ -92,13 +127,19 @@ Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double s
   const Draw far = draw(Stream::far_tokens);
   policies.prev = shifted(x, -(drawn_log_ratio(draw(Stream::prev_logprobs)) + sequence_drift));
   if (spec.drift == Drift::far_prev && far.uniform(0) < 0.25) {
-    policies.prev = x - far.between(25, 40, 3);
+    const bool above = x < -40 && far.uniform(2) < 0.5;
+    policies.prev = x + with_sign(above, far.between(25, 40, 3));
   }
   policies.generation =
       shifted(policies.prev, -drawn_log_weight(draw(Stream::generation_logprobs)));
   policies.reference = shifted(x, drawn_reference_offset(draw(Stream::reference_policy_logprobs)));
   if (spec.drift == Drift::far && far.uniform(0) < 0.1) drift_far(far, x, policies);
   return policies;
+}
+
+double drawn_reward(const CaseSpec& spec, std::int64_t sequence) {
+  const Draw draw(spec.seed, Stream::rewards, sequence);
+  return spec.drift == Drift::edge && draw.uniform(0) < 1.0 / 3 ? 0 : draw.normal();
 }
 
 double drawn_advantage(const Draw& draw) {
@@ -182,14 +223,18 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
         const auto drawn = static_cast<float>(value);
         problem.inputs[k][t] = trained ? drawn : poison_or(spec.poison, drawn);
       };
-      const Policies policies = drawn_policies(spec, t, x, drift);
+      const Policies policies =
+          spec.drift == Drift::edge
+              ? policies_at_edges(spec, needs,
+                                  needs.edges_by_unit ? i / needs.sequences_per_unit : t, x)
+              : drawn_policies(spec, t, x, drift);
       store(TokenInput::advantages, drawn_advantage(Draw(spec.seed, Stream::advantages, t)));
       store(TokenInput::prev_logprobs, policies.prev);
       store(TokenInput::generation_logprobs, policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
     }
     if (needs.rewards) {
-      const auto drawn = static_cast<float>(Draw(spec.seed, Stream::rewards, i).normal());
+      const auto drawn = static_cast<float>(drawn_reward(spec, i));
       problem.rewards[i] = problem.sample_mask[i] != 0 ? drawn : poison_or(spec.poison, drawn);
     }
   }

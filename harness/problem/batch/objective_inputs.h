@@ -11,12 +11,26 @@
 
 namespace lossgrid {
 
+/// Distances between two log-probabilities at which the formula of an objective switches; 0 alone
+/// if there are none.
+struct Edges {
+  std::array<double, 4> at{};
+  int count = 0;
+
+  void add(double distance) { at[static_cast<std::size_t>(count++)] = distance; }
+};
+
 /// Inputs and statistics that one objective reads.
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
+  // Distances at which the formula switches:
+  Edges log_ratios{};          // current - previous
+  Edges log_weights{};         // previous - generation
+  Edges reference_offsets{};   // reference - current
+  bool edges_by_unit = false;  // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
 };
@@ -30,9 +44,13 @@ struct ObjectiveNeeds {
 ///   far: the same, and every tenth token beyond the KL clamps (20 and 10) or with an importance
 ///   weight that is not finite in float32;
 ///   equal: prev = generation = reference = x as float32;
-///   far_prev: as near, and prev of every fourth token 25 to 40 below x, generation around it:
-///   ratios of e^25 to e^40.
-/// Advantages are N(0, 1), every tenth 0; rewards N(0, 1). No drawn log-probability is positive.
+///   far_prev: as near, and prev of every fourth token 25 to 40 below x, or half of them above it
+///   where x is below -40, generation around it: ratios of e^25 to e^40, and of e^-40 to e^-25;
+///   edge: distances at one of the objective's edges, as near as float32 comes, one float32 further
+///   or 2^-10 further, to either side: close enough that an edge in bf16 is another one, and
+///   further than any rounding.
+/// Advantages are N(0, 1), every tenth 0; rewards N(0, 1), for edge every third 0. No drawn
+/// log-probability is positive.
 /// Slots that are not trained on are poisoned with spec.poison. Throws bad_input where inputs
 /// are to be drawn around a log-probability that is not finite.
 void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,

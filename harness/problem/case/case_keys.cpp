@@ -226,9 +226,10 @@ std::vector<CaseKey> make_keys() {
                       {{Drift::near, "near"},
                        {Drift::far, "far"},
                        {Drift::equal, "equal"},
-                       {Drift::far_prev, "far_prev"}}),
+                       {Drift::far_prev, "far_prev"},
+                       {Drift::edge, "edge"}}),
       "how far other policies are from the current one: near, far (beyond clamps), equal, far_prev "
-      "(ratios of e^25 and more)");
+      "(ratios of e^25 and more), edge (at clip bounds and clamps, and just beside them)");
   add(enum_key<Poison>("poison", &CaseSpec::poison,
                        {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}),
       "what stands in logits and inputs that must not be read: nan, inf, none");

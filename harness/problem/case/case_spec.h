@@ -55,7 +55,7 @@ enum class CuMode {
 enum class Poison { nan, inf, none };
 
 /// Distance of previous, generation and reference log-probabilities from the current ones.
-enum class Drift { near, far, equal, far_prev };
+enum class Drift { near, far, equal, far_prev, edge };
 
 /// Rows of hidden states: N(0, 1), or 1 at the place of the row's own id and 0 elsewhere. One-hot
 /// rows need H = V and make logits = weight^T[ids] / temperature: a bigram model.

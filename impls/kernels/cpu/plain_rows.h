@@ -11,10 +11,6 @@
 
 namespace lossgrid {
 
-/// Size from which a gradient is written past the caches, unless it is in place: it would only
-/// evict other data.
-inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 24;
-
 /// Returns x - shift; the shift -inf of a shard of nothing but -inf counts as 0.
 inline float distance_to(float x, float shift) {
   return x - (std::isinf(shift) && shift < 0 ? 0.0f : shift);

@@ -147,7 +147,7 @@ void cpu_gradient(const LogitsRows& rows, const float* shift, const float* sum, 
   if (rows.dtype == DType::f64) return plain_gradient(rows, shift, sum, grad, out);
   const std::int64_t bytes =
       rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
-  const bool stream = out != rows.data && bytes >= kLeastStreamedBytes;
+  const bool stream = out != rows.data && bytes >= rows.stream_bytes;
   for_each_part(rows.rows, [&](const RowPart& part) {
     if (rows.dtype == DType::bf16) {
       HWY_DYNAMIC_DISPATCH(gradient_bf16)(rows, shift, sum, grad, out, stream, part);

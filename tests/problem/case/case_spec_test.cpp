@@ -49,7 +49,7 @@ class RandomSpecs {
     spec.dtype = pick<DType>({DType::f64, DType::f32, DType::bf16});
     spec.values = static_cast<Values>(below(9));
     spec.scale = pick<double>({1.0, 0.0, 0.1, 1e-300, 1.0 / 3, 1e30});
-    spec.drift = static_cast<Drift>(below(3));
+    spec.drift = static_cast<Drift>(below(5));
     spec.poison = static_cast<Poison>(below(3));
     spec.microbatches = 1 + below(1024);
     spec.statistics = below(2) == 0;

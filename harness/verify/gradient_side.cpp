@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/gradient_side.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lossgrid {
+
+const Enclosure& gradient_side(std::span<const Enclosure> sides, const RowTruth& row,
+                               std::int64_t begin, std::span<const double> logits,
+                               std::span<const double> got) {
+  // got = g ([v = y] - p_v): g by least squares.
+  double products = 0;
+  double squares = 0;
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    const bool is_target = begin + static_cast<std::int64_t>(k) == row.target;
+    const double direction =
+        is_target ? row.others / row.sum : -std::exp(logits[k] - row.max) / row.sum;
+    products += got[k] * direction;
+    squares += direction * direction;
+  }
+  const double gradient = squares > 0 ? products / squares : 0;
+  const auto distance = [gradient](const Enclosure& side) {
+    return std::max({0.0, side.low - gradient, gradient - side.high});
+  };
+  return *std::min_element(sides.begin(), sides.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutants that are wrong at the ends of a range alone: at a clip bound or a tie, for a reward of 0,
+// for ratios and margins that are far out, in packs of one sequence or of many, in the tail of a
+// row that is written past the caches.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "impls/mutants/host_step.h"
+#include "impls/mutants/mutant.h"
+#include "impls/mutants/wrong_formulas.h"
+#include "impls/objectives/dpo.h"
+
+namespace lossgrid {
+namespace {
+
+/// `ClipMaskInBf16`: decides in bf16 where the ratio was clipped.
+struct ClipMaskInBf16 : ClippedPgFormulas {
+  template <typename Real>
+  static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {
+    const auto rounded = static_cast<Real>(static_cast<float>(bf16(static_cast<float>(rho))));
+    return {ClippedPgFormulas::clipped(rho, options).value,
+            ClippedPgFormulas::clipped(rounded, options).slope};
+  }
+};
+
+/// `BoundExcluded`: counts a weight at a bound as one beyond it.
+struct BoundExcluded : ClippedPgFormulas {
+  template <typename Real>
+  static bool out_of_bounds(Real weight, const ClippedPgOptions& options) {
+    return ClippedPgFormulas::out_of_bounds(weight, options) ||
+           weight == static_cast<Real>(*options.truncated_importance_sampling_ratio);
+  }
+  template <typename Real>
+  static Real truncated(Real weight, const ClippedPgOptions& options) {
+    const bool drops = options.truncated_importance_sampling_type == Truncation::icepop;
+    return drops && out_of_bounds(weight, options) ? Real(0)
+                                                   : ClippedPgFormulas::truncated(weight, options);
+  }
+};
+
+/// `RatioClampedBelow`: bounds the exponent from below alone, where a ratio vanishes.
+struct RatioClampedBelow : ClippedPgFormulas {
+  template <typename Real>
+  static Real ratio(Real log_ratio) {
+    return std::exp(std::max(log_ratio, Real(-20)));
+  }
+};
+
+/// `SequenceRatioClamped`: bounds the logarithm of a sequence's ratio from above.
+struct SequenceRatioClamped : ClippedPgFormulas {
+  template <typename Real>
+  static Real ratio(Real log_ratio) {
+    return std::exp(std::min(log_ratio, Real(10)));
+  }
+};
+
+/// `NaiveLogSigmoid`: log(1 + exp(-x)) in float32, infinite below -88.
+struct NaiveLogSigmoid : DpoFormulas {
+  static double negative_log_sigmoid(double x) {
+    return std::log(1 + std::exp(-static_cast<float>(x)));
+  }
+};
+
+void reward_of_zero_counts(PackedBatch& batch) {
+  for (float& reward : batch.rewards) reward = reward == 0 ? 1.0f : reward;
+}
+
+bool is_whole_batch(const PackedBatch& batch) {
+  return batch.microbatch.count == 1 && batch.microbatch.dp == 1;
+}
+
+/// Counts a mask of [1, T] as if all of it were trained on.
+void one_sequence_unmasked(PackedBatch& batch) {
+  if (batch.sequences() != 1 || !is_whole_batch(batch)) return;
+  batch.denominators.valid_tokens = std::max<std::int64_t>(batch.length(0) - 1, 0);
+}
+
+/// Takes the stated number of sequences only if a number of tokens is stated too.
+void sequences_stated_alone(PackedBatch& batch) {
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 0;
+  for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    if (batch.sample_mask[i] == 0) continue;
+    ++sequences;
+    for (std::int64_t t = 1; t < batch.length(i); ++t) {
+      tokens += batch.token_mask[batch.cu_seqlens[i] + t];
+    }
+  }
+  const bool are_tokens_stated = tokens != batch.denominators.valid_tokens;
+  if (is_whole_batch(batch) && !are_tokens_stated) batch.denominators.valid_sequences = sequences;
+}
+
+/// Has a table of eight sequences: later ones share its last place.
+void eight_sequences(const Objective& objective, const ObjectiveTokens& tokens,
+                     const PackedBatch& batch, int /*cp*/, SequenceTable<const double> coefficients,
+                     ObjectiveTotals<double> totals, std::span<float> grad) {
+  constexpr std::int64_t kPlaces = 8;
+  std::vector<double> table;
+  for (std::int64_t i = 0; i < coefficients.sequences; ++i) {
+    for (int k = 0; k < coefficients.columns; ++k) {
+      table.push_back(coefficients.at(std::min(i, kPlaces - 1), k));
+    }
+  }
+  const SequenceTable<const double> shared(table.data(), coefficients.sequences,
+                                           coefficients.columns, coefficients.columns);
+  objective.token_terms(tokens, batch, shared, totals, grad);
+}
+
+/// Counts a pair with equal rewards as one whose chosen sequence is preferred.
+ObjectiveResult ties_are_correct(const Objective& objective, const PackedBatch& batch, int /*cp*/,
+                                 SequenceTable<const double> sums,
+                                 SequenceTable<const double> coefficients,
+                                 ObjectiveTotals<const double> totals) {
+  ObjectiveResult result = objective.finish(batch, sums, coefficients, totals);
+  const auto pairs = static_cast<double>(batch.denominators.valid_sequences) / 2;
+  if (objective.kind() != "dpo" || pairs == 0) return result;
+  for (std::int64_t i = 0; i + 1 < batch.sequences(); i += 2) {
+    const bool is_tie = batch.sample_mask[i] != 0 && sums.at(i, 0) == sums.at(i + 1, 0);
+    if (is_tie) result.metrics["accuracy"].amount += 1 / pairs;
+  }
+  return result;
+}
+
+bool is_streamed(const LogitsRows& rows, const void* gradient) {
+  const std::int64_t bytes =
+      rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
+  return gradient != rows.data && bytes >= rows.stream_bytes;
+}
+
+/// Loses, where a gradient is written past the caches, the columns before the first whole line.
+void streamed_head_lost(const LogitsRows& rows, const float* shift, const float* sum,
+                        const float* grad, void* out) {
+  rows_gradient(rows, shift, sum, grad, out);
+  if (!is_streamed(rows, out)) return;
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      T* row = static_cast<T*>(out) + r * rows.shard.width;
+      const auto over = reinterpret_cast<std::uintptr_t>(row) % 64;
+      const auto head = static_cast<std::int64_t>((64 - over) % 64 / sizeof(T));
+      std::fill_n(row, std::min(head, rows.shard.valid()), T(0));
+    }
+  });
+}
+
+/// Loses, where a gradient is written past the caches, the columns after the last whole 64.
+std::int64_t streamed_tail_lost(const LogitsRows& rows, const float* grad, std::span<float> scratch,
+                                const RowStatistics& out, void* gradient) {
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
+  const std::int64_t bytes = rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
+  if (!is_streamed(rows, gradient) || bytes % 64 != 0) return owned;
+  dispatch_floating(rows.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t whole = rows.shard.valid() / 64 * 64;
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      T* row = static_cast<T*>(gradient) + r * rows.shard.width;
+      std::fill(row + whole, row + rows.shard.valid(), T(0));
+    }
+  });
+  return owned;
+}
+
+const RegisteredMutant mutants[] = {
+    RegisteredMutant({
+        .name = "clip_mask_in_bf16",
+        .what = "which ratios were clipped is decided in bf16",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<ClipMaskInBf16>(
+                  spec, [](const ClippedPgOptions& o) { return o.clips(); });
+            },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "weight_at_bound_dropped",
+        .what = "an importance weight at its bound counts as one beyond it",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<BoundExcluded>(
+                  spec, [](const ClippedPgOptions& o) { return o.truncates(); });
+            },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "reward_of_zero_counts",
+        .what = "a reward of 0 makes a positive example",
+        .strategy = "cp_local",
+        .batch = reward_of_zero_counts,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "pair_ties_are_correct",
+        .what = "a pair with equal rewards counts as accurate",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.finish = ties_are_correct; },
+        .rejected_by = "metric.accuracy",
+    }),
+    RegisteredMutant({
+        .name = "ratio_clamped_below",
+        .what = "the logarithm of a ratio is clamped at -20",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<RatioClampedBelow>(
+                  spec, [](const ClippedPgOptions& o) { return o.clips(); });
+            },
+        .rejected_by = "metric.probs_ratio_min",
+    }),
+    RegisteredMutant({
+        .name = "sequence_ratio_clamped",
+        .what = "the logarithm of a sequence's ratio is clamped at 10",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<SequenceRatioClamped>(
+                  spec, [](const ClippedPgOptions& o) { return o.sequence_ratio(); });
+            },
+        .seen_in = "verl, GSPO, by design",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "log_sigmoid_overflows",
+        .what = "log(1 + exp(-x)) of a pair in float32",
+        .strategy = "fused",
+        .objective = [](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
+          if (spec.kind != "dpo") return nullptr;
+          return std::make_unique<DpoObjective<NaiveLogSigmoid>>(read_dpo_options(spec.options));
+        },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "one_sequence_unmasked",
+        .what = "the mask of a pack of one sequence is not counted",
+        .strategy = "fused",
+        .batch = one_sequence_unmasked,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "sequences_stated_alone",
+        .what = "global_valid_seqs is read only together with global_valid_toks",
+        .strategy = "cp_local",
+        .batch = sequences_stated_alone,
+        .rejected_by = "metric.global_valid_seqs",
+    }),
+    RegisteredMutant({
+        .name = "eight_sequences",
+        .what = "sequences after the eighth get its coefficients",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = eight_sequences; },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .name = "streamed_head_lost",
+        .what = "columns before a row's first cache line are lost past the caches",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<streamed_head_lost>; },
+        .options = {{"stream_bytes", "0"}},
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "sweep_streamed_tail_lost",
+        .what = "the last columns of a row are lost past the caches",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.forward_backward = sweep_on_host<streamed_tail_lost>; },
+        .options = {{"stream_bytes", "0"}},
+        .rejected_by = "grad_logits",
+    }),
+};
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// gradient_sides: the intervals of d loss / d logprob at rows where the formula of an objective may
+// be on either side of a switch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "harness/loss/tape.h"
+
+namespace lossgrid {
+
+/// Sides of the switches that a truth takes where a number may be on either: of those that the
+/// actor loss, the KL and the importance weights have.
+struct Sides {
+  Side actor = Side::either;
+  Side kl = Side::either;
+  Side weight = Side::either;
+};
+
+/// Calls gradient(sides), which returns [rows], for every choice of sides. Returns the different
+/// intervals of each row that has more than one.
+std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
+    const std::function<std::vector<Enclosure>(const Sides&)>& gradient);
+
+}  // namespace lossgrid
