@@ -49,8 +49,8 @@ class Build:
             entries = json.load(file)
         self.commands = {self._object(entry): entry for entry in entries}
         self.links = {program: self._link(program) for program in programs}
-        linked = set().union(*(self._linked_objects(program) for program in programs))
-        self.units_of = self._read_dependencies(linked)
+        self.linked = {program: self._linked_objects(program) for program in programs}
+        self.units_of = self._read_dependencies(set().union(*self.linked.values()))
 
     def _object(self, entry):
         words = shlex.split(entry["command"])
@@ -109,17 +109,19 @@ class Build:
             raise DoesNotCompile(errors[0].strip() if errors else ended.stderr.strip())
 
     def link(self, program, replaced, made):
-        """Links a program with objects of `replaced`, {unit: path}, in the place of the original ones."""
-        words = self.links[program]
-        words = [replaced.get(word, word) for word in words]
+        """Links a program with objects of `replaced`, {unit: path}, in the place of the original ones.
+        Returns False if it has none of them."""
+        replaced = {unit: path for unit, path in replaced.items() if unit in self.linked[program]}
+        if not replaced:
+            return False
+        words = [replaced.get(word, word) for word in self.links[program]]
         words[words.index("-o") + 1] = made
         # An object that stands before the archives is taken instead of the one in them.
         inside = [path for unit, path in replaced.items() if path not in words]
         first_object = next(k for k, word in enumerate(words) if word.endswith(".o"))
         words[first_object:first_object] = inside
-        ended = subprocess.run(words, cwd=self.build, capture_output=True, text=True, check=False)
-        if ended.returncode != 0:
-            raise DoesNotCompile(ended.stderr.strip().splitlines()[-1])
+        subprocess.run(words, cwd=self.build, check=True)
+        return True
 
 
 def digest(*paths):

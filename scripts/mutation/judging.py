@@ -129,7 +129,8 @@ def _verdict(mutant, build, target, folder):
         if arguments is None:
             continue
         program = os.path.join(folder, os.path.basename(step.program))
-        build.link(step.program, replaced, program)
+        if not build.link(step.program, replaced, program):
+            continue
         noticed = run_step(program, arguments, folder, target.least_deadline_s + 10 * step.seconds)
         if noticed:
             return {"verdict": "timeout" if noticed == "timeout" else "killed", "by": noticed}
