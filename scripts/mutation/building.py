@@ -106,7 +106,7 @@ class Build:
         ended = subprocess.run(words, cwd=entry["directory"], capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             errors = [line for line in ended.stderr.splitlines() if "error:" in line]
-            raise DoesNotCompile(errors[0].strip() if errors else ended.stderr.strip())
+            raise DoesNotCompile((errors or [ended.stderr])[0].partition("error:")[2].strip())
 
     def link(self, program, replaced, made):
         """Links a program with objects of `replaced`, {unit: path}, in the place of the original ones.

@@ -103,7 +103,7 @@ def judge(mutant, build, target, folder):
     """Returns the result of a mutant. `folder` belongs to this worker."""
     began = time.monotonic()
     result = {"file": mutant.file, "line": mutant.line, "old": mutant.old, "new": mutant.new,
-              "rule": mutant.rule, "by": ""}
+              "rule": mutant.rule, "by": "", "program": ""}
     try:
         result.update(_verdict(mutant, build, target, folder))
     except DoesNotCompile as error:
@@ -133,7 +133,8 @@ def _verdict(mutant, build, target, folder):
             continue
         noticed = run_step(program, arguments, folder, target.least_deadline_s + 10 * step.seconds)
         if noticed:
-            return {"verdict": "timeout" if noticed == "timeout" else "killed", "by": noticed}
+            return {"verdict": "timeout" if noticed == "timeout" else "killed", "by": noticed,
+                    "program": step.program}
     return {"verdict": "survived"}
 
 

@@ -31,6 +31,12 @@ def table(results):
     return text
 
 
+def programs(results):
+    """Returns a line with the number of mutants that each program killed, run in the order of targets.json."""
+    counts = collections.Counter(result["program"] for result in results if result["verdict"] in NOTICED)
+    return "killed by " + ", ".join(f"{name}: {count}" for name, count in sorted(counts.items())) + "\n"
+
+
 def survivors(results):
     text = ""
     for result in results:

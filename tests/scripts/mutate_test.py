@@ -114,6 +114,7 @@ class Mutate(ScriptTest):
         results = self.results()
         self.assertEqual({place: r["verdict"] for place, r in results.items()}, VERDICTS)
         self.assertEqual(results["toy/sums.cpp:5"]["by"], "Sums.Total")
+        self.assertIn("killed by toy: 3\n", printed)
         self.assertIn("summ", results["toy/sums.cpp:8"]["by"])
         self.assertIn("| **all** | 6 | 3 | 1 | 75 % | 1 | 1 |", printed)
         self.assertIn("survivors:\ntoy/sums.cpp:10\n- int never_called(int n) { return n - 1; }\n"
