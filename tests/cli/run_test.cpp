@@ -92,7 +92,7 @@ TEST(Run, StopsAtTheFirstFailureWhenAsked) {
       report;
   const ProcessResult result = run_lossgrid(scratch, arguments);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("1 passed, 1 failed, 4 not_run"));
+  EXPECT_THAT(result.out, HasSubstr("1 passed, 1 failed, 4 not run"));
   const json left = full_report(report);
   EXPECT_EQ(left["run"]["status"], "partial");
   ASSERT_EQ(left["trials"].size(), 6u);
