@@ -19,6 +19,9 @@
 namespace lossgrid {
 namespace {
 
+/// The reason of trials behind the one that ended a run with --stop-at-failure.
+constexpr const char* kStoppedAtFailure = "an earlier trial did not pass (--stop-at-failure)";
+
 PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& modes) {
   PlannedSteps planned;
   for (const Suite& suite : suites) {
@@ -98,13 +101,14 @@ class RequestedRun {
       });
       return true;
     });
+    stopped_ = !must_end_ && record_.trials.size() < planned_.trials;
   }
 
   /// Times what suites ask for. A meter that fails its own test stops it before it begins.
   void run_timings() {
     const bool is_timed = std::any_of(suites_.begin(), suites_.end(),
                                       [](const Suite& suite) { return suite.timing.has_value(); });
-    if (!is_timed || must_end_) return;
+    if (!is_timed || must_end_ || stopped_) return;
     const std::vector<MeterRecord> meter = test_meter();
     early_end_->step([&] { record_.meter = meter; });
     if (!is_right_everywhere(record_.meter, options_.ranks)) return;
@@ -125,14 +129,15 @@ class RequestedRun {
     progress_.reset();
     early_end_->close();
     const Ranks& ranks = options_.ranks;
-    if (must_end_ && modes_.verify && !record_.trials.empty()) {
-      add_not_run(planned_trials(suites_), end_of_run_after(record_.trials.back()).text,
+    if ((must_end_ || stopped_) && modes_.verify && !record_.trials.empty()) {
+      add_not_run(planned_trials(suites_),
+                  must_end_ ? end_of_run_after(record_.trials.back()).text : kStoppedAtFailure,
                   record_.trials);
     }
     const RecordingEnd recorded = close_recording(options_.recording.get(), ranks, must_end_);
-    const bool missed = !must_end_ && has_missed(fault_, ranks);
+    const bool missed = !must_end_ && !stopped_ && has_missed(fault_, ranks);
     const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(code_of(record_, modes_));
-    write_report(code, !must_end_);
+    write_report(code, !must_end_ && !stopped_);
     early_end_.reset();
     print_report(recorded);
     if (must_end_) leave_at_once(code);
@@ -174,6 +179,7 @@ class RequestedRun {
   std::optional<ReportWriter> writer_;
   std::string in_progress_;  // id of a trial or timing
   bool must_end_ = false;
+  bool stopped_ = false;  // by --stop-at-failure
   std::optional<EarlyEnd> early_end_;
   ProblemCache problems_;
   std::optional<Progress> progress_;
@@ -192,6 +198,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   set_threads_per_rank(flags.threads_per_rank);
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
   options.ranks = ranks;
+  options.stop_at_failure = flags.stop_at_failure;
   RequestedRun run(command, flags, modes, rows, std::move(suites), std::move(options));
   run.resume();
   run.open();

@@ -167,6 +167,8 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
                      "passed or failed, and run only the rest");
   command.add_flag("--no-retry", flags.no_retry,
                    "with --resume: also take over what ended by an error, a deadline or a crash");
+  command.add_flag("--stop-at-failure", flags.stop_at_failure,
+                   "end after the first trial that does not pass; the others are not_run");
   add_transport_flag(command, flags.transport);
   add_backend_flags(command, flags.backend);
   add_recording_flags(command, flags.recording);

@@ -20,6 +20,7 @@ struct SuiteFlags : SuiteChoice {
   std::string report;
   std::string resume;
   bool no_retry = false;
+  bool stop_at_failure = false;
   int seeds = 1;
   int max_ranks = 0;         // 0: see rank_limit
   int threads_per_rank = 0;  // 0: the cores divided by the ranks

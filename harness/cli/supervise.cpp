@@ -288,6 +288,7 @@ void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
   }
   if (under_launcher()) refuse("--supervise starts the launcher itself: --launch \"mpirun -np 8\"");
   if (flags.report.empty() && !how.dry_run) refuse("--supervise needs --report");
+  if (flags.stop_at_failure) refuse("--stop-at-failure does not go with --supervise");
   if (flags.recording.any()) {
     refuse(
         "--memory-snapshot and --trace do not go with --supervise: each launch would replace what "

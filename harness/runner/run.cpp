@@ -109,6 +109,9 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
           const bool goes_on = sink(trial.record);
           if (trial.must_end) return true;
           if (!goes_on) return false;
+          if (options.stop_at_failure && options.ranks.agree_on_any(is_bad(trial.record.status))) {
+            return false;
+          }
         }
       }
     }

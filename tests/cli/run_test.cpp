@@ -83,6 +83,30 @@ TEST(Run, ADoubledGradientIsExitTenAndNamesTheRow) {
   EXPECT_THAT(result.out, HasSubstr("lossgrid run --impl mutant/gradient_times_2 --grid"));
 }
 
+TEST(Run, StopsAtTheFirstFailureWhenAsked) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const std::string arguments =
+      "run --case 'lens=5+8 vocab=24' --impl mutant/gradient_times_cp,fused "
+      "--grid tp1cp1,tp1cp2,tp2cp2 --stop-at-failure --report " +
+      report;
+  const ProcessResult result = run_lossgrid(scratch, arguments);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 passed, 1 failed, 4 not run"));
+  const json left = full_report(report);
+  EXPECT_EQ(left["run"]["status"], "partial");
+  ASSERT_EQ(left["trials"].size(), 6u);
+  EXPECT_EQ(left["trials"][1]["status"], "failed");
+  for (std::size_t k = 2; k < 6; ++k) {
+    EXPECT_EQ(left["trials"][k]["status"], "not_run");
+    EXPECT_EQ(left["trials"][k]["reason"], "an earlier trial did not pass (--stop-at-failure)");
+  }
+  // A fault behind the end is no mistake of the command line.
+  const ProcessResult missed =
+      run_lossgrid(scratch, arguments + " --inject rank=0,at=forward,trial=6,kind=throw");
+  EXPECT_EQ(missed.exit_code, 10) << missed.out << missed.err;
+}
+
 TEST(Run, AnUndeclaredGatherIsExitTwelve) {
   const ScratchFolder scratch;
   const ProcessResult result = run_lossgrid(

@@ -180,7 +180,8 @@ TEST(Supervise, RefusesWhatMakesNoSense) {
            {"--supervise", "--supervise needs --report"},
            {"--launch mpirun", "need --supervise"},
            {"--dry-run", "need --supervise"},
-           {"--supervise --report r.json --launches two", "--launches"}}) {
+           {"--supervise --report r.json --launches two", "--launches"},
+           {"--supervise --report r.json --stop-at-failure", "does not go with --supervise"}}) {
     const ProcessResult result = run_lossgrid(scratch, std::string(kTrials) + flags);
     EXPECT_EQ(result.exit_code, 64) << flags;
     EXPECT_THAT(result.err, HasSubstr(message));

@@ -152,13 +152,16 @@ TEST(InputKinds, AreSkippedWithTheReason) {
 
 TEST(Bf16Products, BothWaysAgreeWithTheTruth) {
   const std::string text = "lens=9+14 vocab=64 hidden=32 dtype=bf16";
-  for (const char* way : {"native", "converted"}) {
-    const TrialRecord record =
-        run_case(text, std::string("linear_ce:chunk_tokens=8:bf16_gemm=") + way, {2, 1});
+  for (const std::string way : {"native", "converted"}) {
+    const TrialRecord record = run_case(text, "linear_ce:chunk_tokens=8:bf16_gemm=" + way, {2, 1});
     if (record.status == TrialStatus::skipped) {
       EXPECT_THAT(record.reason, HasSubstr("no native product"));
     } else {
       EXPECT_EQ(record.status, TrialStatus::passed) << record.reason;
+      // The factor that is multiplied: 8 rows of 32 columns in bf16, or in float32.
+      EXPECT_EQ(record.memory.at(1).phase, "forward");
+      EXPECT_EQ(record.memory.at(1).by_tag_bytes.at("hidden_chunk"),
+                8 * 32 * (way == "native" ? 2 : 4));
     }
   }
 }

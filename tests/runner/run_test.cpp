@@ -128,6 +128,25 @@ TEST(Run, StopsWhenTheSinkSaysSo) {
   EXPECT_EQ(seen, 2);
 }
 
+TEST(Run, StopsAtTheFirstTrialThatDoesNotPass) {
+  Suite suite = small_suite();
+  suite.grids = {{1, 1}, {1, 2}, {2, 2}};  // gradient_times_cp is right on the first one
+  suite.implementations = {"mutant/gradient_times_cp"};
+  for (const bool stop : {false, true}) {
+    RunOptions options;
+    options.stop_at_failure = stop;
+    ProblemCache problems;
+    std::vector<TrialStatus> statuses;
+    EXPECT_FALSE(run_suites({suite}, options, problems, [&](const TrialRecord& trial) {
+      statuses.push_back(trial.status);
+      return true;
+    }));
+    std::vector<TrialStatus> expected = {TrialStatus::passed, TrialStatus::failed};
+    if (!stop) expected.push_back(TrialStatus::failed);
+    EXPECT_EQ(statuses, expected);
+  }
+}
+
 TEST(Run, ExitCodeIsTheWorstOfTheTrials) {
   TrialRecord passed;
   passed.status = TrialStatus::passed;

@@ -10,7 +10,8 @@ from stand_ins import ScriptTest
 # Dependencies of tests alone: no newcomer has to install them.
 OF_TESTS = {"chromium", "prometheus", "libgtest-dev", "libgmock-dev", "libbenchmark-dev",
             "libbenchmark-tools", "python3-jsonschema", "python3-numpy", "python3-scipy",
-            "python3-prometheus-client", "python3-venv", "libxml2-utils", "jq", "pypi:torch"}
+            "python3-prometheus-client", "python3-venv", "libxml2-utils", "jq", "pypi:torch",
+            "pypi:universalmutator"}
 OF_MPI = {"libopenmpi-dev", "openmpi-bin"}
 
 
@@ -61,6 +62,10 @@ chmod +x "$3"/bin/python""")
 
     def have_torch(self):
         self.stand_in("build/venv/bin/python")
+        self.have_mutator()
+
+    def have_mutator(self):
+        self.stand_in("build/mutate/venv/bin/python")
 
     def setup_of(self, *arguments):
         return self.run_script("setup", *arguments, path=self.bin)
@@ -80,6 +85,7 @@ chmod +x "$3"/bin/python""")
         self.assertEqual(self.missing("test"), run | OF_MPI | OF_TESTS | {"python3", "git"})
         self.assertEqual(self.missing("format"), {"git", "clang-format"})
         self.assertEqual(self.missing("tidy"), {"clang-tidy"})
+        self.assertEqual(self.missing("mutate"), {"python3", "python3-venv", "pypi:universalmutator"})
         self.assertEqual(self.missing(), self.missing("test", "format", "tidy"))
 
     def test_nothing_is_done_where_all_is_there(self):
@@ -143,6 +149,7 @@ chmod +x "$3"/bin/python""")
 
     def test_torch_comes_from_pypi_once(self):
         self.debian()
+        self.have_mutator()
         self.pypi()
         self.assertEqual(self.setup_of("--missing", "test").stdout, "pypi:torch\n")
         self.assertEqual(self.calls("venv"), [])
@@ -164,8 +171,30 @@ chmod +x "$3"/bin/python""")
                              f"setup: all that is needed for {job} is installed\n")
         self.assertEqual(self.calls("venv"), [])
 
+    def test_universalmutator_comes_from_pypi_once(self):
+        self.debian()
+        self.pypi()
+        self.assertEqual(self.setup_of("--missing", "mutate").stdout, "pypi:universalmutator\n")
+        first = self.setup_of("mutate")
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        installs = [call for call in self.calls("venv") if call.endswith(" universalmutator")]
+        self.assertEqual(len(installs), 1)
+        self.have_mutator()
+        self.assertEqual(self.setup_of("mutate").stdout,
+                         "setup: all that is needed for mutate is installed\n")
+
+    def test_without_pypi_a_warning_names_the_program_that_does_not_run(self):
+        self.debian()
+        self.pypi(status=1, pip='echo "ERROR: No matching distribution found for universalmutator"')
+        ended = self.setup_of("mutate")
+        self.assertEqual(ended.returncode, 0)
+        self.assertEqual(ended.stderr, "setup: warning: no universalmutator, scripts/mutate does not run: "
+                         "No matching distribution found for universalmutator "
+                         "(log: build/mutate/venv.log)\n")
+
     def test_without_pypi_there_is_a_warning_with_the_reason(self):
         self.debian(missing=("cmake",))
+        self.have_mutator()
         self.pypi(status=1, pip="""
     echo "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<urllib3.\
 HTTPSConnection>: Failed to establish a new connection: [Errno 111] Connection refused')': /torch/"
@@ -181,6 +210,7 @@ HTTPSConnection>: Failed to establish a new connection: [Errno 111] Connection r
 
     def test_a_venv_that_cannot_be_made_is_a_warning(self):
         self.debian()
+        self.have_mutator()
         self.stand_in("bin/python3", "echo no module named venv", status=1)
         ended = self.setup_of("test")
         self.assertEqual(ended.returncode, 0)

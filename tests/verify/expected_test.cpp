@@ -97,6 +97,23 @@ TEST(Expected, WhatIsNotGivenIsNotCompared) {
   EXPECT_EQ(failures(c, expected, loss_alone), "expected.loss ");
 }
 
+TEST(Expected, ALossIsHeldToItsRoundingsAndNoMore) {
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  for (const double rounding : {0x1p-24, 0x1p-8}) {  // of float32, and of a loss rounded to bf16
+    const DeclaredRoundings declared{.grad_logits = c.problem.spec.dtype, .loss = rounding};
+    const double bound = c.truth.objective.loss.radius() + rounding * std::abs(*expected.loss);
+    const auto passes = [&](double error) {
+      BundleResults got;
+      got.loss = *expected.loss + error;
+      got.metrics = expected.metrics;
+      return check_expected(c.problem, c.truth, 30, expected, got, declared)[0].passed();
+    };
+    EXPECT_TRUE(passes(0.9 * bound) && passes(-0.9 * bound)) << rounding;
+    EXPECT_FALSE(passes(1.5 * bound) || passes(-1.5 * bound)) << rounding;
+  }
+}
+
 TEST(Expected, EntropiesStandAtTheTokenThatWasChosen) {
   const LinearCase c = make_linear_case("lens=3+1+4 mask=all vocab=12 hidden=5");
   const BundleResults expected = expected_results(c.problem, c.truth);
