@@ -153,7 +153,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
   }
   if (product.m == 0 || product.n == 0) return;
   const HeapWatchScope unwatched(nullptr);  // oneDNN's own
-  if (product.k == 0) {  // an empty sum
+  if (product.k == 0) {                     // an empty sum
     for (std::int64_t row = 0; row < product.m && !product.accumulate; ++row) {
       std::fill_n(product.c + row * product.stride, product.n, 0.0f);
     }

@@ -56,6 +56,17 @@ float backwards_in_double(std::span<const float> terms) {
   return static_cast<float>(std::accumulate(terms.rbegin(), terms.rend(), 0.0));
 }
 
+/// Returns a logit without rounding: the distance of two float64 logits is rounded, not each.
+double as_number(double logit) {
+  return logit;
+}
+float as_number(float logit) {
+  return logit;
+}
+float as_number(bf16 logit) {
+  return static_cast<float>(logit);
+}
+
 /// Online softmax over blocks of 512 with a maximum of their own, rescaled as the running maximum
 /// grows (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 std::int64_t online_blocks(const LogitsRows& rows, const RowStatistics& out) {
@@ -66,23 +77,27 @@ std::int64_t online_blocks(const LogitsRows& rows, const RowStatistics& out) {
     for (std::int64_t r = 0; r < rows.rows; ++r) {
       if (rows.targets[r] < 0) continue;
       const auto* x = data + r * rows.shard.width;
-      float running = -std::numeric_limits<float>::infinity();
+      using Number = decltype(as_number(zero));
+      Number running = -std::numeric_limits<Number>::infinity();
       float sum = 0;
       for (std::int64_t begin = 0; begin < rows.shard.valid(); begin += kBlock) {
         const std::int64_t end = std::min(rows.shard.valid(), begin + kBlock);
-        float block_max = running;
+        Number block_max = running;
         for (std::int64_t v = begin; v < end; ++v) {
-          block_max = std::max(block_max, static_cast<float>(x[v]));
+          block_max = std::max(block_max, as_number(x[v]));
         }
         if (std::isinf(block_max)) continue;  // nothing but -inf so far
         std::vector<float> terms;
         for (std::int64_t v = begin; v < end; ++v) {
-          terms.push_back(std::exp(static_cast<float>(x[v]) - block_max));
+          terms.push_back(std::exp(static_cast<float>(as_number(x[v]) - block_max)));
         }
-        sum = sum * std::exp(running - block_max) + pairwise(terms);
+        sum = sum * std::exp(static_cast<float>(running - block_max)) + pairwise(terms);
         running = block_max;
       }
-      out.sum[r] = std::isinf(running) ? 0.0f : sum * std::exp(running - out.shift[r]);
+      out.sum[r] =
+          std::isinf(running)
+              ? 0.0f
+              : sum * std::exp(distance_to_shift(static_cast<double>(running), out.shift[r]));
     }
   });
   return owned;
@@ -99,10 +114,12 @@ std::int64_t exp2_fma(const LogitsRows& rows, const RowStatistics& out) {
     for (std::int64_t r = 0; r < rows.rows; ++r) {
       if (rows.targets[r] < 0 || std::abs(out.shift[r]) > kOrdinary) continue;
       const auto* x = data + r * rows.shard.width;
-      const float shift = out.shift[r] * kLog2e;
+      using Number = decltype(as_number(zero));
+      const Number shift = out.shift[r] * Number{kLog2e};
       std::vector<float> terms;
       for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
-        terms.push_back(std::exp2(std::fma(static_cast<float>(x[v]), kLog2e, -shift)));
+        const Number power = std::fma(as_number(x[v]), Number{kLog2e}, -shift);
+        terms.push_back(std::exp2(static_cast<float>(power)));
       }
       out.sum[r] = pairwise(terms);
     }

@@ -148,7 +148,7 @@ const RegisteredMutant mutants[] = {
     }),
     RegisteredMutant({
         .name = "refuses_linear_objectives",
-        .what = "refuses objectives whose gradient does not need the sums over sequences, as if it did",
+        .what = "refuses objectives that need no sums over sequences, as if they did",
         .strategy = "one_sweep",
         .unsupported = refuses_sequence_sums,
         .rejected_by = "skipped",

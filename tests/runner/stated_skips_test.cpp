@@ -112,7 +112,7 @@ TEST(StatedSkips, OfTheRepositoryAreThoseOfTheImplementations) {
         if (inputs_mismatch(*implementation, spec.hidden > 0)) continue;
         const auto refusal = implementation->unsupported(loss_problem);
         std::vector<std::string> stated = stated_reasons(*suite.skips, text, spec);
-        // Those of a processor or a backend are not those of every machine.
+        // Skips for a reason of the processor differ from machine to machine.
         std::erase_if(stated, [](const std::string& reason) {
           return reason.find("processor") != std::string::npos;
         });

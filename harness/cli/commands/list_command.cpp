@@ -53,10 +53,10 @@ void list_suites() {
     for (const Suite& suite : load_suites(name)) {
       const std::size_t skips = suite.skips ? suite.skips->size() : 0;
       const std::string stated = skips > 0 ? fmt::format(", {} stated skips", skips) : "";
-      print_entry(fmt::format("{:<24}", name),
-                  fmt::format("{} cases, {} grids, {} implementations{}: {}", suite.cases.size(),
-                              suite.grids.size(), suite.implementations.size(), stated,
-                              suite.summary));
+      print_entry(
+          fmt::format("{:<24}", name),
+          fmt::format("{} cases, {} grids, {} implementations{}: {}", suite.cases.size(),
+                      suite.grids.size(), suite.implementations.size(), stated, suite.summary));
     }
   }
 }
