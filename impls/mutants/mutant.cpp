@@ -6,6 +6,11 @@
 namespace lossgrid {
 namespace {
 
+/// Returns the reason for which a mutant that would change nothing does not run.
+SkipReason nothing_to_change_in(std::string_view part) {
+  return {fmt::format("nothing to change in {}", part), /*is_always_right=*/true};
+}
+
 /// `AlteredProblem`: a problem with another batch or another objective.
 class AlteredProblem {
  public:
@@ -69,14 +74,12 @@ class Altered final : public LossImplementation {
   }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
-    const bool nothing_to_change = mutant_.objective != nullptr &&
-                                   AlteredProblem::altered_objective(mutant_, problem) == nullptr;
     if (mutant_.runs_on != nullptr && !mutant_.runs_on(problem)) {
-      return SkipReason{"nothing to change in this problem"};
+      return nothing_to_change_in("this problem");
     }
-    if (nothing_to_change) {
-      return SkipReason{fmt::format("nothing to change in {}", problem.objective.kind()),
-                        /*is_always_right=*/true};
+    if (mutant_.objective != nullptr &&
+        AlteredProblem::altered_objective(mutant_, problem) == nullptr) {
+      return nothing_to_change_in(problem.objective.kind());
     }
     if (mutant_.unsupported != nullptr) {
       if (auto reason = mutant_.unsupported(problem)) return reason;
@@ -115,7 +118,8 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     changed.change(steps);
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
     const bool only_steps = changed.batch == nullptr && changed.objective == nullptr &&
-                            changed.plan == nullptr && changed.unsupported == nullptr;
+                            changed.plan == nullptr && changed.unsupported == nullptr &&
+                            changed.runs_on == nullptr;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };
