@@ -248,7 +248,7 @@ const RegisteredMutant mutants[] = {
         .what = "float32 sum over the vocab, one after the other",
         .strategy = "fused",
         .change = [](Steps& s) { s.statistics = statistics_on_host<sum_in_sequence>; },
-        .rejected_by = "logprobs",
+        .rejected_by = "logprobs_nonpositive",
     }),
     RegisteredMutant({
         .catalogue_id = "M52",
