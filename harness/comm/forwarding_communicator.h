@@ -28,35 +28,24 @@ class ForwardingCommunicator : public Communicator {
   std::string_view name() const override { return inner_->name(); }
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
-    const HeapWatchScope unwatched(nullptr);
-    before(Collective::all_reduce, count * size_of(dtype));
-    inner_->all_reduce(data, count, dtype, op);
-    after(Collective::all_reduce);
+    call(Collective::all_reduce, count * size_of(dtype),
+         [&] { inner_->all_reduce(data, count, dtype, op); });
   }
   void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
-    const HeapWatchScope unwatched(nullptr);
-    before(Collective::all_gather, count * size_of(dtype));
-    inner_->all_gather(send, receive, count, dtype);
-    after(Collective::all_gather);
+    call(Collective::all_gather, count * size_of(dtype),
+         [&] { inner_->all_gather(send, receive, count, dtype); });
   }
   void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
                       ReduceOp op) override {
-    const HeapWatchScope unwatched(nullptr);
-    before(Collective::reduce_scatter, static_cast<std::size_t>(size()) * count * size_of(dtype));
-    inner_->reduce_scatter(send, receive, count, dtype, op);
-    after(Collective::reduce_scatter);
+    call(Collective::reduce_scatter, static_cast<std::size_t>(size()) * count * size_of(dtype),
+         [&] { inner_->reduce_scatter(send, receive, count, dtype, op); });
   }
   void broadcast(void* data, std::size_t count, DType dtype, int root) override {
-    const HeapWatchScope unwatched(nullptr);
-    before(Collective::broadcast, count * size_of(dtype));
-    inner_->broadcast(data, count, dtype, root);
-    after(Collective::broadcast);
+    call(Collective::broadcast, count * size_of(dtype),
+         [&] { inner_->broadcast(data, count, dtype, root); });
   }
   void barrier() override {
-    const HeapWatchScope unwatched(nullptr);
-    before(Collective::barrier, 0);
-    inner_->barrier();
-    after(Collective::barrier);
+    call(Collective::barrier, 0, [&] { inner_->barrier(); });
   }
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
     return decorate(inner_->split(color, key, std::move(name)));
@@ -80,6 +69,14 @@ class ForwardingCommunicator : public Communicator {
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> inner) = 0;
 
  private:
+  template <typename F>
+  void call(Collective collective, std::size_t payload_bytes, F&& forward) {
+    const HeapWatchScope unwatched(nullptr);
+    before(collective, payload_bytes);
+    forward();
+    after(collective);
+  }
+
   std::unique_ptr<Communicator> owned_;
   Communicator* inner_;
 };

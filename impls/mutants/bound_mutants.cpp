@@ -226,47 +226,50 @@ void entropy_avg(const LossProblem& /*problem*/, const Rows& rows, const Results
 
 // --- d logits ------------------------------------------------------------------------------------
 
-template <bool of_target>
-void gradient_element(const LossProblem& problem, const Rows& rows, const Results& results) {
+/// Calls offer(row, gradient of the row, d loss / d logprob, beyond) for every row and changes the
+/// element that is chosen.
+template <typename Offer>
+void change_gradient(const LossProblem& problem, const Rows& rows, const Results& results,
+                     Offer&& offer) {
   if (results.gradient == nullptr) return;
-  const double g = -mean_weight(problem);
   dispatch_floating(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     Beyond<T> beyond;
     for (const BoundedRow& row : rows) {
-      T* of_row = static_cast<T*>(results.gradient) + row.row * problem.vocab;
-      for (std::size_t v = 0; v < row.x.size(); ++v) {
-        const bool is_target = static_cast<std::int64_t>(v) == row.target;
-        if (is_target != of_target || row.p(v) < 1e-6) continue;
-        beyond.offer(of_row + v, g * ((is_target ? 1 : 0) - row.p(v)),
-                     row.gradient_bound(v, g, unit_roundoff(problem.dtype)));
-      }
+      offer(row, static_cast<T*>(results.gradient) + row.row * problem.vocab, -mean_weight(problem),
+            beyond);
     }
     beyond.write();
   });
 }
 
+template <bool of_target>
+void gradient_element(const LossProblem& problem, const Rows& rows, const Results& results) {
+  const auto offer = [&](const BoundedRow& row, auto* gradient, double g, auto& beyond) {
+    for (std::size_t v = 0; v < row.x.size(); ++v) {
+      const bool is_target = static_cast<std::int64_t>(v) == row.target;
+      if (is_target != of_target || row.p(v) < 1e-6) continue;
+      beyond.offer(gradient + v, g * ((is_target ? 1 : 0) - row.p(v)),
+                   row.gradient_bound(v, g, unit_roundoff(problem.dtype)));
+    }
+  };
+  change_gradient(problem, rows, results, offer);
+}
+
 /// The sum of a row, whose bound is the sum of the bounds of its elements, by one element.
 void gradient_row_sum(const LossProblem& problem, const Rows& rows, const Results& results) {
-  if (results.gradient == nullptr) return;
-  const double g = -mean_weight(problem);
-  dispatch_floating(problem.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    Beyond<T> beyond;
-    for (const BoundedRow& row : rows) {
-      T* of_row = static_cast<T*>(results.gradient) + row.row * problem.vocab;
-      double sum = 0;
-      double bound = 0;
-      for (std::size_t v = 0; v < row.x.size(); ++v) {
-        sum += static_cast<double>(of_row[v]);
-        bound += row.gradient_bound(v, g, unit_roundoff(problem.dtype));
-      }
-      for (std::size_t v = 0; v < row.x.size(); ++v) {
-        beyond.offer(of_row + v, static_cast<double>(of_row[v]) - sum, bound);
-      }
+  const auto offer = [&](const BoundedRow& row, auto* gradient, double g, auto& beyond) {
+    double sum = 0;
+    double bound = 0;
+    for (std::size_t v = 0; v < row.x.size(); ++v) {
+      sum += static_cast<double>(gradient[v]);
+      bound += row.gradient_bound(v, g, unit_roundoff(problem.dtype));
     }
-    beyond.write();
-  });
+    for (std::size_t v = 0; v < row.x.size(); ++v) {
+      beyond.offer(gradient + v, static_cast<double>(gradient[v]) - sum, bound);
+    }
+  };
+  change_gradient(problem, rows, results, offer);
 }
 
 // --- registration --------------------------------------------------------------------------------

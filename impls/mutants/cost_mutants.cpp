@@ -9,12 +9,35 @@
 namespace lossgrid {
 namespace {
 
+/// `PlanAround`: the right plan, with something added to its forward pass.
+class PlanAround : public LossPlan {
+ public:
+  PlanAround(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
+      : problem_(problem), context_(context), right_(std::move(right)) {}
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    right_->forward(inputs, outputs);
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    right_->backward(inputs, gradients);
+  }
+
+ protected:
+  std::int64_t local_logits() const { return problem_.local_rows() * problem_.width(); }
+
+  const LossProblem& problem_;
+  RankContext context_;
+
+ private:
+  std::unique_ptr<LossPlan> right_;
+};
+
 /// `UndeclaredGatherPlan`: gathers the logits over CP and does nothing with them.
-class UndeclaredGatherPlan final : public LossPlan {
+class UndeclaredGatherPlan final : public PlanAround {
  public:
   UndeclaredGatherPlan(const LossProblem& problem, RankContext context,
                        std::unique_ptr<LossPlan> right)
-      : problem_(problem), context_(context), right_(std::move(right)) {
+      : PlanAround(problem, context, std::move(right)) {
     if (problem.grid.cp > 1) {
       logits_ = context.device.allocate(
           static_cast<std::size_t>(problem.logits_bytes() * problem.grid.cp), "logits_gathered");
@@ -24,69 +47,46 @@ class UndeclaredGatherPlan final : public LossPlan {
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     if (problem_.grid.cp > 1) {
       context_.cp.all_gather(inputs.logits, logits_.data(),
-                             static_cast<std::size_t>(problem_.local_rows() * problem_.width()),
-                             problem_.dtype);
+                             static_cast<std::size_t>(local_logits()), problem_.dtype);
     }
-    right_->forward(inputs, outputs);
-  }
-  void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    right_->backward(inputs, gradients);
+    PlanAround::forward(inputs, outputs);
   }
 
  private:
-  const LossProblem& problem_;
-  RankContext context_;
-  std::unique_ptr<LossPlan> right_;
   Buffer logits_;
 };
 
 /// `RetainedChunksPlan`: keeps the logits of every chunk until the backward pass, as a chunk loop
 /// under plain automatic differentiation does.
-class RetainedChunksPlan final : public LossPlan {
+class RetainedChunksPlan final : public PlanAround {
  public:
-  RetainedChunksPlan(const LossProblem& problem, RankContext context,
-                     std::unique_ptr<LossPlan> right)
-      : problem_(problem), context_(context), right_(std::move(right)) {}
+  using PlanAround::PlanAround;
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    right_->forward(inputs, outputs);
-    kept_ = FloatArray(context_.device, problem_.local_rows() * problem_.width(), "logits_kept",
-                       MemorySpace::device);
-  }
-  void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    right_->backward(inputs, gradients);
+    PlanAround::forward(inputs, outputs);
+    kept_ = FloatArray(context_.device, local_logits(), "logits_kept", MemorySpace::device);
   }
 
  private:
-  const LossProblem& problem_;
-  RankContext context_;
-  std::unique_ptr<LossPlan> right_;
   FloatArray kept_;
 };
 
 /// `HiddenCopyPlan`: copies its input into memory that no device accounts for, all of it or one
 /// row.
 template <bool whole>
-class HiddenCopyPlan final : public LossPlan {
+class HiddenCopyPlan final : public PlanAround {
  public:
-  HiddenCopyPlan(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
-      : problem_(problem), context_(context), right_(std::move(right)) {}
+  using PlanAround::PlanAround;
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    right_->forward(inputs, outputs);
+    PlanAround::forward(inputs, outputs);
     const std::int64_t rows =
         whole ? problem_.local_rows() : std::min<std::int64_t>(1, problem_.local_rows());
     copy_.resize(static_cast<std::size_t>(rows * problem_.width() * problem_.element_bytes()));
     context_.device.copy(copy_.data(), inputs.logits, copy_.size());
   }
-  void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    right_->backward(inputs, gradients);
-  }
 
  private:
-  const LossProblem& problem_;
-  RankContext context_;
-  std::unique_ptr<LossPlan> right_;
   std::vector<std::byte> copy_;
 };
 

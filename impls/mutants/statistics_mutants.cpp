@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "harness/device/kernel/portable.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 
@@ -46,14 +47,14 @@ void own_shift_everywhere(Communicator& tp, std::int64_t rows, std::span<const f
   }
 }
 
-/// Calls f(row, logits, targets) for every row, with elements converted to float.
+/// Calls f(row, distance) for every row; distance(v, shift) is x_v - shift as the kernels take it.
 template <typename F>
 void for_each_target(const LogitsRows& rows, F&& f) {
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
       const auto* x = data + r * rows.shard.width;
-      f(r, [x](std::int64_t v) { return static_cast<float>(x[v]); });
+      f(r, [x](std::int64_t v, float shift) { return distance_to_shift(x[v], shift); });
     }
   });
 }
@@ -63,13 +64,13 @@ std::int64_t owned_between(const LogitsRows& rows, const RowStatistics& out, std
                            std::int64_t end) {
   rows_statistics(rows, out);
   std::int64_t owned = 0;
-  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+  for_each_target(rows, [&](std::int64_t r, const auto& distance) {
     const std::int64_t y = rows.targets[r];
     out.target[r] = 0;
     if (y < begin || y >= end || rows.shard.valid() == 0) return;
     const std::int64_t column =
         std::clamp<std::int64_t>(y - rows.shard.begin, 0, rows.shard.valid() - 1);
-    out.target[r] = logit(column) - out.shift[r];
+    out.target[r] = distance(column, out.shift[r]);
     if (rows.valid[r] != 0) ++owned;
   });
   return owned;
@@ -95,13 +96,13 @@ VocabShard padded_vocab_counts(std::int64_t vocab, int tp, int tp_rank) {
 template <typename Shift>
 std::int64_t shifted_by(const LogitsRows& rows, const RowStatistics& out, Shift&& shift) {
   const std::int64_t owned = rows_statistics(rows, out);
-  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+  for_each_target(rows, [&](std::int64_t r, const auto& distance) {
     if (rows.targets[r] < 0) return;
     const float by = shift(out.shift[r]);
     if (rows.shard.owns(rows.targets[r])) out.target[r] += out.shift[r] - by;
     out.shift[r] = by;
     double sum = 0;
-    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) sum += std::exp(logit(v) - by);
+    for (std::int64_t v = 0; v < rows.shard.valid(); ++v) sum += std::exp(distance(v, by));
     out.sum[r] = static_cast<float>(sum);
   });
   return owned;
@@ -122,9 +123,9 @@ std::int64_t sum_without_last_tile(const LogitsRows& rows, const RowStatistics& 
   shorter.shard.end = std::max(rows.shard.begin, rows.shard.end - kTile);
   rows_statistics(shorter, out);
   std::int64_t owned = 0;
-  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+  for_each_target(rows, [&](std::int64_t r, const auto& distance) {
     if (!rows.shard.owns(rows.targets[r])) return;
-    out.target[r] = logit(rows.targets[r] - rows.shard.begin) - out.shift[r];
+    out.target[r] = distance(rows.targets[r] - rows.shard.begin, out.shift[r]);
     if (rows.valid[r] != 0) ++owned;
   });
   return owned;
@@ -132,11 +133,11 @@ std::int64_t sum_without_last_tile(const LogitsRows& rows, const RowStatistics& 
 
 std::int64_t sum_in_sequence(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
-  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+  for_each_target(rows, [&](std::int64_t r, const auto& distance) {
     if (rows.targets[r] < 0 || out.sum[r] == 0) return;
     out.sum[r] = 0;
     for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
-      out.sum[r] += std::exp(logit(v) - out.shift[r]);
+      out.sum[r] += std::exp(distance(v, out.shift[r]));
     }
   });
   return owned;
@@ -146,11 +147,11 @@ std::int64_t sum_in_sequence(const LogitsRows& rows, const RowStatistics& out) {
 std::int64_t entropy_of_overwritten(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   if (out.weighted == nullptr) return owned;
-  for_each_target(rows, [&](std::int64_t r, const auto& logit) {
+  for_each_target(rows, [&](std::int64_t r, const auto& distance) {
     if (rows.targets[r] < 0 || out.sum[r] == 0) return;
     float weighted = 0;
     for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
-      const float e = std::exp(logit(v) - out.shift[r]);
+      const float e = std::exp(distance(v, out.shift[r]));
       weighted += e * (e / out.sum[r] - out.shift[r]);
     }
     out.weighted[r] = weighted;
@@ -248,7 +249,7 @@ const RegisteredMutant mutants[] = {
         .what = "float32 sum over the vocab, one after the other",
         .strategy = "fused",
         .change = [](Steps& s) { s.statistics = statistics_on_host<sum_in_sequence>; },
-        .rejected_by = "logprobs_nonpositive",
+        .rejected_by = "logprobs",
     }),
     RegisteredMutant({
         .catalogue_id = "M52",

@@ -8,7 +8,6 @@ import io
 import os
 import random
 import sys
-import sys
 
 
 @dataclasses.dataclass(frozen=True)

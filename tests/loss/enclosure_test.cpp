@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tape_checks.h"
+
 namespace lossgrid {
 namespace {
 
@@ -20,11 +22,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 void expect_ends(const Enclosure& a, double low, double high) {
   EXPECT_EQ(a.low, low);
   EXPECT_EQ(a.high, high);
-}
-
-// The radius of `a` in float32 roundoffs of its value.
-double roundoffs(const Enclosure& a) {
-  return a.radius() / (kRoundoff * std::abs(a.value));
 }
 
 // An operation on Enclosures and in float32.

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "trials_of.h"
 
 namespace lossgrid {
 namespace {
@@ -20,16 +21,6 @@ Suite small_suite() {
   return suite;
 }
 
-std::vector<TrialRecord> run_all(const Suite& suite) {
-  ProblemCache problems;
-  std::vector<TrialRecord> trials;
-  run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
-    trials.push_back(trial);
-    return true;
-  });
-  return trials;
-}
-
 std::string verdict_of(const TrialRecord& trial, const std::string& name) {
   for (const DeterminismRecord& verdict : trial.determinism) {
     if (verdict.name == name) return verdict.verdict;
@@ -38,7 +29,7 @@ std::string verdict_of(const TrialRecord& trial, const std::string& name) {
 }
 
 TEST(Run, ComparesBitsOverPackingsAndTpSizes) {
-  const std::vector<TrialRecord> trials = run_all(small_suite());
+  const std::vector<TrialRecord> trials = trials_of(small_suite());
   ASSERT_EQ(trials.size(), 4u);
   for (const TrialRecord& trial : trials) {
     EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason;
@@ -54,7 +45,7 @@ TEST(Run, ComparesBitsOverPackingsAndTpSizes) {
 TEST(Run, ReferenceHasTheSameBitsForEveryTpSize) {
   Suite suite = small_suite();
   suite.implementations = {"reference"};
-  const std::vector<TrialRecord> trials = run_all(suite);
+  const std::vector<TrialRecord> trials = trials_of(suite);
   EXPECT_EQ(verdict_of(trials[2], "tp_size"), "same_bits");
   EXPECT_EQ(verdict_of(trials[3], "packing"), "same_bits");
 }
@@ -64,7 +55,7 @@ TEST(Run, ComparesWhatStandsByTokenOfHiddenStates) {
   suite.cases = {parse_case("lens=9+7 vocab=33 hidden=5 mask=all")};
   suite.grids = {{1, 1}, {1, 2}, {2, 1, 1, true}, {2, 2}};
   suite.implementations = {"reference"};
-  const std::vector<TrialRecord> trials = run_all(suite);
+  const std::vector<TrialRecord> trials = trials_of(suite);
   ASSERT_EQ(trials.size(), 4u);
   for (const TrialRecord& trial : trials) {
     EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason;
@@ -113,7 +104,7 @@ TEST(Run, AClaimOfTheSameBitsThatIsNotKeptFails) {
   suite.cases = {parse_case("lens=16+32+16 mask=all vocab=48")};
   suite.grids = {{1, 1}, {1, 8}};
   suite.implementations = {"mutant/claims_too_much"};
-  const std::vector<TrialRecord> trials = run_all(suite);
+  const std::vector<TrialRecord> trials = trials_of(suite);
   EXPECT_EQ(trials[0].status, TrialStatus::passed);
   EXPECT_EQ(trials[1].status, TrialStatus::failed);
   EXPECT_THAT(trials[1].reason, HasSubstr("determinism: packing gave different bits"));

@@ -9,8 +9,8 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/packed_batch.h"
-#include "harness/runner/run.h"
 #include "harness/runner/trial/trial_setup.h"
+#include "trials_of.h"
 
 namespace lossgrid {
 namespace {
@@ -25,16 +25,6 @@ Suite suite_of_pairs() {
   suite.grids = {{1, 1}, {2, 2}};
   suite.implementations = {"one_sweep"};
   return suite;
-}
-
-std::vector<TrialRecord> trials_of(const Suite& suite) {
-  ProblemCache problems;
-  std::vector<TrialRecord> trials;
-  run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
-    trials.push_back(trial);
-    return true;
-  });
-  return trials;
 }
 
 void expect_skipped(const Suite& suite) {

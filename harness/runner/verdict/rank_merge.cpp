@@ -286,8 +286,9 @@ TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& r
   const std::string memory = merge_memory(ranks, record);
   add_cost("memory", memory);
   // The invariant has the reason.
-  if (memory.empty() && took_memory_from_heap(record))
+  if (memory.empty() && took_memory_from_heap(record)) {
     record.cost_mismatches.emplace_back("memory");
+  }
   add_cost("communication", merge_communication(setup.grid, ranks, record));
   merge_times(ranks, record);
   if (judge(facts).status == TrialStatus::failed) {

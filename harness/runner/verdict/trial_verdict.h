@@ -48,9 +48,8 @@ struct TrialVerdict {
 
 /// Decides the status: the first that applies of skipped, cut short (error, timeout, crashed,
 /// out_of_memory by the error code), not_run, failed, passed. A refusal is skipped if its suite
-/// states it, else failed. A trial fails by its checks,
-/// invariants, claims of the same bits, costs and a bundle's values; its reason lists all of these
-/// in that order.
+/// states it, else failed. A trial fails by its checks, invariants, claims of the same bits, costs
+/// and a bundle's values; its reason lists all of these in that order.
 TrialVerdict judge(const TrialFacts& facts);
 
 /// Judges `facts` and writes status and reason of `record`.

@@ -9,12 +9,11 @@
 #include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/problem_cache.h"
-#include "harness/runner/run.h"
 #include "harness/runner/trial/rank_trial.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/cost_merge.h"
 #include "reports/record/report_json.h"
+#include "trials_of.h"
 
 namespace lossgrid {
 namespace {
@@ -100,12 +99,10 @@ TEST(StagesOfTheSameCase, AreComparedBitByBit) {
   suite.implementations = {"fused"};
   suite.grids = {parse_grid("tp1cp1"), parse_grid("pp2"), parse_grid("cp2dp2pp2")};
   std::vector<std::string> packing;
-  ProblemCache problems;
-  run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
+  for (const TrialRecord& trial : trials_of(suite)) {
     EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason;
     packing.push_back(trial.determinism[1].verdict);
-    return true;
-  });
+  }
   EXPECT_EQ(packing, (std::vector<std::string>{"not_compared", "same_bits", "same_bits"}));
 }
 

@@ -7,9 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/runner/problem_cache.h"
-#include "harness/runner/run.h"
 #include "harness/runner/trial/trial.h"
+#include "trials_of.h"
 
 namespace lossgrid {
 namespace {
@@ -145,12 +144,10 @@ std::vector<std::string> statuses_with(const std::string& fault) {
   suite.implementations = {"fused"};
   RunOptions options;
   options.fault = parse_fault(fault);
-  ProblemCache problems;
   std::vector<std::string> statuses;
-  run_suites({suite}, options, problems, [&](const TrialRecord& trial) {
+  for (const TrialRecord& trial : trials_of(suite, options)) {
     statuses.emplace_back(name(trial.status));
-    return true;
-  });
+  }
   return statuses;
 }
 
