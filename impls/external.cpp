@@ -334,6 +334,7 @@ class External final : public LossImplementation {
     traits.inputs = declaration_.inputs;
     traits.padding = declaration_.padding;
     traits.is_external = true;
+    traits.counts_flops = false;
     traits.has_cost_model = declaration_.has_cost;
     traits.one_sweep = declaration_.is_engine;
     traits.outputs.grad_hidden = !declaration_.is_engine;

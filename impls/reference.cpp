@@ -156,6 +156,7 @@ class Reference final : public LossImplementation {
                                 "float64, unsharded, one sequence at a time: gathers everything",
                                 LogprobScope::pack, 0};
     traits.inputs = InputKind::either;
+    traits.counts_flops = false;
     return traits;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceWork: counts of launches and waits of a rank. Counted at the launch, by the thread of the
-// rank, also on an emulated GPU; always 0 on the processor.
+// DeviceWork: counts of a rank's launches, waits and operations of matrix products, by the
+// thread of the rank.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,16 @@
 namespace lossgrid {
 
 struct DeviceWork {
+  // At the launch, on GPUs and emulated ones; 0 on the processor.
   std::int64_t launches = 0;          // of kernels and of matrix products
   std::int64_t synchronisations = 0;  // of the host with the stream
+  // At the launch, on every backend: 2 m n k of each matrix product.
+  std::int64_t flops = 0;
 
   DeviceWork& operator+=(const DeviceWork& other) {
     launches += other.launches;
     synchronisations += other.synchronisations;
+    flops += other.flops;
     return *this;
   }
 };

@@ -21,6 +21,7 @@ EmulatedStream& stream_of(void* stream) {
 
 void launch_gemm(const Gemm& product, std::span<float> workspace) {
   count_launch();
+  device_work().flops += product.flops();
   stream_of(product.stream).launch([product, workspace] {
     cpu_kernels().gemm(product, workspace);
   });

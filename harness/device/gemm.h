@@ -36,6 +36,9 @@ struct Gemm {
   float alpha = 1;
   bool accumulate = false;
   void* stream = nullptr;  // Device::stream() of the memory
+
+  /// Returns the multiplications and additions.
+  std::int64_t flops() const { return 2 * m * n * k; }
 };
 
 /// Ways to multiply bf16 factors.
@@ -58,7 +61,8 @@ const Bf16GemmRates& bf16_gemm_rates();
 /// Returns "oneDNN 2.6.3, avx512_core_bf16": the version and its instructions on this processor.
 std::string gemm_library();
 
-/// Kernels of a device for whole matrices, called by implementations.
+/// Kernels of a device for whole matrices, called by implementations. Products of Device::kernels()
+/// count their FLOPs (device_work.h).
 struct KernelTable {
   /// Multiplies. `workspace` holds at least gemm_workspace_floats of the same product; empty if
   /// that is 0. Throws internal on impossible arguments, unsupported if the processor has no native
@@ -70,6 +74,7 @@ struct KernelTable {
   void (*add)(const float* values, std::int64_t count, float* sum, void* stream);
 };
 
+/// Returns the kernels of the processor, which count nothing.
 const KernelTable& cpu_kernels();
 
 }  // namespace lossgrid

@@ -136,6 +136,8 @@ struct ImplementationTraits {
   // predictions of the function (PhaseMeasurement::predicted).
   bool is_external = false;
   bool has_cost_model = true;  // false: cost() covers only the memory of the harness
+  // False: it multiplies in loops of its own, which count nothing (DeviceWork::flops).
+  bool counts_flops = true;
   Outputs outputs = {};
   // Plays back the results of another program: equal bits of a second run, or equal
   // log-probabilities of shifted logits, prove nothing.
@@ -152,7 +154,8 @@ struct PhaseCost {
   std::int64_t workspace_bytes = 0;  // peak of the plan's own buffers during the phase
   CollectiveCounts tp;
   CollectiveCounts cp;
-  // Operations of matrix products, two for a multiplication and an addition.
+  // Operations of matrix products, two for a multiplication and an addition, of a rank with V_t
+  // columns; a rank with fewer does its share of them.
   std::int64_t flops = 0;
   // Bytes that the algorithm must read and write of tensors with a row of the vocabulary per token,
   // if no cache holds more than a few rows: the lower bound of its memory traffic.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants with right numbers and a wrong cost: memory or communication that the strategy does not
-// declare.
+// Mutants with right numbers and a wrong cost: memory, communication or products that the strategy
+// does not declare.
 #include <algorithm>
 #include <vector>
 
@@ -96,6 +96,15 @@ std::unique_ptr<LossPlan> around(const LossProblem& problem, RankContext context
   return std::make_unique<Plan>(problem, context, std::move(right));
 }
 
+/// Adds half of the product twice: twice the work.
+void product_in_halves(Device& device, const Gemm& product, std::span<float> workspace) {
+  Gemm half = product;
+  half.alpha /= 2;
+  device.kernels().gemm(half, workspace);
+  half.accumulate = true;
+  device.kernels().gemm(half, workspace);
+}
+
 const RegisteredMutant mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M56",
@@ -127,6 +136,13 @@ const RegisteredMutant mutants[] = {
         .strategy = "cp_local",
         .plan = around<HiddenCopyPlan<false>>,
         .rejected_by = "memory_from_device",
+    }),
+    RegisteredMutant({
+        .name = "product_twice",
+        .what = "multiplies twice for the gradient of the weight, and adds half of each product",
+        .strategy = "linear_ce",
+        .change = [](Steps& steps) { steps.add_grad_weight = product_in_halves; },
+        .rejected_by = "flops",
     }),
 };
 

@@ -84,6 +84,32 @@ TEST(LinearMemory, RetainedChunksAreRejectedForTheirMemoryAlone) {
   for (const CheckRecord& check : record.checks) EXPECT_TRUE(check.passed) << check.name;
 }
 
+TEST(LinearFlops, AProductTwiceIsRejectedForItsFlopsAlone) {
+  const std::string text = "lens=9+7 vocab=10 hidden=8";
+  const TrialRecord record = run_case(text, "mutant/product_twice", {4, 1});
+  EXPECT_EQ(record.status, TrialStatus::failed);
+  EXPECT_EQ(record.cost_mismatches, std::vector<std::string>{"flops"});
+  // Rows, columns of the first shard, hidden size; three products predicted and a fourth.
+  EXPECT_THAT(record.reason, HasSubstr("flops: rank 0 backward: 3072 FLOPs of matrix products, "
+                                       "predicted 2304"));
+  EXPECT_EQ(record.times.at(2).predicted_flops, 3 * 2 * 16 * 3 * 8);
+  for (const CheckRecord& check : record.checks) EXPECT_TRUE(check.passed) << check.name;
+}
+
+/// The last shard of a vocabulary has fewer columns, or none; every chunk, pack and dummy counts.
+TEST(LinearFlops, AreThosePredictedOnEveryRank) {
+  for (const Grid& grid : {Grid{4, 1}, Grid{2, 2}, Grid{2, 1, 3}, Grid{2, 2, 1, true}}) {
+    for (const char* layout : {"", " weight_layout=hidden_vocab", " dtype=bf16"}) {
+      for (const char* name : {"linear_ce:chunk_tokens=3", "linear_ce_onepass:chunk_tokens=3",
+                               "linear_materialized", "reference"}) {
+        const TrialRecord record =
+            run_case(std::string("lens=5+8 vocab=5 hidden=8 microbatches=2") + layout, name, grid);
+        EXPECT_EQ(record.status, TrialStatus::passed) << name << layout << ": " << record.reason;
+      }
+    }
+  }
+}
+
 Cost cost_of(const std::string& case_text, const std::string& implementation, const Grid& grid) {
   const PreparedProblem prepared = prepare(make_problem(parse_case(case_text)));
   const PackedBatch batch = pack(*prepared.problem, grid);

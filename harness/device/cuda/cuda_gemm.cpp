@@ -143,6 +143,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
   }
   if (product.m == 0 || product.n == 0) return;
   count_launch();
+  device_work().flops += product.flops();
   if (product.k > 0) return multiply(product, workspace);
   if (!product.accumulate) clear(product);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/runner/verdict/external_cost_merge.h"
 
 namespace lossgrid {
@@ -162,6 +163,24 @@ std::string merge_communication(const Grid& grid, const std::vector<RankResult>&
     }
   }
   return mismatch;
+}
+
+std::string compare_flops(const Grid& grid, std::int64_t vocab,
+                          const std::vector<RankResult>& ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const VocabShard shard = vocab_shard(vocab, grid.tp, grid.tp_rank(static_cast<int>(r)));
+    for (const PackFindings& pack : ranks[r].packs) {
+      for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
+        const std::int64_t counted = pack.device_work.at(kTrialPhases[p]).flops;
+        const std::int64_t predicted =
+            phase_cost(pack.predicted, p).flops / shard.width * shard.valid();
+        if (counted == predicted) continue;
+        return fmt::format("flops: rank {} {}: {} FLOPs of matrix products, predicted {}", r,
+                           kTrialPhases[p], counted, predicted);
+      }
+    }
+  }
+  return "";
 }
 
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {

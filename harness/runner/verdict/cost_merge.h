@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges memory, communication and times of all ranks and packs, each beside its prediction.
+// Merges memory, communication and times of all ranks and packs, each beside its prediction, and
+// compares their FLOPs with it.
 #pragma once
 
 #include <string>
@@ -20,6 +21,12 @@ std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& reco
 /// difference; empty when there is none.
 std::string merge_communication(const Grid& grid, const std::vector<RankResult>& ranks,
                                 TrialRecord& record);
+
+/// Returns the first difference between the counted FLOPs of matrix products of a rank in a phase
+/// and the prediction, of which a rank does the share of its columns of the vocabulary; empty when
+/// there is none.
+std::string compare_flops(const Grid& grid, std::int64_t vocab,
+                          const std::vector<RankResult>& ranks);
 
 /// Adds the time of the slowest rank by phase, added up over its microbatches; and the most work of
 /// a rank, by prediction: operations of matrix products, and chunks.

@@ -105,7 +105,7 @@ void fields(A& archive, PhaseMemory& memory) {
 
 template <typename A>
 void fields(A& archive, DeviceWork& work) {
-  archive(work.launches, work.synchronisations);
+  archive(work.launches, work.synchronisations, work.flops);
 }
 
 template <typename A>

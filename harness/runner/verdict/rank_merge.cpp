@@ -290,6 +290,10 @@ TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& r
     record.cost_mismatches.emplace_back("memory");
   }
   add_cost("communication", merge_communication(setup.grid, ranks, record));
+  const CaseSpec& spec = setup.problem->spec;
+  if (setup.implementation->describe().counts_flops) {
+    add_cost("flops", compare_flops(setup.grid, spec.vocab, ranks));
+  }
   merge_times(ranks, record);
   if (judge(facts).status == TrialStatus::failed) {
     record.explanation =

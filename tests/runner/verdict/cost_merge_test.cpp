@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs of ranks against their prediction: workspace within 5 %, calls and payload of collectives
-// exactly, on every rank, in every phase and microbatch.
+// and FLOPs exactly, on every rank, in every phase and
+// microbatch.
 #include "harness/runner/verdict/cost_merge.h"
 
 #include <array>
@@ -30,6 +31,8 @@ PackFindings right_pack() {
                                      &pack.counts[phases[p]].tp, &pack.counts[phases[p]].cp}) {
       counts->add(Collective::all_reduce, 1, 80);
     }
+    predicted[p]->flops = 5 * 400;  // on 5 columns
+    pack.device_work[phases[p]] = {.flops = 5 * 400};
   }
   return pack;
 }
@@ -76,6 +79,34 @@ TEST(CostMerge, EveryRankPackAndPhaseIsCompared) {
                 std::string::npos)
                 << rank << pack << phase << " " << text;
           }
+        }
+      }
+    }
+  }
+}
+
+/// A vocabulary of 9 on tp2: 5 columns on rank 0, 4 on rank 1.
+std::vector<RankResult> ranks_of_nine_columns() {
+  std::vector<RankResult> ranks = right_ranks();
+  for (PackFindings& pack : ranks[1].packs) {
+    for (auto& [phase, work] : pack.device_work) work.flops = 4 * 400;
+  }
+  return ranks;
+}
+
+TEST(CostMerge, FlopsAreThoseOfTheColumnsOfARank) {
+  EXPECT_EQ(compare_flops({2, 1}, 9, ranks_of_nine_columns()), "");
+  EXPECT_EQ(compare_flops({2, 1}, 10, right_ranks()), "");
+  EXPECT_EQ(compare_flops({2, 1}, 9, right_ranks()),
+            "flops: rank 1 plan: 2000 FLOPs of matrix products, predicted 1600");
+  for (const std::size_t rank : {0u, 1u}) {
+    for (const std::size_t pack : {0u, 1u}) {
+      for (const std::string phase : {"plan", "forward", "backward"}) {
+        for (const std::int64_t flops : {-2, 2, 2000}) {
+          std::vector<RankResult> ranks = ranks_of_nine_columns();
+          ranks[rank].packs[pack].device_work.at(phase).flops += flops;
+          const std::string text = compare_flops({2, 1}, 9, ranks);
+          EXPECT_TRUE(text.starts_with(fmt::format("flops: rank {} {}:", rank, phase))) << text;
         }
       }
     }
