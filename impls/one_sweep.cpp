@@ -213,6 +213,12 @@ class OneSweep final : public LossImplementation {
     }
     cost.forward.read_bytes = problem.logits_bytes();
     cost.forward.written_bytes = problem.logits_bytes();
+    // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
+    // fit on a multiprocessor.
+    if (!OneSweepOptions::keeps_exponentials(problem) ||
+        traits_of(problem.backend).launches_kernels) {
+      cost.forward.cached_read_bytes = problem.logits_bytes();
+    }
     return cost;
   }
 

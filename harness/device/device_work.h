@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceWork: counts of a rank's launches, waits and operations of matrix products, by the
-// thread of the rank.
+// DeviceWork: counts of a rank's launches, waits, operations of matrix products and traffic of
+// rows, by the thread of the rank.
 #pragma once
 
 #include <cstdint>
+
+#include "harness/device/kernel/row_traffic.h"
 
 namespace lossgrid {
 
@@ -13,11 +15,14 @@ struct DeviceWork {
   std::int64_t synchronisations = 0;  // of the host with the stream
   // At the launch, on every backend: 2 m n k of each matrix product.
   std::int64_t flops = 0;
+  // When a kernel has run, on emulated GPUs alone (row_traffic.h).
+  RowTraffic rows;
 
   DeviceWork& operator+=(const DeviceWork& other) {
     launches += other.launches;
     synchronisations += other.synchronisations;
     flops += other.flops;
+    rows += other.rows;
     return *this;
   }
 };

@@ -161,6 +161,8 @@ struct PhaseCost {
   // if no cache holds more than a few rows: the lower bound of its memory traffic.
   std::int64_t read_bytes = 0;
   std::int64_t written_bytes = 0;
+  // At most this much is read again while a cache holds it: a row, or a block of a few MiB.
+  std::int64_t cached_read_bytes = 0;
 };
 
 /// Cost of an implementation by phase. With ImplementationTraits::one_sweep it is all in `forward`.

@@ -3,10 +3,12 @@
 // one after the other; reductions add in the same order as on a GPU. HostLauncher: launches.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "harness/device/device_work.h"
 #include "harness/device/kernel/portable.h"
 #include "harness/device/kernel/rank_threads.h"
 
@@ -75,18 +77,25 @@ class HostBlock {
   std::byte* shared_;
 };
 
-/// Runs `blocks` blocks of a kernel with the threads of the rank.
+/// Runs `blocks` blocks of a kernel with the threads of the rank, and counts their traffic of rows
+/// for the calling thread, which is the rank's.
 struct HostLauncher {
   template <typename Kernel>
   void operator()(const Kernel& kernel, std::int64_t blocks, std::size_t shared_bytes) const {
+    std::atomic<std::int64_t> read_bytes = 0;
+    std::atomic<std::int64_t> written_bytes = 0;
     parallel_for(blocks, [&](std::int64_t begin, std::int64_t end) {
+      thread_row_traffic() = {};
       std::vector<std::byte> shared(shared_bytes + kAlignment);
       const auto over = reinterpret_cast<std::uintptr_t>(shared.data()) % kAlignment;
       for (std::int64_t index = begin; index < end; ++index) {
         HostBlock block(index, shared.data() + (kAlignment - over) % kAlignment);
         kernel(block);
       }
+      read_bytes += thread_row_traffic().read_bytes;
+      written_bytes += thread_row_traffic().written_bytes;
     });
+    device_work().rows += {read_bytes, written_bytes};
   }
 
   /// Returns less than any GPU, so that tests have rows that do not fit.

@@ -183,6 +183,26 @@ std::string compare_flops(const Grid& grid, std::int64_t vocab,
   return "";
 }
 
+std::string compare_traffic(const std::vector<RankResult>& ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const PackFindings& pack : ranks[r].packs) {
+      for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
+        const RowTraffic& counted = pack.device_work.at(kTrialPhases[p]).rows;
+        const PhaseCost& predicted = phase_cost(pack.predicted, p);
+        const std::int64_t read_bytes = predicted.read_bytes + predicted.cached_read_bytes;
+        if (counted.read_bytes <= read_bytes && counted.written_bytes <= predicted.written_bytes) {
+          continue;
+        }
+        return fmt::format(
+            "traffic: rank {} {}: kernels read {} and wrote {} bytes of rows, predicted {} and {}",
+            r, kTrialPhases[p], counted.read_bytes, counted.written_bytes, read_bytes,
+            predicted.written_bytes);
+      }
+    }
+  }
+  return "";
+}
+
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {
   for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
     std::int64_t slowest = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merges memory, communication and times of all ranks and packs, each beside its prediction, and
-// compares their FLOPs with it.
+// compares their FLOPs and traffic with it.
 #pragma once
 
 #include <string>
@@ -27,6 +27,10 @@ std::string merge_communication(const Grid& grid, const std::vector<RankResult>&
 /// there is none.
 std::string compare_flops(const Grid& grid, std::int64_t vocab,
                           const std::vector<RankResult>& ranks);
+
+/// Returns the first rank and phase in which kernels read or write more of rows of the vocabulary
+/// than predicted; empty when there is none. Masked rows make it less.
+std::string compare_traffic(const std::vector<RankResult>& ranks);
 
 /// Adds the time of the slowest rank by phase, added up over its microbatches; and the most work of
 /// a rank, by prediction: operations of matrix products, and chunks.

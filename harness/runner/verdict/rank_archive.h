@@ -79,7 +79,8 @@ void fields(A& archive, RankCounts& counts) {
 
 template <typename A>
 void fields(A& archive, PhaseCost& cost) {
-  archive(cost.workspace_bytes, cost.tp, cost.cp, cost.flops, cost.read_bytes, cost.written_bytes);
+  archive(cost.workspace_bytes, cost.tp, cost.cp, cost.flops, cost.read_bytes, cost.written_bytes,
+          cost.cached_read_bytes);
 }
 
 template <typename A>
@@ -104,8 +105,13 @@ void fields(A& archive, PhaseMemory& memory) {
 }
 
 template <typename A>
+void fields(A& archive, RowTraffic& traffic) {
+  archive(traffic.read_bytes, traffic.written_bytes);
+}
+
+template <typename A>
 void fields(A& archive, DeviceWork& work) {
-  archive(work.launches, work.synchronisations, work.flops);
+  archive(work.launches, work.synchronisations, work.flops, work.rows);
 }
 
 template <typename A>

@@ -294,6 +294,7 @@ TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& r
   if (setup.implementation->describe().counts_flops) {
     add_cost("flops", compare_flops(setup.grid, spec.vocab, ranks));
   }
+  if (spec.hidden == 0) add_cost("traffic", compare_traffic(ranks));
   merge_times(ranks, record);
   if (judge(facts).status == TrialStatus::failed) {
     record.explanation =

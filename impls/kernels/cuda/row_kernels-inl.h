@@ -65,8 +65,10 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_row(Block& block, const T* row, std::in
 
 template <typename T, typename Block>
 LOSSGRID_KERNEL void write_zeros(Block& block, T* to, std::int64_t begin, std::int64_t end) {
+  T zero;
+  store(0.0f, zero);
   block.run([&](int thread) {
-    for (std::int64_t k = begin + thread; k < end; k += block.threads()) store(0.0f, to[k]);
+    for (std::int64_t k = begin + thread; k < end; k += block.threads()) store_element(to, k, zero);
   });
 }
 
@@ -118,7 +120,7 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
     }
     for (; v < count; v += threads) write(v, load(v));
     for (std::int64_t k = count * kVectorSize<T> + thread; k < columns; k += threads) {
-      to[k] = gradient.element(row[k], k);
+      store_element(to, k, gradient.element(load_element(row, k), k));
     }
   });
   write_zeros(block, to, columns, access.rows.width);

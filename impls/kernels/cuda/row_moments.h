@@ -92,7 +92,7 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_thread(const T* row, std::int64_t colum
   }
   for (; v < vectors; v += threads) own.add_elements(load(v).items);
   for (std::int64_t k = vectors * kVectorSize<T> + thread; k < columns; k += threads) {
-    const T x[1] = {row[k]};
+    const T x[1] = {load_element(row, k)};
     own.add_elements(x);
   }
   return own;

@@ -3,10 +3,11 @@
 // so that enough loads are in flight; elements after the last whole vector one by one. The
 // partition depends on the number of columns alone, not on the position of the row: a token has the
 // same bits in every pack. If a row is not aligned to 16 bytes, its vectors are read and written
-// element by element.
+// element by element. All accesses but that of a target's logit are counted (row_traffic.h).
 #pragma once
 
 #include "harness/device/kernel/portable.h"
+#include "harness/device/kernel/row_traffic.h"
 
 namespace lossgrid {
 
@@ -40,6 +41,7 @@ LOSSGRID_KERNEL bool is_aligned([[maybe_unused]] const T* row) {
 /// Returns vector v of a row.
 template <typename T>
 LOSSGRID_KERNEL Vector<T> load_vector(const T* row, [[maybe_unused]] bool aligned, std::int64_t v) {
+  count_row_read(kVectorBytes);
 #ifdef __CUDACC__
   if (aligned) return reinterpret_cast<const Vector<T>*>(row)[v];
 #endif
@@ -51,6 +53,7 @@ LOSSGRID_KERNEL Vector<T> load_vector(const T* row, [[maybe_unused]] bool aligne
 template <typename T>
 LOSSGRID_KERNEL void store_vector(T* row, [[maybe_unused]] bool aligned, std::int64_t v,
                                   const Vector<T>& x) {
+  count_row_written(kVectorBytes);
 #ifdef __CUDACC__
   if (aligned) {
     reinterpret_cast<Vector<T>*>(row)[v] = x;
@@ -58,6 +61,19 @@ LOSSGRID_KERNEL void store_vector(T* row, [[maybe_unused]] bool aligned, std::in
   }
 #endif
   for (int k = 0; k < kVectorSize<T>; ++k) row[v * kVectorSize<T> + k] = x.items[k];
+}
+
+/// Returns element k of a row.
+template <typename T>
+LOSSGRID_KERNEL T load_element(const T* row, std::int64_t k) {
+  count_row_read(sizeof(T));
+  return row[k];
+}
+
+template <typename T>
+LOSSGRID_KERNEL void store_element(T* row, std::int64_t k, T x) {
+  count_row_written(sizeof(T));
+  row[k] = x;
 }
 
 /// Reads the vectors of a row.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs of ranks against their prediction: workspace within 5 %, calls and payload of collectives
-// and FLOPs exactly, on every rank, in every phase and
+// and FLOPs exactly, traffic of rows as an upper bound; on every rank, in every phase and
 // microbatch.
 #include "harness/runner/verdict/cost_merge.h"
 
@@ -32,7 +32,10 @@ PackFindings right_pack() {
       counts->add(Collective::all_reduce, 1, 80);
     }
     predicted[p]->flops = 5 * 400;  // on 5 columns
-    pack.device_work[phases[p]] = {.flops = 5 * 400};
+    predicted[p]->read_bytes = 60;
+    predicted[p]->cached_read_bytes = 40;
+    predicted[p]->written_bytes = 80;
+    pack.device_work[phases[p]] = {.flops = 5 * 400, .rows = {100, 80}};
   }
   return pack;
 }
@@ -107,6 +110,26 @@ TEST(CostMerge, FlopsAreThoseOfTheColumnsOfARank) {
           ranks[rank].packs[pack].device_work.at(phase).flops += flops;
           const std::string text = compare_flops({2, 1}, 9, ranks);
           EXPECT_TRUE(text.starts_with(fmt::format("flops: rank {} {}:", rank, phase))) << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(CostMerge, TrafficIsAtMostThePrediction) {
+  EXPECT_EQ(compare_traffic(right_ranks()), "");
+  for (const std::size_t rank : {0u, 1u}) {
+    for (const std::size_t pack : {0u, 1u}) {
+      for (const std::string phase : {"plan", "forward", "backward"}) {
+        for (const RowTraffic& more : {RowTraffic{-1, 0}, RowTraffic{0, -1}, RowTraffic{1, 0},
+                                       RowTraffic{0, 1}, RowTraffic{1, -80}}) {
+          std::vector<RankResult> ranks = right_ranks();
+          ranks[rank].packs[pack].device_work.at(phase).rows += more;
+          const std::string text = compare_traffic(ranks);
+          const bool holds = more.read_bytes <= 0 && more.written_bytes <= 0;
+          EXPECT_EQ(text.starts_with(fmt::format("traffic: rank {} {}:", rank, phase)), !holds)
+              << text;
+          EXPECT_EQ(text.empty(), holds) << text;
         }
       }
     }

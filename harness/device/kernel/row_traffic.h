@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// RowTraffic: bytes of rows of the vocabulary that kernels read and write, each access of a thread
+// by its size, wherever a cache may serve it. Kernels count in emulation; the code of GPUs has
+// nothing of it. A target's logit, which is read beside its row, is not counted.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/device/kernel/portable.h"
+
+namespace lossgrid {
+
+struct RowTraffic {
+  std::int64_t read_bytes = 0;
+  std::int64_t written_bytes = 0;
+
+  RowTraffic& operator+=(const RowTraffic& other) {
+    read_bytes += other.read_bytes;
+    written_bytes += other.written_bytes;
+    return *this;
+  }
+};
+
+/// Returns the counts of the calling thread for the part of a launch that it runs; HostLauncher
+/// takes them to the rank.
+inline RowTraffic& thread_row_traffic() {
+  thread_local RowTraffic traffic;
+  return traffic;
+}
+
+LOSSGRID_KERNEL void count_row_read([[maybe_unused]] std::int64_t bytes) {
+#ifndef __CUDACC__
+  thread_row_traffic().read_bytes += bytes;
+#endif
+}
+
+LOSSGRID_KERNEL void count_row_written([[maybe_unused]] std::int64_t bytes) {
+#ifndef __CUDACC__
+  thread_row_traffic().written_bytes += bytes;
+#endif
+}
+
+}  // namespace lossgrid
