@@ -71,8 +71,8 @@ class RetainedChunksPlan final : public PlanAround {
   FloatArray kept_;
 };
 
-/// `HiddenCopyPlan`: copies its input into memory that no device accounts for, all of it or one
-/// row.
+/// `HiddenCopyPlan`: copies its input, logits or hidden states, into memory that no device accounts
+/// for, all of it or one row.
 template <bool whole>
 class HiddenCopyPlan final : public PlanAround {
  public:
@@ -80,10 +80,12 @@ class HiddenCopyPlan final : public PlanAround {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     PlanAround::forward(inputs, outputs);
-    const std::int64_t rows =
-        whole ? problem_.local_rows() : std::min<std::int64_t>(1, problem_.local_rows());
-    copy_.resize(static_cast<std::size_t>(rows * problem_.width() * problem_.element_bytes()));
-    context_.device.copy(copy_.data(), inputs.logits, copy_.size());
+    const bool hidden = problem_.from_hidden();
+    const std::int64_t given = hidden ? problem_.hidden_rows() : problem_.local_rows();
+    const std::int64_t rows = whole ? given : std::min<std::int64_t>(1, given);
+    const std::int64_t width = hidden ? problem_.head.hidden : problem_.width();
+    copy_.resize(static_cast<std::size_t>(rows * width * problem_.element_bytes()));
+    context_.device.copy(copy_.data(), hidden ? inputs.hidden : inputs.logits, copy_.size());
   }
 
  private:
@@ -143,6 +145,14 @@ const RegisteredMutant mutants[] = {
         .strategy = "linear_ce",
         .change = [](Steps& steps) { steps.add_grad_weight = product_in_halves; },
         .rejected_by = "flops",
+    }),
+    RegisteredMutant({
+        .name = "linear_hidden_row",
+        .what =
+            "copies a row of hidden states into memory of the heap, which no device accounts for",
+        .strategy = "linear_ce",
+        .plan = around<HiddenCopyPlan<false>>,
+        .rejected_by = "memory_from_device",
     }),
 };
 

@@ -108,6 +108,38 @@ void eight_sequences(const Objective& objective, const ObjectiveTokens& tokens,
   objective.token_terms(tokens, batch, shared, totals, grad);
 }
 
+/// True if the ratio of token t is at a clip bound, as near as float32 comes.
+bool is_at_clip_bound(const ObjectiveTokens& tokens, std::size_t t, const Edges& edges) {
+  constexpr float kNear = 1e-5f;
+  constexpr int kClipBounds = 2;  // the first edges, if there are ratios of tokens to clip
+  const float log_ratio = tokens.logprobs[t] - tokens.input(TokenInput::prev_logprobs)[t];
+  return std::any_of(edges.at.begin(), edges.at.begin() + std::min(edges.count, kClipBounds),
+                     [&](double edge) { return std::abs(log_ratio - edge) < kNear; });
+}
+
+/// Takes advantages of 0 at a clip bound as 1 in the gradient, to divide by them.
+void zero_at_clip_bound(const Objective& objective, const ObjectiveTokens& tokens,
+                        const PackedBatch& batch, int /*cp*/,
+                        SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                        std::span<float> grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  const ObjectiveNeeds needs = objective.needs();
+  if (needs.log_ratios.count == 0 || needs.edges_by_unit) return;
+  const std::span<const float> right = tokens.input(TokenInput::advantages);
+  std::vector<float> advantages(right.begin(), right.end());
+  for (std::size_t t = 0; t < advantages.size(); ++t) {
+    const bool is_changed =
+        tokens.valid[t] != 0 && advantages[t] == 0 && is_at_clip_bound(tokens, t, needs.log_ratios);
+    if (is_changed) advantages[t] = 1;
+  }
+  ObjectiveTokens changed = tokens;
+  changed.inputs[static_cast<std::size_t>(TokenInput::advantages)] = advantages;
+  std::fill(grad.begin(), grad.end(), 0.0f);
+  std::vector<double> sums(totals.sums.size());
+  std::vector<double> maxima(totals.maxima.size());
+  objective.token_terms(changed, batch, coefficients, {sums, maxima}, grad);
+}
+
 /// Counts a pair with equal rewards as one whose chosen sequence is preferred.
 ObjectiveResult ties_are_correct(const Objective& objective, const PackedBatch& batch, int /*cp*/,
                                  SequenceTable<const double> sums,
@@ -172,6 +204,13 @@ const RegisteredMutant mutants[] = {
               return with_formulas<ClipMaskInBf16>(
                   spec, [](const ClippedPgOptions& o) { return o.clips(); });
             },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "zero_at_clip_bound",
+        .what = "in the gradient an advantage of 0 counts as 1 where the ratio is at a clip bound",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.token_terms = zero_at_clip_bound; },
         .rejected_by = "grad_logits",
     }),
     RegisteredMutant({

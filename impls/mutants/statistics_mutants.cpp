@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants with wrong softmax statistics: missing reductions over TP, shards that own the wrong
-// labels, padded columns that count, maxima and sums that lose terms.
+// labels, padded columns that count, maxima and sums that lose terms, statistics that are read too
+// late.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -45,6 +46,15 @@ void own_shift_everywhere(Communicator& tp, std::int64_t rows, std::span<const f
   for (std::ptrdiff_t begin = 0; begin < std::ssize(received); begin += std::ssize(own)) {
     std::copy_n(own.begin() + first, column, received.begin() + begin + first);
   }
+}
+
+/// Among eight ranks, leaves the last number that is received as it was before the gather.
+void last_of_eight_stale(Communicator& tp, std::int64_t /*rows*/, std::span<const float> own,
+                         std::span<float> received) {
+  const float before = received.back();
+  tp.all_gather(own, received);
+  const bool is_poison = std::isnan(before);
+  if (tp.size() == 8 && !is_poison) received.back() = before;
 }
 
 /// Calls f(row, distance) for every row; distance(v, shift) is x_v - shift as the kernels take it.
@@ -159,6 +169,18 @@ std::int64_t entropy_of_overwritten(const LogitsRows& rows, const RowStatistics&
   return owned;
 }
 
+/// Has one place for a term of two rows in turn, and reads the first when the second has replaced
+/// it.
+std::int64_t entropy_of_second_row(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
+  if (out.weighted == nullptr) return owned;
+  for (std::int64_t r = 0; r + 1 < rows.rows; r += 2) {
+    const bool replaces = rows.targets[r] >= 0 && rows.targets[r + 1] >= 0;
+    if (replaces) out.weighted[r] = out.weighted[r + 1];
+  }
+  return owned;
+}
+
 std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) {
   std::vector<RowRange> ranges;
   for (std::int64_t begin = 0; begin + chunk <= rows; begin += chunk)
@@ -196,6 +218,14 @@ const RegisteredMutant mutants[] = {
         .strategy = "cp_local",
         .change = [](Steps& s) { s.gather_statistics = own_shift_everywhere; },
         .rejected_by = "logprobs",
+    }),
+    RegisteredMutant({
+        .name = "last_of_eight_stale",
+        .what = "at tp = 8 the last number of a gather is that of the gather before",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gather_statistics = last_of_eight_stale; },
+        .options = {{"chunk_tokens", "7"}},
+        .rejected_by = "entropy",
     }),
     RegisteredMutant({
         .catalogue_id = "M34",
@@ -258,6 +288,13 @@ const RegisteredMutant mutants[] = {
         .strategy = "fused",
         .change = [](Steps& s) { s.statistics = statistics_on_host<entropy_of_overwritten>; },
         .seen_in = "Megatron-Bridge #5947",
+        .rejected_by = "entropy",
+    }),
+    RegisteredMutant({
+        .name = "entropy_of_second_row",
+        .what = "the entropy of the first of two rows is read after the second took its place",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<entropy_of_second_row>; },
         .rejected_by = "entropy",
     }),
     RegisteredMutant({

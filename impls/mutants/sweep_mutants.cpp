@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants of the fused forward-backward kernel of one_sweep: rows of the pipeline mixed up,
-// exponentials relative to another maximum, logits read after they were overwritten by their
-// gradient, blocks whose statistics stay local to a TP rank, cases that it refuses.
+// exponentials relative to another maximum, logits and exponentials read after they were
+// overwritten, blocks whose statistics stay local to a TP rank, cases that it refuses.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -30,6 +30,23 @@ std::int64_t sum_of_next_row(const LogitsRows& rows, const float* grad, std::spa
   return sweep_with(rows, grad, out, gradient, [](auto& /*shift*/, auto& sum) {
     if (sum.size() > 1) std::rotate(sum.begin(), sum.begin() + 1, sum.end());
   });
+}
+
+/// Has one row of scratch for two rows in turn, and reads the exponentials of the first when those
+/// of the second have replaced them.
+std::int64_t scratch_of_second_row(const LogitsRows& rows, const float* grad,
+                                   std::span<float> scratch, const RowStatistics& out,
+                                   void* gradient) {
+  const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
+  const auto row_bytes = static_cast<std::size_t>(rows.shard.width) * size_of(rows.dtype);
+  for (std::int64_t r = 0; r + 1 < rows.rows; r += 2) {
+    if (rows.targets[r + 1] < 0) continue;
+    LogitsRows second = rows.slice(r + 1, 1);
+    second.targets = rows.targets + r;
+    rows_gradient(second, out.shift + r + 1, out.sum + r, grad + r,
+                  static_cast<std::byte*>(gradient) + static_cast<std::size_t>(r) * row_bytes);
+  }
+  return owned;
 }
 
 /// Leaves the exponentials of the first block relative to the running maximum that the row began
@@ -115,6 +132,14 @@ const RegisteredMutant mutants[] = {
         .what = "a row is divided by the sum of the next one",
         .strategy = "one_sweep",
         .change = [](Steps& s) { s.forward_backward = sweep_on_host<sum_of_next_row>; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .name = "sweep_scratch_of_second_row",
+        .what =
+            "the exponentials of the first of two rows are read after the second took their place",
+        .strategy = "one_sweep",
+        .change = [](Steps& s) { s.forward_backward = sweep_on_host<scratch_of_second_row>; },
         .rejected_by = "grad_logits",
     }),
     RegisteredMutant({

@@ -191,6 +191,26 @@ TEST(Launched, ARankThatThrowsIsAStatusAndTheTrialsBehindItRun) {
   }
 }
 
+/// Processes that do not agree on the end wait for each other for minutes: the limit ends them.
+TEST(Launched, AllProcessesStopAtTheFirstFailureWhenAsked) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("r.json");
+  const ProcessResult result = run_executable(
+      scratch, "timeout",
+      fmt::format("-k 5 60 '{}' {} 4 '{}' run --case 'lens=5+8 vocab=24' --impl "
+                  "mutant/gradient_times_cp,fused --grid tp1cp1,tp1cp2,tp2cp2 --stop-at-failure "
+                  "--report {}",
+                  LOSSGRID_MPIEXEC, LOSSGRID_MPIEXEC_NUMPROC_FLAG, LOSSGRID_EXECUTABLE, report));
+  ASSERT_EQ(result.exit_code, 10) << result.out << result.err;
+  EXPECT_EQ(count_of(result.out, "1 passed, 1 failed, 4 not run"), 1u) << result.out;
+  const ordered_json left = full_report(report);
+  EXPECT_EQ(left["run"]["status"], "partial");
+  ASSERT_EQ(left["trials"].size(), 6u);
+  for (std::size_t k = 2; k < 6; ++k) {
+    EXPECT_EQ(left["trials"][k]["reason"], "an earlier trial did not pass (--stop-at-failure)");
+  }
+}
+
 struct Cut {
   const char* fault;
   const char* status;

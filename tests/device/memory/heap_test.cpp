@@ -2,6 +2,7 @@
 // Tests of the heap memory that a device, its kernels and its threads take in the name of a rank.
 #include <atomic>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -62,6 +63,17 @@ TEST(Heap, ThreadsOfARankCountAsTheRank) {
     EXPECT_EQ(heap_watch(), &watch);
   }
   EXPECT_EQ(watch.allocations(), parts.load());
+}
+
+TEST(Heap, TheTeamOfARankIsNotCounted) {
+  HeapWatch watch(1);
+  std::thread([&] {  // a new thread has no team yet
+    set_rank_threads(2);
+    const HeapWatchScope scope(&watch);
+    parallel_for(2, [](std::int64_t, std::int64_t) {});
+  })
+      .join();
+  EXPECT_EQ(watch.allocations(), 0);
 }
 
 }  // namespace
