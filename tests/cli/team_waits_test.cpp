@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits of OpenMP teams are short unless the environment has an opinion, which child processes get
+// as it was given. libgomp prints the environment that it has read.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ProcessResult run_in_environment(const ScratchFolder& scratch, const std::string& variables,
+                                 const std::string& arguments) {
+  return run_executable(scratch, "/usr/bin/env",
+                        "-u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " +
+                            variables + " " LOSSGRID_EXECUTABLE " " + arguments);
+}
+
+TEST(TeamWaits, AreShort) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_in_environment(scratch, "", "--version");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("GOMP_SPINCOUNT = '1000'"));
+}
+
+TEST(TeamWaits, AreThoseOfTheEnvironmentWhereItStatesThem) {
+  const ScratchFolder scratch;
+  EXPECT_THAT(run_in_environment(scratch, "GOMP_SPINCOUNT=7", "--version").err,
+              HasSubstr("GOMP_SPINCOUNT = '7'"));
+  EXPECT_THAT(run_in_environment(scratch, "OMP_WAIT_POLICY=active", "--version").err,
+              Not(HasSubstr("GOMP_SPINCOUNT = '1000'")));
+}
+
+TEST(TeamWaits, OfChildProcessesAreTheirOwn) {
+  const ScratchFolder scratch;
+  const std::string seen = scratch.file("seen");
+  const std::string launch = scratch.file("launch");
+  write_all(launch, "#!/bin/sh\nenv > '" + seen + "'\nexec \"$@\"\n");
+  const ProcessResult result = run_in_environment(
+      scratch, "",
+      fmt::format(
+          "run --case 'lens=3 vocab=8' --impl fused --supervise --launch 'sh {}' --report {}",
+          launch, scratch.file("report.json")));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(read_all(seen), HasSubstr("OMP_DISPLAY_ENV=verbose"));
+  EXPECT_THAT(read_all(seen), Not(HasSubstr("GOMP_SPINCOUNT")));
+  EXPECT_THAT(read_all(seen), Not(HasSubstr("LOSSGRID_SHORT_TEAM_WAITS")));
+}
+
+}  // namespace
+}  // namespace lossgrid
