@@ -67,7 +67,7 @@ class Target:
 
 def run_step(path, arguments, folder, deadline):
     """Returns what noticed the mutant, "timeout" beyond `deadline` seconds; "" if nothing did."""
-    environment = {**os.environ, "GTEST_FAIL_FAST": "1", "GTEST_BRIEF": "1"}
+    environment = {**os.environ, "GTEST_FAIL_FAST": "1", "GTEST_BRIEF": "1", "GOMP_SPINCOUNT": "1000"}
     with open(os.path.join(folder, "output"), "w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen([path, *arguments], cwd=folder, env=environment, stdout=output,
                                    stderr=output, stdin=subprocess.DEVNULL, start_new_session=True,
