@@ -12,6 +12,7 @@ namespace lossgrid {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const char* const kLinearCases[] = {
     "lens=5+8+1+3 vocab=24 hidden=6 mask=all bin_multiple=32 weight_layout=hidden_vocab",
@@ -185,6 +186,7 @@ TEST(Bf16Products, BothWaysAgreeWithTheTruth) {
     } else {
       EXPECT_EQ(record.status, TrialStatus::passed) << record.reason;
       // The factor that is multiplied: 8 rows of 32 columns in bf16, or in float32.
+      EXPECT_THAT(record.details.at("bf16_gemm"), StartsWith(way + " (asked for): native "));
       EXPECT_EQ(record.memory.at(1).phase, "forward");
       EXPECT_EQ(record.memory.at(1).by_tag_bytes.at("hidden_chunk"),
                 8 * 32 * (way == "native" ? 2 : 4));
