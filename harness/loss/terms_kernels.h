@@ -59,6 +59,12 @@ class TermsKernels final : public ObjectiveKernels {
   void token_terms(Device& device, const ObjectiveTokens& tokens,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    std::span<float> grad_logprobs, double* partial_totals) const override {
+    if (totals.sums.size() != Terms::kSums || totals.maxima.size() != Terms::kMaxima) {
+      throw Error(
+          ErrorCode::internal,
+          fmt::format("totals of {} sums and {} maxima for terms of {} and {}", totals.sums.size(),
+                      totals.maxima.size(), Terms::kSums, Terms::kMaxima));
+    }
     const auto blocks = partial_total_blocks(static_cast<std::int64_t>(tokens.valid.size()));
     if (blocks == 0) return;
     using Launch = LaunchTokenTerms<Terms>;
