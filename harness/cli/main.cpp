@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -11,7 +13,7 @@ constexpr const char* kSpinCount = "GOMP_SPINCOUNT";
 constexpr const char* kStartedAgain = "LOSSGRID_SHORT_TEAM_WAITS";
 
 /// Shortens the waits of OpenMP teams, unless the environment has an opinion. Threads of libgomp
-/// that have nothing to do spin for milliseconds before they sleep, longer than a trial of a suite
+/// that have nothing to do spin 300,000 turns before they sleep, longer than a trial of a suite
 /// takes; where cores are shared with other work, they keep those from running for which they wait.
 /// libgomp reads its environment only when it is loaded, so the program starts itself again.
 void shorten_team_waits(char** argv) {
@@ -21,9 +23,11 @@ void shorten_team_waits(char** argv) {
     return;
   }
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kSpinCount) != nullptr) return;
-  ::setenv(kSpinCount, "1000", 1);  // turns, about 10 us
+  ::setenv(kSpinCount, "1000", 1);  // turns
   ::setenv(kStartedAgain, "1", 1);
-  ::execv("/proc/self/exe", argv);
+  std::error_code failed;
+  // By its own path: the name of the process stays.
+  ::execv(std::filesystem::read_symlink("/proc/self/exe", failed).c_str(), argv);
   ::unsetenv(kStartedAgain);  // not started: long waits
   ::unsetenv(kSpinCount);
 }

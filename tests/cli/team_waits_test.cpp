@@ -39,7 +39,8 @@ TEST(TeamWaits, OfChildProcessesAreTheirOwn) {
   const ScratchFolder scratch;
   const std::string seen = scratch.file("seen");
   const std::string launch = scratch.file("launch");
-  write_all(launch, "#!/bin/sh\nenv > '" + seen + "'\nexec \"$@\"\n");
+  write_all(launch, "#!/bin/sh\n{ env; echo parent $(cat /proc/$PPID/comm); } > '" + seen +
+                        "'\nexec \"$@\"\n");
   const ProcessResult result = run_in_environment(
       scratch, "",
       fmt::format(
@@ -48,6 +49,7 @@ TEST(TeamWaits, OfChildProcessesAreTheirOwn) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_all(seen), HasSubstr("OMP_DISPLAY_ENV=verbose"));
   EXPECT_THAT(read_all(seen), Not(HasSubstr("GOMP_SPINCOUNT")));
+  EXPECT_THAT(read_all(seen), HasSubstr("parent lossgrid\n"));
   EXPECT_THAT(read_all(seen), Not(HasSubstr("LOSSGRID_SHORT_TEAM_WAITS")));
 }
 

@@ -18,8 +18,6 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device.h"
-#include "harness/device/device_work.h"
-#include "harness/device/emulated_device.h"
 #include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
@@ -328,28 +326,6 @@ TEST_F(GemmTest, RatesAreMeasuredOnce) {
 TEST(GemmLibrary, NamesVersionAndInstructions) {
   EXPECT_TRUE(gemm_library().starts_with("oneDNN 2.")) << gemm_library();
   EXPECT_EQ(gemm_library().find("cpu_isa"), std::string::npos) << gemm_library();
-}
-
-/// Products of a device are counted at the launch; those of the processor's own table are not.
-TEST(Device, CountsTheFlopsOfItsProducts) {
-  const float a[6] = {1, 2, 3, 4, 5, 6};
-  const float b[3] = {1, 1, 1};
-  for (const auto make : {make_cpu_device, make_emulated_device}) {
-    const std::unique_ptr<Device> device = make();
-    float c[2] = {};
-    Gemm product{2, 1, 3, {DType::f32, a, 3}, {DType::f32, b, 1}, c, 1};
-    product.stream = device->stream();
-    device_work() = {};
-    device->kernels().gemm(product, {});
-    device->kernels().gemm(product, {});
-    EXPECT_EQ(device_work().flops, 2 * (2 * 2 * 1 * 3));
-    device->synchronise();
-    EXPECT_EQ(device_work().flops, 2 * (2 * 2 * 1 * 3));
-    EXPECT_EQ(c[0], 6);
-    EXPECT_EQ(c[1], 15);
-    cpu_kernels().gemm(product, {});
-    EXPECT_EQ(device_work().flops, 2 * (2 * 2 * 1 * 3));
-  }
 }
 
 TEST(Gemm, LargeProductsAreRightWhicheverKernelMakesThem) {

@@ -81,6 +81,23 @@ std::string merge_idle_memory(std::size_t rank, std::int64_t peak_bytes, TrialRe
                      peak_bytes);
 }
 
+/// Returns the first text that compare(rank, phase, counted work, predicted cost) has for a pack;
+/// empty when all texts are.
+template <typename Compare>
+std::string first_difference(const std::vector<RankResult>& ranks, Compare&& compare) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const PackFindings& pack : ranks[r].packs) {
+      for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
+        const char* phase = kTrialPhases[p];
+        const std::string difference =
+            compare(r, phase, pack.device_work.at(phase), phase_cost(pack.predicted, p));
+        if (!difference.empty()) return difference;
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string merge_memory(const std::vector<RankResult>& ranks, TrialRecord& record) {
@@ -167,40 +184,30 @@ std::string merge_communication(const Grid& grid, const std::vector<RankResult>&
 
 std::string compare_flops(const Grid& grid, std::int64_t vocab,
                           const std::vector<RankResult>& ranks) {
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const VocabShard shard = vocab_shard(vocab, grid.tp, grid.tp_rank(static_cast<int>(r)));
-    for (const PackFindings& pack : ranks[r].packs) {
-      for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
-        const std::int64_t counted = pack.device_work.at(kTrialPhases[p]).flops;
-        const std::int64_t predicted =
-            phase_cost(pack.predicted, p).flops / shard.width * shard.valid();
-        if (counted == predicted) continue;
-        return fmt::format("flops: rank {} {}: {} FLOPs of matrix products, predicted {}", r,
-                           kTrialPhases[p], counted, predicted);
-      }
-    }
-  }
-  return "";
+  return first_difference(
+      ranks,
+      [&](std::size_t r, const char* phase, const DeviceWork& counted,
+          const PhaseCost& cost) -> std::string {
+        const VocabShard shard = vocab_shard(vocab, grid.tp, grid.tp_rank(static_cast<int>(r)));
+        const std::int64_t predicted = cost.flops / shard.width * shard.valid();
+        if (counted.flops == predicted) return "";
+        return fmt::format("flops: rank {} {}: {} FLOPs of matrix products, predicted {}", r, phase,
+                           counted.flops, predicted);
+      });
 }
 
 std::string compare_traffic(const std::vector<RankResult>& ranks) {
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    for (const PackFindings& pack : ranks[r].packs) {
-      for (std::size_t p = 0; p < kTrialPhases.size(); ++p) {
-        const RowTraffic& counted = pack.device_work.at(kTrialPhases[p]).rows;
-        const PhaseCost& predicted = phase_cost(pack.predicted, p);
-        const std::int64_t read_bytes = predicted.read_bytes + predicted.cached_read_bytes;
-        if (counted.read_bytes <= read_bytes && counted.written_bytes <= predicted.written_bytes) {
-          continue;
-        }
+  return first_difference(
+      ranks,
+      [](std::size_t r, const char* phase, const DeviceWork& counted,
+         const PhaseCost& cost) -> std::string {
+        const RowTraffic& rows = counted.rows;
+        const std::int64_t read_bytes = cost.read_bytes + cost.cached_read_bytes;
+        if (rows.read_bytes <= read_bytes && rows.written_bytes <= cost.written_bytes) return "";
         return fmt::format(
             "traffic: rank {} {}: kernels read {} and wrote {} bytes of rows, predicted {} and {}",
-            r, kTrialPhases[p], counted.read_bytes, counted.written_bytes, read_bytes,
-            predicted.written_bytes);
-      }
-    }
-  }
-  return "";
+            r, phase, rows.read_bytes, rows.written_bytes, read_bytes, cost.written_bytes);
+      });
 }
 
 void merge_times(const std::vector<RankResult>& ranks, TrialRecord& record) {
