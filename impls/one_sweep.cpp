@@ -179,7 +179,6 @@ class OneSweep final : public LossImplementation {
     ImplementationTraits traits{"one_sweep",
                                 "own rows only; forward and backward of a block at once",
                                 LogprobScope::shard, steps_.serial_adds};
-    traits.claims_packing_of_sequence_sums = false;
     traits.one_sweep = true;
     traits.in_place = options_.in_place;
     return traits;

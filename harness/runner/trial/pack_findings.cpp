@@ -26,8 +26,11 @@ void PackFindings::add_not_run(const std::string& name, const std::string& reaso
 }
 
 std::string describe_misplaced(std::int64_t count, const ElementPlace& first) {
-  return fmt::format("{} elements, first: rank {}, sequence {}, token {}, vocab id {}", count,
-                     first.rank, first.sequence, first.token, first.vocab_id);
+  std::string text = fmt::format("{} elements, first: rank {}", count, first.rank);
+  if (first.sequence >= 0) text += fmt::format(", sequence {}", first.sequence);
+  if (first.token >= 0) text += fmt::format(", token {}", first.token);
+  if (first.vocab_id >= 0) text += fmt::format(", vocab id {}", first.vocab_id);
+  return text;
 }
 
 std::uint64_t fingerprint_result(const ObjectiveResult& result) {

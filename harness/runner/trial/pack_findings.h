@@ -67,7 +67,8 @@ struct PackFindings {
   void add_not_run(const std::string& name, const std::string& reason);
 };
 
-/// Returns "3 elements, first: rank 0, sequence 1, token 2, vocab id 7".
+/// Returns "3 elements, first: rank 0, sequence 1, token 2, vocab id 7". A row of hidden states has
+/// no vocab id, an id of the weight no sequence and token.
 std::string describe_misplaced(std::int64_t count, const ElementPlace& first);
 
 /// Returns the bits of loss and metrics, in the order of their names.

@@ -72,7 +72,6 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
       result.packs.push_back(run_pack(setup, part, denominators, rank, device));
       join_result(result.result, result.packs.back().result);
     }
-    if (recorder) recorder->end_step();
   }
   result.peak_bytes = device.tracker().peak_bytes();
   share_result(result.result, communicators.pp());

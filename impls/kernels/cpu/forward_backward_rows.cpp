@@ -270,7 +270,7 @@ constexpr std::int64_t kLine = 16;  // floats in 64 bytes
 /// Returns the scratch of a thread, rounded up to whole cache lines, so that threads do not share
 /// one.
 std::int64_t scratch_of_thread(DType dtype, std::int64_t columns, bool in_place) {
-  const std::int64_t blocks = columns / 512 + 1;  // at most
+  const std::int64_t blocks = columns / HWY_NAMESPACE::kInPlaceBlockSize + 1;  // at most
   const bool keeps_logits = dtype != DType::f32 || !in_place;
   const std::int64_t floats = (keeps_logits ? columns : 0) + 2 * blocks;
   return (floats + kLine - 1) / kLine * kLine + kLine;

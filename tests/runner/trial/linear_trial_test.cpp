@@ -171,7 +171,7 @@ TEST(LinearTrial, SeesAWriteToAPaddingId) {
       },
       {2, 1});
   EXPECT_THAT(invariant_of(rows, "padded_vocab_zero"),
-              AllOf(HasSubstr("failed: 1 elements, first: rank 1"), HasSubstr("vocab id 25")));
+              "failed: 1 elements, first: rank 1, vocab id 25");
   const TrialRecord columns = spoiled(
       [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
         if (gradients) gradients->weight[2 * kWidth + 12] = std::nanf("");
@@ -199,6 +199,8 @@ TEST(LinearTrial, SeesAnElementThatWasNotWritten) {
       },
       {1, 1});
   EXPECT_THAT(failures_of(record), HasSubstr("every_element_written"));
+  EXPECT_EQ(invariant_of(record, "every_element_written"),
+            "failed: 1 elements, first: rank 0, sequence 0, token 0");
 }
 
 TEST(LinearTrial, SeesANumberThatIsNone) {

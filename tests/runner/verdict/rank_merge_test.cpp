@@ -162,6 +162,26 @@ TEST(MergedDeterminism, HasTheClaimsOfTheImplementationAndBitsOfEveryOutput) {
   EXPECT_TRUE(make_implementation("cp_local")->describe().claims_packing);
 }
 
+/// Ratios of whole sequences come from sums, whose order the packing changes; those of tokens do
+/// not.
+TEST(MergedDeterminism, SumsOverSequencesClaimNoPackingWhereRanksAddThem) {
+  const std::string grpo = std::string(kBatch) + " objective=clipped_pg";
+  const std::string gspo = grpo +
+                           " objective.sequence_level_importance_ratios=true"
+                           " objective.token_level_loss=false";
+  const auto claims = [](const std::string& text, const char* implementation) {
+    const TrialRecord record =
+        run_trial(make_trial(prepare(make_problem(parse_case(text))), implementation, {1, 1}),
+                  std::chrono::seconds(60))
+            .record;
+    EXPECT_EQ(record.status, TrialStatus::passed) << record.reason;
+    return record.determinism.at(1).claimed;
+  };
+  EXPECT_TRUE(claims(grpo, "cp_local"));
+  EXPECT_FALSE(claims(gspo, "cp_local"));
+  EXPECT_TRUE(claims(gspo, "fused"));  // adds up over the whole pack
+}
+
 TEST(MergedInvariants, PaddingColumnsAreZero) {
   // 25 ids on two TP ranks: column 12 of the second one is padding.
   EXPECT_EQ(failures_on(1,
