@@ -80,6 +80,14 @@ TEST(LinearTrial, RecordsWhatItCompared) {
   }
 }
 
+/// Ranks add gradients of the weight block by block; these have two.
+TEST(LinearTrial, ComparesEveryElementOfALargeWeight) {
+  const TrialRecord record =
+      record_of("lens=3+2 vocab=70 hidden=1000 mask=all", "linear_ce", {1, 2});
+  ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
+  EXPECT_EQ(check_of(record, "grad_weight").compared, 70 * 1000);
+}
+
 TEST(LinearTrial, RecordsChunksAndChoices) {
   // Padded to multiples of 4 over CP: 8 + 16 rows, 12 on a CP rank.
   const TrialRecord record = record_of(kCase, "linear_ce:chunk_tokens=5", {1, 2});
