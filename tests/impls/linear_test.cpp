@@ -164,6 +164,8 @@ TEST(LinearOptions, BadOnesAreRefusedWithTheirName) {
     return std::string("accepted");
   };
   EXPECT_THAT(message("linear_ce:chunk_tokens=0"), HasSubstr("chunk_tokens"));
+  EXPECT_EQ(message("linear_ce:chunk_tokens=2147483648"), "accepted");
+  EXPECT_THAT(message("linear_ce:chunk_tokens=2147483649"), HasSubstr("chunk_tokens"));
   EXPECT_THAT(message("linear_ce:bf16_gemm=fast"), HasSubstr("neither native nor converted"));
   EXPECT_THAT(message("linear_materialized:chunk_tokens=4"), HasSubstr("chunk_tokens"));
 }

@@ -105,6 +105,13 @@ TEST(Registry, RunsChosenOrRepeatedValuesOnce) {
               ElementsAre("offering:chunk=7", "offering", "offering:chunk=1", "offering:way=b"));
 }
 
+TEST(Registry, VariesAnOptionWithTheNameOfItsImplementation) {
+  ImplementationEntry way = entry("way", ImplementationKind::mutant);
+  way.offers = {{"way", {"a", "b"}}};
+  register_implementation(way);
+  EXPECT_THAT(with_offered_values({"way"}), ElementsAre("way", "way:way=b"));
+}
+
 TEST(Registry, NamesUnknownObjectives) {
   try {
     find_objective("nl");

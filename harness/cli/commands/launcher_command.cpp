@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/commands/launcher_command.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
