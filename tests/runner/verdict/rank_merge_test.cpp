@@ -138,12 +138,13 @@ TEST(MergedInvariants, OfEveryRankCount) {
   }
 }
 
+TrialRecord record_of(const std::string& text, const char* implementation) {
+  return run_trial(make_trial(prepare(make_problem(parse_case(text))), implementation, {1, 1}),
+                   std::chrono::seconds(60))
+      .record;
+}
+
 TEST(MergedDeterminism, HasTheClaimsOfTheImplementationAndBitsOfEveryOutput) {
-  const auto record_of = [](const std::string& text, const char* implementation) {
-    return run_trial(make_trial(prepare(make_problem(parse_case(text))), implementation, {1, 1}),
-                     std::chrono::seconds(60))
-        .record;
-  };
   for (const bool hidden : {false, true}) {
     const char* implementation = hidden ? "linear_ce" : "cp_local";
     const std::string text = hidden ? kHiddenBatch : kBatch;
@@ -170,10 +171,7 @@ TEST(MergedDeterminism, SumsOverSequencesClaimNoPackingWhereRanksAddThem) {
                            " objective.sequence_level_importance_ratios=true"
                            " objective.token_level_loss=false";
   const auto claims = [](const std::string& text, const char* implementation) {
-    const TrialRecord record =
-        run_trial(make_trial(prepare(make_problem(parse_case(text))), implementation, {1, 1}),
-                  std::chrono::seconds(60))
-            .record;
+    const TrialRecord record = record_of(text, implementation);
     EXPECT_EQ(record.status, TrialStatus::passed) << record.reason;
     return record.determinism.at(1).claimed;
   };
