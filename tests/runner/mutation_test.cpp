@@ -46,6 +46,7 @@ TEST(Mutation, NamesWhatRejectedAMutant) {
   const MutantRecord costly = record_of_mutant("mutant/undeclared_gather", "lens=8 vocab=24");
   EXPECT_TRUE(costly.rejected);
   EXPECT_EQ(costly.trials, 2);
+  EXPECT_EQ(costly.what, "cp_local: gathers the logits over CP and does not declare it");
   EXPECT_EQ(costly.rejected_by_grid, "tp1cp2");
   EXPECT_THAT(costly.rejected_by_checks, ElementsAre("memory", "communication"));
   const MutantRecord wrong =

@@ -34,6 +34,9 @@ TEST(Check, CountsEveryElementBeyondItsBound) {
   EXPECT_FALSE(check.passed());
   EXPECT_EQ(check.beyond_bound(), 2);
   EXPECT_EQ(check.ratio(), 10);
+  Check small("x");
+  small.add(0, 0.5, 0.25, {});
+  EXPECT_EQ(small.ratio(), 2);
 }
 
 TEST(Check, ANanOrInfinityNeverPasses) {

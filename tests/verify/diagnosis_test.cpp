@@ -155,6 +155,23 @@ TEST(Explanation, ElementsThatAreZeroAreCounted) {
   EXPECT_THAT(explain(facts, false), ElementsAre("9 of 10 wrong elements of grad_logits are 0"));
 }
 
+TEST(Explanation, AFactorOfTheWrongElementsNeedsEightOfThem) {
+  for (const int wrong : {7, 8}) {
+    FailureFacts facts = facts_of({part_of({}, 1)});  // the sum over all has no factor
+    for (int k = 0; k < wrong; ++k) {
+      const double want = 1.5 + 0.1 * k;
+      facts.gradients[0].parts[0].failed.add(3 * want, want, 3 * want, DType::f32);
+    }
+    const std::vector<std::string> sentences = explain(facts, false);
+    if (wrong == 7) {
+      EXPECT_THAT(sentences, IsEmpty());
+    } else {
+      EXPECT_THAT(sentences,
+                  ElementsAre("all 8 wrong elements of grad_logits are 3.000 x the truth"));
+    }
+  }
+}
+
 TEST(Explanation, NumbersOfBfloat16InAFloat32Gradient) {
   FailureFacts facts = facts_of({part_of({}, 1)});
   FailedElements& failed = facts.gradients[0].parts[0].failed;
@@ -197,6 +214,30 @@ TEST(Explanation, ANanIsNotAMultiple) {
   EXPECT_THAT(explain(facts, false), IsEmpty());
 }
 
+TEST(Explanation, CountsTheRowsWhoseLogprobIsNan) {
+  FailureFacts facts;
+  facts.logprobs = {{{.cp = 0}, {}}, {{.cp = 1}, {}}};
+  EXPECT_THAT(explain(facts, false), IsEmpty());
+  facts.logprobs[1].failed.count = 2;
+  facts.logprobs[1].failed.nan_rows = {4, 9};
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("log-probabilities are NaN in 2 rows on cp rank 1 only"));
+  facts.minus_inf_rows = {4, 9};
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre(HasSubstr("those with -inf logits and no others")));
+}
+
+TEST(HasNan, InLogprobsOrInAGradient) {
+  FailureFacts facts = facts_of({part_of({}, 1)});
+  facts.logprobs = {{{}, {}}};
+  EXPECT_FALSE(has_nan(facts));
+  facts.logprobs[0].failed.nan_rows = {4};
+  EXPECT_TRUE(has_nan(facts));
+  facts.logprobs.clear();
+  facts.gradients[0].parts[0].failed.nan = 1;
+  EXPECT_TRUE(has_nan(facts));
+}
+
 TEST(Explanation, ANanInTheLossAloneComesFromRowsThatDoNotCount) {
   FailureFacts facts = with_logprobs({});
   facts.loss = LossFacts{kNotANumber, 3};
@@ -220,6 +261,8 @@ TEST(Explanation, NamesTheMistakeThatMakesTheLogprobs) {
   failed.mistakes[0] = {12, 6};
   failed.mistakes[4] = {12, 5};  // for the rest
   EXPECT_EQ(explain(with_logprobs(failed), false).size(), 2u);
+  failed.mistakes[0] = {12, 8};  // all but 4, which are fewer than 5
+  EXPECT_EQ(explain(with_logprobs(failed), false).size(), 1u);
 }
 
 TEST(Explanation, NllThatIsDeclaredAsLogprobs) {

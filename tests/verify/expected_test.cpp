@@ -2,10 +2,12 @@
 // Results in the unsharded layout, of problems that start from hidden states.
 #include "harness/verify/expected.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "harness/verify/linear_bounds.h"
 #include "linear_emulation.h"
 
 namespace lossgrid {
@@ -85,6 +87,27 @@ TEST(Expected, OfHiddenStatesAreThoseOfTheBundle) {
   EXPECT_EQ(failures(c, expected, got), "expected.grad_hidden expected.grad_weight ");
 }
 
+TEST(Expected, EachElementOfAWeightHasItsOwnBound) {
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  const DeclaredRoundings declared{c.problem.spec.dtype};
+  const LinearBound bound = LinearBound::of_weight(c.truth, declared);
+  const LinearRows& weight = c.truth.linear->weight;
+  for (std::size_t k = 0; k < weight.rows.size(); ++k) {
+    for (std::size_t h = 0; h < 5; ++h) {
+      const std::size_t at = static_cast<std::size_t>(weight.rows[k]) * 5 + h;
+      const double most = bound.element(weight, k * 5 + h, expected.grad_weight[at], 0);
+      const auto passes = [&](double error) {
+        BundleResults got = expected;
+        got.grad_weight[at] += error;
+        return failures(c, expected, got).find("grad_weight") == std::string::npos;
+      };
+      EXPECT_TRUE(passes(0.9999 * most)) << at;
+      EXPECT_FALSE(passes(1.0001 * most)) << at;
+    }
+  }
+}
+
 TEST(Expected, WhatIsNotGivenIsNotCompared) {
   const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
   const BundleResults expected = expected_results(c.problem, c.truth);
@@ -111,6 +134,25 @@ TEST(Expected, ALossIsHeldToItsRoundingsAndNoMore) {
     };
     EXPECT_TRUE(passes(0.9 * bound) && passes(-0.9 * bound)) << rounding;
     EXPECT_FALSE(passes(1.5 * bound) || passes(-1.5 * bound)) << rounding;
+  }
+}
+
+TEST(Expected, AMetricIsHeldToItsOwnRoundingAndThatOfTheGivenOne) {
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  for (const auto& [name, want] : expected.metrics) {
+    const double bound =
+        c.truth.objective.metrics.at(name).value()->radius() + 0x1p-24 * std::abs(want);
+    const auto passes = [&](double error) {
+      BundleResults got;
+      got.metrics = expected.metrics;
+      got.metrics[name] = want + error;
+      const std::vector<Check> checks = check_expected(c.problem, c.truth, 30, expected, got, {});
+      return std::all_of(checks.begin(), checks.end(),
+                         [](const Check& check) { return check.passed(); });
+    };
+    EXPECT_TRUE(passes(0.98 * bound) && passes(-0.98 * bound)) << name;
+    EXPECT_FALSE(bound > 0 && (passes(1.5 * bound) || passes(-1.5 * bound))) << name;
   }
 }
 

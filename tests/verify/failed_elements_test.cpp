@@ -35,6 +35,13 @@ TEST(FailedElements, HaveNoCommonFactorWhereTheErrorIsNone) {
   with_nan.add(nan, 1, nan, DType::f32);
   EXPECT_FALSE(with_nan.common_factor());
   EXPECT_FALSE(FailedElements().common_factor());
+  FailedElements infinite;
+  const double infinity = std::numeric_limits<double>::infinity();
+  infinite.add(infinity, 1, infinity, DType::f32);
+  infinite.got_squared = infinite.got_want = 0;  // as if only the count told
+  FailedElements merged = scaled(DType::f32, 2);
+  merged.add(infinite);
+  EXPECT_FALSE(merged.common_factor());
 }
 
 TEST(FailedElements, SeeNumbersOfBfloat16) {

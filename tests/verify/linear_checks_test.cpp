@@ -292,6 +292,23 @@ TEST(LinearChecks, WhatStoodThereIsNotTheGradient) {
   EXPECT_FALSE(passes(judge_weight(c, got)));  // as if the buffer had been empty
 }
 
+TEST(LinearFindings, AddUpAndKeepTheFirstMisplacedElement) {
+  LinearFindings first;
+  first.not_written = 2;
+  first.nonzero_masked = 2;
+  first.first_misplaced = {0, 1, 2};
+  LinearFindings second;
+  second.not_written = 3;
+  second.nonzero_masked = 4;
+  second.first_misplaced = {5, 6, 7};
+  LinearFindings all;
+  all.add(first);
+  all.add(second);
+  EXPECT_EQ(all.not_written, 5);
+  EXPECT_EQ(all.nonzero_masked, 6);
+  EXPECT_EQ(all.first_misplaced.sequence, 1);
+}
+
 TEST(LinearBias, IsNotJudgedUnderTheFloor) {
   for (const std::string values : {"normal", "denormal"}) {
     const LinearCase c = make_linear_case("lens=9+14 mask=all vocab=30 hidden=8 values=" + values);

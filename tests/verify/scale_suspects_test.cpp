@@ -48,6 +48,7 @@ TEST(ScaleSuspects, AllOfTheSimplestThatFit) {
   twos.scale = {2, 2, 2};
   EXPECT_THAT(names_of(2, twos), ElementsAre("cp", "dp", "n_mb"));
   EXPECT_THAT(names_of(4, twos), ElementsAre("dp*cp", "cp*n_mb", "dp*n_mb"));
+  EXPECT_THAT(names_of(1, twos), IsEmpty());  // though dp/cp is 1
 }
 
 TEST(ScaleSuspects, NoneThatMissesByMoreThanAThousandth) {

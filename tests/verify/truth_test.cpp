@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/truth.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
@@ -155,6 +156,54 @@ TEST(Truth, ARowThatIsTrainedOnNeedsALogprob) {
   EXPECT_THROW(require_trainable(problem, rows), Error);
 }
 
+/// Ones, and an infinity in one place.
+class OneInfinity final : public LogitsSource {
+ public:
+  OneInfinity(std::int64_t token, std::int64_t id) : token_(token), id_(id) {}
+  void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    read_as(token, begin, out);
+  }
+  void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
+    read_as(token, begin, out);
+  }
+
+ private:
+  template <typename Out>
+  void read_as(std::int64_t token, std::int64_t begin, std::span<Out> out) const {
+    std::fill(out.begin(), out.end(), Out{1});
+    if (token == token_) out[static_cast<std::size_t>(id_ - begin)] = Out(kTruthInf);
+  }
+
+  std::int64_t token_;
+  std::int64_t id_;
+};
+
+TEST(Truth, ALogitWithoutAProbabilityIsNamed) {
+  for (const std::size_t id : {0u, 1u, 3u}) {
+    Problem problem = make_problem(parse_case("lens=3 vocab=4"));
+    problem.logits = std::make_shared<OneInfinity>(1, static_cast<std::int64_t>(id));
+    const std::vector<RowTruth> rows = compute_rows(problem, 1);
+    EXPECT_THAT(
+        [&] { require_trainable(problem, rows); },
+        testing::ThrowsMessage<Error>(testing::HasSubstr(fmt::format("inf at vocab id {},", id))));
+  }
+}
+
+TEST(Truth, RoundedLogitsWidenTheRowsOfEveryTarget) {
+  const Problem problem = make_problem(parse_case("lens=12 vocab=2 hidden=3 dtype=bf16"));
+  const std::vector<RowTruth> rows = compute_rows(problem, 1);
+  const auto objective = make_objective({}, true);
+  const Truth exact = make_truth(problem, rows, *objective, 12, false);
+  const Truth rounded = make_truth(problem, rows, *objective, 12, true);
+  std::array<int, 2> seen{};
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (rows[t].target < 0) continue;
+    ++seen[static_cast<std::size_t>(rows[t].target)];
+    EXPECT_GT(rounded.rows[t].target_error, exact.rows[t].target_error) << rows[t].target;
+  }
+  EXPECT_TRUE(seen[0] > 0 && seen[1] > 0);
+}
+
 TEST(Truth, CountsItsOwnDenominators) {
   // Valid are tokens 1 and 2 of sequence 0 and token 3 of sequence 3: a first token is never a
   // target, sequence 1 is masked and sequence 2 has one token.
@@ -284,6 +333,18 @@ TEST(Truth, AnImpossibleTargetMakesTheLossInfinite) {
   EXPECT_EQ(truth.objective.loss.value, kTruthInf);
   EXPECT_TRUE(truth.objective.loss.is_exact());
   EXPECT_NEAR(truth.objective.grad_logprob[1].value, -1.0 / 11, 1e-12);
+}
+
+TEST(Truth, RowsThatAreTrainedOnNeedAFiniteGradient) {
+  const Problem problem = make_problem(parse_case("lens=3 mask=011 vocab=4"));
+  Truth truth = make_truth(problem, compute_rows(problem, 1), *make_objective({}, true), 12);
+  EXPECT_NO_THROW(require_numbers(problem, truth));
+  truth.objective.grad_logprob[2].value = kTruthInf;  // predicts nothing
+  EXPECT_NO_THROW(require_numbers(problem, truth));
+  truth.objective.grad_logprob[1].value = kTruthInf;
+  EXPECT_THAT([&] { require_numbers(problem, truth); },
+              testing::ThrowsMessage<Error>(
+                  testing::HasSubstr("d loss / d logprob of sequence 0, token 1 is inf")));
 }
 
 }  // namespace

@@ -116,6 +116,28 @@ TEST(CostMerge, FlopsAreThoseOfTheColumnsOfARank) {
   }
 }
 
+TEST(CostMerge, TimesAreThoseOfTheSlowestRankOverAllItsPacks) {
+  std::vector<RankResult> ranks = right_ranks();
+  for (std::size_t r = 0; r < 2; ++r) {
+    for (PackFindings& pack : ranks[r].packs) {
+      for (const char* phase : {"plan", "forward", "backward"}) {
+        pack.time_ns[phase] = r == 0 ? 7 : 5;
+        pack.device_work[phase].launches = r == 0 ? 3 : 4;
+        pack.device_work[phase].synchronisations = r == 0 ? 2 : 1;
+      }
+    }
+  }
+  TrialRecord record;
+  merge_times(ranks, record);
+  ASSERT_EQ(record.times.size(), 3u);
+  for (const PhaseTimeRecord& time : record.times) {
+    EXPECT_EQ(time.max_over_ranks_ns, 14) << time.phase;
+    EXPECT_EQ(time.kernel_launches, 8) << time.phase;
+    EXPECT_EQ(time.host_synchronisations, 4) << time.phase;
+    EXPECT_EQ(time.predicted_flops, 4000) << time.phase;
+  }
+}
+
 TEST(CostMerge, TrafficIsAtMostThePrediction) {
   EXPECT_EQ(compare_traffic(right_ranks()), "");
   for (const std::size_t rank : {0u, 1u}) {

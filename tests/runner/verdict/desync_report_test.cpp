@@ -165,10 +165,10 @@ TEST(DesyncReport, DistinguishesBusySilentAndThrowingRanks) {
   in_call.known = true;
   in_call.calls = {{"barrier", "world", 1, false}};
   RanksOutcome outcome;
-  outcome.ranks.resize(5);
+  outcome.ranks.resize(6);
   RankOutcome& silent = outcome.ranks[0];  // nothing is known of its process
   silent.code = ErrorCode::timeout;
-  for (std::size_t r = 1; r < 5; ++r) {
+  for (std::size_t r = 1; r < 6; ++r) {
     outcome.ranks[r].finished = true;
     outcome.ranks[r].trace = in_call;
     outcome.ranks[r].trace.end = RankEnd::threw;
@@ -178,9 +178,11 @@ TEST(DesyncReport, DistinguishesBusySilentAndThrowingRanks) {
   outcome.ranks[2].code = ErrorCode::aborted;
   outcome.ranks[3].code = ErrorCode::rank_failed;  // calls that do not match
   outcome.ranks[4].code = ErrorCode::internal;     // a bad argument, of this rank alone
+  outcome.ranks[5].code = ErrorCode::rank_failed;
+  outcome.ranks[5].cause = Cause::own;
   std::vector<std::string> states;
   for (const RankRecord& rank : desync_report(outcome)) states.push_back(rank.state);
-  EXPECT_THAT(states, ElementsAre("silent", "busy", "waiting", "waiting", "threw"));
+  EXPECT_THAT(states, ElementsAre("silent", "busy", "waiting", "waiting", "threw", "threw"));
 }
 
 TEST(DesyncReport, ReadsTheFlightRecordersOfProcessesThatAreGone) {

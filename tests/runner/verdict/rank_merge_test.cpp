@@ -42,6 +42,27 @@ std::string failures_on(int rank, Spoil spoil, const std::string& text, const Gr
 constexpr const char* kBatch = "lens=8+16 vocab=24 mask=all";
 constexpr const char* kHiddenBatch = "lens=8+16 vocab=24 hidden=6 mask=all";
 
+TEST(CheckRecord, HoldsTheWorstElement) {
+  Check check("x");
+  check.add(1, 2, 0.25, {3, 4, 5, 6});
+  check.add(1, 1, 0.5, {});
+  const CheckRecord record = to_record(check);
+  EXPECT_EQ(record.name, "x");
+  EXPECT_FALSE(record.passed);
+  EXPECT_EQ(record.ratio, 4);
+  EXPECT_EQ(record.error_abs, 1);
+  EXPECT_EQ(record.bound_abs, 0.25);
+  EXPECT_EQ(record.compared, 2);
+  EXPECT_EQ(record.beyond_bound, 1);
+  ASSERT_TRUE(record.worst);
+  EXPECT_EQ(record.worst->rank, 3);
+  EXPECT_EQ(record.worst->sequence, 4);
+  EXPECT_EQ(record.worst->token, 5);
+  EXPECT_EQ(record.worst->vocab_id, 6);
+  EXPECT_EQ(record.worst->got, 1);
+  EXPECT_EQ(record.worst->want, 2);
+}
+
 TEST(MergedChecks, EveryRankIsCompared) {
   for (const int rank : {0, 1, 2, 3}) {
     EXPECT_THAT(failures_on(rank,
