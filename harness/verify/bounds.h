@@ -30,13 +30,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "harness/core/dtype.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
 
-inline constexpr double kSmallestNormalF32 = 1.1754943508222875e-38;
+inline constexpr double kSmallestNormalF32 = std::numeric_limits<float>::min();
 
 /// Returns 4 u32 |lse|.
 inline double log_sum_exp_rounding(const RowTruth& row) {

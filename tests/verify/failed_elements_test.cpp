@@ -38,7 +38,7 @@ TEST(FailedElements, HaveNoCommonFactorWhereTheErrorIsNone) {
   FailedElements infinite;
   const double infinity = std::numeric_limits<double>::infinity();
   infinite.add(infinity, 1, infinity, DType::f32);
-  infinite.got_squared = infinite.got_want = 0;  // as if only the count told
+  infinite.got_squared = infinite.got_want = 0;  // only the count shows it
   FailedElements merged = scaled(DType::f32, 2);
   merged.add(infinite);
   EXPECT_FALSE(merged.common_factor());

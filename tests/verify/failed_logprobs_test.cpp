@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -12,6 +14,7 @@
 #include "harness/device/memory/buffer.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/verify/row_places.h"
+#include "one_row.h"
 
 namespace lossgrid {
 namespace {
@@ -64,6 +67,26 @@ double lse_of(std::span<const double> logits) {
   double sum = 0;
   for (const double x : logits) sum += std::exp(x);
   return std::log(sum);
+}
+
+TEST(FailedLogprobs, AShardWithoutProbabilityAddsNothing) {
+  Batch b = make_batch("lens=9+12+9+12 vocab=51 mask=all");
+  std::vector<double> logits(17, -std::numeric_limits<double>::infinity());
+  for (int k = 17; k < 51; ++k) logits.push_back(0.1 * (k % 13) + (k < 34 ? 0 : 4));
+  b.problem.logits = std::make_shared<const SameLogits>(logits);
+  b.truth.rows = compute_rows(b.problem, 1);
+  const auto max_not_reduced = [](const RowTruth& row, std::span<const double> x, std::int64_t) {
+    double sum = 0;
+    double max_of_owner = 0;
+    for (const std::size_t begin : {17, 34}) {
+      const auto shard = x.subspan(begin, 17);
+      const double max = *std::max_element(shard.begin(), shard.end());
+      for (const double logit : shard) sum += std::exp(logit - max);
+      if (row.target >= 17 && (row.target < 34) == (begin == 17)) max_of_owner = max;
+    }
+    return row.target < 17 ? row.logprob : row.target_logit - max_of_owner - std::log(sum);
+  };
+  EXPECT_EQ(mistake_of(b, max_not_reduced, 3, 1), 0);
 }
 
 TEST(FailedLogprobs, TheTruthHasNone) {

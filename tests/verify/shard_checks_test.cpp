@@ -2,11 +2,16 @@
 #include "harness/verify/shard_checks.h"
 
 #include <bit>
+#include <chrono>
 #include <cmath>
+#include <memory>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "harness/core/stage_clock.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
@@ -66,6 +71,33 @@ TEST(Gradient, TheRoundedTruthPasses) {
     EXPECT_TRUE(bias_of(found).passed()) << values;
     EXPECT_EQ(found.not_written + found.nonzero_masked + found.nonzero_padding, 0);
   }
+}
+
+/// Logits that take a millisecond to read.
+class SlowLogits final : public LogitsSource {
+ public:
+  explicit SlowLogits(std::shared_ptr<const LogitsSource> logits) : logits_(std::move(logits)) {}
+  void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    logits_->read(token, begin, out);
+  }
+  void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
+    logits_->read(token, begin, out);
+  }
+
+ private:
+  std::shared_ptr<const LogitsSource> logits_;
+};
+
+TEST(Gradient, LogitsThatAreReadAgainCountAsGenerated) {
+  Case c = make_case("lens=9 mask=all vocab=5");
+  c.problem.logits = std::make_shared<const SlowLogits>(c.problem.logits);
+  take_stage_times();
+  {
+    const StageScope compare(Stage::compare);
+    findings_of(c, gradient_of<float>(make_case("lens=9 mask=all vocab=5"), 1.0));
+  }
+  EXPECT_GE(take_stage_times()[Stage::generate], 1'000'000);  // each thread reads a row or more
 }
 
 TEST(Gradient, FourPerMilleTooLargeIsABias) {

@@ -129,6 +129,19 @@ TEST(GradientScale, OfNoTruthOrANanIsNotThere) {
               HasSubstr("grad_logits has NaN in 1 element of 1 row"));
 }
 
+TEST(Explanation, NamesASumOverValidTokens) {
+  TrialSetup setup = setup_for("lens=6 vocab=24 mask=all", "cp_local", "tp2cp1");
+  setup.implementation = std::make_shared<Spoiled>(
+      "cp_local", [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (!gradients) return;
+        auto* out = static_cast<float*>(gradients->logits);
+        for (int k = 0; k < 5 * 12; ++k) out[k] *= 5;
+      });
+  const TrialRecord record = run_trial(setup, std::chrono::seconds(60)).record;
+  EXPECT_THAT(join(record.explanation, "\n"),
+              HasSubstr("grad_logits is 5.000 x the truth, which valid_tokens = 5 would explain"));
+}
+
 TEST(Explanation, NamesMinusInfinityBesideNan) {
   TrialSetup setup =
       setup_for("lens=15+18 vocab=24 mask=all values=masked_vocab", "cp_local", "tp1cp1");

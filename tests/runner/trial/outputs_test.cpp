@@ -9,6 +9,7 @@
 
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
+#include "harness/verify/bounds.h"
 #include "spoiled.h"
 
 namespace lossgrid {
@@ -142,6 +143,36 @@ TEST(Outputs, OfALossAndItsGradientNothingByTokenIsAsked) {
     EXPECT_TRUE(trial.outputs->logprobs.empty());
     EXPECT_EQ(trial.outputs->grad_hidden.empty(), !hidden);
   }
+}
+
+struct WrongLogprob {
+  std::size_t row = 0;
+  double value = 0;
+};
+WrongLogprob wrong_logprob;
+
+void write_wrong_logprob(const LossInputs&, LossOutputs* outputs, LossGradients*) {
+  if (outputs)
+    outputs->tokens.logprobs[wrong_logprob.row] = static_cast<float>(wrong_logprob.value);
+}
+
+TEST(Outputs, AnImpossibleLogprobIsOneBeyondTheBoundOfItsOwnRow) {
+  TrialSetup setup = make_trial(prepare(make_problem(parse_case("lens=40 vocab=24 mask=all"))),
+                                "cp_local", Grid());
+  setup.implementation = std::make_shared<Spoiled>("cp_local", write_wrong_logprob);
+  const auto bound_of = [&](std::size_t row) {
+    return positive_logprob_bound(setup.truth->rows[row], serial_adds(setup));
+  };
+  std::size_t row = 0;
+  while (row < 38 && bound_of(row + 1) < 1.3 * bound_of(row)) ++row;
+  ASSERT_LT(row, 38u) << "no row has a much smaller bound than the next one";
+  const auto status_at = [&](double bounds) {
+    wrong_logprob = {row, bounds * bound_of(row)};
+    return status_of_invariant(run_trial(setup, std::chrono::seconds(60)).record,
+                               "logprobs_nonpositive");
+  };
+  EXPECT_EQ(status_at(0.9), "passed");
+  EXPECT_EQ(status_at(1.15), "failed");
 }
 
 TEST(Outputs, WithoutGradientsTheirInvariantsAreNotRun) {

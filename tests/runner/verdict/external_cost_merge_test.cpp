@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "harness/runner/verdict/cost_merge.h"
 #include "harness/runner/verdict/rank_archive.h"
 
 namespace lossgrid {
@@ -34,6 +35,14 @@ const std::vector<MeasuredCalls> kTwoOverTp{{"tp", "all_reduce", 2, 8}};
 TEST(ExternalCostMerge, KnowsWhoMeasuresItself) {
   EXPECT_TRUE(measured_themselves({external_rank({external_pack(1, {})})}));
   EXPECT_FALSE(measured_themselves({external_rank({PackFindings()})}));
+}
+
+TEST(ExternalCostMerge, ShowsTheCallsThatLossesMeasuredThemselves) {
+  const std::vector<RankResult> ranks{external_rank({external_pack(7, kTwoOverTp)})};
+  TrialRecord record;
+  EXPECT_EQ(merge_communication(Grid(), ranks, record), "");
+  ASSERT_EQ(record.communication.size(), 1);
+  EXPECT_EQ(record.communication[0].measured_payload_bytes, 8);
 }
 
 TEST(ExternalCostMerge, HasNoPredictionWithoutAModel) {
