@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/mutation.h"
 
+#include <chrono>
+#include <cstdlib>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +62,25 @@ TEST(Mutation, ASkippedTrialIsNone) {
   const MutantRecord skipped = record_of_mutant("mutant/linear_retained_chunks", "lens=8 vocab=24");
   EXPECT_EQ(skipped.trials, 0);
   EXPECT_FALSE(skipped.rejected);
+}
+
+/// Runs two mutants of which the first hangs, and ends the process with the number of records.
+[[noreturn]] void run_two_mutants_that_hang() {
+  Suite suite;
+  suite.cases = {parse_case("lens=8 vocab=24")};
+  suite.grids = {{1, 2}};
+  RunOptions options;
+  options.deadline = std::chrono::milliseconds(200);
+  options.fault = parse_fault("rank=1,at=forward,kind=hang");
+  ProblemCache problems;
+  int records = 0;
+  const bool must_end = run_mutants({suite}, {"mutant/gradient_times_2", "mutant/zero_gradient"},
+                                    options, problems, [&](const MutantRecord&) { ++records; });
+  std::_Exit(must_end ? records : 99);
+}
+
+TEST(MutationDeathTest, NothingRunsBehindARankThatHangs) {
+  EXPECT_EXIT(run_two_mutants_that_hang(), testing::ExitedWithCode(1), "");
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ TEST(Explanation, AFactorThatNothingMakesIsStatedAlone) {
               ElementsAre("grad_logits is 1.020 x the truth"));
   EXPECT_THAT(explain(facts_of({part_of({}, 2.004)}, sizes_of(1, 2, 1)), false),
               ElementsAre("grad_logits is 2.004 x the truth"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 1.0042)}, sizes_of(1, 2, 1)), false),
+              ElementsAre("grad_logits is 1.0042 x the truth"));  // not 1.004
 }
 
 TEST(Explanation, OfSignAndZero) {
@@ -214,6 +216,14 @@ TEST(Explanation, ANanIsNotAMultiple) {
   EXPECT_THAT(explain(facts, false), IsEmpty());
 }
 
+TEST(Explanation, NamesTheRanksWhoseGradientHasANan) {
+  FailureFacts facts = facts_of({part_of({.cp = 0}, 1), part_of({.cp = 1}, 1)});
+  facts.gradients[0].parts[1].failed.add(kNotANumber, 1, kNotANumber, DType::f32);
+  facts.gradients[0].parts[1].failed.add_nan_row(4);
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("grad_logits has NaN in 1 element of 1 row on cp rank 1 only"));
+}
+
 TEST(Explanation, CountsTheRowsWhoseLogprobIsNan) {
   FailureFacts facts;
   facts.logprobs = {{{.cp = 0}, {}}, {{.cp = 1}, {}}};
@@ -263,6 +273,10 @@ TEST(Explanation, NamesTheMistakeThatMakesTheLogprobs) {
   EXPECT_EQ(explain(with_logprobs(failed), false).size(), 2u);
   failed.mistakes[0] = {12, 8};  // all but 4, which are fewer than 5
   EXPECT_EQ(explain(with_logprobs(failed), false).size(), 1u);
+  failed.mistakes[0] = {12, 4};
+  failed.mistakes[4] = {12, 7};  // more than the first
+  EXPECT_THAT(explain(with_logprobs(failed), false),
+              ElementsAre(HasSubstr("it would show, 7 are"), HasSubstr("it would show, 4 are")));
 }
 
 TEST(Explanation, NllThatIsDeclaredAsLogprobs) {

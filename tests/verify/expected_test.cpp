@@ -87,6 +87,40 @@ TEST(Expected, OfHiddenStatesAreThoseOfTheBundle) {
   EXPECT_EQ(failures(c, expected, got), "expected.grad_hidden expected.grad_weight ");
 }
 
+/// Returns the place of the worst element of the check `name`.
+ElementPlace worst_place(const LinearCase& c, const BundleResults& expected,
+                         const BundleResults& got, const std::string& name) {
+  for (const Check& check : check_expected(c.problem, c.truth, static_cast<int>(c.vocab()),
+                                           expected, got, {c.problem.spec.dtype})) {
+    if (check.name() == name && !check.passed()) return check.place();
+  }
+  ADD_FAILURE() << name << " passes";
+  return {};
+}
+
+void expect_place(const ElementPlace& place, std::int64_t sequence, std::int64_t token,
+                  std::int64_t id) {
+  EXPECT_EQ(place.rank, 0);  // results of a bundle have no rank
+  EXPECT_EQ(place.sequence, sequence);
+  EXPECT_EQ(place.token, token);
+  EXPECT_EQ(place.vocab_id, id);
+}
+
+TEST(Expected, PlacesAreThoseOfTheUnshardedLayout) {
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=all vocab=30 hidden=5");
+  const BundleResults right = expected_results(c.problem, c.truth);
+  BundleResults wrong = right;
+  wrong.logprobs[13] += 1;  // of token 3 of the last sequence, which row 2 predicts
+  wrong.entropy[13] += 1;
+  wrong.grad_hidden[12 * 5 + 4] += 1;
+  wrong.grad_weight[7 * 5] += 1;
+  const std::int64_t target = c.rows[12].target;
+  expect_place(worst_place(c, right, wrong, "expected.logprobs"), 2, 2, target);
+  expect_place(worst_place(c, right, wrong, "expected.entropy"), 2, 2, target);
+  expect_place(worst_place(c, right, wrong, "expected.grad_hidden"), 2, 2, -1);
+  expect_place(worst_place(c, right, wrong, "expected.grad_weight"), -1, -1, 7);
+}
+
 TEST(Expected, EachElementOfAWeightHasItsOwnBound) {
   const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
   const BundleResults expected = expected_results(c.problem, c.truth);

@@ -84,6 +84,25 @@ void expect_plain_sums() {
   }
 }
 
+// Truths in the middle of two numbers of bfloat16.
+TEST_P(GradientColumnsOf, RoundMiddlesToEven) {
+  for (const double want : {1 + 0x1p-8, 1 + 3 * 0x1p-8}) {
+    Row<bf16> row(31);
+    std::fill(row.logits.begin(), row.logits.end(), 4.5);  // 32 with the target: p = 1 / 32
+    row.truth.max = 4.5;
+    row.truth.sum = 32;
+    row.grad = Enclosure::around(-32 * want, 0);
+    row.bound = GradientBound(row.truth, row.grad, DType::bf16, 22);
+    std::fill(row.got.begin(), row.got.end(), bf16(static_cast<float>(want)));
+    GradientColumnSums sums;
+    row.compare(1.0, sums);
+    double rounded_truth = 0;
+    for (std::size_t k = 0; k < 31; ++k) rounded_truth += round_to(DType::bf16, want) * want;
+    EXPECT_EQ(round_to(DType::bf16, want), want < 1.01 ? 1 : 1 + 0x1p-6);
+    EXPECT_NEAR(sums.rounded_truth, rounded_truth, 1e-13 * rounded_truth) << want;
+  }
+}
+
 TEST_P(GradientColumnsOf, AddUpAsThePlainFormulas) {
   expect_plain_sums<double>();
   expect_plain_sums<float>();

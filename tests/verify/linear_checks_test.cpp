@@ -213,6 +213,15 @@ TEST(LinearChecks, SeeMaskedRowsAndWhatWasNotWritten) {
   }
 
   wrong = right;
+  wrong.hidden[2 * 5] = poison;  // one of each kind, and then another
+  wrong.hidden[2 * 5 + 4] = 1e-30f;
+  wrong.hidden[5 * 5] = poison;
+  found = judge_hidden(c, wrong.hidden);
+  EXPECT_EQ(found.not_written, 2);
+  EXPECT_EQ(found.nonzero_masked, 1);
+  EXPECT_EQ(found.first_misplaced.token, 2);
+
+  wrong = right;
   wrong.hidden[0] = std::numeric_limits<float>::quiet_NaN();
   found = judge_hidden(c, wrong.hidden);
   EXPECT_FALSE(found.elements.passed());
@@ -307,6 +316,17 @@ TEST(LinearFindings, AddUpAndKeepTheFirstMisplacedElement) {
   EXPECT_EQ(all.not_written, 5);
   EXPECT_EQ(all.nonzero_masked, 6);
   EXPECT_EQ(all.first_misplaced.sequence, 1);
+}
+
+TEST(LinearFindings, AddUpEveryComparison) {
+  LinearFindings all("grad_hidden");
+  LinearFindings wrong("grad_hidden");
+  wrong.l2.add(3, 1, 1, {0, 1, 2});
+  wrong.failed.add(3, 1, 3, DType::f32);
+  all.add(wrong);
+  EXPECT_TRUE(all.elements.passed());
+  EXPECT_FALSE(all.l2.passed());
+  EXPECT_EQ(all.failed.count, 1);
 }
 
 TEST(LinearBias, IsNotJudgedUnderTheFloor) {

@@ -108,6 +108,8 @@ TEST(LinearTruth, IsWhatItIsDefinedToBe) {
     const LinearTruth& linear = *c.truth.linear;
     EXPECT_EQ(linear.weight.rounded.empty(), c.problem.spec.dtype == DType::f32);
     EXPECT_EQ(linear.hidden.rounded.empty(), c.problem.spec.dtype == DType::f32);
+    EXPECT_EQ(linear.hidden.terms, 19);
+    EXPECT_EQ(linear.weight.terms, std::ssize(linear.hidden.rows));
     std::vector<Element> weight(linear.weight.want.size());
     for (std::size_t k = 0; k < linear.hidden.rows.size(); ++k) {
       const std::int64_t t = linear.hidden.rows[k];

@@ -10,6 +10,7 @@
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/expected.h"
+#include "one_row.h"
 
 namespace lossgrid {
 namespace {
@@ -328,6 +329,12 @@ TEST(Truth, IntervalsStayFiniteForLogitsFarFromZero) {
   }
 }
 
+TEST(Truth, ALossIsNoFurtherBelow0WhereLogitsAreLarge) {
+  const OneRow far(DType::f32, {-1e30, -1e30}, 1);
+  EXPECT_GT(far.truth.objective.loss.low, -1e-5);
+  EXPECT_GT(far.truth.objective.loss.high, 1e22);
+}
+
 TEST(Truth, AnImpossibleTargetMakesTheLossInfinite) {
   const Truth truth = truth_of("lens=9+4 mask=all vocab=20 values=impossible_target");
   EXPECT_EQ(truth.objective.loss.value, kTruthInf);
@@ -345,6 +352,15 @@ TEST(Truth, RowsThatAreTrainedOnNeedAFiniteGradient) {
   EXPECT_THAT([&] { require_numbers(problem, truth); },
               testing::ThrowsMessage<Error>(
                   testing::HasSubstr("d loss / d logprob of sequence 0, token 1 is inf")));
+}
+
+TEST(Truth, NoLossAndNoMetricIsNan) {
+  const Problem problem = make_problem(parse_case("lens=3 mask=011 vocab=4"));
+  const Truth right = make_truth(problem, compute_rows(problem, 1), *make_objective({}, true), 12);
+  Truth truth = right;
+  truth.objective.loss.value = std::nan("");
+  EXPECT_THAT([&] { require_numbers(problem, truth); },
+              testing::ThrowsMessage<Error>(testing::EndsWith("nll: the loss is nan")));
 }
 
 }  // namespace

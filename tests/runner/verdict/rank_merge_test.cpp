@@ -110,6 +110,20 @@ TEST(MergedChecks, EveryRankIsComparedFromHiddenStates) {
   }
 }
 
+TEST(MergedChecks, TheRelativeErrorOfADoubledGradientIs1) {
+  TrialSetup setup =
+      make_trial(prepare(make_problem(parse_case(kHiddenBatch))), "linear_ce", {2, 2});
+  setup.implementation = std::make_shared<Spoiled>(
+      "linear_ce", [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (!gradients) return;
+        for (int k = 0; k < 12 * 6; ++k) static_cast<float*>(gradients->hidden)[k] *= 2;
+        for (int k = 0; k < 12 * 6; ++k) gradients->weight[k] *= 2;
+      });
+  const TrialRecord record = run_trial(setup, std::chrono::seconds(60)).record;
+  EXPECT_NEAR(record.relative_l2.at("grad_hidden"), 1, 1e-4);
+  EXPECT_NEAR(record.relative_l2.at("grad_weight"), 1, 1e-4);
+}
+
 TEST(MergedChecks, EveryMicrobatchIsCompared) {
   // Three forward passes and two backward passes of a microbatch; the first ones are judged.
   for (const int microbatch : {0, 1}) {
@@ -297,6 +311,26 @@ TEST(MergedInvariants, RanksWithTheSameRowsHoldTheSameBitsInEveryColumn) {
     EXPECT_THAT(failures_on(1, spoil, kBatch, {1, 2}, "fused"),
                 HasSubstr("same_bits_on_all_ranks"));
   }
+}
+
+TEST(MergedInvariants, AnotherGradientOfHiddenStatesIsNamedByRankAndMicrobatch) {
+  calls_so_far = 0;
+  wrong_call = 0;
+  TrialSetup setup = make_trial(
+      prepare(make_problem(parse_case("lens=8+16 vocab=24 hidden=6 mask=all microbatches=2"))),
+      "linear_ce", {2, 1});
+  setup.implementation = std::make_shared<Spoiled>(
+      "linear_ce",
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients && is_wrong_call()) static_cast<float*>(gradients->hidden)[0] += 1;
+      },
+      1);
+  const TrialRecord record = run_trial(setup, std::chrono::seconds(60)).record;
+  const auto found = std::find_if(
+      record.invariants.begin(), record.invariants.end(),
+      [](const InvariantRecord& invariant) { return invariant.name == "same_bits_on_all_ranks"; });
+  ASSERT_NE(found, record.invariants.end());
+  EXPECT_EQ(found->detail, "rank 1 holds another d hidden than its first TP rank (microbatch 0)");
 }
 
 TEST(MergedInvariants, ALogprobMayExceedZeroByItsRoundingAndNoMore) {
