@@ -35,6 +35,7 @@ TEST(Mutation, MutantsAreRejectedControlsAcceptedAndAllOfThemRun) {
 MutantRecord record_of_mutant(const std::string& name, const std::string& case_text) {
   Suite suite;
   suite.cases = {parse_case(case_text)};
+  suite.cases[0].name = "small";
   suite.grids = {{1, 1}, {1, 2}};
   ProblemCache problems;
   std::vector<MutantRecord> records;
@@ -50,7 +51,10 @@ TEST(Mutation, NamesWhatRejectedAMutant) {
   EXPECT_TRUE(costly.rejected);
   EXPECT_EQ(costly.trials, 2);
   EXPECT_EQ(costly.what, "cp_local: gathers the logits over CP and does not declare it");
+  EXPECT_EQ(costly.rejected_by_case, "small");
   EXPECT_EQ(costly.rejected_by_grid, "tp1cp2");
+  EXPECT_THAT(costly.reproduce,
+              testing::HasSubstr("--impl mutant/undeclared_gather --grid tp1cp2"));
   EXPECT_THAT(costly.rejected_by_checks, ElementsAre("memory", "communication"));
   const MutantRecord wrong =
       record_of_mutant("mutant/gradient_times_1.02", "lens=8 vocab=24 mask=all");

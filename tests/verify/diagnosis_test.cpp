@@ -317,6 +317,12 @@ TEST(Explanation, NamesTheRanksWhereLogprobsAreWrong) {
   EXPECT_THAT(explain(facts, false),
               ElementsAre("12 log-probabilities are not written",
                           "log-probabilities are wrong on tp ranks 1 and 2 only"));
+  for (LogprobPart& part : facts.logprobs) part.failed = {};
+  facts.logprobs[4].failed.count = 1;
+  facts.logprobs[4].failed.not_written = 1;
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("1 log-probability is not written",
+                          "log-probabilities are wrong on tp rank 1, cp rank 1 only"));
 }
 
 }  // namespace

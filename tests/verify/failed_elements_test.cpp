@@ -27,6 +27,23 @@ TEST(FailedElements, HaveACommonFactorWhereTheErrorIsAMultiple) {
   EXPECT_EQ(scaled(DType::f32, 0).common_factor(), 0.0);
 }
 
+TEST(FailedElements, TheRestOfAMultipleIsTwoRoundingsAtMost) {
+  // Twice the truth, one element above and one below it: the rest is sqrt(8) times that.
+  const auto has_factor = [](DType out, double apart) {
+    FailedElements failed;
+    for (const double sign : {1.0, -1.0}) {
+      const double got = 2 * (1 + sign * apart);
+      failed.add(got, 1, got, out);
+    }
+    return failed.common_factor().has_value();
+  };
+  EXPECT_TRUE(has_factor(DType::bf16, 1.95 * 0x1p-8));
+  EXPECT_FALSE(has_factor(DType::bf16, 2.05 * 0x1p-8));
+  // In float32 a hundredth of the error, sqrt(2), is more.
+  EXPECT_TRUE(has_factor(DType::f32, 0.0049));
+  EXPECT_FALSE(has_factor(DType::f32, 0.0051));
+}
+
 TEST(FailedElements, HaveNoCommonFactorWhereTheErrorIsNone) {
   EXPECT_FALSE(scaled(DType::f32, 1, 1e-3).common_factor());
   EXPECT_FALSE(scaled(DType::f32, 2, 0.05).common_factor());

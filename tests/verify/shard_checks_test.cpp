@@ -239,6 +239,25 @@ TEST(Gradient, NoRowIsLeftOutOnAnyNumberOfThreads) {
   set_rank_threads(before);
 }
 
+TEST(Gradient, ElementsJustBeyondTheirBoundAreCountedBehindAWorseOne) {
+  const Case c = make_case("lens=9 mask=all vocab=200 dtype=f64");
+  std::vector<double> gradient = gradient_of<double>(c, 1.0);
+  for (const auto& [t, bounds] : {std::pair(0, 3.0), std::pair(1, 1.005)}) {
+    std::vector<double> logits(200), p(200), want(200);
+    c.problem.logits->read(t, 0, std::span<double>(logits));
+    truth_probabilities(c.truth.rows[t], logits, p);
+    const Enclosure& grad = c.truth.objective.grad_logprob[t];
+    truth_gradient(c.truth.rows[t], grad.value, p, 0, want);
+    const GradientBound bound(c.truth.rows[t], grad, DType::f64, 12);
+    const int v = c.truth.rows[t].target == 5 ? 6 : 5;
+    gradient[static_cast<std::size_t>(200 * t + v)] =
+        want[v] +
+        bounds * (bound.rounding(want[v], p[v], false) + bound.computation(logits[v], p[v], false) +
+                  bound.objective(p[v], false));
+  }
+  EXPECT_EQ(findings_of(c, gradient).elements.beyond_bound(), 2);
+}
+
 TEST(Gradient, NoColumnIsLeftOut) {
   // Longer than two blocks of compare_columns, with a target in each.
   for (const std::int32_t target : {0, 511, 512, 700, 1099}) {
