@@ -139,7 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tells a test process of xdist the folder of the session."""
+    """Hands the folder of the session to a test process of xdist."""
     node.workerinput["lossgrid_folder"] = node.config.stash[_SESSION].folder
 
 
