@@ -165,6 +165,7 @@ int parse_and_run(int argc, char** argv) {
   add_html_command(app, action);
   add_ab_command(app, action);
   add_list_command(app, action);
+  add_completion_command(app, action);
   add_help_command(app, action);
   try {
     // The parser would only find that a subcommand is missing.

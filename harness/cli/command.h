@@ -35,7 +35,11 @@ void add_validate_command(CLI::App& app, Action& action);
 void add_html_command(CLI::App& app, Action& action);
 void add_ab_command(CLI::App& app, Action& action);
 void add_list_command(CLI::App& app, Action& action);
+void add_completion_command(CLI::App& app, Action& action);
 void add_help_command(CLI::App& app, Action& action);
+
+/// Returns the names that `lossgrid list` takes.
+std::vector<std::string> listable_kinds();
 
 /// Throws usage with the nearest command if `app` has none of that name.
 void require_known_command(const CLI::App& app, const std::string& name);

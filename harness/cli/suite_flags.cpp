@@ -8,6 +8,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/rank_limit.h"
 #include "harness/cli/session.h"
+#include "harness/cli/trial_choice.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/run.h"
@@ -113,7 +114,7 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
       if (spec.name.empty()) spec.name = format_case(spec);
     }
   }
-  return suites;
+  return flags.trials.empty() ? suites : only_listed_trials(suites, flags.trials);
 }
 
 void add_trial_flags(CLI::App& command, SuiteFlags& flags) {

@@ -19,6 +19,7 @@ namespace lossgrid {
 struct SuiteFlags : SuiteChoice {
   std::string report;
   std::string resume;
+  std::string trials;  // file with ids; empty: all trials
   bool no_retry = false;
   bool stop_at_failure = false;
   int seeds = 1;

@@ -17,13 +17,14 @@ from lossgrid.cost import Cost, Phase
 from lossgrid.declaration import engine, implementation
 from lossgrid.megatron_state import megatron
 from lossgrid.problem import Denominators, Grid, Problem
+from lossgrid.trial_suite import suite
 
 if TYPE_CHECKING:
     from lossgrid.batch import Batch
     from lossgrid.groups import Axis
 
 __all__ = ["Axis", "Batch", "Cost", "Denominators", "Grid", "Phase", "Problem", "engine",
-           "implementation", "megatron"]
+           "implementation", "megatron", "suite"]
 __version__ = "0.1.0"
 
 

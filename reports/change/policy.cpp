@@ -6,6 +6,7 @@
 #include "harness/core/file.h"
 #include "reports/record/json_fields.h"
 #include "reports/record/schema.h"
+#include "reports/schema_texts.h"
 
 namespace lossgrid {
 namespace {
@@ -89,7 +90,8 @@ bool SubjectPattern::matches(const Subject& subject) const {
 }
 
 Policy read_policy(const std::string& path) {
-  const ReportJson json = ReportJson::parse(read_text_file(path), nullptr, false);
+  const std::string text = path == "exact" ? std::string(kExactPolicy) : read_text_file(path);
+  const ReportJson json = ReportJson::parse(text, nullptr, false);
   try {
     if (json.is_discarded()) throw_bad_input("it is no JSON");
     return policy_from(json);

@@ -42,7 +42,8 @@ struct Policy {
   std::vector<KnownIssue> known_issues = {};
 };
 
-/// Throws bad_input with one line that names the file, the place in it and the rule it breaks.
+/// Reads a policy from the file at `path`; "exact" is that of reports/policies/exact.json, built
+/// in. Throws bad_input with one line that names the file, the place in it and the rule it breaks.
 Policy read_policy(const std::string& path);
 
 }  // namespace lossgrid

@@ -46,6 +46,7 @@ TEST_F(GateCommand, JudgesByThePolicy) {
   const ProcessResult worse = run("gate " + base + " " + head + kExact);
   EXPECT_EQ(worse.exit_code, 12) << worse.err;
   EXPECT_THAT(worse.out, HasSubstr("failed  calls "));
+  EXPECT_EQ(run("gate " + base + " " + head + " --policy exact").out, worse.out);
   EXPECT_EQ(run("gate " + head + " " + base + kExact).exit_code, 0);
 
   const std::string rule = R"({"metric": "calls", "tolerance_ratio": 0})";

@@ -10,8 +10,8 @@ from stand_ins import ScriptTest
 # Dependencies of tests alone: no newcomer has to install them.
 OF_TESTS = {"chromium", "prometheus", "libgtest-dev", "libgmock-dev", "libbenchmark-dev",
             "libbenchmark-tools", "python3-jsonschema", "python3-numpy", "python3-scipy",
-            "python3-prometheus-client", "python3-venv", "libxml2-utils", "jq", "pypi:torch",
-            "pypi:universalmutator"}
+            "python3-prometheus-client", "python3-venv", "libxml2-utils", "jq", "zsh", "groff-base",
+            "pypi:torch", "pypi:universalmutator"}
 OF_MPI = {"libopenmpi-dev", "openmpi-bin"}
 
 
@@ -156,12 +156,13 @@ chmod +x "$3"/bin/python""")
         first = self.setup_of("test")
         self.assertEqual((first.returncode, first.stderr), (0, ""))
         self.assertRegex(first.stdout, r"installing PyTorch .*5\.4 GB, 2 to 6 min; log: build/venv\.log")
-        installs = [call for call in self.calls("venv") if call.endswith(" torch numpy")]
+        packages = " torch numpy pytest pytest-xdist"
+        installs = [call for call in self.calls("venv") if call.endswith(packages)]
         self.assertEqual(len(installs), 1)
         self.assertEqual(self.setup_of("--missing", "test").stdout, "")
         again = self.setup_of("test")
         self.assertEqual(again.stdout, "setup: all that is needed for test is installed\n")
-        self.assertEqual([call for call in self.calls("venv") if call.endswith(" torch numpy")], installs)
+        self.assertEqual([call for call in self.calls("venv") if call.endswith(packages)], installs)
 
     def test_only_tests_need_torch(self):
         self.debian()

@@ -66,7 +66,10 @@ void add_gate_command(CLI::App& app, Action& action) {
                    "BASE HEAD; or HEAD alone, for rules that have only limits")
       ->required()
       ->expected(1, 2);
-  command->add_option("--policy", flags->policy, "the policy: see lossgrid schema policy")
+  command
+      ->add_option("--policy", flags->policy,
+                   "a file of a policy (lossgrid schema policy), or exact, the one in "
+                   "reports/policies/exact.json")
       ->required();
   command->add_flag("--strict", flags->strict,
                     "what cannot be told, and notes on the policy, end with 13");
@@ -79,7 +82,7 @@ void add_gate_command(CLI::App& app, Action& action) {
       "Exit codes: 0 the policy is kept, 10 correctness, 11 time, 12 memory or communication, 13 "
       "inconclusive with --strict,\n14 a rank crashed or the run did not end, 15 hang, 64 usage, "
       "65 bad input. The worst wins.\n"
-      "Try: lossgrid gate base.json head.json --policy reports/policies/exact.json");
+      "Try: lossgrid gate base.json head.json --policy exact");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

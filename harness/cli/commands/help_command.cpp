@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid help: the output of --help, of the program or of a command.
+// lossgrid help: the output of --help, of the program or of a command, or the manual page.
 #include <algorithm>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/man_page.h"
 #include "harness/cli/output.h"
 #include "harness/core/text.h"
 
@@ -27,9 +28,18 @@ ExitCode run(const CLI::App& app, const std::string& command) {
 
 void add_help_command(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
+  auto is_man_page = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("help", "print this, or the help of a command");
   command->add_option("command", *name, "the command");
-  command->callback([&app, name, &action] { action = [&app, name] { return run(app, *name); }; });
+  command->add_flag("--man", *is_man_page,
+                    "the help of all commands as a manual page: man -l FILE");
+  command->callback([&app, name, is_man_page, &action] {
+    action = [&app, name, is_man_page] {
+      if (!*is_man_page) return run(app, *name);
+      print_text(format_man_page(app));
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace lossgrid

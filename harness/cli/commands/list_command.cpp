@@ -180,15 +180,13 @@ constexpr Kind kKinds[] = {{"suites", list_suites},
                            {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
-  std::vector<std::string> known;
   for (const Kind& kind : kKinds) {
     if (what == kind.name) {
       kind.print();
       return ExitCode::ok;
     }
-    known.emplace_back(kind.name);
   }
-  throw Error(ErrorCode::usage, unknown_name_message("list", what, known));
+  throw Error(ErrorCode::usage, unknown_name_message("list", what, listable_kinds()));
 }
 
 ExitCode run_markdown(const std::string& what) {
@@ -198,6 +196,12 @@ ExitCode run_markdown(const std::string& what) {
 }
 
 }  // namespace
+
+std::vector<std::string> listable_kinds() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  return names;
+}
 
 void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();

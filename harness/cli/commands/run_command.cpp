@@ -8,8 +8,12 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
+#include "harness/cli/output.h"
+#include "harness/cli/rank_limit.h"
 #include "harness/cli/run_requested.h"
 #include "harness/cli/supervise.h"
+#include "harness/cli/trial_choice.h"
+#include "harness/runner/run.h"
 
 namespace lossgrid {
 namespace {
@@ -23,6 +27,7 @@ struct RunFlags {
   std::string modes;
   SuperviseFlags supervise;
   bool by_grid = false;
+  bool list_trials = false;
 };
 
 SuiteModes parse_modes(const std::string& text) {
@@ -40,8 +45,23 @@ SuiteModes parse_modes(const std::string& text) {
   return modes;
 }
 
+ExitCode print_trials(const RunFlags& flags, const SuiteModes& modes) {
+  const std::vector<Suite> suites = requested_suites("run", flags.suite, flags.timing, modes);
+  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks, /*are_threads=*/true));
+  print_text(list_of_trials(suites));
+  return ExitCode::ok;
+}
+
 ExitCode run(const RunFlags& flags) {
-  const SuiteModes modes = parse_modes(flags.modes);
+  SuiteModes modes = parse_modes(flags.modes);
+  const bool takes_single_trials = flags.list_trials || !flags.suite.trials.empty();
+  if (takes_single_trials && (!modes.verify || modes.bench == SuiteModes::Bench::always)) {
+    throw Error(ErrorCode::usage,
+                fmt::format("{} is of trials, and --mode {} of timings",
+                            flags.list_trials ? "--list-trials" : "--trials", flags.modes));
+  }
+  if (takes_single_trials) modes.bench = SuiteModes::Bench::never;
+  if (flags.list_trials) return print_trials(flags, modes);
   const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
   require_sensible(flags.supervise, flags.suite);
   if (flags.supervise.on) {
@@ -62,6 +82,11 @@ void add_run_command(CLI::App& app, Action& action) {
                       "what is done, comma separated: verify, bench (default: verify, and bench of "
                       "suites that ask for it)");
   command->add_flag("--by-grid", flags->by_grid, "one table row for every grid");
+  command->add_flag("--list-trials", flags->list_trials,
+                    "run nothing and print a JSON line for every trial: id, case, grid, "
+                    "implementation");
+  command->add_option("--trials", flags->suite.trials,
+                      "run only the trials whose ids are in this file, one a line, and no timings");
   add_supervise_flags(*command, flags->supervise);
   command->footer(
       "A loaded implementation is verified with every value that an option of it offers: "

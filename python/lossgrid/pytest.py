@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugin of pytest: every trial of a :func:`lossgrid.suite` in a test module is a test item.
+
+Active where the package is installed; from a checkout by ``-p lossgrid.pytest`` or
+``pytest_plugins = ["lossgrid.pytest"]``.
+"""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from typing import Any, Dict, List, Optional, Sequence
+
+import pytest
+
+from lossgrid.errors import BadInput
+from lossgrid.executable import find_executable
+from lossgrid.reports import joined
+from lossgrid.trial_runs import Trial, TrialRuns, end_all, list_trials
+from lossgrid.trial_suite import Suite
+from lossgrid.trial_text import describe
+
+_SESSION = pytest.StashKey["_Session"]()
+
+
+class _Session:
+    """The folder of the runs of this session; test processes of xdist share it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        worker = getattr(config, "workerinput", {})
+        self.is_worker = "lossgrid_folder" in worker
+        self._folder: str = worker.get("lossgrid_folder", "")
+        self.shares = worker["workercount"] if self.is_worker else 1
+        self.own = int(worker["workerid"][2:]) if self.is_worker else 0  # "gw0"
+        self.here = str(config.invocation_params.dir)
+        self.suites = 0
+        asked = config.getoption("--lossgrid-executable", None)
+        self.asked_executable: str = asked or os.environ.get("LOSSGRID_EXECUTABLE", "")
+
+    @property
+    def folder(self) -> str:
+        if not self._folder:
+            self._folder = tempfile.mkdtemp(prefix="lossgrid_")
+        return self._folder
+
+    def executable(self) -> str:
+        if self.asked_executable:
+            found = shutil.which(os.path.join(self.here, self.asked_executable))
+            if found is None:
+                raise BadInput(f"lossgrid: there is no executable {self.asked_executable} "
+                               "(--lossgrid-executable, LOSSGRID_EXECUTABLE)")
+            return found
+        beside = os.path.join(os.path.dirname(sys.executable), "lossgrid")
+        if os.access(beside, os.X_OK):
+            return beside
+        try:
+            return find_executable()
+        except FileNotFoundError as error:
+            raise BadInput(f"lossgrid: {error} (--lossgrid-executable names one)") from None
+
+
+class _TrialFailed(Exception):
+    """A trial that did not pass; its text is all that is printed."""
+
+
+class _Runs:
+    """The runs of one suite object, of which the first item that is run starts what is selected."""
+
+    def __init__(self, session: _Session, command: List[str]) -> None:
+        self._session, self._command = session, command
+        self._folder = os.path.join(session.folder, str(session.suites))
+        session.suites += 1
+        self._runs: Optional[TrialRuns] = None
+
+    def result(self, item: TrialItem) -> Dict[str, Any]:
+        if self._runs is None:
+            selected = [one.trial for one in item.session.items
+                        if isinstance(one, TrialItem) and one.runs is self]
+            self._runs = TrialRuns(self._folder, self._command, self._session.here, selected,
+                                   self._session.shares, self._session.own)
+        return self._runs.result(item.trial.id)
+
+
+class TrialItem(pytest.Item):
+    """One trial."""
+
+    def __init__(self, *, trial: Trial, runs: _Runs, **others: Any) -> None:
+        super().__init__(**others)
+        self.trial, self.runs = trial, runs
+
+    def runtest(self) -> None:
+        try:
+            record = self.runs.result(self)
+        except RuntimeError as error:
+            raise _TrialFailed(str(error)) from None
+        if record["status"] == "skipped":
+            pytest.skip(record["reason"])
+        if record["status"] != "passed":
+            raise _TrialFailed(describe(record))
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, _TrialFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> Any:
+        return self.path, None, self.name
+
+
+def _item_names(name: str, suite: Suite, trials: Sequence[Trial]) -> List[str]:
+    """Returns test_mine[CASE-GRID], with the implementation where the options are not the given
+    ones, and with the whole id where a name would not be unique."""
+    names = []
+    for trial in trials:
+        parts = [trial.case, trial.grid]
+        if trial.implementation != suite.implementation:
+            parts.append(trial.implementation)
+        names.append(f"{name}[{'-'.join(parts)}]")
+    counts = Counter(names)
+    return [one if counts[one] == 1 else f"{name}[{trial.id}]"
+            for one, trial in zip(names, trials)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("lossgrid")
+    group.addoption("--lossgrid-report", metavar="FILE",
+                    help="write one report of all trials here, as lossgrid run --report does")
+    group.addoption("--lossgrid-executable", metavar="PATH",
+                    help="the executable (default: LOSSGRID_EXECUTABLE, else the one of the "
+                         "environment of this Python, else that on PATH)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SESSION] = _Session(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hands the folder of the session to a test process of xdist."""
+    node.workerinput["lossgrid_folder"] = node.config.stash[_SESSION].folder
+
+
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> Any:
+    if not isinstance(obj, Suite) or not collector.funcnamefilter(name):
+        return None
+    session = collector.config.stash[_SESSION]
+    try:
+        executable = session.executable()
+        command = [executable, "run", *obj.flags(str(collector.path), session.here)]
+        if os.path.dirname(executable) != os.path.dirname(sys.executable):
+            command += ["--python", sys.executable]
+        trials = list_trials(command, session.here)
+    except BadInput as error:
+        raise collector.CollectError(f"{name}: {error}") from None
+    runs = _Runs(session, command)
+    return [TrialItem.from_parent(collector, name=one, trial=trial, runs=runs)
+            for one, trial in zip(_item_names(name, obj, trials), trials)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Ends what still runs, behind the end of xdist's test processes, and writes the report."""
+    own = session.config.stash[_SESSION]
+    if own.is_worker:
+        return
+    reports = end_all(own.folder)
+    shutil.rmtree(own.folder, ignore_errors=True)
+    path = session.config.getoption("--lossgrid-report", None)
+    if path and reports:
+        whole = joined(reports, ["pytest", *session.config.invocation_params.args])
+        target = os.path.join(own.here, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "w", encoding="utf-8") as file:
+            json.dump(whole, file, indent=1)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    path = config.getoption("--lossgrid-report", None)
+    if path and os.path.exists(os.path.join(config.stash[_SESSION].here, path)):
+        terminalreporter.write_line(f"lossgrid report: {path}")
