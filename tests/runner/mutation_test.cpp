@@ -48,6 +48,7 @@ MutantRecord record_of_mutant(const std::string& name, const std::string& case_t
 TEST(Mutation, NamesWhatRejectedAMutant) {
   // Right on one rank; the second trial is the last.
   const MutantRecord costly = record_of_mutant("mutant/undeclared_gather", "lens=8 vocab=24");
+  EXPECT_EQ(costly.name, "mutant/undeclared_gather");
   EXPECT_TRUE(costly.rejected);
   EXPECT_EQ(costly.trials, 2);
   EXPECT_EQ(costly.what, "cp_local: gathers the logits over CP and does not declare it");

@@ -119,6 +119,10 @@ TEST(Check, BeyondTheLargestFloat32ThatNumberStandsForAll) {
   EXPECT_FALSE(passes(kNan, -1e308, 1e301));
   EXPECT_TRUE(passes(3e38 + 1e31, 3e38, 1e32));
   EXPECT_FALSE(passes(kInf, 3e38, 1e32));
+  for (const double sign : {1.0, -1.0}) {  // the bound reaches beyond it in one direction
+    EXPECT_TRUE(passes(sign * 3.31e38, sign * 3.4e38, 1e37));
+    EXPECT_FALSE(passes(sign * 3.29e38, sign * 3.4e38, 1e37));
+  }
   EXPECT_FALSE(passes(-kLargest, -kInf, 1));  // -inf exactly: probability 0
   EXPECT_TRUE(passes(-kInf, -kInf, 1));
 }

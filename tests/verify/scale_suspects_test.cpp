@@ -49,6 +49,8 @@ TEST(ScaleSuspects, AllOfTheSimplestThatFit) {
   EXPECT_THAT(names_of(2, twos), ElementsAre("cp", "dp", "n_mb"));
   EXPECT_THAT(names_of(4, twos), ElementsAre("dp*cp", "cp*n_mb", "dp*n_mb"));
   EXPECT_THAT(names_of(1, twos), IsEmpty());  // though dp/cp is 1
+  twos.valid_tokens = 4;                      // one size comes before a product
+  EXPECT_THAT(names_of(4, twos), ElementsAre("valid_tokens"));
 }
 
 TEST(ScaleSuspects, NoneThatMissesByMoreThanAThousandth) {

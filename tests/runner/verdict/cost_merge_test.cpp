@@ -158,6 +158,14 @@ TEST(CostMerge, TrafficIsAtMostThePrediction) {
   }
 }
 
+TEST(CostMerge, TrafficStatesWhatWasCountedBesideThePrediction) {
+  std::vector<RankResult> ranks = right_ranks();
+  ranks[1].packs[0].device_work.at("forward").rows += RowTraffic{23, 7};
+  EXPECT_EQ(compare_traffic(ranks),
+            "traffic: rank 1 forward: kernels read 123 and wrote 87 bytes of rows, predicted 100 "
+            "and 80");
+}
+
 TEST(CostMerge, ExchangesOfTheBatchAreCompared) {
   for (const auto counts : {&RankResult::batch_dp, &RankResult::batch_pp}) {
     const std::string text = mismatches(1, 0, [&](RankResult& rank, PackFindings&) {
