@@ -121,7 +121,8 @@ class Installed(unittest.TestCase):
         major, minor, _ = map(int, version().split("."))
         script = os.path.join(self.folder, "asks.cmake")
         for wanted, fits in ((f"{major}.{minor}", True), (f"{major}.{minor + 1}", False),
-                             (f"{major + 1}.{minor}", False), (f"{major}.{minor}.99", False)):
+                             (f"{major}.{minor - 1}", False), (f"{major + 1}.{minor}", False),
+                             (f"{major}.{minor}.99", False)):
             parts = [*wanted.split("."), "0", "0"]
             with open(script, "w", encoding="utf-8") as file:
                 file.write(f"set(PACKAGE_FIND_VERSION {wanted})\n"
