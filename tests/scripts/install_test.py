@@ -97,6 +97,11 @@ class Installed(unittest.TestCase):
             self.assertEqual(os.path.realpath(places[name]), os.path.realpath(os.path.join(own, name)))
             self.assertFalse(os.path.islink(os.path.join(own, name)), name)
 
+    @unittest.skipUnless(shutil.which("dpkg-query"), "licenses come with Debian's packages")
+    def test_licenses_of_what_is_handed_on_are_in_the_tree(self):
+        licenses = os.listdir(self.moved("share", "lossgrid", "licenses"))
+        self.assertLessEqual({"libcli11-dev", "libdnnl2", "libfmt9", "libgomp1", "zlib1g"}, set(licenses))
+
     def test_the_python_package_of_the_tree_starts_its_executable(self):
         package = self.moved("share", "lossgrid", "python")
         ended = self.run_command(sys.executable, "-m", "lossgrid", "run", "--suite", "nothing",
