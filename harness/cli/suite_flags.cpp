@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/rank_limit.h"
 #include "harness/cli/session.h"
@@ -120,6 +121,7 @@ std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags
 void add_trial_flags(CLI::App& command, SuiteFlags& flags) {
   command.add_option("--suite", flags.suite,
                      "suite by name (see lossgrid list suites), file or folder");
+  add_cases_flag(command);
   const std::string default_case =
       flags.default_case.empty()
           ? ""

@@ -43,7 +43,7 @@ TEST(Installed, FindsItsSuitesWhateverStandsInTheWorkingDirectory) {
   const ProcessResult none =
       run_in(scratch, scratch.file("work"), scratch.file("usr/bin/lossgrid"), "list suites");
   EXPECT_EQ(none.exit_code, 65);
-  EXPECT_THAT(none.err, testing::HasSubstr("no folder of suites: set LOSSGRID_CASES_DIR"));
+  EXPECT_THAT(none.err, testing::HasSubstr("no folder of suites: name one with --cases DIR"));
 }
 
 TEST(Installed, LoadsImplementationsWithItsPackage) {

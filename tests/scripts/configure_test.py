@@ -46,6 +46,11 @@ class Configure(unittest.TestCase):
         self.assertNotEqual(ended.returncode, 0)
         self.assertIn("LOSSGRID_TESTS=ON, but there is no GoogleTest with GoogleMock", ended.stderr)
 
+    def test_all_libraries_that_are_missing_are_named(self):
+        ended = self.configure("-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_hwy=ON")
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("not found: fmt, hwy (on Debian, scripts/setup run installs them)", ended.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

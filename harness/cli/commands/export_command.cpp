@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/output.h"
 #include "harness/cli/progress.h"
@@ -240,6 +241,7 @@ void add_export_command(CLI::App& app, Action& action) {
       "--suite", flags->suite,
       "all cases of a suite (lossgrid list suites), a bundle each; how much that is comes "
       "first, with a warning from 1 GiB on");
+  add_cases_flag(*command);
   command->add_option("-o,--out", flags->out,
                       "the file to write, with --suite the folder; of a report also - for stdout, "
                       "the default");

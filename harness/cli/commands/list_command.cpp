@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/load_flags.h"
 #include "harness/cli/models.h"
@@ -217,6 +218,7 @@ void add_list_command(CLI::App& app, Action& action) {
           "suites, implementations, objectives, mutants, keys, frameworks, models, backends, "
           "transports or exports")
       ->required();
+  add_cases_flag(*command);
   add_load_flags(*command, *load);
   command->add_flag("--markdown", *is_markdown, "of mutants: the tables of docs/mutants.md");
   command->callback([what, load, is_markdown, &action] {

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/backend_flags.h"
+#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/early_end.h"
 #include "harness/cli/load_flags.h"
@@ -162,6 +163,7 @@ void add_mutants_command(CLI::App& app, Action& action) {
       "mutants", "run the wrong implementations on a suite and print the mutation score");
   command->add_option("--suite", flags->suite,
                       "suites that must reject them, comma separated (default ci,linear)");
+  add_cases_flag(*command);
   command->add_option(
       "--impl", flags->names,
       "only these mutants and controls, comma separated (see lossgrid list mutants); of an "

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/allowed_values.h"
+#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/load_flags.h"
 #include "harness/cli/models.h"
@@ -318,6 +319,7 @@ void add_plan_command(CLI::App& app, Action& action) {
       "plan", "predict bytes, collectives and FLOPs without running; what fits a limit");
   command->add_option("--suite", flags->choice.suite,
                       "the cases of a suite by name (see lossgrid list suites), file or folder");
+  add_cases_flag(*command);
   command->add_option("--case", flags->choice.cases,
                       "a case as \"key=value ...\"; key=[a,b] sweeps; may be repeated "
                       "(keys: lossgrid list keys)");

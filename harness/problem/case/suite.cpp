@@ -165,6 +165,11 @@ std::string cases_near(const std::string& executable) {
   return "";
 }
 
+void use_cases(const std::string& folder) {
+  if (!is_folder(folder)) throw_bad_input("--cases = {} is not a folder", folder);
+  ::setenv("LOSSGRID_CASES_DIR", fs::absolute(folder).c_str(), 1);
+}
+
 std::string cases_directory() {
   if (const char* folder = std::getenv("LOSSGRID_CASES_DIR"); folder != nullptr && *folder != 0) {
     if (!is_folder(folder)) throw_bad_input("LOSSGRID_CASES_DIR = {} is not a folder", folder);
@@ -174,7 +179,7 @@ std::string cases_directory() {
   std::string near = cases_near(fs::read_symlink("/proc/self/exe", failed).string());
   if (!near.empty()) return near;
   throw_bad_input(
-      "no folder of suites: set LOSSGRID_CASES_DIR (there is no ../share/lossgrid/cases and no "
+      "no folder of suites: name one with --cases DIR (there is no ../share/lossgrid/cases and no "
       "cases/ with models.json beside or above the executable)");
 }
 

@@ -67,6 +67,10 @@ Suite read_suite(const std::string& path);
 /// executable; the working directory does not matter. Throws bad_input when there is none.
 std::string cases_directory();
 
+/// Makes cases_directory() return `folder`, in child processes too: the value of --cases. Throws
+/// bad_input unless it is a folder.
+void use_cases(const std::string& folder);
+
 /// Returns the folder of suites that came with an executable: ../share/lossgrid/cases of an
 /// installed one, else the nearest `cases` beside or above it, as in the source tree or a build
 /// folder; empty when there is none. Only a folder with a models.json counts as one of suites.
