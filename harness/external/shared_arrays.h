@@ -27,6 +27,7 @@ class SharedArrays {
                std::int64_t out_rows);
 
   int descriptor() const { return memory_.descriptor(); }
+  std::byte* memory() const { return memory_.data(); }
   /// Returns the list that `begin` sends.
   const nlohmann::json& list() const { return layout_.list(); }
   std::byte* at(const std::string& name) const { return bytes_of(name).data(); }

@@ -69,6 +69,7 @@ Cause cause_of_traceback(const std::string& traceback) {
   // An exception that was raised while another was handled comes last.
   const std::size_t last = traceback.rfind("Traceback (most recent call last)");
   std::vector<Frame> frames = frames_of(traceback.substr(last == std::string::npos ? 0 : last));
+  if (frames.empty()) return Cause::own;
   std::reverse(frames.begin(), frames.end());
   return place_of(frames, std::find_if(frames.begin(), frames.end(), is_users)).cause;
 }
