@@ -66,7 +66,13 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
     ranks.transfer_external(kMeeting, advance);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::aborted && is_sent && !answer) throw_own_failure(doing);
-    if (error.code() != ErrorCode::timeout || in_call) throw;
+    if (error.code() != ErrorCode::timeout) throw;
+    if (in_call) {
+      throw Error(error.code(), fmt::format("{}: the deadline has passed in {} over {}", doing,
+                                            answer->at("call").get<std::string>(),
+                                            answer->at("group").get<std::string>()))
+          .with_cause(Cause::collective);
+    }
     std::string lines = stack();
     const StackPlace place = place_in_stack(lines);
     throw Error(error.code(), fmt::format("{}: the deadline has passed {}", doing, place.text))

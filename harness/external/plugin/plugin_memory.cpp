@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "harness/core/text.h"
+#include "harness/external/plugin/plugin_tensors.h"
 
 namespace lossgrid {
 
 void* PluginMemory::allocate(std::size_t bytes, const char* tag) noexcept {
   try {
-    Buffer buffer =
-        device_.allocate(bytes, tag != nullptr && *tag != 0 ? tag : "plugin", MemorySpace::device);
+    Buffer buffer = device_.allocate(bytes, tag != nullptr && *tag != 0 ? tag : "plugin",
+                                     plugin_space(device_));
     void* const memory = buffer.data();
     blocks_.emplace(memory, std::move(buffer));
     live_bytes_ += static_cast<std::int64_t>(bytes);

@@ -48,6 +48,10 @@ DLDevice dl_device(const Device& device, const Communicator& world) {
   return {kDLCUDA, static_cast<std::int32_t>(static_cast<std::size_t>(world.rank()) % gpus)};
 }
 
+MemorySpace plugin_space(const Device& device) {
+  return traits_of(device.backend()).is_gpu ? MemorySpace::device : MemorySpace::shared;
+}
+
 DLDataType dl_dtype(const std::string& name) {
   return type_of(name).dl;
 }
@@ -76,7 +80,7 @@ PluginTensors::Tensor& PluginTensors::add(const std::string& name, DType dtype,
   }
   tensor.in_arena = in_arena;
   tensor.buffer = device_.allocate(static_cast<std::size_t>(count) * size_of(dtype),
-                                   "plugin_tensors/" + name, MemorySpace::device);
+                                   "plugin_tensors/" + name, plugin_space(device_));
   const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                  [&](const NamedType& one) { return one.dtype == dtype; });
   tensor.view = {.data = tensor.buffer.data(),

@@ -95,6 +95,9 @@ class PluginTensors {
 
 /// Returns the type and number of the device of a rank. `world`: all ranks.
 DLDevice dl_device(const Device& device, const Communicator& world);
+/// Returns the space of memory that a plugin gets: the host's for a plugin that runs on it, also
+/// where the emulation keeps memory of kernels apart.
+MemorySpace plugin_space(const Device& device);
 /// Returns the element type of the protocol's name.
 DLDataType dl_dtype(const std::string& name);
 

@@ -150,6 +150,7 @@ class PluginRank {
  private:
   Json begin(const Json& request, Descriptors descriptors) {
     for (const Json& plan : request.at("forget")) plans_.erase(plan.get<std::int64_t>());
+    if (device_ != nullptr) device_->take_broken_guards();  // of those plans
     if (descriptors.size() != 2) {
       throw Error(ErrorCode::rank_failed, "begin came without an arena and a file of payloads");
     }
@@ -175,6 +176,7 @@ class PluginRank {
   Json end(const Json& request) {
     const std::string left = plan_of(request).end();
     plans_.erase(request.at("plan").get<std::int64_t>());
+    device_->take_broken_guards();  // they have been reported
     return {{"ok", true}, {"left", left}};
   }
 

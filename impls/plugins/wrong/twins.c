@@ -224,7 +224,7 @@ TWIN(wrong_cost, supports, wrong_cost, make_plan, forward, backward, destroy);
 TWIN(no_cost_known, supports, no_cost_known, make_plan, forward, backward, destroy);
 TWIN(supports_nothing, supports_nothing, cost, make_plan, forward, backward, destroy);
 
-const lossgrid_plugin* lossgrid_plugin_entry(void) {
+LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
   static const lossgrid_implementation* const all[] = {
       &twin_right,          &twin_half_gradient,     &twin_sums_not_reduced, &twin_segfaults,
       &twin_hangs,          &twin_waits_alone,       &twin_returns_error,    &twin_returns_no_text,
