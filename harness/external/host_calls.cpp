@@ -88,7 +88,7 @@ nlohmann::json HostCalls::make(const nlohmann::json& call) {
     throw Error(ErrorCode::rank_failed, fmt::format("a collective of {} elements", count));
   }
   const std::size_t bytes = count * size_of(dtype);
-  // What is sent, and behind it what is received, where the two differ.
+  // The sent elements, and behind them the received ones where the two differ.
   std::byte* const sent = payloads_.map((size + 1) * bytes);
   switch (collective) {
     case Collective::all_reduce:

@@ -1,17 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The C interface of lossgrid: losses in a shared library, in C, C++, CUDA or any language that
- * exports C functions. `lossgrid run --load FILE.so --impl NAME` runs them. The library exports one
- * symbol, lossgrid_plugin_entry, which returns a table of implementations. C11 and C++11 and later.
- *
- * Rules for all functions of a plugin:
- * - They return LOSSGRID_OK or another code, with a text in `error`.
- * - Ranks are threads of one process: functions for different plans run at the same time.
- * - Structs of the host are valid during the call, those of a context while its plan lives. Structs
- *   of the plugin are valid until the process ends.
- * - A struct that begins with `struct_size` may grow at its end within one version of the ABI: set
- *   it to sizeof of what was compiled, and read no member beyond the size that the host has set.
- */
+// SPDX-License-Identifier: Apache-2.0
+// The C interface of lossgrid: losses in a shared library, in C, C++, CUDA or any language that
+// exports C functions. `lossgrid run --load FILE.so --impl NAME` runs them. The library exports one
+// symbol, lossgrid_plugin_entry, which returns a table of implementations. C11 and C++11 and later.
+//
+// Rules for all functions of a plugin:
+// - They return LOSSGRID_OK or another code, with a text in `error`.
+// - Ranks are threads of one process: functions for different plans run at the same time.
+// - Structs of the host are valid during the call, those of a context while its plan lives. Structs
+//   of the plugin are valid until the process ends.
+// - A struct that begins with `struct_size` may grow at its end within one version of the ABI: set
+//   it to sizeof of what was compiled, and read no member beyond the size that the host has set.
 #ifndef LOSSGRID_PLUGIN_H_
 #define LOSSGRID_PLUGIN_H_
 

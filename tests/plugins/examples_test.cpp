@@ -27,6 +27,14 @@ TEST_P(PluginExamples, PassFromHiddenStates) {
   EXPECT_THAT(result_.out, ::testing::HasSubstr("18 passed"));  // with the blocks that it offers
 }
 
+TEST_P(PluginExamples, PassUnderOtherConventions) {
+  run("conventions", GetParam(), "c_entropy,c_mean_nll",
+      "--case 'lens=5+8+1 vocab=25' --case 'lens=5+8 vocab=25 microbatches=2' --case 'lens=5+8 "
+      "vocab=25 objective=clipped_pg' --grid tp1cp1,tp2cp2,tp2cp1dp2",
+      0);
+  EXPECT_THAT(result_.out, ::testing::HasSubstr("15 passed, 3 skipped"));
+}
+
 TEST_P(PluginExamples, RefusalsAreSkipped) {
   auto trials = run("vocab_parallel", GetParam(), "c_vocab_parallel",
                     "--case 'lens=3 vocab=8 dtype=f64'", 77);
@@ -67,6 +75,20 @@ TEST_F(Plugins, HaveTheSameBitsInBothPlaces) {
   const auto there = run("vocab_parallel", Place::isolated, "c_vocab_parallel", arguments, 0);
   EXPECT_EQ(here.at("c_vocab_parallel").at("fingerprints"),
             there.at("c_vocab_parallel").at("fingerprints"));
+}
+
+TEST_F(Plugins, HaveMutantsThatAreRejected) {
+  // The sum of the ranks' maxima serves as well as their maximum until it overflows: suite ci has
+  // such cases, smoke has none.
+  for (const char* place : {"", " --isolate"}) {
+    const ProcessResult result = run_lossgrid(
+        scratch_, fmt::format("mutants --load '{}'{} --impl c_vocab_parallel --suite smoke",
+                              plugin_file("vocab_parallel"), place));
+    EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+    EXPECT_THAT(result.out,
+                ::testing::ContainsRegex("c_vocab_parallel/forward-1-wrong_op +SURVIVED"));
+    EXPECT_THAT(result.out, ::testing::HasSubstr("12 of 13 mutants rejected"));
+  }
 }
 
 TEST_F(Plugins, RunOnTheMemoryOfTheEmulation) {
