@@ -54,7 +54,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         table_(context.device, rows_, problem.batch.sequences()),
         grad_(context.device, out_rows(), "grad_logprobs"),
         objective_(context.device, problem, Steps()),
-        arrays_(problem, declaration, pack_, positions_, out_rows()) {
+        arrays_(problem, declaration, pack_, positions_, out_rows(),
+                vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()) {
     // First: if it fails on one rank, no worker has a request yet.
     if (declaration.has_cost && !context.timed) {
       predicted_ = runtime.cost(declaration.name, options,

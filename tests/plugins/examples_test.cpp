@@ -91,6 +91,17 @@ TEST_F(Plugins, HaveMutantsThatAreRejected) {
   }
 }
 
+TEST_F(Plugins, ReplayBundlesWithColumnsOfPadding) {
+  // Rows that are not trained on have values in a bundle, beside the poison of the last column.
+  const std::string bundle = scratch_.file("bundle");
+  ASSERT_EQ(run_lossgrid(scratch_, "export --case 'lens=5+8 vocab=25' --out " + bundle).exit_code,
+            0);
+  const ProcessResult result = run_lossgrid(
+      scratch_, fmt::format("replay '{}' --load '{}' --impl c_vocab_parallel --grid tp2cp1,tp2cp2",
+                            bundle, plugin_file("vocab_parallel")));
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
 TEST_F(Plugins, RunOnTheMemoryOfTheEmulation) {
   run("vocab_parallel", Place::in_process, "c_vocab_parallel",
       "--case 'lens=5+8 vocab=25' --grid tp2cp2 --backend cuda_emulated", 0);
