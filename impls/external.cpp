@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations from outside: a function in a worker process, one for each rank, which gets
-// views of this rank's tensors and returns log-probabilities or a loss (python/PROTOCOL.md).
+// Implementations from outside: a function of Python or of a shared library, in a worker process of
+// the rank or in this one, which gets views of this rank's tensors and returns log-probabilities or
+// a loss (python/PROTOCOL.md).
 // Log-probabilities go through the objective on this side, as those of built-in strategies do, and
 // the function's backward gets d loss / d log-probability. A loss comes back as its value and its
 // gradient.
@@ -9,25 +10,17 @@
 #include <limits>
 
 #include "harness/core/error.h"
-#include "harness/device/kernel/rank_threads.h"
 #include "harness/device/memory/host_view.h"
 #include "harness/external/external_implementation.h"
 #include "harness/external/measured_json.h"
 #include "harness/external/problem_json.h"
 #include "harness/external/shared_arrays.h"
-#include "harness/external/worker.h"
+#include "harness/loss/foreign_plan.h"
 #include "impls/objective_pass.h"
 #include "impls/strategy.h"
 
 namespace lossgrid {
 namespace {
-
-// Fitted to PyTorch 2.15 on processors, which adds up in lanes and then pairwise (fit_bounds with
-// vocab_parallel, cp_gather, entropy and linear of python/examples; all value regimes, vocabularies
-// of 24 to 151936, tp of 1 to 4). With 0 the largest ratios of float32 are 0.11 of
-// log-probabilities, 0.08 of entropies, 0.27 of gradients and 0.39 of their bias: it stands for
-// the additions in the lanes of other kernels.
-constexpr int kSerialAdds = 32;
 
 /// Factors by which loss and gradient are too large, by declaration.
 double declared_scale(const ExternalDeclaration& declaration, const LossProblem& problem) {
@@ -45,47 +38,30 @@ double number_in(const nlohmann::json& value) {
 constexpr const char* kTakesBigrams =
     "an engine takes bigram models: cases with hidden_values=one_hot";
 
-class ExternalPlan final : public LossPlan {
+class ExternalPlan final : public LossPlan, public ForeignPlan {
  public:
   ExternalPlan(const LossProblem& problem, RankContext context,
                const ExternalDeclaration& declaration, const nlohmann::json& options,
-               WorkerPool& pool, const Outputs& given)
+               ExternalRuntime& runtime, const Outputs& given)
       : given_(given),
         problem_(problem),
         context_(context),
         declaration_(declaration),
-        pool_(pool),
+        runtime_(runtime),
         pack_(shift_targets(problem.batch)),
         positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
         rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem.batch.sequences()),
         grad_(context.device, out_rows(), "grad_logprobs"),
         objective_(context.device, problem, Steps()),
-        arrays_(problem, declaration, pack_, positions_, out_rows()) {
+        arrays_(problem, declaration, pack_, positions_, out_rows(),
+                vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()) {
     // First: if it fails on one rank, no worker has a request yet.
     if (declaration.has_cost && !context.timed) {
-      predicted_ = pool.launcher().cost(
-          declaration.name, options, problem_json(problem, context.tp.rank(), context.cp.rank()));
+      predicted_ = runtime.cost(declaration.name, options,
+                                problem_json(problem, context.tp.rank(), context.cp.rank()));
     }
-    worker_ = &pool.join(context.stage);
-    id_ = worker_->next_plan();
-    ask({{"op", "begin"},
-         {"plan", id_},
-         {"forget", worker_->take_ended_plans()},
-         {"implementation", declaration.name},
-         {"options", options},
-         {"problem", problem_json(problem)},
-         {"arrays", arrays_.list()},
-         {"threads", rank_threads()}},
-        "begin", {arrays_.descriptor()});
-  }
-
-  ~ExternalPlan() override {
-    if (failed_) {
-      pool_.discard(context_.stage.rank(), context_.stage.size());
-    } else if (id_ > 0) {
-      worker_->end_plan(id_);
-    }
+    session_ = runtime.begin(context, {declaration.name, options, problem_json(problem), arrays_});
   }
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
@@ -127,6 +103,8 @@ class ExternalPlan final : public LossPlan {
   }
 
   std::optional<PhaseMeasurement> measured() const override { return measured_; }
+  std::optional<std::string> end() override { return session_->end(); }
+  const std::vector<std::string>& broken_guards() const override { return broken_guards_; }
 
  private:
   std::int64_t out_rows() const { return static_cast<std::int64_t>(rows_.rows()); }
@@ -188,22 +166,14 @@ class ExternalPlan final : public LossPlan {
   /// Sends a request and keeps its measurement: the common part of forward and backward.
   nlohmann::json call(const char* op) const {
     return {{"op", op},
-            {"plan", id_},
             {"trace", is_traced()},
             {"memory", is_traced()},
             {"barrier", context_.timed},
             {"protect", false}};
   }
 
-  nlohmann::json ask(const nlohmann::json& request, const char* what,
-                     std::initializer_list<int> descriptors = {}) {
-    try {
-      return worker_->ask(context_.stage, request,
-                          fmt::format("{} of '{}'", what, declaration_.name), descriptors);
-    } catch (...) {
-      failed_ = true;
-      throw;
-    }
+  nlohmann::json ask(const nlohmann::json& request, const char* what) {
+    return session_->ask(request, fmt::format("{} of '{}'", what, declaration_.name));
   }
 
   void write_inputs(const LossInputs& inputs) {
@@ -227,7 +197,13 @@ class ExternalPlan final : public LossPlan {
     const std::vector<std::string> changed = arrays_.changed();
     measured_->changed_inputs.insert(measured_->changed_inputs.end(), changed.begin(),
                                      changed.end());
-    pool_.learned_calls().see(declaration_.name, phase, calls_in(answer));
+    for (const nlohmann::json& name : answer.value("beyond", nlohmann::json::array())) {
+      const std::string tensor = name;
+      const bool is_new =
+          std::find(broken_guards_.begin(), broken_guards_.end(), tensor) == broken_guards_.end();
+      if (is_new) broken_guards_.push_back(tensor);
+    }
+    runtime_.learned_calls().see(declaration_.name, phase, calls_in(answer));
   }
 
   void read_tokens(TokenOutputs& tokens) {
@@ -300,7 +276,7 @@ class ExternalPlan final : public LossPlan {
   const LossProblem& problem_;
   RankContext context_;
   const ExternalDeclaration& declaration_;
-  WorkerPool& pool_;
+  ExternalRuntime& runtime_;
   ShiftedBatch pack_;
   std::vector<std::int64_t> positions_;
   ShiftedBatch rows_;  // that outputs stand for
@@ -308,9 +284,8 @@ class ExternalPlan final : public LossPlan {
   FloatArray grad_;
   ObjectivePass objective_;
   SharedArrays arrays_;
-  Worker* worker_ = nullptr;
-  std::int64_t id_ = 0;  // of this plan, among those of the worker
-  bool failed_ = false;
+  std::unique_ptr<ExternalSession> session_;  // ends before the arrays
+  std::vector<std::string> broken_guards_;
   bool traced_ = true;          // collectives and memory are looked at
   std::vector<float> trained_;  // what the traced forward returned
   std::optional<PhaseMeasurement> measured_;
@@ -320,14 +295,14 @@ class ExternalPlan final : public LossPlan {
 class External final : public LossImplementation {
  public:
   External(ExternalDeclaration declaration, const ImplementationOptions& options,
-           std::shared_ptr<WorkerPool> pool)
+           std::shared_ptr<ExternalRuntime> runtime)
       : declaration_(std::move(declaration)),
         options_(typed_options(declaration_, options)),
-        pool_(std::move(pool)) {}
+        runtime_(std::move(runtime)) {}
 
   ImplementationTraits describe() const override {
     ImplementationTraits traits{declaration_.name, declaration_.summary, declaration_.rows,
-                                kSerialAdds};
+                                declaration_.serial_adds};
     traits.claims_run_to_run = false;
     traits.claims_packing = false;
     traits.claims_packing_of_sequence_sums = false;
@@ -354,7 +329,7 @@ class External final : public LossImplementation {
       return SkipReason{kTakesBigrams};
     }
     if (!declaration_.has_supports) return std::nullopt;
-    return pool_->launcher().unsupported(declaration_.name, options_, problem_json(problem));
+    return runtime_->unsupported(declaration_.name, options_, problem_json(problem));
   }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {
@@ -366,33 +341,33 @@ class External final : public LossImplementation {
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     if (declaration_.has_chunks) {
-      cost.chunks = pool_->launcher().chunks(declaration_.name, options_, problem_json(problem));
+      cost.chunks = runtime_->chunks(declaration_.name, options_, problem_json(problem));
     }
     cost.plan.workspace_bytes = problem.input_bytes() + problem.gradient_bytes();
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     if (!declaration_.has_cost) return cost;
     const DeclaredCost declared =
-        pool_->launcher().cost(declaration_.name, options_, problem_json(problem, 0, 0));
+        runtime_->cost(declaration_.name, options_, problem_json(problem, 0, 0));
     add_prediction(declared.forward, cost.forward);
     add_prediction(declared.backward, cost.backward);
     return cost;
   }
 
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
-    return std::make_unique<ExternalPlan>(problem, context, declaration_, options_, *pool_,
+    return std::make_unique<ExternalPlan>(problem, context, declaration_, options_, *runtime_,
                                           describe().outputs);
   }
 
  private:
   const ExternalDeclaration declaration_;
   const nlohmann::json options_;
-  const std::shared_ptr<WorkerPool> pool_;
+  const std::shared_ptr<ExternalRuntime> runtime_;
 };
 
 const ExternalMaker registered{[](const ExternalDeclaration& declaration,
                                   const ImplementationOptions& options,
-                                  std::shared_ptr<WorkerPool> pool) {
-  return std::make_unique<External>(declaration, options, std::move(pool));
+                                  std::shared_ptr<ExternalRuntime> runtime) {
+  return std::make_unique<External>(declaration, options, std::move(runtime));
 }};
 
 }  // namespace

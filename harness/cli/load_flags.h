@@ -14,6 +14,7 @@ namespace lossgrid {
 struct LoadFlags {
   std::vector<std::string> files;
   std::string python;
+  bool isolate = false;
 };
 
 void add_load_flags(CLI::App& command, LoadFlags& flags);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include <unistd.h>
 
 #include "harness/cli/command.h"
+#include "harness/external/plugin/plugin_worker.h"
 
 namespace {
 
@@ -36,5 +38,8 @@ void shorten_team_waits(char** argv) {
 
 int main(int argc, char** argv) {
   shorten_team_waits(argv);
+  if (argc == 3 && std::string_view(argv[1]) == lossgrid::kPluginWorkerCommand) {
+    return lossgrid::run_plugin_launcher(std::atoi(argv[2]));
+  }
   return lossgrid::run_command_line(argc, argv);
 }

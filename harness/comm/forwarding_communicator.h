@@ -12,11 +12,12 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/comm/communicator.h"
+#include "harness/comm/native_communicator.h"
 #include "harness/core/heap_watch.h"
 
 namespace lossgrid {
 
-class ForwardingCommunicator : public Communicator {
+class ForwardingCommunicator : public Communicator, public HasNative {
  public:
   /// `inner` outlives the object.
   explicit ForwardingCommunicator(Communicator& inner) : inner_(&inner) {}
@@ -26,6 +27,7 @@ class ForwardingCommunicator : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
+  NativeCommunicator native() const override { return native_of(*inner_); }
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
     call(Collective::all_reduce, count * size_of(dtype),

@@ -24,8 +24,8 @@ bool contains(const nlohmann::json& json, const char* key, const char* name) {
   return list != json.end() && std::find(list->begin(), list->end(), name) != list->end();
 }
 
-std::int64_t multiple(const nlohmann::json& json, const char* key) {
-  const std::int64_t value = json.value(key, std::int64_t{1});
+std::int64_t multiple(const nlohmann::json& json, const char* key, std::int64_t usual = 1) {
+  const std::int64_t value = json.value(key, usual);
   if (value >= 1 && value <= 65536) return value;
   throw_bad_input("'{}': {} = {} is not in [1, 65536]", json.value("name", ""), key, value);
 }
@@ -52,6 +52,7 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.scale = parse_scale(json.value("scale", "1"), "scale");
     out.overwrites_logits = contains(json, "overwrites", "logits");
     out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};
+    out.serial_adds = static_cast<int>(multiple(json, "serial_adds", kSerialAddsOfLanes));
     out.rounds_loss = contains(json, "rounds", "loss");
     out.rounds_logits = contains(json, "rounds", "logits");
     out.rounds_grad_logits = contains(json, "rounds", "grad_logits");

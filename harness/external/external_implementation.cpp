@@ -3,9 +3,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/external/option_values.h"
+#include "harness/external/plugin/plugin_runtime.h"
+#include "harness/external/plugin/plugin_worker.h"
+#include "harness/external/python_launcher.h"
+#include "harness/external/worker.h"
 
 namespace lossgrid {
 namespace {
@@ -14,20 +20,6 @@ namespace {
 ExternalMaker::Make& maker() {
   static ExternalMaker::Make make;
   return make;
-}
-
-/// Returns `text` as JSON of `type`.
-nlohmann::json typed(const std::string& name, const std::string& text, const std::string& type) {
-  if (type == "str") return text;
-  const nlohmann::json value = nlohmann::json::parse(text == "True"    ? "true"
-                                                     : text == "False" ? "false"
-                                                                       : text,
-                                                     nullptr, false);
-  const bool fits = (type == "int" && value.is_number_integer()) ||
-                    (type == "float" && value.is_number()) ||
-                    (type == "bool" && value.is_boolean());
-  if (!fits) throw_bad_input("option {} = {} is no {}", name, text, type);
-  return value;
 }
 
 /// Returns a value in the form of `--impl`.
@@ -60,11 +52,11 @@ void require_offered(const ExternalDeclaration& declaration, const std::string& 
 
 struct Loaded {
   ExternalDeclaration declaration;
-  std::shared_ptr<WorkerPool> pool;
+  std::shared_ptr<ExternalRuntime> runtime;
   std::string load_flags;
 
   std::unique_ptr<LossImplementation> make(const ImplementationOptions& options) const {
-    return maker()(declaration, options, pool);
+    return maker()(declaration, options, runtime);
   }
   /// Returns a copy with the change of a mutant.
   Loaded with(const nlohmann::json& change) const {
@@ -103,7 +95,52 @@ bool is_taken(const std::string& name) {
   return false;
 }
 
+void add_loaded(const ExternalDeclaration& declaration, std::shared_ptr<ExternalRuntime> runtime,
+                const std::string& other_flags) {
+  if (is_taken(declaration.name)) {
+    throw_bad_input("{}: there is an implementation '{}' already", declaration.file,
+                    declaration.name);
+  }
+  const std::string flags = "--load " + shell_word(declaration.file) + other_flags;
+  const Loaded& loaded = all_loaded().emplace_back(Loaded{declaration, std::move(runtime), flags});
+  add_entry(loaded, declaration.name, ImplementationKind::external, declaration.summary);
+}
+
+void load_scripts(const std::vector<std::string>& files, const LoadRequest& request) {
+  const auto launcher =
+      std::make_shared<WorkerLauncher>(python_program(request.python), request.answer_time);
+  const auto pool = std::make_shared<WorkerPool>(launcher);
+  for (ExternalDeclaration& declaration : launcher->load(files)) {
+    for (const std::string& file : files) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(file, declaration.file, ignored)) declaration.file = file;
+    }
+    add_loaded(declaration, pool, request.python_flag);
+  }
+}
+
+void load_plugin(const std::string& file, const LoadRequest& request) {
+  if (request.isolate) {
+    const auto launcher =
+        std::make_shared<WorkerLauncher>(plugin_worker_program(), request.answer_time);
+    const auto pool = std::make_shared<WorkerPool>(launcher);
+    for (const ExternalDeclaration& declaration : launcher->load({file})) {
+      add_loaded(declaration, pool, " --isolate");
+    }
+    return;
+  }
+  const auto library = std::make_shared<const PluginLibrary>(file);
+  const auto runtime = std::make_shared<PluginRuntime>(library);
+  for (const PluginImplementation& implementation : library->implementations()) {
+    add_loaded(declaration_from(implementation.declaration), runtime, "");
+  }
+}
+
 }  // namespace
+
+bool is_plugin(const std::string& file) {
+  return file.ends_with(".so");
+}
 
 ExternalMaker::ExternalMaker(Make make) {
   maker() = std::move(make);
@@ -116,30 +153,22 @@ nlohmann::json typed_options(const ExternalDeclaration& declaration,
   require_known_options(options, known, declaration.name);
   nlohmann::json out = nlohmann::json::object();
   for (const auto& [name, text] : options) {
-    out[name] = typed(name, text, declaration.options.at(name));
+    out[name] = typed_value(name, text, declaration.options.at(name));
     require_offered(declaration, name, out[name]);
   }
   return out;
 }
 
 void load_implementations(const LoadRequest& request) {
-  const std::vector<std::string>& files = request.files;
-  if (files.empty()) return;
-  const auto launcher = std::make_shared<PythonLauncher>(request.python, request.answer_time);
-  const auto pool = std::make_shared<WorkerPool>(launcher);
-  for (ExternalDeclaration& declaration : launcher->load(files)) {
-    for (const std::string& file : files) {
-      std::error_code ignored;
-      if (std::filesystem::equivalent(file, declaration.file, ignored)) declaration.file = file;
+  std::vector<std::string> scripts;
+  for (const std::string& file : request.files) {
+    if (is_plugin(file)) {
+      load_plugin(file, request);
+    } else {
+      scripts.push_back(file);
     }
-    if (is_taken(declaration.name)) {
-      throw_bad_input("{}: there is an implementation '{}' already", declaration.file,
-                      declaration.name);
-    }
-    const std::string flags = "--load " + shell_word(declaration.file) + request.python_flag;
-    const Loaded& loaded = all_loaded().emplace_back(Loaded{declaration, pool, flags});
-    add_entry(loaded, declaration.name, ImplementationKind::external, declaration.summary);
   }
+  if (!scripts.empty()) load_scripts(scripts, request);
 }
 
 std::vector<UserMutant> register_user_mutants(const std::string& name) {
@@ -147,7 +176,7 @@ std::vector<UserMutant> register_user_mutants(const std::string& name) {
                                   [&](const Loaded& one) { return one.declaration.name == name; });
   if (found == all_loaded().end()) throw_bad_input("'{}' was not loaded", name);
   const std::vector<UserMutant> mutants =
-      user_mutants(found->declaration, found->pool->learned_calls());
+      user_mutants(found->declaration, found->runtime->learned_calls());
   for (const UserMutant& mutant : mutants) {
     add_entry(found->with(mutant.change), mutant.name, ImplementationKind::mutant, mutant.what);
   }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "harness/external/declaration.h"
+#include "harness/external/external_runtime.h"
 #include "harness/external/user_mutants.h"
-#include "harness/external/worker.h"
 #include "harness/loss/registry.h"
 
 namespace lossgrid {
@@ -20,16 +20,21 @@ namespace lossgrid {
 /// Registers the function that makes an implementation from a declaration. A static object.
 struct ExternalMaker {
   using Make = std::function<std::unique_ptr<LossImplementation>(
-      const ExternalDeclaration&, const ImplementationOptions&, std::shared_ptr<WorkerPool>)>;
+      const ExternalDeclaration&, const ImplementationOptions&, std::shared_ptr<ExternalRuntime>)>;
   explicit ExternalMaker(Make make);
 };
 
 struct LoadRequest {
-  std::vector<std::string> files;
-  std::string python;       // the interpreter
-  std::string python_flag;  // " --python PYTHON" for a command line that loads the same; may be ""
+  std::vector<std::string> files;  // .py and .so
+  std::string python;              // the interpreter
+  // " --python PYTHON" for a command line that loads the same; may be ""
+  std::string python_flag;
+  bool isolate = false;                            // plugins run in worker processes
   std::chrono::milliseconds answer_time{300'000};  // for user functions that run before a trial
 };
+
+/// True if `file` is loaded as a plugin (include/lossgrid/plugin.h), by its name.
+bool is_plugin(const std::string& file);
 
 /// Loads the files, once in a process, and registers their implementations as
 /// ImplementationKind::external. Throws bad_input for a file that cannot be loaded, a declaration

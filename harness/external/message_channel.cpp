@@ -85,6 +85,30 @@ std::optional<nlohmann::json> MessageChannel::take_message() {
   return message;
 }
 
+ssize_t MessageChannel::receive_bytes(std::span<char> bytes) {
+  constexpr std::size_t kMostDescriptors = 8;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)> control;
+  iovec data{bytes.data(), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  const ssize_t count = recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC);
+  if (count <= 0) return count;
+  for (cmsghdr* entry = CMSG_FIRSTHDR(&header); entry != nullptr;
+       entry = CMSG_NXTHDR(&header, entry)) {
+    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t descriptors = (entry->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t k = 0; k < descriptors; ++k) {
+      int value = -1;
+      std::memcpy(&value, CMSG_DATA(entry) + k * sizeof(int), sizeof(int));
+      descriptors_.emplace_back(value);
+    }
+  }
+  return count;
+}
+
 std::optional<nlohmann::json> MessageChannel::receive(std::chrono::milliseconds patience) {
   using std::chrono::steady_clock;
   const steady_clock::time_point end = steady_clock::now() + patience;
@@ -101,7 +125,7 @@ std::optional<nlohmann::json> MessageChannel::receive(std::chrono::milliseconds 
       throw Error(ErrorCode::io, std::generic_category().message(errno));
     }
     std::array<char, 65536> bytes;
-    const ssize_t count = recv(socket_.get(), bytes.data(), bytes.size(), 0);
+    const ssize_t count = receive_bytes(bytes);
     if (count > 0) {
       received_.append(bytes.data(), static_cast<std::size_t>(count));
     } else if (count == 0 || errno != EINTR) {

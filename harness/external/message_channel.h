@@ -7,10 +7,13 @@
 #include <chrono>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
+#include <sys/types.h>
 
 #include "harness/core/descriptor.h"
 
@@ -27,14 +30,20 @@ class MessageChannel {
   /// for bytes that are no message of the protocol.
   std::optional<nlohmann::json> receive(std::chrono::milliseconds patience);
 
+  /// Returns the descriptors that came with the messages so far.
+  std::vector<Descriptor> take_descriptors() { return std::exchange(descriptors_, {}); }
+
   /// True if the other side has closed the stream.
   bool is_closed() const { return is_closed_; }
 
  private:
   std::optional<nlohmann::json> take_message();
+  /// Receives what is there: the count of bytes as recv returns it.
+  ssize_t receive_bytes(std::span<char> bytes);
 
   Descriptor socket_;
   std::string received_;  // bytes of an incomplete message
+  std::vector<Descriptor> descriptors_;
   bool is_closed_ = false;
 };
 

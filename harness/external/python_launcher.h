@@ -1,85 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// `PythonLauncher`: the process that has imported the user's files and forks workers
-// (python/PROTOCOL.md, Launcher). It ends, with all of its workers, when this process does. Any
-// thread may call; one request is answered at a time. If a function of the user hangs in it, or
-// ends it, it is started again.
+// The program of launchers of Python files: an interpreter with the package of lossgrid.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include <sys/types.h>
-
-#include "harness/core/child_process.h"
-#include "harness/core/skip_reason.h"
-#include "harness/external/declaration.h"
-#include "harness/external/declared_cost.h"
-#include "harness/external/message_channel.h"
+#include "harness/external/worker_launcher.h"
 
 namespace lossgrid {
 
-class PythonLauncher {
- public:
-  /// Starts `python` (a program in PATH or a path) with the package of lossgrid in PYTHONPATH.
-  /// Throws bad_input if it cannot be started. `answer_time`: deadline of the user's functions.
-  PythonLauncher(std::string python, std::chrono::milliseconds answer_time);
-
-  /// Imports `files`. Throws bad_input with one line that names the file and what is wrong.
-  std::vector<ExternalDeclaration> load(const std::vector<std::string>& files);
-
-  /// Returns the reason for which `implementation` does not take a problem, nullopt if it does.
-  /// Throws as ask_function.
-  std::optional<SkipReason> unsupported(const std::string& implementation,
-                                        const nlohmann::json& options,
-                                        const nlohmann::json& problem);
-
-  /// Returns the number of chunks of rows in which `implementation` makes the gradient of the
-  /// weight. Throws as ask_function.
-  std::int64_t chunks(const std::string& implementation, const nlohmann::json& options,
-                      const nlohmann::json& problem);
-
-  /// Returns the cost of `implementation` by its user's model on the rank that `problem` names.
-  /// Throws as ask_function, and rank_failed for a cost that is not of the protocol.
-  DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,
-                    const nlohmann::json& problem);
-
-  /// Forks a worker whose messages go over `socket` and whose output goes to `output`.
-  pid_t fork_worker(int rank, int size, int socket, int output);
-
-  /// Waits for the end of a worker that has ended, or is about to.
-  ProcessEnd wait_for(pid_t worker);
-
-  /// Returns the number of the launcher process, from 1: workers end with theirs.
-  int launch() const { return launch_; }
-
- private:
-  /// Calls the user's function `question` of an implementation and returns the answer. Throws
-  /// rank_failed with the traceback as detail if it raises. Throws timeout or process_died if it
-  /// does not return; by then the launcher has been started again.
-  nlohmann::json ask_function(const char* question, const std::string& implementation,
-                              const nlohmann::json& options, const nlohmann::json& problem);
-  /// Returns the answer, whose `"ok"` is true or false. Throws timeout or process_died.
-  nlohmann::json ask(const nlohmann::json& request, std::chrono::milliseconds patience,
-                     std::initializer_list<int> descriptors = {});
-  nlohmann::json ask_locked(const nlohmann::json& request, std::chrono::milliseconds patience,
-                            std::initializer_list<int> descriptors = {});
-  void start();
-  /// Loads files_. Throws bad_input.
-  nlohmann::json load_locked();
-
-  std::mutex mutex_;
-  const std::string python_;
-  const std::chrono::milliseconds answer_time_;
-  std::vector<std::string> files_;
-  std::unique_ptr<ChildProcess> process_;
-  std::unique_ptr<MessageChannel> channel_;
-  std::atomic<int> launch_{0};
-};
+/// Returns the program of `python` (in PATH, or a path) with the package in PYTHONPATH. Throws
+/// bad_input if there is no package.
+WorkerProgram python_program(const std::string& python);
 
 /// Returns the folder with the Python package: beside or above the executable, or in the
 /// installation. Throws bad_input if there is none.

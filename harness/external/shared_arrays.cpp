@@ -12,13 +12,16 @@ namespace {
 constexpr std::size_t kFloat = sizeof(float);
 constexpr std::size_t kInt = sizeof(std::int64_t);
 
-/// Sets rows with an element that `is_poison` names to zero.
+/// Sets rows to zero that have an element that `is_poison` names among their first `own` columns.
 template <typename T, typename F>
-void clear_poisoned_rows(std::span<T> matrix, std::int64_t columns, F&& is_poison) {
+void clear_poisoned_rows(std::span<T> matrix, std::int64_t columns, std::int64_t own,
+                         F&& is_poison) {
   const auto width = static_cast<std::size_t>(columns);
+  const auto looked_at = static_cast<std::size_t>(own);
   for (std::size_t r = 0; r * width < matrix.size(); ++r) {
     const std::span<T> row = matrix.subspan(r * width, width);
-    const bool poisoned = std::any_of(row.begin(), row.end(),
+    const std::span<T> own_part = row.first(looked_at);
+    const bool poisoned = std::any_of(own_part.begin(), own_part.end(),
                                       [&](T x) { return is_poison(r, static_cast<double>(x)); });
     if (poisoned) std::fill(row.begin(), row.end(), static_cast<T>(0.0f));
   }
@@ -44,8 +47,12 @@ std::string name_of(int token_input) {
 
 SharedArrays::SharedArrays(const LossProblem& problem, const ExternalDeclaration& declaration,
                            const ShiftedBatch& pack, const std::vector<std::int64_t>& positions,
-                           std::int64_t out_rows)
-    : problem_(problem), declaration_(declaration), pack_(pack), positions_(positions) {
+                           std::int64_t out_rows, std::int64_t own_ids)
+    : problem_(problem),
+      declaration_(declaration),
+      pack_(pack),
+      positions_(positions),
+      own_ids_(own_ids) {
   lay_out(out_rows);
   memory_ = SharedMemory(layout_.bytes());
   write_batch();
@@ -146,15 +153,16 @@ void SharedArrays::write_inputs(Device& device, const LossInputs& inputs) {
     if (problem_.from_hidden()) {
       copy("hidden", inputs.hidden);
       copy("weight", inputs.weight);
-      clear_poisoned_rows(array<T>("hidden"), problem_.head.hidden,
+      clear_poisoned_rows(array<T>("hidden"), problem_.head.hidden, problem_.head.hidden,
                           [](std::size_t, double x) { return !std::isfinite(x); });
     } else {
       copy("logits", inputs.logits);
-      clear_poisoned_rows(array<T>("logits"), problem_.width(), [&](std::size_t r, double x) {
-        const bool is_trained_on = pack_.valid[static_cast<std::size_t>(positions_[r])] != 0;
-        const bool is_mask = std::isinf(x) && x < 0;
-        return !is_trained_on && !std::isfinite(x) && !is_mask;
-      });
+      clear_poisoned_rows(
+          array<T>("logits"), problem_.width(), own_ids_, [&](std::size_t r, double x) {
+            const bool is_trained_on = pack_.valid[static_cast<std::size_t>(positions_[r])] != 0;
+            const bool is_mask = std::isinf(x) && x < 0;
+            return !is_trained_on && !std::isfinite(x) && !is_mask;
+          });
     }
   });
   bits_ = bits();

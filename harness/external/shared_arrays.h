@@ -20,13 +20,15 @@ namespace lossgrid {
 class SharedArrays {
  public:
   /// Allocates the arrays and writes the batch. `pack`: the rows of the padded pack; `positions`:
-  /// the rows of this rank among them; `out_rows`: the number of rows of outputs. Throws
-  /// not_enough_memory. The arguments outlive the object.
+  /// the rows of this rank among them; `out_rows`: the number of rows of outputs; `own_ids`: that
+  /// of columns of the logits without padding. Throws not_enough_memory. The arguments outlive the
+  /// object.
   SharedArrays(const LossProblem& problem, const ExternalDeclaration& declaration,
                const ShiftedBatch& pack, const std::vector<std::int64_t>& positions,
-               std::int64_t out_rows);
+               std::int64_t out_rows, std::int64_t own_ids);
 
   int descriptor() const { return memory_.descriptor(); }
+  std::byte* memory() const { return memory_.data(); }
   /// Returns the list that `begin` sends.
   const nlohmann::json& list() const { return layout_.list(); }
   std::byte* at(const std::string& name) const { return bytes_of(name).data(); }
@@ -61,6 +63,7 @@ class SharedArrays {
   const ExternalDeclaration& declaration_;
   const ShiftedBatch& pack_;
   const std::vector<std::int64_t>& positions_;
+  const std::int64_t own_ids_;
   ArenaLayout layout_;
   SharedMemory memory_;
   std::map<std::string, std::uint64_t> bits_;

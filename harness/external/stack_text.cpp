@@ -50,6 +50,18 @@ StackPlace place_of(const std::vector<Frame>& frames, std::vector<Frame>::const_
   return {fmt::format("in {}, called at {}", function, user->text()), cause};
 }
 
+/// Returns the newest frame in a library that is not the system's.
+StackPlace native_place_of(const std::string& stacks) {
+  static const std::regex pattern(
+      R"re((?:^|\n)((?:[^\n(]*/)?)([^/\n(]+\.so[^/\n(]*)\(([^\n)]*)\))re");
+  for (std::sregex_iterator at(stacks.begin(), stacks.end(), pattern), end; at != end; ++at) {
+    const std::string folder = (*at)[1];
+    if (folder.starts_with("/lib") || folder.starts_with("/usr/lib")) continue;
+    return {fmt::format("in {} ({})", (*at)[2].str(), (*at)[3].str()), Cause::own};
+  }
+  return {"at a place that is not known", Cause::own};
+}
+
 }  // namespace
 
 StackPlace place_in_stack(const std::string& stacks) {
@@ -57,7 +69,7 @@ StackPlace place_in_stack(const std::string& stacks) {
   const std::size_t main_thread = stacks.find("Current thread ");
   const std::vector<Frame> frames =
       frames_of(stacks.substr(main_thread == std::string::npos ? 0 : main_thread));
-  if (frames.empty()) return {"at a place that is not known", Cause::own};
+  if (frames.empty()) return native_place_of(stacks);
   const auto user = std::find_if(frames.begin(), frames.end(), is_users);
   if (user == frames.end() && frames.front().path.ends_with("/lossgrid/messages.py")) {
     return {"while it waited for other ranks", Cause::others};
@@ -69,6 +81,7 @@ Cause cause_of_traceback(const std::string& traceback) {
   // An exception that was raised while another was handled comes last.
   const std::size_t last = traceback.rfind("Traceback (most recent call last)");
   std::vector<Frame> frames = frames_of(traceback.substr(last == std::string::npos ? 0 : last));
+  if (frames.empty()) return Cause::own;
   std::reverse(frames.begin(), frames.end());
   return place_of(frames, std::find_if(frames.begin(), frames.end(), is_users)).cause;
 }

@@ -11,6 +11,7 @@
 #include "harness/comm/call_signature.h"
 #include "harness/core/error.h"
 #include "harness/external/stack_text.h"
+#include "harness/external/worker_session.h"
 
 namespace lossgrid {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::int64_t kMostPrinted = 4096;  // bytes of what the user's code pr
 
 }  // namespace
 
-Worker::Worker(std::shared_ptr<PythonLauncher> launcher, int rank, int size)
+Worker::Worker(std::shared_ptr<WorkerLauncher> launcher, int rank, int size)
     : launcher_(std::move(launcher)), output_(make_memory_file("lossgrid output")) {
   auto [own, other] = make_socket_pair();
   launch_ = launcher_->launch();
@@ -43,14 +44,22 @@ Worker::~Worker() {
 }
 
 nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
-                           const std::string& doing, std::initializer_list<int> descriptors) {
+                           const std::string& doing, std::initializer_list<int> descriptors,
+                           const MakeCall& make_call) {
   bool is_sent = false;
+  bool in_call = false;
   std::optional<nlohmann::json> answer;
   // Sent when all ranks are here: a worker ahead of the others would join them in the wrong call.
   const auto advance = [&] {
     constexpr std::chrono::milliseconds kPatience{2};
     if (!std::exchange(is_sent, true)) channel_.send(request, descriptors);
-    answer = channel_.receive(kPatience);
+    for (;;) {
+      answer = channel_.receive(kPatience);
+      if (!answer || !answer->contains("call") || !make_call) break;
+      in_call = true;
+      channel_.send(make_call(*answer));
+      in_call = false;
+    }
     return answer || channel_.is_closed();
   };
   try {
@@ -58,6 +67,12 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
   } catch (const Error& error) {
     if (error.code() == ErrorCode::aborted && is_sent && !answer) throw_own_failure(doing);
     if (error.code() != ErrorCode::timeout) throw;
+    if (in_call) {
+      throw Error(error.code(), fmt::format("{}: the deadline has passed in {} over {}", doing,
+                                            answer->at("call").get<std::string>(),
+                                            answer->at("group").get<std::string>()))
+          .with_cause(Cause::collective);
+    }
     std::string lines = stack();
     const StackPlace place = place_in_stack(lines);
     throw Error(error.code(), fmt::format("{}: the deadline has passed {}", doing, place.text))
@@ -111,6 +126,27 @@ std::string Worker::stack() {
   constexpr std::chrono::milliseconds kTimeToWrite{100};
   std::this_thread::sleep_for(kTimeToWrite);
   return printed();
+}
+
+std::optional<SkipReason> WorkerPool::unsupported(const std::string& implementation,
+                                                  const nlohmann::json& options,
+                                                  const nlohmann::json& problem) {
+  return launcher_->unsupported(implementation, options, problem);
+}
+
+std::int64_t WorkerPool::chunks(const std::string& implementation, const nlohmann::json& options,
+                                const nlohmann::json& problem) {
+  return launcher_->chunks(implementation, options, problem);
+}
+
+DeclaredCost WorkerPool::cost(const std::string& implementation, const nlohmann::json& options,
+                              const nlohmann::json& problem) {
+  return launcher_->cost(implementation, options, problem);
+}
+
+std::unique_ptr<ExternalSession> WorkerPool::begin(const RankContext& context,
+                                                   PlanRequest request) {
+  return std::make_unique<WorkerSession>(*this, context, std::move(request));
 }
 
 Worker& WorkerPool::worker_of(int rank, int size) {

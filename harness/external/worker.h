@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,15 +14,18 @@
 #include <utility>
 
 #include "harness/comm/communicator.h"
-#include "harness/external/learned_calls.h"
-#include "harness/external/python_launcher.h"
+#include "harness/external/external_runtime.h"
 #include "harness/external/shared_memory.h"
+#include "harness/external/worker_launcher.h"
 
 namespace lossgrid {
 
+/// Makes a collective that a worker asks for and returns the answer.
+using MakeCall = std::function<nlohmann::json(const nlohmann::json& call)>;
+
 class Worker {
  public:
-  Worker(std::shared_ptr<PythonLauncher> launcher, int rank, int size);
+  Worker(std::shared_ptr<WorkerLauncher> launcher, int rank, int size);
   /// Kills the process.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -30,10 +34,10 @@ class Worker {
   /// Sends `request`, waits for the answer while the other ranks do the same, and returns it.
   /// `doing`: for messages, "forward of 'mine'". Throws rank_failed with the traceback as detail if
   /// the user's code raised, process_died if the process ended, not_enough_memory, and aborted or
-  /// timeout at the end of all ranks; each with the cause, which may be another rank. Collective
-  /// over `ranks`.
+  /// timeout at the end of all ranks; each with the cause, which may be another rank. `make_call`
+  /// runs on this thread while the worker waits. Collective over `ranks`.
   nlohmann::json ask(Communicator& ranks, const nlohmann::json& request, const std::string& doing,
-                     std::initializer_list<int> descriptors = {});
+                     std::initializer_list<int> descriptors = {}, const MakeCall& make_call = {});
 
   /// Returns the number of a new plan, from 1.
   std::int64_t next_plan() { return ++plans_; }
@@ -57,8 +61,8 @@ class Worker {
   /// Returns the stack of the process, written by Python's fault handler.
   std::string stack();
 
-  std::shared_ptr<PythonLauncher> launcher_;
-  int launch_ = 0;  // PythonLauncher::launch
+  std::shared_ptr<WorkerLauncher> launcher_;
+  int launch_ = 0;  // WorkerLauncher::launch
   Descriptor output_;
   MessageChannel channel_{Descriptor()};
   pid_t pid_ = -1;
@@ -66,12 +70,20 @@ class Worker {
   std::vector<std::int64_t> ended_plans_;
 };
 
-class WorkerPool {
+class WorkerPool final : public ExternalRuntime {
  public:
-  explicit WorkerPool(std::shared_ptr<PythonLauncher> launcher) : launcher_(std::move(launcher)) {}
+  explicit WorkerPool(std::shared_ptr<WorkerLauncher> launcher) : launcher_(std::move(launcher)) {}
 
-  PythonLauncher& launcher() { return *launcher_; }
-  LearnedCalls& learned_calls() { return learned_calls_; }
+  std::optional<SkipReason> unsupported(const std::string& implementation,
+                                        const nlohmann::json& options,
+                                        const nlohmann::json& problem) override;
+  std::int64_t chunks(const std::string& implementation, const nlohmann::json& options,
+                      const nlohmann::json& problem) override;
+  DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,
+                    const nlohmann::json& problem) override;
+  std::unique_ptr<ExternalSession> begin(const RankContext& context, PlanRequest request) override;
+
+  bool host_makes_calls() const { return launcher_->program().host_makes_calls; }
 
   /// Returns the worker of this rank of `ranks`, which has joined the workers of the others.
   /// Collective. Throws as Worker::ask.
@@ -83,8 +95,7 @@ class WorkerPool {
  private:
   Worker& worker_of(int rank, int size);
 
-  const std::shared_ptr<PythonLauncher> launcher_;
-  LearnedCalls learned_calls_;
+  const std::shared_ptr<WorkerLauncher> launcher_;
   std::mutex mutex_;
   std::map<std::pair<int, int>, std::unique_ptr<Worker>> workers_;  // by size and rank
 };

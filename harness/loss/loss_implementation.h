@@ -132,7 +132,7 @@ struct ImplementationTraits {
   // The gradient of the logits takes the place of the logits: LossGradients::logits is
   // LossInputs::logits.
   bool in_place = false;
-  // Runs in processes of its own: plans measure themselves (LossPlan::measured) and hold the
+  // Loaded from a user's file: plans measure themselves (LossPlan::measured) and hold the
   // predictions of the function (PhaseMeasurement::predicted).
   bool is_external = false;
   bool has_cost_model = true;  // false: cost() covers only the memory of the harness
@@ -251,7 +251,7 @@ class LossPlan {
   /// Runs both; one after the other unless overridden.
   virtual void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
                                 LossGradients& gradients);
-  /// Returns the measurement of the last call if it did not run on this thread.
+  /// Returns the measurement of the last call by a plan that measures itself.
   virtual std::optional<PhaseMeasurement> measured() const { return std::nullopt; }
 };
 

@@ -5,12 +5,13 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/comm/faults/flight_recorder.h"
+#include "harness/comm/native_communicator.h"
 #include "harness/core/rank_observer.h"
 
 namespace lossgrid {
 namespace {
 
-class RecordedCommunicator final : public Communicator {
+class RecordedCommunicator final : public Communicator, public HasNative {
  public:
   RecordedCommunicator(Communicator& inner, FlightRecorder& recorder)
       : inner_(&inner), recorder_(&recorder) {}
@@ -20,6 +21,7 @@ class RecordedCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
+  NativeCommunicator native() const override { return native_of(*inner_); }
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
     enter(Collective::all_reduce, count, dtype, op);

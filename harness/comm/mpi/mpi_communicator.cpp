@@ -10,6 +10,7 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/comm/mpi/mpi_world.h"
+#include "harness/comm/native_communicator.h"
 #include "harness/comm/reduction.h"
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
@@ -53,7 +54,7 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-class MpiCommunicator final : public Communicator {
+class MpiCommunicator final : public Communicator, public HasNative {
  public:
   MpiCommunicator(std::shared_ptr<MpiWorld> world, MpiGroup group, int rank, std::string name)
       : world_(std::move(world)),
@@ -66,6 +67,7 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return static_cast<int>(rank_); }
   int size() const override { return static_cast<int>(ranks_); }
   std::string_view name() const override { return name_; }
+  NativeCommunicator native() const override { return {"mpi", &group_.comm}; }
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
     require_reducible("all_reduce", dtype);

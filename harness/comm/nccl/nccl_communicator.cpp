@@ -7,6 +7,7 @@
 
 #include "harness/comm/call_signature.h"
 #include "harness/comm/consensus.h"
+#include "harness/comm/native_communicator.h"
 #include "harness/comm/nccl/nccl_group.h"
 #include "harness/comm/reduction.h"
 #include "harness/core/error.h"
@@ -58,7 +59,7 @@ void require_own_gpus(Communicator& inner, const NcclStream& stream) {
   }
 }
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, public HasNative {
  public:
   NcclCommunicator(Communicator& inner, NcclStream& stream, const NcclLibrary& nccl)
       : inner_(&inner), stream_(stream), nccl_(nccl), group_(nccl) {}
@@ -70,6 +71,7 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
+  NativeCommunicator native() const override { return {"nccl", group_.handle()}; }
 
   /// Connects the ranks of `inner`, which have no group of NCCL yet.
   void connect() {

@@ -21,7 +21,7 @@ std::size_t least_heap_bytes(const LossProblem& problem) {
 HeapCheck::HeapCheck(const LossProblem& problem, const ImplementationTraits& traits,
                      std::int64_t rank)
     : least_bytes_(least_heap_bytes(problem)), rank_(rank) {
-  if (traits.is_external) not_run_ = "it runs in processes of its own";
+  if (traits.is_external) not_run_ = "loaded code may take memory from anywhere";
   if (traits.plays_back) not_run_ = "plays back what another program computed";
 }
 

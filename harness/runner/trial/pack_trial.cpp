@@ -10,6 +10,7 @@
 #include "harness/core/rank_observer.h"
 #include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
+#include "harness/loss/foreign_plan.h"
 #include "harness/runner/trial/heap_check.h"
 #include "harness/runner/trial/injected_nan.h"
 #include "harness/runner/trial/pack_checks.h"
@@ -92,11 +93,13 @@ class PackTrial {
       result_.add_invariant("evaluation_as_training", evaluation_.empty(),
                             fmt::format("rank {}: {}", rank_.rank, evaluation_));
     }
+    add_foreign_writes();
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
     // Ends while the buffers are alive: this is the last state of a memory snapshot.
     if (RankObserver* observer = rank_observer()) observer->end_step();
+    end_foreign_plan();
     return std::move(result_);
   }
 
@@ -201,6 +204,27 @@ class PackTrial {
     result_.same_bits_again =
         fingerprint_result(outputs_.result) == fingerprint_result(result_.result) &&
         again.output_bits == result_.output_bits && again.gradient_bits == result_.gradient_bits;
+  }
+
+  /// Adds what loaded code in another process wrote outside of its tensors.
+  void add_foreign_writes() {
+    const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get());
+    if (foreign == nullptr || foreign->broken_guards().empty()) return;
+    for (Invariant& invariant : result_.invariants) {
+      if (invariant.name != "guard_bands_intact") continue;
+      invariant.status = Invariant::Status::failed;
+      invariant.detail = fmt::format("rank {} wrote outside of: {}", rank_.rank,
+                                     join(foreign->broken_guards(), ", "));
+    }
+  }
+
+  void end_foreign_plan() {
+    auto* foreign = dynamic_cast<ForeignPlan*>(plan_.get());
+    if (foreign == nullptr) return;
+    const std::optional<std::string> left = foreign->end();
+    if (!left) return;
+    result_.add_invariant("plan_frees_its_memory", left->empty(),
+                          fmt::format("rank {}: its end left {}", rank_.rank, *left));
   }
 
   void restore_inputs() {

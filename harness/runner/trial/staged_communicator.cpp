@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/trial/staged_communicator.h"
 
+#include "harness/comm/native_communicator.h"
 #include "harness/core/error.h"
 #include "harness/device/memory/staging.h"
 
 namespace lossgrid {
 namespace {
 
-class StagedCommunicator final : public Communicator {
+class StagedCommunicator final : public Communicator, public HasNative {
  public:
   StagedCommunicator(Communicator& inner, Device& device)
       : inner_(inner), device_(device), sent_(device), received_(device) {}
@@ -15,6 +16,7 @@ class StagedCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   std::string_view name() const override { return inner_.name(); }
+  NativeCommunicator native() const override { return native_of(inner_); }
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
     const std::size_t bytes = count * size_of(dtype);

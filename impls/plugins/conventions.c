@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions of vocab_parallel.c under other conventions: c_entropy returns entropies too, and
+ * c_mean_nll the loss itself. */
+#define lossgrid_plugin_entry vocab_parallel_entry
+#include "vocab_parallel.c"
+#undef lossgrid_plugin_entry
+
+/* Entropy of a row: log S - sum of exp(x - max) (x - max) / S, S the sum of exp(x - max). */
+static int forward_entropy(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
+                           int needs_gradient, lossgrid_error* error) {
+  plan_state* state = plan;
+  const lossgrid_context* context = state->context;
+  const size_t rows = (size_t)state->rows;
+  const int code = forward(plan, inputs, outputs, needs_gradient, error);
+  if (code != LOSSGRID_OK) return code;
+  double* sums = context->allocate(context, rows * sizeof(double), "entropy_sums");
+  if (sums == NULL) return LOSSGRID_OUT_OF_MEMORY;
+  for (int64_t row = 0; row < state->rows; ++row) {
+    sums[row] = 0;
+    for (int64_t c = 0; c < inputs->logits->shape[1]; ++c) {
+      const double x = load(inputs->logits, row, c) - state->max[row];
+      if (isfinite(x)) sums[row] += exp(x) * x; /* of a masked column 0 */
+    }
+  }
+  const int reduced = context->tp->all_reduce(context->tp, sums, rows, LOSSGRID_F64, LOSSGRID_SUM);
+  float* entropy = outputs->entropy->data;
+  for (int64_t row = 0; row < state->rows; ++row) {
+    entropy[row] = (float)(log(state->sums[row]) - sums[row] / state->sums[row]);
+  }
+  context->release(context, sums);
+  return reduced;
+}
+
+/* Allocates a float for each own row and describes them by `tensor`. */
+static float* own_column(const plan_state* state, DLTensor* tensor, const DLTensor* like,
+                         int64_t* shape) {
+  float* data =
+      state->context->allocate(state->context, (size_t)state->rows * sizeof(float), "own_column");
+  static int64_t one = 1;
+  *shape = state->rows;
+  *tensor = *like;
+  tensor->data = data;
+  tensor->dtype = (DLDataType){kDLFloat, 32, 1};
+  tensor->ndim = 1;
+  tensor->shape = shape;
+  tensor->strides = &one;
+  return data;
+}
+
+static int forward_loss(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
+                        int needs_gradient, lossgrid_error* error) {
+  const plan_state* state = plan;
+  const lossgrid_context* context = state->context;
+  const uint8_t* valid = context->valid->data;
+  DLTensor column;
+  int64_t shape;
+  float* logprobs = own_column(state, &column, inputs->logits, &shape);
+  if (logprobs == NULL) return LOSSGRID_OUT_OF_MEMORY;
+  lossgrid_outputs inner = *outputs;
+  inner.logprobs = &column;
+  int code = forward(plan, inputs, &inner, needs_gradient, error);
+  double sum = 0;
+  for (int64_t row = 0; row < state->rows; ++row) {
+    if (valid[row]) sum -= logprobs[row];
+  }
+  context->release(context, logprobs);
+  if (code == LOSSGRID_OK) {
+    code = context->cp->all_reduce(context->cp, &sum, 1, LOSSGRID_F64, LOSSGRID_SUM);
+  }
+  outputs->loss = sum / (double)context->problem->global_valid_tokens;
+  return code;
+}
+
+static int backward_loss(void* plan, const lossgrid_inputs* inputs,
+                         const lossgrid_upstream* upstream, const lossgrid_gradients* gradients,
+                         lossgrid_error* error) {
+  const plan_state* state = plan;
+  const lossgrid_context* context = state->context;
+  const uint8_t* valid = context->valid->data;
+  DLTensor column;
+  int64_t shape;
+  float* of_logprobs = own_column(state, &column, inputs->logits, &shape);
+  if (of_logprobs == NULL) return LOSSGRID_OUT_OF_MEMORY;
+  const double share = -upstream->loss / (double)context->problem->global_valid_tokens;
+  for (int64_t row = 0; row < state->rows; ++row) of_logprobs[row] = valid[row] ? (float)share : 0;
+  lossgrid_upstream inner = *upstream;
+  inner.logprobs = &column;
+  const int code = backward(plan, inputs, &inner, gradients, error);
+  context->release(context, of_logprobs);
+  return code;
+}
+
+static int supports_mean_nll(void* user, const lossgrid_problem* problem, char* reason, size_t size,
+                             lossgrid_error* error) {
+  if (strstr(problem->objective, "\"kind\":\"nll\"") == NULL) {
+    snprintf(reason, size, "is the mean of nll alone");
+  }
+  if (reason[0] != 0) return LOSSGRID_OK;
+  return supports(user, problem, reason, size, error);
+}
+
+static const lossgrid_description* describe_entropy(void* user) {
+  static const lossgrid_description description = {.struct_size = sizeof(lossgrid_description),
+                                                   .name = "c_entropy",
+                                                   .summary = "log-probabilities and entropies",
+                                                   .returns = "logprobs,entropy"};
+  (void)user;
+  return &description;
+}
+
+static const lossgrid_description* describe_loss(void* user) {
+  static const lossgrid_description description = {.struct_size = sizeof(lossgrid_description),
+                                                   .name = "c_mean_nll",
+                                                   .summary = "the mean of -log p",
+                                                   .returns = "loss"};
+  (void)user;
+  return &description;
+}
+
+LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
+  static const lossgrid_implementation with_entropy = {.struct_size = sizeof(with_entropy),
+                                                       .describe = describe_entropy,
+                                                       .supports = supports,
+                                                       .plan = make_plan,
+                                                       .forward = forward_entropy,
+                                                       .backward = backward,
+                                                       .destroy = destroy};
+  static const lossgrid_implementation mean_nll = {.struct_size = sizeof(mean_nll),
+                                                   .describe = describe_loss,
+                                                   .supports = supports_mean_nll,
+                                                   .plan = make_plan,
+                                                   .forward = forward_loss,
+                                                   .backward = backward_loss,
+                                                   .destroy = destroy};
+  static const lossgrid_implementation* const all[] = {&with_entropy, &mean_nll};
+  static const lossgrid_plugin plugin = {LOSSGRID_PLUGIN_ABI_VERSION, sizeof(lossgrid_plugin), all,
+                                         2};
+  return &plugin;
+}

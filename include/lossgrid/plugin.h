@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface of lossgrid: losses in a shared library, in C, C++, CUDA or any language that
+// exports C functions. `lossgrid run --load FILE.so --impl NAME` runs them. The library exports one
+// symbol, lossgrid_plugin_entry, which returns a table of implementations. C11 and C++11 and later.
+//
+// Rules for all functions of a plugin:
+// - They return LOSSGRID_OK or another code, with a text in `error`.
+// - Ranks are threads of one process: functions for different plans run at the same time.
+// - Structs of the host are valid during the call, those of a context while its plan lives. Structs
+//   of the plugin are valid until the process ends.
+// - A struct that begins with `struct_size` may grow at its end within one version of the ABI: set
+//   it to sizeof of what was compiled, and read no member beyond the size that the host has set.
+#ifndef LOSSGRID_PLUGIN_H_
+#define LOSSGRID_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The structs of DLPack that pass tensors, by its ABI (major version 1). A program that includes
+ * dlpack/dlpack.h does so before this header. */
+#ifndef DLPACK_DLPACK_H_
+#define DLPACK_DLPACK_H_
+#define DLPACK_MAJOR_VERSION 1
+#define DLPACK_MINOR_VERSION 0
+
+#ifdef __cplusplus
+typedef enum : int32_t {
+#else
+typedef enum {
+#endif
+  kDLCPU = 1,
+  kDLCUDA = 2,
+  kDLCUDAHost = 3
+} DLDeviceType;
+
+typedef struct {
+  DLDeviceType device_type;
+  int32_t device_id;
+} DLDevice;
+
+typedef enum { kDLInt = 0U, kDLUInt = 1U, kDLFloat = 2U, kDLBfloat = 4U } DLDataTypeCode;
+
+typedef struct {
+  uint8_t code; /* a DLDataTypeCode */
+  uint8_t bits;
+  uint16_t lanes;
+} DLDataType;
+
+typedef struct {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;
+  int64_t* strides; /* in elements; lossgrid always sets them */
+  uint64_t byte_offset;
+} DLTensor;
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of everything below. A host loads plugins of its own version only. */
+#define LOSSGRID_PLUGIN_ABI_VERSION 1u
+
+enum {
+  LOSSGRID_OK = 0,
+  LOSSGRID_ERROR = 1,         /* the trial is an error with the text */
+  LOSSGRID_OUT_OF_MEMORY = 2, /* the trial is out_of_memory */
+  LOSSGRID_COMMUNICATION = 3, /* a collective failed; the host knows why: pass it on */
+  LOSSGRID_BAD_ARGUMENT = 4   /* a call of the host's functions breaks their rules */
+};
+
+/* Error: the text behind a code that is not LOSSGRID_OK, set by the plugin. */
+typedef struct lossgrid_error {
+  size_t struct_size;
+  char text[1024];
+} lossgrid_error;
+
+/* Element types of collectives. Reductions take F64, F32, I64 and I32. */
+enum {
+  LOSSGRID_F64 = 0,
+  LOSSGRID_F32 = 1,
+  LOSSGRID_BF16 = 2,
+  LOSSGRID_I64 = 3,
+  LOSSGRID_I32 = 4,
+  LOSSGRID_U8 = 5
+};
+
+enum { LOSSGRID_SUM = 0, LOSSGRID_MAX = 1, LOSSGRID_MIN = 2 };
+
+/* Communicator: a group of ranks. All ranks of a group make the same calls in the same order. Calls
+ * block until the result is there, come after all work on the context's stream, and are counted.
+ * Memory is the device's or the host's. After a call that failed, all later ones fail. */
+typedef struct lossgrid_communicator {
+  size_t struct_size;
+  const char* name; /* "tp", "cp", "dp", "world" */
+  int32_t rank;
+  int32_t size;
+  /* Transport: "threads", "mpi", "nccl"; "host" in a worker process. */
+  const char* kind;
+  /* "mpi": const MPI_Comm *; "nccl": ncclComm_t; else null. Its calls are not counted. */
+  const void* native;
+  void* host; /* the host's own */
+
+  /* data[i] := op over ranks of data[i], in rank order: the same bits on all ranks. */
+  int (*all_reduce)(const struct lossgrid_communicator* self, void* data, size_t count, int dtype,
+                    int op);
+  /* receive[r * count ..] := send of rank r. */
+  int (*all_gather)(const struct lossgrid_communicator* self, const void* send, void* receive,
+                    size_t count, int dtype);
+  /* receive[0 .. count) := op over ranks of send[rank * count ..]; send has size * count. */
+  int (*reduce_scatter)(const struct lossgrid_communicator* self, const void* send, void* receive,
+                        size_t count, int dtype, int op);
+  int (*broadcast)(const struct lossgrid_communicator* self, void* data, size_t count, int dtype,
+                   int root);
+  int (*barrier)(const struct lossgrid_communicator* self);
+  /* Returns the reason of the failure, "" if there is none. */
+  const char* (*error_text)(const struct lossgrid_communicator* self);
+} lossgrid_communicator;
+
+/* Option: `--impl NAME:chunk=7`. */
+typedef struct lossgrid_option {
+  const char* name;
+  const char* type;          /* "int", "float", "bool" or "str" */
+  const char* default_value; /* as a user would write it */
+  const char* offers;        /* "64,1,7": no other values, all are verified; null: any value */
+} lossgrid_option;
+
+/* Value of an option, in the order of the description. The member of its type is set. */
+typedef struct lossgrid_value {
+  int64_t as_int; /* a bool is 0 or 1 */
+  double as_float;
+  const char* as_str;
+} lossgrid_value;
+
+/* Description of an implementation: every convention by name. Null stands for the first word. */
+typedef struct lossgrid_description {
+  size_t struct_size;
+  const char* name; /* letters, digits and underscores */
+  const char* summary;
+  const char* inputs; /* "logits", "hidden" (hidden states and the weight of the lm_head) */
+  /* "logprobs", "nll", "logprobs,entropy", "nll,entropy"; "loss": of the whole pack, the same on
+   * all TP and CP ranks */
+  const char* returns;
+  const char* rows;       /* "shard": outputs of the own rows; "pack": of the whole padded pack */
+  const char* gradient;   /* "own_part", or "summed_over_cp" by its backward of a gather over CP */
+  const char* scale;      /* factor of loss and gradient: "1", or a product of "dp", "cp", "n_mb" */
+  const char* overwrites; /* "": nothing, "logits" */
+  const char* rounds;     /* of "loss", "logits", "grad_logits", "grad_weight", with commas */
+  int64_t sequence_multiple; /* padding that it needs beside the grid's; 0 stands for 1 */
+  int64_t pack_multiple;
+  /* Longest chain of float32 additions over the vocabulary of one row, which the bounds allow for;
+   * 0 stands for 32, as of a sum in lanes. */
+  int32_t serial_adds;
+  const lossgrid_option* options;
+  size_t option_count;
+} lossgrid_description;
+
+/* Problem: facts about a trial that are known without its data. */
+typedef struct lossgrid_problem {
+  size_t struct_size;
+  int32_t tp, cp, dp;
+  int32_t tp_rank, cp_rank, dp_rank; /* 0 in `supports` */
+  int64_t vocab;
+  int64_t vocab_start, vocab_end; /* ids whose columns this rank has */
+  int64_t hidden;                 /* 0: the problem starts from logits */
+  DLDataType dtype;               /* of logits, or of hidden states and weight */
+  double temperature;             /* logits = hidden weight^T / temperature */
+  const char* weight_layout;      /* "vocab_hidden" or "hidden_vocab": the order in memory */
+  int32_t sequence_parallel;      /* hidden states are split by rows over tp */
+  DLDevice device;
+  int64_t sequences, tokens, padded_tokens;
+  int64_t own_rows; /* T_c = padded_tokens / cp */
+  int64_t out_rows; /* own_rows or padded_tokens, by `rows` */
+  int64_t valid_tokens;
+  int64_t microbatch, microbatches;
+  /* Counts over the global batch. */
+  int64_t global_valid_tokens, global_valid_sequences, global_positive_tokens;
+  const char* objective; /* JSON: {"kind": "nll", ...} with all options */
+  const lossgrid_value* options;
+  size_t option_count;
+} lossgrid_problem;
+
+/* Context: surroundings of a plan. */
+typedef struct lossgrid_context {
+  size_t struct_size;
+  const lossgrid_problem* problem;
+  const lossgrid_communicator* tp;
+  const lossgrid_communicator* cp;
+  const lossgrid_communicator* dp;
+  const lossgrid_communicator* world; /* all ranks, by dp, cp and tp rank */
+  void* stream;                       /* a cudaStream_t; null on a processor */
+  /* Batch, contiguous, on the device. One element for each own row: the id that it predicts (0
+   * where it predicts none), 1 where that token is trained on, the row of the padded pack. */
+  const DLTensor* labels;    /* int64 [T_c] */
+  const DLTensor* valid;     /* uint8 [T_c] */
+  const DLTensor* positions; /* int64 [T_c] */
+  void* host;                /* the host's own */
+  /* Returns another array of the batch by the name that python/PROTOCOL.md has for it
+   * ("cu_seqlens_padded", "targets", "rows.advantages"); null if there is none. */
+  const DLTensor* (*array)(const struct lossgrid_context* self, const char* name);
+  /* Allocates memory of the device, aligned to 64 bytes, counted under `tag` (null: "plugin"), with
+   * guard bands and poison in it. Returns null if there is none left. By the calling thread only.
+   */
+  void* (*allocate)(const struct lossgrid_context* self, size_t bytes, const char* tag);
+  /* All must be back when `destroy` returns. */
+  void (*release)(const struct lossgrid_context* self, void* memory);
+} lossgrid_context;
+
+/* Tensors of this rank; null where the problem has none. */
+typedef struct lossgrid_inputs {
+  size_t struct_size;
+  DLTensor* logits; /* [T_c, own ids] */
+  DLTensor* hidden; /* [T_c, H], T_c / tp with sequence parallelism */
+  DLTensor* weight; /* [own ids, H]; the layout is in its strides */
+} lossgrid_inputs;
+
+/* Outputs: float32 [out_rows]. Every element is written; that of a row that predicts nothing is
+ * not looked at. */
+typedef struct lossgrid_outputs {
+  size_t struct_size;
+  DLTensor* logprobs; /* or their negative, by `returns`; null for "loss" */
+  DLTensor* entropy;
+  double loss; /* of "loss" */
+} lossgrid_outputs;
+
+/* d loss / d output. */
+typedef struct lossgrid_upstream {
+  size_t struct_size;
+  const DLTensor* logprobs; /* or of their negative */
+  const DLTensor* entropy;
+  double loss;
+} lossgrid_upstream;
+
+/* d loss / d input of this rank, in the shapes of the inputs. Every element is written. */
+typedef struct lossgrid_gradients {
+  size_t struct_size;
+  DLTensor* logits; /* in the dtype of the problem, as hidden */
+  DLTensor* hidden;
+  DLTensor* weight; /* float32, of this rank's rows alone */
+} lossgrid_gradients;
+
+/* Cost of one phase on a rank. Calls: all of them, exactly. */
+typedef struct lossgrid_cost_call {
+  const char* group;     /* "tp", "cp", "dp", "world" */
+  const char* operation; /* "all_reduce", ... */
+  int64_t calls;
+  int64_t bytes; /* of this rank, as counted */
+} lossgrid_cost_call;
+
+#define LOSSGRID_MOST_COST_CALLS 16
+
+typedef struct lossgrid_phase_cost {
+  int64_t peak_bytes; /* of `allocate`, held beyond what the plan held before; -1: not known */
+  int32_t call_count; /* -1: not known */
+  lossgrid_cost_call calls[LOSSGRID_MOST_COST_CALLS];
+} lossgrid_phase_cost;
+
+typedef struct lossgrid_cost {
+  size_t struct_size;
+  lossgrid_phase_cost forward;
+  lossgrid_phase_cost backward;
+} lossgrid_cost;
+
+/* Implementation: its functions. `user` is passed to those that have no plan yet. */
+typedef struct lossgrid_implementation {
+  size_t struct_size;
+  void* user;
+  const lossgrid_description* (*describe)(void* user);
+  /* Writes the reason for which it does not take a problem, at most `size` bytes with their 0, to
+   * `reason`; "" if it takes it. Optional. */
+  int (*supports)(void* user, const lossgrid_problem* problem, char* reason, size_t size,
+                  lossgrid_error* error);
+  /* Predicts the cost on the rank of `problem`, to which the plan is held. Optional. */
+  int (*cost)(void* user, const lossgrid_problem* problem, lossgrid_cost* cost,
+              lossgrid_error* error);
+  /* Makes a plan: a pack on a rank, with its workspaces. */
+  int (*plan)(void* user, const lossgrid_context* context, void** plan, lossgrid_error* error);
+  /* Computes the outputs; `needs_gradient` is 0 in an evaluation, which no backward follows. */
+  int (*forward)(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
+                 int needs_gradient, lossgrid_error* error);
+  /* Computes the gradients of the forward before it. */
+  int (*backward)(void* plan, const lossgrid_inputs* inputs, const lossgrid_upstream* upstream,
+                  const lossgrid_gradients* gradients, lossgrid_error* error);
+  void (*destroy)(void* plan);
+} lossgrid_implementation;
+
+/* Table of a plugin. The version stands first in every version of the ABI. */
+typedef struct lossgrid_plugin {
+  uint32_t abi_version; /* LOSSGRID_PLUGIN_ABI_VERSION */
+  uint32_t struct_size;
+  const lossgrid_implementation* const* implementations;
+  size_t implementation_count;
+} lossgrid_plugin;
+
+#if defined(__GNUC__)
+#define LOSSGRID_EXPORT __attribute__((visibility("default")))
+#else
+#define LOSSGRID_EXPORT
+#endif
+
+/* The one symbol of a plugin. */
+LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void);
+
+typedef const lossgrid_plugin* (*lossgrid_plugin_entry_function)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
