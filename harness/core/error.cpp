@@ -36,6 +36,13 @@ std::string_view name(ErrorCode code) {
 
 namespace {
 
+std::string without_zero_bytes(std::string message) {
+  for (std::size_t at = message.find('\0'); at != std::string::npos; at = message.find('\0', at)) {
+    message.replace(at, 1, "\\u0000");
+  }
+  return message;
+}
+
 int severity(ExitCode code) {
   constexpr std::array<std::pair<ExitCode, int>, 10> kOrder{{{ExitCode::ok, 0},
                                                              {ExitCode::nothing_ran, 1},
@@ -54,6 +61,9 @@ int severity(ExitCode code) {
 }
 
 }  // namespace
+
+Error::Error(ErrorCode code, const std::string& message)
+    : std::runtime_error(without_zero_bytes(message)), code_(code) {}
 
 ExitCode worst(ExitCode a, ExitCode b) {
   return severity(a) >= severity(b) ? a : b;

@@ -39,7 +39,8 @@ enum class Cause {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// A zero byte of the message, where what() would end, becomes \u0000.
+  Error(ErrorCode code, const std::string& message);
 
   ErrorCode code() const { return code_; }
   /// Returns further lines, such as a traceback; often "".

@@ -6,7 +6,6 @@
 
 #include "harness/core/text.h"
 #include "reports/record/json_reader.h"
-#include "reports/record/report_file.h"
 #include "reports/record/schema.h"
 
 namespace lossgrid {
@@ -137,7 +136,10 @@ RunRecord run_from_lines(const std::string& text) {
 }  // namespace
 
 RunRecord read_report(const std::string& path) {
-  const ReportFile file = read_report_file(path);
+  return parse_report(read_report_file(path));
+}
+
+RunRecord parse_report(const ReportFile& file) {
   try {
     if (file.partial) return run_from_lines(file.text);
     const ReportJson json = ReportJson::parse(file.text, nullptr, false);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "reports/record/record.h"
+#include "reports/record/report_file.h"
 
 namespace lossgrid {
 
@@ -14,5 +15,8 @@ namespace lossgrid {
 /// off is passed over. Throws io, and bad_input with the file and its fault: no JSON, no report, a
 /// newer version.
 RunRecord read_report(const std::string& path);
+
+/// Reads the run in the text of a file. Throws as read_report does.
+RunRecord parse_report(const ReportFile& file);
 
 }  // namespace lossgrid

@@ -7,7 +7,6 @@
 
 #include "harness/core/text.h"
 #include "reports/record/json_fields.h"
-#include "reports/record/report_file.h"
 #include "reports/record/report_format.h"
 #include "reports/record/report_json.h"
 #include "reports/record/schema.h"
@@ -33,6 +32,8 @@ ReportJson parsed(std::string_view text, std::size_t line) {
     const std::string_view before = text.substr(0, std::min(error.byte, text.size()));
     line += static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
     throw_bad_input("line {} is no JSON", line);
+  } catch (const ReportJson::exception&) {
+    throw_bad_input("it has a number that no double holds");
   }
 }
 
@@ -51,7 +52,8 @@ ReportJson report_of(std::vector<ReportJson> lines) {
   RunRecord run;
   ReportJson& header = lines.front();
   if (header.contains("run") && header["run"].is_object()) {
-    run.command = header["run"].value("command", "");
+    const ReportJson command = header["run"].value("command", ReportJson());
+    if (command.is_string()) run.command = command.get<std::string>();
     if (header["run"].value("exit_code", ReportJson()).is_null()) header["run"]["exit_code"] = 0;
   }
   ReportJson report = run_to_json(run);
@@ -96,7 +98,8 @@ std::vector<std::string> place_problems(const ReportJson& report) {
     for (const std::string& key : report_format().shared_keys) {
       const std::size_t size = shared.contains(key) ? shared[key].size() : 0;
       const auto judge = [&](const ReportJson& value, const std::string& where) {
-        if (!value.is_number() || value.get<std::size_t>() < size) return;
+        if (!value.is_number()) return;
+        if (value.is_number_unsigned() && value.get<std::size_t>() < size) return;
         problems.push_back(fmt::format("/trials/{}/{}: /shared/{} has {} elements. It is {}.",
                                        number, where, key, size, value.dump()));
       };
@@ -123,7 +126,10 @@ Validation validation_of(const ReportJson& document) {
 }  // namespace
 
 Validation validate_file(const std::string& path) {
-  const ReportFile file = read_report_file(path);
+  return validate(read_report_file(path));
+}
+
+Validation validate(const ReportFile& file) {
   try {
     if (!file.partial) return validation_of(parsed(file.text, 1));
     Validation result = validation_of(report_of(parsed_lines(file.text)));

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/record/report_file.h"
+
 namespace lossgrid {
 
 struct Validation {
@@ -18,5 +20,8 @@ struct Validation {
 /// bad_input that names the file for no JSON, a key that stands twice in one object, an unknown
 /// format or another major version.
 Validation validate_file(const std::string& path);
+
+/// Checks the text of a file. Throws as validate_file does.
+Validation validate(const ReportFile& file);
 
 }  // namespace lossgrid

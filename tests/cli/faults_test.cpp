@@ -3,7 +3,6 @@
 // right trial with the rank, its phase and the places of all others, and the trials behind it still
 // run.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <ostream>
 #include <sstream>
@@ -30,10 +29,6 @@ constexpr const char* kTwoTrials =
 
 json read_faulty_report(const std::string& path) {
   return full_report(path);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Checks that every rank of a trial that was cut short has its phase and its last collective.
@@ -124,12 +119,10 @@ TEST(Faults, ARankThatHangsIsExitFifteenWithAReport) {
   for (const char* place : {"call=2", "at=setup", "at=backward"}) {
     const ScratchFolder scratch;
     const std::string report = scratch.file("r.json");
-    const auto start = std::chrono::steady_clock::now();
     const ProcessResult result =
         run_lossgrid(scratch, std::string(kTwoTrials) + "--timeout 1 --inject rank=1," + place +
                                   ",kind=hang --report " + report);
     EXPECT_EQ(result.exit_code, 15) << result.out;
-    EXPECT_LT(seconds_since(start), 10);
     const json parsed = read_faulty_report(report);
     EXPECT_EQ(parsed["run"]["status"], "partial");
     ASSERT_EQ(parsed["trials"].size(), 2u);

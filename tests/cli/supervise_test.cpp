@@ -107,7 +107,7 @@ TEST(Supervise, GoesOnBehindARankThatHangs) {
   const std::string report = scratch.file("r.json");
   const ProcessResult result = run_lossgrid(
       scratch, std::string(kTrials) +
-                   "--supervise --timeout 0.5 --inject rank=1,at=forward,trial=2,kind=hang "
+                   "--supervise --timeout 2 --inject rank=1,at=forward,trial=2,kind=hang "
                    "--report " +
                    report);
   EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
@@ -120,13 +120,13 @@ TEST(Supervise, EndsALaunchThatTakesTooLong) {
   const std::string report = scratch.file("r.json");
   const ProcessResult result = run_lossgrid(
       scratch, std::string(kTrials) +
-                   "--supervise --launch-timeout 1 --inject rank=1,at=forward,trial=2,kind=hang "
+                   "--supervise --launch-timeout 3 --inject rank=1,at=forward,trial=2,kind=hang "
                    "--report " +
                    report);
   EXPECT_EQ(result.exit_code, 15) << result.out << result.err;
   const ordered_json whole = full_report(report);
   EXPECT_THAT(statuses_in(whole), ElementsAre("passed", "timeout", "passed", "passed"));
-  EXPECT_EQ(whole["trials"][1]["reason"], "the launch took longer than 1 s");
+  EXPECT_EQ(whole["trials"][1]["reason"], "the launch took longer than 3 s");
 }
 
 TEST(Supervise, SaysWhatCannotBeLaunched) {

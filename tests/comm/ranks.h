@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,8 +19,21 @@ namespace lossgrid {
 /// Deadline of runs that pass, which is never reached: it ends a test that would hang.
 inline constexpr std::chrono::milliseconds kNoHurry{60000};
 
-/// Limit within which a failure is seen on all ranks.
-inline constexpr std::chrono::milliseconds kAtOnce{1500};
+/// Limit within which a failure is seen on all ranks, also on a busy machine: a failure that nobody
+/// sees ends at the deadline.
+inline constexpr std::chrono::milliseconds kAtOnce = kNoHurry / 2;
+
+/// Deadline of runs that reach it. The ranks that do not hang are in their collectives before.
+inline constexpr std::chrono::milliseconds kDeadline{500};
+
+/// Waits until the state of all `ranks` is `state`. To be called in the body of another rank.
+inline void wait_until(ThreadRankState state, std::initializer_list<int> ranks) {
+  for (const int rank : ranks) {
+    while (thread_rank_state(rank) != state) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
 
 /// Enters one collective of any kind.
 inline void add_up(Communicator& comm, std::size_t count = 4) {

@@ -22,6 +22,11 @@ TEST(Error, HasItsCodeAndMessage) {
   EXPECT_STREQ(error.what(), "too late");
 }
 
+TEST(Error, MessageIsNotCutAtAZeroByte) {
+  const Error error(ErrorCode::bad_input, std::string("\0 = [1: no ']'\0", 15));
+  EXPECT_STREQ(error.what(), "\\u0000 = [1: no ']'\\u0000");
+}
+
 TEST(Error, ThrowBadInputFormats) {
   try {
     throw_bad_input("{} = {} is odd", "vocab", 97);

@@ -23,4 +23,14 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
                               std::chrono::milliseconds deadline,
                               std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
 
+enum class ThreadRankState {
+  running,
+  waiting,  // in a collective that has not all of its members yet
+  left,     // back from its body, by an exception or not
+};
+
+/// Returns the state of a rank of the run that this thread is in, so that tests order ranks by
+/// state instead of by time. To be called in the body of a rank.
+ThreadRankState thread_rank_state(int rank);
+
 }  // namespace lossgrid

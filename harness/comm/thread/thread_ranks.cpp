@@ -16,6 +16,8 @@
 namespace lossgrid {
 namespace {
 
+thread_local const ThreadWorld* world_of_thread = nullptr;
+
 /// State shared by the threads of a run and the waiting caller; a thread that is left behind keeps
 /// it alive.
 struct Run {
@@ -62,7 +64,10 @@ std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int rank
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     try {
-      threads.emplace_back([run, rank] { run->finish(rank, run_body(*run, rank)); });
+      threads.emplace_back([run, rank] {
+        world_of_thread = run->world.get();
+        run->finish(rank, run_body(*run, rank));
+      });
     } catch (const std::system_error& error) {
       const std::string message = fmt::format("cannot start its thread: {}", error.what());
       run->finish(rank, {.code = ErrorCode::not_enough_memory, .message = message});
@@ -73,6 +78,10 @@ std::vector<std::thread> start_threads(const std::shared_ptr<Run>& run, int rank
 }
 
 }  // namespace
+
+ThreadRankState thread_rank_state(int rank) {
+  return world_of_thread->state_of(rank);
+}
 
 RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
                               std::chrono::milliseconds deadline, std::chrono::milliseconds grace) {

@@ -67,6 +67,13 @@ std::optional<WorldFailure> ThreadWorld::failure() const {
   return failure_;
 }
 
+ThreadRankState ThreadWorld::state_of(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  if (state.left) return ThreadRankState::left;
+  return state.waiting_in != nullptr ? ThreadRankState::waiting : ThreadRankState::running;
+}
+
 void ThreadWorld::fail_locked(int culprit, const std::string& reason) {
   if (failure_) return;
   failure_ = WorldFailure{culprit, reason};

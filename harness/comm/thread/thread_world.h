@@ -26,6 +26,7 @@
 #include "harness/comm/call_signature.h"
 #include "harness/comm/communicator.h"
 #include "harness/comm/faults/rank_outcome.h"
+#include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/error.h"
 
 namespace lossgrid {
@@ -61,6 +62,8 @@ class ThreadWorld {
   std::vector<int> expire(const std::string& limit);
 
   std::optional<WorldFailure> failure() const;
+
+  ThreadRankState state_of(int rank) const;
 
  private:
   friend class ThreadGroup;

@@ -111,8 +111,8 @@ TEST(FaultInjection, LeavesWithoutAnException) {
 
 TEST(FaultInjection, HangsForEver) {
   const Stopwatch watch;
-  const RanksOutcome outcome = run_thread_ranks(3, three_calls({0, 3, FaultKind::hang}),
-                                                milliseconds(150), milliseconds(60));
+  const RanksOutcome outcome =
+      run_thread_ranks(3, three_calls({0, 3, FaultKind::hang}), kDeadline, milliseconds(60));
   EXPECT_LT(watch.elapsed(), kAtOnce);
   EXPECT_TRUE(outcome.any_hung());
   EXPECT_EQ(outcome.first_failed_rank, 0);

@@ -144,7 +144,7 @@ TEST_F(FlightRecorderTest, OfARankThatHangsIsReadByTheOthers) {
         while (world.rank() == 1) std::this_thread::sleep_for(milliseconds(10));
         world.barrier();
       },
-      milliseconds(150), milliseconds(60));
+      kDeadline, milliseconds(60));
   EXPECT_FALSE(outcome.ranks[1].finished);
   EXPECT_TRUE(outcome.ranks[1].busy);
   EXPECT_FALSE(outcome.ranks[0].busy);
@@ -169,7 +169,7 @@ TEST_F(FlightRecorderTest, InAFileOutlivesTheProcess) {
                     world.barrier();
                     enter_phase(RankPhase::plan);
                     if (world.rank() == 0) return world.barrier();
-                    std::this_thread::sleep_for(milliseconds(300));  // rank 0 waits by then
+                    wait_until(ThreadRankState::waiting, {0});
                     std::raise(SIGKILL);
                   },
                   kNoHurry),

@@ -254,15 +254,17 @@ TEST(ThreadCommunicator, WaitingRanksUseNoProcessor) {
   EXPECT_LT(seconds, 0.2);
 }
 
-// 8 ranks on 2 cores need some 0.1 ms a call; the bound leaves room for sanitizers and neighbours.
+// 8 ranks on 2 cores need some 0.1 ms a call; the bound leaves room for sanitizers. Time of the
+// processor, which neighbours do not lengthen.
 TEST(ThreadCommunicator, SmallCollectivesAreCheap) {
-  const Stopwatch watch;
+  const std::clock_t before = std::clock();
   expect_ranks_ok(8, [](Communicator& world) {
     float value = 1.0f;
     for (int i = 0; i < 1000; ++i) world.all_reduce(std::span(&value, 1), ReduceOp::max);
   });
-  RecordProperty("us_per_call", static_cast<int>(watch.elapsed().count()));
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(4));
+  const double seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  RecordProperty("us_per_call", static_cast<int>(1000 * seconds));
+  EXPECT_LT(seconds, 4);
 }
 
 }  // namespace

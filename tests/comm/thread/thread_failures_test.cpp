@@ -15,7 +15,6 @@
 namespace lossgrid {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::AnyOf;
 using testing::HasSubstr;
 
@@ -53,7 +52,7 @@ TEST(ThreadFailures, AThrowWakesRanksThatWaitInOtherGroups) {
   const RanksOutcome outcome = run_briefly(4, [](Communicator& world) {
     const ProcessGrid grid = make_process_grid(world, {2, 2});
     if (world.rank() == 0) {
-      std::this_thread::sleep_for(milliseconds(30));
+      wait_until(ThreadRankState::waiting, {2, 3});
       throw std::runtime_error("boom");
     }
     if (world.rank() == 1) return;  // in the group of rank 0, but nobody waits for it there
@@ -121,7 +120,7 @@ TEST(ThreadFailures, AbortNamesItsRankAndReason) {
 TEST(ThreadFailures, ARankThatLeavesFailsThoseWhoWaitForIt) {
   const RanksOutcome outcome = run_briefly(4, [](Communicator& world) {
     for (int i = 0; i < 4; ++i) add_up(world);
-    if (world.rank() == 3) return std::this_thread::sleep_for(milliseconds(50));
+    if (world.rank() == 3) return wait_until(ThreadRankState::waiting, {0, 1, 2});
     add_up(world);
   });
   EXPECT_EQ(outcome.first_failed_rank, 3);
@@ -134,11 +133,11 @@ TEST(ThreadFailures, ARankThatLeavesFailsThoseWhoWaitForIt) {
   }
 }
 
-// The rank has left long before the first one comes to wait for it.
+// The rank has left before the first one comes to wait for it.
 TEST(ThreadFailures, ARankThatHasLeftFailsThoseWhoCome) {
   const RanksOutcome outcome = run_briefly(3, [](Communicator& world) {
     if (world.rank() == 0) return;
-    std::this_thread::sleep_for(milliseconds(50));
+    wait_until(ThreadRankState::left, {0});
     world.barrier();
   });
   EXPECT_EQ(outcome.first_failed_rank, 0);
@@ -152,7 +151,7 @@ TEST(ThreadFailures, LeavingIsNoticedInSplitGroupsByWorldRank) {
   const RanksOutcome outcome = run_briefly(4, [](Communicator& world) {
     const ProcessGrid grid = make_process_grid(world, {2, 2});
     grid.tp->barrier();
-    if (world.rank() == 3) return std::this_thread::sleep_for(milliseconds(50));
+    if (world.rank() == 3) return wait_until(ThreadRankState::waiting, {0, 1, 2});
     if (world.rank() == 2) grid.tp->barrier();  // with rank 3
     if (world.rank() == 1) grid.cp->barrier();  // with rank 3
     if (world.rank() == 0) grid.tp->barrier();  // with rank 1, which never comes
@@ -264,7 +263,7 @@ TEST(ThreadFailures, WaitingForEachOtherIsSeenWhenTheOthersLeave) {
   const RanksOutcome outcome = run_briefly(3, [](Communicator& world) {
     const auto even = world.split(world.rank() == 2 ? 1 : 0, 0, "pair");
     const auto again = world.split(world.rank() == 2 ? 1 : 0, 0, "again");
-    if (world.rank() == 2) return std::this_thread::sleep_for(milliseconds(50));
+    if (world.rank() == 2) return wait_until(ThreadRankState::waiting, {0, 1});
     (world.rank() == 0 ? even : again)->barrier();
   });
   EXPECT_TRUE(outcome.ranks[2].ok);
@@ -313,7 +312,7 @@ TEST(ThreadFailures, BuffersOutliveTheReadsOfPeers) {
 TEST(ThreadFailures, OneInACollectiveGivesWayToOneOfItsOwn) {
   const auto fail_first = [](Cause first, Cause second) {
     return run_briefly(2, [&](Communicator& world) {
-      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (world.rank() == 1) wait_until(ThreadRankState::left, {0});
       const Cause cause = world.rank() == 0 ? first : second;
       throw Error(ErrorCode::rank_failed, "boom").with_cause(cause);
     });

@@ -114,6 +114,21 @@ TEST_F(ReportReader, RefusesWhatIsNoReport) {
   EXPECT_THAT(refusal_of(report.dump()), HasSubstr("the key 'trials' holds no list"));
 }
 
+TEST_F(ReportReader, TakesWholeNumbersThatFit) {
+  nlohmann::ordered_json report = run_to_json(sample_run());
+  report["run"]["exit_code"] = 10.0;
+  write(path("r.json"), report.dump());
+  EXPECT_EQ(read_report(path("r.json")).exit_code, 10);
+  for (const nlohmann::ordered_json& value :
+       {nlohmann::ordered_json(1e44), nlohmann::ordered_json(0.5),
+        nlohmann::ordered_json(std::int64_t{1} << 40), nlohmann::ordered_json(~std::uint64_t{0})}) {
+    report["run"]["exit_code"] = value;
+    EXPECT_THAT(refusal_of(report.dump()),
+                HasSubstr("the key 'exit_code' holds " + value.dump() +
+                          ", no whole number from -2147483648 to 2147483647"));
+  }
+}
+
 TEST_F(ReportReader, PassesOverKeysThatItDoesNotKnow) {
   nlohmann::ordered_json report = run_to_json(sample_run());
   report["trials"][0]["mood"] = "good";

@@ -130,6 +130,10 @@ TEST(ValidateFile, TakesWhatADeadRunLeft) {
   EXPECT_THAT(validate_file(partial).problems, Contains(StartsWith("/trials/1/id: Value type")));
   write_file_atomically(partial, text + "no\n" + text);
   EXPECT_EQ(refusal(partial), partial + ": line 5 is no JSON");
+  Json header = Json::parse(text.substr(0, text.find('\n')));
+  header["run"]["command"] = 7;
+  write_file_atomically(partial, header.dump() + '\n');
+  EXPECT_THAT(validate_file(partial).problems, Contains(StartsWith("/run/command: Failed")));
   write_file_atomically(partial, std::string());
   EXPECT_EQ(refusal(partial), partial + ": it is empty");
 }
@@ -144,6 +148,7 @@ TEST(ValidateFile, RefusesWhatItDoesNotKnow) {
            {R"({"schema": "other/1"})",
             "no format 'other/1'; known: lossgrid.report/1.1, lossgrid.policy/1"},
            {"[]", "the key 'schema' is missing"},
+           {R"({"schema": 1e400})", "it has a number that no double holds"},
            {R"({"schema": "a", "b": {"c": 1, "c": 2}})", "the key 'c' stands twice in one object"},
            {R"({"schema": 1})", "the key 'schema' holds a number"}}) {
     write_file_atomically(path, text);
