@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of stacks of workers, of Python or of native code: the place in the user's code, and the cause, its own or other ranks.
+// Reader of stacks of workers, of Python or of native code: the place in the user's code, and the
+// cause, its own or other ranks.
 #pragma once
 
 #include <string>

@@ -10,6 +10,7 @@
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/expected.h"
+#include "linear_emulation.h"
 #include "one_row.h"
 
 namespace lossgrid {
@@ -352,6 +353,15 @@ TEST(Truth, RowsThatAreTrainedOnNeedAFiniteGradient) {
   EXPECT_THAT([&] { require_numbers(problem, truth); },
               testing::ThrowsMessage<Error>(
                   testing::HasSubstr("d loss / d logprob of sequence 0, token 1 is inf")));
+}
+
+TEST(Truth, PairsAreThoseOfTheRewards) {
+  LinearCase c = make_linear_case("objective=dpo lens=5+7 mask=all vocab=19 hidden=5");
+  ASSERT_EQ(c.problem.rewards.size(), 2u);
+  const double chosen_first = c.truth.objective.loss.value;
+  std::swap(c.problem.rewards[0], c.problem.rewards[1]);
+  const Truth truth = make_truth(c.problem, c.rows, *c.objective, 19);
+  EXPECT_NE(truth.objective.loss.value, chosen_first);
 }
 
 TEST(Truth, NoLossAndNoMetricIsNan) {
