@@ -50,9 +50,10 @@ TEST_F(ExternalLoading, RefusesNamesThatAreTaken) {
       "clash.py: there is an implementation 'fused' already");
 }
 
-TEST_F(ExternalLoading, RefusesWhatIsNoPythonFile) {
+TEST_F(ExternalLoading, RefusesWhatIsNoFileOfImplementations) {
   expect_refused({scratch_.file("missing.py")}, "missing.py: there is no such file");
-  expect_refused({write("mine.txt", "")}, "mine.txt: not a Python file (.py)");
+  expect_refused({write("mine.txt", "")},
+                 "mine.txt: neither a Python file (.py) nor a shared library (.so)");
 }
 
 TEST_F(ExternalLoading, RefusesInterpretersThatCannotRunIt) {

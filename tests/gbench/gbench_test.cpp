@@ -178,8 +178,8 @@ TEST(Gbench, FlagsThatMakeNoSenseGetOneLine) {
     const char* message;
   };
   for (const Refused& refused :
-       {Refused{"--cases x", 64, "--cases"}, Refused{"--iterations 1", 64, "--iterations"},
-        Refused{"--report r.json", 64, "--report"},
+       {Refused{"--cases x", 65, "--cases = x is not a folder"},
+        Refused{"--iterations 1", 64, "--iterations"}, Refused{"--report r.json", 64, "--report"},
         Refused{"--suite smoke --case 'lens=4'", 64, "either --suite or --case"},
         Refused{"--benchmark_filters=x", 64, "unknown flag or value: --benchmark_filters=x"},
         Refused{"--benchmark_format=xml", 64, "rejects the value of a --benchmark_* flag"},

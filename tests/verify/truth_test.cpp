@@ -355,13 +355,16 @@ TEST(Truth, RowsThatAreTrainedOnNeedAFiniteGradient) {
                   testing::HasSubstr("d loss / d logprob of sequence 0, token 1 is inf")));
 }
 
-TEST(Truth, PairsAreThoseOfTheRewards) {
-  LinearCase c = make_linear_case("objective=dpo lens=5+7 mask=all vocab=19 hidden=5");
+TEST(Truth, PositiveExamplesAreThoseOfTheRewards) {
+  LinearCase c = make_linear_case(
+      "objective=clipped_pg positive_example_nll_weight=0.5 lens=5+7 mask=all vocab=19 hidden=5");
   ASSERT_EQ(c.problem.rewards.size(), 2u);
-  const double chosen_first = c.truth.objective.loss.value;
-  std::swap(c.problem.rewards[0], c.problem.rewards[1]);
-  const Truth truth = make_truth(c.problem, c.rows, *c.objective, 19);
-  EXPECT_NE(truth.objective.loss.value, chosen_first);
+  const auto loss_with = [&](float first, float second) {
+    c.problem.rewards = {first, second};
+    return make_truth(c.problem, c.rows, *c.objective, 19).objective.loss.value;
+  };
+  EXPECT_NE(loss_with(1, 0), loss_with(0, 1));
+  EXPECT_NE(loss_with(1, 0), loss_with(0, 0));
 }
 
 TEST(Truth, NoLossAndNoMetricIsNan) {
