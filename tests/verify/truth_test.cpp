@@ -357,7 +357,8 @@ TEST(Truth, RowsThatAreTrainedOnNeedAFiniteGradient) {
 
 TEST(Truth, PositiveExamplesAreThoseOfTheRewards) {
   LinearCase c = make_linear_case(
-      "objective=clipped_pg positive_example_nll_weight=0.5 lens=5+7 mask=all vocab=19 hidden=5");
+      "objective=clipped_pg objective.positive_example_nll_weight=0.5 lens=5+7 mask=all vocab=19 "
+      "hidden=5");
   ASSERT_EQ(c.problem.rewards.size(), 2u);
   const auto loss_with = [&](float first, float second) {
     c.problem.rewards = {first, second};
