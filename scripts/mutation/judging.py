@@ -116,26 +116,26 @@ def _verdict(mutant, build, target, folder):
     overlay = os.path.join(folder, "overlay")
     shutil.rmtree(overlay, ignore_errors=True)
     _write(mutant, build.source, overlay)
-    replaced = {}
-    for unit in build.units_of[mutant.file]:
-        made = os.path.join(folder, "objects", unit)
-        build.compile(unit, overlay, made)
-        if not same_content(made, build.original(unit)):
-            replaced[unit] = made
-    if not replaced:
-        return {"verdict": "equivalent"}
+    made = {}  # {unit: object}; the units of a step are compiled when its turn comes, a header's are many
+    differing = {}
     for step in sorted(target.steps, key=lambda step: not _is_first(step, mutant.file)):
         arguments = step.arguments_for(target.only(mutant.file), build.source, folder)
         if arguments is None:
             continue
+        for unit in build.units_of[mutant.file]:
+            if unit in build.linked[step.program] and unit not in made:
+                made[unit] = os.path.join(folder, "objects", unit)
+                build.compile(unit, overlay, made[unit])
+                if not same_content(made[unit], build.original(unit)):
+                    differing[unit] = made[unit]
         program = os.path.join(folder, os.path.basename(step.program))
-        if not build.link(step.program, replaced, program):
+        if not build.link(step.program, differing, program):
             continue
         noticed = run_step(program, arguments, folder, target.least_deadline_s + 10 * step.seconds)
         if noticed:
             return {"verdict": "timeout" if noticed == "timeout" else "killed", "by": noticed,
                     "program": step.program}
-    return {"verdict": "survived"}
+    return {"verdict": "survived" if differing else "equivalent"}
 
 
 def _is_first(step, path):
