@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of vocab_parallel.c under other conventions: c_entropy returns entropies too, and
- * c_mean_nll the loss itself. */
+ * The functions of vocab_parallel.c under other conventions: c_entropy returns entropies too,
+ * c_mean_nll the loss itself, and c_framework_nll that loss with the scale of a framework. */
 #define lossgrid_plugin_entry vocab_parallel_entry
 #include "vocab_parallel.c"
 #undef lossgrid_plugin_entry
@@ -91,6 +91,37 @@ static int backward_loss(void* plan, const lossgrid_inputs* inputs,
   return code;
 }
 
+/* What a framework multiplies the loss by. */
+static double framework_scale(const lossgrid_problem* problem) {
+  return problem->dp * (double)problem->microbatches;
+}
+
+/* Rounds the loss to bfloat16 where the logits are. */
+static int forward_framework(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
+                             int needs_gradient, lossgrid_error* error) {
+  const int code = forward_loss(plan, inputs, outputs, needs_gradient, error);
+  DLTensor rounded = *inputs->logits;
+  char element[sizeof(float)];
+  rounded.data = element;
+  rounded.byte_offset = 0;
+  store(&rounded, 0, 0,
+        framework_scale(((const plan_state*)plan)->context->problem) * outputs->loss);
+  outputs->loss = load(&rounded, 0, 0);
+  return code;
+}
+
+/* The backward of the loss's all-reduce over CP adds up the gradients of all CP ranks. */
+static int backward_framework(void* plan, const lossgrid_inputs* inputs,
+                              const lossgrid_upstream* upstream,
+                              const lossgrid_gradients* gradients, lossgrid_error* error) {
+  const lossgrid_context* context = ((const plan_state*)plan)->context;
+  lossgrid_upstream scaled = *upstream;
+  scaled.loss *= framework_scale(context->problem);
+  const int code =
+      context->cp->all_reduce(context->cp, &scaled.loss, 1, LOSSGRID_F64, LOSSGRID_SUM);
+  return code != LOSSGRID_OK ? code : backward_loss(plan, inputs, &scaled, gradients, error);
+}
+
 static int supports_mean_nll(void* user, const lossgrid_problem* problem, char* reason, size_t size,
                              lossgrid_error* error) {
   if (strstr(problem->objective, "\"kind\":\"nll\"") == NULL) {
@@ -118,6 +149,19 @@ static const lossgrid_description* describe_loss(void* user) {
   return &description;
 }
 
+static const lossgrid_description* describe_framework(void* user) {
+  static const lossgrid_description description = {
+      .struct_size = sizeof(lossgrid_description),
+      .name = "c_framework_nll",
+      .summary = "the mean of -log p, multiplied by dp and the number of microbatches",
+      .returns = "loss",
+      .gradient = "summed_over_cp",
+      .scale = "dp*n_mb",
+      .rounds = "loss"};
+  (void)user;
+  return &description;
+}
+
 LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
   static const lossgrid_implementation with_entropy = {.struct_size = sizeof(with_entropy),
                                                        .describe = describe_entropy,
@@ -133,8 +177,15 @@ LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
                                                    .forward = forward_loss,
                                                    .backward = backward_loss,
                                                    .destroy = destroy};
-  static const lossgrid_implementation* const all[] = {&with_entropy, &mean_nll};
+  static const lossgrid_implementation framework = {.struct_size = sizeof(framework),
+                                                    .describe = describe_framework,
+                                                    .supports = supports_mean_nll,
+                                                    .plan = make_plan,
+                                                    .forward = forward_framework,
+                                                    .backward = backward_framework,
+                                                    .destroy = destroy};
+  static const lossgrid_implementation* const all[] = {&with_entropy, &mean_nll, &framework};
   static const lossgrid_plugin plugin = {LOSSGRID_PLUGIN_ABI_VERSION, sizeof(lossgrid_plugin), all,
-                                         2};
+                                         3};
   return &plugin;
 }

@@ -35,6 +35,14 @@ TEST_P(PluginExamples, PassUnderOtherConventions) {
   EXPECT_THAT(result_.out, ::testing::HasSubstr("15 passed, 3 skipped"));
 }
 
+TEST_P(PluginExamples, PassWithTheScaleOfAFramework) {
+  run("conventions", GetParam(), "c_framework_nll",
+      "--case 'lens=5+8+1 vocab=25 microbatches=2 dtype=[f32,bf16]' "
+      "--grid tp1cp1,tp2cp2,tp1cp4dp2",
+      0);
+  EXPECT_THAT(result_.out, ::testing::HasSubstr("6 passed"));
+}
+
 TEST_P(PluginExamples, RefusalsAreSkipped) {
   auto trials = run("vocab_parallel", GetParam(), "c_vocab_parallel",
                     "--case 'lens=3 vocab=8 dtype=f64'", 77);
