@@ -50,6 +50,7 @@ TEST(Mutation, NamesWhatRejectedAMutant) {
   const MutantRecord costly = record_of_mutant("mutant/undeclared_gather", "lens=8 vocab=24");
   EXPECT_EQ(costly.name, "mutant/undeclared_gather");
   EXPECT_TRUE(costly.rejected);
+  EXPECT_FALSE(costly.is_control);
   EXPECT_EQ(costly.trials, 2);
   EXPECT_EQ(costly.what, "cp_local: gathers the logits over CP and does not declare it");
   EXPECT_EQ(costly.rejected_by_case, "small");

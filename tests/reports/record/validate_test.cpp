@@ -131,6 +131,9 @@ TEST(ValidateFile, TakesWhatADeadRunLeft) {
   write_file_atomically(partial, text + "no\n" + text);
   EXPECT_EQ(refusal(partial), partial + ": line 5 is no JSON");
   Json header = Json::parse(text.substr(0, text.find('\n')));
+  header["run"]["planned"] = {{"timings", 2}};
+  write_file_atomically(partial, header.dump() + '\n');
+  EXPECT_THAT(validate_file(partial).problems, Contains(StartsWith("/run/planned: ")));
   header["run"]["command"] = 7;
   write_file_atomically(partial, header.dump() + '\n');
   EXPECT_THAT(validate_file(partial).problems, Contains(StartsWith("/run/command: Failed")));
