@@ -37,6 +37,7 @@ class _Session:
         self.own = int(worker["workerid"][2:]) if self.is_worker else 0  # "gw0"
         self.here = str(config.invocation_params.dir)
         self.suites = 0
+        self.written_report = ""
         asked = config.getoption("--lossgrid-executable", None)
         self.asked_executable: str = asked or os.environ.get("LOSSGRID_EXECUTABLE", "")
 
@@ -169,15 +170,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reports = end_all(own.folder)
     shutil.rmtree(own.folder, ignore_errors=True)
     path = session.config.getoption("--lossgrid-report", None)
-    if path and reports:
-        whole = joined(reports, ["pytest", *session.config.invocation_params.args])
-        target = os.path.join(own.here, path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "w", encoding="utf-8") as file:
-            json.dump(whole, file, indent=1)
+    if not path or not reports:
+        return
+    try:
+        _write_whole(os.path.join(own.here, path),
+                     joined(reports, ["pytest", *session.config.invocation_params.args]))
+    except OSError as error:
+        pytest.exit(f"lossgrid: --lossgrid-report {path} cannot be written: {error.strerror}", 4)
+    own.written_report = path
+
+
+def _write_whole(path: str, report: Any) -> None:
+    """Writes a report beside ``path`` and renames it, so that no reader sees a part of it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=os.path.dirname(path),
+                                     delete=False) as file:
+        json.dump(report, file, indent=1)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    path = config.getoption("--lossgrid-report", None)
-    if path and os.path.exists(os.path.join(config.stash[_SESSION].here, path)):
-        terminalreporter.write_line(f"lossgrid report: {path}")
+    if config.stash[_SESSION].written_report:
+        terminalreporter.write_line(f"lossgrid report: {config.stash[_SESSION].written_report}")

@@ -196,6 +196,10 @@ class PytestPlugin(unittest.TestCase):
         code, out = self.pytest(RIGHT_ITEMS[0], "--lossgrid-report", "one.json")
         self.assertEqual((code, self.outcomes(out)), (0, {RIGHT_ITEMS[0]: "PASSED"}), out)
         self.assertEqual(self.report("one.json")["summary"]["trials"], 1)
+        code, out = self.pytest(RIGHT_ITEMS[0], "--lossgrid-report", "one.json/all.json")
+        self.assertEqual(code, 4, out)
+        self.assertIn("lossgrid: --lossgrid-report one.json/all.json cannot be written: ", out)
+        self.assertNotIn("Traceback", out)
 
     def test_the_first_failure_ends_the_run(self):
         self.write("test_slow.py", WRONG.replace("    gathered", "    import time; time.sleep(1)\n"
