@@ -94,6 +94,10 @@ TEST(Explanation, AFactorThatNothingMakesIsStatedAlone) {
               ElementsAre("grad_logits is 2.004 x the truth"));
   EXPECT_THAT(explain(facts_of({part_of({}, 1.0042)}, sizes_of(1, 2, 1)), false),
               ElementsAre("grad_logits is 1.0042 x the truth"));  // not 1.004
+  EXPECT_THAT(explain(facts_of({part_of({}, 999.2)}, sizes_of(1, 2, 1)), false),
+              ElementsAre("grad_logits is 999.200 x the truth"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 1000.2)}, sizes_of(1, 2, 1)), false),
+              ElementsAre("grad_logits is 1000 x the truth"));
 }
 
 TEST(Explanation, OfSignAndZero) {

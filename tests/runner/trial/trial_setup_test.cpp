@@ -34,6 +34,9 @@ TEST(TrialSetup, OnlyDeclaredRoundingsCount) {
   EXPECT_EQ(declared.weight_parts, 1);
   EXPECT_EQ(declared.weight_sum, DType::f32);
   EXPECT_EQ(declared.loss, 0x1p-24);
+  EXPECT_EQ(declared_roundings(setup_for("lens=8 vocab=24 hidden=6", "linear_materialized", {1, 1}))
+                .weight_adds,
+            1);  // all rows at once
 }
 
 /// `linear_ce`, which declares every rounding that there is.

@@ -175,6 +175,15 @@ TEST(CostMerge, ExchangesOfTheBatchAreCompared) {
   }
 }
 
+TEST(CostMerge, TheFirstOfTheLargestPacksIsRecorded) {
+  std::vector<RankResult> ranks = right_ranks();
+  ranks[0].packs[0].memory[1].allocations = 7;  // the second pack needs as much
+  TrialRecord record;
+  EXPECT_EQ(merge_memory(ranks, record), "");
+  EXPECT_EQ(record.memory[1].phase, "forward");
+  EXPECT_EQ(record.memory[1].measured_allocations, 7);
+}
+
 TEST(CostMerge, ARankWithoutALossNeedsNoMemory) {
   for (const std::int64_t bytes : {0, 1}) {
     const std::string text = mismatches(1, 0, [&](RankResult& rank, PackFindings&) {
