@@ -62,6 +62,8 @@ TEST(Mutation, NamesWhatRejectedAMutant) {
       record_of_mutant("mutant/gradient_times_1.02", "lens=8 vocab=24 mask=all");
   EXPECT_EQ(wrong.trials, 1);
   EXPECT_THAT(wrong.rejected_by_checks, ElementsAre("grad_logits", "grad_logits_bias"));
+  EXPECT_EQ(wrong.catalogue_id, "");
+  EXPECT_EQ(record_of_mutant("mutant/gradient_times_cp", "lens=8 vocab=24").catalogue_id, "M1");
 }
 
 TEST(Mutation, ASkippedTrialIsNone) {

@@ -3,6 +3,7 @@
 // to see that a trial finds it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,13 +14,13 @@
 namespace lossgrid {
 
 /// Called behind forward with outputs, and behind backward with gradients; the other is null.
-using Spoil = void (*)(const LossInputs&, LossOutputs*, LossGradients*);
+using Spoil = std::function<void(const LossInputs&, LossOutputs*, LossGradients*)>;
 
 /// Runs the right plan, then spoils its inputs or outputs.
 class SpoiledPlan final : public LossPlan {
  public:
   SpoiledPlan(std::unique_ptr<LossPlan> right, Spoil spoil)
-      : right_(std::move(right)), spoil_(spoil) {}
+      : right_(std::move(right)), spoil_(std::move(spoil)) {}
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     right_->forward(inputs, outputs);
     spoil_(inputs, &outputs, nullptr);
@@ -38,7 +39,7 @@ class SpoiledPlan final : public LossPlan {
 class Spoiled final : public LossImplementation {
  public:
   Spoiled(const char* base, Spoil spoil, int only_rank = -1)
-      : right_(make_implementation(base)), spoil_(spoil), only_rank_(only_rank) {}
+      : right_(make_implementation(base)), spoil_(std::move(spoil)), only_rank_(only_rank) {}
   ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   DType grad_logits_dtype(const LossProblem& problem) const override {
