@@ -375,6 +375,15 @@ TEST(Truth, NoLossAndNoMetricIsNan) {
   truth.objective.loss.value = std::nan("");
   EXPECT_THAT([&] { require_numbers(problem, truth); },
               testing::ThrowsMessage<Error>(testing::EndsWith("nll: the loss is nan")));
+  truth.rows[1].logprob = -kTruthInf;
+  EXPECT_THAT([&] { require_numbers(problem, truth); },
+              testing::ThrowsMessage<Error>(testing::EndsWith(
+                  "the loss is nan, where the target of sequence 0, token 1 has probability 0")));
+  truth = right;
+  truth.objective.metrics.begin()->second.amount.value = std::nan("");
+  EXPECT_THAT([&] { require_numbers(problem, truth); },
+              testing::ThrowsMessage<Error>(testing::EndsWith(
+                  "metric " + truth.objective.metrics.begin()->first + " is nan")));
 }
 
 }  // namespace
