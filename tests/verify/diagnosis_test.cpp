@@ -73,6 +73,15 @@ TEST(Explanation, NamesAllFactorsThatFit) {
   EXPECT_THAT(explain(facts_of({part_of({}, 6)}, sizes_of(3, 2, 1)), true),
               ElementsAre("grad_logits is 6.000 x the truth, which dp*cp = 6 would explain; "
                           "scale=\"dp*cp\" would declare it"));
+  EXPECT_THAT(explain(facts_of({part_of({}, 0.25)}, sizes_of(1, 1, 4)), true),
+              ElementsAre(HasSubstr("scale=\"1/n_mb\" would declare it")));
+}
+
+TEST(Explanation, AFactorOfTheWrongElementsAloneIsNotThatOfTheGradient) {
+  FailureFacts facts = facts_of({part_of({}, 1.05)});
+  facts.gradients[0].sums.add_element(DType::f32, 2.56, 2.56, 2.56, 0, 0);  // right: 1.0495 of all
+  EXPECT_THAT(explain(facts, false),
+              ElementsAre("all 12 wrong elements of grad_logits are 1.050 x the truth"));
 }
 
 TEST(Explanation, NamesTheDeclarationOfImplementationsFromOutsideOnly) {
@@ -117,7 +126,11 @@ TEST(Explanation, LossAndGradientWithOneFactorAreOneSentence) {
   EXPECT_THAT(explain(facts, false),
               ElementsAre(HasSubstr("loss is 2.000 x the truth, which n_mb = 2 would explain"),
                           HasSubstr("grad_logits is 0.500 x the truth, which 1/n_mb")));
+  facts.gradients = facts_of({part_of({}, 1.02)}).gradients;  // a factor that nothing makes
+  facts.loss->got = 3.06;
+  EXPECT_THAT(explain(facts, false), ElementsAre("loss and grad_logits are 1.020 x the truth"));
   facts.loss->got = 3.3;  // some number
+  facts.gradients = facts_of({part_of({}, 0.5)}).gradients;
   EXPECT_THAT(explain(facts, false), ElementsAre(HasSubstr("grad_logits is 0.500")));
 }
 
@@ -239,6 +252,8 @@ TEST(Explanation, CountsTheRowsWhoseLogprobIsNan) {
   facts.minus_inf_rows = {4, 9};
   EXPECT_THAT(explain(facts, false),
               ElementsAre(HasSubstr("those with -inf logits and no others")));
+  facts.minus_inf_rows = {4, 7, 9};
+  EXPECT_THAT(explain(facts, false), ElementsAre(HasSubstr("all of them with -inf logits")));
 }
 
 TEST(HasNan, InLogprobsOrInAGradient) {

@@ -182,6 +182,17 @@ TEST(CostMerge, TheFirstOfTheLargestPacksIsRecorded) {
   EXPECT_EQ(merge_memory(ranks, record), "");
   EXPECT_EQ(record.memory[1].phase, "forward");
   EXPECT_EQ(record.memory[1].measured_allocations, 7);
+  EXPECT_FALSE(record.memory[1].device_used_bytes);
+}
+
+TEST(CostMerge, MemoryInUseIsThatOfTheDriver) {
+  std::vector<RankResult> ranks = right_ranks();
+  ranks[1].packs[0].memory[2].driver = DriverMemory{.used_bytes = 9000, .pool_bytes = 5000};
+  TrialRecord record;
+  EXPECT_EQ(merge_memory(ranks, record), "");
+  EXPECT_EQ(record.memory[5].rank, 1);
+  EXPECT_EQ(record.memory[5].device_used_bytes, 9000);
+  EXPECT_EQ(record.memory[5].device_other_bytes, 4000);
 }
 
 TEST(CostMerge, ARankWithoutALossNeedsNoMemory) {
