@@ -32,10 +32,12 @@ TEST(Mutation, MutantsAreRejectedControlsAcceptedAndAllOfThemRun) {
   }
 }
 
-MutantRecord record_of_mutant(const std::string& name, const std::string& case_text) {
+MutantRecord record_of_mutant(const std::string& name, const std::vector<std::string>& case_texts) {
   Suite suite;
-  suite.cases = {parse_case(case_text)};
-  suite.cases[0].name = "small";
+  for (const std::string& text : case_texts) {
+    suite.cases.push_back(parse_case(text));
+    suite.cases.back().name = "small";
+  }
   suite.grids = {{1, 1}, {1, 2}};
   ProblemCache problems;
   std::vector<MutantRecord> records;
@@ -47,7 +49,7 @@ MutantRecord record_of_mutant(const std::string& name, const std::string& case_t
 
 TEST(Mutation, NamesWhatRejectedAMutant) {
   // Right on one rank; the second trial is the last.
-  const MutantRecord costly = record_of_mutant("mutant/undeclared_gather", "lens=8 vocab=24");
+  const MutantRecord costly = record_of_mutant("mutant/undeclared_gather", {"lens=8 vocab=24"});
   EXPECT_EQ(costly.name, "mutant/undeclared_gather");
   EXPECT_TRUE(costly.rejected);
   EXPECT_FALSE(costly.is_control);
@@ -59,17 +61,22 @@ TEST(Mutation, NamesWhatRejectedAMutant) {
               testing::HasSubstr("--impl mutant/undeclared_gather --grid tp1cp2"));
   EXPECT_THAT(costly.rejected_by_checks, ElementsAre("memory", "communication"));
   const MutantRecord wrong =
-      record_of_mutant("mutant/gradient_times_1.02", "lens=8 vocab=24 mask=all");
+      record_of_mutant("mutant/gradient_times_1.02", {"lens=8 vocab=24 mask=all"});
   EXPECT_EQ(wrong.trials, 1);
   EXPECT_THAT(wrong.rejected_by_checks, ElementsAre("grad_logits", "grad_logits_bias"));
   EXPECT_EQ(wrong.catalogue_id, "");
-  EXPECT_EQ(record_of_mutant("mutant/gradient_times_cp", "lens=8 vocab=24").catalogue_id, "M1");
+  EXPECT_EQ(record_of_mutant("mutant/gradient_times_cp", {"lens=8 vocab=24"}).catalogue_id, "M1");
 }
 
 TEST(Mutation, ASkippedTrialIsNone) {
-  const MutantRecord skipped = record_of_mutant("mutant/linear_retained_chunks", "lens=8 vocab=24");
+  const std::string from_logits = "lens=8 vocab=24";
+  const MutantRecord skipped = record_of_mutant("mutant/linear_retained_chunks", {from_logits});
   EXPECT_EQ(skipped.trials, 0);
   EXPECT_FALSE(skipped.rejected);
+  const MutantRecord next = record_of_mutant("mutant/linear_retained_chunks",
+                                             {from_logits, "lens=600 vocab=24 hidden=6"});
+  EXPECT_EQ(next.trials, 1);
+  EXPECT_TRUE(next.rejected);
 }
 
 /// Runs two mutants of which the first hangs, and ends the process with the number of records.

@@ -319,7 +319,12 @@ TEST(Explanation, LogprobsThatNoMistakeMakes) {
   failed.smallest_difference = 0.5;
   failed.positive = 0;
   EXPECT_THAT(explain(with_logprobs(failed), false), IsEmpty());
+  failed.smallest_difference = -10.005;  // the same within a thousandth of its size
+  failed.largest_difference = -9.9985;
+  EXPECT_THAT(explain(with_logprobs(failed), false),
+              ElementsAre(HasSubstr("are off by -9.998 in")));
   failed.smallest_difference = 0.69310;
+  failed.largest_difference = 0.69312;
   failed.count = failed.differences = 2;  // two may agree by chance
   EXPECT_THAT(explain(with_logprobs(failed), false), IsEmpty());
 }

@@ -51,6 +51,8 @@ TEST(ScaleSuspects, AllOfTheSimplestThatFit) {
   EXPECT_THAT(names_of(1, twos), IsEmpty());  // though dp/cp is 1
   twos.valid_tokens = 4;                      // one size comes before a product
   EXPECT_THAT(names_of(4, twos), ElementsAre("valid_tokens"));
+  twos.sequences = 4;
+  EXPECT_THAT(names_of(4, twos), ElementsAre("valid_tokens", "sequences"));
   twos.valid_tokens = 2;  // a size of the grid comes before a count
   EXPECT_THAT(names_of(2, twos), ElementsAre("cp", "dp", "n_mb"));
 }

@@ -136,6 +136,16 @@ TEST(CostMerge, TimesAreThoseOfTheSlowestRankOverAllItsPacks) {
     EXPECT_EQ(time.host_synchronisations, 4) << time.phase;
     EXPECT_EQ(time.predicted_flops, 4000) << time.phase;
   }
+  for (RankResult& rank : ranks) {
+    for (PackFindings& pack : rank.packs) {
+      pack.time_ns["plan"] = 0;
+      pack.predicted.plan.flops = 0;
+    }
+  }
+  record = TrialRecord();
+  merge_times(ranks, record);
+  EXPECT_EQ(record.times[0].max_over_ranks_ns, 0);
+  EXPECT_EQ(record.times[0].predicted_flops, 0);
 }
 
 TEST(CostMerge, TrafficIsAtMostThePrediction) {
@@ -183,6 +193,17 @@ TEST(CostMerge, TheFirstOfTheLargestPacksIsRecorded) {
   EXPECT_EQ(record.memory[1].phase, "forward");
   EXPECT_EQ(record.memory[1].measured_allocations, 7);
   EXPECT_FALSE(record.memory[1].device_used_bytes);
+}
+
+TEST(CostMerge, APhaseThatHoldsNothingIsRecorded) {
+  std::vector<RankResult> ranks(1);
+  ranks[0].packs = {right_pack()};
+  PackFindings& pack = ranks[0].packs[0];
+  pack.input_bytes = pack.memory[0].peak_bytes = pack.predicted.plan.workspace_bytes = 0;
+  pack.output_bytes["plan"] = 0;
+  TrialRecord record;
+  merge_memory(ranks, record);
+  EXPECT_EQ(record.memory[0].phase, "plan");
 }
 
 TEST(CostMerge, MemoryInUseIsThatOfTheDriver) {
