@@ -97,6 +97,24 @@ std::vector<RankResult> ranks_of_nine_columns() {
   return ranks;
 }
 
+TEST(CostMerge, AWorkspaceIsWithinFivePercentOfItsPrediction) {
+  for (const auto& [bytes, holds] : {std::pair(5000, true), std::pair(5001, false)}) {
+    const std::string text = mismatches(0, 0, [&](RankResult&, PackFindings& found) {
+      found.predicted.plan.workspace_bytes = 100000;
+      found.memory[0].peak_bytes = 300 + 50 + 100000 + bytes;
+    });
+    EXPECT_EQ(text.empty(), holds) << text;
+  }
+}
+
+TEST(CostMerge, CallsAreRecordedWithTheirRank) {
+  TrialRecord record;
+  EXPECT_EQ(merge_communication({2, 1}, right_ranks(), record), "");
+  ASSERT_FALSE(record.communication.empty());
+  EXPECT_EQ(record.communication.front().rank, 0);
+  EXPECT_EQ(record.communication.back().rank, 1);
+}
+
 TEST(CostMerge, FlopsAreThoseOfTheColumnsOfARank) {
   EXPECT_EQ(compare_flops({2, 1}, 9, ranks_of_nine_columns()), "");
   EXPECT_EQ(compare_flops({2, 1}, 10, right_ranks()), "");
