@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/core/error.h"
+#include "harness/core/sanitizers.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
@@ -23,7 +24,7 @@ inline TrialRecord run_case(const std::string& case_text, const std::string& imp
 }
 
 /// Sanitizers need every path once, not every grid.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if LOSSGRID_ASAN || LOSSGRID_TSAN
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;

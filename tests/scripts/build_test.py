@@ -70,6 +70,12 @@ class Build(ScriptTest):
         self.assertIn("a.cpp: no such thing\nbuild: preset release failed "
                       "(log: build/release/build.log)\n", ended.stderr)
 
+    def test_ci_presets_build_in_the_folders_of_the_others(self):
+        self.cmake(status=1)
+        ended = self.run_script("build", "ci-release")
+        self.assertIn("build: preset ci-release failed (log: build/release/build.log)\n", ended.stderr)
+        self.assertEqual(os.listdir(os.path.join(self.root, "build")), ["release"])
+
     def test_a_terminal_has_one_line_that_goes_away(self):
         self.cmake(steps=8, pause=0.4, sixth=0.4)
         printed = self.on_terminal("release")

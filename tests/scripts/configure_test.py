@@ -3,6 +3,7 @@
 """Tests of the configuration: without test libraries and MPI it has the program and no tests; with
 them, in the same build folder, it has the tests."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -50,6 +51,15 @@ class Configure(unittest.TestCase):
         ended = self.configure("-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_hwy=ON")
         self.assertNotEqual(ended.returncode, 0)
         self.assertIn("not found: fmt, hwy (on Debian, scripts/setup run installs them)", ended.stderr)
+
+    def test_warnings_are_errors_in_presets_of_ci_only(self):
+        for preset, are_errors in (("release", False), ("ci-release", True)):
+            ended = self.configure("--preset", preset)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as file:
+                commands = [entry["command"] for entry in json.load(file)]
+            self.assertEqual([" -Werror " in command for command in commands],
+                             [are_errors] * len(commands), preset)
 
 
 if __name__ == "__main__":
