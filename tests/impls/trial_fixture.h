@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "harness/core/error.h"
 #include "harness/core/sanitizers.h"
@@ -48,11 +49,11 @@ inline const std::vector<Grid>& all_grids() {
   return grids;
 }
 
-inline const CheckRecord& check_of(const TrialRecord& record, const std::string& name) {
+inline const CheckRecord& check_of(const TrialRecord& record, std::string_view name) {
   for (const CheckRecord& check : record.checks) {
     if (check.name == name) return check;
   }
-  throw Error(ErrorCode::internal, "no check " + name);
+  throw Error(ErrorCode::internal, "no check " + std::string(name));
 }
 
 inline std::string invariant_of(const TrialRecord& record, const std::string& name) {
