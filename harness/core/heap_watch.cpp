@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "harness/core/sanitizers.h"
+
 namespace lossgrid {
 namespace {
 
@@ -40,7 +42,7 @@ HeapWatchScope::~HeapWatchScope() {
 
 }  // namespace lossgrid
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if LOSSGRID_ASAN || LOSSGRID_TSAN
 
 // A sanitizer has a malloc of its own and calls back for every allocation, the one of threads not
 // for those with an alignment (allocator_interface.h).

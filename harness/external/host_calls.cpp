@@ -72,7 +72,8 @@ Communicator& HostCalls::group_named(const std::string& name) {
 }
 
 nlohmann::json HostCalls::make(const nlohmann::json& call) {
-  Communicator& group = group_named(call.at("group"));
+  const auto group_name = call.at("group").get<std::string>();
+  Communicator& group = group_named(group_name);
   const Collective collective =
       named(call.at("call").get<std::string>(),
             {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,

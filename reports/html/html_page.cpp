@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/html/html_page.h"
 
+#include "harness/core/error.h"
 #include "reports/exports/export_parts.h"
 #include "reports/html/packed_text.h"
 #include "reports/record/compact_report.h"
@@ -30,6 +31,9 @@ void add_dead_run(const RunRecord& run, Json& context) {
 }  // namespace
 
 std::string html_page(const Json& report, const Json& context) {
+  if (kHtmlTemplate == nullptr) {
+    throw Error(ErrorCode::unsupported, "this build has no HTML page (cmake -DLOSSGRID_HTML=ON)");
+  }
   std::string page = kHtmlTemplate;
   for (const auto& [place, json] : {std::pair("@report@", &report), {"@context@", &context}}) {
     page.replace(page.find(place), std::string_view(place).size(), packed(*json));

@@ -10,11 +10,11 @@
 
 namespace lossgrid {
 
-/// The page with "@report@" and "@context@" in place of the data.
+/// The page with "@report@" and "@context@" in place of the data; null in builds without it.
 extern const char* const kHtmlTemplate;
 
 /// Puts data into the page. `report`: from run_to_json or compact_report, offered for download.
-/// `context`: facts that the page shows beside it.
+/// `context`: facts that the page shows beside it. Throws unsupported in builds without the page.
 std::string html_page(const nlohmann::ordered_json& report, const nlohmann::ordered_json& context);
 
 /// Returns the page of any run that read_report returns. `history`: from history_to_json, or null.

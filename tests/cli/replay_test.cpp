@@ -158,8 +158,8 @@ TEST(Replay, WritesResultsInTheUnshardedLayout) {
   const SafetensorsFile got = SafetensorsFile::read(out);
   const SafetensorsFile want = SafetensorsFile::read(bundle);
   for (const std::string name : {"loss", "logprobs", "grad_logits"}) {
-    const TensorView& a = got.tensor(name);
-    const TensorView& b = want.tensor("expected." + name);
+    const TensorView a = got.tensor(name);
+    const TensorView b = want.tensor("expected." + name);
     ASSERT_EQ(a.dtype, "F64");
     ASSERT_EQ(a.shape, b.shape);
     double largest = 0;

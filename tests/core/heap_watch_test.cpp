@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include "harness/core/sanitizers.h"
+
 namespace lossgrid {
 namespace {
 
@@ -46,7 +48,7 @@ TEST(HeapWatch, CountsEveryWayToTheHeap) {
   EXPECT_EQ(counted([] { escaped = std::vector<float>(kLarge / 4).data(); }), 1);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // it does not call back for these
+#if !LOSSGRID_TSAN  // it does not call back for these
 TEST(HeapWatch, CountsAlignedMemory) {
   EXPECT_EQ(counted([] { take_and_release(std::aligned_alloc(64, kLarge / 64 * 64 + 64)); }), 1);
   EXPECT_EQ(counted([] { take_and_release(memalign(64, kLarge)); }), 1);
@@ -103,7 +105,7 @@ TEST(HeapWatch, CountsOfItsThreadAndOfTheInnermostScopeAlone) {
 
 TEST(HeapWatch, LeavesTheRulesOfPosixMemalign) {
   void* block = nullptr;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these end the process
+#if !LOSSGRID_ASAN && !LOSSGRID_TSAN  // these end the process
   EXPECT_EQ(posix_memalign(&block, 3, 64), EINVAL);
   EXPECT_EQ(posix_memalign(&block, 4, 64), EINVAL);
   EXPECT_EQ(block, nullptr);

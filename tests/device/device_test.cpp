@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "harness/core/error.h"
+#include "harness/core/sanitizers.h"
 
 namespace lossgrid {
 namespace {
@@ -35,7 +36,7 @@ TEST(Device, AccountsForExactlyWhatWasAskedFor) {
 
 // A refused allocation leaves no trace, in the account or among the buffers.
 TEST(Device, TooMuchIsAnErrorOfMemory) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if LOSSGRID_ASAN || LOSSGRID_TSAN
   GTEST_SKIP() << "sanitizers end the process at such an allocation";
 #endif
   const auto device = make_cpu_device();

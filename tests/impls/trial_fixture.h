@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "harness/core/error.h"
+#include "harness/core/sanitizers.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
@@ -23,7 +25,7 @@ inline TrialRecord run_case(const std::string& case_text, const std::string& imp
 }
 
 /// Sanitizers need every path once, not every grid.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if LOSSGRID_ASAN || LOSSGRID_TSAN
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
@@ -47,11 +49,11 @@ inline const std::vector<Grid>& all_grids() {
   return grids;
 }
 
-inline const CheckRecord& check_of(const TrialRecord& record, const std::string& name) {
+inline const CheckRecord& check_of(const TrialRecord& record, std::string_view name) {
   for (const CheckRecord& check : record.checks) {
     if (check.name == name) return check;
   }
-  throw Error(ErrorCode::internal, "no check " + name);
+  throw Error(ErrorCode::internal, "no check " + std::string(name));
 }
 
 inline std::string invariant_of(const TrialRecord& record, const std::string& name) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong twins of an example: each fault has its status, its reason and its exit code, in this
 // process and in worker processes, and the trial behind it runs.
+#include "harness/core/sanitizers.h"
 #include "plugins.h"
 
 namespace lossgrid {
@@ -116,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Places, PluginStatuses,
 
 // The two places differ in these.
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they catch the signal
+#if !LOSSGRID_ASAN && !LOSSGRID_TSAN  // they catch the signal
 TEST_F(Plugins, ACrashEndsTheProcess) {
   run("wrong_twins", Place::in_process, "twin_segfaults", kCase, 128 + SIGSEGV);
 }

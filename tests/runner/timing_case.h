@@ -2,8 +2,12 @@
 // Times one case for a test: a few samples, however precise the medians are by then.
 #pragma once
 
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "harness/runner/timing/timing.h"
 
@@ -25,12 +29,12 @@ inline TimingOutcome time_case(
   return time_implementations(prepared, names, grid, request, cache, deadline);
 }
 
-inline const TimingRow& row_of(const TimingRecord& record, const std::string& implementation,
-                               const std::string& phase) {
+inline const TimingRow& row_of(const TimingRecord& record, std::string_view implementation,
+                               std::string_view phase) {
   for (const TimingRow& row : record.rows) {
     if (row.implementation == implementation && row.phase == phase) return row;
   }
-  throw std::runtime_error("no row " + implementation + " " + phase + ": " + record.reason);
+  throw std::runtime_error(fmt::format("no row {} {}: {}", implementation, phase, record.reason));
 }
 
 }  // namespace lossgrid

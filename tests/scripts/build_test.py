@@ -58,10 +58,11 @@ class Build(ScriptTest):
 
     def test_options_go_to_the_configuration(self):
         self.cmake()
-        self.run_script("build", "asan", "-DLOSSGRID_TESTS=ON", "-DX=1", "test_core", "test_comm")
+        self.run_script("build", "asan", "-DLOSSGRID_TESTS=ON", "-DX=1", "lossgrid_test_core",
+                        "lossgrid_test_comm")
         configure, build = self.calls("cmake")
         self.assertEqual(configure, "cmake --preset asan -DLOSSGRID_TESTS=ON -DX=1")
-        self.assertTrue(build.endswith(" --target test_core test_comm"), build)
+        self.assertTrue(build.endswith(" --target lossgrid_test_core lossgrid_test_comm"), build)
 
     def test_a_failure_prints_the_end_of_the_log_and_where_it_is(self):
         self.cmake(steps=2, text="echo a.cpp: no such thing", status=1)
@@ -69,6 +70,12 @@ class Build(ScriptTest):
         self.assertEqual((ended.returncode, ended.stdout), (1, ""))
         self.assertIn("a.cpp: no such thing\nbuild: preset release failed "
                       "(log: build/release/build.log)\n", ended.stderr)
+
+    def test_ci_presets_build_in_the_folders_of_the_others(self):
+        self.cmake(status=1)
+        ended = self.run_script("build", "ci-release")
+        self.assertIn("build: preset ci-release failed (log: build/release/build.log)\n", ended.stderr)
+        self.assertEqual(os.listdir(os.path.join(self.root, "build")), ["release"])
 
     def test_a_terminal_has_one_line_that_goes_away(self):
         self.cmake(steps=8, pause=0.4, sixth=0.4)

@@ -49,6 +49,17 @@ class Run(ScriptTest):
         first = self.run_script("run", "list", "suites").stdout.splitlines()[0]
         self.assertTrue(re.search(r"cores\), then runs$", first), first)
 
+    def test_a_build_without_the_page_leaves_the_code_of_the_run(self):
+        self.build()
+        self.stand_in("build/release/lossgrid", """
+case "$1" in
+  html) echo "this build has no page" >&2; exit 77 ;;
+esac
+echo '{}' >run.json; exit 10""")
+        ended = self.run_script("run", "run", "--report", "run.json")
+        self.assertEqual((ended.returncode, ended.stderr), (10, "this build has no page\n"))
+        self.assertEqual(self.calls("lossgrid html"), ["lossgrid html run.json"])
+
     def test_what_cannot_be_installed_ends_it(self):
         self.build()
         self.install(missing=(), status=65)

@@ -11,7 +11,7 @@ from stand_ins import ScriptTest
 OF_TESTS = {"chromium", "prometheus", "libgtest-dev", "libgmock-dev", "libbenchmark-dev",
             "libbenchmark-tools", "python3-jsonschema", "python3-numpy", "python3-scipy",
             "python3-prometheus-client", "python3-venv", "libxml2-utils", "jq", "zsh", "groff-base",
-            "pypi:torch", "pypi:universalmutator"}
+            "clang-19", "libomp-19-dev", "libclang-rt-19-dev", "pypi:torch", "pypi:universalmutator"}
 OF_MPI = {"libopenmpi-dev", "openmpi-bin"}
 
 

@@ -52,7 +52,8 @@ void add_html_command(CLI::App& app, Action& action) {
       "ending)");
   command->footer(
       "The file needs no network and holds the report, which it offers for download.\n"
-      "Exit codes: 0 written, whatever the report says, 64 usage, 65 bad input.");
+      "Exit codes: 0 written, whatever the report says, 64 usage, 65 bad input,\n"
+      "77 this build has no page (cmake -DLOSSGRID_HTML=OFF).");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

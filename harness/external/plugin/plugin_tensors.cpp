@@ -60,8 +60,8 @@ PluginTensors::PluginTensors(Device& device, const PluginArena& arena, const Plu
     : device_(device), shard_(shard) {
   for (const auto& [name, place] : arena.list.items()) {
     std::byte* const in_arena = arena.memory + place.at("offset").get<std::size_t>();
-    Tensor& tensor = add(name, type_of(place.at("dtype")).dtype,
-                         place.at("shape").get<std::vector<std::int64_t>>(), in_arena);
+    const auto shape = place.at("shape").get<std::vector<std::int64_t>>();
+    Tensor& tensor = add(name, type_of(place.at("dtype")).dtype, shape, in_arena);
     cut_to_own_ids(name, tensor);
     if (!is_input(name) && !is_written(name)) copy_in(tensor);
   }

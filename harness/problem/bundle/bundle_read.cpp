@@ -68,7 +68,7 @@ void require_vocab(const BundleTensors& tensors, const char* name, std::int64_t 
 
 void read_plain_logits(const BundleTensors& tensors, Bundle& bundle) {
   Problem& problem = bundle.problem;
-  const TensorView& view = tensors.require("logits", {"F32", "BF16", "F64"}, 2);
+  const TensorView view = tensors.require("logits", {"F32", "BF16", "F64"}, 2);
   tensors.require("logits", {view.dtype}, {problem.tokens(), view.shape[1]}, "[T, V]");
   require_vocab(tensors, "logits", view.shape[1]);
   problem.spec.vocab = view.shape[1];
@@ -79,14 +79,14 @@ void read_plain_logits(const BundleTensors& tensors, Bundle& bundle) {
 
 void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   Problem& problem = bundle.problem;
-  const TensorView& hidden = tensors.require("hidden", {"F32", "BF16"}, 2);
+  const TensorView hidden = tensors.require("hidden", {"F32", "BF16"}, 2);
   const std::int64_t size = hidden.shape[1];
   tensors.require("hidden", {hidden.dtype}, {problem.tokens(), size}, "[T, H]");
   if (size < 1 || size > kMaxHidden) {
     throw_bad_input("{}: a hidden size of {}, must lie in [1, {}]", tensors.what("hidden"), size,
                     kMaxHidden);
   }
-  const TensorView& weight = tensors.require("weight", {"F32", "BF16"}, 2);
+  const TensorView weight = tensors.require("weight", {"F32", "BF16"}, 2);
   const std::int64_t vocab = weight.shape[0];
   tensors.require("weight", {weight.dtype}, {vocab, size}, "[V, H]");
   require_vocab(tensors, "weight", vocab);

@@ -51,10 +51,9 @@ std::string BundleTensors::what(std::string_view name) const {
   return fmt::format("{}: tensor {}", file_.path(), printable(name));
 }
 
-const TensorView& BundleTensors::require(std::string_view name,
-                                         const std::vector<std::string>& dtypes,
-                                         std::size_t dimensions) const {
-  const TensorView& view = file_.tensor(name);
+TensorView BundleTensors::require(std::string_view name, const std::vector<std::string>& dtypes,
+                                  std::size_t dimensions) const {
+  const TensorView view = file_.tensor(name);
   if (std::find(dtypes.begin(), dtypes.end(), view.dtype) == dtypes.end()) {
     throw_bad_input("{}: dtype {}, must be {}", what(name), view.dtype, join(dtypes, " or "));
   }
@@ -65,11 +64,10 @@ const TensorView& BundleTensors::require(std::string_view name,
   return view;
 }
 
-const TensorView& BundleTensors::require(std::string_view name,
-                                         const std::vector<std::string>& dtypes,
-                                         const std::vector<std::int64_t>& shape,
-                                         std::string_view meaning) const {
-  const TensorView& view = require(name, dtypes, shape.size());
+TensorView BundleTensors::require(std::string_view name, const std::vector<std::string>& dtypes,
+                                  const std::vector<std::int64_t>& shape,
+                                  std::string_view meaning) const {
+  const TensorView view = require(name, dtypes, shape.size());
   if (view.shape != shape) {
     throw_bad_input("{}: shape {}, must be {} = {}", what(name), format_shape(view.shape), meaning,
                     format_shape(shape));
@@ -80,7 +78,7 @@ const TensorView& BundleTensors::require(std::string_view name,
 std::vector<std::int64_t> BundleTensors::integers(std::string_view name,
                                                   const std::vector<std::string>& dtypes,
                                                   std::size_t dimensions) const {
-  const TensorView& view = require(name, dtypes, dimensions);
+  const TensorView view = require(name, dtypes, dimensions);
   std::vector<std::int64_t> out(static_cast<std::size_t>(view.elements()));
   for (std::size_t k = 0; k < out.size(); ++k) {
     const auto at = static_cast<std::int64_t>(k);
@@ -91,7 +89,7 @@ std::vector<std::int64_t> BundleTensors::integers(std::string_view name,
 
 std::vector<std::uint8_t> BundleTensors::bits(std::string_view name, std::int64_t size,
                                               std::string_view meaning) const {
-  const TensorView& view = require(name, {"F32"}, {size}, meaning);
+  const TensorView view = require(name, {"F32"}, {size}, meaning);
   std::vector<std::uint8_t> out(static_cast<std::size_t>(size));
   for (std::int64_t k = 0; k < size; ++k) {
     const float value = view.at<float>(k);
@@ -114,7 +112,7 @@ std::vector<double> BundleTensors::doubles(std::string_view name,
                                            std::string_view meaning,
                                            bool allow_minus_infinity) const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const TensorView& view = require(name, {"F64"}, shape, meaning);
+  const TensorView view = require(name, {"F64"}, shape, meaning);
   std::vector<double> out(static_cast<std::size_t>(view.elements()));
   for (std::size_t k = 0; k < out.size(); ++k) {
     out[k] = view.at<double>(static_cast<std::int64_t>(k));

@@ -29,11 +29,11 @@ class BundleTensors {
   std::string what(std::string_view name) const;
 
   /// Returns the tensor, after checking its dtype against `dtypes` and its number of dimensions.
-  const TensorView& require(std::string_view name, const std::vector<std::string>& dtypes,
-                            std::size_t dimensions) const;
+  TensorView require(std::string_view name, const std::vector<std::string>& dtypes,
+                     std::size_t dimensions) const;
   /// Checks the sizes of its dimensions as well; `meaning` explains them ("[T]").
-  const TensorView& require(std::string_view name, const std::vector<std::string>& dtypes,
-                            const std::vector<std::int64_t>& shape, std::string_view meaning) const;
+  TensorView require(std::string_view name, const std::vector<std::string>& dtypes,
+                     const std::vector<std::int64_t>& shape, std::string_view meaning) const;
 
   /// Reads I32 or I64, one of `dtypes`.
   std::vector<std::int64_t> integers(std::string_view name, const std::vector<std::string>& dtypes,

@@ -137,10 +137,10 @@ class Ceilings {
            static_cast<double>(of);
   }
 
-  const CeilingRow& find(const std::string& name) const {
+  const CeilingRow& find(const char* name) const {
     const auto found = std::find_if(rows_.begin(), rows_.end(),
                                     [&](const CeilingRow& row) { return row.name == name; });
-    if (found == rows_.end()) throw Error(ErrorCode::internal, "no ceiling " + name);
+    if (found == rows_.end()) throw Error(ErrorCode::internal, fmt::format("no ceiling {}", name));
     return *found;
   }
 

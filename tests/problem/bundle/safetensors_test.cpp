@@ -27,7 +27,7 @@ TEST(Safetensors, ReadsEveryGoldenFile) {
     EXPECT_EQ(file.names().size() + 1, plain.header.size()) << name;
     EXPECT_EQ(file.metadata().at("format"), "lossgrid.bundle/1");
     for (const std::string& tensor : file.names()) {
-      const TensorView& view = file.tensor(tensor);
+      const TensorView view = file.tensor(tensor);
       const std::size_t begin = plain.begin(tensor);
       EXPECT_EQ(view.dtype, plain.header[tensor]["dtype"]);
       EXPECT_EQ(Json(view.shape), plain.header[tensor]["shape"]);
@@ -49,7 +49,7 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"key", "value \"quoted\"\n"}}));
   EXPECT_THAT(file.names(), ElementsAre("bytes", "half", "none", "scalar"));
   for (const TensorToWrite& tensor : tensors) {
-    const TensorView& view = file.tensor(tensor.name);
+    const TensorView view = file.tensor(tensor.name);
     EXPECT_EQ(view.dtype, tensor.dtype);
     EXPECT_EQ(view.shape, tensor.shape);
     EXPECT_EQ(std::vector<std::byte>(view.data.begin(), view.data.end()), tensor.data);

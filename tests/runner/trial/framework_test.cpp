@@ -35,11 +35,11 @@ TrialOutcome trial_under(const std::string& framework, const std::string& implem
   return trial_of(text + " " + framework, implementation, grid);
 }
 
-const CheckRecord& check_of(const TrialRecord& record, const std::string& name) {
+const CheckRecord& check_of(const TrialRecord& record, std::string_view name) {
   for (const CheckRecord& check : record.checks) {
     if (check.name == name) return check;
   }
-  throw Error(ErrorCode::internal, "no check " + name);
+  throw Error(ErrorCode::internal, "no check " + std::string(name));
 }
 
 std::string scale_identity(const TrialRecord& record) {

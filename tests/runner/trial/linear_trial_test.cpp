@@ -41,11 +41,11 @@ TrialRecord record_of(const std::string& case_text, const std::string& implement
   return run_trial(setup_of(case_text, implementation, grid), seconds(60)).record;
 }
 
-const CheckRecord& check_of(const TrialRecord& record, const std::string& name) {
+const CheckRecord& check_of(const TrialRecord& record, std::string_view name) {
   for (const CheckRecord& check : record.checks) {
     if (check.name == name) return check;
   }
-  throw Error(ErrorCode::internal, "no check " + name);
+  throw Error(ErrorCode::internal, "no check " + std::string(name));
 }
 
 std::string invariant_of(const TrialRecord& record, const std::string& name) {
