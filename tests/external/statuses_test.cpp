@@ -205,7 +205,7 @@ TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
   // which has finished its work, never makes.
   for (const char* name : {"sleeps", "waits_alone"}) {
     EXPECT_EQ(trials[name]["first_failed_rank"], 1) << trials[name];
-    EXPECT_EQ(trials[name]["status"], "timeout") << trials[name]["reason"];
+    ASSERT_EQ(trials[name]["status"], "timeout") << trials[name]["reason"];
     EXPECT_THAT(trials[name]["reason"].get<std::string>(),
                 StartsWith(fmt::format(
                     "rank 1 in forward: forward of '{}': the deadline has passed ", name)));
