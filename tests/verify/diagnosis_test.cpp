@@ -292,6 +292,11 @@ TEST(Explanation, NamesTheMistakeThatMakesTheLogprobs) {
   EXPECT_EQ(explain(with_logprobs(failed), false).size(), 2u);
   failed.mistakes[0] = {12, 8};  // all but 4, which are fewer than 5
   EXPECT_EQ(explain(with_logprobs(failed), false).size(), 1u);
+  failed.mistakes[0] = {12, 3};  // a quarter of them
+  failed.mistakes[4] = {};
+  EXPECT_THAT(explain(with_logprobs(failed), false), ElementsAre(HasSubstr("3 are what they")));
+  failed.mistakes[0] = {12, 2};
+  EXPECT_THAT(explain(with_logprobs(failed), false), ElementsAre(HasSubstr("are off by")));
   failed.mistakes[0] = {12, 4};
   failed.mistakes[4] = {12, 7};  // more than the first
   EXPECT_THAT(explain(with_logprobs(failed), false),

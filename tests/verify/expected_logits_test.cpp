@@ -54,10 +54,27 @@ TEST(ExpectedOfLogits, ValuesOfTheBundlePassAndNoOthers) {
             "expected.metric.num_valid_samples ");
 }
 
+TEST(ExpectedOfLogits, NamesWhatWasGotAndWanted) {
+  const OtherValues c;
+  BundleResults got = c.values;
+  *got.loss += 1;
+  got.logprobs[1] -= 1;
+  got.entropy[1] += 1;
+  got.metrics["loss"] += 1;
+  got.grad_logits[0] += 1;
+  for (const Check& check :
+       check_expected(c.row.problem, c.row.truth, OneRow::kSerialAdds, c.values, got, {})) {
+    const double change = check.name() == "expected.logprobs" ? -1 : 1;
+    if (check.passed()) continue;
+    EXPECT_NEAR(check.got() - check.want(), change, 1e-6) << check.name();
+  }
+}
+
 TEST(ExpectedOfLogits, BoundsAreThoseOfTheTruth) {
   // Literals of sharp_bounds_test.cpp; roundings of the loss and of d logits go with the values of
-  // the bundle, 1 + ln 4 and 3/4 + 1 or -3/4 + 1.
-  const OtherValues c;
+  // the bundle, 1 + ln 4 and 3/4 + 1000 or -3/4 + 1.
+  OtherValues c;
+  c.values.grad_logits[0] += 999;
   const auto sharp = [&](const std::string& check, double bound, auto&& element) {
     expect_sharp(check, [&](double share) {
       const std::string failed =
@@ -75,7 +92,7 @@ TEST(ExpectedOfLogits, BoundsAreThoseOfTheTruth) {
   sharp("expected.loss", loss, [](BundleResults& got) -> double& { return *got.loss; });
   sharp("expected.metric.loss", loss,
         [](BundleResults& got) -> double& { return got.metrics["loss"]; });
-  sharp("expected.grad_logits", (41.02193 + 1.01 * 1.75) * kRoundoff32,
+  sharp("expected.grad_logits", (41.02193 + 1.01 * 1000.75) * kRoundoff32,
         [](BundleResults& got) -> double& { return got.grad_logits[0]; });
   sharp("expected.grad_logits", (16.77259 + 1.01 * 0.25) * kRoundoff32,
         [](BundleResults& got) -> double& { return got.grad_logits[1]; });

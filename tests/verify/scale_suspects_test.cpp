@@ -55,6 +55,10 @@ TEST(ScaleSuspects, AllOfTheSimplestThatFit) {
   EXPECT_THAT(names_of(4, twos), ElementsAre("valid_tokens", "sequences"));
   twos.valid_tokens = 2;  // a size of the grid comes before a count
   EXPECT_THAT(names_of(2, twos), ElementsAre("cp", "dp", "n_mb"));
+  twos.tp = 2;
+  EXPECT_THAT(names_of(2, twos), ElementsAre("cp", "dp", "n_mb", "tp"));
+  twos.temperature = 0.5;
+  EXPECT_THAT(names_of(0.5, twos), ElementsAre("1/cp", "1/dp", "1/n_mb", "1/tp", "temperature"));
 }
 
 TEST(ScaleSuspects, NoneThatMissesByMoreThanAThousandth) {

@@ -180,6 +180,10 @@ TEST(Result, MetricsMustBeThoseOfTheTruth) {
   wrong = right;
   wrong.metrics.erase("loss");
   EXPECT_FALSE(passes(c, wrong));
+  for (const Check& check : check_result(c.truth.objective, wrong, {}, 0)) {
+    if (check.name() != "metric.loss") continue;
+    EXPECT_EQ(check.want(), right.metrics["loss"].amount);
+  }
   wrong = right;
   wrong.metrics["loss"].count = 0;
   EXPECT_FALSE(passes(c, wrong));

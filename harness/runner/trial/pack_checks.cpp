@@ -117,7 +117,6 @@ void PackChecks::check_memory(bool inputs_as_before, Device& device, PackFinding
 void PackChecks::fingerprint(const LossOutputs& outputs, const RankTensors& tensors,
                              PackFindings& findings) const {
   const StageScope scope(Stage::bits);
-  findings.output_bits = 0;
   const TokenOutputs tokens = given.only_given(outputs.tokens);
   for (const std::span<float> column : tokens.columns()) {
     findings.output_bits = mix_bits(findings.output_bits);
@@ -125,13 +124,11 @@ void PackChecks::fingerprint(const LossOutputs& outputs, const RankTensors& tens
       findings.output_bits += value_fingerprint(column, k);
     }
   }
-  findings.own_logprob_bits = 0;
   if (given.logprobs) {
     for (const std::int64_t k : places.own) {
       findings.own_logprob_bits += value_fingerprint(tokens.logprobs, static_cast<std::size_t>(k));
     }
   }
-  findings.gradient_bits.clear();
   if (given.gradients) findings.gradient_bits = tensors.gradient_bits(truth.truth);
   if (!given.grad_hidden) findings.gradient_bits.erase("grad_hidden");
 }

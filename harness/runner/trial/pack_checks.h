@@ -37,7 +37,7 @@ struct PackChecks {
   /// Adds checks, invariants and fingerprints of `outputs` and of the gradients in `tensors`.
   void check(const LossOutputs& outputs, const RankTensors& tensors, PackFindings& findings) const;
 
-  /// Adds the fingerprints alone.
+  /// Adds the fingerprints alone, to findings that have none.
   void fingerprint(const LossOutputs& outputs, const RankTensors& tensors,
                    PackFindings& findings) const;
 
