@@ -188,7 +188,7 @@ def no_cuda() -> None:
     ``torch.cuda.current_device()`` is the processor. With a GPU nothing changes.
     """
     import torch
-    if torch.cuda.is_available() or _patched:
+    if torch.cuda.is_available() or "Tensor.cuda" in _patched:
         return
     for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "pin_memory"),
                         (torch.nn.Module, "cuda")):
@@ -197,6 +197,14 @@ def no_cuda() -> None:
     _replace(torch.cuda, "synchronize", lambda *_: None)
 
 
+def no_compile() -> None:
+    """Turns ``torch.compile`` off: decorated functions run as they are written."""
+    import torch._dynamo
+    if "torch.compile" not in _patched:
+        torch._dynamo.config.disable = True
+        _patched.append("torch.compile")
+
+
 def patched() -> Tuple[str, ...]:
-    """Returns the names that :func:`no_cuda` has replaced."""
+    """Returns what :func:`no_cuda` and :func:`no_compile` have replaced."""
     return tuple(_patched)
