@@ -8,7 +8,10 @@ from adapter_kit import dpo, policy_loss
 from lossgrid import stubs
 
 lossgrid.packages("areal", "torch")
-stubs.install("ray", "datasets", "aiohttp", "pandas", "mistral_common", "peft", "tenacity")
+stubs.install("ray", "datasets", "aiohttp", "pandas", "mistral_common", "peft", "tenacity",
+              "flask", "fastapi", "uvicorn", "uvloop", "aiofiles", "openai", "zmq", "requests", "pybase64",
+              "setproctitle", "swanlab", "wandb", "tensorboardX", "hydra", "numba", "mbridge", "trackio",
+              "cookiecutter", "torchdata", "pebble", "pynvml", "nltk", "PIL", "litellm", "anthropic", "qwen_agent", "lark", "werkzeug")
 stubs.no_compile()
 from areal.utils import functional
 
