@@ -11,8 +11,8 @@ lossgrid.packages("liger-kernel", "triton", "torch")
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 stubs.no_compile()
-from liger_kernel.ops.vocab_parallel_cross_entropy import LigerVocabParallelCEFunction
 from liger_kernel.transformers import functional
+from liger_kernel.transformers.vocab_parallel_cross_entropy import LigerVocabParallelCrossEntropy
 
 own_tokens = first(one_rank, nll,
                    lambda p: "its rows are those of one CP rank" if p.grid.cp > 1 else "")
@@ -29,9 +29,9 @@ def liger_cross_entropy(logits, batch):
 @lossgrid.implementation(returns="nll", vocab_split="padded:-1e30", autograd="nonleaf",
                          overwrites="logits")
 def liger_vocab_parallel(logits, batch):
-    """LigerVocabParallelCEFunction by token."""
-    return LigerVocabParallelCEFunction.apply(logits, batch.labels, batch.tp.group, -100, 0.0,
-                                              "none")
+    """LigerVocabParallelCrossEntropy by token."""
+    return LigerVocabParallelCrossEntropy()(logits[:, None], batch.labels[:, None],
+                                            batch.tp.group)[:, 0]
 
 
 @lossgrid.implementation(inputs="hidden", returns="loss", supports=own_tokens,

@@ -79,7 +79,7 @@ def skyrl_fsdp_entropy(logits, batch, *, chunk: Literal[1024, 16] = 1024):
         logits[None], requires_grad=True, chunk_size=chunk)[0])
 
 
-def policy(kind, logits, batch):
+def policy(function, logits, batch):
     """Returns a policy loss behind the packed log-probabilities. Its sum is divided by the tokens of
     the batch: SkyRL scales the advantages before."""
     options, rows = batch.objective, Rows(batch)
@@ -97,20 +97,19 @@ def policy(kind, logits, batch):
     if not options["token_level_loss"]:
         scale = mask / mask.sum(1, keepdim=True).clamp(min=1) / batch.denominators.valid_sequences
     logprobs = skyrl_packed_logprobs(logits, batch)
-    return ppo_utils.PolicyLossRegistry.get(kind)(
-        logprobs, rows.prev_logprobs, rows.advantages * scale, config, mask)[0]
+    return function(logprobs, rows.prev_logprobs, rows.advantages * scale, config, mask)[0]
 
 
-def policy_of(kind, *given, **options):
-    """Declares a policy loss by its name in SkyRL's registry."""
+def policy_of(name, function, *given, **options):
+    """Declares a policy loss of ppo_utils."""
     def loss(logits, batch):
-        return policy(kind, logits, batch)
-    loss.__doc__ = f"The policy loss {kind!r} behind the packed log-probabilities."
-    lossgrid.implementation(loss, name=f"skyrl_{kind}", returns="loss",
+        return policy(function, logits, batch)
+    loss.__doc__ = f"{function.__name__} behind the packed log-probabilities."
+    lossgrid.implementation(loss, name=f"skyrl_{name}", returns="loss",
                             supports=policy_loss(*given, **options), **megatron)
 
 
-policy_of("regular", "token_level_loss")
-policy_of("dual_clip", "token_level_loss", "ratio_clip_c")
-policy_of("gspo", "token_level_loss", sequence_level_importance_ratios=True)
-policy_of("cispo", "token_level_loss", use_cispo=True)
+policy_of("ppo", ppo_utils.ppo_policy_loss, "token_level_loss", "ratio_clip_c")
+policy_of("gspo", ppo_utils.gspo_policy_loss, "token_level_loss",
+          sequence_level_importance_ratios=True)
+policy_of("cispo", ppo_utils.compute_policy_loss_cispo, "token_level_loss", use_cispo=True)
