@@ -61,7 +61,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.kind(near, **scale), "less precise")
         self.assertEqual(self.kind(far, **scale), "wrong")
         self.assertEqual(self.kind(near, gradient_scale={"grad_logits": 2.0}), "wrong")
-        hidden = check("grad_hidden", 9, 3.0, 1e-6)  # one element tells nothing
+        hidden = check("grad_hidden", 9, 3.0, 1e-6)  # of one element nothing follows
         scale = {"gradient_scale": {"grad_hidden": 1.0}}
         self.assertEqual(self.kind(hidden, relative_l2={"grad_hidden": 0.01}, **scale), "less precise")
         self.assertEqual(self.kind(hidden, relative_l2={"grad_hidden": 0.7}, **scale), "wrong")
