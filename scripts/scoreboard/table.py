@@ -125,5 +125,7 @@ def section(framework, report, costs):
 
 
 def refused(framework, reason):
-    """Returns the lines of a framework without a report."""
-    return [f"### {framework}", "", f"Cannot be run here: {_plain(reason)}."]
+    """Returns the lines of a framework without a report; it has not run where `reason` is None."""
+    line = f"Cannot be run here: {_plain(reason)}." if reason else \
+        f"Has not run yet: `scripts/frameworks {framework}`."
+    return [f"### {framework}", "", line]

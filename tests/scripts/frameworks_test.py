@@ -110,6 +110,7 @@ class Table(unittest.TestCase):
     def test_a_framework_that_cannot_run(self):
         self.assertEqual(table.refused("areal", "x_losses.py: no package")[2],
                          "Cannot be run here: x_losses.py: no package.")
+        self.assertEqual(table.refused("areal", None)[2], "Has not run yet: `scripts/frameworks areal`.")
 
     def test_every_framework_has_an_adapter(self):
         for name in environments.versions()["frameworks"]:
