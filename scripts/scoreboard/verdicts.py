@@ -2,10 +2,10 @@
 """The verdict on a trial of a foreign loss: right, less precise, wrong, raises or unsupported.
 
 A trial is right if it passed. One that failed is less precise where everything that failed is off by
-less than a tenth: loss and metrics relative to their value, log-probabilities and entropies relative
-to theirs or one nat, a gradient of hidden states or weight by its relative L2 error and its scale, a
-gradient of logits by its scale and its worst element relative to 1 / (number of trained tokens), the
-most that one token of a mean has. Otherwise it is wrong.
+less than a tenth: the loss relative to its value; log-probabilities, entropies and metrics relative to
+theirs, or to one nat where that is more; a gradient of hidden states or weight by its relative L2 error
+and its scale; a gradient of logits by its scale and its worst element relative to 1 / (number of
+trained tokens), the most that one token of a mean has. Otherwise it is wrong.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def _relative_error(check, trial):
         if name == gradient:
             return max(off, abs(got - want) * max(1, trial["batch"]["valid_tokens"]))
         return off
-    if name.startswith(("logprobs", "entropy")):
+    if name.startswith(("logprobs", "entropy", "metric.")):
         return abs(got - want) / max(1, abs(want))
     return abs(got - want) / max(abs(want), 1e-30)
 

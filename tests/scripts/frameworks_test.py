@@ -51,7 +51,8 @@ class Verdicts(unittest.TestCase):
     def test_a_tenth_is_the_limit_of_less_precise(self):
         for name, want, inside, outside in (
                 ("loss", 10.0, 10.9, 11.1), ("logprobs", -0.5, -0.59, -0.61),
-                ("logprobs", -40.0, -43.9, -44.1), ("entropy", 2.0, 2.19, 2.21)):
+                ("logprobs", -40.0, -43.9, -44.1), ("metric.loss_min", 8e-6, 0.09, 0.11),
+                ("entropy", 2.0, 2.19, 2.21)):
             self.assertEqual(self.kind(check(name, 50, inside, want)), "less precise", name)
             self.assertEqual(self.kind(check(name, 50, outside, want)), "wrong", name)
 
