@@ -332,6 +332,10 @@ class External final : public LossImplementation {
     return runtime_->unsupported(declaration_.name, options_, problem_json(problem));
   }
 
+  std::map<std::string, std::string> details(const LossProblem&) const override {
+    return declaration_.details;
+  }
+
   DType grad_logits_dtype(const LossProblem& problem) const override {
     const bool rounds = declaration_.rounds_grad_logits || declaration_.is_engine;
     return rounds ? problem.dtype : DType::f32;

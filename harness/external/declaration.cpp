@@ -62,6 +62,7 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.has_cost = json.value("has_cost", false);
     out.options = json.value("options", std::map<std::string, std::string>());
     out.offers = json.value("offers", std::map<std::string, std::vector<nlohmann::json>>());
+    out.details = json.value("details", std::map<std::string, std::string>());
   } catch (const nlohmann::json::exception& error) {
     throw_bad_input("a declaration that is not of the protocol: {}", error.what());
   }

@@ -47,6 +47,7 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   std::map<std::string, std::string> options;  // name -> "int", "float", "bool" or "str"
   // Values of the options that take no others, the default first.
   std::map<std::string, std::vector<nlohmann::json>> offers;
+  std::map<std::string, std::string> details;  // for the report: packages, stand-ins
   nlohmann::json change;  // the change of a mutant (PROTOCOL.md, Mutants); else null
 };
 

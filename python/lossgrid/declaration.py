@@ -12,6 +12,7 @@ from lossgrid.cost import Model
 from lossgrid.errors import BadInput
 from lossgrid.options import Option, Options, options_of
 from lossgrid.problem import Problem
+from lossgrid.provenance import details_of
 
 Function = Callable[..., Any]
 Supports = Callable[[Problem], Union[None, bool, str]]
@@ -68,6 +69,7 @@ class Declaration:
         message["has_chunks"] = self.chunks != 1
         message["has_supports"] = self.supports is not None
         message["has_cost"] = self.cost is not None
+        message["details"] = details_of(self.file)
         message.update(self.options.message())
         return message
 

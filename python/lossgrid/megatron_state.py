@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from lossgrid.errors import BadInput
 from lossgrid.problem import Grid
 
 _current: Optional[Grid] = None  # of the trial that this worker runs
 _initialised: Optional[Tuple[int, int, int]] = None
+_states: Dict[Tuple[int, int, int], Dict[str, Any]] = {}  # of the grids that were left
 
 
 def enter_grid(grid: Optional[Grid]) -> None:
@@ -35,7 +36,8 @@ def megatron() -> None:
 
     Every rank calls it, inside of an implementation, before it reads Megatron's groups;
     ``@lossgrid.implementation(megatron=True)`` calls it before each trial. Ranks have the same
-    order in both (tp fastest, then cp, then dp). Another grid than before is initialised anew.
+    order in both (tp fastest, then cp, then dp). The groups of a grid are made once: ranks that come
+    back to it find the state that they left.
     """
     global _initialised
     if _current is None:
@@ -45,8 +47,19 @@ def megatron() -> None:
     sizes = (_current.tp, _current.cp, _current.dp)
     if _initialised == sizes and parallel_state.model_parallel_is_initialized():
         return
-    if parallel_state.model_parallel_is_initialized():
-        parallel_state.destroy_model_parallel()
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=_current.tp,
-                                             context_parallel_size=_current.cp)
+    if _initialised is not None:
+        _states[_initialised] = _globals(parallel_state)
+    if sizes in _states:
+        vars(parallel_state).update(_states[sizes])
+    else:
+        if parallel_state.model_parallel_is_initialized():
+            parallel_state.destroy_model_parallel()
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=_current.tp,
+                                                 context_parallel_size=_current.cp)
     _initialised = sizes
+
+
+def _globals(module: Any) -> Dict[str, Any]:
+    """Returns the module's variables: groups, ranks and sizes."""
+    return {name: value for name, value in vars(module).items()
+            if name.startswith("_") and name.isupper()}

@@ -14,37 +14,41 @@ from fake_problem import Case
 # Groups of Megatron-core's parallel_state for ranks in the order tp-cp-dp.
 FAKE_MEGATRON = """
 import torch.distributed as dist
-_groups = None
+_GROUPS = None
+made = []
 
 def model_parallel_is_initialized():
-    return _groups is not None
+    return _GROUPS is not None
 
 def destroy_model_parallel():
-    global _groups
-    _groups = None
+    global _GROUPS
+    _GROUPS = None
 
 def initialize_model_parallel(tensor_model_parallel_size=1, context_parallel_size=1):
-    global _groups
-    assert _groups is None
+    global _GROUPS
+    assert _GROUPS is None
+    sizes = (tensor_model_parallel_size, context_parallel_size)
+    assert sizes not in made, f"groups of {sizes} are made again"
+    made.append(sizes)
     tp, cp, size = tensor_model_parallel_size, context_parallel_size, dist.get_world_size()
     axes = [(tp, 1), (cp, tp), (size // tp // cp, tp * cp)]
-    _groups = []
+    _GROUPS = []
     for count, stride in axes:
         for first in range(size):
             if first // stride % count == 0:
                 ranks = [first + stride * i for i in range(count)]
                 group = dist.new_group(ranks)
                 if dist.get_rank() in ranks:
-                    _groups.append(group)
+                    _GROUPS.append(group)
 
 def get_tensor_model_parallel_group():
-    return _groups[0]
+    return _GROUPS[0]
 
 def get_context_parallel_group():
-    return _groups[1]
+    return _GROUPS[1]
 
 def get_data_parallel_group():
-    return _groups[2]
+    return _GROUPS[2]
 """
 
 
@@ -99,7 +103,7 @@ class Megatron(unittest.TestCase):
 
     def test_the_same_ranks(self) -> None:
         world = self.host(True).world(4)
-        for grid in ((2, 2, 1), (2, 1, 2), (2, 1, 2), (1, 4, 1)):
+        for grid in ((2, 2, 1), (2, 1, 2), (2, 1, 2), (1, 4, 1), (2, 2, 1), (1, 4, 1)):
             for name in ("megatron_declared", "megatron_called"):
                 case = Case([8], 10, grid)
                 case.begin(world, name)

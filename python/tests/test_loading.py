@@ -83,7 +83,7 @@ class Loading(unittest.TestCase):
             "scale": "1", "autograd": "leaf", "vocab_split": "ceil", "overwrites": [],
             "rounds": [], "has_chunks": False, "sequence_multiple": 1, "pack_multiple": 1,
             "has_supports": False, "has_cost": False, "megatron": False, "options": {},
-            "offers": {}})
+            "offers": {}, "details": {}})
 
     def test_no_torch(self) -> None:
         self.file("torch/__init__.py",

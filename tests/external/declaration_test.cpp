@@ -41,6 +41,13 @@ TEST(ExternalDeclarations, WithMultiplesOutOfRangeAreRefused) {
               ::testing::HasSubstr("a declaration that is not of the protocol"));
 }
 
+TEST(ExternalDeclarations, HaveDetailsForTheReport) {
+  const std::map<std::string, std::string> details = {{"packages", "verl 0.9.1"}};
+  EXPECT_EQ(
+      declaration_from({{"name", "mine"}, {"returns", {"logprobs"}}, {"details", details}}).details,
+      details);
+}
+
 using nlohmann::json;
 using ::testing::HasSubstr;
 

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts that several adapters share: reasons to skip a trial, and tables with a row a sequence."""
+import torch
+
+# Options of clipped_pg with the one value that a framework has unless its adapter names another.
+_PLAIN = {"token_level_loss": True, "ratio_clip_c": None, "disable_ppo_ratio": False,
+          "force_on_policy_ratio": False, "use_cispo": False,
+          "sequence_level_importance_ratios": False, "reference_policy_kl_penalty": 0,
+          "use_importance_sampling_correction": False, "positive_example_nll_weight": 0}
+
+
+def one_rank(problem):
+    """The reason why a function without collectives does not take the problem."""
+    return "it knows no TP" if problem.grid.tp > 1 else ""
+
+
+def equal_shards(problem):
+    return "" if problem.vocab % problem.grid.tp == 0 else "it needs equal shards of the vocabulary"
+
+
+def nll(problem):
+    """The reason why a mean NLL over tokens is not the objective."""
+    if problem.objective["kind"] != "nll" or not problem.objective["token_level_loss"]:
+        return "it is a mean NLL over tokens"
+    return ""
+
+
+def policy_loss(*given, **options):
+    """Returns `supports` of a policy loss; it takes any value of the options in `given`, and the
+    values of `options`."""
+    wanted = {**_PLAIN, **options}
+
+    def supports(problem):
+        if problem.objective["kind"] != "clipped_pg":
+            return "it is a policy loss"
+        for name, value in wanted.items():
+            if name not in given and problem.objective.get(name, value) != value:
+                return f"it has no {name}={problem.objective[name]}"
+        return ""
+    return supports
+
+
+def dpo(problem):
+    """The reason why the loss is not DPO with sums of log-probabilities, mean over the pairs."""
+    if problem.objective["kind"] != "dpo":
+        return "it is a preference loss"
+    if problem.objective["sft_loss_weight"] or problem.objective["preference_average_log_probs"]:
+        return "it is DPO of sums, without a term of SFT"
+    return "it has the mean over its own pairs" if problem.microbatches * problem.grid.dp > 1 else ""
+
+
+def first(*reasons):
+    """Returns `supports` with the first reason of several."""
+    return lambda problem: next(filter(None, (reason(problem) for reason in reasons)), "")
+
+
+class Rows:
+    """Tables [B, S - 1] of a batch on every CP rank; column j is about token j + 1."""
+
+    def __init__(self, batch):
+        self._batch = batch
+        self.mask = self._table(batch.pack.mask)
+
+    def _table(self, pack):
+        return self._batch.rows_to_padded(pack)[:, :-1]
+
+    def join(self, rows):
+        """Returns values of the own rows [T_c] as a table, 0 where nothing is predicted."""
+        predicts = self._batch.predicts
+        rows = torch.where(predicts, rows, torch.zeros_like(rows))
+        return self._table(self._batch.join_cp(rows))
+
+    def __getattr__(self, name):  # advantages, prev_logprobs, ...
+        return self._table(getattr(self._batch.pack, name))
