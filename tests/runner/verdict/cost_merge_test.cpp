@@ -107,14 +107,6 @@ TEST(CostMerge, AWorkspaceIsWithinFivePercentOfItsPrediction) {
   }
 }
 
-TEST(CostMerge, CallsAreRecordedWithTheirRank) {
-  TrialRecord record;
-  EXPECT_EQ(merge_communication({2, 1}, right_ranks(), record), "");
-  ASSERT_FALSE(record.communication.empty());
-  EXPECT_EQ(record.communication.front().rank, 0);
-  EXPECT_EQ(record.communication.back().rank, 1);
-}
-
 TEST(CostMerge, FlopsAreThoseOfTheColumnsOfARank) {
   EXPECT_EQ(compare_flops({2, 1}, 9, ranks_of_nine_columns()), "");
   EXPECT_EQ(compare_flops({2, 1}, 10, right_ranks()), "");
@@ -242,6 +234,11 @@ TEST(CostMerge, ARankWithoutALossNeedsNoMemory) {
     });
     EXPECT_EQ(text.empty(), bytes == 0) << text;
   }
+  std::vector<RankResult> ranks = right_ranks();
+  ranks[1].packs.clear();
+  TrialRecord record;
+  EXPECT_EQ(merge_memory(ranks, record), "");
+  EXPECT_EQ(record.memory.back().rank, 1);
 }
 
 }  // namespace
