@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the reproductions share: stand-ins for unneeded imports, and ranks for those without lossgrid.
+
+Stand-ins are named here once; a module that is installed stays as it is.
+"""
+import os
+import sys
+import tempfile
+import typing
+import warnings
+
+import typing_extensions
+
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # the formulas are the same, compiled or not
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from lossgrid import stubs  # noqa: E402
+
+typing.TypedDict = typing_extensions.TypedDict  # pydantic insists on it before Python 3.12
+
+stubs.install(
+    "ray", "hydra", "codetiming", "datasets", "pyarrow", "torchdata", "peft", "pandas", "mbridge",
+    "megatron.bridge", "vllm", "sglang", "dill", "pylatexenc", "wandb", "torchvision", "numba",
+    "cachetools", "aiohttp", "openai", "PIL", "loguru", "jaxtyping", "fastapi", "uvicorn",
+    "sqlmodel", "jax", "flax", "skyrl_gym", "tensorboard", "func_timeout", "deepspeed",
+    "ring_flash_attn", "optree", "torchmetrics", "aiofiles", "uvloop", "colorlog", "setproctitle",
+    "swanlab", "trackio", "math_verify", "word2number", "json_repair", "qwen_vl_utils",
+    "prettytable", "bitsandbytes", "tyro", "torchao", "tabulate", "matplotlib", "h5py",
+    "bitsandbytes", "pybase64", "zmq", "msgspec", "flask", "nvidia_cudnn_frontend")
+stubs.no_cuda()
+
+
+def show(what, got, want=None):
+    """Prints a measured number beside the right one."""
+    form = lambda x: f"{x:.7g}" if isinstance(x, float) else str(x)  # noqa: E731
+    print(f"{what}: {form(got)}" + ("" if want is None else f" (right: {form(want)})"), flush=True)
+
+
+def gradient(loss, *inputs):
+    """Returns the gradients of ``loss`` as one detached tensor, or a list of several."""
+    found = torch.autograd.grad(loss, inputs)
+    return found[0] if len(found) == 1 else list(found)
+
+
+def _rank(rank, function, size, store, arguments):
+    dist.init_process_group("gloo", rank=rank, world_size=size, init_method="file://" + store)
+    function(rank, *arguments)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def ranks(size, function, *arguments):
+    """Calls ``function(rank, *arguments)`` in ``size`` processes that form a group (gloo)."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(
+            _rank, (function, size, os.path.join(folder, "store"), arguments), nprocs=size)
+    sys.stdout.flush()
