@@ -12,9 +12,10 @@ CORRECTION = {"loss_type": "reinforce", "rollout_is": "token", "rollout_is_thres
 
 def loss(mask, **more):
     from verl.trainer.ppo.core_algos import compute_policy_loss_bypass_mode
-    from verl.workers.config import ActorConfig
-    config = ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1)
-    config.policy_loss.rollout_correction = {**CORRECTION, **more}
+    from verl.workers.config import ActorConfig, PolicyLossConfig
+    config = ActorConfig(
+        strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1, policy_loss=PolicyLossConfig(
+            loss_mode="bypass_mode", rollout_correction={**CORRECTION, **more}))
     config.global_batch_info.update(dp_size=1, batch_num_tokens=8, global_batch_size=2)
     lp = -torch.rand(2, 4)
     return compute_policy_loss_bypass_mode(lp, lp - 0.1, torch.ones(2, 4), mask, config=config)[0]

@@ -25,12 +25,18 @@ stubs.install(
     "ray", "hydra", "codetiming", "datasets", "pyarrow", "torchdata", "peft", "pandas", "mbridge",
     "megatron.bridge", "vllm", "sglang", "dill", "pylatexenc", "wandb", "torchvision", "numba",
     "cachetools", "aiohttp", "openai", "PIL", "loguru", "jaxtyping", "fastapi", "uvicorn",
-    "sqlmodel", "jax", "flax", "skyrl_gym", "tensorboard", "func_timeout", "deepspeed",
-    "ring_flash_attn", "optree", "torchmetrics", "aiofiles", "uvloop", "colorlog", "setproctitle",
+    "sqlmodel", "jax", "flax", "skyrl_gym", "tensorboard", "tensorboardX", "evaluate", "func_timeout", "deepspeed",
+    "ring_flash_attn", "optree", "torchmetrics", "aiofiles", "uvloop", "setproctitle",
     "swanlab", "trackio", "math_verify", "word2number", "json_repair", "qwen_vl_utils",
-    "prettytable", "bitsandbytes", "tyro", "torchao", "tabulate", "matplotlib", "h5py",
+    "prettytable", "tyro", "torchao", "werkzeug", "lark", "requests", "matplotlib", "h5py",
     "bitsandbytes", "pybase64", "zmq", "msgspec", "flask", "nvidia_cudnn_frontend")
 stubs.no_cuda()
+
+
+def flash_attn():
+    """Makes a stand-in for flash_attn; transformers, which asks whether it is there, comes first."""
+    import transformers.modeling_utils  # noqa: F401
+    stubs.install("flash_attn")
 
 
 def show(what, got, want=None):
