@@ -13,7 +13,7 @@ def supports(problem):
     return "" if problem.grid.tp == 1 else "has no tensor parallelism"
 
 
-@lossgrid.implementation(inputs="hidden", supports=supports, vocab_split="equal",
+@lossgrid.implementation(inputs="hidden", supports=supports,
                          rounds=("logits", "grad_logits", "grad_weight"))
 def verl_linear(hidden, weight, batch, *, chunk: Literal[512, 64, 8] = 512):
     if batch.weight_layout == "hidden_vocab":
