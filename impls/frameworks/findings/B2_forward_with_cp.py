@@ -16,9 +16,11 @@ def run(rank):
     engine = Namespace(config=Namespace(is_critic=False, temperature=1.0), enable_tree_training=False)
     torch.manual_seed(1)
     table = 2 * torch.randn(32, 32)  # a bigram model
-    for tokens, padded in ((60, 256), (256, 256)):
+    for lengths, padded in (([20, 40], 256), ([100, 156], 256)):
+        tokens = sum(lengths)
         ids = torch.randint(32, (tokens,))
-        cu = torch.tensor([0, padded])
+        # every sequence is a multiple of 2 cp long, and one of padding fills a page of 256 tokens
+        cu = torch.tensor([0, lengths[0], tokens] + [padded] * (padded > tokens))
         own = split(torch.nn.functional.pad(ids, (0, padded - tokens)), cu)  # of this CP rank
         try:
             got = MegatronEngine._compute_forward_result(engine, table[own], {"input_ids": ids})
@@ -26,8 +28,7 @@ def run(rank):
             found = f"shape {tuple(got.shape)}, largest error {float((got - want).abs().max()):.3g}"
         except (RuntimeError, IndexError) as error:
             found = f"{type(error).__name__}: {str(error)[:100]}"
-        if rank == 0:
-            show(f"cp 2, {tokens} tokens padded to {padded}", found)
+        show(f"cp 2, rank {rank}, {tokens} tokens padded to {padded}", found)
 
 
 if __name__ == "__main__":
