@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AReaL: least and largest logit are those of the TP shard; the tracker's export of one key fails."""
+"""AReaL: least and largest logit are those of the TP shard; export of one key fails."""
 from types import SimpleNamespace as Namespace
 
 import support
@@ -12,7 +12,8 @@ def run(rank):
     from areal.utils.stats_tracker import DistributedStatsTracker
     from megatron.core import parallel_state
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
-    engine = Namespace(config=Namespace(is_critic=False, temperature=1.0), enable_tree_training=False)
+    engine = Namespace(config=Namespace(is_critic=False, temperature=1.0),
+                       enable_tree_training=False)
     torch.manual_seed(1)
     logits, ids = torch.randn(8, 32), torch.randint(32, (8,))
     seen = {}

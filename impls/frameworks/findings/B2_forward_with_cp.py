@@ -13,7 +13,8 @@ def run(rank):
         split_packed_seqs_for_context_parallel as split)
     from megatron.core import parallel_state
     parallel_state.initialize_model_parallel(context_parallel_size=2)
-    engine = Namespace(config=Namespace(is_critic=False, temperature=1.0), enable_tree_training=False)
+    engine = Namespace(config=Namespace(is_critic=False, temperature=1.0),
+                       enable_tree_training=False)
     torch.manual_seed(1)
     table = 2 * torch.randn(32, 32)  # a bigram model
     for lengths, padded in (([20, 40], 256), ([100, 156], 256)):

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron-core and Liger: label smoothing with a split vocabulary, and with peaked rows."""
-import sys
-
+"""Megatron-core: label smoothing with a split vocabulary, and with peaked rows."""
 import support
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from support import ranks, show
 
 V, ALPHA = 16, 0.1
@@ -29,10 +26,12 @@ def run(rank):
             dist.all_gather(losses, loss.detach())
             z = logits.double().log_softmax(-1)
             smoothing = ALPHA * V / (V - 1)
-            want = -(1 - smoothing) * z.gather(-1, labels[..., None])[..., 0] - smoothing * z.mean(-1)
+            target = z.gather(-1, labels[..., None])[..., 0]
+            want = -(1 - smoothing) * target - smoothing * z.mean(-1)
             if rank == 0:
                 show(f"tp {tp}, logits of std {std}: mean loss by TP rank, sum of a gradient row",
-                     ([round(float(x.mean()), 4) for x in losses[:tp]], round(float(rows[0, 0]), 4)),
+                     ([round(float(x.mean()), 4) for x in losses[:tp]],
+                      round(float(rows[0, 0]), 4)),
                      (round(float(want.mean()), 4), 0.0))
         parallel_state.destroy_model_parallel()
 

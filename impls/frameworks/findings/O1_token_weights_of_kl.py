@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenRLHF: KL term and entropy bonus are means of tokens where the policy loss is one of sequences."""
+"""OpenRLHF: KL term and entropy bonus are token means where the policy loss is not."""
 import inspect
 
 import support

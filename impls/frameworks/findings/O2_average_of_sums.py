@@ -19,7 +19,7 @@ for counts in ((2, 2), (1, 3), (1, 7)):
         masks, Namespace(ds_device_mesh=None), len(counts), lambda mask: mask)
 
     def training_step(experience, kl, step, info):
-        """What training_step reports of a loss that is 1 for every token."""
+        """Reports a loss that is 1 for every token, as the real one does."""
         mask = experience.action_mask
         return {"metrics": {"policy_loss": aggregate_loss(torch.ones_like(mask), mask, **info)},
                 "weights": {"policy_loss": "token"}, "num_action_tokens": int(mask.sum()),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SkyRL: the KL term of kl_cov is not divided by the number of tokens that advantages are divided by."""
+"""SkyRL: the KL term of kl_cov is not divided by the number of tokens, advantages are."""
 import support
 import torch
 from support import gradient, show

@@ -3,7 +3,8 @@
 import support
 import torch
 from support import show
-from skyrl.backends.skyrl_train.utils.off_policy_correction_utils import compute_off_policy_correction
+from skyrl.backends.skyrl_train.utils.off_policy_correction_utils import (
+    compute_off_policy_correction)
 from skyrl.train.config.config import OffPolicyCorrectionConfig
 
 config = OffPolicyCorrectionConfig(tis_ratio_type="sequence")

@@ -8,15 +8,10 @@ from support import ranks, show
 V, K = 64, 4
 
 
-def loss_of(tp):
-    torch.manual_seed(1)
-    student, teacher = torch.randn(1, 32, V), 3 * torch.randn(1, 32, V)
-    return student, teacher
-
-
 def run(rank):
     from skyrl.backends.skyrl_train.mtp.soft_ce import draft_soft_ce_topk
-    student, teacher = loss_of(1)
+    torch.manual_seed(1)
+    student, teacher = torch.randn(1, 32, V), 3 * torch.randn(1, 32, V)
     for tp in (1, 2, 4):
         group = dist.new_group(list(range(tp)))
         if rank >= tp:

@@ -17,15 +17,17 @@ advantages = torch.tensor([1.0, -1.0, 0.5, 1.5])
 
 
 def part(kind, rows, steps):
-    """Gradient of a microbatch, by TRL's own _compute_loss up to where it logs."""
+    """Returns the gradient of a microbatch by TRL's own _compute_loss."""
     trainer = Namespace(
-        _get_per_token_logps_and_entropies=lambda *_, **__: (lp[rows], torch.zeros(1), None),
+        _get_per_token_logps_and_entropies=lambda *_, **__: (
+            lp[rows], torch.zeros_like(lp[rows]), None),
         aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None,
         importance_sampling_level="sequence" if kind == "luspo" else "token", beta=0.0,
         loss_type=kind, epsilon_low=0.2, epsilon_high=0.2, use_vllm=False, num_iterations=1,
         model=Namespace(training=True), current_gradient_accumulation_steps=steps,
-        max_completion_length=40, _entropy_bonus_enabled=False, _metrics={"train": defaultdict(list)},
-        use_vllm_importance_sampling=False, args=Namespace(
+        max_completion_length=40, _entropy_bonus_enabled=False, 
+        _metrics={"train": defaultdict(list)},
+        args=Namespace(
             delta=None, sapo_temperature_pos=1.0, sapo_temperature_neg=1.05,
             steps_per_generation=steps, use_bias_correction_kl=False),
         accelerator=Namespace(num_processes=1, gather=lambda x: x, reduce=lambda x, **_: x,
@@ -33,8 +35,6 @@ def part(kind, rows, steps):
     inputs = {"prompt_ids": mask[rows], "prompt_mask": mask[rows], "completion_ids": mask[rows],
               "completion_mask": mask[rows], "advantages": advantages[rows],
               "num_items_in_batch": mask.sum()}
-    trainer._get_per_token_logps_and_entropies = lambda *_, **__: (
-        lp[rows], torch.zeros_like(lp[rows]), None)
     return gradient(GRPOTrainer._compute_loss(trainer, None, inputs), lp)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verl: with CP each microbatch reports floor(n / cp) tokens, and the gradient is divided by them."""
+"""verl: with CP each microbatch reports floor(n / cp) tokens, which gradients are divided by."""
 from types import SimpleNamespace as Namespace
 
 import support

@@ -15,7 +15,7 @@ mask = torch.ones(rows, width)
 
 
 def total(loss, parts, mask):
-    """The gradient that accumulates over ``parts`` microbatches, as verl's engines call the loss."""
+    """Returns the gradient that accumulates over ``parts`` microbatches."""
     config = ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1)
     config.global_batch_info.update(
         dp_size=1, batch_num_tokens=int(mask.sum()), global_batch_size=rows)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """verl: the loss of bypass mode talks to all ranks, and fails where nothing is valid."""
 import datetime
+import os
+import tempfile
+import time
 
 import support
 import torch
@@ -45,16 +48,13 @@ def start(rank):
     except RuntimeError as error:
         show(f"rank {rank} hangs", str(error).splitlines()[0][:120], "done")
     if rank == 1:
-        import time
-        time.sleep(25)
-    import os
+        time.sleep(25)  # it must not be its end that the other notices
     os._exit(0)
 
 
-STORE = "/tmp/lossgrid_V8_store"
+STORE = os.path.join(tempfile.gettempdir(), "lossgrid_V8_store")
 
 if __name__ == "__main__":
-    import os
     if os.path.exists(STORE):
         os.remove(STORE)
     ranks(2, start)

@@ -31,3 +31,16 @@ def only_tp1(problem):
 def verl_fsdp(logits, batch):
     from verl.utils import torch_functional as F
     return F.logprobs_from_logits_v2(logits, batch.labels), F.entropy_from_logits(logits)
+
+
+@lossgrid.implementation(**KIND)
+def skyrl(logits, batch):
+    from skyrl.backends.skyrl_train.distributed.megatron import model_utils
+    return (tp_logprobs(logits.clone(), batch),
+            model_utils.vocab_parallel_entropy(logits[None].clone())[0])
+
+
+def tp_logprobs(logits, batch):
+    """Returns the log-probabilities of Megatron-core, which are not what is looked at."""
+    from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
+    return -vocab_parallel_cross_entropy(logits[None], batch.labels[None])[0]

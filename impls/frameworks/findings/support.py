@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reproductions share: stand-ins for unneeded imports, and ranks for those without lossgrid.
+"""Tools of the reproductions: stand-ins for unneeded imports, and ranks without lossgrid.
 
 Stand-ins are named here once; a module that is installed stays as it is.
 """
@@ -42,8 +42,8 @@ def flash_attn():
 
 def show(what, got, want=None):
     """Prints a measured number beside the right one."""
-    form = lambda x: f"{x:.7g}" if isinstance(x, float) else str(x)  # noqa: E731
-    print(f"{what}: {form(got)}" + ("" if want is None else f" (right: {form(want)})"), flush=True)
+    got, want = (f"{x:.7g}" if isinstance(x, float) else x for x in (got, want))
+    print(f"{what}: {got}" + ("" if want is None else f" (right: {want})"), flush=True)
 
 
 def gradient(loss, *inputs):
