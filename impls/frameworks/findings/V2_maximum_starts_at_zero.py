@@ -27,8 +27,8 @@ for package in (verl, skyrl):
         lp.copy_(target)
         package.efficient_entropy_triton_kernel_epilogue[(1,)](
             top, top.stride(0), top.stride(1), rows, splits, largest, 1, sums, sums.stride(0),
-            sums.stride(1), accumulated, 1, weighted, weighted.stride(0), weighted.stride(1), mean, 1,
-            entropy, 1, lp, 1, scalar, 0)
+            sums.stride(1), accumulated, 1, weighted, weighted.stride(0), weighted.stride(1), mean,
+            1, entropy, 1, lp, 1, scalar, 0)
         want = z.flatten(1).double().log_softmax(1)[:, width + 3]
         h = -(z.flatten(1).double().softmax(1) * z.flatten(1).double().log_softmax(1)).sum(1)
         name = package.__name__.split(".")[0]

@@ -35,7 +35,7 @@ stubs.no_cuda()
 
 
 def flash_attn():
-    """Makes a stand-in for flash_attn; transformers, which asks whether it is there, comes first."""
+    """Makes a stand-in for flash_attn, after transformers has asked whether it is there."""
     import transformers.modeling_utils  # noqa: F401
     stubs.install("flash_attn")
 
