@@ -7,6 +7,8 @@ install(TARGETS lossgrid RUNTIME DESTINATION bin)
 install(DIRECTORY cases/ DESTINATION share/lossgrid/cases)
 install(DIRECTORY python/lossgrid DESTINATION share/lossgrid/python FILES_MATCHING PATTERN "*.py"
                                                                     PATTERN "py.typed")
+install(DIRECTORY impls/frameworks/ DESTINATION share/lossgrid/frameworks
+        FILES_MATCHING PATTERN "*.py" PATTERN "versions.json" PATTERN findings EXCLUDE)
 install(DIRECTORY reports/schema/ DESTINATION share/lossgrid/schema FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY reports/policies/ DESTINATION share/lossgrid/policies FILES_MATCHING PATTERN "*.json")
 

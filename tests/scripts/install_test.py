@@ -97,6 +97,11 @@ class Installed(unittest.TestCase):
             self.assertEqual(os.path.realpath(places[name]), os.path.realpath(os.path.join(own, name)))
             self.assertFalse(os.path.islink(os.path.join(own, name)), name)
 
+    def test_adapters_of_frameworks_are_in_the_tree(self):
+        adapters = os.listdir(self.moved("share", "lossgrid", "frameworks"))
+        self.assertLessEqual({"adapter_kit.py", "torch_losses.py", "versions.json"}, set(adapters))
+        self.assertNotIn("findings", adapters)
+
     @unittest.skipUnless(shutil.which("dpkg-query"), "licenses come with Debian's packages")
     def test_licenses_of_what_is_handed_on_are_in_the_tree(self):
         licenses = os.listdir(self.moved("share", "lossgrid", "licenses"))
