@@ -121,24 +121,36 @@ TEST(Expected, PlacesAreThoseOfTheUnshardedLayout) {
   expect_place(worst_place(c, right, wrong, "expected.grad_weight"), -1, -1, 7);
 }
 
-TEST(Expected, EachElementOfAWeightHasItsOwnBound) {
+/// Expects that an element of `gradient` passes just within `bound` of it, and not beyond.
+void expect_own_bound(const LinearCase& c, std::vector<double> BundleResults::*gradient,
+                      std::size_t at, double bound) {
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  const auto passes = [&](double error) {
+    BundleResults got = expected;
+    (got.*gradient)[at] += error;
+    return failures(c, expected, got).empty();
+  };
+  EXPECT_TRUE(passes(0.9999 * bound)) << at;
+  EXPECT_FALSE(passes(1.0001 * bound)) << at;
+}
+
+TEST(Expected, EachElementOfAGradientHasItsOwnBound) {
   const LinearCase c = make_linear_case("lens=9+1+6 mask=ragged vocab=30 hidden=5");
   const BundleResults expected = expected_results(c.problem, c.truth);
-  const DeclaredRoundings declared{c.problem.spec.dtype};
-  const LinearBound bound = LinearBound::of_weight(c.truth, declared);
+  const DType dtype = c.problem.spec.dtype;
+  const LinearRows& hidden = c.truth.linear->hidden;
+  const LinearBound of_hidden(c.truth, dtype, dtype, 0);
+  for (std::size_t k = 0; k < hidden.rows.size() * 5; ++k) {
+    const std::size_t at = static_cast<std::size_t>(hidden.rows[k / 5]) * 5 + k % 5;
+    expect_own_bound(c, &BundleResults::grad_hidden, at,
+                     of_hidden.element(hidden, k, expected.grad_hidden[at], 0));
+  }
   const LinearRows& weight = c.truth.linear->weight;
-  for (std::size_t k = 0; k < weight.rows.size(); ++k) {
-    for (std::size_t h = 0; h < 5; ++h) {
-      const std::size_t at = static_cast<std::size_t>(weight.rows[k]) * 5 + h;
-      const double most = bound.element(weight, k * 5 + h, expected.grad_weight[at], 0);
-      const auto passes = [&](double error) {
-        BundleResults got = expected;
-        got.grad_weight[at] += error;
-        return failures(c, expected, got).find("grad_weight") == std::string::npos;
-      };
-      EXPECT_TRUE(passes(0.9999 * most)) << at;
-      EXPECT_FALSE(passes(1.0001 * most)) << at;
-    }
+  const LinearBound of_weight = LinearBound::of_weight(c.truth, {dtype});
+  for (std::size_t k = 0; k < weight.rows.size() * 5; ++k) {
+    const std::size_t at = static_cast<std::size_t>(weight.rows[k / 5]) * 5 + k % 5;
+    expect_own_bound(c, &BundleResults::grad_weight, at,
+                     of_weight.element(weight, k, expected.grad_weight[at], 0));
   }
 }
 
