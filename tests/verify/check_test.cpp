@@ -127,5 +127,17 @@ TEST(Check, BeyondTheLargestFloat32ThatNumberStandsForAll) {
   EXPECT_TRUE(passes(-kInf, -kInf, 1));
 }
 
+TEST(Check, TheWorstIsTheFirstThatIsNotEqual) {
+  Check check("x");
+  EXPECT_FALSE(check.has_worst());
+  check.add(1, 1, 0, {.rank = 2});
+  EXPECT_FALSE(check.has_worst());
+  check.add(kNan, 1, 1, {.rank = 3});
+  EXPECT_TRUE(check.has_worst());
+  EXPECT_FALSE(check.passed());
+  EXPECT_EQ(check.place().rank, 3);
+  EXPECT_TRUE(std::isnan(check.got()));
+}
+
 }  // namespace
 }  // namespace lossgrid

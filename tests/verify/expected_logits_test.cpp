@@ -67,6 +67,7 @@ TEST(ExpectedOfLogits, NamesWhatWasGotAndWanted) {
     const double change = check.name() == "expected.logprobs" ? -1 : 1;
     if (check.passed()) continue;
     EXPECT_NEAR(check.got() - check.want(), change, 1e-6) << check.name();
+    EXPECT_EQ(check.place().rank, 0) << check.name();
   }
 }
 

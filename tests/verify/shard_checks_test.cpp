@@ -190,6 +190,9 @@ TEST(Result, MetricsMustBeThoseOfTheTruth) {
   wrong = right;
   wrong.metrics["loss"].reduction = Reduction::mean;
   EXPECT_FALSE(passes(c, wrong));
+  for (const Check& check : check_result(c.truth.objective, wrong, {}, 0)) {
+    EXPECT_EQ(check.passed(), check.bound() > 0 || !check.has_worst()) << check.name();
+  }
   wrong = right;
   wrong.metrics["perplexity"] = {Reduction::mean, 1.0, 1};
   EXPECT_FALSE(passes(c, wrong));
