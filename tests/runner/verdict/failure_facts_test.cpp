@@ -11,8 +11,8 @@
 namespace lossgrid {
 namespace {
 
-TrialSetup setup_of(const std::string& case_text, const std::string& implementation,
-                    const Grid& grid) {
+TrialSetup facts_setup(const std::string& case_text, const std::string& implementation,
+                       const Grid& grid) {
   return make_trial(prepare(make_problem(parse_case(case_text))), implementation, grid);
 }
 
@@ -29,7 +29,7 @@ TrialRecord record_with_failed(const std::string& check) {
 }
 
 TEST(FailureFacts, AFailedCheckIsThatOfItsGradient) {
-  const TrialSetup setup = setup_of("lens=8 vocab=24", "cp_local", {1, 1});
+  const TrialSetup setup = facts_setup("lens=8 vocab=24", "cp_local", {1, 1});
   std::vector<RankResult> ranks(1);
   ranks[0].packs.emplace_back().grad_logits = GradientFindings();
   struct Expected {
@@ -49,7 +49,7 @@ TEST(FailureFacts, AFailedCheckIsThatOfItsGradient) {
 
 TEST(FailureFacts, PartsHaveTheirPlaces) {
   const TrialSetup setup =
-      setup_of("lens=8+8 vocab=24 hidden=6 microbatches=2", "linear_materialized", {2, 1});
+      facts_setup("lens=8+8 vocab=24 hidden=6 microbatches=2", "linear_materialized", {2, 1});
   std::vector<RankResult> ranks(2);
   for (RankResult& rank : ranks) {
     rank.packs.resize(2);
@@ -83,7 +83,7 @@ TEST(FailureFacts, PartsHaveTheirPlaces) {
 
 TEST(FailureFacts, WithoutSequenceParallelismCopiesOfHiddenStatesCountOnce) {
   const auto terms_of = [](const Grid& grid) {
-    const TrialSetup setup = setup_of("lens=8 vocab=24 hidden=6", "linear_materialized", grid);
+    const TrialSetup setup = facts_setup("lens=8 vocab=24 hidden=6", "linear_materialized", grid);
     std::vector<RankResult> ranks(2);
     for (RankResult& rank : ranks) {
       LinearFindings found("grad_hidden");
@@ -100,8 +100,8 @@ TEST(FailureFacts, WithoutSequenceParallelismCopiesOfHiddenStatesCountOnce) {
 
 TEST(FailureFacts, SizesAreThoseOfTheTrial) {
   const TrialSetup setup =
-      setup_of("lens=8+5+3+4 vocab=24 hidden=6 mask=all microbatches=2 temperature=2",
-               "linear_materialized", {.tp = 2, .cp = 2, .dp = 2});
+      facts_setup("lens=8+5+3+4 vocab=24 hidden=6 mask=all microbatches=2 temperature=2",
+                  "linear_materialized", {.tp = 2, .cp = 2, .dp = 2});
   TrialRecord record = record_with_failed("loss");
   record.valid_tokens = 16;
   record.checks[0].worst = WorstElement{};
