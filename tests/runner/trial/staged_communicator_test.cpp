@@ -19,7 +19,7 @@ using Floats = std::vector<float>;
 class Tensor {
  public:
   Tensor(Device& device, const Floats& values, MemorySpace space)
-      : device_(device), array_(device, values.size(), "tensor", space) {
+      : array_(device, values.size(), "tensor", space) {
     device.copy(array_.data(), values.data(), values.size() * sizeof(float));
   }
   float* data() { return array_.data(); }
@@ -30,7 +30,6 @@ class Tensor {
   }
 
  private:
-  Device& device_;
   DeviceArray<float> array_;
 };
 
