@@ -21,8 +21,8 @@ const char* const kCases[] = {
     "lens=4+4 vocab=16 mask=0000+0000",
     "lens=0+0 vocab=16",
     "lens=5+8+1+3+0+9 vocab=24 microbatches=2",
-    "objective=clipped_pg objective.token_level_loss=false "
-    "objective.sequence_level_importance_ratios=true lens=9+14+5+2 vocab=24",
+    ("objective=clipped_pg objective.token_level_loss=false "
+     "objective.sequence_level_importance_ratios=true lens=9+14+5+2 vocab=24"),
     "objective=dpo objective.sft_loss_weight=0.1 lens=9+14+5+2 vocab=24 cu=padded",
 };
 

@@ -21,8 +21,8 @@ const char* const kLinearCases[] = {
     "lens=4+4 vocab=16 hidden=4 mask=0000+0000",
     "lens=0+0 vocab=16 hidden=4",
     "lens=5+8+1+3+0+9 vocab=10 hidden=7 microbatches=2 targets=shard_edges poison=inf",
-    "objective=clipped_pg objective.token_level_loss=false "
-    "objective.sequence_level_importance_ratios=true lens=9+14+5+2 vocab=24 hidden=5",
+    ("objective=clipped_pg objective.token_level_loss=false "
+     "objective.sequence_level_importance_ratios=true lens=9+14+5+2 vocab=24 hidden=5"),
     "objective=dpo objective.sft_loss_weight=0.1 lens=9+14+5+2 vocab=24 hidden=5 cu=padded",
 };
 
