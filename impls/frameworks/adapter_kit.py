@@ -14,6 +14,16 @@ def one_rank(problem):
     return "it knows no TP" if problem.grid.tp > 1 else ""
 
 
+def one_cp_rank(problem):
+    """The reason why a sum over the own rows is not the loss of the pack."""
+    return "its rows are those of one CP rank" if problem.grid.cp > 1 else ""
+
+
+def by_id(weight, batch):
+    """Returns the weight as [own ids, H], whatever its layout is."""
+    return weight if batch.weight_layout == "vocab_hidden" else weight.t()
+
+
 def equal_shards(problem):
     return "" if problem.vocab % problem.grid.tp == 0 else "it needs equal shards of the vocabulary"
 

@@ -11,7 +11,8 @@ lossgrid.packages("areal", "torch")
 stubs.install("ray", "datasets", "aiohttp", "pandas", "mistral_common", "peft", "tenacity",
               "flask", "fastapi", "uvicorn", "uvloop", "aiofiles", "openai", "zmq", "requests", "pybase64",
               "setproctitle", "swanlab", "wandb", "tensorboardX", "hydra", "numba", "mbridge", "trackio",
-              "cookiecutter", "torchdata", "pebble", "pynvml", "nltk", "PIL", "litellm", "anthropic", "qwen_agent", "lark", "werkzeug")
+              "cookiecutter", "torchdata", "pebble", "pynvml", "nltk", "PIL", "litellm", "anthropic",
+              "qwen_agent", "lark", "werkzeug")
 stubs.no_compile()
 from areal.utils import functional
 

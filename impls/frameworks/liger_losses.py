@@ -4,7 +4,7 @@ import os
 
 import lossgrid
 import torch
-from adapter_kit import first, nll, one_rank
+from adapter_kit import by_id, first, nll, one_cp_rank, one_rank
 from lossgrid import stubs
 
 lossgrid.packages("liger-kernel", "triton", "torch")
@@ -21,8 +21,7 @@ def interpreted(problem):
     return ""
 
 
-own_tokens = first(interpreted, one_rank, nll,
-                   lambda p: "its rows are those of one CP rank" if p.grid.cp > 1 else "")
+own_tokens = first(interpreted, one_rank, nll, one_cp_rank)
 
 
 @lossgrid.implementation(returns="loss", supports=own_tokens, autograd="nonleaf",
@@ -45,7 +44,6 @@ def liger_vocab_parallel(logits, batch):
                          rounds=("logits", "grad_logits", "grad_weight"))
 def liger_linear(hidden, weight, batch):
     """liger_fused_linear_cross_entropy, summed."""
-    by_id = weight if batch.weight_layout == "vocab_hidden" else weight.t()
     total = functional.liger_fused_linear_cross_entropy(
-        hidden / batch.temperature, by_id, batch.labels_ignore, reduction="sum")
+        hidden / batch.temperature, by_id(weight, batch), batch.labels_ignore, reduction="sum")
     return total / batch.denominators.valid_tokens

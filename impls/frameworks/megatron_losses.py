@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron-core: cross entropy over a split vocabulary, plain, fused, and behind its linear layer."""
 import lossgrid
-from adapter_kit import equal_shards, first
+from adapter_kit import by_id, equal_shards
 from lossgrid import stubs
 
 lossgrid.packages("megatron-core", "torch")
@@ -31,9 +31,8 @@ def mcore_fused_cross_entropy(logits, batch):
                          rounds=("logits", "grad_logits", "grad_weight"))
 def mcore_linear_cross_entropy(hidden, weight, batch):
     """The product of its output layer, then vocab_parallel_cross_entropy in float32."""
-    by_id = weight if batch.weight_layout == "vocab_hidden" else weight.t()
     logits = linear_with_grad_accumulation_and_async_allreduce(
-        hidden[:, None], by_id, None, gradient_accumulation_fusion=False,
+        hidden[:, None], by_id(weight, batch), None, gradient_accumulation_fusion=False,
         allreduce_dgrad=batch.tp.size > 1 and not batch.sequence_parallel,
         sequence_parallel=batch.sequence_parallel,
         tp_group=parallel_state.get_tensor_model_parallel_group())

@@ -7,7 +7,7 @@ from typing import Literal
 
 import lossgrid
 import typing_extensions
-from adapter_kit import Rows, equal_shards, first, one_rank, policy_loss
+from adapter_kit import Rows, by_id, equal_shards, one_rank, policy_loss
 from lossgrid import stubs
 
 lossgrid.packages("skyrl", "megatron-core", "torch")
@@ -61,9 +61,8 @@ def skyrl_linear(hidden, weight, batch, *, chunk: Literal[64, 7] = 64):
     """from_parallel_hidden_to_logprobs_packed_sequences, its fused LM head."""
     if batch.sequence_parallel:
         hidden = gather_from_sequence_parallel_region(hidden)
-    by_id = weight if batch.weight_layout == "vocab_hidden" else weight.t()
     return packed(model_utils.from_parallel_hidden_to_logprobs_packed_sequences,
-                  [hidden[None], by_id], batch, chunk, temperature=batch.temperature)
+                  [hidden[None], by_id(weight, batch)], batch, chunk, temperature=batch.temperature)
 
 
 @lossgrid.implementation(supports=one_rank)

@@ -3,13 +3,13 @@
 import lossgrid
 import torch
 import torch.nn.functional as F
-from adapter_kit import equal_shards, first, nll, one_rank
+from adapter_kit import by_id, equal_shards, first, nll, one_cp_rank, one_rank
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 
 lossgrid.packages("torch")
-own_tokens = first(nll, lambda p: "its rows are those of one CP rank" if p.grid.cp > 1 else "")
+own_tokens = first(nll, one_cp_rank)
 
 
 @lossgrid.implementation(returns="loss", rounds="loss", supports=first(one_rank, own_tokens))
@@ -42,7 +42,6 @@ if hasattr(F, "linear_cross_entropy"):
                              rounds=("loss", "logits", "grad_logits", "grad_weight"))
     def torch_linear_cross_entropy(hidden, weight, batch):
         """F.linear_cross_entropy, summed."""
-        by_id = weight if batch.weight_layout == "vocab_hidden" else weight.t()
-        total = F.linear_cross_entropy(hidden / batch.temperature, by_id, batch.labels_ignore,
-                                       ignore_index=-100, reduction="sum")
+        total = F.linear_cross_entropy(hidden / batch.temperature, by_id(weight, batch),
+                                       batch.labels_ignore, ignore_index=-100, reduction="sum")
         return total / batch.denominators.valid_tokens

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torchtitan: its cross entropy, over a split vocabulary too."""
 import lossgrid
-from adapter_kit import first, nll, one_rank
+from adapter_kit import first, nll, one_cp_rank, one_rank
 from lossgrid import stubs
 
 lossgrid.packages("torchtitan", "torch")
@@ -10,8 +10,7 @@ stubs.no_compile()
 from torchtitan.components import loss as losses
 
 
-@lossgrid.implementation(returns="loss", supports=first(
-    one_rank, nll, lambda p: "its rows are those of one CP rank" if p.grid.cp > 1 else ""))
+@lossgrid.implementation(returns="loss", supports=first(one_rank, nll, one_cp_rank))
 def titan_cross_entropy(logits, batch):
     """cross_entropy_loss, a sum, over the tokens of the global batch."""
     total = losses.cross_entropy_loss(logits[None], batch.labels_ignore[None])

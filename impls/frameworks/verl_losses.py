@@ -3,7 +3,7 @@
 from typing import Literal
 
 import lossgrid
-from adapter_kit import Rows, first, one_rank, policy_loss
+from adapter_kit import Rows, by_id, one_rank, policy_loss
 from lossgrid import stubs
 
 lossgrid.packages("verl", "megatron-core", "torch")
@@ -71,9 +71,8 @@ def verl_megatron_entropy_chunked(logits, batch, *, chunk: Literal[2048, 16] = 2
                          rounds=("logits", "grad_logits", "grad_weight"))
 def verl_linear(hidden, weight, batch, *, chunk: Literal[512, 16] = 512):
     """FusedLinearForPPO."""
-    by_id = weight if batch.weight_layout == "vocab_hidden" else weight.t()
-    logprobs, entropy = FusedLinearForPPO(chunk)(hidden[None], by_id, batch.labels[None],
-                                                 batch.temperature)
+    logprobs, entropy = FusedLinearForPPO(chunk)(hidden[None], by_id(weight, batch),
+                                                 batch.labels[None], batch.temperature)
     return logprobs[0], entropy[0]
 
 

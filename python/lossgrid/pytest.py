@@ -183,11 +183,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _write_whole(path: str, report: Any) -> None:
     """Writes a report beside ``path`` and renames it, so that no reader sees a part of it."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=os.path.dirname(path),
-                                     delete=False) as file:
+    part = f"{path}.part"
+    with open(part, "w", encoding="utf-8") as file:
         json.dump(report, file, indent=1)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    os.replace(part, path)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -45,6 +45,15 @@ def _refuse(name: str) -> None:
                          f"avoid what needs it (lossgrid.stubs.install({package!r}))")
 
 
+def _make_attribute(owner: Any, name: str) -> "Stub":
+    """Returns a new attribute of a stand-in, which keeps it; names of Python itself are none."""
+    if name.startswith("__"):
+        raise AttributeError(f"{owner.__name__}.{name}")
+    made = Stub(f"{owner.__name__}.{name}")
+    setattr(owner, name, made)
+    return made
+
+
 class Stub:
     """An attribute of a stand-in, or the result of a call of one."""
 
@@ -53,11 +62,7 @@ class Stub:
         self._base: Optional[type] = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"{self.__name__}.{name}")
-        made = Stub(f"{self.__name__}.{name}")
-        setattr(self, name, made)
-        return made
+        return _make_attribute(self, name)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         _refuse(self.__name__)
@@ -117,11 +122,7 @@ class StubModule(types.ModuleType):
     __path__: List[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"{self.__name__}.{name}")
-        made = Stub(f"{self.__name__}.{name}")
-        setattr(self, name, made)
-        return made
+        return _make_attribute(self, name)
 
 
 class _Finder:

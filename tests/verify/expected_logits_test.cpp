@@ -62,13 +62,16 @@ TEST(ExpectedOfLogits, NamesWhatWasGotAndWanted) {
   got.entropy[1] += 1;
   got.metrics["loss"] += 1;
   got.grad_logits[0] += 1;
+  int failed = 0;
   for (const Check& check :
        check_expected(c.row.problem, c.row.truth, OneRow::kSerialAdds, c.values, got, {})) {
     const double change = check.name() == "expected.logprobs" ? -1 : 1;
     if (check.passed()) continue;
+    ++failed;
     EXPECT_NEAR(check.got() - check.want(), change, 1e-6) << check.name();
     EXPECT_EQ(check.place().rank, 0) << check.name();
   }
+  EXPECT_EQ(failed, 5);
 }
 
 TEST(ExpectedOfLogits, BoundsAreThoseOfTheTruth) {

@@ -53,7 +53,7 @@ std::string BundleTensors::what(std::string_view name) const {
 
 TensorView BundleTensors::require(std::string_view name, const std::vector<std::string>& dtypes,
                                   std::size_t dimensions) const {
-  const TensorView view = file_.tensor(name);
+  const TensorView& view = file_.tensor(name);
   if (std::find(dtypes.begin(), dtypes.end(), view.dtype) == dtypes.end()) {
     throw_bad_input("{}: dtype {}, must be {}", what(name), view.dtype, join(dtypes, " or "));
   }

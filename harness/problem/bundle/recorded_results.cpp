@@ -92,7 +92,7 @@ void RecordedResults::require_shape(std::string_view name, const std::vector<std
 }
 
 void RecordedResults::read(std::string_view name, std::int64_t begin, std::span<double> out) const {
-  const TensorView view = tensors_.file().tensor(name);
+  const TensorView& view = tensors_.file().tensor(name);
   dispatch_floating(dtype_of_tensor(view.dtype), [&](auto element) {
     using T = decltype(element);
     for (std::size_t k = 0; k < out.size(); ++k) {
