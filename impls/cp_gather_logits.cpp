@@ -140,10 +140,10 @@ class GatherLogits final : public LossImplementation {
   Steps steps_;
 };
 
-const RegisteredStrategy registered{"cp_gather_logits",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<GatherLogits>(steps, options);
-                                    }};
+const RegisteredStrategy registered_cp_gather_logits{
+    "cp_gather_logits", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<GatherLogits>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

@@ -90,10 +90,10 @@ class CpLocal final : public LossImplementation {
   Steps steps_;
 };
 
-const RegisteredStrategy registered{"cp_local",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<CpLocal>(steps, options);
-                                    }};
+const RegisteredStrategy registered_cp_local{
+    "cp_local", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<CpLocal>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

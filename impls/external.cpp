@@ -368,9 +368,9 @@ class External final : public LossImplementation {
   const std::shared_ptr<ExternalRuntime> runtime_;
 };
 
-const ExternalMaker registered{[](const ExternalDeclaration& declaration,
-                                  const ImplementationOptions& options,
-                                  std::shared_ptr<ExternalRuntime> runtime) {
+const ExternalMaker registered_external{[](const ExternalDeclaration& declaration,
+                                           const ImplementationOptions& options,
+                                           std::shared_ptr<ExternalRuntime> runtime) {
   return std::make_unique<External>(declaration, options, std::move(runtime));
 }};
 

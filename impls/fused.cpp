@@ -167,10 +167,10 @@ class Fused final : public LossImplementation {
   std::int64_t chunk_ = 0;  // 0: all rows at once
 };
 
-const RegisteredStrategy registered{"fused",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<Fused>(steps, options);
-                                    }};
+const RegisteredStrategy registered_fused{
+    "fused", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<Fused>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

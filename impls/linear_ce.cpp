@@ -91,10 +91,10 @@ class LinearCe final : public LinearImplementation {
   }
 };
 
-const RegisteredStrategy registered{"linear_ce",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<LinearCe>(steps, options);
-                                    }};
+const RegisteredStrategy registered_linear_ce{
+    "linear_ce", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<LinearCe>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

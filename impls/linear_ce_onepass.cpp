@@ -150,10 +150,10 @@ class LinearCeOnepass final : public LinearImplementation {
   }
 };
 
-const RegisteredStrategy registered{"linear_ce_onepass",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<LinearCeOnepass>(steps, options);
-                                    }};
+const RegisteredStrategy registered_linear_ce_onepass{
+    "linear_ce_onepass", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<LinearCeOnepass>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

@@ -90,10 +90,10 @@ class LinearMaterialized final : public LinearImplementation {
   std::unique_ptr<LossImplementation> fused_;
 };
 
-const RegisteredStrategy registered{"linear_materialized",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<LinearMaterialized>(steps, options);
-                                    }};
+const RegisteredStrategy registered_linear_materialized{
+    "linear_materialized", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<LinearMaterialized>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

@@ -230,10 +230,10 @@ class OneSweep final : public LossImplementation {
   OneSweepOptions options_;
 };
 
-const RegisteredStrategy registered{"one_sweep",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<OneSweep>(steps, options);
-                                    }};
+const RegisteredStrategy registered_one_sweep{
+    "one_sweep", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<OneSweep>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

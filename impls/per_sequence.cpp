@@ -182,10 +182,10 @@ class PerSequence final : public LossImplementation {
   Steps steps_;
 };
 
-const RegisteredStrategy registered{"per_sequence",
-                                    [](const Steps& steps, const ImplementationOptions& options) {
-                                      return std::make_unique<PerSequence>(steps, options);
-                                    }};
+const RegisteredStrategy registered_per_sequence{
+    "per_sequence", [](const Steps& steps, const ImplementationOptions& options) {
+      return std::make_unique<PerSequence>(steps, options);
+    }};
 
 }  // namespace
 }  // namespace lossgrid

@@ -176,7 +176,7 @@ class Reference final : public LossImplementation {
   }
 };
 
-const Registered registered{[] {
+const Registered registered_reference{[] {
   ImplementationEntry entry;
   entry.name = "reference";
   entry.make = [](const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {

@@ -263,7 +263,7 @@ class Results final : public LossImplementation {
   RecordedResults first_;  // of the whole batch, or of rank 0
 };
 
-const Registered registered{ImplementationEntry{
+const Registered registered_results{ImplementationEntry{
     "results", ImplementationKind::recorded, "", Results::kSummary,
     [](const ImplementationOptions& options) { return std::make_unique<Results>(options); }}};
 

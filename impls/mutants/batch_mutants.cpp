@@ -68,7 +68,7 @@ ShiftedBatch last_column_counted(const PackedBatch& batch) {
   return rows;
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant batch_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M29",
         .name = "denominators_swapped",

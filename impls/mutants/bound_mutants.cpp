@@ -331,8 +331,8 @@ bool register_beyond() {
   return true;
 }
 
-const bool registered[] = {register_beyond<DType::f32>(), register_beyond<DType::bf16>(),
-                           register_beyond<DType::f64>()};
+const bool registered_beyond[] = {register_beyond<DType::f32>(), register_beyond<DType::bf16>(),
+                                  register_beyond<DType::f64>()};
 
 }  // namespace
 }  // namespace lossgrid

@@ -92,12 +92,6 @@ class HiddenCopyPlan final : public PlanAround {
   std::vector<std::byte> copy_;
 };
 
-template <typename Plan>
-std::unique_ptr<LossPlan> around(const LossProblem& problem, RankContext context,
-                                 std::unique_ptr<LossPlan> right) {
-  return std::make_unique<Plan>(problem, context, std::move(right));
-}
-
 /// Adds half of the product twice: twice the work.
 void product_in_halves(Device& device, const Gemm& product, std::span<float> workspace) {
   Gemm half = product;
@@ -107,13 +101,13 @@ void product_in_halves(Device& device, const Gemm& product, std::span<float> wor
   device.kernels().gemm(half, workspace);
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant cost_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M56",
         .name = "undeclared_gather",
         .what = "gathers the logits over CP and does not declare it",
         .strategy = "cp_local",
-        .plan = around<UndeclaredGatherPlan>,
+        .plan = plan_around<UndeclaredGatherPlan>,
         .rejected_by = "communication",
     }),
     RegisteredMutant({
@@ -122,21 +116,21 @@ const RegisteredMutant mutants[] = {
         .what = "the logits of every chunk are kept for the backward pass",
         .strategy = "linear_ce",
         .options = {{"chunk_tokens", "3"}},
-        .plan = around<RetainedChunksPlan>,
+        .plan = plan_around<RetainedChunksPlan>,
         .rejected_by = "memory",
     }),
     RegisteredMutant({
         .name = "hidden_copy",
         .what = "keeps a copy of the logits in memory of the heap, which no device accounts for",
         .strategy = "cp_local",
-        .plan = around<HiddenCopyPlan<true>>,
+        .plan = plan_around<HiddenCopyPlan<true>>,
         .rejected_by = "memory_from_device",
     }),
     RegisteredMutant({
         .name = "hidden_row",
         .what = "copies a row of the logits into memory of the heap, which no device accounts for",
         .strategy = "cp_local",
-        .plan = around<HiddenCopyPlan<false>>,
+        .plan = plan_around<HiddenCopyPlan<false>>,
         .rejected_by = "memory_from_device",
     }),
     RegisteredMutant({
@@ -151,7 +145,7 @@ const RegisteredMutant mutants[] = {
         .what =
             "copies a row of hidden states into memory of the heap, which no device accounts for",
         .strategy = "linear_ce",
-        .plan = around<HiddenCopyPlan<false>>,
+        .plan = plan_around<HiddenCopyPlan<false>>,
         .rejected_by = "memory_from_device",
     }),
 };

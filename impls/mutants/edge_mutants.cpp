@@ -194,7 +194,7 @@ std::int64_t streamed_tail_lost(const LogitsRows& rows, const float* grad, std::
   return owned;
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant edge_mutants[] = {
     RegisteredMutant({
         .name = "clip_mask_in_bf16",
         .what = "which ratios were clipped is decided in bf16",

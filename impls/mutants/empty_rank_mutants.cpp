@@ -84,19 +84,13 @@ class ZeroOfLogitsPlan final : public LossPlan {
   const bool is_empty_;
 };
 
-template <typename Plan>
-std::unique_ptr<LossPlan> around(const LossProblem& problem, RankContext context,
-                                 std::unique_ptr<LossPlan> right) {
-  return std::make_unique<Plan>(problem, context, std::move(right));
-}
-
-const RegisteredMutant mutants[] = {
+const RegisteredMutant empty_rank_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M49",
         .name = "early_return",
         .what = "a CP rank with nothing valid returns before the collective",
         .strategy = "fused",
-        .plan = around<EarlyReturnPlan>,
+        .plan = plan_around<EarlyReturnPlan>,
         .seen_in = "torchtitan 0.3.0, empty vocabulary shard",
         .rejected_by = "error",
     }),
@@ -105,7 +99,7 @@ const RegisteredMutant mutants[] = {
         .name = "zero_of_logits",
         .what = "a CP rank with nothing valid adds mean(logits) * 0 to its loss",
         .strategy = "cp_local",
-        .plan = around<ZeroOfLogitsPlan>,
+        .plan = plan_around<ZeroOfLogitsPlan>,
         .rejected_by = "loss",
     }),
 };

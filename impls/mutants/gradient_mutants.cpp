@@ -167,7 +167,7 @@ void epsilon_in_denominator(const Objective& objective, const ObjectiveTokens& t
   scale_terms(count / (count + kEpsilon), totals, grad);
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant gradient_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M1",
         .name = "gradient_times_cp",

@@ -243,7 +243,7 @@ ShiftedBatch tail_of_second_chunk(const PackedBatch& batch, const Steps& steps, 
   return rows;
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant layout_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M4",
         .name = "roll_after_split",

@@ -159,7 +159,7 @@ ShiftedBatch rolled_over_the_pack(const PackedBatch& batch) {
 
 const ImplementationOptions kSmallChunks{{"chunk_tokens", "3"}};
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant linear_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M38",
         .name = "linear_chunk_tail_dropped",
@@ -269,7 +269,7 @@ const RegisteredMutant mutants[] = {
     }),
 };
 
-const RegisteredControl controls[] = {
+const RegisteredControl linear_controls[] = {
     RegisteredControl({
         .name = "linear_last_chunk_first",
         .what = "chunks in reverse order",

@@ -121,7 +121,7 @@ void logprob_clamped(Device& device, std::int64_t rows, const WriteRow& write) {
   }
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant metric_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M21",
         .name = "metrics_of_first_rank",

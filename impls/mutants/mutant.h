@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "impls/strategy.h"
 
@@ -40,6 +41,13 @@ struct MutantOf {
   const char* seen_in = "";      // framework and issue where the mistake happened; "": unknown
   const char* rejected_by = "";  // check that the mutant fails in suites ci and linear
 };
+
+/// Makes a `Plan` that wraps the strategy's own plan, for MutantOf::plan.
+template <typename Plan>
+std::unique_ptr<LossPlan> plan_around(const LossProblem& problem, RankContext context,
+                                      std::unique_ptr<LossPlan> own) {
+  return std::make_unique<Plan>(problem, context, std::move(own));
+}
 
 struct RegisteredMutant {
   explicit RegisteredMutant(const MutantOf& mutant);

@@ -126,7 +126,7 @@ struct PairsOfSorted : DpoFormulas {
   }
 };
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant objective_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M31",
         .name = "mean_over_tokens",

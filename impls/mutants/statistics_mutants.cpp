@@ -188,7 +188,7 @@ std::vector<RowRange> tail_chunk_dropped(std::int64_t rows, std::int64_t chunk) 
   return ranges;
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant statistics_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M32",
         .name = "sum_not_reduced",

@@ -126,7 +126,7 @@ std::optional<SkipReason> refuses_sequence_sums(const LossProblem& problem) {
       "the gradient of a token depends on sums over its sequence: one sweep comes too early"};
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant sweep_mutants[] = {
     RegisteredMutant({
         .name = "sweep_sum_of_next_row",
         .what = "a row is divided by the sum of the next one",

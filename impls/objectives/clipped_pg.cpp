@@ -124,7 +124,7 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
 
 namespace {
 
-const Registered registered{objective_entry(
+const Registered registered_clipped_pg{objective_entry(
     "clipped_pg", "clipped policy gradient (PPO, GRPO, GSPO, CISPO, REINFORCE) with KL penalty",
     [](const OptionReader& reader) { return ClippedPgOptions::read(reader); },
     [](const ClippedPgOptions& o) { return std::make_unique<ClippedPgObjective<>>(o); })};

@@ -248,7 +248,7 @@ ObjectiveTruth DpoSteps::truth(const PackedBatch& batch, std::span<const TokenTr
 
 namespace {
 
-const Registered registered{objective_entry(
+const Registered registered_dpo{objective_entry(
     "dpo", "direct preference optimisation over pairs of chosen, rejected",
     [](const OptionReader& reader) { return DpoOptions::read(reader); },
     [](const DpoOptions& options) { return std::make_unique<DpoObjective<>>(options); })};

@@ -125,7 +125,7 @@ class NllObjective final : public Objective {
   const bool token_level_;
 };
 
-const Registered registered{objective_entry(
+const Registered registered_nll{objective_entry(
     "nll", "negative log-likelihood of the valid tokens (SFT)",
     [](const OptionReader& reader) { return reader.flag("token_level_loss", true); },
     [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};

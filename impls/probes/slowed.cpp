@@ -65,7 +65,7 @@ class Slowed final : public LossImplementation {
   std::int64_t percent_ = 0;
 };
 
-const Registered registered{ImplementationEntry{
+const Registered registered_slowed{ImplementationEntry{
     kName, ImplementationKind::probe, "", "fused: every phase takes percent=P % longer",
     [](const ImplementationOptions& options) { return std::make_unique<Slowed>(options); }}};
 

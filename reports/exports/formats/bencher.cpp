@@ -34,7 +34,7 @@ std::string bencher_text(const RunRecord& run) {
   return json_text(out) + '\n';
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_bencher{
     {"bencher", "Bencher Metric Format, adapter json: latency, peak memory, error", bencher_text}};
 
 }  // namespace

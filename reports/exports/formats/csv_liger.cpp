@@ -161,7 +161,7 @@ std::string csv_liger_text(const RunRecord& run) {
   return lines.text();
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_csv_liger{
     {"csv-liger", "rows for Liger-Kernel's all_benchmark_data.csv and its visualizer",
      csv_liger_text}};
 

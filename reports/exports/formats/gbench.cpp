@@ -76,7 +76,7 @@ std::string gbench_text(const RunRecord& run) {
   return json_text(out) + '\n';
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_gbench{
     {"gbench", "JSON of Google Benchmark, all samples: compare.py, Bencher, Conbench",
      gbench_text}};
 

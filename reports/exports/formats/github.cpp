@@ -128,7 +128,7 @@ std::string github_text(const RunRecord& run) {
          commands("warning", file, warnings);
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_github{
     {"github", "annotations of GitHub Actions; in a job also the step summary", github_text}};
 
 }  // namespace

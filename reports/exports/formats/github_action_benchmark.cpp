@@ -48,7 +48,7 @@ std::string github_action_benchmark_text(const RunRecord& run) {
   return json_text(out) + '\n';
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_github_action_benchmark{
     {"github-action-benchmark",
      "array for customSmallerIsBetter of github-action-benchmark: time, memory, error",
      github_action_benchmark_text}};

@@ -311,7 +311,7 @@ std::string junit_text(const RunRecord& run) {
       of_all.attributes(), body);
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_junit{
     {"junit", "JUnit XML, a test case a trial: GitLab, Jenkins, test reporters of GitHub",
      junit_text}};
 

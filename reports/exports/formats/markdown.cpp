@@ -190,7 +190,7 @@ std::string markdown_text(const RunRecord& run) {
   return out;
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_markdown{
     {"markdown", "verdict, what did not pass, timings: comments and step summaries",
      markdown_text}};
 

@@ -153,7 +153,7 @@ std::string openmetrics_text(const RunRecord& run) {
   return run_text(run) + trials_text(run) + timings_text(run) + mutants_text(run) + "# EOF\n";
 }
 
-const RegisteredExporter registered{
+const RegisteredExporter registered_openmetrics{
     {"openmetrics", "OpenMetrics text: Prometheus, Grafana, metrics reports of GitLab",
      openmetrics_text}};
 

@@ -183,8 +183,8 @@ TEST(LinearBundle, IsWrittenFromItsFactorsWithTheirDtypes) {
     const SafetensorsFile file = SafetensorsFile::read(scratch.path());
     EXPECT_FALSE(file.has("logits"));
     EXPECT_FALSE(file.has("expected.grad_logits"));
-    EXPECT_EQ(file.tensor("hidden").dtype, edited.header["hidden"]["dtype"]);
-    EXPECT_EQ(file.tensor("weight").dtype, edited.header["weight"]["dtype"]);
+    EXPECT_EQ(file.tensor("hidden").dtype, edited.header["hidden"]["dtype"].get<std::string>());
+    EXPECT_EQ(file.tensor("weight").dtype, edited.header["weight"]["dtype"].get<std::string>());
     const Bundle second = read_bundle(scratch.path());
     expect_same_projection(first.problem, second.problem);
     EXPECT_EQ(second.expected->grad_hidden, first.expected->grad_hidden);

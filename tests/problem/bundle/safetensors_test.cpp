@@ -29,7 +29,7 @@ TEST(Safetensors, ReadsEveryGoldenFile) {
     for (const std::string& tensor : file.names()) {
       const TensorView view = file.tensor(tensor);
       const std::size_t begin = plain.begin(tensor);
-      EXPECT_EQ(view.dtype, plain.header[tensor]["dtype"]);
+      EXPECT_EQ(Json(view.dtype), plain.header[tensor]["dtype"]);
       EXPECT_EQ(Json(view.shape), plain.header[tensor]["shape"]);
       EXPECT_EQ(std::memcmp(view.data.data(), plain.data.data() + begin, view.data.size()), 0);
     }

@@ -6,7 +6,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr const char* kExpected = R"json({
+constexpr const char* kExpectedBencher = R"json({
   "lens=64 vocab=512/fused:chunk_tokens=7/tp2cp1/forward_backward/hot": {
     "latency": {
       "value": 2000000,
@@ -26,7 +26,7 @@ constexpr const char* kExpected = R"json({
 )json";
 
 TEST(Bencher, TheTimeOfWhatIsTimedAndTheCostsOfWhatPassed) {
-  EXPECT_EQ(exported("bencher", bench_run()), kExpected);
+  EXPECT_EQ(exported("bencher", bench_run()), kExpectedBencher);
 }
 
 TEST(Bencher, TrialsThatDidNotPassAreLeftOut) {

@@ -13,14 +13,14 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kExpected =
+constexpr const char* kExpectedCsvLiger =
     R"csv(kernel_name,kernel_provider,kernel_operation_mode,metric_name,metric_unit,x_name,x_label,x_value,y_value_50,y_value_20,y_value_80,extra_benchmark_config_str,gpu_name,timestamp,liger_version
 lossgrid_nll,fused:chunk_tokens=7,full,speed,ms,BT,B x T,64,2,1.995,2.006,"{""seqs"":""1"",""vocab"":""512"",""grid"":""tp2cp1"",""cache"":""hot""}",a model,2026-01-02 03:04:05,lossgrid 0.1.0
 lossgrid_nll,fused,full,memory,MB,BT,B x T,13,0.005859375,0.005859375,0.005859375,"{""vocab"":""96"",""seqs"":""2"",""grid"":""tp1cp1""}",a model,2026-01-02 03:04:05,lossgrid 0.1.0
 )csv";
 
 TEST(CsvLiger, TheTimeOfWhatIsTimedAndTheMemoryOfWhatPassed) {
-  EXPECT_EQ(exported("csv-liger", bench_run()), kExpected);
+  EXPECT_EQ(exported("csv-liger", bench_run()), kExpectedCsvLiger);
 }
 
 TEST(CsvLiger, TheObjectiveNamesTheKernel) {

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kExpected = R"json({
+constexpr const char* kExpectedGbench = R"json({
   "context": {
     "date": "2026-01-02T03:04:05Z",
     "host_name": "",
@@ -68,7 +68,7 @@ constexpr const char* kExpected = R"json({
 TEST(Gbench, EverySampleOfTheRowThatIsTimed) {
   RunRecord run = bench_run();
   run.timings[0].rows.back().time = sample_time(2'000'000, 2);
-  EXPECT_EQ(exported("gbench", run), kExpected);
+  EXPECT_EQ(exported("gbench", run), kExpectedGbench);
 }
 
 TEST(Gbench, IsOfTheSchema) {

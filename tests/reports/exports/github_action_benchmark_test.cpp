@@ -6,7 +6,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr const char* kExpected = R"json([
+constexpr const char* kExpectedGithubActionBenchmark = R"json([
   {
     "name": "lens=64 vocab=512/fused:chunk_tokens=7/tp2cp1/forward_backward/hot time",
     "unit": "ms",
@@ -28,7 +28,7 @@ constexpr const char* kExpected = R"json([
 )json";
 
 TEST(GithubActionBenchmark, TheTimeOfWhatIsTimedAndTheCostsOfWhatPassed) {
-  EXPECT_EQ(exported("github-action-benchmark", bench_run()), kExpected);
+  EXPECT_EQ(exported("github-action-benchmark", bench_run()), kExpectedGithubActionBenchmark);
 }
 
 TEST(GithubActionBenchmark, TrialsThatDidNotPassAreLeftOut) {

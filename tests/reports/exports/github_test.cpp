@@ -20,14 +20,14 @@ std::size_t commands_of(const std::string& text, const std::string& kind) {
   return count;
 }
 
-constexpr const char* kExpected =
+constexpr const char* kExpectedGithub =
     R"text(::error title=lossgrid run::failed (correctness, exit code 10): 1 passed, 1 failed, 1 skipped, 1 crashed
 ::error title=failed%3A fused on tp2cp4::failed: vocab=96 lens=5+8|tp2cp4|fused|cpu%0A  case: C0%0A  reason: grad_logits: ratio 1.2e+04%0A  explanation: grad_logits is 2.000 x the truth, which tp = 2 would explain%0A  worst check: grad_logits, ratio 1.23e+04, 3 of 672 elements beyond the bound%0A  worst element: rank 2, sequence 1, token 17, vocab id 94: got -0.25, want -0.125%0A  reproduce: lossgrid run --impl fused --grid tp2cp4 --case "vocab=96 lens=5+8"%0A
 ::error title=crashed%3A fused on tp2cp1::crashed: vocab=96 lens=5+8|tp2cp1|fused|cpu%0A  case: C0%0A  reason: rank 1: it ended%0A  first failed rank: 1%0A  ranks and their last collectives:%0A    rank 0 waiting in forward: all_reduce sum of 8 f32, call #5 of 'tp', entered%0A    rank 1 silent%0A
 )text";
 
 TEST(Github, ASmallRun) {
-  EXPECT_EQ(exported("github", small_run()), kExpected);
+  EXPECT_EQ(exported("github", small_run()), kExpectedGithub);
 }
 
 TEST(Github, AGoodRunIsANotice) {

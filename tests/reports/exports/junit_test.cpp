@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kExpected = R"xml(<?xml version="1.0" encoding="UTF-8"?>
+constexpr const char* kExpectedJunit = R"xml(<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="lossgrid" tests="5" failures="1" errors="1" time="0.007">
   <testsuite name="run" tests="1" failures="0" errors="0" time="0.000" skipped="0" timestamp="2026-01-02T03:04:05">
     <properties>
@@ -61,7 +61,7 @@ constexpr const char* kExpected = R"xml(<?xml version="1.0" encoding="UTF-8"?>
 )xml";
 
 TEST(Junit, ASmallRun) {
-  EXPECT_EQ(exported("junit", small_run()), kExpected);
+  EXPECT_EQ(exported("junit", small_run()), kExpectedJunit);
 }
 
 TEST(Junit, ATrialWhoseChecksPassFailsForItsReason) {

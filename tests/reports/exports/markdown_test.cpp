@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kExpected = R"md(<!-- lossgrid:smoke -->
+constexpr const char* kExpectedMarkdown = R"md(<!-- lossgrid:smoke -->
 **lossgrid run** ❌ `failed (correctness, exit code 10): 1 passed, 1 failed, 1 skipped, 1 crashed`
 
 ### Trials that did not pass
@@ -28,7 +28,7 @@ Suite `smoke`, lossgrid `0.1.0` `abc1234`, `a model`, `2026-01-02T03:04:05Z`
 )md";
 
 TEST(Markdown, ASmallRun) {
-  EXPECT_EQ(exported("markdown", small_run()), kExpected);
+  EXPECT_EQ(exported("markdown", small_run()), kExpectedMarkdown);
 }
 
 TEST(Markdown, TimingsThatAreWrongComeFirst) {

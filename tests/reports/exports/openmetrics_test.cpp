@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kExpected = R"text(# TYPE lossgrid_build_info gauge
+constexpr const char* kExpectedOpenmetrics = R"text(# TYPE lossgrid_build_info gauge
 # HELP lossgrid_build_info Version and revision of lossgrid, and the suite; always 1.
 lossgrid_build_info{version="0.1.0",git_revision="abc1234",suite="smoke"} 1
 # TYPE lossgrid_run_complete gauge
@@ -62,7 +62,7 @@ lossgrid_trial_collective_calls{case="vocab=96 lens=5+8",grid="tp2cp4",implement
 )text";
 
 TEST(OpenMetrics, ASmallRun) {
-  EXPECT_EQ(exported("openmetrics", small_run()), kExpected);
+  EXPECT_EQ(exported("openmetrics", small_run()), kExpectedOpenmetrics);
 }
 
 TEST(OpenMetrics, TimesInSecondsOfWhatIsTimed) {
