@@ -4,6 +4,7 @@
 #include <string_view>
 #include <system_error>
 
+#include <omp.h>
 #include <unistd.h>
 
 #include "harness/cli/command.h"
@@ -11,27 +12,42 @@
 
 namespace {
 
-constexpr const char* kSpinCount = "GOMP_SPINCOUNT";
 constexpr const char* kStartedAgain = "LOSSGRID_SHORT_TEAM_WAITS";
 
-/// Shortens the waits of OpenMP teams, unless the environment has an opinion. Threads of libgomp
-/// that have nothing to do spin 300,000 turns before they sleep, longer than a trial of a suite
-/// takes; where cores are shared with other work, they keep those from running for which they wait.
-/// libgomp reads its environment only when it is loaded, so the program starts itself again.
+struct Variable {
+  const char* name;
+  const char* value;
+};
+
+/// Waits of the threads of libgomp (turns) and of LLVM's libomp (milliseconds).
+constexpr Variable kTeamWaits[] = {{"GOMP_SPINCOUNT", "1000"}, {"KMP_BLOCKTIME", "0"}};
+
+void forget_team_waits() {
+  ::unsetenv(kStartedAgain);
+  for (const Variable& wait : kTeamWaits) ::unsetenv(wait.name);
+}
+
+/// Shortens the waits of OpenMP teams, unless the environment has an opinion. Threads that have
+/// nothing to do spin before they sleep, 300,000 turns in libgomp and 200 ms in libomp, longer than
+/// a trial of a suite takes; where cores are shared with other work, they keep those from running
+/// for which they wait. libgomp reads its environment only when it is loaded, so the program starts
+/// itself again.
 void shorten_team_waits(char** argv) {
   if (std::getenv(kStartedAgain) != nullptr) {  // child processes get what was given
-    ::unsetenv(kStartedAgain);
-    ::unsetenv(kSpinCount);
+    static_cast<void>(omp_get_max_threads());   // libomp reads its environment at the first call
+    forget_team_waits();
     return;
   }
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kSpinCount) != nullptr) return;
-  ::setenv(kSpinCount, "1000", 1);  // turns
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  for (const Variable& wait : kTeamWaits) {
+    if (std::getenv(wait.name) != nullptr) return;
+  }
+  for (const Variable& wait : kTeamWaits) ::setenv(wait.name, wait.value, 1);
   ::setenv(kStartedAgain, "1", 1);
   std::error_code failed;
   // By its own path: the name of the process stays.
   ::execv(std::filesystem::read_symlink("/proc/self/exe", failed).c_str(), argv);
-  ::unsetenv(kStartedAgain);  // not started: long waits
-  ::unsetenv(kSpinCount);
+  forget_team_waits();  // not started: long waits
 }
 
 }  // namespace
