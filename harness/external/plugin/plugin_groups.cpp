@@ -136,7 +136,7 @@ int PluginGroups::make(Group& group, const Call& call) noexcept {
 }
 
 const PluginGroups::Group* PluginGroups::other_group(const Group& group) const {
-  const Group& other = &group == &groups_[0] ? groups_[1] : groups_[0];
+  const Group& other = &group == groups_.data() ? groups_[1] : groups_[0];
   return other.table.size > 1 ? &other : nullptr;
 }
 

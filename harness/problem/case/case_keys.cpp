@@ -55,8 +55,8 @@ CaseKey text_key(const std::string& name, std::string CaseSpec::*member,
 }
 
 template <typename Enum>
-CaseKey enum_key(std::string name, Enum CaseSpec::*member,
-                 std::vector<std::pair<Enum, std::string>> values) {
+CaseKey enum_key(const std::string& name, Enum CaseSpec::*member,
+                 const std::vector<std::pair<Enum, std::string>>& values) {
   const auto get = [member, values](const CaseSpec& spec) {
     for (const auto& [value, text] : values) {
       if (value == spec.*member) return text;
