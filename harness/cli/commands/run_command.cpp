@@ -47,7 +47,7 @@ SuiteModes parse_modes(const std::string& text) {
 
 ExitCode print_trials(const RunFlags& flags, const SuiteModes& modes) {
   const std::vector<Suite> suites = requested_suites("run", flags.suite, flags.timing, modes);
-  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks, /*are_threads=*/true));
+  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks, /*ranks_are_threads=*/true));
   print_text(list_of_trials(suites));
   return ExitCode::ok;
 }
