@@ -147,6 +147,8 @@ struct ImplementationTraits {
   bool rounds_loss = false;
   bool rounds_logits = false;
   bool rounds_grad_weight = false;
+  // Keeps a log-sum-exp in float32 and subtracts it from logits.
+  bool rounds_log_sum_exp = false;
 };
 
 /// Needs of one phase beside its inputs and outputs, per rank.
