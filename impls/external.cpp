@@ -321,6 +321,7 @@ class External final : public LossImplementation {
     traits.rounds_loss = declaration_.rounds_loss;
     traits.rounds_logits = declaration_.rounds_logits;
     traits.rounds_grad_weight = declaration_.rounds_grad_weight;
+    traits.rounds_log_sum_exp = declaration_.rounds_log_sum_exp;
     return traits;
   }
 

@@ -143,10 +143,12 @@ struct ImplementationTraits {
   // log-probabilities of shifted logits, prove nothing.
   bool plays_back = false;
   // Rounded to the dtype of the problem by design: the loss; from hidden states the logits, and the
-  // gradient of the weight after every chunk of rows (Cost::chunks).
+  // gradient of the weight after every chunk of rows (Cost::chunks), once if there are no chunks.
   bool rounds_loss = false;
   bool rounds_logits = false;
   bool rounds_grad_weight = false;
+  // Keeps a log-sum-exp in float32 and subtracts it from logits.
+  bool rounds_log_sum_exp = false;
 };
 
 /// Needs of one phase beside its inputs and outputs, per rank.

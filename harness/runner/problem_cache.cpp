@@ -40,15 +40,15 @@ PreparedProblem prepare(Problem problem) {
 }
 
 std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds,
-                                      bool rounds_logits) {
+                                      const DeclaredRowRoundings& declared) {
   const StageScope scope(Stage::truth);
   LastTruth& last = *prepared.last_truth;
-  if (!last.truth || last.serial_adds != serial_adds || last.rounds_logits != rounds_logits) {
+  if (!last.truth || last.serial_adds != serial_adds || last.declared != declared) {
     last.truth.reset();  // two of them may not fit
-    last.truth = std::make_shared<const Truth>(make_truth(
-        *prepared.problem, prepared.rows, *prepared.objective, serial_adds, rounds_logits));
+    last.truth = std::make_shared<const Truth>(
+        make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds, declared));
     last.serial_adds = serial_adds;
-    last.rounds_logits = rounds_logits;
+    last.declared = declared;
     require_numbers(*prepared.problem, *last.truth);
   }
   return last.truth;

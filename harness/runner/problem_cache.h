@@ -17,7 +17,7 @@ namespace lossgrid {
 /// Most recent truth of a problem.
 struct LastTruth {
   int serial_adds = 0;
-  bool rounds_logits = false;
+  DeclaredRowRoundings declared;
   std::shared_ptr<const Truth> truth;
 };
 
@@ -38,7 +38,7 @@ PreparedProblem prepare(Problem problem);
 /// of an lm_head can take as long as a trial, so trials that need the same one after the other
 /// share it. From one thread at a time.
 std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds,
-                                      bool rounds_logits);
+                                      const DeclaredRowRoundings& declared);
 
 class ProblemCache {
  public:

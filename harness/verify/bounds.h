@@ -6,24 +6,36 @@
 //
 // clang-format off
 // With m = max, s = sum exp(x - m), p the probabilities, y the target, g = d loss / d logprob,
-// lse = m + ln s, u32 = 2^-24, and d the longest serial float32 add chain that is declared:
-//   |lp - truth| <= u32 (4 (B + |lse|) + d) + e_y + sum p e,
+// u32 = 2^-24, and d the longest serial float32 add chain that is declared:
+//   |lp - truth| <= u32 (4 B + d) + r + e_y + sum p e,
 //     B = 8 + sum p |x - m| + |ln s| + |x_y - m| + |truth|
-//   |H - truth| <= u32 (4 (8 + S2 + (1 + S1) (S1 + |ln s| + |lse|) + |truth|) + (1 + S1) d)
-//                  + sum p |ln p + H| e,
+//   |H - truth| <= u32 (4 (8 + S2 + (1 + S1) (S1 + |ln s|) + |truth|) + (1 + S1) d)
+//                  + (1 + S1) r' + sum p |ln p + H| e,
 //     S1 = sum p |x - m|, S2 = sum p (x - m)^2: H = ln s - (sum exp(x - m) (x - m)) / s
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
-//                       + u32 |g| p_i (4 (8 + |x_i - m| + |ln s| + |lse|) + d)
+//                       + |g| p_i (u32 (4 (8 + |x_i - m| + |ln s|) + d) + r)
 //                       + u32 |g| 4 |p_i - [i = y]|
 //                       + |g| p_i (e_i + sum p e)
 //                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
 // clang-format on
+// The distance x - m of two float32 or bf16 numbers is rounded once, in proportion to itself:
+// relative to the maximum every term rounds in proportion to a distance, and a common offset of the
+// logits changes no bound. By it exp(x - m) has a relative error of u32 (|x - m| + c), s one of
+// u32 (S1 + d + c), and sum exp(x - m) (x - m) / s an error of u32 (S2 + S1 (S1 + d + c)); merging
+// shards moves each term by a distance m_r - m once more. A sum of the logits themselves, as in
+// H = m + ln s - sum p x, rounds in proportion to |x| and is not within the bound of H.
+//
+// r and r' are roundings in proportion to the logits, 4 u32 |m + ln s| where they are allowed:
+//   - both with float64 logits, which implementations may read as float32;
+//   - r alone with a declared log-sum-exp in float32 (RowTruth::rounds_log_sum_exp), which is
+//     subtracted from logits.
+//
 // g lies within radius(g) of its truth (enclosure.h), and |g| is the largest absolute value there.
 // e_i bounds the error of a logit that implementations make themselves (LogitsSource::read_errors);
 // it is 0 for a given logit. The terms with e are the derivatives of lp, H and p by the logits. No
 // bound is below the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
 //
-// All bounds are finite for finite logits, up to the largest float64: u32 multiplies |lse| and
+// All bounds are finite for finite logits, up to the largest float64: u32 multiplies m, ln s and
 // |x - m| before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a
 // column of probability 0 has no gradient, however large g is.
 #pragma once
@@ -39,17 +51,22 @@ namespace lossgrid {
 
 inline constexpr double kSmallestNormalF32 = std::numeric_limits<float>::min();
 
-/// Returns 4 u32 |lse|.
+/// Returns 4 u32 |m + ln s|.
 inline double log_sum_exp_rounding(const RowTruth& row) {
   return std::abs(4 * unit_roundoff(DType::f32) * row.max +
                   4 * unit_roundoff(DType::f32) * std::log(row.sum));
 }
 
-/// Returns the largest value that a log-probability may have above 0. lse = m + ln s is rounded in
-/// proportion to its size, but no rounding makes it smaller than m: s contains exp(0), so that
-/// ln s >= 0, and rounding is monotone; and no logit exceeds m. So x_y - lse exceeds 0 at most by
-/// the errors of ln s and of x_y - m, if another shift than m was subtracted: the bound without
-/// |lse|.
+/// Returns r.
+inline double offset_rounding(const RowTruth& row) {
+  const bool is_allowed = row.reads_as_float32 || row.rounds_log_sum_exp;
+  return is_allowed ? log_sum_exp_rounding(row) : 0.0;
+}
+
+/// Returns the largest value that a log-probability may have above 0. r does not count: m + ln s is
+/// rounded in proportion to its size, but no rounding makes it smaller than m: s contains exp(0),
+/// so that ln s >= 0, and rounding is monotone; and no logit exceeds m. So x_y - lse exceeds 0 at
+/// most by the errors of ln s and of x_y - m, if another shift than m was subtracted.
 inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
   const double u4 = 4 * unit_roundoff(DType::f32);
   const double b = u4 * (8 + row.spread + std::abs(std::log(row.sum))) +
@@ -61,7 +78,7 @@ inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
 /// Returns the bound of lp; 0 for a target of probability 0, whose log-probability is -inf.
 inline double logprob_bound(const RowTruth& row, int serial_adds) {
   if (std::isinf(row.logprob)) return 0;
-  return positive_logprob_bound(row, serial_adds) + log_sum_exp_rounding(row);
+  return positive_logprob_bound(row, serial_adds) + offset_rounding(row);
 }
 
 /// Returns the bound of H.
@@ -70,9 +87,9 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
   const double log_sum = std::abs(std::log(row.sum));
   const double b =
       8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum) + std::abs(row.entropy());
+  const double of_reading = row.reads_as_float32 ? log_sum_exp_rounding(row) : 0.0;
   return std::max(kSmallestNormalF32, u32 * (4 * b + (1 + row.spread) * serial_adds) +
-                                          (1 + row.spread) * log_sum_exp_rounding(row) +
-                                          row.entropy_error);
+                                          (1 + row.spread) * of_reading + row.entropy_error);
 }
 
 /// Returns the bound of the smallest or the largest logit `x` of a row, as float32. These are exact
@@ -91,7 +108,7 @@ class GradientBound {
     double mean_error;  // sum p e
     double radius;      // of g
     double max;         // m
-    double row_term;    // u32 (4 (8 + |ln s| + |lse|) + d)
+    double row_term;    // u32 (4 (8 + |ln s|) + d) + r
     double floor;
   };
 
@@ -102,7 +119,7 @@ class GradientBound {
              grad_logprob.radius(),
              row.max,
              unit_roundoff(DType::f32) * (4 * (8 + std::abs(std::log(row.sum))) + serial_adds) +
-                 log_sum_exp_rounding(row),
+                 offset_rounding(row),
              kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))} {}
 
   const Row& row() const { return row_; }

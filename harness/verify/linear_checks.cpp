@@ -42,6 +42,9 @@ class RowComparison {
     for (std::int64_t h = 0; h < size_; ++h) {
       compare_element(static_cast<std::size_t>(row * size_ + h), got(h), before(h), place);
     }
+    block_rounding_ += row_mean_square_;
+    block_rounding_squared_ += row_mean_square_ * row_mean_square_;
+    row_mean_square_ = 0;
     findings_.bias.computation_squared += row_rounding_ * row_rounding_;
     row_rounding_ = 0;
     if (findings_.failed.nan > nan) findings_.failed.add_nan_row(rows_.rows[row]);
@@ -51,14 +54,23 @@ class RowComparison {
   /// Compares the open block. Call it after the last row.
   void finish_block() {
     if (block_rows_ == 0) return;
-    findings_.l2.add(std::sqrt(block_error_), 0,
-                     std::sqrt(block_independent_) + std::sqrt(block_common_), block_place_);
+    findings_.l2.add(std::sqrt(block_error_), 0, independent_l2() + std::sqrt(block_common_),
+                     block_place_);
     findings_.error_squared += block_error_;
     block_rows_ = 0;
     block_error_ = block_independent_ = block_common_ = 0;
+    block_rounding_ = block_rounding_squared_ = 0;
   }
 
  private:
+  /// Returns the bound of the independent roundings of the block.
+  double independent_l2() const {
+    const double most = std::sqrt(block_independent_);
+    if (!bound_.is_rounded_once() || block_rounding_ == 0) return most;
+    const double rows = block_rounding_ * block_rounding_ / block_rounding_squared_;
+    return std::min(most, std::sqrt(block_rounding_ * (1 + 3 * std::sqrt(2 / rows))));
+  }
+
   void compare_element(std::size_t at, double got, double before, const ElementPlace& place) {
     const double want = rows_.want[at];
     const double value = got - before;
@@ -74,6 +86,8 @@ class RowComparison {
     block_independent_ += independent * independent;
     block_common_ += common * common;
     findings_.want_squared += want * want;
+
+    row_mean_square_ += bound_.mean_square_rounding(rows_, at, want);
 
     const double products = bound_.products(rows_, at, before);
     const double logits = bound_.logits(rows_, at);
@@ -93,10 +107,13 @@ class RowComparison {
   LinearFindings& findings_;
   std::int64_t block_rows_ = 0;
   ElementPlace block_place_;
-  double row_rounding_ = 0;  // of logits, which all elements of a row share, times |truth|
-  double block_error_ = 0;   // sums of squares
+  double row_rounding_ = 0;     // of logits, which all elements of a row share, times |truth|
+  double row_mean_square_ = 0;  // of its roundings, if there is one of each element
+  double block_error_ = 0;      // sums of squares
   double block_independent_ = 0;
   double block_common_ = 0;
+  double block_rounding_ = 0;  // sum of the rows' mean squares
+  double block_rounding_squared_ = 0;
 };
 
 /// Counts misplaced elements: in rows that take part in the loss those that were not written, in

@@ -155,6 +155,7 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
     reading_ns += steady_clock_ns() - begin;
     if (!errors.empty()) read_logit_errors(*problem.logits, t, 0, logits, errors);
     rows[t] = row_truth(logits, targets[t], errors);
+    rows[t].reads_as_float32 = problem.spec.dtype == DType::f64;
     rows[t].valid = valid[t] != 0;
     row_ns += steady_clock_ns() - begin;
   });
@@ -258,10 +259,11 @@ std::vector<double> add_logit_roundings(const Problem& problem, std::vector<RowT
 }  // namespace
 
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
-                 int serial_adds, bool rounds_logits) {
+                 int serial_adds, const DeclaredRowRoundings& declared) {
+  for (RowTruth& row : rows) row.rounds_log_sum_exp = declared.log_sum_exp;
   const std::vector<RowTruth> exact = rows;
   std::vector<double> roundings;
-  if (rounds_logits && problem.projection && problem.spec.dtype == DType::bf16) {
+  if (declared.logits && problem.projection && problem.spec.dtype == DType::bf16) {
     roundings = add_logit_roundings(problem, rows);
   }
   std::vector<TokenTruth> tokens(rows.size());

@@ -34,9 +34,19 @@ struct RowTruth {
   double mean_error = 0;     // sum p e
   double range_error = 0;    // largest e: changes the smallest and the largest logit
   double entropy_error = 0;  // sum p |ln p + H| e
+  // Roundings in proportion to the logits that bounds allow for (bounds.h).
+  bool reads_as_float32 = false;    // logits are float64, and may be read as float32
+  bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
 
   /// Returns - sum p ln p.
   double entropy() const;
+};
+
+/// Roundings that an implementation declares and that change the truth of rows.
+struct DeclaredRowRoundings {
+  bool logits = false;       // made from hidden states in bf16, to bf16: an error of each logit
+  bool log_sum_exp = false;  // to float32, before logits are subtracted from it
+  friend bool operator==(const DeclaredRowRoundings&, const DeclaredRowRoundings&) = default;
 };
 
 struct LinearTruth;
@@ -79,10 +89,9 @@ void require_numbers(const Problem& problem, const Truth& truth);
 /// Returns the objective's truth over rows that a float32 implementation finds within their bounds
 /// (bounds.h), with `serial_adds` as its longest serial add chain over the vocabulary; for a
 /// problem with an lm_head also the truth of its gradients (linear_truth.h), made on the threads of
-/// the process. `rounds_logits`: logits that are made from hidden states in bf16 are rounded to
-/// bf16, which counts as an error of each.
+/// the process.
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
-                 int serial_adds, bool rounds_logits = false);
+                 int serial_adds, const DeclaredRowRoundings& declared = {});
 
 /// Returns the largest relative change of a probability when its logit is rounded to bf16.
 double logit_rounding(double logit);

@@ -33,23 +33,23 @@ struct BoundedRow {
   double spread = 0;    // S1 = sum p |x - m|
   double squared = 0;   // S2 = sum p (x - m)^2
   double smallest = 0;  // x that is not -inf
+  double reading = 0;   // 4 u |m + ln s| of float64 logits, which may be read as float32
 
   double p(std::size_t v) const { return std::exp(x[v] - max - log_sum); }
-  double log_sum_exp() const { return max + log_sum; }
   double logprob() const { return x[static_cast<std::size_t>(target)] - max - log_sum; }
   double entropy() const { return log_sum + spread; }
 
   double logprob_bound() const {
     const double distance = max - x[static_cast<std::size_t>(target)];
-    return kRoundoff *
-           (4 * (8 + spread + log_sum + distance + std::abs(logprob()) + std::abs(log_sum_exp())) +
-            kStatisticsSerialAdds);
+    return kRoundoff * (4 * (8 + spread + log_sum + distance + std::abs(logprob())) +
+                        kStatisticsSerialAdds) +
+           reading;
   }
   double entropy_bound() const {
     return kRoundoff *
-           (4 * (8 + squared + (1 + spread) * (spread + log_sum + std::abs(log_sum_exp())) +
-                 std::abs(entropy())) +
-            (1 + spread) * kStatisticsSerialAdds);
+               (4 * (8 + squared + (1 + spread) * (spread + log_sum) + std::abs(entropy())) +
+                (1 + spread) * kStatisticsSerialAdds) +
+           (1 + spread) * reading;
   }
   /// Returns that of d loss / d x_v = g ([v = target] - p), rounded with roundoff `u_out`.
   double gradient_bound(std::size_t v, double g, double u_out) const {
@@ -58,18 +58,18 @@ struct BoundedRow {
     const double distance = max - x[v];
     return std::abs(g) *
            (1.01 * u_out * from_target +
-            kRoundoff * p(v) *
-                (4 * (8 + distance + log_sum + std::abs(log_sum_exp())) + kStatisticsSerialAdds) +
+            p(v) * (kRoundoff * (4 * (8 + distance + log_sum) + kStatisticsSerialAdds) + reading) +
             4 * kRoundoff * from_target);
   }
 };
 
-BoundedRow bounded_row(std::int64_t row, std::int64_t target, std::vector<double> x) {
+BoundedRow bounded_row(DType dtype, std::int64_t row, std::int64_t target, std::vector<double> x) {
   BoundedRow made{.row = row, .target = target, .x = std::move(x)};
   made.max = *std::max_element(made.x.begin(), made.x.end());
   double sum = 0;
   for (const double logit : made.x) sum += std::exp(logit - made.max);
   made.log_sum = std::log(sum);
+  if (dtype == DType::f64) made.reading = 4 * kRoundoff * std::abs(made.max + made.log_sum);
   made.smallest = made.max;
   for (std::size_t v = 0; v < made.x.size(); ++v) {
     if (std::isinf(made.x[v])) continue;
@@ -144,7 +144,8 @@ class BeyondBoundPlan final : public LossPlan {
         for (std::int64_t v = 0; v < problem_.vocab; ++v) {
           x.push_back(static_cast<double>(logits[v]));
         }
-        rows.push_back(bounded_row(static_cast<std::int64_t>(r), shifted.targets[r], std::move(x)));
+        rows.push_back(bounded_row(problem_.dtype, static_cast<std::int64_t>(r), shifted.targets[r],
+                                   std::move(x)));
       }
     });
     return rows;

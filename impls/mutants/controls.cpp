@@ -103,22 +103,23 @@ std::int64_t online_blocks(const LogitsRows& rows, const RowStatistics& out) {
   return owned;
 }
 
-/// exp2(fma(x, log2 e, -shift log2 e)): the shift is rounded once more, in proportion to its size,
-/// which is right for shifts of ordinary size only.
+/// exp2(fma(x, log2 e, -shift log2 e) - rest), where `rest` is what the product of the shift lost
+/// by its rounding: without it the sum would be off in proportion to the shift.
 std::int64_t exp2_fma(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   constexpr float kLog2e = 1.44269504f;
-  constexpr float kOrdinary = 0x1p20f;
+  constexpr float kLargest = 0x1p28f;  // beyond it float64 logits are read as float32
   dispatch_floating(rows.dtype, [&](auto zero) {
     const auto* data = static_cast<const decltype(zero)*>(rows.data);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      if (rows.targets[r] < 0 || std::abs(out.shift[r]) > kOrdinary) continue;
+      if (rows.targets[r] < 0 || std::abs(out.shift[r]) > kLargest) continue;
       const auto* x = data + r * rows.shard.width;
       using Number = decltype(as_number(zero));
       const Number shift = out.shift[r] * Number{kLog2e};
+      const Number rest = std::fma(Number{out.shift[r]}, Number{kLog2e}, -shift);
       std::vector<float> terms;
       for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
-        const Number power = std::fma(as_number(x[v]), Number{kLog2e}, -shift);
+        const Number power = std::fma(as_number(x[v]), Number{kLog2e}, -shift) - rest;
         terms.push_back(std::exp2(static_cast<float>(power)));
       }
       out.sum[r] = pairwise(terms);
@@ -189,6 +190,7 @@ const RegisteredControl controls[] = {
         .what = "probabilities from a saved log-sum-exp",
         .strategy = "fused",
         .change = [](Steps& s) { s.gradient = gradient_on_host<saved_lse>; },
+        .declare = [](ImplementationTraits& traits) { traits.rounds_log_sum_exp = true; },
     }),
 };
 

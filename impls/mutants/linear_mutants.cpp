@@ -96,18 +96,11 @@ void not_reduced(Device& device, Communicator& tp, bool sp, std::span<float> par
   device.copy(own.data(), mine.data(), mine.size_bytes());
 }
 
-/// Calls f(gradient so far, product of this chunk) for every element.
+/// Sets every element of the product's target to f(element so far, element of `added` [m, n]).
 template <typename F>
-void with_product(Device& device, const Gemm& product, std::span<float> workspace, F&& f) {
-  if (product.m == 0 || product.n == 0) return;
-  const std::size_t bytes = static_cast<std::size_t>(product.m * product.n) * sizeof(float);
-  Staging chunk(device, MemorySpace::device);
-  Gemm alone = product;
-  alone.c = reinterpret_cast<float*>(chunk.at_least(bytes));
-  alone.stride = product.n;
-  alone.accumulate = false;
-  device.kernels().gemm(alone, workspace);
-  const HostView added(device, alone.c, bytes);
+void combine(Device& device, const Gemm& product, const float* added, F&& f) {
+  const HostView values(device, added,
+                        static_cast<std::size_t>(product.m * product.n) * sizeof(float));
   const HostView sums(
       device, product.c,
       static_cast<std::size_t>((product.m - 1) * product.stride + product.n) * sizeof(float));
@@ -115,16 +108,62 @@ void with_product(Device& device, const Gemm& product, std::span<float> workspac
     for (std::int64_t j = 0; j < product.n; ++j) {
       float& sum = sums.as<float>()[static_cast<std::size_t>(i * product.stride + j)];
       sum = f(product.accumulate ? sum : 0.0f,
-              added.as<float>()[static_cast<std::size_t>(i * product.n + j)]);
+              values.as<float>()[static_cast<std::size_t>(i * product.n + j)]);
     }
   }
   sums.write_back();
+}
+
+/// Returns the product with a target of its own, [m, n] in `memory`.
+Gemm apart(const Gemm& product, Staging& memory) {
+  Gemm alone = product;
+  alone.c = reinterpret_cast<float*>(
+      memory.at_least(static_cast<std::size_t>(product.m * product.n) * sizeof(float)));
+  alone.stride = product.n;
+  alone.accumulate = false;
+  return alone;
+}
+
+/// Combines the target with the product of this chunk.
+template <typename F>
+void with_product(Device& device, const Gemm& product, std::span<float> workspace, F&& f) {
+  if (product.m == 0 || product.n == 0) return;
+  Staging memory(device, MemorySpace::device);
+  const Gemm alone = apart(product, memory);
+  device.kernels().gemm(alone, workspace);
+  combine(device, product, alone.c, f);
 }
 
 void add_in_bf16(Device& device, const Gemm& product, std::span<float> workspace) {
   with_product(device, product, workspace, [](float sum, float chunk) {
     return static_cast<float>(bf16(sum + static_cast<float>(bf16(chunk))));
   });
+}
+
+/// Returns `matrix` from row or column `begin` of the dimension that a product adds up over.
+Matrix from_term(Matrix matrix, bool terms_are_rows, std::int64_t begin) {
+  const std::int64_t step = terms_are_rows == matrix.transposed ? 1 : matrix.stride;
+  matrix.data = static_cast<const std::byte*>(matrix.data) +
+                static_cast<std::size_t>(begin * step) * size_of(matrix.dtype);
+  return matrix;
+}
+
+/// Adds the product up in parts, rounded to bf16 with each, and adds that sum.
+template <std::int64_t parts>
+void add_parts_in_bf16(Device& device, const Gemm& product, std::span<float> workspace) {
+  if (product.m == 0 || product.n == 0) return;
+  Staging memory(device, MemorySpace::device);
+  Gemm part = apart(product, memory);
+  for (std::int64_t k = 0; k < parts; ++k) {
+    const std::int64_t begin = product.k * k / parts;
+    part.k = product.k * (k + 1) / parts - begin;
+    if (part.k == 0) continue;
+    part.a = from_term(product.a, false, begin);
+    part.b = from_term(product.b, true, begin);
+    part.accumulate = begin > 0;
+    add_in_bf16(device, part, workspace);
+  }
+  combine(device, product, part.c, [](float sum, float all) { return sum + all; });
 }
 
 void overwrite(Device& device, const Gemm& product, std::span<float> workspace) {
@@ -155,6 +194,10 @@ ShiftedBatch rolled_over_the_pack(const PackedBatch& batch) {
     rows.valid[last] = batch.token_mask[next] != 0 && batch.sample_mask[i] != 0 ? 1 : 0;
   }
   return rows;
+}
+
+void declare_rounded_weight(ImplementationTraits& traits) {
+  traits.rounds_grad_weight = true;
 }
 
 const ImplementationOptions kSmallChunks{{"chunk_tokens", "3"}};
@@ -202,6 +245,18 @@ const RegisteredMutant linear_mutants[] = {
         .change = [](Steps& s) { s.add_grad_weight = add_in_bf16; },
         .options = kSmallChunks,
         .seen_in = "axolotl #1601, Liger-Kernel #512, #1391, Megatron-LM #2739",
+        .rejected_by = "grad_weight",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M69",
+        .name = "linear_weight_grad_parts_in_bf16",
+        .what = "d weight added up over eight parts in bf16, declared to be rounded once",
+        .strategy = "linear_materialized",
+        .change = [](Steps& s) { s.add_grad_weight = add_parts_in_bf16<8>; },
+        .runs_on = [](const LossProblem& problem) { return problem.dtype == DType::bf16; },
+        .declare = declare_rounded_weight,
+        .declares_grad_logits = true,
+        .seen_in = "verl 0.9.1, fused linear; Liger-Kernel 0.8.5, fused linear GRPO",
         .rejected_by = "grad_weight",
     }),
     RegisteredMutant({
@@ -290,6 +345,22 @@ const RegisteredControl linear_controls[] = {
               };
             },
         .options = kSmallChunks,
+    }),
+    RegisteredControl({
+        .name = "linear_weight_grad_rounded_once",
+        .what = "d weight rounded to bf16 once, as declared",
+        .strategy = "linear_materialized",
+        .change =
+            [](Steps& s) {
+              s.add_grad_weight = [](Device& device, const Gemm& product,
+                                     std::span<float> workspace) {
+                with_product(device, product, workspace, [](float sum, float all) {
+                  return sum + static_cast<float>(bf16(all));
+                });
+              };
+            },
+        .runs_on = [](const LossProblem& problem) { return problem.dtype == DType::bf16; },
+        .declare = declare_rounded_weight,
     }),
 };
 

@@ -67,10 +67,14 @@ class Altered final : public LossImplementation {
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
       : mutant_(mutant), inner_(std::move(inner)) {}
 
-  ImplementationTraits describe() const override { return inner_->describe(); }
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits = inner_->describe();
+    if (mutant_.declare != nullptr) mutant_.declare(traits);
+    return traits;
+  }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {
-    return inner_->grad_logits_dtype(problem);
+    return mutant_.declares_grad_logits ? problem.dtype : inner_->grad_logits_dtype(problem);
   }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
@@ -119,7 +123,7 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
     const bool only_steps = changed.batch == nullptr && changed.objective == nullptr &&
                             changed.plan == nullptr && changed.unsupported == nullptr &&
-                            changed.runs_on == nullptr;
+                            changed.runs_on == nullptr && changed.declare == nullptr;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };

@@ -36,6 +36,9 @@ struct MutantOf {
   /// Wraps the strategy's own plan.
   std::unique_ptr<LossPlan> (*plan)(const LossProblem& problem, RankContext context,
                                     std::unique_ptr<LossPlan> own) = nullptr;
+  /// Changes what the strategy declares.
+  void (*declare)(ImplementationTraits&) = nullptr;
+  bool declares_grad_logits = false;  // to be in the dtype of the problem, whatever it is
   /// Returns a reason to refuse a problem, beside those of the strategy.
   std::optional<SkipReason> (*unsupported)(const LossProblem& problem) = nullptr;
   const char* seen_in = "";      // framework and issue where the mistake happened; "": unknown

@@ -260,11 +260,12 @@ const RegisteredMutant statistics_mutants[] = {
         .rejected_by = "entropy",
     }),
     RegisteredMutant({
+        .catalogue_id = "M63",
         .name = "max_starts_at_zero",
         .what = "the running maximum starts at 0",
         .strategy = "fused",
         .change = [](Steps& s) { s.statistics = statistics_on_host<max_starts_at_zero>; },
-        .seen_in = "verl #2656, #7439",
+        .seen_in = "verl #2656, #7439; verl 0.9.1, SkyRL 0.3.0",
         .rejected_by = "entropy",
     }),
     RegisteredMutant({

@@ -148,7 +148,8 @@ typedef struct lossgrid_description {
   const char* gradient;   /* "own_part", or "summed_over_cp" by its backward of a gather over CP */
   const char* scale;      /* factor of loss and gradient: "1", or a product of "dp", "cp", "n_mb" */
   const char* overwrites; /* "": nothing, "logits" */
-  const char* rounds;     /* of "loss", "logits", "grad_logits", "grad_weight", with commas */
+  /* of "loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", with commas */
+  const char* rounds;
   int64_t sequence_multiple; /* padding that it needs beside the grid's; 0 stands for 1 */
   int64_t pack_multiple;
   /* Longest chain of float32 additions over the vocabulary of one row, which the bounds allow for;

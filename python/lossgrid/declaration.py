@@ -26,7 +26,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
     "vocab_split": ("ceil", "equal", "padded:-inf", "padded:-1e30"),
 }
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
-_ROUNDED = ("loss", "logits", "grad_logits", "grad_weight")
+_ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -142,7 +142,7 @@ def _rounds(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tu
     for one in names:
         if one == "loss" and returned != ("loss",):
             raise BadInput(f"{name}: rounds='loss' has no meaning without returns='loss'")
-        if one != "loss" and inputs != "hidden":
+        if one not in ("loss", "log_sum_exp") and inputs != "hidden":
             raise BadInput(f"{name}: rounds={one!r} has no meaning with inputs={inputs!r}")
     return tuple(names)
 
@@ -233,6 +233,8 @@ def implementation(
             "loss", and from hidden states "logits" that it makes, "grad_logits" before they are
             multiplied by hidden states and weight, and "grad_weight". Autograd does all of this
             with a product of bfloat16. Bounds are wider by the rounding of these tensors.
+            "log_sum_exp": log-probabilities or their gradient come of logits minus a log-sum-exp
+            in float32, which rounds in proportion to the logits and not to their distances.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

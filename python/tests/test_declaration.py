@@ -92,10 +92,16 @@ class Declaring(unittest.TestCase):
 
     def test_roundings_that_mean_nothing(self) -> None:
         self.refused("f: rounds='weight' names something else than 'loss', 'logits', "
-                     "'grad_logits', 'grad_weight'",
+                     "'grad_logits', 'grad_weight', 'log_sum_exp'",
                      rounds="weight")
         self.refused("f: rounds='logits' has no meaning with inputs='logits'", rounds="logits")
         self.refused("f: rounds='loss' has no meaning without returns='loss'", rounds="loss")
+
+        def f(logits: Any, batch: Any) -> Any:
+            return logits
+
+        self.assertEqual(self.declared(lossgrid.implementation(rounds="log_sum_exp"), f).rounds,
+                         ("log_sum_exp",))
         self.refused("f: chunks has no meaning with inputs='logits'", chunks=2)
         self.refused("f: chunks=0 is not a whole number from 1 to 65536", chunks=0)
 

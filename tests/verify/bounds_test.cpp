@@ -13,21 +13,81 @@ TEST(Bounds, LogprobBoundIsTheFormula) {
   const RowTruth row = row_truth(std::vector<double>{1.0, 2.0, 4.0}, 1);
   const double log_sum = std::log(row.sum);
   const double b = 8 + row.spread + log_sum + 2.0 + std::abs(row.logprob);
-  EXPECT_DOUBLE_EQ(logprob_bound(row, 10), std::ldexp(1.0, -24) * (4 * (b + 4 + log_sum) + 10));
+  EXPECT_DOUBLE_EQ(logprob_bound(row, 10), std::ldexp(1.0, -24) * (4 * b + 10));
+  RowTruth declared = row;
+  declared.rounds_log_sum_exp = true;
+  EXPECT_DOUBLE_EQ(logprob_bound(declared, 10),
+                   std::ldexp(1.0, -24) * (4 * (b + 4 + log_sum) + 10));
 }
 
-TEST(Bounds, LogprobBoundGrowsWithACommonOffset) {
-  const double at_zero = logprob_bound(row_truth(std::vector<double>{0.0, 1.0}, 0), 12);
-  const double at_thousand = logprob_bound(row_truth(std::vector<double>{1000.0, 1001.0}, 0), 12);
-  EXPECT_GT(at_thousand, 10 * at_zero);
-  EXPECT_LT(at_zero, 1e-5);  // far below the error of a wrong label or mask
+/// Returns the bounds of the log-probability, of the entropy, and of both columns of the gradient.
+std::vector<double> bounds_of(const RowTruth& row, double offset) {
+  const GradientBound bound(row, -0.25, DType::f32, 12);
+  return {logprob_bound(row, 12), entropy_bound(row, 12), bound.computation(offset, 0.2689, true),
+          bound.computation(offset + 1, 0.7311, false)};
+}
+
+TEST(Bounds, NoneGrowsWithACommonOffset) {
+  const auto row_at = [](double offset) {
+    return row_truth(std::vector<double>{offset, offset + 1}, 0);
+  };
+  EXPECT_LT(logprob_bound(row_at(0), 12), 1e-5);  // far below the error of a wrong label or mask
+  for (const double offset : {1000.0, -1e4, 0x1p40}) {
+    EXPECT_EQ(bounds_of(row_at(offset), offset), bounds_of(row_at(0), 0)) << offset;
+  }
+  // float64 logits may be read as float32; a declared log-sum-exp is no excuse for an entropy.
+  const std::vector<double> exact = bounds_of(row_at(1000), 1000);
+  RowTruth f64 = row_at(1000);
+  f64.reads_as_float32 = true;
+  RowTruth declared = row_at(1000);
+  declared.rounds_log_sum_exp = true;
+  for (std::size_t k = 0; k < exact.size(); ++k) {
+    EXPECT_GT(bounds_of(f64, 1000)[k], 10 * exact[k]) << k;
+    if (k == 1) {
+      EXPECT_EQ(bounds_of(declared, 1000)[k], exact[k]);
+    } else {
+      EXPECT_EQ(bounds_of(declared, 1000)[k], bounds_of(f64, 1000)[k]) << k;
+    }
+  }
+}
+
+TEST(Bounds, EntropyOfDistancesIsWithinItsBoundAndThatOfRawLogitsIsNot) {
+  constexpr int kVocab = 64;
+  for (const float offset : {1e4f, -1e4f, -1e12f}) {
+    std::vector<double> logits;
+    for (int v = 0; v < kVocab; ++v) {
+      logits.push_back(static_cast<double>(offset + 0.125f * static_cast<float>(v % 17)));
+    }
+    const RowTruth row = row_truth(logits, 0);
+    float sum = 0;
+    for (const double x : logits) sum += std::exp(static_cast<float>(x - row.max));
+    float distances = 0;
+    float raw = 0;
+    for (const double x : logits) {
+      const float p = std::exp(static_cast<float>(x - row.max)) / sum;
+      distances += p * static_cast<float>(x - row.max);
+      raw += p * static_cast<float>(x);
+    }
+    const auto off = [&](float entropy) {
+      return std::abs(static_cast<double>(entropy) - row.entropy());
+    };
+    const double bound = entropy_bound(row, kVocab);
+    EXPECT_LE(off(std::log(sum) - distances), bound) << offset;
+    const float of_raw = (static_cast<float>(row.max) + std::log(sum)) - raw;
+    EXPECT_GT(off(of_raw), bound) << offset;
+    RowTruth f64 = row;
+    f64.reads_as_float32 = true;  // a bound that grows with the logits hides it
+    if (std::abs(offset) <= 1e4f) {
+      EXPECT_LE(off(of_raw), entropy_bound(f64, kVocab)) << offset;
+    }
+  }
 }
 
 TEST(Bounds, EntropyBoundIsTheFormulaAndSeesAWrongSign) {
   const RowTruth row = row_truth(std::vector<double>{1.0, 2.0, 4.0}, 1);
   const double log_sum = std::log(row.sum);
   const double b =
-      8 + row.spread_squared + (1 + row.spread) * (row.spread + 2 * log_sum + 4) + row.entropy();
+      8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum) + row.entropy();
   EXPECT_DOUBLE_EQ(entropy_bound(row, 10), std::ldexp(1.0, -24) * (4 * b + (1 + row.spread) * 10));
   EXPECT_LT(entropy_bound(row, 10), 1e-4 * row.entropy());
 }
@@ -121,8 +181,10 @@ TEST(Bounds, AnUnboundedGradientIsNoNanWhereThereIsNoProbability) {
 }
 
 TEST(Bounds, ALogprobIsNoFurtherAbove0WhereLogitsAreLarge) {
-  const RowTruth near = row_truth(std::vector<double>{0.0, 1.0}, 1);
-  const RowTruth far = row_truth(std::vector<double>{-1e30, -1e30}, 1);
+  RowTruth near = row_truth(std::vector<double>{0.0, 1.0}, 1);
+  near.rounds_log_sum_exp = true;
+  RowTruth far = row_truth(std::vector<double>{-1e30, -1e30}, 1);
+  far.rounds_log_sum_exp = true;
   EXPECT_LT(positive_logprob_bound(near, 12), logprob_bound(near, 12));
   EXPECT_LT(positive_logprob_bound(far, 12), 1e-5);
   EXPECT_GT(logprob_bound(far, 12), 1e22);

@@ -79,7 +79,14 @@ TEST(LinearBound, OfAWeightWhosePartsAreRounded) {
   declared.weight_sum = declared.weight_part = DType::bf16;
   const double once = exact + (kU16 - kU32) * 0.25;
   EXPECT_DOUBLE_EQ(LinearBound::of_weight(truth, declared).independent(rows, 0, -0.25), once);
+  const LinearBound rounded = LinearBound::of_weight(truth, declared);
+  EXPECT_TRUE(rounded.is_rounded_once());
+  EXPECT_DOUBLE_EQ(rounded.element(rows, 0, -0.25, 0),
+                   kU16 * 0.25 + (1 + kU16) * (3 * kU32 * 0.5 + rounded.common(rows, 0, 0)));
+  EXPECT_DOUBLE_EQ(rounded.mean_square_rounding(rows, 0, -0.25),
+                   (kU16 * kU16 * 0.0625 + kU32 * kU32 * 0.25) / 3);
   declared.weight_parts = 9;
+  EXPECT_FALSE(LinearBound::of_weight(truth, declared).is_rounded_once());
   EXPECT_DOUBLE_EQ(LinearBound::of_weight(truth, declared).independent(rows, 0, -0.25),
                    once + 3 * kU16 * (0.5 + 0.25));
 }

@@ -167,6 +167,29 @@ TEST(LinearChecks, SeeAWeightThatIsAddedUpInBf16) {
   }
 }
 
+TEST(LinearChecks, OneDeclaredRoundingDoesNotHideASumInBf16) {
+  // With dz in float32 two parts are seen, with dz in bf16, whose roundings are as large, 32.
+  const LinearCase c =
+      make_linear_case("lens=256 mask=all vocab=64 hidden=32 dtype=bf16 values=peaked");
+  for (const auto& [of_dz, seen] : {std::pair(DType::f32, 2), std::pair(DType::bf16, 32)}) {
+    const DeclaredRoundings once{
+        .grad_logits = of_dz, .weight_part = DType::bf16, .weight_sum = DType::bf16};
+    for (const std::int64_t parts : {1, seen, 2 * seen}) {
+      EmulationOptions options;
+      options.dz_in_bf16 = of_dz == DType::bf16;
+      options.weight_in_bf16 = true;
+      options.chunks = parts;
+      const EmulatedOutputs got = emulate(c, options);
+      const LinearFindings found =
+          check_grad_weight(c.problem, c.truth, vocab_shard(c.vocab(), 1, 0), got.weight,
+                            std::vector<double>(got.weight.size(), 0.0), once, 0);
+      EXPECT_EQ(found.elements.passed() && found.l2.passed(), parts == 1)
+          << name(of_dz) << ", " << parts << " parts: " << found.elements.ratio() << ", "
+          << found.l2.ratio();
+    }
+  }
+}
+
 TEST(LinearChecks, ABlockOfLargeRoundingsIsSeenByItsNorm) {
   // Every element off by two roundings, with random signs: no element shows it, and no bias.
   const LinearCase c = make_linear_case("lens=40 mask=all vocab=130 hidden=16 dtype=bf16");

@@ -46,6 +46,7 @@ struct EmulationOptions {
   std::int64_t chunks = 1;      // of rows, added to the gradient of the weight one by one
   float scale = 1;              // of the gradients
   bool weight_in_bf16 = false;  // the gradient of the weight is rounded after every chunk
+  bool dz_in_bf16 = true;       // the gradient of logits is rounded, in a problem in bf16
   std::int64_t drop_begin = 0;  // ids without a gradient of their logits
   std::int64_t drop_end = 0;
   float before = 0;  // contents of the gradient of the weight before
@@ -123,10 +124,11 @@ class Emulation {
 
   void add_products(std::int64_t t, std::vector<float>& dz, std::vector<float>& weight_sums) {
     const bool rounds = c_.problem.spec.dtype == DType::bf16;
+    const bool rounds_dz = rounds && options_.dz_in_bf16;
     const float* x = projection_.hidden_row(t);
     float* hidden = out_.hidden.data() + t * c_.size();
     for (std::int64_t v = 0; v < c_.vocab(); ++v) {
-      if (rounds) dz[v] = static_cast<float>(bf16(dz[v]));
+      if (rounds_dz) dz[v] = static_cast<float>(bf16(dz[v]));
       const float* w = projection_.weight_row(v);
       for (std::int64_t k = 0; k < c_.size(); ++k) {
         hidden[k] += dz[v] * w[k];

@@ -145,7 +145,7 @@ TEST(LinearTruth, IsWhatItIsDefinedToBe) {
 TEST(LinearTruth, RoundingsOfLogitsAreDerivativesByThem) {
   const LinearCase c =
       make_linear_case("lens=5+3 mask=all vocab=7 hidden=3 temperature=0.7 dtype=bf16");
-  const Truth truth = make_truth(c.problem, c.rows, *c.objective, 7, true);
+  const Truth truth = make_truth(c.problem, c.rows, *c.objective, 7, {.logits = true});
   const Projection& projection = *c.problem.projection;
   const LinearTruth& linear = *truth.linear;
   EXPECT_TRUE(c.truth.linear->weight.logit_rounding.empty());

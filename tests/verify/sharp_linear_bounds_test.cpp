@@ -169,5 +169,51 @@ TEST(SharpLinearBounds, OfAWeightInBf16) {
   });
 }
 
+TEST(SharpLinearBounds, OfAWeightThatIsRoundedOnce) {
+  // An element: 1/2 u16 of the result, and what was there before, 3/4 u_dz of dz and the float32
+  // lines, (1 + u16) times. L2 of one row: the root of ((1/2 u16)^2 + (1/4 u_dz)^2) / 3, times the
+  // root of 1 + 3 sqrt(2), at most the sum of both.
+  for (const DType of_dz : {DType::f32, DType::bf16}) {
+    DeclaredRoundings declared;
+    declared.grad_logits = of_dz;
+    declared.weight_sum = declared.weight_part = DType::bf16;
+    LinearRows rows = one_truth(0.5);
+    rows.rounded = rows.want;
+    const OneElement one(DType::bf16, rows);
+    const double u_dz = of_dz == DType::bf16 ? kRoundoff16 : kRoundoff32;
+    const double common = 20 * kRoundoff32 + 1e-6;  // 4 * 2 + 3 sqrt(16 + 1) (1/4 + 1/2) = 17.3
+    const std::string of = " of dz in " + std::string(name(of_dz));
+    expect_sharp("grad_weight" + of, [&](double share) {
+      const double bound = 0.5 * kRoundoff16 + 0.75 * u_dz + common;
+      return one.weight(0.5 + share * bound, 0, declared).elements.passed();
+    });
+    expect_sharp("grad_weight_l2" + of, [&](double share) {
+      const double mean = std::hypot(0.5 * kRoundoff16, 0.25 * u_dz) * 0.57735 * 2.28970;
+      const double bound = std::min(mean, 0.5 * kRoundoff16 + 0.25 * u_dz) + common;
+      return one.weight(0.5 + share * bound, 0, declared).l2.passed();
+    });
+  }
+}
+
+TEST(SharpLinearBounds, OfManyRowsThatAreRoundedOnce) {
+  // 64 equal rows: the root of 1/3 (1 + 3 sqrt(2 / 64)) = 0.714 of a sum that is rounded.
+  LinearRows rows;
+  rows.terms = 16;
+  for (std::int64_t id = 0; id < 64; ++id) rows.rows.push_back(id);
+  rows.want.assign(64, 0.5);
+  rows.spread = rows.magnitude = rows.radius = std::vector<double>(64, 0);
+  rows.rounded = rows.want;
+  OneElement one(DType::bf16, rows);
+  DeclaredRoundings declared;
+  declared.weight_sum = declared.weight_part = DType::bf16;
+  expect_sharp("grad_weight_l2", [&](double share) {
+    const std::vector<double> before(64, 0.0);
+    const std::vector<double> got(64, 0.5 + share * 0.714 * 0.5 * kRoundoff16);
+    return check_grad_weight(one.problem, one.truth, vocab_shard(64, 1, 0), got, before, declared,
+                             0)
+        .l2.passed();
+  });
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -143,7 +143,7 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
     require_words(nlohmann::json::array({out.declaration["rows"]}), "rows", {"shard", "pack"});
     require_words(out.declaration["overwrites"], "overwrites", {"logits"});
     require_words(out.declaration["rounds"], "rounds",
-                  {"loss", "logits", "grad_logits", "grad_weight"});
+                  {"loss", "logits", "grad_logits", "grad_weight", "log_sum_exp"});
     const auto returns = [&](const char* word) {
       const nlohmann::json& list = out.declaration["returns"];
       return std::find(list.begin(), list.end(), word) != list.end();

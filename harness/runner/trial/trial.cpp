@@ -204,8 +204,10 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   if (not_applicable(*setup.implementation, *setup.problem, grid)) return setup;
   if (no_device(backend)) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
+  const ImplementationTraits traits = setup.implementation->describe();
   setup.truth =
-      truth_of(prepared, serial_adds(setup), setup.implementation->describe().rounds_logits);
+      truth_of(prepared, serial_adds(setup),
+               {.logits = traits.rounds_logits, .log_sum_exp = traits.rounds_log_sum_exp});
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
