@@ -102,7 +102,7 @@ void filter_not_in_denominators(PackedBatch& batch) {
   }
 }
 
-const RegisteredMutant mutants[] = {
+const RegisteredMutant released_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M64",
         .name = "entropy_of_raw_logits",

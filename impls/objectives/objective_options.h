@@ -5,7 +5,7 @@
 // the objective. An objective registers with a function that reads its options and one that makes
 // it of them:
 //
-//   const Registered registered{objective_entry(
+//   const Registered registered_nll{objective_entry(
 //       "nll", "negative log-likelihood",
 //       [](const OptionReader& reader) { return reader.flag("token_level_loss", true); },
 //       [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};

@@ -25,7 +25,7 @@ std::vector<const Exporter*> exporters();
 /// Finds an exporter by name. Throws usage with the nearest name or the known ones.
 const Exporter& find_exporter(std::string_view name);
 
-/// Registers at static initialisation: `const RegisteredExporter registered{{"junit", ...}};`
+/// Registers at static initialisation: `const RegisteredExporter registered_junit{{"junit", ...}};`
 struct RegisteredExporter {
   explicit RegisteredExporter(Exporter exporter);
 };
