@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AReaL: a critic or a reward model with CP gets the values of its own rows beside whole inputs.
 
-Functions of ``MegatronEngine`` and the losses of the critic and of the reward model are the real ones;
-the engine is a stand-in and the values are given.
+Functions of ``MegatronEngine`` and the losses of the critic and of the reward model are the real
+ones; the engine is a stand-in and the values are given.
 """
 from types import SimpleNamespace as Namespace
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SkyRL: the KL term is a mean over sequences and the entropy bonus a mean of microbatches, where the
-policy loss is a mean over tokens.
+"""SkyRL: KL term and entropy bonus are not the mean over tokens that the policy loss is.
+
+The KL term is a mean over sequences, the entropy bonus a mean of microbatches.
 
 Workers are stand-ins around the real ``_forward_backward_micro`` (FSDP) and
 ``forward_backward_mini_batch`` with Megatron's ``forward_step_calc_loss``.
@@ -79,7 +80,8 @@ def megatron(parts, term):
     module.get_forward_backward_func = lambda: schedule
 
     class Model:
-        config = Namespace(mtp_num_layers=None, fp8=None, timers=None, calculate_per_token_loss=False)
+        config = Namespace(mtp_num_layers=None, fp8=None, timers=None,
+                           calculate_per_token_loss=False)
 
         def __call__(self, sequences, *_, **__):
             return logits[rows_of.pop(0)] * 1
