@@ -77,6 +77,6 @@ def missing_in_report(entry, report):
     verdict = verdict_of(own[0])
     if verdict.kind != entry["verdict"]:
         return f"{verdict.kind} ({verdict.text or 'passed'}), recorded {entry['verdict']}"
-    told = " ".join([own[0].get("reason", ""), *own[0].get("explanation", [])])
+    reasons = " ".join([own[0].get("reason", ""), *own[0].get("explanation", [])])
     wanted = entry.get("text", "")
-    return None if wanted in told else f"its reason lacks {wanted!r}: {told}"
+    return None if wanted in reasons else f"its reason lacks {wanted!r}: {reasons}"
