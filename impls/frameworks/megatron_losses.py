@@ -6,6 +6,7 @@ from lossgrid import stubs
 
 lossgrid.packages("megatron-core", "torch")
 stubs.no_compile()
+stubs.no_cuda()
 from megatron.core import parallel_state, tensor_parallel
 from megatron.core.fusions.fused_cross_entropy import fused_vocab_parallel_cross_entropy
 from megatron.core.tensor_parallel.layers import linear_with_grad_accumulation_and_async_allreduce

@@ -15,6 +15,7 @@ typing.TypedDict = typing_extensions.TypedDict  # pydantic refuses the other one
 stubs.install("ray", "jaxtyping", "loguru", "datasets", "peft", "cloudpathlib", "hf_transfer",
               "skyrl_gym", "omegaconf", "jax", "flax", "wandb", "aiohttp", "fastapi", "sqlmodel")
 stubs.no_compile()
+stubs.no_cuda()
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from skyrl.backends.skyrl_train.distributed.megatron import model_utils
 from skyrl.backends.skyrl_train.utils import ppo_utils, torch_utils

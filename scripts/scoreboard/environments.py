@@ -5,6 +5,7 @@ PyTorch is that of build/venv, and the libraries that several frameworks import 
 file .pth names both folders.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -32,6 +33,7 @@ def _printed(*command):
     return ended.stdout.strip()
 
 
+@functools.cache
 def _site(python):
     return _printed(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])")
 
@@ -68,3 +70,18 @@ def python_of(framework):
     torch = _site(TORCH)
     libraries = _site(_environment("libraries", pinned["libraries"], [torch]))
     return _environment(framework, packages, [libraries, torch])
+
+
+def python_of_all():
+    """Returns an interpreter that sees the packages of all frameworks that can be installed, relative
+    to the repository. Raises CannotRun where PyTorch is missing."""
+    folders = []
+    for name, packages in versions()["frameworks"].items():
+        try:
+            if packages:
+                folders.append(_site(python_of(name)))
+        except CannotRun:
+            if not os.path.exists(os.path.join(ROOT, TORCH)):
+                raise
+    return _environment("findings", [], [*folders, _site(os.path.join(FOLDER, "libraries/bin/python")),
+                                         _site(TORCH)])

@@ -20,11 +20,9 @@ class Function:
 
     def __init__(self, name):
         self.name = name
-        self.packages = ""
         self.verdicts = []  # (dtype, case and grid, Verdict)
 
     def add(self, trial):
-        self.packages = trial["details"].get("packages", self.packages)
         dtype = "bf16" if "dtype=bf16" in trial["id"] else "f32"
         self.verdicts.append((dtype, trial, verdict_of(trial)))
 
@@ -37,6 +35,15 @@ class Function:
         kinds = [verdict.kind for _, _, verdict in self.verdicts]
         ran = len(kinds) - kinds.count("unsupported")
         return f"{kinds.count('right')} of {ran}"
+
+
+def packages_of(*reports):
+    """Returns the versions that adapters recorded, of the first report that has them."""
+    for report in reports:
+        for trial in report.get("trials", []):
+            if packages := expanded(trial, report)["details"].get("packages"):
+                return packages
+    return "versions were not recorded"
 
 
 def functions_of(report):
@@ -113,11 +120,10 @@ def _worst_lines(function):
     return [text] + ([f"  `{verdict.reproduce}`"] if verdict.reproduce else [])
 
 
-def section(framework, report, costs):
+def section(framework, report, costs, packages):
     """Returns the lines of one framework."""
     functions = functions_of(report)
-    packages = next((one.packages for one in functions.values() if one.packages), "")
-    lines = [f"### {framework}", "", packages + "." if packages else "", "",
+    lines = [f"### {framework}", "", f"{packages}.", "",
              "| function | f32 | bf16 | right | time | memory |", "|---|---|---|---|---|---|"]
     lines += [_line(one, costs) for one in functions.values()]
     worst = [line for one in functions.values() for line in _worst_lines(one)]

@@ -87,7 +87,8 @@ class Table(unittest.TestCase):
         trial("fused", "passed")], "shared": {}, "defaults": {}}
 
     def test_a_section(self):
-        lines = table.section("verl", self.REPORT, {"f": {"time": 3.21, "memory": None}})
+        lines = table.section("verl", self.REPORT, {"f": {"time": 3.21, "memory": None}},
+                              table.packages_of({}, self.REPORT))
         self.assertEqual(lines, [
             "### verl", "", "verl 0.9.1.", "",
             "| function | f32 | bf16 | right | time | memory |", "|---|---|---|---|---|---|",
@@ -132,14 +133,15 @@ class Adapter(unittest.TestCase):
                 capture_output=True, text=True, check=False)
             self.assertEqual(ended.returncode, 10, ended.stdout + ended.stderr)
             with open(path, encoding="utf-8") as file:
-                functions = table.functions_of(json.load(file))
+                report = json.load(file)
+        functions = table.functions_of(report)
         self.assertEqual({name: (one.worst("f32").kind, one.worst("bf16").kind)
                           for name, one in functions.items()}, {
             "torch_cross_entropy": ("right", "less precise"),
             "torch_cross_entropy_by_token": ("right", "less precise"),
             "torch_loss_parallel": ("right", "less precise"),
             "torch_linear_cross_entropy": ("right", "unsupported")})
-        self.assertRegex(functions["torch_loss_parallel"].packages, r"^torch \d+\.\d+")
+        self.assertRegex(table.packages_of(report), r"^torch \d+\.\d+")
 
 
 if __name__ == "__main__":

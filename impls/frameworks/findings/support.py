@@ -30,7 +30,9 @@ stubs.install(
     "ring_flash_attn", "optree", "torchmetrics", "aiofiles", "uvloop", "setproctitle",
     "swanlab", "trackio", "math_verify", "word2number", "json_repair", "qwen_vl_utils",
     "prettytable", "tyro", "torchao", "werkzeug", "lark", "requests", "matplotlib", "h5py",
-    "bitsandbytes", "pybase64", "zmq", "msgspec", "flask", "nvidia_cudnn_frontend")
+    "bitsandbytes", "pybase64", "zmq", "msgspec", "flask", "nvidia_cudnn_frontend", "tenacity",
+    "mistral_common", "cookiecutter", "pebble", "pynvml", "nltk", "litellm", "anthropic",
+    "qwen_agent", "loralib", "optimum", "cloudpathlib", "hf_transfer")
 stubs.no_cuda()
 
 

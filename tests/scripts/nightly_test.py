@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of scripts/nightly with small lists and reproductions: nightly_test.py LOSSGRID. Trials run
+with the adapter of PyTorch. Ends with 77 where PyTorch cannot be imported."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+
+from with_torch import ROOT, require_torch
+
+require_torch()
+sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "python")]
+
+from scoreboard import known
+
+LOSSGRID = os.path.abspath(sys.argv.pop(1))
+NIGHTLY = os.path.join(ROOT, "scripts/nightly")
+REAL_LIST = os.path.join(ROOT, "impls/frameworks/findings/known.json")
+TORCH = os.path.abspath(os.path.join(ROOT, "impls/frameworks/torch_losses.py"))
+REPRODUCTION = {"finding": "F1", "package": "torch", "file": "F1.py"}
+TRIAL = {"finding": "F2", "package": "torch", "load": TORCH, "grid": "tp1cp1",
+         "implementation": "torch_cross_entropy_by_token",
+         "case": "lens=5+8 vocab=96 dtype=bf16 values=overflow poison=none"}
+
+
+class Nightly(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def run_on(self, entries, printed="", *options, **more):
+        """Runs the script on a list beside a reproduction that prints `printed`."""
+        for name, text in (("list.json", json.dumps({"findings": entries, **more})),
+                           ("F1.py", f"print({printed!r})")):
+            with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        return subprocess.run(
+            [sys.executable, NIGHTLY, "--list", os.path.join(self.folder.name, "list.json"),
+             "--python", sys.executable, *options], capture_output=True, text=True, check=False,
+            env={**os.environ, "LOSSGRID_BUILD": os.path.dirname(LOSSGRID)})
+
+    def test_a_finding_is_found_or_not(self):
+        for wanted, printed, status in (
+                ([1.0, 4.0], "ratio: (1.0, 4.01) (right: 1)", 0), ([1.0, 4.0], "ratio: (1.0, 1.0)", 10),
+                ([1.0], "ratio: (1.0, 4.0)", 10), ("nan", "ratio: nan (right: 0)", 0),
+                ("nan", "ratio: 0 (right: nan)", 10), ("nan", "another: nan", 10), ([4096], "", 10)):
+            ended = self.run_on([{**REPRODUCTION, "prints": {"ratio:": wanted}}], printed)
+            self.assertEqual(ended.returncode, status, (printed, ended.stdout + ended.stderr))
+            first = ended.stdout.splitlines()[0]
+            self.assertTrue(first.startswith("found " if status == 0 else "not found "), first)
+        self.assertIn("no line begins with 'ratio:'", ended.stdout)
+
+    def test_a_verdict_of_lossgrid(self):
+        for verdict, text, status in (("less precise", "logprobs", 0), ("wrong", "logprobs", 10),
+                                      ("less precise", "no such reason", 10)):
+            ended = self.run_on([{**TRIAL, "verdict": verdict, "text": text}])
+            self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
+        self.assertIn("its reason lacks 'no such reason'", ended.stdout)
+
+    def test_one_that_is_not_found_fails_the_others_too(self):
+        entries = [{**REPRODUCTION, "prints": {"a:": [1]}},
+                   {**REPRODUCTION, "finding": "F3", "prints": {"b:": [1]}}]
+        ended = self.run_on(entries, "a: 1")
+        self.assertEqual(ended.returncode, 10)
+        self.assertIn("1 found, 1 not found, 0 not run", ended.stdout)
+        self.assertEqual(self.run_on(entries, "a: 1", "F1").returncode, 0)
+
+    def test_nothing_ran(self):
+        ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "a: 1", "--python", "/no/python")
+        self.assertEqual(ended.returncode, 77, ended.stdout)
+        self.assertIn("not run    F1", ended.stdout)
+
+    def test_bad_input(self):
+        ended = self.run_on([{"finding": "F1"}])
+        self.assertEqual((ended.returncode, ended.stdout), (65, ""))
+        self.assertIn("finding 1 has the keys finding; wanted are", ended.stderr)
+        ended = self.run_on([])
+        self.assertEqual(ended.returncode, 65)
+        ended = self.run_on([{**REPRODUCTION, "prints": {}}])
+        self.assertEqual(ended.returncode, 65)
+        self.assertIn("finding 1 prints nothing", ended.stderr)
+        ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "", "V1")
+        self.assertEqual(ended.returncode, 64)
+        self.assertIn("no finding 'V1'; there are F1", ended.stderr)
+
+    def test_the_recorded_list(self):
+        entries = known.read(REAL_LIST)["findings"]
+        self.assertGreater(len(entries), 20)
+        for entry in entries:
+            file = os.path.join(os.path.dirname(REAL_LIST), entry.get("file") or entry["load"])
+            self.assertTrue(os.path.exists(file), file)
+
+
+if __name__ == "__main__":
+    unittest.main()
