@@ -185,8 +185,8 @@ def _replace(owner: Any, name: str, new: Callable[..., Any]) -> None:
 def no_cuda() -> None:
     """Lets code that moves tensors to a GPU work where there is none: they stay where they are.
 
-    ``.cuda()`` and ``.pin_memory()`` return the tensor or module itself,
-    ``torch.cuda.current_device()`` is the processor. With a GPU nothing changes.
+    ``.cuda()`` and ``.pin_memory()`` return the tensor or module itself, ``torch.tensor`` pins
+    nothing, ``torch.cuda.current_device()`` is the processor. With a GPU nothing changes.
     """
     import torch
     if torch.cuda.is_available() or "Tensor.cuda" in _patched:
@@ -194,6 +194,8 @@ def no_cuda() -> None:
     for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "pin_memory"),
                         (torch.nn.Module, "cuda")):
         _replace(owner, name, lambda self, *_, **__: self)
+    tensor = torch.tensor
+    _replace(torch, "tensor", lambda *data, pin_memory=False, **options: tensor(*data, **options))
     _replace(torch.cuda, "current_device", lambda: torch.device("cpu"))
     _replace(torch.cuda, "synchronize", lambda *_: None)
 
