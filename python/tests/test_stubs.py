@@ -129,7 +129,7 @@ class Stubs(unittest.TestCase):
     def test_no_cuda_leaves_tensors_where_they_are(self) -> None:
         for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "pin_memory"),
                             (torch.nn.Module, "cuda"), (torch, "tensor"),
-                            (torch.cuda, "current_device"), (torch.cuda, "synchronize")):
+                            (torch, "zeros"), (torch.cuda, "current_device"), (torch.cuda, "synchronize")):
             patch = mock.patch.object(owner, name, getattr(owner, name))
             patch.start()
             self.addCleanup(patch.stop)
@@ -139,9 +139,11 @@ class Stubs(unittest.TestCase):
         self.assertIs(tensor.cuda(non_blocking=True), tensor)
         self.assertIs(tensor.pin_memory(), tensor)
         self.assertEqual(torch.tensor([1, 2], device="cpu", pin_memory=True).tolist(), [1, 2])
+        self.assertEqual(torch.zeros([], dtype=torch.int, device="cuda").device.type, "cpu")
         self.assertEqual(torch.zeros(1, device=torch.cuda.current_device()).device.type, "cpu")
         self.assertEqual(stubs.patched(), ("Tensor.cuda", "Tensor.pin_memory", "Module.cuda",
-                                           "torch.tensor", "torch.cuda.current_device",
+                                           "torch.tensor", "torch.zeros",
+                                           "torch.cuda.current_device",
                                            "torch.cuda.synchronize"))
 
 
