@@ -33,8 +33,9 @@ class MegatronBigram(torch.nn.Module):
 
 def parts_of(batch, microbatches):
     """Returns the sequences of every microbatch as slices of the batch."""
-    size = -(-len(batch.lengths) // microbatches)
-    return [slice(i, i + size) for i in range(0, len(batch.lengths), size)]
+    count = len(batch.lengths)
+    size = -(-count // microbatches)
+    return [slice(i, min(i + size, count)) for i in range(0, count, size)]
 
 
 def reduce_gradient(bigram, batch, evaluate, divisor):

@@ -12,7 +12,8 @@ from lossgrid import stubs
 
 typing.TypedDict = typing_extensions.TypedDict  # pydantic refuses the other one on Python 3.11
 stubs.install("ray", "requests", "PIL", "zmq", "mlflow", "swanlab", "wandb", "matplotlib", "hydra",
-              "prometheus_client", "tensorboard", "pynvml", "google", "uvicorn", "fastapi")
+              "prometheus_client", "tensorboard", "pynvml", "google", "uvicorn", "fastapi",
+              "megatron.bridge", "megatron.core.transformer.moe.moe_logging")
 stubs.no_cuda()
 stubs.no_compile()
 import tensorboard
@@ -20,10 +21,14 @@ import tensorboard
 tensorboard.__version__ = "2"  # torch.utils.tensorboard refuses the one of stand-ins
 lossgrid.source("NEMO_RL_SOURCE", "nemo_rl")
 lossgrid.packages("megatron-core", "torch")
+import megatron_bigram
+from megatron.core.packed_seq_params import PackedSeqParams
 from nemo_rl.algorithms import loss as losses
-from nemo_rl.algorithms.loss.utils import prepare_packed_loss_input
+from nemo_rl.algorithms.loss.utils import _pack_input_ids, prepare_packed_loss_input
 from nemo_rl.distributed import model_utils
 from nemo_rl.distributed.batched_data_dict import BatchedDataDict
+from nemo_rl.models.megatron import train
+from nemo_rl.models.megatron.data import ProcessedMicrobatch
 
 shards = dict(vocab_split="padded:-1e30")
 
@@ -89,6 +94,11 @@ WRAPPERS = {"by_sequence": (losses.SequencePackingLossWrapper, losses.prepare_lo
 Packing = Literal["by_sequence", "fused"]
 
 
+def counts(batch):
+    return {"global_valid_seqs": torch.tensor(float(batch.denominators.valid_sequences)),
+            "global_valid_toks": torch.tensor(float(batch.denominators.valid_tokens))}
+
+
 def packed(packing, function, logits, batch, **tables):
     """Returns a loss of NeMo-RL behind a wrapper of packed sequences; tables are [T_pad]."""
     wrapper, prepare = WRAPPERS[packing]
@@ -96,11 +106,8 @@ def packed(packing, function, logits, batch, **tables):
     data = BatchedDataDict({name: batch.rows_to_padded(x) for name, x in tables.items()},
                            sample_mask=batch.sample_mask.float(),
                            rewards=getattr(batch, "rewards", torch.zeros(len(batch.lengths))))
-    counts = batch.denominators
     return wrapper(function, prepare, batch.cu_seqlens, batch.cu_seqlens_padded, batch.tp.rank,
-                   batch.tp.group, batch.cp.group)(
-        logits[None], data, torch.tensor(float(counts.valid_sequences)),
-        torch.tensor(float(counts.valid_tokens)))[0]
+                   batch.tp.group, batch.cp.group)(logits[None], data, **counts(batch))[0]
 
 
 loss = dict(returns="loss", gradient="summed_over_cp", **shards)
@@ -128,3 +135,29 @@ def nemo_dpo(logits, batch):
     function = losses.DPOLossFn(losses.DPOLossConfig(**batch.objective))
     return packed("fused", function, logits, batch,
                   reference_policy_logprobs=batch.pack.reference_policy_logprobs)
+
+
+@lossgrid.engine(megatron=True, supports=megatron_bigram.supports)
+def nemo_megatron_engine(bigram, batch, evaluate, *, microbatches: Literal[2, 1] = 2):
+    """megatron_forward_backward with LossPostProcessor and NLLLossFn: Megatron's schedule, and the
+    sum over DP x CP of its DDP. Offsets are made here: its own need a newer Megatron-core."""
+    data = BatchedDataDict(
+        input_ids=batch.rows_to_padded(batch.ids_padded), input_lengths=batch.lengths,
+        token_mask=batch.rows_to_padded(batch.tokens.mask).float(),
+        sample_mask=batch.sample_mask.float())
+    multiple = 2 * batch.cp.size * batch.tp.size
+    packs = []
+    for part in megatron_bigram.parts_of(batch, microbatches):
+        own, lengths = data.slice(part.start, part.stop), batch.lengths[part]
+        cu, cu_padded = (torch.nn.functional.pad(x.cumsum(0), (1, 0)) for x in (
+            lengths, -(-lengths // multiple) * multiple))
+        ids = _pack_input_ids(own["input_ids"], cu, cu_padded, batch.cp.rank, batch.cp.size)
+        packs.append(ProcessedMicrobatch(own, ids, ids, None, None, PackedSeqParams(
+            cu_seqlens_q=cu, cu_seqlens_q_padded=cu_padded), cu_padded))
+    after = train.LossPostProcessor(losses.NLLLossFn(), {"sequence_packing": {"enabled": True}},
+                                    num_microbatches=len(packs))
+    metrics = train.megatron_forward_backward(
+        megatron_bigram.MegatronBigram(bigram), iter(packs), len(packs), data["input_ids"].shape[1],
+        1, after, forward_only=evaluate, **counts(batch))
+    megatron_bigram.reduce_gradient(bigram, batch, evaluate, 1)
+    return megatron_bigram.sum_over_dp([one["loss"] for one in metrics], batch)
