@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Literal
 
 import lossgrid
+import torch
 import typing_extensions
 from adapter_kit import Rows, by_id, equal_shards, one_rank, policy_loss
 from lossgrid import stubs
@@ -14,11 +15,13 @@ lossgrid.packages("skyrl", "megatron-core", "torch")
 typing.TypedDict = typing_extensions.TypedDict  # pydantic refuses the other one on Python 3.11
 stubs.install("ray", "jaxtyping", "loguru", "datasets", "peft", "cloudpathlib", "hf_transfer",
               "skyrl_gym", "omegaconf", "jax", "flax", "wandb", "aiohttp", "fastapi", "sqlmodel")
-stubs.no_compile()
 stubs.no_cuda()
+stubs.no_compile()
+import megatron_bigram
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from skyrl.backends.skyrl_train.distributed.megatron import model_utils
 from skyrl.backends.skyrl_train.utils import ppo_utils, torch_utils
+from skyrl.backends.skyrl_train.workers.megatron.megatron_model_wrapper import MegatronModelWrapper
 
 megatron = dict(vocab_split="padded:-1e30", megatron=True)
 
@@ -113,3 +116,28 @@ policy_of("ppo", ppo_utils.ppo_policy_loss, "token_level_loss", "ratio_clip_c")
 policy_of("gspo", ppo_utils.gspo_policy_loss, "token_level_loss",
           sequence_level_importance_ratios=True)
 policy_of("cispo", ppo_utils.compute_policy_loss_cispo, "token_level_loss", use_cispo=True)
+
+
+@lossgrid.engine(megatron=True, supports=megatron_bigram.supports)
+def skyrl_megatron_engine(bigram, batch, evaluate, *, microbatches: Literal[2, 1] = 2):
+    """MegatronModelWrapper.forward_backward_mini_batch with cross_entropy: its packing, Megatron's
+    schedule, and the mean over DP x CP of Megatron's DDP."""
+    config = SimpleNamespace(
+        remove_microbatch_padding=True, logprobs_chunk_size=None,
+        policy=SimpleNamespace(megatron_config=SimpleNamespace(
+            mtp_loss_weight=0, mtp_loss_chunk_size=None, mtp_loss_topk=None)),
+        algorithm=SimpleNamespace(policy_loss_type="cross_entropy", use_entropy_loss=False))
+    model = megatron_bigram.MegatronBigram(bigram)
+    engine = MegatronModelWrapper(config, [model], policy_loss_fn=ppo_utils.cross_entropy_loss)
+    model.config.finalize_model_grads_func = None  # reduce_gradient below
+    ids, mask = batch.rows_to_padded(batch.ids_padded), batch.attention_mask
+    trained = Rows(batch).mask.float() / max(batch.denominators.valid_tokens, 1)
+    absent = dict.fromkeys(("old_action_log_probs", "base_action_log_probs", "advantages",
+                            "rollout_action_logprobs", "position_ids"))
+    parts = megatron_bigram.parts_of(batch, microbatches)
+    metrics = engine.forward_backward_mini_batch(
+        [dict(absent, sequences=ids[part], attention_mask=mask[part], loss_mask=trained[part],
+              num_actions=ids.shape[1] - 1, num_microbatches=len(parts)) for part in parts],
+        ids.shape[1], len(ids), forward_only=evaluate)
+    megatron_bigram.reduce_gradient(bigram, batch, evaluate, batch.dp.size * batch.cp.size)
+    return megatron_bigram.sum_over_dp([one["loss"] for one in metrics], batch)

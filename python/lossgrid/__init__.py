@@ -17,7 +17,7 @@ from lossgrid.cost import Cost, Phase
 from lossgrid.declaration import engine, implementation
 from lossgrid.megatron_state import megatron
 from lossgrid.problem import Denominators, Grid, Problem
-from lossgrid.provenance import packages
+from lossgrid.provenance import packages, source
 from lossgrid.trial_suite import suite
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lossgrid.groups import Axis
 
 __all__ = ["Axis", "Batch", "Cost", "Denominators", "Grid", "Phase", "Problem", "engine",
-           "implementation", "megatron", "packages", "suite"]
+           "implementation", "megatron", "packages", "source", "suite"]
 __version__ = "0.1.0"
 
 

@@ -182,10 +182,21 @@ def _replace(owner: Any, name: str, new: Callable[..., Any]) -> None:
     _patched.append(f"{getattr(owner, '__name__', owner)}.{name}")
 
 
+def _on_processor(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of torch that makes a tensor, without a GPU."""
+    def made(*arguments: Any, **options: Any) -> Any:
+        options.pop("pin_memory", None)
+        if str(options.get("device", "")).startswith("cuda"):
+            del options["device"]
+        return make(*arguments, **options)
+    return made
+
+
 def no_cuda() -> None:
     """Lets code that moves tensors to a GPU work where there is none: they stay where they are.
 
-    ``.cuda()`` and ``.pin_memory()`` return the tensor or module itself,
+    ``.cuda()`` and ``.pin_memory()`` return the tensor or module itself, ``torch.tensor`` and
+    ``torch.zeros`` make what is asked for on a GPU or in pinned memory as any other tensor,
     ``torch.cuda.current_device()`` is the processor. With a GPU nothing changes.
     """
     import torch
@@ -194,6 +205,8 @@ def no_cuda() -> None:
     for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "pin_memory"),
                         (torch.nn.Module, "cuda")):
         _replace(owner, name, lambda self, *_, **__: self)
+    for name in ("tensor", "zeros"):
+        _replace(torch, name, _on_processor(getattr(torch, name)))
     _replace(torch.cuda, "current_device", lambda: torch.device("cpu"))
     _replace(torch.cuda, "synchronize", lambda *_: None)
 

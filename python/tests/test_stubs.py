@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -127,8 +128,8 @@ class Stubs(unittest.TestCase):
     @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
     def test_no_cuda_leaves_tensors_where_they_are(self) -> None:
         for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "pin_memory"),
-                            (torch.nn.Module, "cuda"), (torch.cuda, "current_device"),
-                            (torch.cuda, "synchronize")):
+                            (torch.nn.Module, "cuda"), (torch, "tensor"),
+                            (torch, "zeros"), (torch.cuda, "current_device"), (torch.cuda, "synchronize")):
             patch = mock.patch.object(owner, name, getattr(owner, name))
             patch.start()
             self.addCleanup(patch.stop)
@@ -137,9 +138,13 @@ class Stubs(unittest.TestCase):
         tensor = torch.ones(2)
         self.assertIs(tensor.cuda(non_blocking=True), tensor)
         self.assertIs(tensor.pin_memory(), tensor)
+        self.assertEqual(torch.tensor([1, 2], device="cpu", pin_memory=True).tolist(), [1, 2])
+        self.assertEqual(torch.zeros([], dtype=torch.int, device="cuda").device.type, "cpu")
         self.assertEqual(torch.zeros(1, device=torch.cuda.current_device()).device.type, "cpu")
         self.assertEqual(stubs.patched(), ("Tensor.cuda", "Tensor.pin_memory", "Module.cuda",
-                                           "torch.cuda.current_device", "torch.cuda.synchronize"))
+                                           "torch.tensor", "torch.zeros",
+                                           "torch.cuda.current_device",
+                                           "torch.cuda.synchronize"))
 
 
 class Provenance(unittest.TestCase):
@@ -153,6 +158,52 @@ class Provenance(unittest.TestCase):
     def test_a_package_that_is_missing_is_named(self) -> None:
         with self.assertRaisesRegex(BadInput, "has no package no-such-one: .* -m pip install"):
             lossgrid.packages("torch", "no-such-one")
+
+    def source_folder(self) -> str:
+        """Returns a new folder with package ``a_source``, named by A_SOURCE."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.mkdir(os.path.join(folder.name, "a_source"))
+        with open(os.path.join(folder.name, "a_source/__init__.py"), "w", encoding="utf-8") as file:
+            file.write("__version__ = '1.2.3'\n")
+        for patch in (mock.patch.dict(os.environ, {"A_SOURCE": folder.name}),
+                      mock.patch.object(sys, "path", list(sys.path))):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.addCleanup(sys.modules.pop, "a_source", None)
+        self.addCleanup(provenance._by_file.clear)
+        importlib.invalidate_caches()
+        return folder.name
+
+    def test_a_source_folder_has_the_version_of_its_package(self) -> None:
+        folder = self.source_folder()
+        self.assertEqual(lossgrid.source("A_SOURCE", "a_source"), "1.2.3")
+        self.assertEqual(sys.modules["a_source"].__file__,
+                         os.path.join(os.path.realpath(folder), "a_source/__init__.py"))
+        self.assertEqual(provenance.details_of(os.path.abspath(__file__))["packages"],
+                         "a_source 1.2.3")
+
+    def test_a_source_folder_under_git_has_its_commit(self) -> None:
+        folder = self.source_folder()
+        for command in (["init", "--quiet"], ["add", "."],
+                        ["-c", "user.name=a", "-c", "user.email=a", "commit", "--quiet", "-m", "a"]):
+            subprocess.run(["git", "-C", folder, *command], check=True)
+        commit = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, text=True,
+                                capture_output=True).stdout
+        self.assertEqual(lossgrid.source("A_SOURCE", "a_source"), commit[:8])
+        inner = os.path.join(folder, "inner")  # a folder inside of a work tree has no commit
+        os.renames(os.path.join(folder, "a_source"), os.path.join(inner, "a_source"))
+        with mock.patch.dict(os.environ, {"A_SOURCE": inner}):
+            self.assertEqual(lossgrid.source("A_SOURCE", "a_source"), "1.2.3")
+
+    def test_a_source_folder_that_is_not_there(self) -> None:
+        folder = self.source_folder()
+        with self.assertRaisesRegex(BadInput, "^A_SOURCE=/.* has no b_source/__init__.py$"):
+            lossgrid.source("A_SOURCE", "b_source")
+        with mock.patch.dict(os.environ), self.assertRaisesRegex(
+                BadInput, "^B_SOURCE is not set: it names a folder with the source of b_source$"):
+            lossgrid.source("B_SOURCE", "b_source")
+        self.assertNotIn(os.path.realpath(folder), sys.path)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from scoreboard.verdicts import verdict_of
 
 LOSSGRID = os.path.abspath(sys.argv.pop(1))
 TORCH = os.path.join(ROOT, "impls/frameworks/torch_losses.py")
+NEMO_RL = os.path.join(ROOT, "impls/frameworks/nemo_rl_losses.py")
 
 
 def check(name, ratio, got, want, passed=False):
@@ -142,6 +143,17 @@ class Adapter(unittest.TestCase):
             "torch_loss_parallel": ("right", "less precise"),
             "torch_linear_cross_entropy": ("right", "unsupported")})
         self.assertRegex(table.packages_of(report), r"^torch \d+\.\d+")
+
+    def test_nemo_rl_without_its_source_folder_is_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for named, line in (("", "NEMO_RL_SOURCE is not set: it names a folder with the source of nemo_rl"),
+                                (folder, f"NEMO_RL_SOURCE={folder} has no nemo_rl/__init__.py")):
+                ended = subprocess.run(
+                    [LOSSGRID, "list", "implementations", "--load", NEMO_RL, "--python", sys.executable],
+                    env={**os.environ, "NEMO_RL_SOURCE": named}, capture_output=True, text=True,
+                    check=False)
+                self.assertEqual((ended.returncode, ended.stderr),
+                                 (65, f"lossgrid: nemo_rl_losses.py: {line}\n"))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,11 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # the formulas are the same, 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 warnings.filterwarnings("ignore")
 
+import lossgrid  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from lossgrid import stubs  # noqa: E402
+from lossgrid.errors import BadInput  # noqa: E402
 
 typing.TypedDict = typing_extensions.TypedDict  # pydantic insists on it before Python 3.12
 
@@ -34,6 +36,18 @@ stubs.install(
     "mistral_common", "cookiecutter", "pebble", "pynvml", "nltk", "litellm", "anthropic",
     "qwen_agent", "loralib", "optimum", "cloudpathlib", "hf_transfer")
 stubs.no_cuda()
+
+
+def nemo_rl():
+    """Makes nemo_rl importable from the folder that NEMO_RL_SOURCE names, or ends with one line."""
+    stubs.install("google", "mlflow", "prometheus_client", "pynvml", "megatron.bridge",
+                  "megatron.core.transformer.moe.moe_logging")
+    import tensorboard
+    tensorboard.__version__ = "2"  # torch refuses the version of stand-ins
+    try:
+        show("nemo_rl", lossgrid.source("NEMO_RL_SOURCE", "nemo_rl"))
+    except BadInput as reason:
+        sys.exit(str(reason))
 
 
 def flash_attn():
