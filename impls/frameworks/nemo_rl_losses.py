@@ -78,6 +78,8 @@ def nemo_entropy(logits, batch, *, chunk: Literal[1024, 7] = 1024):
 def linear_layouts(problem):
     if problem.grid.tp > 1 and not problem.sequence_parallel:
         return "it takes hidden states of sequence parallelism with TP"
+    if problem.temperature != 1:
+        return "it has no temperature: its caller divides the log-probabilities (finding N7)"
     return "its linear cross entropy refuses CP" if problem.grid.cp > 1 else equal_shards(problem)
 
 
