@@ -16,15 +16,19 @@ from lossgrid.views import bits
 class Bigram(torch.nn.Module):
     """A model from ids [...] (int64) to logits [..., V_t]: a table with the logits after each id.
 
-    ``weight`` [V, V_t]: row v holds the logits of the ids that this rank has, after id v.
+    ``weight`` [V, V_t]: row v holds the logits of the ids that this rank has, after id v. It is kept
+    in float32 where logits are bfloat16, so that its gradient adds up rows, microbatches and ranks
+    in float32, as a training stack's main gradient does.
     """
 
-    def __init__(self, weight: torch.Tensor) -> None:
+    def __init__(self, logits: torch.Tensor) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(weight)
+        self._dtype = logits.dtype
+        kept = torch.float32 if logits.dtype == torch.bfloat16 else logits.dtype
+        self.weight = torch.nn.Parameter(logits.to(kept))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.embedding(ids, self.weight)
+        return torch.nn.functional.embedding(ids, self.weight).to(self._dtype)
 
 
 class EngineTrial(TrialBase):
