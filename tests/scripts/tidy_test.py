@@ -28,10 +28,10 @@ class Tidy(ScriptTest):
                        (batch, self.source, os.path.join(build, "html_template.cpp"))], file)
         self.batch = batch
         self.stand_in("bin/cmake")
-        self.stand_in("bin/clang-tidy")
+        self.stand_in("bin/clang-tidy-19")
 
     def checked(self):
-        return sorted(call.split()[-1] for call in self.calls("clang-tidy"))
+        return sorted(call.split()[-1] for call in self.calls("clang-tidy-19"))
 
     def test_checks_all_but_generated_sources(self):
         ended = self.run_script("tidy")
@@ -45,13 +45,13 @@ class Tidy(ScriptTest):
         self.assertEqual(self.checked(), sorted([self.batch, self.source]))
 
     def test_a_finding_in_one_source_is_a_failure_of_all(self):
-        self.stand_in("bin/clang-tidy", 'case "$*" in *alone*) ;; *) exit 1 ;; esac')
+        self.stand_in("bin/clang-tidy-19", 'case "$*" in *alone*) ;; *) exit 1 ;; esac')
         self.assertEqual(self.run_script("tidy").returncode, 1)
         self.assertEqual(len(self.checked()), 2)
 
     def test_without_a_source_or_the_program_it_ends_with_65(self):
         self.assertEqual(self.run_script("tidy", "a/three.cpp").returncode, 65)
-        os.remove(os.path.join(self.bin, "clang-tidy"))
+        os.remove(os.path.join(self.bin, "clang-tidy-19"))
         self.link("bash", "dirname")
         ended = self.run_script("tidy", path=self.bin)
         self.assertEqual((ended.returncode, self.checked()), (65, []))

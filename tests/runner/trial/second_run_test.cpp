@@ -78,10 +78,13 @@ TEST(SecondRun, RepeatsEveryGradient) {
 
 TEST(ShiftedRun, KeepsTheLogprobOfEveryRow) {
   for (const char* dtype : {"f32", "f64"}) {
-    // All logits are 0, then 16; V = 8, lp = -ln 8. The bound has the rounding of the sums:
-    //   u (4 (8 + 3 ln 8 + 16) + 22) + u_in (16 + 16)
-    const double u_in = std::string(dtype) == "f32" ? 0x1p-24 : 0x1p-53;
-    const double bound = 0x1p-24 * (4 * (8 + 3 * 2.0794415 + 16) + 22) + u_in * 32;
+    // All logits are 0, then 16; V = 8, lp = -ln 8. The bound has the rounding of the sums, where
+    // lse = 16 + ln 8 counts for float64 logits only:
+    //   u (4 (8 + 2 ln 8 + lse) + 22) + u_in (16 + 16)
+    const bool is_f32 = std::string(dtype) == "f32";
+    const double u_in = is_f32 ? 0x1p-24 : 0x1p-53;
+    const double lse = is_f32 ? 0 : 16 + 2.0794415;
+    const double bound = 0x1p-24 * (4 * (8 + 2 * 2.0794415 + lse) + 22) + u_in * 32;
     for (const auto& [share, holds] : {std::pair(0.9, true), std::pair(1.5, false)}) {
       shifted_logprob = -2.0794415416798357 - share * bound;
       EXPECT_EQ(failures_of_pass(
