@@ -123,7 +123,8 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
     const bool only_steps = changed.batch == nullptr && changed.objective == nullptr &&
                             changed.plan == nullptr && changed.unsupported == nullptr &&
-                            changed.runs_on == nullptr && changed.declare == nullptr;
+                            changed.runs_on == nullptr && changed.declare == nullptr &&
+                            !changed.declares_grad_logits;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };
