@@ -18,6 +18,13 @@ std::optional<Enclosure> MetricTruth::value() const {
   return reduction == Reduction::mean ? amount / Enclosure(count) : amount;
 }
 
+RowGradientTruth ObjectiveTruth::gradient(std::int64_t row) const {
+  const auto of = [row](const std::vector<Enclosure>& column) {
+    return column.empty() ? Enclosure() : column[static_cast<std::size_t>(row)];
+  };
+  return {of(grad_logprob), of(grad_entropy), of(grad_logsumexp), of(grad_mean_logprob)};
+}
+
 std::map<std::string, double> ObjectiveTruth::branch_shares(const PackedBatch& batch) const {
   double tokens = 0;
   double sequences = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objective: the way from per-token log-probabilities to a scalar loss, its metrics and
-// d loss / d logprob. It runs where the data is, on the rows that a rank holds or on a whole pack,
+// Objective: the way from the numbers of tokens (log-probabilities, and the row terms that it needs)
+// to a scalar loss, its metrics and d loss / d numbers. It runs where the data is, on the rows that a rank holds or on a whole pack,
 // and never knows how its log-probabilities were sharded. One call handles an array of tokens.
 //
 // Three steps, with a sum over CP ranks after the first and the last:
 //   1. per token -> per-sequence sums [S, K]       (sequence_sums)
 //   2. per sequence -> coefficients [S, C]         (coefficients)
-//   3. per token -> loss terms, d loss / d logprob (token_terms), then loss and metrics (finish)
+//   3. per token -> loss terms, d loss / d numbers (token_terms), then loss and metrics (finish)
 // A token-level objective has K = C = 0. Sums and terms add up over any partition of a pack, so a
 // rank that holds some rows of a sequence needs one all-reduce of [S, K] and no per-token tensor.
 //
@@ -51,6 +51,21 @@ struct TokenTruth {
   Enclosure entropy;
   Enclosure vocab_min;
   Enclosure vocab_max;
+  Enclosure logsumexp;
+  Enclosure mean_logprob;
+};
+
+/// Intervals of d loss / d numbers of one row.
+struct RowGradientTruth {
+  Enclosure logprob;
+  Enclosure entropy;
+  Enclosure logsumexp;
+  Enclosure mean_logprob;
+
+  bool logprob_alone() const {
+    const auto is_zero = [](const Enclosure& x) { return x.is_exact() && x.value == 0; };
+    return is_zero(entropy) && is_zero(logsumexp) && is_zero(mean_logprob);
+  }
 };
 
 struct MetricTruth {
@@ -65,6 +80,10 @@ struct MetricTruth {
 struct ObjectiveTruth {
   Enclosure loss;
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
+  // The same by the row terms; empty where the loss does not depend on them.
+  std::vector<Enclosure> grad_entropy = {};
+  std::vector<Enclosure> grad_logsumexp = {};
+  std::vector<Enclosure> grad_mean_logprob = {};
   // By row whose logprob may be on either side of a switch of the formula, as at a clip bound: the
   // interval of every side. A right gradient is in one of them; grad_logprob holds them all.
   std::map<std::int64_t, std::vector<Enclosure>> grad_sides;
@@ -72,6 +91,9 @@ struct ObjectiveTruth {
   // By branch of the formula, the number of valid tokens that took it; of valid sequences if the
   // name starts with "sequence_", of pairs of them if it starts with "pairs_".
   std::map<std::string, std::int64_t> branches;
+
+  /// Returns d loss / d numbers of a row.
+  RowGradientTruth gradient(std::int64_t row) const;
 
   /// Returns the counts as shares of all valid tokens, sequences or pairs of `batch`; empty sets
   /// have none.
@@ -85,7 +107,7 @@ class Objective {
   virtual std::string_view kind() const = 0;
   virtual ObjectiveNeeds needs() const { return {}; }
   virtual ObjectiveSizes sizes() const = 0;
-  /// True when the loss is linear in the log-probabilities: d loss / d logprob is the same whatever
+  /// True when the loss is linear in the numbers of tokens: d loss / d numbers is the same whatever
   /// they are, so that a gradient can be made before the forward pass is over.
   virtual bool linear() const { return false; }
 
@@ -100,10 +122,10 @@ class Objective {
   virtual void coefficients(const PackedBatch& /*batch*/, SequenceTable<const double> /*sums*/,
                             SequenceTable<double> /*coefficients*/) const {}
 
-  /// Step 3: adds the terms of `tokens` to `totals` and d loss / d logprob[t] to grad_logprobs[t].
+  /// Step 3: adds the terms of `tokens` to `totals` and d loss / d numbers to `gradients`.
   virtual void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                           std::span<float> grad_logprobs) const = 0;
+                           const TokenGradients& gradients) const = 0;
 
   /// Returns steps 1 and 3 as kernels of `backend` for this batch, which may be gone when they run;
   /// null, unless overridden: then the host's functions above work on the device's tables.

@@ -76,7 +76,7 @@ struct TokenTermsKernel {
   Terms terms;
   ObjectiveTokens tokens;
   SequenceTable<const double> coefficients;
-  float* grad_logprobs;
+  TokenGradients gradients;
   std::int64_t blocks;
   double* partials;  // [blocks, sums and maxima]
 
@@ -88,9 +88,9 @@ struct TokenTermsKernel {
       Totals of_thread = Totals::none();
       const std::int64_t threads = block.threads();
       for (std::int64_t t = block.index() * threads + thread; t < count; t += blocks * threads) {
-        const float gradient = terms.add_token(tokens, t, coefficients, of_thread.sums.values,
-                                               of_thread.maxima.values);
-        if constexpr (Terms::kHasGradient) grad_logprobs[t] = 0.0f + gradient;  // never -0
+        const TokenGradient gradient = terms.add_token(
+            tokens, t, coefficients, of_thread.sums.values, of_thread.maxima.values);
+        if constexpr (Terms::kHasGradient) gradients.set(static_cast<std::size_t>(t), gradient);
       }
       return of_thread;
     });
@@ -162,13 +162,13 @@ struct LaunchTokenTerms {
   ObjectiveTokens tokens;
   SequenceTable<const double> coefficients;
   ObjectiveTotals<double> totals;
-  float* grad_logprobs;
+  TokenGradients gradients;
   std::int64_t blocks;
   double* partials;  // [blocks, sums and maxima]
 
   template <typename Launcher>
   void operator()(Launcher& launcher) const {
-    launcher(TokenTermsKernel<Terms>{terms, tokens, coefficients, grad_logprobs, blocks, partials},
+    launcher(TokenTermsKernel<Terms>{terms, tokens, coefficients, gradients, blocks, partials},
              blocks, 0);
     if constexpr (kHasTotals) launcher(TotalsKernel<Terms>{blocks, partials, totals}, 1, 0);
   }

@@ -17,11 +17,11 @@ class ObjectiveKernels {
   virtual void sequence_sums(Device& device, const ObjectiveTokens& tokens,
                              SequenceTable<double> sums) const = 0;
 
-  /// As Objective::token_terms, but writes grad_logprobs, 0 for tokens that are not valid.
+  /// As Objective::token_terms, but writes `gradients`, 0 for tokens that are not valid.
   /// `partial_totals`: memory of the device, partial_total_blocks(tokens) times the totals.
   virtual void token_terms(Device& device, const ObjectiveTokens& tokens,
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                           std::span<float> grad_logprobs, double* partial_totals) const = 0;
+                           const TokenGradients& gradients, double* partial_totals) const = 0;
 };
 
 /// Returns the number of blocks that share `tokens` tokens. It depends on nothing else, and neither

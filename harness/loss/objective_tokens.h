@@ -23,9 +23,11 @@ struct TokenRange {
 /// rows that are not valid are arbitrary, NaN included: they are selected away, never multiplied.
 struct ObjectiveTokens {
   std::span<const float> logprobs;
-  std::span<const float> entropy;    // empty unless needs().row_statistics, as the next two
-  std::span<const float> vocab_min;  // smallest logit of the row that is not -inf
-  std::span<const float> vocab_max;
+  std::span<const float> entropy;    // empty unless needs().row_statistics or terms.entropy
+  std::span<const float> vocab_min;  // smallest logit of the row that is not -inf; empty unless
+  std::span<const float> vocab_max;  // needs().row_statistics
+  std::span<const float> logsumexp;  // empty unless of needs().terms, as the next one
+  std::span<const float> mean_logprob;
   std::span<const std::uint8_t> valid;                      // 1: trained on
   std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
   std::span<const std::int32_t> sequence;                   // of the pack
@@ -46,6 +48,47 @@ struct ObjectiveTokens {
     const TokenRange range = ranges[static_cast<std::size_t>(sequence)];
     return {static_cast<std::int32_t>(std::max<std::int64_t>(range.begin - first, 0)),
             static_cast<std::int32_t>(std::min(range.end - first, count))};
+  }
+};
+
+/// d loss / d numbers of one token.
+struct TokenGradient {
+  float logprob = 0;
+  float entropy = 0;
+  float logsumexp = 0;
+  float mean_logprob = 0;
+};
+
+/// Columns of d loss / d numbers by token. All but the first are empty unless they belong to the
+/// terms of the objective (ObjectiveNeeds::terms).
+struct TokenGradients {
+  std::span<float> logprob;
+  std::span<float> entropy = {};
+  std::span<float> logsumexp = {};
+  std::span<float> mean_logprob = {};
+
+  constexpr std::array<std::span<float>, 4> columns() const {
+    return {logprob, entropy, logsumexp, mean_logprob};
+  }
+  /// Adds the gradient of token t.
+  constexpr void add(std::size_t t, const TokenGradient& gradient) const {
+    logprob[t] += gradient.logprob;
+    if (!entropy.empty()) entropy[t] += gradient.entropy;
+    if (!logsumexp.empty()) logsumexp[t] += gradient.logsumexp;
+    if (!mean_logprob.empty()) mean_logprob[t] += gradient.mean_logprob;
+  }
+  /// Sets the gradient of token t, never to -0.
+  constexpr void set(std::size_t t, const TokenGradient& gradient) const {
+    logprob[t] = 0.0f + gradient.logprob;
+    if (!entropy.empty()) entropy[t] = 0.0f + gradient.entropy;
+    if (!logsumexp.empty()) logsumexp[t] = 0.0f + gradient.logsumexp;
+    if (!mean_logprob.empty()) mean_logprob[t] = 0.0f + gradient.mean_logprob;
+  }
+  TokenGradients part(std::size_t begin, std::size_t count) const {
+    const auto cut = [&](std::span<float> column) {
+      return column.empty() ? column : column.subspan(begin, count);
+    };
+    return {cut(logprob), cut(entropy), cut(logsumexp), cut(mean_logprob)};
   }
 };
 

@@ -6,9 +6,9 @@
 //   static constexpr bool kHasGradient;
 //   // Adds a valid token to the sums of its sequence.
 //   void add_to_sequence(const ObjectiveTokens&, std::int64_t t, double* sums) const;
-//   // Adds any token to the totals. Returns d loss / d logprob, 0 where it is not valid.
-//   float add_token(const ObjectiveTokens&, std::int64_t t, SequenceTable<const double>,
-//                   double* sums, double* maxima) const;
+//   // Adds any token to the totals. Returns d loss / d numbers, 0 where it is not valid.
+//   TokenGradient add_token(const ObjectiveTokens&, std::int64_t t, SequenceTable<const double>,
+//                           double* sums, double* maxima) const;
 //
 // Objective::kernels returns terms_kernels(terms); impls/kernels/cuda/cuda_objectives.cu names the
 // struct for GPUs.
@@ -37,11 +37,11 @@ void add_sequence_sums(const Terms& terms, const ObjectiveTokens& tokens,
 template <class Terms>
 void add_token_terms(const Terms& terms, const ObjectiveTokens& tokens,
                      SequenceTable<const double> coefficients, double* sums, double* maxima,
-                     std::span<float> grad_logprobs) {
+                     const TokenGradients& gradients) {
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-    [[maybe_unused]] const float gradient =
+    [[maybe_unused]] const TokenGradient gradient =
         terms.add_token(tokens, static_cast<std::int64_t>(t), coefficients, sums, maxima);
-    if constexpr (Terms::kHasGradient) grad_logprobs[t] += gradient;
+    if constexpr (Terms::kHasGradient) gradients.add(t, gradient);
   }
 }
 
@@ -58,7 +58,7 @@ class TermsKernels final : public ObjectiveKernels {
 
   void token_terms(Device& device, const ObjectiveTokens& tokens,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs, double* partial_totals) const override {
+                   const TokenGradients& gradients, double* partial_totals) const override {
     if (totals.sums.size() != Terms::kSums || totals.maxima.size() != Terms::kMaxima) {
       throw Error(
           ErrorCode::internal,
@@ -69,8 +69,8 @@ class TermsKernels final : public ObjectiveKernels {
     if (blocks == 0) return;
     using Launch = LaunchTokenTerms<Terms>;
     if (Launch::kHasTotals) count_launch();
-    launch_kernels(device, Launch{terms_, tokens, coefficients, totals, grad_logprobs.data(),
-                                  blocks, partial_totals});
+    launch_kernels(device, Launch{terms_, tokens, coefficients, totals, gradients, blocks,
+                                  partial_totals});
   }
 
  private:

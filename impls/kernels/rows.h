@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels over rows of a vocab shard, on the backend of the rows: the pieces of a sharded
 // log-softmax (Megatron-LM `_VocabParallelCrossEntropy`) with one read of the logits for the
-// statistics and one for the gradient, dz_v = g ([v = y] - exp(x_v - shift) / s). One call handles
-// a block of rows, on the processor with the threads of the rank, on a GPU launched and not waited
-// for. Rows without a target are not read. Statistics are float32 for every dtype of the logits;
-// denormal numbers count as zero. The same bits on every run, for every number of threads.
+// statistics and one for the gradient. The gradient of a row is a combination of known vectors,
+//   dx_v = z'(x_v) (a ([v = y] - p_v) + p_v (b + c ln p_v) + d),   p_v = exp(z_v - shift) / s,
+// whose coefficients follow from d loss / d (log-probability, entropy, ...) (row_gradient.h); of the
+// log-probability alone it is g ([v = y] - p_v). One call handles a block of rows, on the processor
+// with the threads of the rank, on a GPU launched and not waited for. Rows without a target are not
+// read. Statistics are float32 for every dtype of the logits; denormal numbers count as zero. The
+// same bits on every run, for every number of threads.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,8 @@
 #include "harness/core/dtype.h"
 #include "harness/device/device.h"
 #include "harness/problem/batch/sharding.h"
+#include "harness/problem/values/row_transform.h"
+#include "impls/kernels/row_gradient.h"
 
 namespace lossgrid {
 
@@ -31,39 +36,46 @@ struct LogitsRows {
   const std::uint8_t* valid;                 // [rows]
   Device* device = nullptr;                  // that holds them; null: the processor
   std::int64_t stream_bytes = kStreamBytes;  // on the processor
+  // Set where a gradient has terms beside the log-probability: V, of all shards together.
+  std::int64_t vocab = 0;
+  // [rows] the map to the logits z that statistics and gradient are about; null: z = x.
+  const RowTransform* transforms = nullptr;
 
   /// Returns the part [begin, begin + count).
   LogitsRows slice(std::int64_t begin, std::int64_t count) const;
 };
 
-/// Statistics of rows over the valid columns of one shard, relative to a logit of the row, its
-/// shift. The shift is the maximum if all statistics are asked for. Otherwise kernels of the
+/// Statistics of rows over the valid columns of one shard, of transformed logits z where there are
+/// transforms, relative to a logit of the row, its shift. The shift is the maximum if all statistics are asked for. Otherwise kernels of the
 /// processor may use a logit that is at most 8.4 below it: sums stay far from overflow without a
 /// pass that looks for the maximum. -inf if the shard holds nothing but -inf; then the sums are 0.
 struct RowStatistics {
   float* shift;
-  float* sum;     // of exp(x - shift)
-  float* target;  // x_y - shift where the shard owns the target, else 0
+  float* sum;     // of exp(z - shift)
+  float* target;  // z_y - shift where the shard owns the target, else 0
   // All statistics, or both null:
-  float* weighted = nullptr;  // sum of exp(x - shift) (x - shift), a term of the entropy
-  float* min = nullptr;       // smallest logit that is not -inf; +inf where there is none
+  float* weighted = nullptr;  // sum of exp(z - shift) (z - shift), a term of the entropy
+  float* min = nullptr;       // smallest z that is not -inf; +inf where there is none
+  // For a mean over the vocabulary, or both null; with or without the two above:
+  float* total = nullptr;   // sum of z - shift over columns that are not -inf
+  float* finite = nullptr;  // number of these columns
 };
 
 /// Longest serial float32 add chain of `rows_statistics`.
 inline constexpr int kStatisticsSerialAdds = 22;
 
 /// Fills all arrays, [rows]; rows that predict nothing get sum 1, all else 0. Returns the number of
-/// valid targets that the shard owns.
+/// valid targets that the shard owns. With `weighted` or `total` the shift is the maximum.
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 
-/// out [rows, width] in the dtype of the logits := grad[r] ([v = y] - exp(x - shift[r]) / sum[r]);
-/// rows with grad 0 and padding columns become 0 without being read. `out` may be the logits; if
-/// not, a large one is written past the caches.
-void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+/// out [rows, width] in the dtype of the logits := the gradient, by x. Rows whose gradients are all
+/// 0, columns of -inf and padding columns become 0; such rows and padding are not read. `out` may
+/// be the logits; if not, a large one is written past the caches.
+void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out);
 
-/// Fused forward-backward, for float32 and bf16 logits where d loss / d logprob is known before and
-/// the shard is the whole vocabulary: rows_statistics (`weighted` and `min` are null) and
+/// Fused forward-backward, for float32 and bf16 logits without transforms where d loss / d logprob
+/// is known before and is all, and the shard is the whole vocabulary: rows_statistics (`weighted` and `min` are null) and
 /// rows_gradient into `gradient`, which may be the logits, in one pass over memory; the same bits
 /// but for the rounding of one product. Returns the number of valid targets that the shard owns.
 std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,

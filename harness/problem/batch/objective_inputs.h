@@ -8,6 +8,7 @@
 #include <span>
 
 #include "harness/problem/batch/problem.h"
+#include "harness/problem/batch/row_terms.h"
 
 namespace lossgrid {
 
@@ -26,6 +27,7 @@ struct ObjectiveNeeds {
   bool rewards = false;
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
+  RowTerms terms{};                     // numbers of a row that the loss depends on
   // Distances at which the formula switches:
   Edges log_ratios{};          // current - previous
   Edges log_weights{};         // previous - generation

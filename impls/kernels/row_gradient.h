@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of a loss by the logits z of one row, as a combination of known vectors. With p the
+// probabilities, y the target, V the size of the vocabulary and F the number of logits that are not
+// -inf, the numbers of a row (harness/problem/batch/row_terms.h) have the gradients
+//   d ln p_y / dz_v = [v = y] - p_v          d H / dz_v = - p_v (ln p_v + H)
+//   d L / dz_v      = p_v                    d M / dz_v = 1 / V - (F / V) p_v,  0 where z_v is -inf
+// so that with g, h, l, m = d loss / d (ln p_y, H, L, M)
+//   dz_v = a ([v = y] - p_v) + p_v (b + c ln p_v) + d,
+//   a = g,   b = l - h H - m F / V,   c = -h,   d = m / V, or 0 where z_v is -inf.
+// Plain data only: nvcc compiles this header.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/device/kernel/portable.h"
+
+namespace lossgrid {
+
+/// Merged statistics of rows that the gradient needs, [rows] each.
+struct RowSoftmax {
+  const float* shift;
+  const float* sum;                 // s = sum of exp(z - shift)
+  const float* weighted = nullptr;  // sum of exp(z - shift) (z - shift), with d loss / d entropy
+  const float* finite = nullptr;    // F, with d loss / d mean_logprob
+
+  /// Returns the statistics from row `begin` on.
+  constexpr RowSoftmax from(std::int64_t begin) const {
+    return {shift + begin, sum + begin, weighted == nullptr ? nullptr : weighted + begin,
+            finite == nullptr ? nullptr : finite + begin};
+  }
+};
+
+/// d loss / d number of every row, [rows] each; null where the loss does not depend on it.
+struct RowGradients {
+  const float* logprob;
+  const float* entropy = nullptr;
+  const float* logsumexp = nullptr;
+  const float* mean_logprob = nullptr;
+
+  constexpr bool logprob_alone() const {
+    return entropy == nullptr && logsumexp == nullptr && mean_logprob == nullptr;
+  }
+  /// Returns the gradients from row `begin` on.
+  constexpr RowGradients from(std::int64_t begin) const {
+    const auto at = [begin](const float* column) {
+      return column == nullptr ? nullptr : column + begin;
+    };
+    return {logprob + begin, at(entropy), at(logsumexp), at(mean_logprob)};
+  }
+};
+
+/// The coefficients above.
+struct RowCoefficients {
+  float a = 0;
+  float b = 0;
+  float c = 0;
+  float d = 0;
+
+  constexpr bool all_zero() const { return a == 0 && b == 0 && c == 0 && d == 0; }
+};
+
+/// Returns the coefficients of row r; `vocab` = V.
+LOSSGRID_KERNEL RowCoefficients row_coefficients(const RowSoftmax& softmax,
+                                                 const RowGradients& gradients, std::int64_t vocab,
+                                                 std::int64_t r) {
+  RowCoefficients row;
+  row.a = gradients.logprob[r];
+  if (gradients.logsumexp != nullptr) row.b = gradients.logsumexp[r];
+  if (gradients.entropy != nullptr) {
+    const float h = gradients.entropy[r];
+    row.b -= h * (std::log(softmax.sum[r]) - softmax.weighted[r] / softmax.sum[r]);
+    row.c = -h;
+  }
+  if (gradients.mean_logprob != nullptr) {
+    row.d = gradients.mean_logprob[r] / static_cast<float>(vocab);
+    row.b -= row.d * softmax.finite[r];
+  }
+  return row;
+}
+
+}  // namespace lossgrid
