@@ -3,7 +3,6 @@
 // rank. CP-local strategies replaced it; kept to measure its cost.
 #include <algorithm>
 
-#include "harness/device/kernel/items.h"
 #include "impls/objective_pass.h"
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
@@ -27,8 +26,8 @@ class GatherLogitsPlan final : public LossPlan {
                                         MemorySpace::device)),
         statistics_(context.device, problem, steps, problem.rows()),
         outputs_(context.device, problem.token_columns() * problem.rows(), "outputs_received"),
-        pack_grad_(context.device, problem.rows(), "grad_logprobs"),
-        local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        pack_grad_(context.device, problem, problem.rows()),
+        local_grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   static std::size_t gathered_bytes(const LossProblem& problem) {
@@ -43,9 +42,9 @@ class GatherLogitsPlan final : public LossPlan {
       context_.cp.all_gather(inputs.logits, logits_.data(), elements, problem_.dtype);
       all = logits_.data();
     }
-    const LogitsRows rows{
-        problem_.dtype,  all, problem_.rows(), shard_, received_.targets(), received_.valid(),
-        &context_.device};
+    LossInputs gathered_inputs;
+    gathered_inputs.logits = all;
+    const LogitsRows rows = logits_rows(problem_, shard_, gathered_inputs, received_);
     const TokenOutputs gathered = columns_in(outputs_.span(), problem_, problem_.rows());
     statistics_.select(0, problem_.rows());
     const std::int64_t owned = statistics_.run(steps_, context_.tp, rows, gathered);
@@ -55,22 +54,18 @@ class GatherLogitsPlan final : public LossPlan {
                     outputs.tokens);
 
     outputs.result =
-        objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.span());
+        objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.all());
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     const std::int64_t first = first_own_row();
-    for_each_item(context_.device, problem_.local_rows(),
-                  GatherRow{pack_grad_.data(), order_.data() + first, 0, local_grad_.data()});
-    const LogitsRows own{problem_.dtype,
-                         inputs.logits,
-                         problem_.local_rows(),
-                         shard_,
-                         received_.targets() + first,
-                         received_.valid() + first,
-                         &context_.device};
-    steps_.gradient(own, statistics_.shift() + first, statistics_.sum() + first, local_grad_.data(),
-                    gradients.logits);
+    gather_gradients(context_.device, problem_.local_rows(), pack_grad_.all(),
+                     order_.data() + first, 0, local_grad_.all());
+    LogitsRows own = logits_rows(problem_, shard_, inputs, received_);
+    own.rows = problem_.local_rows();
+    own.targets += first;
+    own.valid += first;
+    steps_.gradient(own, statistics_.softmax().from(first), local_grad_.from(0), gradients.logits);
   }
 
  private:
@@ -95,8 +90,8 @@ class GatherLogitsPlan final : public LossPlan {
   Buffer logits_;
   ShardStatistics statistics_;
   FloatArray outputs_;
-  FloatArray pack_grad_;
-  FloatArray local_grad_;
+  GradientTable pack_grad_;
+  GradientTable local_grad_;
   ObjectivePass objective_;
 };
 
@@ -119,7 +114,7 @@ class GatherLogits final : public LossImplementation {
         static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem)) +
         2 * RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
-        kFloatBytes * (rows + local) + ObjectivePass::bytes(problem);
+        GradientTable::bytes(problem, rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, rows, 1, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);

@@ -25,7 +25,7 @@ class CpLocalPlan final : public LossPlan {
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
                problem.batch.sequences()),
         statistics_(context.device, problem, steps, problem.local_rows()),
-        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
@@ -33,12 +33,11 @@ class CpLocalPlan final : public LossPlan {
     statistics_.select(0, count);
     outputs.owned_labels = statistics_.run(steps_, context_.tp, view(inputs), outputs.tokens);
     outputs.result =
-        objective_.run_local(context_.cp, local_.tokens(outputs.tokens, 0, count), grad_.span());
+        objective_.run_local(context_.cp, local_.tokens(outputs.tokens, 0, count), grad_.all());
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    steps_.gradient(view(inputs), statistics_.shift(), statistics_.sum(), grad_.data(),
-                    gradients.logits);
+    steps_.gradient(view(inputs), statistics_.softmax(), grad_.from(0), gradients.logits);
   }
 
  private:
@@ -52,7 +51,7 @@ class CpLocalPlan final : public LossPlan {
   VocabShard shard_;
   RowTable local_;
   ShardStatistics statistics_;
-  FloatArray grad_;
+  GradientTable grad_;
   ObjectivePass objective_;
 };
 
@@ -72,9 +71,9 @@ class CpLocal final : public LossImplementation {
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t local = problem.local_rows();
     Cost cost;
-    cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
-                                ShardStatistics::bytes(problem, local) + kFloatBytes * local +
-                                ObjectivePass::bytes(problem);
+    cost.plan.workspace_bytes =
+        RowTable::bytes(problem, local) + ShardStatistics::bytes(problem, local) +
+        GradientTable::bytes(problem, local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, local, 1, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);

@@ -52,7 +52,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
         rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem.batch.sequences()),
-        grad_(context.device, out_rows(), "grad_logprobs"),
+        grad_(context.device, problem, out_rows()),
         objective_(context.device, problem, Steps()),
         arrays_(problem, declaration, pack_, positions_, out_rows(),
                 vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()) {
@@ -225,8 +225,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   ObjectiveResult objective(const TokenOutputs& outputs) {
     const ObjectiveTokens tokens = table_.tokens(outputs, 0, table_.rows());
     return declaration_.rows == LogprobScope::pack
-               ? objective_.run(tokens, grad_.span())
-               : objective_.run_local(context_.cp, tokens, grad_.span());
+               ? objective_.run(tokens, grad_.all())
+               : objective_.run_local(context_.cp, tokens, grad_.all());
   }
 
   /// A loss is that of the whole pack on every rank. That of an engine is of the whole batch; the
@@ -242,8 +242,9 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     context_.device.synchronise();  // kernels of the objective write grad_
     const auto factor = static_cast<float>(upstream_factor());
     const std::span<float> upstream = arrays_.array<float>("upstream.logprobs");
+    const std::span<const float> gradient = grad_.all().logprob;
     for (std::size_t k = 0; k < rows_.rows(); ++k) {
-      upstream[k] = rows_.valid[k] ? grad_.span()[k] * factor : 0;
+      upstream[k] = rows_.valid[k] ? gradient[k] * factor : 0;
     }
   }
 
@@ -281,7 +282,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   std::vector<std::int64_t> positions_;
   ShiftedBatch rows_;  // that outputs stand for
   RowTable table_;
-  FloatArray grad_;
+  GradientTable grad_;
   ObjectivePass objective_;
   SharedArrays arrays_;
   std::unique_ptr<ExternalSession> session_;  // ends before the arrays
@@ -328,6 +329,9 @@ class External final : public LossImplementation {
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
       return SkipReason{kTakesBigrams};
+    }
+    if (declaration_.returns_logprobs && problem.terms().any()) {
+      return SkipReason{"the objective has terms beside log-probabilities; return the loss itself"};
     }
     if (!declaration_.has_supports) return std::nullopt;
     return runtime_->unsupported(declaration_.name, options_, problem_json(problem));

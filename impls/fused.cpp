@@ -8,7 +8,6 @@
 // stream_bytes=n: a gradient of n bytes or more is written past the caches (16 MiB).
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/device/kernel/items.h"
 #include "impls/objective_pass.h"
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
@@ -39,8 +38,8 @@ class FusedPlan final : public LossPlan {
         received_(context.device,
                   problem.grid.cp > 1 ? problem.token_columns() * problem.rows() : 0,
                   "outputs_received"),
-        pack_grad_(context.device, problem.rows(), "grad_logprobs"),
-        local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        pack_grad_(context.device, problem, problem.rows()),
+        local_grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   static std::int64_t statistics_rows(const LossProblem& problem, std::int64_t chunk) {
@@ -61,7 +60,7 @@ class FusedPlan final : public LossPlan {
     gather(outputs.tokens);
 
     outputs.result =
-        objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.span());
+        objective_.run(pack_.tokens(outputs.tokens, 0, problem_.rows()), pack_grad_.all());
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
@@ -70,7 +69,7 @@ class FusedPlan final : public LossPlan {
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
     const std::int64_t count = problem_.local_rows();
     const std::int32_t* own = order_.data() + context_.cp.rank() * count;
-    for_each_item(context_.device, count, GatherRow{pack_grad_.data(), own, 0, local_grad_.data()});
+    gather_gradients(context_.device, count, pack_grad_.all(), own, 0, local_grad_.all());
     for (const RowRange& range : chunks_) {
       const LogitsRows chunk = rows.slice(range.begin, range.count);
       if (chunked_) {
@@ -78,8 +77,7 @@ class FusedPlan final : public LossPlan {
         statistics_.add(steps_, chunk, 0);
         statistics_.merge(steps_, context_.tp, chunk.targets);
       }
-      steps_.gradient(chunk, statistics_.shift(), statistics_.sum(),
-                      local_grad_.data() + range.begin,
+      steps_.gradient(chunk, statistics_.softmax(), local_grad_.from(range.begin),
                       static_cast<std::byte*>(gradients.logits) + range.begin * row_bytes);
     }
   }
@@ -114,8 +112,8 @@ class FusedPlan final : public LossPlan {
   ShardStatistics statistics_;
   FloatArray local_outputs_;
   FloatArray received_;
-  FloatArray pack_grad_;
-  FloatArray local_grad_;
+  GradientTable pack_grad_;
+  GradientTable local_grad_;
   ObjectivePass objective_;
 };
 
@@ -145,8 +143,8 @@ class Fused final : public LossImplementation {
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, FusedPlan::statistics_rows(problem, chunk_)) +
-        kFloatBytes * columns * (local + (gathers ? rows : 0)) + kFloatBytes * (rows + local) +
-        ObjectivePass::bytes(problem);
+        kFloatBytes * columns * (local + (gathers ? rows : 0)) +
+        GradientTable::bytes(problem, rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);

@@ -24,21 +24,21 @@ class LinearCePlan final : public LossPlan {
                problem.batch.sequences()),
         pass_(problem, context, steps, local_, options, false),
         statistics_(context.device, problem, steps, problem.local_rows()),
-        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     pass_.gather(inputs);
     outputs.owned_labels = pass_.run_statistics(statistics_, outputs.tokens);
     outputs.result = objective_.run_local(
-        context_.cp, local_.tokens(outputs.tokens, 0, local_.rows()), grad_.span());
+        context_.cp, local_.tokens(outputs.tokens, 0, local_.rows()), grad_.all());
   }
 
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      steps_.gradient(logits, statistics_.shift() + chunk.begin, statistics_.sum() + chunk.begin,
-                      grad_.data() + chunk.begin, pass_.logits_data());
+      steps_.gradient(logits, statistics_.softmax().from(chunk.begin), grad_.from(chunk.begin),
+                      pass_.logits_data());
       pass_.add_gradients(chunk, gradients.weight, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);
@@ -50,7 +50,7 @@ class LinearCePlan final : public LossPlan {
   RowTable local_;
   LinearPass pass_;
   ShardStatistics statistics_;
-  FloatArray grad_;
+  GradientTable grad_;
   ObjectivePass objective_;
 };
 
@@ -71,10 +71,10 @@ class LinearCe final : public LinearImplementation {
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t local = problem.local_rows();
     Cost cost;
-    cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
-                                LinearPass::bytes(problem, options_, false) +
-                                ShardStatistics::bytes(problem, local) + kFloatBytes * local +
-                                ObjectivePass::bytes(problem);
+    cost.plan.workspace_bytes =
+        RowTable::bytes(problem, local) + LinearPass::bytes(problem, options_, false) +
+        ShardStatistics::bytes(problem, local) + GradientTable::bytes(problem, local) +
+        ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
     ShardStatistics::add_merges(problem, local, 1, Exchange::one, cost.forward.tp);

@@ -28,7 +28,7 @@ class OnepassPlan final : public LossPlan {
                problem.batch.sequences()),
         pass_(problem, context, steps, local_, options, true),
         statistics_(context.device, problem, steps, statistics_rows(problem, options)),
-        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        grad_(context.device, problem, problem.local_rows()),
         grad_weight_(context.device, problem.weight_elements(), "grad_weight_kept",
                      MemorySpace::device),
         objective_(context.device, problem, steps) {}
@@ -62,7 +62,7 @@ class OnepassPlan final : public LossPlan {
       std::fill(column.begin(), column.end(), 0.0f);
     }
     outputs.owned_labels = 0;
-    objective_.gradient_alone(context_.cp, tokens(outputs), grad_.span());
+    objective_.gradient_alone(context_.cp, tokens(outputs), grad_.all());
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::predicting);
       statistics_.select(0, chunk.count);
@@ -70,12 +70,12 @@ class OnepassPlan final : public LossPlan {
                                               outputs.tokens.part(chunk.begin, chunk.count));
       add_gradients(chunk, logits, 0);
     }
-    outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
+    outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
   }
 
   void forward_in_two_sweeps(LossOutputs& outputs) {
     outputs.owned_labels = pass_.run_statistics(statistics_, outputs.tokens);
-    outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
+    outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
     for (const RowRange& chunk : pass_.chunks()) {
       add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid), chunk.begin);
     }
@@ -83,8 +83,8 @@ class OnepassPlan final : public LossPlan {
 
   /// The chunk's rows stand at `at` in the statistics.
   void add_gradients(const RowRange& chunk, const LogitsRows& logits, std::int64_t at) {
-    steps_.gradient(logits, statistics_.shift() + at, statistics_.sum() + at,
-                    grad_.data() + chunk.begin, pass_.logits_data());
+    steps_.gradient(logits, statistics_.softmax().from(at), grad_.from(chunk.begin),
+                    pass_.logits_data());
     const bool first = &chunk == &pass_.chunks().front();
     pass_.add_gradients(chunk, grad_weight_.data(), !first, nullptr);
   }
@@ -95,7 +95,7 @@ class OnepassPlan final : public LossPlan {
   RowTable local_;
   LinearPass pass_;
   ShardStatistics statistics_;
-  FloatArray grad_;
+  GradientTable grad_;
   FloatArray grad_weight_;
   ObjectivePass objective_;
 };
@@ -122,7 +122,8 @@ class LinearCeOnepass final : public LinearImplementation {
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + LinearPass::bytes(problem, options_, true) +
         ShardStatistics::bytes(problem, OnepassPlan::statistics_rows(problem, options_)) +
-        kFloatBytes * (local + problem.weight_elements()) + ObjectivePass::bytes(problem);
+        GradientTable::bytes(problem, local) + kFloatBytes * problem.weight_elements() +
+        ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
     ShardStatistics::add_merges(problem, local, linear ? chunks : 1, Exchange::one,

@@ -228,7 +228,9 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
           shard_,
           rows_.targets() + chunk.begin,
           rows_.valid() + chunk.begin,
-          &context_.device};
+          &context_.device,
+          kStreamBytes,
+          problem_.vocab};
 }
 
 std::span<float> LinearPass::partial(void* grad_hidden) {

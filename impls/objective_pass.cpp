@@ -54,28 +54,28 @@ std::int64_t ObjectivePass::bytes(const LossProblem& problem) {
          static_cast<std::int64_t>(sizeof(double));
 }
 
-ObjectiveResult ObjectivePass::run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs) {
+ObjectiveResult ObjectivePass::run(const ObjectiveTokens& tokens, const TokenGradients& gradients) {
   begin();
   add_sequences(tokens);
   make_coefficients();
-  add_tokens(tokens, grad_logprobs);
+  add_tokens(tokens, gradients);
   return result();
 }
 
 ObjectiveResult ObjectivePass::run_local(Communicator& cp, const ObjectiveTokens& tokens,
-                                         std::span<float> grad_logprobs) {
-  gradient_alone(cp, tokens, grad_logprobs);
+                                         const TokenGradients& gradients) {
+  gradient_alone(cp, tokens, gradients);
   if (problem_.grid.cp > 1) reduce_totals(cp);
   return result();
 }
 
 void ObjectivePass::gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
-                                   std::span<float> grad_logprobs) {
+                                   const TokenGradients& gradients) {
   begin();
   add_sequences(tokens);
   if (problem_.grid.cp > 1) reduce_sequences(cp);
   make_coefficients();
-  add_tokens(tokens, grad_logprobs);
+  add_tokens(tokens, gradients);
 }
 
 void ObjectivePass::wait() {
@@ -111,17 +111,19 @@ void ObjectivePass::make_coefficients() {
   problem_.objective.coefficients(problem_.batch, sums_, coefficients_);
 }
 
-void ObjectivePass::add_tokens(const ObjectiveTokens& tokens, std::span<float> grad_logprobs) {
+void ObjectivePass::add_tokens(const ObjectiveTokens& tokens, const TokenGradients& gradients) {
   if (launches_token_terms_) {
-    kernels_->token_terms(device_, tokens, coefficients_, totals_, grad_logprobs,
+    kernels_->token_terms(device_, tokens, coefficients_, totals_, gradients,
                           partial_totals_.data());
     launched_ = true;
     return;
   }
   device_.synchronise();
-  std::fill(grad_logprobs.begin(), grad_logprobs.end(), 0.0f);
+  for (const std::span<float> column : gradients.columns()) {
+    std::fill(column.begin(), column.end(), 0.0f);
+  }
   steps_.token_terms(problem_.objective, tokens, problem_.batch, problem_.grid.cp, coefficients_,
-                     totals_, grad_logprobs);
+                     totals_, gradients);
 }
 
 void ObjectivePass::reduce_totals(Communicator& cp) {

@@ -17,14 +17,14 @@ class ObjectivePass {
   static std::int64_t bytes(const LossProblem& problem);
 
   /// Runs all steps on a rank that holds the whole pack.
-  ObjectiveResult run(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
+  ObjectiveResult run(const ObjectiveTokens& tokens, const TokenGradients& gradients);
 
   /// Runs all steps on a rank that holds only its own rows; sums cross CP. Collective.
   ObjectiveResult run_local(Communicator& cp, const ObjectiveTokens& tokens,
-                            std::span<float> grad_logprobs);
-  /// Computes d loss / d logprob alone, the same way. Collective if there are sums of sequences.
+                            const TokenGradients& gradients);
+  /// Computes the gradients alone, the same way. Collective if there are sums of sequences.
   void gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
-                      std::span<float> grad_logprobs);
+                      const TokenGradients& gradients);
 
   /// Resets all accumulators.
   void begin();
@@ -33,8 +33,8 @@ class ObjectivePass {
   void reduce_sequences(Communicator& cp);
   /// Runs step 2. Requires whole sums.
   void make_coefficients();
-  /// Runs step 3 over some rows: writes their d loss / d logprob.
-  void add_tokens(const ObjectiveTokens& tokens, std::span<float> grad_logprobs);
+  /// Runs step 3 over some rows: writes their d loss / d numbers.
+  void add_tokens(const ObjectiveTokens& tokens, const TokenGradients& gradients);
   void reduce_totals(Communicator& cp);
   ObjectiveResult result();
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // one_sweep: cp_local as a fused forward-backward, one pass over memory, block of rows by block of
 // rows: statistics, their merge over TP (one gather a block), the objective, and the gradient while
-// the logits are still in a cache. If d loss / d logprob does not depend on the log-probabilities,
-// TP is 1 and no row statistics are asked for, blocks are single rows and exponentials are computed
-// once. Objectives that add up over sequences before a token's gradient is known are unsupported.
+// the logits are still in a cache. If the objective is linear,
+// TP is 1 and log-probabilities are all that is asked for, blocks are single rows and exponentials
+// are computed once. Objectives that add up over sequences before a token's gradient is known are
+// unsupported.
 //
 // Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
 // many as make 4 MiB); stream_bytes=n: the gradient of a block of n bytes or more is written past
@@ -27,7 +28,7 @@ struct OneSweepOptions {
   /// True if the exponentials of a row become its gradient.
   static bool keeps_exponentials(const LossProblem& problem) {
     return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
-           !problem.row_statistics();
+           !problem.row_statistics() && !problem.terms().any();
   }
 
   std::int64_t block_rows(const LossProblem& problem) const {
@@ -69,7 +70,7 @@ class OneSweepPlan final : public LossPlan {
         statistics_(context.device, problem, steps, options.block_rows(problem)),
         scratch_(context.device, options.scratch_floats(problem), "exponentials",
                  MemorySpace::device),
-        grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& /*inputs*/, LossOutputs& /*outputs*/) override { refuse(); }
@@ -109,17 +110,17 @@ class OneSweepPlan final : public LossPlan {
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
-    objective_.gradient_alone(context_.cp, tokens(outputs), grad_.span());
+    objective_.gradient_alone(context_.cp, tokens(outputs), grad_.all());
   }
 
   void run_block(const RowRange& range, const LogitsRows& rows, LossOutputs& outputs,
                  void* gradient) {
     const TokenOutputs out = outputs.tokens.part(range.begin, range.count);
-    const std::span<float> grad = grad_.span(range.begin, range.count);
+    const TokenGradients grad = grad_.part(range.begin, range.count);
     statistics_.select(0, range.count);
     if (keeps_exponentials_) {
-      outputs.owned_labels +=
-          steps_.forward_backward(rows, grad.data(), scratch_.span(), statistics_.own(0), gradient);
+      outputs.owned_labels += steps_.forward_backward(rows, grad.logprob.data(), scratch_.span(),
+                                                      statistics_.own(0), gradient);
       statistics_.write(steps_, rows.targets, out);
       return;
     }
@@ -127,12 +128,12 @@ class OneSweepPlan final : public LossPlan {
     if (!problem_.objective.linear()) {
       objective_.add_tokens(local_.tokens(outputs.tokens, range.begin, range.count), grad);
     }
-    steps_.gradient(rows, statistics_.shift(), statistics_.sum(), grad.data(), gradient);
+    steps_.gradient(rows, statistics_.softmax(), row_gradients(grad), gradient);
   }
 
   void finish(LossOutputs& outputs) {
     if (problem_.objective.linear()) {
-      outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.span());
+      outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
       return;
     }
     if (problem_.grid.cp > 1) objective_.reduce_totals(context_.cp);
@@ -148,7 +149,7 @@ class OneSweepPlan final : public LossPlan {
   RowTable local_;
   ShardStatistics statistics_;  // of a block
   FloatArray scratch_;
-  FloatArray grad_;
+  GradientTable grad_;
   ObjectivePass objective_;
 };
 

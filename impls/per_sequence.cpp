@@ -39,9 +39,10 @@ class PerSequencePlan final : public LossPlan {
                        "outputs_local"),
         received_(context.device, problem.token_columns() * longest(problem.batch),
                   "outputs_received"),
-        sequence_grad_(context.device, longest(problem.batch), "grad_logprobs"),
-        pack_grad_(context.device, problem.rows(), "grad_logprobs"),
-        local_grad_(context.device, problem.local_rows(), "grad_logprobs"),
+        sequence_grad_(context.device, problem.gradient_columns() * longest(problem.batch),
+                       "grad_logprobs"),
+        pack_grad_(context.device, problem, problem.rows()),
+        local_grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
@@ -62,7 +63,7 @@ class PerSequencePlan final : public LossPlan {
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       objective_.add_tokens(
           tokens_of(i, outputs.tokens),
-          pack_grad_.span(problem_.batch.cu_seqlens_padded[i], problem_.batch.padded_length(i)));
+          pack_grad_.part(problem_.batch.cu_seqlens_padded[i], problem_.batch.padded_length(i)));
     }
     outputs.result = objective_.result();
   }
@@ -75,19 +76,18 @@ class PerSequencePlan final : public LossPlan {
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
       const std::int64_t count = problem_.batch.padded_length(i);
-      const std::span<float> grad = sequence_grad_.span(0, count);
-      for_each_item(context_.device, count,
-                    ScaleRow{share, pack_grad_.data() + begin, grad.data()});
-      if (cp_ > 1) steps_.add_gathered_gradients(context_.cp, grad);
+      const std::span<float> block = sequence_grad_.span(0, problem_.gradient_columns() * count);
+      const TokenGradients grad = gradients_in(block, problem_, count);
+      scale(share, pack_grad_.part(begin, count), grad);
+      if (cp_ > 1) steps_.add_gathered_gradients(context_.cp, block);
 
       const RowRange own = local_range(i);
       const std::int64_t first = context_.cp.rank() * problem_.local_rows() + own.begin;
-      for_each_item(context_.device, own.count,
-                    GatherRow{grad.data(), order_.data() + first, static_cast<std::int32_t>(begin),
-                              local_grad_.data() + own.begin});
+      gather_gradients(context_.device, own.count, grad, order_.data() + first, begin,
+                       local_grad_.part(own.begin, own.count));
       statistics_.select(own.begin, own.count);
-      steps_.gradient(rows.slice(own.begin, own.count), statistics_.shift(), statistics_.sum(),
-                      local_grad_.data() + own.begin,
+      steps_.gradient(rows.slice(own.begin, own.count), statistics_.softmax(),
+                      local_grad_.from(own.begin),
                       static_cast<std::byte*>(gradients.logits) + own.begin * row_bytes);
     }
   }
@@ -95,6 +95,15 @@ class PerSequencePlan final : public LossPlan {
  private:
   LogitsRows view(const LossInputs& inputs) const {
     return logits_rows(problem_, shard_, inputs, local_);
+  }
+
+  void scale(float share, const TokenGradients& from, const TokenGradients& to) const {
+    const auto sources = from.columns();
+    const auto targets = to.columns();
+    for (std::size_t c = 0; c < sources.size(); ++c) {
+      for_each_item(context_.device, static_cast<std::int64_t>(targets[c].size()),
+                    ScaleRow{share, sources[c].data(), targets[c].data()});
+    }
   }
 
   /// Returns the rows of sequence `i` among this rank's.
@@ -131,8 +140,8 @@ class PerSequencePlan final : public LossPlan {
   FloatArray local_outputs_;
   FloatArray received_;
   FloatArray sequence_grad_;
-  FloatArray pack_grad_;
-  FloatArray local_grad_;
+  GradientTable pack_grad_;
+  GradientTable local_grad_;
   ObjectivePass objective_;
 };
 
@@ -162,14 +171,14 @@ class PerSequence final : public LossImplementation {
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, local, Exchange::three) +
-        kFloatBytes * (columns * (longest_rows + longest_local) + longest_rows) +
-        kFloatBytes * (rows + local) + ObjectivePass::bytes(problem);
+        kFloatBytes * columns * (longest_rows + longest_local) +
+        GradientTable::bytes(problem, longest_rows + rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, local, sequences, Exchange::three, cost.forward.tp);
     add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, sequences, kFloatBytes * columns * local);
-      cost.backward.cp.add(Collective::all_reduce, sequences, kFloatBytes * rows);
+      cost.backward.cp.add(Collective::all_reduce, sequences, GradientTable::bytes(problem, rows));
     }
     return cost;
   }

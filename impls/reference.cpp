@@ -2,11 +2,14 @@
 // reference: the truth as an implementation. Gathers all logits, or hidden states and weight, over
 // TP and CP, then computes in float64, one sequence and one row at a time, straight from the
 // formulas:
-//   lp_t = x_y - log sum_v exp(x_v),   H_t = - sum_v p_v lp_v,
-//   d L / d x_v = (d L / d lp_t) ([v = y] - p_v),
-// with every logit relative to the maximum first: logits of 1e30 would leave nothing else.
-// The plainest code here: it shares no step with the other strategies and finds its rows by the
-// inverse formula of the zigzag split (position -> rank and slot).
+//   lp_t = x_y - lse_t,   lse_t = log sum_v exp(x_v),   H_t = - sum_v p_v ln p_v,
+//   M_t = (1 / V) sum_v ln p_v over the logits that are not -inf,
+//   d L / d x_v = (d L / d lp_t) ([v = y] - p_v) - (d L / d H_t) p_v (ln p_v + H_t)
+//                 + (d L / d lse_t) p_v + (d L / d M_t) (1 - F p_v) / V,
+// F the number of these logits and 0 in all others, with every logit relative to the maximum first:
+// logits of 1e30 would leave nothing else. The plainest code here: it shares no step with the other
+// strategies and finds its rows by the inverse formula of the zigzag split (position -> rank and
+// slot).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -64,12 +67,8 @@ class ReferencePlan final : public LossPlan {
         const Place place = place_of(i, t);
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
-        const double grad = truth_.grad_logprob[batch.cu_seqlens_padded[i] + t].value;
         read_row(i, t);
-        const LogSumExp lse = log_sum_exp();
-        for (std::int64_t v = 0; v < problem_.vocab; ++v) {
-          row_[v] = grad * ((v == target ? 1.0 : 0.0) - std::exp(lse.logprob(row_[v])));
-        }
+        write_gradient(truth_.gradient(batch.cu_seqlens_padded[i] + t), target);
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
     }
@@ -104,29 +103,6 @@ class ReferencePlan final : public LossPlan {
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
   }
 
-  /// Returns the outputs of the row in row_, as exact numbers.
-  TokenTruth about_row(std::int32_t target) const {
-    const LogSumExp lse = log_sum_exp();
-    double entropy = 0;
-    double smallest = std::numeric_limits<double>::infinity();
-    for (const double x : row_) {
-      const double p = std::exp(lse.logprob(x));
-      if (p > 0) entropy -= p * lse.logprob(x);
-      if (!std::isinf(x)) smallest = std::min(smallest, x);
-    }
-    return {lse.logprob(row_[target]), entropy, smallest, lse.max};
-  }
-
-  void write_outputs(const TokenOutputs& out) const {
-    for (std::size_t k = 0; k < rows_.size(); ++k) {
-      out.logprobs[k] = static_cast<float>(rows_[k].logprob.value);
-      if (!problem_.row_statistics()) continue;
-      out.entropy[k] = static_cast<float>(rows_[k].entropy.value);
-      out.vocab_min[k] = static_cast<float>(rows_[k].vocab_min.value);
-      out.vocab_max[k] = static_cast<float>(rows_[k].vocab_max.value);
-    }
-  }
-
   /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
   struct LogSumExp {
     double max;
@@ -139,6 +115,63 @@ class ReferencePlan final : public LossPlan {
     double sum = 0;
     for (const double x : row_) sum += std::exp(x - max);
     return {max, std::log(sum)};
+  }
+
+  /// Returns the outputs of the row in row_, as exact numbers.
+  TokenTruth about_row(std::int32_t target) const {
+    const LogSumExp lse = log_sum_exp();
+    double smallest = std::numeric_limits<double>::infinity();
+    double sum_logprob = 0;
+    for (const double x : row_) {
+      if (std::isinf(x)) continue;
+      smallest = std::min(smallest, x);
+      sum_logprob += lse.logprob(x);
+    }
+    return {lse.logprob(row_[target]), entropy(lse),         smallest, lse.max,
+            lse.max + lse.log_sum,     sum_logprob / vocab()};
+  }
+
+  double entropy(const LogSumExp& lse) const {
+    double entropy = 0;
+    for (const double x : row_) {
+      const double p = std::exp(lse.logprob(x));
+      if (p > 0) entropy -= p * lse.logprob(x);
+    }
+    return entropy;
+  }
+
+  double vocab() const { return static_cast<double>(problem_.vocab); }
+
+  /// Writes the gradient of the row in row_ in place of its logits.
+  void write_gradient(const RowGradientTruth& grad, std::int32_t target) {
+    const LogSumExp lse = log_sum_exp();
+    const double h = entropy(lse);
+    double finite = 0;
+    for (const double x : row_) finite += std::isinf(x) ? 0 : 1;
+    for (std::int64_t v = 0; v < problem_.vocab; ++v) {
+      const double logprob = lse.logprob(row_[v]);
+      const double p = std::exp(logprob);
+      double sum = grad.logprob.value * ((v == target ? 1.0 : 0.0) - p);
+      if (!std::isinf(row_[v])) {
+        if (p > 0) sum -= grad.entropy.value * p * (logprob + h);
+        sum += grad.logsumexp.value * p + grad.mean_logprob.value * (1 - finite * p) / vocab();
+      }
+      row_[v] = sum;
+    }
+  }
+
+  void write_outputs(const TokenOutputs& out) const {
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      out.logprobs[k] = static_cast<float>(rows_[k].logprob.value);
+      const auto write = [&](std::span<float> column, const Enclosure& number) {
+        if (!column.empty()) column[k] = static_cast<float>(number.value);
+      };
+      write(out.entropy, rows_[k].entropy);
+      write(out.vocab_min, rows_[k].vocab_min);
+      write(out.vocab_max, rows_[k].vocab_max);
+      write(out.logsumexp, rows_[k].logsumexp);
+      write(out.mean_logprob, rows_[k].mean_logprob);
+    }
   }
 
   const LossProblem& problem_;

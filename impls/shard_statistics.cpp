@@ -7,8 +7,13 @@
 namespace lossgrid {
 namespace {
 
+StatisticsKinds kinds_of(const LossProblem& problem) {
+  const RowTerms terms = problem.terms();
+  return {problem.row_statistics() || terms.entropy, terms.mean_logprob};
+}
+
 std::int64_t width_of(const LossProblem& problem) {
-  return problem.row_statistics() ? 5 : 3;
+  return kinds_of(problem).width();
 }
 
 std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity, Exchange exchange) {
@@ -25,7 +30,8 @@ std::int64_t own_shift_floats(std::int64_t capacity, Exchange exchange) {
 ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, const Steps& steps,
                                  std::int64_t capacity, Exchange exchange)
     : device_(device),
-      all_(problem.row_statistics()),
+      kinds_(kinds_of(problem)),
+      vocab_(problem.vocab),
       width_(width_of(problem)),
       exchange_(exchange),
       shards_(device, static_cast<std::size_t>(problem.grid.tp), "statistics"),
@@ -60,9 +66,13 @@ RowStatistics ShardStatistics::own(std::int64_t begin) {
   const StatisticsColumns own = selected();
   RowStatistics out{own.column(Column::kShift) + begin, own.column(Column::kSum) + begin,
                     own.column(Column::kTarget) + begin};
-  if (all_) {
+  if (kinds_.all) {
     out.weighted = own.column(Column::kWeighted) + begin;
     out.min = own.column(Column::kMin) + begin;
+  }
+  if (kinds_.mean) {
+    out.total = own.column(Column::kTotal) + begin;
+    out.finite = own.column(Column::kFinite) + begin;
   }
   return out;
 }
@@ -74,7 +84,7 @@ std::int64_t ShardStatistics::add(const Steps& steps, const LogitsRows& logits,
 
 void ShardStatistics::merge(const Steps& steps, Communicator& tp, const std::int32_t* targets) {
   if (exchange_ == Exchange::one && shards_.size() == 1) return;
-  if (all_) for_each_item(device_, rows_, NegateMin{selected()});
+  if (kinds_.all) for_each_item(device_, rows_, NegateMin{selected()});
   if (exchange_ == Exchange::one) {
     merge_gathered(steps, tp, targets);
   } else {
@@ -89,25 +99,36 @@ void ShardStatistics::merge_gathered(const Steps& steps, Communicator& tp,
   steps.gather_statistics(tp, rows_, all_columns(), received);
   for_each_item(
       device_, rows_,
-      MergeRow{{received.data(), rows_, all_}, shards_.data(), ranks, targets, selected()});
+      MergeRow{{received.data(), rows_, kinds_}, shards_.data(), ranks, targets, selected()});
 }
 
 void ShardStatistics::reduce_one_by_one(const Steps& steps, Communicator& tp,
                                         const std::int32_t* targets) {
   float* own_shift = own_shift_.data() + at_;
-  for_each_item(device_, rows_, ScaleRow{1.0f, shift(), own_shift});
-  steps.reduce_max(tp, columns(all_ ? Column::kMin : Column::kShift, Column::kShift));
+  for_each_item(device_, rows_, ScaleRow{1.0f, selected().column(Column::kShift), own_shift});
+  steps.reduce_max(tp, columns(kinds_.all ? Column::kMin : Column::kShift, Column::kShift));
   const VocabShard shard = shards_[static_cast<std::size_t>(tp.rank())];
   for_each_item(device_, rows_, MoveShift{selected(), own_shift, shard, targets});
-  steps.reduce_sum(tp, columns(Column::kSum, all_ ? Column::kWeighted : Column::kSum));
+  steps.reduce_sum(tp, columns(kinds_.mean ? Column::kTotal : Column::kSum,
+                               kinds_.all ? Column::kWeighted : Column::kSum));
   steps.reduce_target(tp, columns(Column::kTarget, Column::kTarget));
 }
 
 void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
                             const TokenOutputs& out) {
-  const OutputColumns to{out.logprobs.data(), out.entropy.data(), out.vocab_min.data(),
-                         out.vocab_max.data()};
-  steps.write_outputs(device_, rows_, WriteRow{selected(), targets, to});
+  const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
+  const OutputColumns to{at(out.logprobs),  at(out.entropy),   at(out.vocab_min),
+                         at(out.vocab_max), at(out.logsumexp), at(out.mean_logprob)};
+  steps.write_outputs(device_, rows_,
+                      WriteRow{selected(), targets, to, static_cast<float>(vocab_)});
+}
+
+RowSoftmax ShardStatistics::softmax() {
+  const StatisticsColumns columns = selected();
+  RowSoftmax softmax{columns.column(Column::kShift), columns.column(Column::kSum)};
+  if (kinds_.all) softmax.weighted = columns.column(Column::kWeighted);
+  if (kinds_.mean) softmax.finite = columns.column(Column::kFinite);
+  return softmax;
 }
 
 std::int64_t ShardStatistics::run(const Steps& steps, Communicator& tp, const LogitsRows& logits,

@@ -3,7 +3,8 @@
 // whole vocabulary. Rows come all at once or some at a time, each in one read of its logits, before
 // one merge (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018):
 //   m = max over ranks m_r,   s = sum exp(m_r - m) s_r,
-//   w = sum exp(m_r - m) (w_r + (m_r - m) s_r)   with w_r = sum exp(x - m_r) (x - m_r),
+//   w = sum exp(m_r - m) (w_r + (m_r - m) s_r)   with w_r = sum exp(z - m_r) (z - m_r),
+//   t = sum t_r + F_r (m_r - m)                  with t_r = sum of z - m_r over F_r finite logits,
 // with m_r the rank's shift (kernels/rows.h).
 #pragma once
 
@@ -41,8 +42,9 @@ class ShardStatistics {
   void merge(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
   /// Writes the outputs by token, after merge() or if the shard is the vocabulary:
-  ///   lp = x_y - m - ln s, and with row statistics entropy = - sum p ln p = ln s - w / s
-  /// and vocab extrema; 0 for rows that predict nothing.
+  ///   lp = z_y - m - ln s,  H = - sum p ln p = ln s - w / s,  L = m + ln s,
+  ///   M = (sum of z - m over the F finite logits - F ln s) / V,
+  /// and vocab extrema, those that are asked for; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
   /// Runs add, merge and write for one block of rows: those of `logits`.
@@ -52,15 +54,14 @@ class ShardStatistics {
   /// Returns the memory of the own statistics of selected rows from `begin` on.
   RowStatistics own(std::int64_t begin);
 
-  /// Return columns of the selected rows, for the gradient, after merge().
-  float* shift() { return selected().column(Column::kShift); }
-  float* sum() { return selected().column(Column::kSum); }
+  /// Returns the columns of the selected rows that the gradient needs, after merge().
+  RowSoftmax softmax();
 
  private:
   using Column = StatisticsColumns::Column;
 
   /// Returns the columns of the selected rows.
-  StatisticsColumns selected() { return {columns_.data() + width_ * at_, rows_, all_}; }
+  StatisticsColumns selected() { return {columns_.data() + width_ * at_, rows_, kinds_}; }
   std::span<float> columns(Column first, Column last) {
     return {selected().column(first), static_cast<std::size_t>((last - first + 1) * rows_)};
   }
@@ -70,7 +71,8 @@ class ShardStatistics {
   void reduce_one_by_one(const Steps& steps, Communicator& tp, const std::int32_t* targets);
 
   Device& device_;
-  const bool all_;  // entropy and extrema too
+  const StatisticsKinds kinds_;
+  const std::int64_t vocab_;
   const std::int64_t width_;
   const Exchange exchange_;
   DeviceArray<VocabShard> shards_;  // of the TP ranks

@@ -11,17 +11,28 @@
 
 namespace lossgrid {
 
-/// Table [columns, rows]: five columns with all statistics, else without the first and the last
-/// one. Columns that are reduced together are adjacent.
+/// Statistics of a row that are made beside shift, target and sum.
+struct StatisticsKinds {
+  bool all = false;   // min and weighted, for entropy and extrema
+  bool mean = false;  // total and finite, for the mean over the vocabulary
+
+  constexpr std::int64_t width() const { return 3 + (all ? 2 : 0) + (mean ? 2 : 0); }
+};
+
+/// Table [columns, rows] of the statistics that there are, in the order of Column. Columns that are
+/// reduced together are adjacent.
 struct StatisticsColumns {
-  enum Column { kMin, kShift, kTarget, kSum, kWeighted };
+  enum Column { kMin, kShift, kTarget, kTotal, kFinite, kSum, kWeighted };
 
   float* data;
   std::int64_t rows;
-  bool all;  // entropy and extrema too
+  StatisticsKinds kinds;
 
-  constexpr std::int64_t width() const { return all ? 5 : 3; }
-  constexpr float* column(Column which) const { return data + (which - (all ? 0 : 1)) * rows; }
+  constexpr std::int64_t width() const { return kinds.width(); }
+  constexpr float* column(Column which) const {
+    const int left_out = (kinds.all ? 0 : 1) + (kinds.mean || which < kTotal ? 0 : 2);
+    return data + (which - left_out) * rows;
+  }
   constexpr float& at(Column which, std::int64_t r) const { return column(which)[r]; }
 };
 
@@ -46,7 +57,7 @@ struct MergeRow {
   Columns whole;
 
   LOSSGRID_KERNEL Columns of(std::int64_t rank) const {
-    return {received.data + rank * received.width() * received.rows, received.rows, received.all};
+    return {received.data + rank * received.width() * received.rows, received.rows, received.kinds};
   }
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
@@ -54,26 +65,42 @@ struct MergeRow {
     float sum = 0;
     float weighted = 0;
     float target = 0;
+    float total = 0;
+    float finite = 0;
     for (std::int64_t k = 0; k < ranks; ++k) {
       const Columns shard = of(k);
       const float distance = shard.at(Columns::kShift, r) - shift;
       if (shards[k].owns(targets[r])) target = shard.at(Columns::kTarget, r) + distance;
+      if (whole.kinds.mean) add_total(shard, distance, r, total, finite);
       const float own = shard.at(Columns::kSum, r);
       if (own == 0) continue;  // exp(distance) of an empty shard may be infinite
       const float scale = std::exp(distance);
       if (scale == 0) continue;  // nothing is left, and distance * own may be infinite
       sum += scale * own;
-      if (whole.all) weighted += scale * (shard.at(Columns::kWeighted, r) + distance * own);
+      if (whole.kinds.all) weighted += scale * (shard.at(Columns::kWeighted, r) + distance * own);
     }
     whole.at(Columns::kShift, r) = shift;
     whole.at(Columns::kSum, r) = sum;
     whole.at(Columns::kTarget, r) = target;
-    if (!whole.all) return;
+    if (whole.kinds.mean) {
+      whole.at(Columns::kTotal, r) = total;
+      whole.at(Columns::kFinite, r) = finite;
+    }
+    if (!whole.kinds.all) return;
     whole.at(Columns::kWeighted, r) = weighted;
     whole.at(Columns::kMin, r) = -largest(Columns::kMin, r);
   }
 
  private:
+  /// Adds a shard's total, moved by the distance of its shift to that of the vocabulary.
+  LOSSGRID_KERNEL static void add_total(const Columns& shard, float distance, std::int64_t r,
+                                        float& total, float& finite) {
+    const float own = shard.at(Columns::kFinite, r);
+    if (own == 0) return;  // the shift of a shard without finite logits is -inf
+    total += shard.at(Columns::kTotal, r) + own * distance;
+    finite += own;
+  }
+
   LOSSGRID_KERNEL float largest(Columns::Column column, std::int64_t r) const {
     float most = of(0).at(column, r);
     for (std::int64_t k = 1; k < ranks; ++k) most = std::max(most, of(k).at(column, r));
@@ -91,13 +118,16 @@ struct MoveShift {
   const std::int32_t* targets;  // [rows]
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
-    if (columns.all) columns.at(Columns::kMin, r) *= -1;
+    if (columns.kinds.all) columns.at(Columns::kMin, r) *= -1;
     const float distance = own_shift[r] - columns.at(Columns::kShift, r);
     if (shard.owns(targets[r])) columns.at(Columns::kTarget, r) += distance;
+    if (columns.kinds.mean && columns.at(Columns::kFinite, r) > 0) {
+      columns.at(Columns::kTotal, r) += columns.at(Columns::kFinite, r) * distance;
+    }
     float& sum = columns.at(Columns::kSum, r);
     if (sum == 0) return;  // exp(distance) of an empty shard may be infinite
     const float scale = std::exp(distance);
-    if (columns.all) {
+    if (columns.kinds.all) {
       float& weighted = columns.at(Columns::kWeighted, r);
       // If the scale is 0, distance * sum may be infinite.
       weighted = scale > 0 ? scale * (weighted + distance * sum) : 0.0f;
@@ -106,13 +136,14 @@ struct MoveShift {
   }
 };
 
-/// Per-token output columns, [rows] each. entropy, vocab_min, vocab_max are null unless row
-/// statistics are on.
+/// Per-token output columns, [rows] each; null where a number is not asked for.
 struct OutputColumns {
   float* logprobs;
   float* entropy;
   float* vocab_min;
   float* vocab_max;
+  float* logsumexp;
+  float* mean_logprob;
 };
 
 /// Writes the outputs of a token, 0 for rows that predict nothing.
@@ -121,15 +152,33 @@ struct WriteRow {
   Columns columns;
   const std::int32_t* targets;  // [rows]
   OutputColumns out;
+  float vocab;  // V
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
     const float sum = columns.at(Columns::kSum, r);
     out.logprobs[r] = predicts ? columns.at(Columns::kTarget, r) - std::log(sum) : 0.0f;
-    if (!columns.all) return;
-    out.entropy[r] = predicts ? std::log(sum) - columns.at(Columns::kWeighted, r) / sum : 0.0f;
-    out.vocab_min[r] = predicts ? columns.at(Columns::kMin, r) : 0.0f;
-    out.vocab_max[r] = predicts ? columns.at(Columns::kShift, r) : 0.0f;
+    if (out.entropy != nullptr) {
+      out.entropy[r] = predicts ? std::log(sum) - columns.at(Columns::kWeighted, r) / sum : 0.0f;
+    }
+    if (out.vocab_min != nullptr) {
+      out.vocab_min[r] = predicts ? columns.at(Columns::kMin, r) : 0.0f;
+      out.vocab_max[r] = predicts ? columns.at(Columns::kShift, r) : 0.0f;
+    }
+    if (out.logsumexp != nullptr) {
+      out.logsumexp[r] = predicts ? columns.at(Columns::kShift, r) + std::log(sum) : 0.0f;
+    }
+    if (out.mean_logprob != nullptr) {
+      out.mean_logprob[r] = predicts ? mean_logprob(r) : 0.0f;
+    }
+  }
+
+ private:
+  /// (1 / V) sum of z - shift - ln s over logits that are not -inf.
+  LOSSGRID_KERNEL float mean_logprob(std::int64_t r) const {
+    const float of_finite =
+        columns.at(Columns::kFinite, r) * std::log(columns.at(Columns::kSum, r));
+    return (columns.at(Columns::kTotal, r) - of_finite) / vocab;
   }
 };
 

@@ -57,8 +57,8 @@ float one_of_cp(int cp) {
 
 void apply_objective(const Objective& objective, const ObjectiveTokens& tokens,
                      const PackedBatch& batch, int /*cp*/, SequenceTable<const double> coefficients,
-                     ObjectiveTotals<double> totals, std::span<float> grad) {
-  objective.token_terms(tokens, batch, coefficients, totals, grad);
+                     ObjectiveTotals<double> totals, const TokenGradients& gradients) {
+  objective.token_terms(tokens, batch, coefficients, totals, gradients);
 }
 
 void all_reduce_table(Communicator& cp, SequenceTable<double> sums) {

@@ -58,7 +58,7 @@ struct Steps {
   // --- objective --------------------------------------------------------------------------------
   void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&, int cp,
                       SequenceTable<const double> coefficients, ObjectiveTotals<double>,
-                      std::span<float> grad);
+                      const TokenGradients& gradients);
   /// Reduce sums of sequences [S, K], then the totals, over CP ranks that hold some rows each.
   void (*reduce_sequence_sums)(Communicator& cp, SequenceTable<double>);
   void (*reduce_totals)(Communicator& cp, ObjectiveTotals<double>);
@@ -70,7 +70,7 @@ struct Steps {
 
   // --- gradient of local rows -------------------------------------------------------------------
   std::int64_t stream_bytes = kStreamBytes;  // LogitsRows::stream_bytes
-  void (*gradient)(const LogitsRows&, const float* shift, const float* sum, const float* grad,
+  void (*gradient)(const LogitsRows&, const RowSoftmax&, const RowGradients&,
                    void* out) = rows_gradient;
 
   /// Fused forward-backward of rows, if the shard is the whole vocabulary.

@@ -84,6 +84,8 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
                          .entropy = part.entropy,
                          .vocab_min = part.vocab_min,
                          .vocab_max = part.vocab_max,
+                         .logsumexp = part.logsumexp,
+                         .mean_logprob = part.mean_logprob,
                          .valid = {valid_.data() + from, size},
                          .real = {real_.data() + from, size},
                          .sequence = {sequence_.data() + from, size},
@@ -94,6 +96,24 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
     if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
   }
   return tokens;
+}
+
+RowGradients row_gradients(const TokenGradients& gradients) {
+  const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
+  return {gradients.logprob.data(), at(gradients.entropy), at(gradients.logsumexp),
+          at(gradients.mean_logprob)};
+}
+
+void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& from,
+                      const std::int32_t* positions, std::int64_t first, const TokenGradients& to) {
+  const auto sources = from.columns();
+  const auto targets = to.columns();
+  for (std::size_t c = 0; c < sources.size(); ++c) {
+    if (targets[c].empty()) continue;
+    for_each_item(device, rows,
+                  GatherRow{sources[c].data(), positions, static_cast<std::int32_t>(first),
+                            targets[c].data()});
+  }
 }
 
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
@@ -124,7 +144,8 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
           .shard = shard,
           .targets = rows.targets(),
           .valid = rows.valid(),
-          .device = &rows.device()};
+          .device = &rows.device(),
+          .vocab = problem.vocab};
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {

@@ -13,6 +13,9 @@
 
 namespace lossgrid {
 
+inline constexpr std::int64_t kFloatBytes = 4;
+inline constexpr std::int64_t kPositionBytes = 4;
+
 using StrategyFactory =
     std::function<std::unique_ptr<LossImplementation>(const Steps&, const ImplementationOptions&)>;
 
@@ -76,6 +79,38 @@ class FloatArray {
   DeviceArray<float> array_;
 };
 
+/// Returns the columns of `gradients` for the kernels.
+RowGradients row_gradients(const TokenGradients& gradients);
+
+/// d loss / d numbers of some rows, in a buffer of the rank.
+class GradientTable {
+ public:
+  GradientTable(Device& device, const LossProblem& problem, std::int64_t rows)
+      : columns_(problem.gradient_columns()),
+        problem_(problem),
+        rows_(rows),
+        array_(device, columns_ * rows, "grad_logprobs") {}
+  static std::int64_t bytes(const LossProblem& problem, std::int64_t rows) {
+    return kFloatBytes * problem.gradient_columns() * rows;
+  }
+
+  TokenGradients all() { return gradients_in(array_.span(), problem_, rows_); }
+  TokenGradients part(std::int64_t begin, std::int64_t count) {
+    return all().part(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+  }
+  RowGradients from(std::int64_t begin) { return row_gradients(all()).from(begin); }
+
+ private:
+  std::int64_t columns_;
+  const LossProblem& problem_;
+  std::int64_t rows_;
+  FloatArray array_;
+};
+
+/// Gathers `rows` rows of every column: to[k] := from[positions[k] - first].
+void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& from,
+                      const std::int32_t* positions, std::int64_t first, const TokenGradients& to);
+
 /// Scatters columns (columns_in) of `rows` rows of each of `ranks` ranks from `blocks` to the pack;
 /// positions of a rank's rows begin at positions[rank * stride].
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
@@ -88,8 +123,5 @@ void add_logits_traffic(const LossProblem& problem, Cost& cost);
 /// Copies positions as 32-bit integers to a buffer of the rank.
 DeviceArray<std::int32_t> copy_positions(Device& device,
                                          const std::vector<std::int64_t>& positions);
-
-inline constexpr std::int64_t kFloatBytes = 4;
-inline constexpr std::int64_t kPositionBytes = 4;
 
 }  // namespace lossgrid

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/loss/framework_scale.h"
 
+#include <array>
 #include <utility>
+#include <vector>
 
 namespace lossgrid {
 namespace {
@@ -39,14 +41,17 @@ class WithFramework final : public Objective {
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override {
-    // Into a buffer of its own: the present content of grad_logprobs is not multiplied again.
-    std::vector<float> added(grad_logprobs.size(), 0.0f);
-    objective_->token_terms(tokens, batch, coefficients, totals, added);
-    for (std::size_t t = 0; t < added.size(); ++t) {
-      double gradient = added[t];
-      for (const double factor : gradient_factors_) gradient *= factor;
-      grad_logprobs[t] += static_cast<float>(gradient);
+                   const TokenGradients& gradients) const override {
+    // Into buffers of their own: the present content of `gradients` is not multiplied again.
+    std::array<std::vector<float>, TokenGradients::kColumns> added;
+    const auto columns = gradients.columns();
+    for (std::size_t c = 0; c < columns.size(); ++c) added[c].assign(columns[c].size(), 0.0f);
+    objective_->token_terms(tokens, batch, coefficients, totals,
+                            {added[0], added[1], added[2], added[3]});
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      for (std::size_t t = 0; t < columns[c].size(); ++t) {
+        columns[c][t] += static_cast<float>(scaled(added[c][t]));
+      }
     }
   }
 
@@ -68,6 +73,9 @@ class WithFramework final : public Objective {
       }
     };
     scale(truth.grad_logprob);
+    scale(truth.grad_entropy);
+    scale(truth.grad_logsumexp);
+    scale(truth.grad_mean_logprob);
     for (auto& [row, sides] : truth.grad_sides) scale(sides);
     for (auto& [name, metric] : truth.metrics) {
       if (adds_up(metric.reduction)) metric.amount = metric.amount * metric_factor_;
@@ -76,6 +84,11 @@ class WithFramework final : public Objective {
   }
 
  private:
+  double scaled(double gradient) const {
+    for (const double factor : gradient_factors_) gradient *= factor;
+    return gradient;
+  }
+
   std::shared_ptr<const Objective> objective_;
   std::vector<double> gradient_factors_;  // in the order of Framework::gradient_factors
   double metric_factor_;

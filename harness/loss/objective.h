@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objective: the way from the numbers of tokens (log-probabilities, and the row terms that it needs)
-// to a scalar loss, its metrics and d loss / d numbers. It runs where the data is, on the rows that a rank holds or on a whole pack,
-// and never knows how its log-probabilities were sharded. One call handles an array of tokens.
+// Objective: the way from the numbers of tokens (log-probabilities, and the row terms that it
+// needs) to a scalar loss, its metrics and d loss / d numbers. It runs where the data is, on the
+// rows that a rank holds or on a whole pack, and never knows how its log-probabilities were
+// sharded. One call handles an array of tokens.
 //
 // Three steps, with a sum over CP ranks after the first and the last:
 //   1. per token -> per-sequence sums [S, K]       (sequence_sums)

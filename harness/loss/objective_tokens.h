@@ -67,7 +67,9 @@ struct TokenGradients {
   std::span<float> logsumexp = {};
   std::span<float> mean_logprob = {};
 
-  constexpr std::array<std::span<float>, 4> columns() const {
+  static constexpr std::size_t kColumns = 4;
+
+  constexpr std::array<std::span<float>, kColumns> columns() const {
     return {logprob, entropy, logsumexp, mean_logprob};
   }
   /// Adds the gradient of token t.

@@ -69,9 +69,9 @@ class StepStatistics final : public Objective {
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
                    SequenceTable<const double> /*coefficients*/, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override {
+                   const TokenGradients& gradients) const override {
     add_token_terms(StepStatisticsTerms(), tokens, {}, totals.sums.data(), totals.maxima.data(),
-                    grad_logprobs);
+                    gradients);
   }
 
   std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
@@ -181,10 +181,10 @@ class WithStatisticsKernels final : public ObjectiveKernels {
 
   void token_terms(Device& device, const ObjectiveTokens& tokens,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs, double* partial_totals) const override {
-    objective_->token_terms(device, tokens, coefficients, first_part(totals, own_), grad_logprobs,
+                   const TokenGradients& gradients, double* partial_totals) const override {
+    objective_->token_terms(device, tokens, coefficients, first_part(totals, own_), gradients,
                             partial_totals);
-    statistics_->token_terms(device, tokens, {}, last_part(totals, added_), grad_logprobs,
+    statistics_->token_terms(device, tokens, {}, last_part(totals, added_), gradients,
                              partial_totals);
   }
 
@@ -231,9 +231,9 @@ class WithStatistics final : public Objective {
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override {
-    objective_->token_terms(tokens, batch, coefficients, first_part(totals, own_), grad_logprobs);
-    statistics_.token_terms(tokens, batch, {}, last_part(totals, added_), grad_logprobs);
+                   const TokenGradients& gradients) const override {
+    objective_->token_terms(tokens, batch, coefficients, first_part(totals, own_), gradients);
+    statistics_.token_terms(tokens, batch, {}, last_part(totals, added_), gradients);
   }
 
   std::unique_ptr<ObjectiveKernels> kernels(Backend backend,

@@ -22,11 +22,11 @@ struct StepStatisticsTerms {
     sums[1] += 1;
   }
 
-  LOSSGRID_KERNEL float add_token(const ObjectiveTokens& tokens, std::int64_t t,
-                                  SequenceTable<const double> /*coefficients*/, double* sums,
-                                  double* maxima) const {
+  LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                          SequenceTable<const double> /*coefficients*/,
+                                          double* sums, double* maxima) const {
     sums[0] += tokens.real[t];
-    if (tokens.valid[t] == 0) return 0;
+    if (tokens.valid[t] == 0) return {};
     sums[1] += 1;
     const double values[kValues] = {-tokens.logprobs[t], tokens.entropy[t], tokens.vocab_min[t],
                                     tokens.vocab_max[t]};
@@ -35,7 +35,7 @@ struct StepStatisticsTerms {
       raise_to(maxima[2 * k], -values[k]);
       raise_to(maxima[2 * k + 1], values[k]);
     }
-    return 0;
+    return {};
   }
 };
 

@@ -69,8 +69,8 @@ class TermsKernels final : public ObjectiveKernels {
     if (blocks == 0) return;
     using Launch = LaunchTokenTerms<Terms>;
     if (Launch::kHasTotals) count_launch();
-    launch_kernels(device, Launch{terms_, tokens, coefficients, totals, gradients, blocks,
-                                  partial_totals});
+    launch_kernels(device,
+                   Launch{terms_, tokens, coefficients, totals, gradients, blocks, partial_totals});
   }
 
  private:

@@ -129,12 +129,14 @@ std::int64_t exp2_fma(const LogitsRows& rows, const RowStatistics& out) {
 }
 
 /// Computes p = exp(x - lse) from a saved float32 log-sum-exp, without a division.
-void saved_lse(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+void saved_lse(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                void* out) {
   std::vector<float> lse(static_cast<std::size_t>(rows.rows));
   std::vector<float> one(lse.size(), 1.0f);
-  for (std::size_t r = 0; r < lse.size(); ++r) lse[r] = shift[r] + std::log(sum[r]);
-  rows_gradient(rows, lse.data(), one.data(), grad, out);
+  for (std::size_t r = 0; r < lse.size(); ++r) {
+    lse[r] = softmax.shift[r] + std::log(softmax.sum[r]);
+  }
+  rows_gradient(rows, {lse.data(), one.data()}, gradients, out);
 }
 
 const RegisteredControl controls[] = {

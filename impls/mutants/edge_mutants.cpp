@@ -95,7 +95,7 @@ void sequences_stated_alone(PackedBatch& batch) {
 /// Has a table of eight sequences: later ones share its last place.
 void eight_sequences(const Objective& objective, const ObjectiveTokens& tokens,
                      const PackedBatch& batch, int /*cp*/, SequenceTable<const double> coefficients,
-                     ObjectiveTotals<double> totals, std::span<float> grad) {
+                     ObjectiveTotals<double> totals, const TokenGradients& grad) {
   constexpr std::int64_t kPlaces = 8;
   std::vector<double> table;
   for (std::int64_t i = 0; i < coefficients.sequences; ++i) {
@@ -121,7 +121,7 @@ bool is_at_clip_bound(const ObjectiveTokens& tokens, std::size_t t, const Edges&
 void zero_at_clip_bound(const Objective& objective, const ObjectiveTokens& tokens,
                         const PackedBatch& batch, int /*cp*/,
                         SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                        std::span<float> grad) {
+                        const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const ObjectiveNeeds needs = objective.needs();
   if (needs.log_ratios.count == 0 || needs.edges_by_unit) return;
@@ -134,7 +134,9 @@ void zero_at_clip_bound(const Objective& objective, const ObjectiveTokens& token
   }
   ObjectiveTokens changed = tokens;
   changed.inputs[static_cast<std::size_t>(TokenInput::advantages)] = advantages;
-  std::fill(grad.begin(), grad.end(), 0.0f);
+  for (const std::span<float> column : grad.columns()) {
+    std::fill(column.begin(), column.end(), 0.0f);
+  }
   std::vector<double> sums(totals.sums.size());
   std::vector<double> maxima(totals.maxima.size());
   objective.token_terms(changed, batch, coefficients, {sums, maxima}, grad);
@@ -162,9 +164,9 @@ bool is_streamed(const LogitsRows& rows, const void* gradient) {
 }
 
 /// Loses, where a gradient is written past the caches, the columns before the first whole line.
-void streamed_head_lost(const LogitsRows& rows, const float* shift, const float* sum,
-                        const float* grad, void* out) {
-  rows_gradient(rows, shift, sum, grad, out);
+void streamed_head_lost(const LogitsRows& rows, const RowSoftmax& softmax,
+                        const RowGradients& gradients, void* out) {
+  rows_gradient(rows, softmax, gradients, out);
   if (!is_streamed(rows, out)) return;
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -29,16 +29,28 @@ std::size_t block_bytes(const LogitsRows& rows) {
   return static_cast<std::size_t>(rows.rows * rows.shard.width) * size_of(rows.dtype);
 }
 
-void zero_gradient(const LogitsRows& rows, const float*, const float*, const float*, void* out) {
+void zero_gradient(const LogitsRows& rows, const RowSoftmax&, const RowGradients&, void* out) {
   std::fill_n(static_cast<std::byte*>(out), block_bytes(rows), std::byte{0});
 }
 
 template <int kPerMille>
-void scaled_gradient(const LogitsRows& rows, const float* max, const float* sum, const float* grad,
-                     void* out) {
-  std::vector<float> scaled(grad, grad + rows.rows);
-  for (float& g : scaled) g *= kPerMille / 1000.0f;
-  rows_gradient(rows, max, sum, scaled.data(), out);
+void scaled_gradient(const LogitsRows& rows, const RowSoftmax& softmax,
+                     const RowGradients& gradients, void* out) {
+  constexpr float kFactor = kPerMille / 1000.0f;
+  const auto scaled = [&](const float* column) {
+    std::vector<float> values;
+    if (column != nullptr) values.assign(column, column + rows.rows);
+    for (float& g : values) g *= kFactor;
+    return values;
+  };
+  const std::vector<float> logprob = scaled(gradients.logprob);
+  const std::vector<float> entropy = scaled(gradients.entropy);
+  const std::vector<float> logsumexp = scaled(gradients.logsumexp);
+  const std::vector<float> mean_logprob = scaled(gradients.mean_logprob);
+  const auto at = [](const std::vector<float>& column) {
+    return column.empty() ? nullptr : column.data();
+  };
+  rows_gradient(rows, softmax, {at(logprob), at(entropy), at(logsumexp), at(mean_logprob)}, out);
 }
 
 /// Calls f(r, logits of the row, gradient of the row) for rows with a gradient.
@@ -54,18 +66,20 @@ void for_each_trained_row(const LogitsRows& rows, const float* grad, void* out, 
   });
 }
 
-void no_softmax_term(const LogitsRows& rows, const float*, const float*, const float* grad,
-                     void* out) {
-  zero_gradient(rows, nullptr, nullptr, nullptr, out);
+void no_softmax_term(const LogitsRows& rows, const RowSoftmax& softmax,
+                     const RowGradients& gradients, void* out) {
+  const float* grad = gradients.logprob;
+  zero_gradient(rows, softmax, gradients, out);
   for_each_trained_row(rows, grad, out, [&](std::int64_t r, const auto*, auto* row) {
     using T = std::remove_reference_t<decltype(*row)>;
     if (rows.shard.owns(rows.targets[r])) row[rows.targets[r] - rows.shard.begin] = T(grad[r]);
   });
 }
 
-void onehot_on_every_rank(const LogitsRows& rows, const float* max, const float* sum,
-                          const float* grad, void* out) {
-  rows_gradient(rows, max, sum, grad, out);
+void onehot_on_every_rank(const LogitsRows& rows, const RowSoftmax& softmax,
+                          const RowGradients& gradients, void* out) {
+  const float* grad = gradients.logprob;
+  rows_gradient(rows, softmax, gradients, out);
   for_each_trained_row(rows, grad, out, [&](std::int64_t r, const auto*, auto* row) {
     using T = std::remove_reference_t<decltype(*row)>;
     const std::int64_t column = rows.targets[r] % rows.shard.width;
@@ -74,14 +88,15 @@ void onehot_on_every_rank(const LogitsRows& rows, const float* max, const float*
   });
 }
 
-void probability_rounded_first(const LogitsRows& rows, const float* max, const float* sum,
-                               const float* grad, void* out) {
-  rows_gradient(rows, max, sum, grad, out);
+void probability_rounded_first(const LogitsRows& rows, const RowSoftmax& softmax,
+                               const RowGradients& gradients, void* out) {
+  const float* grad = gradients.logprob;
+  rows_gradient(rows, softmax, gradients, out);
   for_each_trained_row(rows, grad, out, [&](std::int64_t r, const auto* x, auto* row) {
     using T = std::remove_reference_t<decltype(*row)>;
     if (!rows.shard.owns(rows.targets[r])) return;
     const std::int64_t column = rows.targets[r] - rows.shard.begin;
-    const bf16 p(std::exp(static_cast<float>(x[column]) - max[r]) / sum[r]);
+    const bf16 p(std::exp(static_cast<float>(x[column]) - softmax.shift[r]) / softmax.sum[r]);
     row[column] = T(grad[r] * (1.0f - static_cast<float>(p)));
   });
 }
@@ -89,17 +104,17 @@ void probability_rounded_first(const LogitsRows& rows, const float* max, const f
 void gradient_on_masked_rows(const Objective& objective, const ObjectiveTokens& tokens,
                              const PackedBatch& batch, int,
                              SequenceTable<const double> coefficients,
-                             ObjectiveTotals<double> totals, std::span<float> grad) {
+                             ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto count = static_cast<float>(std::max<std::int64_t>(1, batch.denominators.valid_tokens));
-  for (std::size_t t = 0; t < grad.size(); ++t) {
-    if (tokens.valid[t] == 0) grad[t] = -1.0f / count;
+  for (std::size_t t = 0; t < grad.logprob.size(); ++t) {
+    if (tokens.valid[t] == 0) grad.logprob[t] = -1.0f / count;
   }
 }
 
 void mask_multiplies(const Objective& objective, const ObjectiveTokens& tokens,
                      const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                     ObjectiveTotals<double> totals, std::span<float> grad) {
+                     ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   for (std::size_t t = 0; t < tokens.logprobs.size(); ++t) {
     if (tokens.valid[t] != 0 || totals.sums.empty()) continue;
@@ -108,9 +123,11 @@ void mask_multiplies(const Objective& objective, const ObjectiveTokens& tokens,
 }
 
 /// Scales loss and gradient by `factor`, as a wrong denominator does.
-void scale_terms(double factor, ObjectiveTotals<double> totals, std::span<float> grad) {
+void scale_terms(double factor, ObjectiveTotals<double> totals, const TokenGradients& grad) {
   if (!totals.sums.empty()) totals.sums[0] *= factor;
-  for (float& g : grad) g = static_cast<float>(g * factor);
+  for (const std::span<float> column : grad.columns()) {
+    for (float& g : column) g = static_cast<float>(g * factor);
+  }
 }
 
 std::int64_t count_valid(const ObjectiveTokens& tokens) {
@@ -121,7 +138,7 @@ std::int64_t count_valid(const ObjectiveTokens& tokens) {
 /// the count of the global batch.
 void add_local_mean(const Objective& objective, const ObjectiveTokens& tokens,
                     const PackedBatch& batch, SequenceTable<const double> coefficients,
-                    ObjectiveTotals<double> totals, std::span<float> grad, int parts) {
+                    ObjectiveTotals<double> totals, const TokenGradients& grad, int parts) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const std::int64_t local = count_valid(tokens);
   if (local == 0) return;
@@ -132,20 +149,20 @@ void add_local_mean(const Objective& objective, const ObjectiveTokens& tokens,
 
 void local_denominator(const Objective& objective, const ObjectiveTokens& tokens,
                        const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                       ObjectiveTotals<double> totals, std::span<float> grad) {
+                       ObjectiveTotals<double> totals, const TokenGradients& grad) {
   add_local_mean(objective, tokens, batch, coefficients, totals, grad, 1);
 }
 
 void mean_of_rank_means(const Objective& objective, const ObjectiveTokens& tokens,
                         const PackedBatch& batch, int cp, SequenceTable<const double> coefficients,
-                        ObjectiveTotals<double> totals, std::span<float> grad) {
+                        ObjectiveTotals<double> totals, const TokenGradients& grad) {
   add_local_mean(objective, tokens, batch, coefficients, totals, grad, cp);
 }
 
 void mean_of_microbatch_means(const Objective& objective, const ObjectiveTokens& tokens,
                               const PackedBatch& batch, int,
                               SequenceTable<const double> coefficients,
-                              ObjectiveTotals<double> totals, std::span<float> grad) {
+                              ObjectiveTotals<double> totals, const TokenGradients& grad) {
   add_local_mean(objective, tokens, batch, coefficients, totals, grad,
                  batch.microbatch.count * batch.microbatch.dp);
 }
@@ -153,14 +170,14 @@ void mean_of_microbatch_means(const Objective& objective, const ObjectiveTokens&
 void divided_by_microbatches(const Objective& objective, const ObjectiveTokens& tokens,
                              const PackedBatch& batch, int,
                              SequenceTable<const double> coefficients,
-                             ObjectiveTotals<double> totals, std::span<float> grad) {
+                             ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   scale_terms(1.0 / batch.microbatch.count, totals, grad);
 }
 
 void epsilon_in_denominator(const Objective& objective, const ObjectiveTokens& tokens,
                             const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                            ObjectiveTotals<double> totals, std::span<float> grad) {
+                            ObjectiveTotals<double> totals, const TokenGradients& grad) {
   constexpr double kEpsilon = 1e-5;
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto count = static_cast<double>(batch.denominators.valid_tokens);

@@ -54,11 +54,11 @@ std::int64_t statistics_on_host(const LogitsRows& rows, const RowStatistics& out
 }
 
 template <auto kStep>
-void gradient_on_host(const LogitsRows& rows, const float* shift, const float* sum,
-                      const float* grad, void* out) {
+void gradient_on_host(const LogitsRows& rows, const RowSoftmax& softmax,
+                      const RowGradients& gradients, void* out) {
   const HostRows host(rows);
   host.with_output(rows.device, out, out == rows.data,
-                   [&](void* to) { kStep(host.rows(), shift, sum, grad, to); });
+                   [&](void* to) { kStep(host.rows(), softmax, gradients, to); });
 }
 
 template <auto kStep>

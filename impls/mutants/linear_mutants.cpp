@@ -74,13 +74,16 @@ void parts_reversed(const LossProblem& problem, const RowRange& chunk, int /*tp_
 }
 
 /// Recomputes maximum and sum in the backward pass without the reduction over TP.
-void gradient_of_own_shard(const LogitsRows& rows, const float*, const float*, const float* grad,
-                           void* out) {
+void gradient_of_own_shard(const LogitsRows& rows, const RowSoftmax& softmax,
+                           const RowGradients& gradients, void* out) {
   std::vector<float> shift(static_cast<std::size_t>(rows.rows));
   std::vector<float> sum(shift.size());
   std::vector<float> target(shift.size());
   rows_statistics(rows, {shift.data(), sum.data(), target.data()});
-  rows_gradient(rows, shift.data(), sum.data(), grad, out);
+  RowSoftmax own = softmax;
+  own.shift = shift.data();
+  own.sum = sum.data();
+  rows_gradient(rows, own, gradients, out);
 }
 
 /// Takes part in the reduction and keeps the own part.

@@ -47,29 +47,29 @@ ObjectiveResult loss_of_schedule(const Objective& objective, const PackedBatch& 
 }
 
 /// Runs the backward pass on saved logits in which the forward pass has left exponentials.
-void gradient_of_exponentials(const LogitsRows& rows, const float* shift, const float* sum,
-                              const float* grad, void* out) {
+void gradient_of_exponentials(const LogitsRows& rows, const RowSoftmax& softmax,
+                              const RowGradients& gradients, void* out) {
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* x = static_cast<const T*>(rows.data);
     std::vector<T> saved(x, x + rows.rows * rows.shard.width);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      if (grad[r] == 0) continue;
+      if (gradients.logprob[r] == 0) continue;
       for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
         T& logit = saved[static_cast<std::size_t>(r * rows.shard.width + v)];
-        logit = T(std::exp(distance_to_shift(logit, shift[r])));
+        logit = T(std::exp(distance_to_shift(logit, softmax.shift[r])));
       }
     }
     LogitsRows of_saved = rows;
     of_saved.data = saved.data();
-    rows_gradient(of_saved, shift, sum, grad, out);
+    rows_gradient(of_saved, softmax, gradients, out);
   });
 }
 
 /// Rounds the gradient of float32 logits to bf16.
-void gradient_in_bf16(const LogitsRows& rows, const float* shift, const float* sum,
-                      const float* grad, void* out) {
-  rows_gradient(rows, shift, sum, grad, out);
+void gradient_in_bf16(const LogitsRows& rows, const RowSoftmax& softmax,
+                      const RowGradients& gradients, void* out) {
+  rows_gradient(rows, softmax, gradients, out);
   if (rows.dtype != DType::f32) return;
   auto* values = static_cast<float*>(out);
   std::transform(values, values + rows.rows * rows.shard.width, values,
@@ -80,7 +80,7 @@ void gradient_in_bf16(const LogitsRows& rows, const float* shift, const float* s
 /// the microbatches.
 void width_of_microbatch(const Objective& objective, const ObjectiveTokens& tokens,
                          const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                         ObjectiveTotals<double> totals, std::span<float> grad) {
+                         ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   std::int64_t width = 1;
   for (std::int64_t i = 0; i < batch.sequences(); ++i) width = std::max(width, batch.length(i));
@@ -89,7 +89,9 @@ void width_of_microbatch(const Objective& objective, const ObjectiveTokens& toke
       static_cast<double>(batch.denominators.valid_tokens) /
       static_cast<double>(width * std::max<std::int64_t>(1, batch.sequences()) * parts);
   if (!totals.sums.empty()) totals.sums[0] *= factor;
-  for (float& g : grad) g = static_cast<float>(g * factor);
+  for (const std::span<float> column : grad.columns()) {
+    for (float& g : column) g = static_cast<float>(g * factor);
+  }
 }
 
 /// Counts tokens that a mask takes out of the sum, as a filter of the top k does.

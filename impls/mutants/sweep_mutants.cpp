@@ -20,7 +20,7 @@ std::int64_t sweep_with(const LogitsRows& rows, const float* grad, const RowStat
   std::vector<float> shift(out.shift, out.shift + rows.rows);
   std::vector<float> sum(out.sum, out.sum + rows.rows);
   change(shift, sum);
-  rows_gradient(rows, shift.data(), sum.data(), grad, gradient);
+  rows_gradient(rows, {shift.data(), sum.data()}, {grad}, gradient);
   return owned;
 }
 
@@ -43,7 +43,7 @@ std::int64_t scratch_of_second_row(const LogitsRows& rows, const float* grad,
     if (rows.targets[r + 1] < 0) continue;
     LogitsRows second = rows.slice(r + 1, 1);
     second.targets = rows.targets + r;
-    rows_gradient(second, out.shift + r + 1, out.sum + r, grad + r,
+    rows_gradient(second, {out.shift + r + 1, out.sum + r}, {grad + r},
                   static_cast<std::byte*>(gradient) + static_cast<std::size_t>(r) * row_bytes);
   }
   return owned;
@@ -111,11 +111,14 @@ void nothing_gathered(Communicator& tp, std::int64_t /*rows*/, std::span<const f
 }
 
 /// Makes the gradient of a block with the statistics of its first row.
-void statistics_of_first_row(const LogitsRows& rows, const float* shift, const float* sum,
-                             const float* grad, void* out) {
-  const std::vector<float> first_shift(static_cast<std::size_t>(rows.rows), shift[0]);
-  const std::vector<float> first_sum(static_cast<std::size_t>(rows.rows), sum[0]);
-  rows_gradient(rows, first_shift.data(), first_sum.data(), grad, out);
+void statistics_of_first_row(const LogitsRows& rows, const RowSoftmax& softmax,
+                             const RowGradients& gradients, void* out) {
+  const std::vector<float> shift(static_cast<std::size_t>(rows.rows), softmax.shift[0]);
+  const std::vector<float> sum(static_cast<std::size_t>(rows.rows), softmax.sum[0]);
+  RowSoftmax first = softmax;
+  first.shift = shift.data();
+  first.sum = sum.data();
+  rows_gradient(rows, first, gradients, out);
 }
 
 /// Refuses every objective with sums over sequences, also one whose gradient does not depend on

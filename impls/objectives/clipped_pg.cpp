@@ -101,7 +101,8 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
 
   ObjectiveResult result;
   result.loss = totals.sums[T::kActor] + options.kl_penalty() * totals.sums[T::kKl] +
-                options.positive_example_nll_weight * totals.sums[T::kPositiveNll];
+                options.positive_example_nll_weight * totals.sums[T::kPositiveNll] -
+                options.entropy_coefficient * totals.sums[T::kEntropy];
   Metrics& metrics = result.metrics;
   metrics["loss"] = {Reduction::sum, result.loss, 1};
   metrics["kl_penalty"] = divided(totals.sums[T::kKl], in_loss > 0);
@@ -116,7 +117,10 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
   add("gen_kl_error", T::kGenKl);
   add("policy_kl_error", T::kPolicyKl);
   add("js_divergence_error", T::kJsDivergence);
-  add("approx_entropy", T::kEntropy);
+  add("approx_entropy", T::kApproxEntropy);
+  if (options.entropy_coefficient != 0) {
+    metrics["entropy"] = divided(totals.sums[T::kEntropy], in_loss > 0);
+  }
   add_ratios(totals, denominators.valid_tokens, metrics);
   add_weights(options, batch, coefficients, totals, mean_weight, metrics);
   return result;
@@ -125,7 +129,8 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
 namespace {
 
 const Registered registered_clipped_pg{objective_entry(
-    "clipped_pg", "clipped policy gradient (PPO, GRPO, GSPO, CISPO, REINFORCE) with KL penalty",
+    "clipped_pg",
+    "clipped policy gradient (PPO, GRPO, GSPO, CISPO, REINFORCE) with KL penalty, entropy bonus",
     [](const OptionReader& reader) { return ClippedPgOptions::read(reader); },
     [](const ClippedPgOptions& o) { return std::make_unique<ClippedPgObjective<>>(o); })};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `clipped_pg`: the clipped policy-gradient loss of PPO, GRPO, GSPO, CISPO and REINFORCE with
 // importance sampling correction, a KL penalty and an NLL term on positive examples, after NeMo-RL
-// `ClippedPGLossFn`. Denominators are exact, without its epsilons; sampling_importance_ratio under
-// sequence-level ratios is the mean that it stands for, which upstream makes S times too large.
+// `ClippedPGLossFn`, and an entropy bonus as verl's `entropy_coeff`. Denominators are exact,
+// without its epsilons; sampling_importance_ratio under sequence-level ratios is the mean that it
+// stands for, which upstream makes S times too large.
 //
 // The class is a template on its formulas, so that a mutant replaces one of them, and on the type
 // of the arithmetic for one token; sums over tokens are float64 in any case.
@@ -81,10 +82,10 @@ class ClippedPgObjective final : public Objective {
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override {
+                   const TokenGradients& gradients) const override {
     ClippedPgTotals sums;
     add_token_terms(terms(batch), tokens, coefficients, sums.sums.data(), sums.maxima.data(),
-                    grad_logprobs);
+                    gradients);
     sums.add_to(totals);
   }
 

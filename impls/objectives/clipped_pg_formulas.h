@@ -104,6 +104,12 @@ struct ClippedPgFormulas {
     }
   }
 
+  /// d loss / d entropy of a token that has the whole share: the loss has - coefficient H.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real entropy_slope(Real coefficient) {
+    return -coefficient;
+  }
+
   /// Mean importance weight over the sequences that count: `weights` and `mask` [S].
   static double mean_sequence_weight(std::span<const double> weights,
                                      std::span<const std::uint8_t> mask,

@@ -124,6 +124,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
   o.positive_example_nll_weight =
       reader.number("positive_example_nll_weight", o.positive_example_nll_weight);
+  o.entropy_coefficient = reader.number("entropy_coefficient", o.entropy_coefficient);
   reader.require_all_known();
   require_values_in_range(o);
   require_ratios_fit(o);
@@ -167,6 +168,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
+  needs.terms.entropy = entropy_coefficient != 0;
   needs.edges_by_unit = sequence_ratio() || masks_sequences();
   if (clips()) {
     if (ratio_clip_min < 1) needs.log_ratios.add(std::log(1 - ratio_clip_min));

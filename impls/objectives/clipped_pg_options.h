@@ -48,6 +48,7 @@ struct ClippedPgOptions {
   std::optional<double> truncated_importance_sampling_ratio;
   std::optional<double> truncated_importance_sampling_ratio_min;
   double positive_example_nll_weight = 0;
+  double entropy_coefficient = 0;  // c of - c H, H the entropy of the policy in nats
 
   /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
   static ClippedPgOptions from(const std::map<std::string, std::string>& options);

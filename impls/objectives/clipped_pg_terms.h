@@ -44,7 +44,8 @@ struct ClippedPgTotals {
     kGenKl,
     kPolicyKl,
     kJsDivergence,
-    kEntropy,
+    kApproxEntropy,
+    kEntropy,  // with the tokens' shares in the loss
     kWeight,
     kOutOfBounds,
     kSums,
@@ -90,10 +91,10 @@ class ClippedPgTerms {
     add(columns_.log_weight, token.p - token.q);
   }
 
-  LOSSGRID_KERNEL float add_token(const ObjectiveTokens& tokens, std::int64_t t,
-                                  SequenceTable<const double> coefficients, double* sums,
-                                  double* maxima) const {
-    if (tokens.valid[t] == 0) return 0;
+  LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                          SequenceTable<const double> coefficients, double* sums,
+                                          double* maxima) const {
+    if (tokens.valid[t] == 0) return {};
     const auto beta = static_cast<Real>(options_.kl_penalty());
     const auto nll_weight = static_cast<Real>(options_.positive_example_nll_weight);
     const Token token = read(tokens, t);
@@ -118,7 +119,13 @@ class ClippedPgTerms {
       gradient -= nll_weight * nll_share_;
     }
     add_metrics(token, ratio, weight, sums, maxima);
-    return static_cast<float>(gradient);
+    TokenGradient by_number{.logprob = static_cast<float>(gradient)};
+    if (options_.entropy_coefficient != 0) {
+      const auto coefficient = static_cast<Real>(options_.entropy_coefficient);
+      sums[ClippedPgTotals::kEntropy] += share * static_cast<Real>(tokens.entropy[t]);
+      by_number.entropy = static_cast<float>(Formulas::entropy_slope(coefficient) * share);
+    }
+    return by_number;
   }
 
   using Pair = Slope<Real>;
@@ -214,7 +221,7 @@ class ClippedPgTerms {
     sums[T::kGenKl] += Formulas::kl(type, gap).value;
     sums[T::kPolicyKl] += Formulas::kl(type, -gap).value;
     sums[T::kJsDivergence] += js_divergence(token.p, token.q);
-    sums[T::kEntropy] -= std::exp(token.x - token.q) * token.x;
+    sums[T::kApproxEntropy] -= std::exp(token.x - token.q) * token.x;
     sums[T::kWeight] += weight.value;
     sums[T::kOutOfBounds] += weight.is_out_of_bounds ? 1 : 0;
     raise_to(maxima[T::kMaxRatio], ratio.free.value);

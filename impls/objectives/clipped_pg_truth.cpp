@@ -18,6 +18,7 @@ namespace {
 struct TrueToken {
   std::int64_t row = 0;
   Var x;
+  Var entropy;
   Var p;
   double q = 0;
   double f = 0;
@@ -76,8 +77,8 @@ class ClippedPgTruth {
     tape_.take_side(sides_.kl);
     const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
     const Var nll = positive_nll();
-    const Var loss =
-        actor + constant(beta) * kl + constant(options_.positive_example_nll_weight) * nll;
+    Var loss = actor + constant(beta) * kl + constant(options_.positive_example_nll_weight) * nll;
+    if (has_entropy_bonus()) loss = loss - constant(options_.entropy_coefficient) * entropy();
     truth_.loss = loss.enclosure();
     set_gradient(loss);
 
@@ -108,6 +109,7 @@ class ClippedPgTruth {
         TrueToken token;
         token.row = batch_.cu_seqlens_padded[i] + t - 1;
         token.x = tape_.variable(rows[token.row].logprob);
+        if (has_entropy_bonus()) token.entropy = tape_.variable(rows[token.row].entropy);
         token.p = options_.force_on_policy_ratio ? detach(token.x)
                                                  : Var(input(TokenInput::prev_logprobs));
         token.q = input(TokenInput::generation_logprobs);
@@ -310,14 +312,29 @@ class ClippedPgTruth {
     return nll;
   }
 
+  bool has_entropy_bonus() const { return options_.entropy_coefficient != 0; }
+
+  /// Returns the entropy of the policy, aggregated as the policy term.
+  Var entropy() {
+    const Var mean = in_loss(each<Var>([](const TrueToken& token) { return token.entropy; }));
+    const std::int64_t elements =
+        options_.token_level_loss ? counts().valid_tokens : counts().valid_sequences;
+    truth_.metrics["entropy"] = {Reduction::sum, mean.enclosure(), elements > 0 ? 1.0 : 0.0};
+    return mean;
+  }
+
   void set_gradient(const Var& loss) {
     const std::vector<TrueToken> tokens = flat(tokens_);
-    std::vector<Var> inputs;
-    for (const TrueToken& token : tokens) inputs.push_back(token.x);
-    const std::vector<Enclosure> gradient = tape_.gradient(loss, inputs);
-    for (std::size_t k = 0; k < tokens.size(); ++k) {
-      truth_.grad_logprob[tokens[k].row] = gradient[k];
-    }
+    const auto set = [&](Var TrueToken::*number, std::vector<Enclosure>& by_row) {
+      std::vector<Var> inputs;
+      for (const TrueToken& token : tokens) inputs.push_back(token.*number);
+      const std::vector<Enclosure> gradient = tape_.gradient(loss, inputs);
+      for (std::size_t k = 0; k < tokens.size(); ++k) by_row[tokens[k].row] = gradient[k];
+    };
+    set(&TrueToken::x, truth_.grad_logprob);
+    if (!has_entropy_bonus()) return;
+    truth_.grad_entropy.assign(truth_.grad_logprob.size(), 0.0);
+    set(&TrueToken::entropy, truth_.grad_entropy);
   }
 
   /// Returns the sum of the terms / denominator.

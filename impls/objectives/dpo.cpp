@@ -130,9 +130,9 @@ void DpoSteps::coefficients(const PackedBatch& batch, SequenceTable<const double
 
 void DpoSteps::token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                           std::span<float> grad_logprobs) const {
+                           const TokenGradients& gradients) const {
   add_token_terms(DpoTerms(), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                  grad_logprobs);
+                  gradients);
 }
 
 std::unique_ptr<ObjectiveKernels> DpoSteps::kernels(Backend backend,

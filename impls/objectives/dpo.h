@@ -62,7 +62,7 @@ class DpoSteps : public Objective {
                     SequenceTable<double> coefficients) const override;
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override;
+                   const TokenGradients& gradients) const override;
   std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
                                             const PackedBatch& batch) const override;
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,

@@ -23,11 +23,11 @@ struct DpoTerms {
     sums[kTokens] += 1;
   }
 
-  LOSSGRID_KERNEL float add_token(const ObjectiveTokens& tokens, std::int64_t t,
-                                  SequenceTable<const double> coefficients, double* /*sums*/,
-                                  double* /*maxima*/) const {
-    if (tokens.valid[t] == 0) return 0;
-    return static_cast<float>(coefficients.at(tokens.sequence[t], 0));
+  LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                          SequenceTable<const double> coefficients,
+                                          double* /*sums*/, double* /*maxima*/) const {
+    if (tokens.valid[t] == 0) return {};
+    return {.logprob = static_cast<float>(coefficients.at(tokens.sequence[t], 0))};
   }
 };
 

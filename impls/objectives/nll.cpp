@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Negative log-likelihood (SFT; NeMo-RL `NLLLossFn`). With M_t = token mask of the predicted token
 // x sample mask, n_i the number of valid tokens of sequence i and G of the global batch:
-//   token_level_loss: L = - sum_t M_t lp_t / G_tok
-//   else:             L = - sum_i [ sum_t M_t lp_t / n_i ] / G_seq, where n_i = 0 contributes 0
-// G = 0 gives loss 0 and gradient 0. (Upstream's 1e-8 in denominators is not reproduced.)
+//   token_level_loss: L = sum_t M_t l_t / G_tok
+//   else:             L = sum_i [ sum_t M_t l_t / n_i ] / G_seq, where n_i = 0 contributes 0
+// G = 0 gives loss 0 and gradient 0. (Upstream's 1e-8 in denominators is not reproduced.) The loss
+// of a token is, with label_smoothing e (Szegedy et al., "Rethinking the Inception Architecture",
+// 2016; Megatron-LM's option of the same name) and z_loss_coefficient c (Chowdhery et al., "PaLM",
+// 2022),
+//   l_t = - (1 - e) lp_t - (e / V) sum_v ln p_v + c logsumexp(z)^2,
+// where logits of -inf contribute nothing to the sum over v.
+#include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
 #include "harness/loss/terms_kernels.h"
@@ -19,15 +25,22 @@ double inverse_or_zero(double number) {
 
 class NllObjective final : public Objective {
  public:
-  explicit NllObjective(bool token_level) : token_level_(token_level) {}
+  explicit NllObjective(const NllOptions& options) : options_(options) {}
 
   std::string_view kind() const override { return "nll"; }
-  bool linear() const override { return true; }
+  bool linear() const override { return options_.z_loss_coefficient == 0; }
+
+  ObjectiveNeeds needs() const override {
+    ObjectiveNeeds needs;
+    needs.terms.mean_logprob = options_.label_smoothing != 0;
+    needs.terms.logsumexp = options_.z_loss_coefficient != 0;
+    return needs;
+  }
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
-    sizes.sequence_sums = token_level_ ? 0 : NllTerms::kSequenceSums;
-    sizes.coefficients = token_level_ ? 0 : 1;  // weight of a token
+    sizes.sequence_sums = options_.token_level_loss ? 0 : NllTerms::kSequenceSums;
+    sizes.coefficients = options_.token_level_loss ? 0 : 1;  // weight of a token
     sizes.sums = NllTerms::kSums;
     return sizes;
   }
@@ -39,7 +52,7 @@ class NllObjective final : public Objective {
 
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override {
-    if (token_level_) return;
+    if (options_.token_level_loss) return;
     const double weight = inverse_or_zero(global_number(batch));
     for (std::int64_t i = 0; i < sums.sequences; ++i) {
       coefficients.at(i, 0) = weight * inverse_or_zero(sums.at(i, 0));
@@ -48,9 +61,9 @@ class NllObjective final : public Objective {
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override {
+                   const TokenGradients& gradients) const override {
     add_token_terms(terms(batch), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                    grad_logprobs);
+                    gradients);
   }
 
   std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
@@ -70,8 +83,7 @@ class NllObjective final : public Objective {
 
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     Tape tape;
-    std::vector<Var> logprobs;
-    std::vector<std::int64_t> row_of;
+    TrueTokens tokens;
     std::vector<Var> terms;
     double samples = 0;
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
@@ -80,40 +92,72 @@ class NllObjective final : public Objective {
       std::vector<Var> of_sequence;
       for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
         if (batch.token_mask[batch.cu_seqlens[i] + t] == 0) continue;
-        row_of.push_back(batch.cu_seqlens_padded[i] + t - 1);
-        logprobs.push_back(tape.variable(rows[row_of.back()].logprob));
-        of_sequence.push_back(-logprobs.back());
+        const std::int64_t row = batch.cu_seqlens_padded[i] + t - 1;
+        of_sequence.push_back(true_loss(tape, row, rows[row], tokens));
       }
-      if (token_level_) {
+      if (options_.token_level_loss) {
         terms.insert(terms.end(), of_sequence.begin(), of_sequence.end());
       } else if (!of_sequence.empty()) {
         terms.push_back(sum(of_sequence) / static_cast<double>(of_sequence.size()));
       }
     }
     const Denominators& counts = batch.denominators;
-    const std::int64_t number = token_level_ ? counts.valid_tokens : counts.valid_sequences;
+    const std::int64_t number =
+        options_.token_level_loss ? counts.valid_tokens : counts.valid_sequences;
     const Var loss = number > 0 ? sum(terms) / static_cast<double>(number) : Var(0.0);
 
     ObjectiveTruth truth;
     truth.loss = loss.enclosure();
-    truth.grad_logprob.assign(rows.size(), 0.0);
-    const std::vector<Enclosure> gradient = tape.gradient(loss, logprobs);
-    for (std::size_t k = 0; k < gradient.size(); ++k) truth.grad_logprob[row_of[k]] = gradient[k];
+    const auto gradient = [&](const std::vector<Var>& inputs) {
+      std::vector<Enclosure> by_row(rows.size(), 0.0);
+      const std::vector<Enclosure> by_input = tape.gradient(loss, inputs);
+      for (std::size_t k = 0; k < by_input.size(); ++k) by_row[tokens.row[k]] = by_input[k];
+      return by_row;
+    };
+    truth.grad_logprob = gradient(tokens.logprob);
+    if (!tokens.mean_logprob.empty()) truth.grad_mean_logprob = gradient(tokens.mean_logprob);
+    if (!tokens.logsumexp.empty()) truth.grad_logsumexp = gradient(tokens.logsumexp);
     truth.metrics["loss"] = {Reduction::sum, truth.loss, 1};
-    truth.metrics["num_unmasked_tokens"] = {Reduction::count, static_cast<double>(logprobs.size()),
-                                            1};
+    truth.metrics["num_unmasked_tokens"] = {Reduction::count,
+                                            static_cast<double>(tokens.row.size()), 1};
     truth.metrics["num_valid_samples"] = {Reduction::count, samples, 1};
     return truth;
   }
 
  private:
+  /// Rows of the valid tokens and their numbers on a tape; those that are not needed are empty.
+  struct TrueTokens {
+    std::vector<std::int64_t> row;
+    std::vector<Var> logprob;
+    std::vector<Var> mean_logprob;
+    std::vector<Var> logsumexp;
+  };
+
+  /// Adds the token that `row` predicts to `tokens` and returns its loss.
+  Var true_loss(Tape& tape, std::int64_t row, const TokenTruth& truth, TrueTokens& tokens) const {
+    const double smoothing = options_.label_smoothing;
+    tokens.row.push_back(row);
+    tokens.logprob.push_back(tape.variable(truth.logprob));
+    Var loss = -tokens.logprob.back();
+    if (smoothing != 0) {
+      tokens.mean_logprob.push_back(tape.variable(truth.mean_logprob));
+      loss = Var(1 - smoothing) * loss - Var(smoothing) * tokens.mean_logprob.back();
+    }
+    if (options_.z_loss_coefficient != 0) {
+      tokens.logsumexp.push_back(tape.variable(truth.logsumexp));
+      const Var& logsumexp = tokens.logsumexp.back();
+      loss += Var(options_.z_loss_coefficient) * logsumexp * logsumexp;
+    }
+    return loss;
+  }
+
   NllTerms terms(const PackedBatch& batch) const {
-    return {token_level_, inverse_or_zero(global_number(batch))};
+    return {options_, inverse_or_zero(global_number(batch))};
   }
 
   double global_number(const PackedBatch& batch) const {
-    return static_cast<double>(token_level_ ? batch.denominators.valid_tokens
-                                            : batch.denominators.valid_sequences);
+    return static_cast<double>(options_.token_level_loss ? batch.denominators.valid_tokens
+                                                         : batch.denominators.valid_sequences);
   }
 
   static double valid_samples(const PackedBatch& batch) {
@@ -122,13 +166,27 @@ class NllObjective final : public Objective {
     return samples;
   }
 
-  const bool token_level_;
+  const NllOptions options_;
 };
 
+NllOptions read_options(const OptionReader& reader) {
+  NllOptions options;
+  options.token_level_loss = reader.flag("token_level_loss", options.token_level_loss);
+  options.label_smoothing = reader.number("label_smoothing", options.label_smoothing);
+  options.z_loss_coefficient = reader.number("z_loss_coefficient", options.z_loss_coefficient);
+  if (options.label_smoothing < 0 || options.label_smoothing >= 1) {
+    throw_bad_input("nll: label_smoothing must be in [0, 1)");
+  }
+  if (options.z_loss_coefficient < 0) {
+    throw_bad_input("nll: z_loss_coefficient must not be negative");
+  }
+  return options;
+}
+
 const Registered registered_nll{objective_entry(
-    "nll", "negative log-likelihood of the valid tokens (SFT)",
-    [](const OptionReader& reader) { return reader.flag("token_level_loss", true); },
-    [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};
+    "nll", "negative log-likelihood of the valid tokens (SFT), label smoothing, z-loss",
+    read_options,
+    [](const NllOptions& options) { return std::make_unique<NllObjective>(options); })};
 
 }  // namespace
 }  // namespace lossgrid

@@ -7,28 +7,48 @@
 
 namespace lossgrid {
 
+struct NllOptions {
+  bool token_level_loss = true;   // false: mean over sequences of their token means
+  double label_smoothing = 0;     // e: share of the uniform distribution in the labels
+  double z_loss_coefficient = 0;  // c of c logsumexp^2
+};
+
 struct NllTerms {
   static constexpr int kSequenceSums = 1;  // valid tokens
   static constexpr int kSums = 2;          // loss, valid tokens
   static constexpr int kMaxima = 0;
   static constexpr bool kHasGradient = true;
 
-  bool token_level;
-  double token_weight;  // else the coefficient of its sequence
+  NllOptions options;
+  double token_weight;  // with token_level_loss; else the coefficient of its sequence
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& /*tokens*/, std::int64_t /*t*/,
                                        double* sums) const {
     sums[0] += 1;
   }
 
-  LOSSGRID_KERNEL float add_token(const ObjectiveTokens& tokens, std::int64_t t,
-                                  SequenceTable<const double> coefficients, double* sums,
-                                  double* /*maxima*/) const {
-    if (tokens.valid[t] == 0) return 0;
-    const double weight = token_level ? token_weight : coefficients.at(tokens.sequence[t], 0);
-    sums[0] -= weight * tokens.logprobs[t];
+  LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                          SequenceTable<const double> coefficients, double* sums,
+                                          double* /*maxima*/) const {
+    if (tokens.valid[t] == 0) return {};
+    const double weight =
+        options.token_level_loss ? token_weight : coefficients.at(tokens.sequence[t], 0);
+    const double of_label = (1 - options.label_smoothing) * weight;
+    TokenGradient gradient{.logprob = -static_cast<float>(of_label)};
+    sums[0] -= of_label * tokens.logprobs[t];
     sums[1] += 1;
-    return -static_cast<float>(weight);
+    if (options.label_smoothing != 0) {
+      const double of_others = options.label_smoothing * weight;
+      sums[0] -= of_others * tokens.mean_logprob[t];
+      gradient.mean_logprob = -static_cast<float>(of_others);
+    }
+    if (options.z_loss_coefficient != 0) {
+      const double logsumexp = tokens.logsumexp[t];
+      const double by_square = options.z_loss_coefficient * weight;
+      sums[0] += by_square * logsumexp * logsumexp;
+      gradient.logsumexp = static_cast<float>(2 * by_square * logsumexp);
+    }
+    return gradient;
   }
 };
 

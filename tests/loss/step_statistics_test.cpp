@@ -41,13 +41,13 @@ class Squares final : public Objective {
   }
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch&,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   std::span<float> grad_logprobs) const override {
+                   const TokenGradients& gradients) const override {
     for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
       if (tokens.valid[t] == 0) continue;
       const double coefficient = coefficients.at(tokens.sequence[t], 0);
       totals.sums[0] += coefficient * tokens.logprobs[t];
       totals.maxima[0] = std::max(totals.maxima[0], -2.0 * tokens.logprobs[t]);
-      grad_logprobs[t] += static_cast<float>(coefficient);
+      gradients.logprob[t] += static_cast<float>(coefficient);
     }
   }
   ObjectiveResult finish(const PackedBatch&, SequenceTable<const double>,
