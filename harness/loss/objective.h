@@ -52,8 +52,8 @@ struct TokenTruth {
   Enclosure entropy;
   Enclosure vocab_min;
   Enclosure vocab_max;
-  Enclosure logsumexp;
-  Enclosure mean_logprob;
+  Enclosure logsumexp = {};
+  Enclosure mean_logprob = {};
 };
 
 /// Intervals of d loss / d numbers of one row.

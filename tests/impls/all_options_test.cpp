@@ -13,7 +13,9 @@ using ::testing::ElementsAre;
 using ::testing::Pair;
 
 TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
-  EXPECT_THAT(with_all_options({"nll", {}}).options, ElementsAre(Pair("token_level_loss", "true")));
+  EXPECT_THAT(with_all_options({"nll", {}}).options,
+              ElementsAre(Pair("label_smoothing", "0.0"), Pair("token_level_loss", "true"),
+                          Pair("z_loss_coefficient", "0.0")));
   EXPECT_THAT(with_all_options({"dpo", {{"sft_loss_weight", "0.25"}}}).options,
               ElementsAre(Pair("preference_average_log_probs", "false"),
                           Pair("preference_loss_weight", "1.0"),
@@ -28,7 +30,7 @@ TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {
                          {"kl_input_clamp_value", "null"},
                          {"reference_policy_kl_type", "\"k1\""}}})
           .options;
-  EXPECT_EQ(options.size(), 19u);
+  EXPECT_EQ(options.size(), 20u);
   EXPECT_EQ(options.at("ratio_clip_c"), "3.0");
   EXPECT_EQ(options.at("kl_input_clamp_value"), "null");
   EXPECT_EQ(options.at("kl_output_clamp_value"), "10.0");

@@ -26,6 +26,7 @@ inline const Options kSequenceMean{{"token_level_loss", "false"}};
 inline const Options kGspo{{"token_level_loss", "false"},
                            {"sequence_level_importance_ratios", "true"}};
 inline const Options kNoKl{{"reference_policy_kl_penalty", "0"}};
+inline const Options kEntropyBonus{{"entropy_coefficient", "0.3"}};
 inline const Options kNll{{"positive_example_nll_weight", "0.3"}};
 
 inline Options kl(const char* type) {
@@ -49,7 +50,7 @@ inline std::string shown(const Options& options) {
 }
 
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
-/// and the NLL term.
+/// and the NLL term; every third with an entropy bonus.
 inline std::vector<Options> all_options() {
   const std::vector<Options> ratios = {{},
                                        kDual,
@@ -87,7 +88,8 @@ inline std::vector<Options> all_options() {
           const Options options = both(both(ratio, penalty), both(weight, nll));
           const bool is_refused =
               options.contains("sequence_level_importance_ratios") && weight == weights.back();
-          if (!is_refused) all.push_back(options);
+          if (is_refused) continue;
+          all.push_back(all.size() % 3 == 2 ? both(options, kEntropyBonus) : options);
         }
       }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <memory>
+#include <tuple>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -113,6 +115,80 @@ TEST(Nll, TheGradientOfTheTruthIsThatOfFiniteDifferences) {
     }
     EXPECT_GT(valid, 5);
   }
+}
+
+/// nll with smoothing 0.1 or none, and z-loss 0.5 or none.
+std::vector<std::unique_ptr<Objective>> nll_with_terms() {
+  std::vector<std::unique_ptr<Objective>> objectives;
+  for (const char* token_level : {"true", "false"}) {
+    for (const char* smoothing : {"0", "0.1"}) {
+      for (const char* z_loss : {"0", "0.5"}) {
+        objectives.push_back(find_objective("nll").make({{"token_level_loss", token_level},
+                                                         {"label_smoothing", smoothing},
+                                                         {"z_loss_coefficient", z_loss}}));
+      }
+    }
+  }
+  return objectives;
+}
+
+/// By hand: (0.9 x 7 + 0.1 x (2 + 3 + 5) + 0.5 x (1 + 4 + 0)) / 6.
+TEST(Nll, SmoothingAndZLossWorkedOutByHand) {
+  ObjectiveBatch data = nll_batch();
+  data.mean_logprob.assign(9, kPoison);
+  data.logsumexp.assign(9, kPoison);
+  const std::pair<int, std::pair<float, float>> rows[] = {
+      {0, {-2, 1}}, {2, {-3, -2}}, {4, {-5, 0}}};
+  for (const auto& [row, numbers] : rows) {
+    std::tie(data.mean_logprob[row], data.logsumexp[row]) = numbers;
+  }
+  const auto objective =
+      find_objective("nll").make({{"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.5"}});
+  const ObjectiveRun run = run_objective(*objective, data);
+  EXPECT_NEAR(run.loss, (6.3 + 1 + 2.5) / 6, 1e-15);
+  EXPECT_FLOAT_EQ(run.gradient[2], -0.9f / 6);
+  EXPECT_FLOAT_EQ(run.term_gradients[1][2], -2.0f / 6);
+  EXPECT_FLOAT_EQ(run.term_gradients[2][2], -0.1f / 6);
+  EXPECT_EQ(run.gradient[1], 0);
+  EXPECT_EQ(run.term_gradients[1][1], 0);
+  EXPECT_EQ(run.term_gradients[2][1], 0);
+  EXPECT_TRUE(run.term_gradients[0].empty());
+}
+
+TEST(Nll, StepsWithTermsMatchTheTruth) {
+  for (const ObjectiveBatchShape& shape : random_shapes()) {
+    const ObjectiveBatch data = make_objective_batch(shape);
+    for (const auto& objective : nll_with_terms()) expect_steps_match_truth(*objective, data);
+  }
+}
+
+TEST(Nll, GradientsByTermsAreThoseOfFiniteDifferences) {
+  for (const auto& objective : nll_with_terms()) {
+    expect_gradient_of_differences(*objective, make_objective_batch({}));
+  }
+}
+
+/// A gradient that is known before the forward pass is what linear() promises.
+TEST(Nll, IsLinearUnlessItHasAZLoss) {
+  const auto is_linear = [](const char* option) {
+    return find_objective("nll").make({{option, "0.5"}})->linear();
+  };
+  EXPECT_TRUE(is_linear("label_smoothing"));
+  EXPECT_FALSE(is_linear("z_loss_coefficient"));
+}
+
+TEST(Nll, RefusesTermsOutOfRange) {
+  const auto message = [](const char* option, const char* value) {
+    try {
+      find_objective("nll").make({{option, value}});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("label_smoothing", "1"), "nll: label_smoothing must be in [0, 1)");
+  EXPECT_EQ(message("label_smoothing", "-0.1"), "nll: label_smoothing must be in [0, 1)");
+  EXPECT_EQ(message("z_loss_coefficient", "-1"), "nll: z_loss_coefficient must not be negative");
 }
 
 TEST(Nll, NoSplitOverRanksChangesIt) {

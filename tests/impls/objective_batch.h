@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -25,10 +26,12 @@ namespace lossgrid {
 
 struct ObjectiveBatch {
   PackedBatch batch;
-  std::vector<float> logprobs;  // [rows], as the next three
+  std::vector<float> logprobs;  // [rows], as the next five
   std::vector<float> entropy;
   std::vector<float> vocab_min;
   std::vector<float> vocab_max;
+  std::vector<float> logsumexp;
+  std::vector<float> mean_logprob;
 
   std::int64_t rows() const { return batch.padded_tokens(); }
 };
@@ -105,7 +108,8 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
     const bool masked = batch.sample_mask[i] == 0;
     batch.rewards.push_back(masked ? kPoison : random.normal(i, 20));
   }
-  for (auto* of_rows : {&made.logprobs, &made.entropy, &made.vocab_min, &made.vocab_max}) {
+  for (auto* of_rows : {&made.logprobs, &made.entropy, &made.vocab_min, &made.vocab_max,
+                        &made.logsumexp, &made.mean_logprob}) {
     of_rows->assign(tokens, kPoison);
   }
   for (std::vector<float>& input : batch.inputs) input.assign(tokens, kPoison);
@@ -120,6 +124,8 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
       made.entropy[t - 1] = static_cast<float>(3 * random.uniform(t, 2));
       made.vocab_min[t - 1] = -3 + random.normal(t, 12);
       made.vocab_max[t - 1] = 3 + random.normal(t, 13);
+      made.logsumexp[t - 1] = 5 * random.normal(t, 14);
+      made.mean_logprob[t - 1] = static_cast<float>(-1 - 4 * random.uniform(t, 3));
       draw_inputs(random, t, shape.drift, made.logprobs[t - 1], batch.inputs);
     }
   }
@@ -140,7 +146,9 @@ inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& n
 struct ObjectiveRun {
   double loss = 0;
   Metrics metrics;
-  std::vector<float> gradient;  // [rows]
+  std::vector<float> gradient;  // [rows] by log-probabilities
+  // [rows] by entropy, logsumexp and mean_logprob, or empty.
+  std::array<std::vector<float>, 3> term_gradients;
 };
 
 using Parts = std::vector<std::vector<std::int64_t>>;  // the rows that each rank holds
@@ -166,14 +174,16 @@ struct HeldRows {
   HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const ObjectiveNeeds& needs,
            const std::vector<std::int64_t>& positions)
       : rows(pack.gather(positions)) {
-    const std::vector<float>* sources[] = {&data.logprobs, &data.entropy, &data.vocab_min,
-                                           &data.vocab_max};
-    for (int k = 0; k < 4; ++k) {
+    const std::vector<float>* sources[] = {&data.logprobs,  &data.entropy,   &data.vocab_min,
+                                           &data.vocab_max, &data.logsumexp, &data.mean_logprob};
+    for (int k = 0; k < 6; ++k) {
       for (const std::int64_t row : positions) numbers[k].push_back((*sources[k])[row]);
     }
     tokens.logprobs = numbers[0];
+    if (needs.row_statistics || needs.terms.entropy) tokens.entropy = numbers[1];
+    if (needs.terms.logsumexp) tokens.logsumexp = numbers[4];
+    if (needs.terms.mean_logprob) tokens.mean_logprob = numbers[5];
     if (needs.row_statistics) {
-      tokens.entropy = numbers[1];
       tokens.vocab_min = numbers[2];
       tokens.vocab_max = numbers[3];
     }
@@ -185,8 +195,22 @@ struct HeldRows {
   HeldRows(const HeldRows&) = delete;
 
   ShiftedBatch rows;
-  std::vector<float> numbers[4];
+  std::vector<float> numbers[6];
   ObjectiveTokens tokens;
+};
+
+/// Gradients of `rows` rows by every number that an objective depends on, filled with `value`.
+struct HeldGradients {
+  HeldGradients(const ObjectiveNeeds& needs, std::size_t rows, float value) {
+    const bool is_there[] = {true, needs.terms.entropy, needs.terms.logsumexp,
+                             needs.terms.mean_logprob};
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (is_there[c]) columns[c].assign(rows, value);
+    }
+  }
+  TokenGradients view() { return {columns[0], columns[1], columns[2], columns[3]}; }
+
+  std::array<std::vector<float>, TokenGradients::kColumns> columns;
 };
 
 /// Runs the three steps as CP ranks do, with sums over ranks after the first and the last.
@@ -216,19 +240,25 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   std::vector<double> total_sums(sizes.sums, 0.0);
   std::vector<double> total_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
   ObjectiveRun run;
-  run.gradient.assign(static_cast<std::size_t>(data.rows()), kPoison);
+  HeldGradients all(objective.needs(), static_cast<std::size_t>(data.rows()), kPoison);
   for (const auto& part : parts) {
     const HeldRows held(data, pack, objective.needs(), part);
     std::vector<double> of_sums(sizes.sums, 0.0);
     std::vector<double> of_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
-    std::vector<float> gradient(part.size(), 0.0f);
-    objective.token_terms(held.tokens, batch, coefficients, {of_sums, of_maxima}, gradient);
+    HeldGradients own(objective.needs(), part.size(), 0.0f);
+    objective.token_terms(held.tokens, batch, coefficients, {of_sums, of_maxima}, own.view());
     for (int k = 0; k < sizes.sums; ++k) total_sums[k] += of_sums[k];
     for (int k = 0; k < sizes.maxima; ++k) {
       total_maxima[k] = std::max(total_maxima[k], of_maxima[k]);
     }
-    for (std::size_t k = 0; k < part.size(); ++k) run.gradient[part[k]] = gradient[k];
+    for (std::size_t c = 0; c < own.columns.size(); ++c) {
+      for (std::size_t k = 0; k < own.columns[c].size(); ++k) {
+        all.columns[c][static_cast<std::size_t>(part[k])] = own.columns[c][k];
+      }
+    }
   }
+  run.gradient = std::move(all.columns[0]);
+  for (std::size_t c = 0; c < 3; ++c) run.term_gradients[c] = std::move(all.columns[c + 1]);
   ObjectiveResult result = objective.finish(batch, sums, coefficients, {total_sums, total_maxima});
   run.loss = result.loss;
   run.metrics = std::move(result.metrics);
@@ -247,8 +277,8 @@ inline std::vector<TokenTruth> token_truths(const ObjectiveBatch& data, double r
       const Enclosure exact(numbers[row]);
       return roundoffs == 0 ? exact : rounded(exact, roundoffs);
     };
-    rows.push_back(
-        {known(data.logprobs), known(data.entropy), known(data.vocab_min), known(data.vocab_max)});
+    rows.push_back({known(data.logprobs), known(data.entropy), known(data.vocab_min),
+                    known(data.vocab_max), known(data.logsumexp), known(data.mean_logprob)});
   }
   return rows;
 }
@@ -287,13 +317,49 @@ inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& tr
   for (const auto& [name, metric] : run.metrics) {
     if (!truth.metrics.contains(name)) text += "no truth of metric " + name + "\n";
   }
-  if (run.gradient.size() != truth.grad_logprob.size()) return text + "size of the gradient\n";
-  for (std::size_t row = 0; row < run.gradient.size(); ++row) {
-    const Enclosure& want = truth.grad_logprob[row];
-    text += difference(fmt::format("gradient[{}]", row), run.gradient[row], want,
-                       allowed(want) + 0x1p-24 * std::abs(want.value));
-  }
+  const auto compare = [&](const char* what, const std::vector<float>& got,
+                           const std::vector<Enclosure>& truths) {
+    if (got.size() != truths.size()) return text += fmt::format("size of {}\n", what);
+    for (std::size_t row = 0; row < got.size(); ++row) {
+      const Enclosure& want = truths[row];
+      text += difference(fmt::format("{}[{}]", what, row), got[row], want,
+                         allowed(want) + 0x1p-24 * std::abs(want.value));
+    }
+    return text;
+  };
+  compare("gradient", run.gradient, truth.grad_logprob);
+  compare("gradient by entropy", run.term_gradients[0], truth.grad_entropy);
+  compare("gradient by logsumexp", run.term_gradients[1], truth.grad_logsumexp);
+  compare("gradient by mean_logprob", run.term_gradients[2], truth.grad_mean_logprob);
   return text;
+}
+
+/// Expects that the gradients of the truth, which are made on a tape, are those of central
+/// differences of its loss, by every number of every valid row that it depends on.
+inline void expect_gradient_of_differences(const Objective& objective, const ObjectiveBatch& data) {
+  const ObjectiveTruth truth = objective_truth(objective, data);
+  const PackedBatch batch = with_needed(data.batch, objective.needs());
+  const auto compare = [&](const char* what, Enclosure TokenTruth::*number,
+                           const std::vector<Enclosure>& gradient) {
+    std::int64_t compared = 0;
+    for (std::size_t row = 0; row < gradient.size(); ++row) {
+      if (std::isnan(data.logprobs[row])) continue;
+      constexpr double kStep = 1e-4;
+      const auto loss_at = [&](double step) {
+        std::vector<TokenTruth> rows = token_truths(data);
+        rows[row].*number = (rows[row].*number).value + step;
+        return objective.truth(batch, rows).loss.value;
+      };
+      const double numeric = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+      EXPECT_NEAR(gradient[row].value, numeric, 1e-7 * (1 + std::abs(numeric))) << what << row;
+      compared += gradient[row].value != 0 ? 1 : 0;
+    }
+    EXPECT_TRUE(gradient.empty() || compared > 5) << what;
+  };
+  compare("logprob ", &TokenTruth::logprob, truth.grad_logprob);
+  compare("entropy ", &TokenTruth::entropy, truth.grad_entropy);
+  compare("logsumexp ", &TokenTruth::logsumexp, truth.grad_logsumexp);
+  compare("mean_logprob ", &TokenTruth::mean_logprob, truth.grad_mean_logprob);
 }
 
 inline void expect_steps_match_truth(const Objective& objective, const ObjectiveBatch& data,

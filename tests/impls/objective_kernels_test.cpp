@@ -25,7 +25,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct StepOutputs {
   std::vector<double> sequence_sums;
   std::vector<double> totals;  // sums, then maxima
-  std::vector<float> gradient;
+  HeldGradients gradients;
 };
 
 /// Returns the ranges of sequences in a table in which `first` rows come before the tokens.
@@ -55,7 +55,7 @@ StepOutputs run_steps(const Objective& objective, const ObjectiveBatch& data, co
   };
   std::unique_ptr<ObjectiveKernels> kernels;
   if (device != nullptr) kernels = objective.kernels(device->backend(), batch);
-  StepOutputs out{numbers(sizes.sequence_sums), {}, std::vector<float>(pack.rows(), 0.0f)};
+  StepOutputs out{numbers(sizes.sequence_sums), {}, {objective.needs(), pack.rows(), 0.0f}};
   std::vector<double> host_sums = numbers(sizes.sequence_sums);
   out.totals.assign(static_cast<std::size_t>(sizes.sums), 0.0);
   out.totals.resize(static_cast<std::size_t>(sizes.sums + sizes.maxima), -kInfinity);
@@ -79,19 +79,23 @@ StepOutputs run_steps(const Objective& objective, const ObjectiveBatch& data, co
   const ObjectiveTotals<double> all{totals.first(sizes.sums), totals.last(sizes.maxima)};
   for (const auto& part : parts) {
     const HeldRows held(data, pack, objective.needs(), part);
-    std::vector<float> gradient(part.size(), device == nullptr ? 0.0f : kPoison);
+    HeldGradients own(objective.needs(), part.size(), device == nullptr ? 0.0f : kPoison);
     if (device == nullptr) {
       objective.token_terms(held.tokens, batch, table(coefficients, sizes.coefficients), all,
-                            gradient);
+                            own.view());
     } else {
       const std::int64_t blocks = partial_total_blocks(static_cast<std::int64_t>(part.size()));
       DeviceArray<double> partials(*device, static_cast<std::size_t>(blocks) * totals.size(),
                                    "partial_totals", MemorySpace::device);
       kernels->token_terms(*device, held.tokens, table(coefficients, sizes.coefficients), all,
-                           gradient, partials.data());
+                           own.view(), partials.data());
       device->synchronise();
     }
-    for (std::size_t k = 0; k < part.size(); ++k) out.gradient[part[k]] = gradient[k];
+    for (std::size_t c = 0; c < own.columns.size(); ++c) {
+      for (std::size_t k = 0; k < own.columns[c].size(); ++k) {
+        out.gradients.columns[c][static_cast<std::size_t>(part[k])] = own.columns[c][k];
+      }
+    }
   }
   return out;
 }
@@ -123,7 +127,10 @@ class ObjectiveKernelsTest : public testing::Test {
     std::string text =
         differences("sequence_sums", got.sequence_sums, want.sequence_sums, data.rows()) +
         differences("totals", got.totals, want.totals, data.rows());
-    if (!same_bits(got.gradient, want.gradient)) text += "gradient\n";
+    for (std::size_t c = 0; c < want.gradients.columns.size(); ++c) {
+      if (same_bits(got.gradients.columns[c], want.gradients.columns[c])) continue;
+      text += fmt::format("gradient, column {}\n", c);
+    }
     return text;
   }
   /// Compares the same objective with the statistics of a step around it.

@@ -138,42 +138,73 @@ void write_shard(const LogitsTable& table, const VocabShard& shard, const Statis
     }
     double sum = 0;
     double weighted = 0;
+    double total = 0;
+    float finite = 0;
     for (std::int64_t v = shard.begin; v < shard.end; ++v) {
       const double distance = table.row(r)[v] - shift;
       if (table.row(r)[v] == kMinusInfinity) continue;
       sum += std::exp(distance);
       weighted += std::exp(distance) * distance;
+      total += distance;
+      finite += 1;
     }
     const bool owns = shard.owns(table.targets[r]);
     to.at(C::kShift, r) = predicts ? shift : 0;
     to.at(C::kSum, r) = predicts ? static_cast<float>(sum) : 1;
     to.at(C::kTarget, r) = owns ? table.row(r)[table.targets[r]] - shift : 0;
-    if (!to.all) continue;
+    if (to.kinds.mean) {
+      to.at(C::kTotal, r) = predicts ? static_cast<float>(total) : 0;
+      to.at(C::kFinite, r) = predicts ? finite : 0;
+    }
+    if (!to.kinds.all) continue;
     to.at(C::kWeighted, r) = predicts ? static_cast<float>(weighted) : 0;
     to.at(C::kMin, r) = predicts ? min : 0;
   }
 }
 
+constexpr StatisticsKinds kAllKinds[] = {
+    {false, false}, {true, false}, {false, true}, {true, true}};
+
+/// Columns of outputs by token, [rows] each.
+struct OutputTable {
+  explicit OutputTable(std::size_t rows) : columns(6, std::vector<float>(rows, kUnwritten)) {}
+  OutputColumns view(const StatisticsKinds& kinds) {
+    const auto at = [&](int k, bool is_there) { return is_there ? columns[k].data() : nullptr; };
+    return {at(0, true),      at(1, kinds.all), at(2, kinds.all),
+            at(3, kinds.all), at(4, true),      at(5, kinds.mean)};
+  }
+  std::vector<std::vector<float>> columns;
+};
+
 void expect_outputs(const LogitsTable& table, const std::vector<std::vector<float>>& out,
-                    bool all) {
+                    const StatisticsKinds& kinds) {
   for (std::int64_t r = 0; r < table.rows; ++r) {
     const auto k = static_cast<std::size_t>(r);
     double sum = 0;
     double weighted = 0;
     float least = -kMinusInfinity;
     float most = kMinusInfinity;
+    double total = 0;
+    double finite = 0;
     for (std::int64_t v = 0; v < table.vocab; ++v) {
       const double x = table.row(r)[v];
       if (x == kMinusInfinity) continue;
       sum += std::exp(x);
       weighted += std::exp(x) * x;
+      total += x;
+      finite += 1;
       least = std::min(least, table.row(r)[v]);
       most = std::max(most, table.row(r)[v]);
     }
     const bool predicts = table.targets[k] >= 0;
     const double x = predicts ? table.row(r)[table.targets[k]] : 0;
     EXPECT_NEAR(out[0][k], predicts ? x - std::log(sum) : 0, 1e-5) << r;
-    if (!all) continue;
+    EXPECT_NEAR(out[4][k], predicts ? std::log(sum) : 0, 1e-5) << r;
+    if (kinds.mean) {
+      const double mean = (total - finite * std::log(sum)) / static_cast<double>(table.vocab);
+      EXPECT_NEAR(out[5][k], predicts ? mean : 0, 1e-5) << r;
+    }
+    if (!kinds.all) continue;
     EXPECT_NEAR(out[1][k], predicts ? std::log(sum) - weighted / sum : 0, 1e-5) << r;
     EXPECT_EQ(out[2][k], predicts ? least : 0) << r;
     EXPECT_EQ(out[3][k], predicts ? most : 0) << r;
@@ -184,24 +215,23 @@ void expect_outputs(const LogitsTable& table, const std::vector<std::vector<floa
 TEST_P(RowItems, ShardsMergeToTheVocabulary) {
   const LogitsTable table = make_table(700, 9);
   const std::vector<VocabShard> shards = {{0, 3, 3}, {3, 6, 3}, {6, 9, 3}, {9, 9, 3}};
-  for (const bool all : {false, true}) {
-    const std::int64_t block = (all ? 5 : 3) * table.rows;
+  for (const StatisticsKinds kinds : kAllKinds) {
+    const std::int64_t block = kinds.width() * table.rows;
     std::vector<float> received(static_cast<std::size_t>(4 * block));
     for (std::int64_t rank = 0; rank < 4; ++rank) {
-      const StatisticsColumns own{received.data() + rank * block, table.rows, all};
+      const StatisticsColumns own{received.data() + rank * block, table.rows, kinds};
       write_shard(table, shards[static_cast<std::size_t>(rank)], own);
-      if (all) run(table.rows, NegateMin{own});
+      if (kinds.all) run(table.rows, NegateMin{own});
     }
     std::vector<float> merged(static_cast<std::size_t>(block), kUnwritten);
-    const StatisticsColumns whole{merged.data(), table.rows, all};
+    const StatisticsColumns whole{merged.data(), table.rows, kinds};
     run(table.rows,
         MergeRow{
-            {received.data(), table.rows, all}, shards.data(), 4, table.targets.data(), whole});
-    std::vector<std::vector<float>> out(4, std::vector<float>(table.targets.size(), kUnwritten));
-    run(table.rows, WriteRow{whole,
-                             table.targets.data(),
-                             {out[0].data(), out[1].data(), out[2].data(), out[3].data()}});
-    expect_outputs(table, out, all);
+            {received.data(), table.rows, kinds}, shards.data(), 4, table.targets.data(), whole});
+    OutputTable out(table.targets.size());
+    run(table.rows,
+        WriteRow{whole, table.targets.data(), out.view(kinds), static_cast<float>(table.vocab)});
+    expect_outputs(table, out.columns, kinds);
   }
 }
 
@@ -210,41 +240,42 @@ TEST_P(RowItems, ShiftsMove) {
   using C = StatisticsColumns;
   const LogitsTable table = make_table(520, 8);
   const std::vector<VocabShard> shards = {{0, 5, 5}, {5, 8, 5}};
-  std::vector<std::vector<float>> columns(2, std::vector<float>(5 * 520));
+  constexpr StatisticsKinds kKinds{true, true};
+  std::vector<std::vector<float>> columns(2, std::vector<float>(7 * 520));
   std::vector<float> shift(520, kMinusInfinity);
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    const C own{columns[rank].data(), table.rows, true};
+    const C own{columns[rank].data(), table.rows, kKinds};
     write_shard(table, shards[rank], own);
     for (std::size_t r = 0; r < 520; ++r) shift[r] = std::max(shift[r], own.column(C::kShift)[r]);
   }
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    const C own{columns[rank].data(), table.rows, true};
+    const C own{columns[rank].data(), table.rows, kKinds};
     const std::vector<float> own_shift(own.column(C::kShift), own.column(C::kShift) + 520);
     std::copy(shift.begin(), shift.end(), own.column(C::kShift));
     run(table.rows, NegateMin{own});
     run(table.rows, MoveShift{own, own_shift.data(), shards[rank], table.targets.data()});
   }
-  const C first{columns[0].data(), table.rows, true};
-  const C second{columns[1].data(), table.rows, true};
+  const C first{columns[0].data(), table.rows, kKinds};
+  const C second{columns[1].data(), table.rows, kKinds};
   for (std::int64_t r = 0; r < table.rows; ++r) {
     if (table.targets[static_cast<std::size_t>(r)] < 0) first.at(C::kSum, r) = 0.5f;
     if (table.targets[static_cast<std::size_t>(r)] < 0) second.at(C::kSum, r) = 0.5f;
-    for (const auto column : {C::kTarget, C::kSum, C::kWeighted}) {
+    for (const auto column : {C::kTarget, C::kTotal, C::kFinite, C::kSum, C::kWeighted}) {
       first.at(column, r) += second.at(column, r);
     }
     first.at(C::kMin, r) = std::min(first.at(C::kMin, r), second.at(C::kMin, r));
   }
-  std::vector<std::vector<float>> out(4, std::vector<float>(520, kUnwritten));
-  run(table.rows, WriteRow{first,
-                           table.targets.data(),
-                           {out[0].data(), out[1].data(), out[2].data(), out[3].data()}});
-  expect_outputs(table, out, true);
+  OutputTable out(520);
+  run(table.rows,
+      WriteRow{first, table.targets.data(), out.view(kKinds), static_cast<float>(table.vocab)});
+  expect_outputs(table, out.columns, kKinds);
 }
 
 /// A shard that is masked with the lowest number: its distance to the shift of the vocabulary times
 /// its sum is beyond float32, and 0 times that is no number.
 TEST_P(RowItems, ShardsOfLowestNumbersLeaveNothing) {
   using C = StatisticsColumns;
+  constexpr StatisticsKinds kKinds{true, false};
   constexpr float kLowest = std::numeric_limits<float>::lowest();
   const std::vector<std::int32_t> targets{1, 5};
   LogitsTable table{2, 8, {}, targets};
@@ -257,14 +288,16 @@ TEST_P(RowItems, ShardsOfLowestNumbersLeaveNothing) {
   std::vector<float> received(2 * 5 * 2);
   std::vector<float> merged(5 * 2);
   for (std::int64_t rank = 0; rank < 2; ++rank) {
-    const C own{received.data() + rank * 10, 2, true};
+    const C own{received.data() + rank * 10, 2, kKinds};
     write_shard(table, shards[static_cast<std::size_t>(rank)], own);
     run(2, NegateMin{own});
   }
-  run(2,
-      MergeRow{
-          {received.data(), 2, true}, shards.data(), 2, targets.data(), {merged.data(), 2, true}});
-  const C whole{merged.data(), 2, true};
+  run(2, MergeRow{{received.data(), 2, kKinds},
+                  shards.data(),
+                  2,
+                  targets.data(),
+                  {merged.data(), 2, kKinds}});
+  const C whole{merged.data(), 2, kKinds};
   EXPECT_NEAR(whole.at(C::kSum, 0), 1 + std::exp(-1.5) + std::exp(-3) + std::exp(-2), 1e-6);
   EXPECT_NEAR(whole.at(C::kWeighted, 0),
               -1.5 * std::exp(-1.5) - 3 * std::exp(-3) - 2 * std::exp(-2), 1e-6);
@@ -272,7 +305,7 @@ TEST_P(RowItems, ShardsOfLowestNumbersLeaveNothing) {
   EXPECT_EQ(whole.at(C::kWeighted, 1), 0);
   EXPECT_EQ(whole.at(C::kTarget, 1), kMinusInfinity);
 
-  const C second{received.data() + 10, 2, true};
+  const C second{received.data() + 10, 2, kKinds};
   const std::vector<float> own_shift(second.column(C::kShift), second.column(C::kShift) + 2);
   std::copy_n(whole.column(C::kShift), 2, second.column(C::kShift));
   run(2, MoveShift{second, own_shift.data(), shards[1], targets.data()});

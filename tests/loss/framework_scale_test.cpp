@@ -25,9 +25,9 @@ class Given final : public Objective {
   ObjectiveSizes sizes() const override { return {1, 2, 3, 4}; }
 
   void token_terms(const ObjectiveTokens&, const PackedBatch&, SequenceTable<const double>,
-                   ObjectiveTotals<double> totals, std::span<float> grad) const override {
+                   ObjectiveTotals<double> totals, const TokenGradients& grad) const override {
     totals.sums[0] += 5;
-    for (std::size_t t = 0; t < grad.size(); ++t) grad[t] += gradient_[t];
+    for (std::size_t t = 0; t < grad.logprob.size(); ++t) grad.logprob[t] += gradient_[t];
   }
   ObjectiveResult finish(const PackedBatch&, SequenceTable<const double>,
                          SequenceTable<const double>,
@@ -67,7 +67,7 @@ std::shared_ptr<const Objective> scaled(const Framework& framework, const ScaleS
 
 std::vector<float> gradient_of(const Objective& objective, std::vector<float> before) {
   double sum = 0;
-  objective.token_terms({}, {}, {}, {{&sum, 1}, {}}, before);
+  objective.token_terms({}, {}, {}, {{&sum, 1}, {}}, {before});
   EXPECT_EQ(sum, 5);
   return before;
 }

@@ -188,7 +188,7 @@ std::pair<Metrics, Metrics> run_padded(const PackedBatch& batch, const PaddedRow
   std::vector<float> gradient(16, 0.0f);
   objective->sequence_sums(tokens, batch, sums);
   objective->coefficients(batch, sums, coefficients);
-  objective->token_terms(tokens, batch, coefficients, {total_sums, maxima}, gradient);
+  objective->token_terms(tokens, batch, coefficients, {total_sums, maxima}, {gradient});
   const ObjectiveResult result = objective->finish(batch, sums, coefficients, {total_sums, maxima});
 
   std::vector<TokenTruth> known;
