@@ -20,8 +20,8 @@ class GatherLogitsPlan final : public LossPlan {
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
-        received_(context.device, rank_by_rank(problem, steps), problem.batch.sequences()),
-        pack_(context.device, steps.shift(problem.batch), problem.batch.sequences()),
+        received_(context.device, rank_by_rank(problem, steps), problem),
+        pack_(context.device, steps.shift(problem.batch), problem),
         logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered",
                                         MemorySpace::device)),
         statistics_(context.device, problem, steps, problem.rows()),
@@ -65,6 +65,7 @@ class GatherLogitsPlan final : public LossPlan {
     own.rows = problem_.local_rows();
     own.targets += first;
     own.valid += first;
+    own.transforms = received_.transforms(first);
     steps_.gradient(own, statistics_.softmax().from(first), local_grad_.from(0), gradients.logits);
   }
 

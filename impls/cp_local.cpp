@@ -23,7 +23,7 @@ class CpLocalPlan final : public LossPlan {
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
-               problem.batch.sequences()),
+               problem),
         statistics_(context.device, problem, steps, problem.local_rows()),
         grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}

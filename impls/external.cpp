@@ -51,7 +51,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         pack_(shift_targets(problem.batch)),
         positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
         rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
-        table_(context.device, rows_, problem.batch.sequences()),
+        table_(context.device, rows_, problem),
         grad_(context.device, problem, out_rows()),
         objective_(context.device, problem, Steps()),
         arrays_(problem, declaration, pack_, positions_, out_rows(),
@@ -329,6 +329,9 @@ class External final : public LossImplementation {
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
       return SkipReason{kTakesBigrams};
+    }
+    if (!problem.row_transform().is_identity() || problem.transform.scale != 1) {
+      return SkipReason{"takes no logits that are scaled, capped or have temperatures"};
     }
     if (declaration_.returns_logprobs && problem.terms().any()) {
       return SkipReason{"the objective has terms beside log-probabilities; return the loss itself"};

@@ -21,7 +21,7 @@ class LinearCePlan final : public LossPlan {
         steps_(steps),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
-               problem.batch.sequences()),
+               problem),
         pass_(problem, context, steps, local_, options, false),
         statistics_(context.device, problem, steps, problem.local_rows()),
         grad_(context.device, problem, problem.local_rows()),

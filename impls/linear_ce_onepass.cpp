@@ -25,7 +25,7 @@ class OnepassPlan final : public LossPlan {
         steps_(steps),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
-               problem.batch.sequences()),
+               problem),
         pass_(problem, context, steps, local_, options, true),
         statistics_(context.device, problem, steps, statistics_rows(problem, options)),
         grad_(context.device, problem, problem.local_rows()),

@@ -10,8 +10,9 @@ namespace {
 
 /// Returns the same problem, starting from logits.
 LossProblem from_logits(const LossProblem& problem) {
-  return {problem.batch,     problem.vocab,          DType::f32, problem.grid,
-          problem.objective, problem.objective_spec, {},         problem.backend};
+  return {problem.batch,          problem.vocab,          DType::f32, problem.grid,
+          problem.objective,      problem.objective_spec, {},         problem.backend,
+          problem.row_transform()};
 }
 
 class MaterializedPlan final : public LossPlan {
@@ -22,7 +23,7 @@ class MaterializedPlan final : public LossPlan {
         all_{0, problem.local_rows()},
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
-               problem.batch.sequences()),
+               problem),
         pass_(problem, context, steps, local_, options, false),
         fused_(fused.plan(logits_problem_, context)) {}
 

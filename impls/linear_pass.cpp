@@ -208,7 +208,7 @@ Gemm LinearPass::product(std::int64_t m, std::int64_t n, std::int64_t k) const {
   product.m = m;
   product.n = n;
   product.k = k;
-  product.alpha = static_cast<float>(1 / problem_.head.temperature);
+  product.alpha = static_cast<float>(problem_.product_alpha());
   product.stream = context_.device.stream();
   return product;
 }
@@ -230,7 +230,8 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
           rows_.valid() + chunk.begin,
           &context_.device,
           kStreamBytes,
-          problem_.vocab};
+          problem_.vocab,
+          rows_.transforms(chunk.begin)};
 }
 
 std::span<float> LinearPass::partial(void* grad_hidden) {

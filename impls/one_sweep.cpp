@@ -28,7 +28,8 @@ struct OneSweepOptions {
   /// True if the exponentials of a row become its gradient.
   static bool keeps_exponentials(const LossProblem& problem) {
     return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
-           !problem.row_statistics() && !problem.terms().any();
+           !problem.row_statistics() && !problem.terms().any() &&
+           problem.row_transform().is_identity();
   }
 
   std::int64_t block_rows(const LossProblem& problem) const {
@@ -66,7 +67,7 @@ class OneSweepPlan final : public LossPlan {
                              std::max<std::int64_t>(1, options.block_rows(problem)))),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
-               problem.batch.sequences()),
+               problem),
         statistics_(context.device, problem, steps, options.block_rows(problem)),
         scratch_(context.device, options.scratch_floats(problem), "exponentials",
                  MemorySpace::device),

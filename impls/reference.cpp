@@ -6,10 +6,10 @@
 //   M_t = (1 / V) sum_v ln p_v over the logits that are not -inf,
 //   d L / d x_v = (d L / d lp_t) ([v = y] - p_v) - (d L / d H_t) p_v (ln p_v + H_t)
 //                 + (d L / d lse_t) p_v + (d L / d M_t) (1 - F p_v) / V,
-// F the number of these logits and 0 in all others, with every logit relative to the maximum first:
-// logits of 1e30 would leave nothing else. The plainest code here: it shares no step with the other
-// strategies and finds its rows by the inverse formula of the zigzag split (position -> rank and
-// slot).
+// F the number of these logits and 0 in all others, times the slope of a transform of the logits.
+// Every logit is taken relative to the maximum first: logits of 1e30 would leave nothing else. The
+// plainest code here: it shares no step with the other strategies and finds its rows by the inverse
+// formula of the zigzag split (position -> rank and slot).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -68,7 +68,7 @@ class ReferencePlan final : public LossPlan {
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
         read_row(i, t);
-        write_gradient(truth_.gradient(batch.cu_seqlens_padded[i] + t), target);
+        write_gradient(truth_.gradient(batch.cu_seqlens_padded[i] + t), target, transform_of(i));
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
     }
@@ -101,6 +101,14 @@ class ReferencePlan final : public LossPlan {
   void read_row(std::int64_t i, std::int64_t t) {
     const Place place = place_of(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
+    for (double& x : row_) x = transform_of(i).apply(x);
+  }
+
+  /// Returns the map of sequence i from logits to those of the softmax.
+  TrueRowTransform transform_of(std::int64_t i) const {
+    const std::vector<float>& own = problem_.batch.temperatures;
+    return row_transform(problem_.row_transform(),
+                         own.empty() ? 1.0 : own[static_cast<std::size_t>(i)]);
   }
 
   /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
@@ -142,8 +150,9 @@ class ReferencePlan final : public LossPlan {
 
   double vocab() const { return static_cast<double>(problem_.vocab); }
 
-  /// Writes the gradient of the row in row_ in place of its logits.
-  void write_gradient(const RowGradientTruth& grad, std::int32_t target) {
+  /// Writes the gradient of the row in row_ in place of its transformed logits.
+  void write_gradient(const RowGradientTruth& grad, std::int32_t target,
+                      const TrueRowTransform& transform) {
     const LogSumExp lse = log_sum_exp();
     const double h = entropy(lse);
     double finite = 0;
@@ -156,7 +165,7 @@ class ReferencePlan final : public LossPlan {
         if (p > 0) sum -= grad.entropy.value * p * (logprob + h);
         sum += grad.logsumexp.value * p + grad.mean_logprob.value * (1 - finite * p) / vocab();
       }
-      row_[v] = sum;
+      row_[v] = transform.slope(row_[v]) * sum;
     }
   }
 

@@ -149,7 +149,7 @@ class ProjectedHidden final : public ReferenceInputs {
     for (std::int64_t v = 0; v < problem_.vocab; ++v) {
       double sum = 0;
       for (std::int64_t h = 0; h < size_; ++h) sum += hidden_at(cp_rank, slot, h) * weight_at(v, h);
-      row[v] = sum / problem_.head.temperature;
+      row[v] = sum * problem_.product_alpha();
     }
   }
 
@@ -171,7 +171,7 @@ class ProjectedHidden final : public ReferenceInputs {
     for (std::int64_t v = begin; v < end; ++v) {
       for (std::int64_t h = 0; h < size_; ++h) {
         grad_weight_[place(v - begin, h)] +=
-            row[v] * hidden_at(context_.cp.rank(), slot, h) / problem_.head.temperature;
+            row[v] * hidden_at(context_.cp.rank(), slot, h) * problem_.product_alpha();
       }
     }
   }
@@ -217,7 +217,7 @@ class ProjectedHidden final : public ReferenceInputs {
     for (std::int64_t h = 0; h < size_; ++h) {
       double sum = 0;
       for (std::int64_t v = 0; v < problem_.vocab; ++v) sum += row[v] * weight_at(v, h);
-      sum /= problem_.head.temperature;
+      sum *= problem_.product_alpha();
       dispatch_floating(problem_.dtype, [&](auto zero) {
         using T = decltype(zero);
         out_hidden_->as<T>()[own * size_ + h] = static_cast<T>(sum);

@@ -18,6 +18,10 @@ std::map<std::string, StrategyFactory>& factories() {
   return map;
 }
 
+bool transforms_rows(const LossProblem& problem) {
+  return !problem.row_transform().is_identity();
+}
+
 /// Returns the number of token ranges; loops of the host go through all rows and need none.
 std::int64_t ranges_of(Backend backend, std::int64_t sequences) {
   return traits_of(backend).launches_kernels ? sequences : 0;
@@ -44,13 +48,15 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
   return factory->second(steps, options);
 }
 
-RowTable::RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequences)
+RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& problem)
     : device_(device),
       targets_(device, rows.rows(), "row_table"),
       valid_(device, rows.rows(), "row_table"),
       real_(device, rows.rows(), "row_table"),
       sequence_(device, rows.rows(), "row_table"),
-      ranges_(device, static_cast<std::size_t>(ranges_of(device.backend(), sequences)),
+      transforms_(device, transforms_rows(problem) ? rows.rows() : 0, "row_table"),
+      ranges_(device,
+              static_cast<std::size_t>(ranges_of(device.backend(), problem.batch.sequences())),
               "row_table") {
   std::copy(rows.targets.begin(), rows.targets.end(), targets_.begin());
   std::copy(rows.valid.begin(), rows.valid.end(), valid_.begin());
@@ -59,6 +65,12 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequen
   for (int k = 0; k < kTokenInputs; ++k) {
     inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
     std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
+  }
+  for (std::size_t row = 0; row < transforms_.size(); ++row) {
+    const std::vector<float>& by_sequence = problem.batch.temperatures;
+    const double own =
+        by_sequence.empty() ? 1.0 : by_sequence[static_cast<std::size_t>(rows.sequence[row])];
+    transforms_[row] = row_transform(problem.row_transform(), own).as_float();
   }
   std::fill(ranges_.begin(), ranges_.end(), TokenRange());
   for (std::size_t row = 0; ranges_.size() > 0 && row < rows.rows(); ++row) {
@@ -71,6 +83,7 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequen
 std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
   std::int64_t row = 4 + 1 + 1 + 4;
   for (const std::vector<float>& input : problem.batch.inputs) row += input.empty() ? 0 : 4;
+  if (transforms_rows(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   return rows * row + ranges_of(problem.backend, problem.batch.sequences()) *
                           static_cast<std::int64_t>(sizeof(TokenRange));
 }
@@ -145,7 +158,8 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
           .targets = rows.targets(),
           .valid = rows.valid(),
           .device = &rows.device(),
-          .vocab = problem.vocab};
+          .vocab = problem.vocab,
+          .transforms = rows.transforms()};
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {

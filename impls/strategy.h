@@ -32,14 +32,18 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
 /// Targets of rows and the objective's inputs, in buffers of the rank.
 class RowTable {
  public:
-  /// Copies `rows` of a pack of `sequences` sequences.
-  RowTable(Device& device, const ShiftedBatch& rows, std::int64_t sequences);
+  /// Copies `rows` of the pack of `problem`.
+  RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& problem);
   static std::int64_t bytes(const LossProblem& problem, std::int64_t rows);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
   Device& device() const { return device_; }
   const std::int32_t* targets() const { return targets_.data(); }
   const std::uint8_t* valid() const { return valid_.data(); }
+  /// Returns the transforms of rows from `begin` on; null where logits are not transformed.
+  const RowTransform* transforms(std::int64_t begin = 0) const {
+    return transforms_.size() > 0 ? transforms_.data() + begin : nullptr;
+  }
   /// Returns the tokens of rows [begin, begin + count) of this table and of `outputs`.
   ObjectiveTokens tokens(const TokenOutputs& outputs, std::int64_t begin, std::int64_t count) const;
 
@@ -50,6 +54,7 @@ class RowTable {
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
   std::array<DeviceArray<float>, kTokenInputs> inputs_;
+  DeviceArray<RowTransform> transforms_;
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
 };
 

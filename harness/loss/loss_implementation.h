@@ -26,13 +26,13 @@
 #include "harness/loss/objective.h"
 #include "harness/problem/batch/padding.h"
 #include "harness/problem/batch/sharding.h"
+#include "harness/problem/values/logit_transform.h"
 
 namespace lossgrid {
 
 /// The last layer of a model (lm_head), for problems that start from hidden states.
 struct LmHead {
   std::int64_t hidden = 0;  // H; 0: the problem starts from logits
-  double temperature = 1;   // logits = hidden weight^T / temperature
   WeightLayout layout = WeightLayout::vocab_hidden;
 };
 
@@ -46,7 +46,12 @@ struct LossProblem {
   const ObjectiveSpec& objective_spec;  // what `objective` was made of
   LmHead head = {};
   Backend backend = Backend::cpu;
+  LogitTransform transform = {};  // of the logits, with PackedBatch::temperatures
 
+  /// Returns the part of the transform that acts on rows of logits; the other one is alpha of the
+  /// product that makes them.
+  LogitTransform row_transform() const { return transform_of_rows(transform, from_hidden()); }
+  double product_alpha() const { return from_hidden() ? 1 / divisor_of_product(transform) : 1; }
   bool row_statistics() const { return objective.needs().row_statistics; }
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
   RowTerms terms() const { return objective.needs().terms; }

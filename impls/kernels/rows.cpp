@@ -45,6 +45,7 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   part.rows = count;
   part.targets += begin;
   part.valid += begin;
+  if (part.transforms != nullptr) part.transforms += begin;
   return part;
 }
 

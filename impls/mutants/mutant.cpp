@@ -20,7 +20,7 @@ class AlteredProblem {
     const Objective& objective = objective_ ? *objective_ : original.objective;
     problem_ = std::make_unique<LossProblem>(
         LossProblem{batch_, original.vocab, original.dtype, original.grid, objective,
-                    original.objective_spec, original.head, original.backend});
+                    original.objective_spec, original.head, original.backend, original.transform});
   }
   AlteredProblem(const AlteredProblem&) = delete;
   AlteredProblem& operator=(const AlteredProblem&) = delete;

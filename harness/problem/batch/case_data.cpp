@@ -199,4 +199,15 @@ Denominators case_denominators(const CaseSpec& spec, const std::vector<std::int6
           of_global_batch("global_valid_seqs", spec.global_valid_seqs, counted.valid_sequences)};
 }
 
+std::vector<float> case_temperatures(const CaseSpec& spec, std::int64_t sequences) {
+  std::vector<float> temperatures;
+  if (!spec.sequence_temperatures) return temperatures;
+  const RandomStream random = random_stream(spec.seed, Stream::temperatures);
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const double drawn = 0.5 * std::exp2(2 * random.uniform(static_cast<std::uint64_t>(i)));
+    temperatures.push_back(i == 0 ? 1.0f : static_cast<float>(drawn));
+  }
+  return temperatures;
+}
+
 }  // namespace lossgrid

@@ -29,4 +29,8 @@ Denominators case_denominators(const CaseSpec& spec, const std::vector<std::int6
                                const std::vector<std::uint8_t>& token_mask,
                                const std::vector<std::uint8_t>& sample_mask);
 
+/// Returns [S] temperatures by sequence in [0.5, 2], the first of them 1; empty unless the case has
+/// some.
+std::vector<float> case_temperatures(const CaseSpec& spec, std::int64_t sequences);
+
 }  // namespace lossgrid

@@ -46,6 +46,7 @@ struct PackedBatch {
 
   TokenInputs inputs;          // about each token: [cu_seqlens.back()], or empty when not needed
   std::vector<float> rewards;  // [S], or empty when not needed
+  std::vector<float> temperatures;  // [S], or empty unless LogitTransform::by_sequence
   // [S] true lengths, which a trainer knows even where cu_seqlens holds padded lengths.
   std::vector<std::int64_t> input_lengths;
   MicrobatchPlace microbatch;

@@ -105,6 +105,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.lengths = picked(problem.lengths, plan.sequences);
   part.sample_mask = picked(problem.sample_mask, plan.sequences);
   part.rewards = picked(problem.rewards, plan.sequences);
+  part.temperatures = picked(problem.temperatures, plan.sequences);
 
   std::vector<std::int64_t> rows;
   part.cu_seqlens.assign(1, 0);
@@ -119,7 +120,10 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.input_ids = picked(problem.input_ids, rows);
   part.token_mask = picked(problem.token_mask, rows);
   for (int k = 0; k < kTokenInputs; ++k) part.inputs[k] = picked(problem.inputs[k], rows);
-  part.logits = std::make_shared<PartLogits>(problem.logits, std::move(rows));
+  part.logits = std::make_shared<PartLogits>(problem.logits, rows);
+  if (problem.untransformed) {
+    part.untransformed = std::make_shared<PartLogits>(problem.untransformed, std::move(rows));
+  }
   if (plan.dummy) blank_dummy(part);
   return part;
 }

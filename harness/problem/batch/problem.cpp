@@ -2,6 +2,7 @@
 #include "harness/problem/batch/problem.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -24,7 +25,7 @@ void require_checked_keys(const CaseSpec& spec) {
 void require_hidden_keys(const CaseSpec& spec) {
   if (spec.hidden > 0) return;
   const CaseSpec unset;
-  for (const char* name : {"hidden_values", "temperature", "weight_layout", "tied_embedding"}) {
+  for (const char* name : {"hidden_values", "weight_layout", "tied_embedding"}) {
     const CaseKey& key = *find_case_key(name);
     if (key.get(spec) == key.get(unset)) continue;
     throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
@@ -54,6 +55,16 @@ std::int64_t Problem::sequence_of(std::int64_t t) const {
   return std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), t) - cu_seqlens.begin() - 1;
 }
 
+LogitTransform Problem::transform() const {
+  return {spec.logit_scale, spec.logit_softcap, spec.temperature, spec.sequence_temperatures};
+}
+
+TrueRowTransform Problem::transform_of_row(std::int64_t t) const {
+  const LogitTransform rows = transform_of_rows(transform(), spec.hidden > 0);
+  if (temperatures.empty()) return row_transform(rows, 1);
+  return row_transform(rows, temperatures[static_cast<std::size_t>(sequence_of(t))]);
+}
+
 std::vector<std::int32_t> Problem::row_targets() const {
   std::vector<std::int32_t> targets(input_ids.size(), -1);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -80,6 +91,18 @@ std::string describe(const ProblemSource& source) {
   return std::get<FromBundle>(source).path;
 }
 
+void apply_transform(Problem& problem) {
+  const LogitTransform rows = transform_of_rows(problem.transform(), problem.spec.hidden > 0);
+  if (rows.is_identity()) return;
+  std::vector<float> by_token;
+  for (std::size_t i = 0; i < problem.temperatures.size(); ++i) {
+    by_token.insert(by_token.end(), static_cast<std::size_t>(problem.lengths[i]),
+                    problem.temperatures[i]);
+  }
+  problem.untransformed = problem.logits;
+  problem.logits = make_transformed_logits(problem.untransformed, rows, std::move(by_token));
+}
+
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
   require_hidden_keys(spec);
@@ -103,6 +126,8 @@ Problem make_problem(const CaseSpec& spec) {
   } else {
     problem.logits = make_random_logits(spec, problem.row_targets());
   }
+  problem.temperatures = case_temperatures(spec, problem.sequences());
+  apply_transform(problem);
   problem.poison_true_rows = spec.poison != Poison::none;
   return problem;
 }
@@ -130,6 +155,7 @@ PackedBatch pack(const Problem& problem, const Grid& grid) {
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
   batch.rewards = problem.rewards;
+  batch.temperatures = problem.temperatures;
   batch.input_lengths = problem.lengths;
   batch.microbatch = problem.microbatch;
   if (spec.cu == CuMode::true_lengths) {

@@ -16,6 +16,7 @@
 #include "harness/problem/batch/packed_batch.h"
 #include "harness/problem/batch/padding.h"
 #include "harness/problem/case/case_spec.h"
+#include "harness/problem/values/logit_transform.h"
 #include "harness/problem/values/logits_source.h"
 #include "harness/problem/values/projection.h"
 
@@ -49,9 +50,14 @@ struct Problem {
   std::vector<std::uint8_t> token_mask;   // [T]
   std::vector<std::uint8_t> sample_mask;  // [S]
   Denominators denominators;
-  TokenInputs inputs;          // [T] about each token, or empty; see objective_inputs.h
-  std::vector<float> rewards;  // [S], or empty
+  TokenInputs inputs;               // [T] about each token, or empty; see objective_inputs.h
+  std::vector<float> rewards;       // [S], or empty
+  std::vector<float> temperatures;  // [S], or empty: temperatures by sequence
+  // The logits that the softmax is of, transformed.
   std::shared_ptr<const LogitsSource> logits;
+  // The logits that implementations are given, or hidden x weight; null: those above. Set by
+  // apply_transform.
+  std::shared_ptr<const LogitsSource> untransformed = nullptr;
   // Hidden states and weight that `logits` are made of; null for a problem that starts from logits.
   // Parts of a batch share that of the whole: row t of a part is its row whole_row(t).
   std::shared_ptr<const Projection> projection;
@@ -67,6 +73,11 @@ struct Problem {
   std::vector<std::int64_t> origin_sequence;  // [S]
   std::vector<std::int64_t> origin_row;       // [T]
   MicrobatchPlace microbatch;
+
+  const LogitsSource& given_logits() const { return untransformed ? *untransformed : *logits; }
+  /// Returns the transform of the case, and the one of a row.
+  LogitTransform transform() const;
+  TrueRowTransform transform_of_row(std::int64_t t) const;
 
   std::int64_t tokens() const { return cu_seqlens.back(); }
   std::int64_t whole_sequence(std::int64_t i) const {
@@ -88,6 +99,10 @@ struct Problem {
 /// (objective_inputs.h). Throws bad_input (sizes that overflow, bits that do not fit the lengths,
 /// vocab < 1, keys of the lm_head without hidden > 0, ...).
 Problem make_problem(const CaseSpec& spec);
+
+/// Puts the transform of rows on problem.logits, if there is one: that of the case, with
+/// problem.temperatures.
+void apply_transform(Problem& problem);
 
 /// Returns the lengths of a case: explicit, or drawn from its distribution.
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec);

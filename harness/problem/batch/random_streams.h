@@ -30,6 +30,7 @@ enum class Stream : std::uint32_t {
   embedding_gradient = 18,
   pad_hidden = 19,  // finite values of padding rows and ids, where nothing is poisoned
   pad_weight = 20,
+  temperatures = 21,  // of sequences
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

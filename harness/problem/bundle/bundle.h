@@ -47,7 +47,7 @@ Bundle read_bundle(const std::string& path);
 /// not finite where nothing trains on them (poison) are written as 0. The weight is [V, H] for
 /// every layout of shards. `case_text` is the text form of the case that the problem was made from,
 /// for other programs; empty if there is none. Throws io; bad_input for a problem that the format
-/// cannot express (a temperature other than 1, a tied embedding); internal when a gradient does not
+/// cannot express (a tied embedding); internal when a gradient does not
 /// have the size of its tensor.
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected, const std::string& case_text = "");

@@ -28,6 +28,7 @@ const std::vector<std::string>& known_tensors() {
                                               "generation_logprobs",
                                               "reference_policy_logprobs",
                                               "rewards",
+                                              "temperatures",
                                               "expected.loss",
                                               "expected.logprobs",
                                               "expected.entropy",
@@ -39,9 +40,9 @@ const std::vector<std::string>& known_tensors() {
 
 const std::vector<std::string>& known_metadata() {
   static const std::vector<std::string> keys{
-      "format",           "objective",        "case",
-      "pad_multiple",     "bin_multiple",     "global_valid_toks",
-      "expected_metrics", "global_valid_seqs"};
+      "format",           "objective",    "transform",         "case",
+      "pad_multiple",     "bin_multiple", "global_valid_toks", "expected_metrics",
+      "global_valid_seqs"};
   return keys;
 }
 
@@ -93,6 +94,46 @@ ObjectiveSpec read_bundle_objective(const SafetensorsFile& file) {
   }
   if (objective.kind.empty()) throw_bad_input("{}: 'kind' is missing or empty", what);
   return objective;
+}
+
+namespace {
+
+/// Reads a factor of the transform; `fallback` when it is not there.
+double transform_number(const Json& json, const char* key, const std::string& what,
+                        double fallback) {
+  const auto at = json.find(key);
+  if (at == json.end() || at->is_null()) return fallback;
+  if (!at->is_number()) throw_bad_input("{}: {} is not a number", what, key);
+  const double value = at->get<double>();
+  if (!(value >= 1e-3 && value <= 1e6)) {
+    throw_bad_input("{}: {} = {} is outside [0.001, 1e6]", what, key, at->dump());
+  }
+  return value;
+}
+
+}  // namespace
+
+void read_transform(const SafetensorsFile& file, CaseSpec& spec) {
+  const auto at = file.metadata().find("transform");
+  if (at == file.metadata().end()) return;
+  const std::string what = file.path() + ": __metadata__.transform";
+  const Json json = parse_json_object(at->second, what, 8);
+  const std::vector<std::string> known{"logit_scale", "logit_softcap", "temperature"};
+  for (const auto& [key, value] : json.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw_bad_input("{}: unknown name {}; there are {}", what, printable(key), join(known, ", "));
+  }
+  spec.logit_scale = transform_number(json, "logit_scale", what, 1);
+  spec.logit_softcap = transform_number(json, "logit_softcap", what, 0);
+  spec.temperature = transform_number(json, "temperature", what, 1);
+}
+
+std::string transform_text(const CaseSpec& spec) {
+  Json json = Json::object();
+  if (spec.logit_scale != 1) json["logit_scale"] = spec.logit_scale;
+  if (spec.logit_softcap != 0) json["logit_softcap"] = spec.logit_softcap;
+  if (spec.temperature != 1) json["temperature"] = spec.temperature;
+  return json.empty() ? "" : json.dump();
 }
 
 std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std::int64_t counted) {

@@ -26,6 +26,13 @@ void check_bundle_format(const SafetensorsFile& file);
 /// Reads the kind of the objective and all its options.
 ObjectiveSpec read_bundle_objective(const SafetensorsFile& file);
 
+/// Reads logit_scale, logit_softcap and temperature of the transform; the defaults when it is
+/// absent.
+void read_transform(const SafetensorsFile& file, CaseSpec& spec);
+
+/// Returns the transform as JSON text; "" where it changes nothing.
+std::string transform_text(const CaseSpec& spec);
+
 /// Reads global_valid_toks or global_valid_seqs, counts of the global batch; 0 when the key is
 /// absent. Throws when it is less than `counted`, the count of this batch.
 std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std::int64_t counted);

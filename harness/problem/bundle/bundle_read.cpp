@@ -99,6 +99,7 @@ void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   projection.size = size;
   projection.hidden = elements_as_float(hidden);
   projection.weight = elements_as_float(weight);
+  projection.temperature = divisor_of_product(problem.transform());
   projection.hidden_dtype = dtype_of_tensor(hidden.dtype);
   projection.weight_dtype = dtype_of_tensor(weight.dtype);
   // Ranks hold both in one dtype; float32 holds bf16 values exactly.
@@ -127,6 +128,19 @@ void read_logits(const BundleTensors& tensors, Bundle& bundle) {
     throw_bad_input("{}: tensor \"logits\" is missing (nor are there hidden and weight)", path);
   }
   read_plain_logits(tensors, bundle);
+}
+
+/// Reads the temperatures of sequences, if there are any.
+void read_temperatures(const BundleTensors& tensors, Problem& problem) {
+  if (!tensors.has("temperatures")) return;
+  problem.temperatures = tensors.floats("temperatures", {problem.sequences()}, "[S]");
+  for (std::size_t i = 0; i < problem.temperatures.size(); ++i) {
+    const float value = problem.temperatures[i];
+    if (value >= 1e-3f && value <= 1e6f) continue;
+    throw_bad_input("{}: {} at index {}, must lie in [0.001, 1e6]", tensors.what("temperatures"),
+                    value, i);
+  }
+  problem.spec.sequence_temperatures = true;
 }
 
 std::string bits_text(const std::vector<std::uint8_t>& bits, std::int64_t begin, std::int64_t end) {
@@ -226,7 +240,10 @@ Bundle read_bundle(const std::string& path) {
   check_bundle_format(tensors.file());
   problem.spec.objective = read_bundle_objective(tensors.file());
   read_lengths(tensors, problem);
+  read_transform(tensors.file(), problem.spec);
+  read_temperatures(tensors, problem);
   read_logits(tensors, bundle);
+  apply_transform(problem);
   read_ids(tensors, problem);
   read_masks(tensors, problem);
   read_denominators(tensors.file(), problem);

@@ -30,7 +30,7 @@ TensorToWrite logits_tensor(const Problem& problem) {
     std::vector<Wide> row(width);
     std::byte* next = tensor.data.data();
     for (std::int64_t t = 0; t < tokens; ++t) {
-      problem.logits->read(t, 0, std::span<Wide>(row));
+      problem.given_logits().read(t, 0, std::span<Wide>(row));
       for (const Wide value : row) {
         const T stored = static_cast<T>(value);
         std::memcpy(next, &stored, sizeof(T));
@@ -125,10 +125,6 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
 
 /// Throws for a case whose logits are not the plain product of the tensors: a bundle holds no more.
 void require_expressible(const std::string& path, const CaseSpec& spec) {
-  if (spec.temperature != 1) {
-    throw_bad_input("{}: a bundle has no temperature, and temperature = {} is not 1", path,
-                    format_number(spec.temperature));
-  }
   if (spec.tied_embedding) {
     throw_bad_input("{}: a bundle has no gradient of an embedding, and tied_embedding is true",
                     path);
@@ -143,6 +139,9 @@ void write_bundle(const std::string& path, const Problem& problem,
   require_expressible(path, spec);
   std::map<std::string, std::string> metadata{{"format", "lossgrid.bundle/1"},
                                               {"objective", objective_text(spec.objective)}};
+  if (const std::string transform = transform_text(spec); !transform.empty()) {
+    metadata["transform"] = transform;
+  }
   if (!case_text.empty()) metadata["case"] = case_text;
   if (spec.pad_multiple != 1) metadata["pad_multiple"] = std::to_string(spec.pad_multiple);
   if (spec.bin_multiple != 1) metadata["bin_multiple"] = std::to_string(spec.bin_multiple);
@@ -159,6 +158,10 @@ void write_bundle(const std::string& path, const Problem& problem,
   add_logits(problem, tensors);
   tensors.push_back(tensor_of<float>("token_mask", {problem.tokens()}, problem.token_mask));
   tensors.push_back(tensor_of<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
+  if (!problem.temperatures.empty()) {
+    tensors.push_back(
+        tensor_of<float>("temperatures", {problem.sequences()}, problem.temperatures));
+  }
   add_inputs(problem, tensors);
   if (expected) {
     metadata["expected_metrics"] = metrics_json(*expected).dump();

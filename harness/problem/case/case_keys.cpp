@@ -127,15 +127,28 @@ CaseKey scale_key() {
           }};
 }
 
-CaseKey temperature_key() {
-  return {"temperature", JsonType::number,
-          [](const CaseSpec& spec) { return format_number(spec.temperature); },
-          [](CaseSpec& spec, std::string_view text) {
-            const double value = parse_number(text, "temperature");
+/// A factor in [0.001, 1000], of the logits or their temperature.
+CaseKey factor_key(const char* key, double CaseSpec::*member) {
+  return {key, JsonType::number,
+          [member](const CaseSpec& spec) { return format_number(spec.*member); },
+          [key, member](CaseSpec& spec, std::string_view text) {
+            const double value = parse_number(text, key);
             if (!(value >= 1e-3 && value <= 1e3)) {
-              throw_bad_input("temperature = {} is outside [0.001, 1000]", text);
+              throw_bad_input("{} = {} is outside [0.001, 1000]", key, text);
             }
-            spec.temperature = value;
+            spec.*member = value;
+          }};
+}
+
+CaseKey softcap_key() {
+  return {"logit_softcap", JsonType::number,
+          [](const CaseSpec& spec) { return format_number(spec.logit_softcap); },
+          [](CaseSpec& spec, std::string_view text) {
+            const double value = parse_number(text, "logit_softcap");
+            if (!(value == 0 || (value >= 1e-3 && value <= 1e6))) {
+              throw_bad_input("logit_softcap = {} is neither 0 (none) nor in [0.001, 1e6]", text);
+            }
+            spec.logit_softcap = value == 0 ? 0 : value;  // -0 reads back as 0
           }};
 }
 
@@ -189,7 +202,11 @@ std::vector<CaseKey> make_keys() {
           "hidden_values", &CaseSpec::hidden_values,
           {{HiddenValues::normal, "normal"}, {HiddenValues::one_hot, "one_hot"}}),
       "of hidden states: normal, or one_hot of the row's id (then H = V: a bigram model)");
-  add(temperature_key(), "logits = hidden weight^T / temperature");
+  add(factor_key("logit_scale", &CaseSpec::logit_scale), "factor of the logits, before a soft-cap");
+  add(softcap_key(), "c of c tanh(logits / c); 0: none");
+  add(factor_key("temperature", &CaseSpec::temperature), "divides the logits, after a soft-cap");
+  add(boolean_key("sequence_temperatures", &CaseSpec::sequence_temperatures),
+      "every sequence has a temperature of its own, drawn in [0.5, 2], beside it: true, false");
   add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
                              {{WeightLayout::vocab_hidden, "vocab_hidden"},
                               {WeightLayout::hidden_vocab, "hidden_vocab"}}),

@@ -107,7 +107,12 @@ struct CaseSpec {
   // H > 0: the batch starts from hidden states [T, H] and the lm_head's weight; 0: from logits.
   std::int64_t hidden = 0;
   HiddenValues hidden_values = HiddenValues::normal;
-  double temperature = 1;  // logits = hidden weight^T / temperature
+  // The map of logits x, or hidden weight^T, to those of the softmax (logit_transform.h): softcap
+  // tanh(scale x / softcap) / temperature, or scale x / temperature for softcap 0.
+  double logit_scale = 1;
+  double logit_softcap = 0;
+  double temperature = 1;
+  bool sequence_temperatures = false;  // every sequence has one of its own beside it
   WeightLayout weight_layout = WeightLayout::vocab_hidden;
   // True if the weight is that of the input embedding too: its gradient buffer holds the
   // embedding's part already, and that of the loss is added.

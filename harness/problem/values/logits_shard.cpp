@@ -45,11 +45,11 @@ class Filler {
   void copy_row(std::int64_t token, T* out) {
     if constexpr (std::is_same_v<T, bf16>) {
       const auto values = std::span<float>(buffer_).first(static_cast<std::size_t>(shard_.valid()));
-      problem_.logits->read(token, shard_.begin, values);
+      problem_.given_logits().read(token, shard_.begin, values);
       std::transform(values.begin(), values.end(), out, [](float value) { return bf16(value); });
     } else {
-      problem_.logits->read(token, shard_.begin,
-                            std::span<T>(out, static_cast<std::size_t>(shard_.valid())));
+      problem_.given_logits().read(token, shard_.begin,
+                                   std::span<T>(out, static_cast<std::size_t>(shard_.valid())));
     }
   }
 

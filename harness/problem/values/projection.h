@@ -25,7 +25,7 @@ struct Projection {
   std::int64_t size = 0;      // H
   std::vector<float> hidden;  // [T, H]
   std::vector<float> weight;  // [V, H] for every layout of shards
-  double temperature = 1;
+  double temperature = 1;     // divisor_of_product of the case's transform
   // Dtypes in which they are given, f32 or bf16; the values above are exact for both.
   DType hidden_dtype = DType::f32;
   DType weight_dtype = DType::f32;

@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/problem/batch/random_streams.h"
 #include "harness/problem/batch/sharding.h"
+#include "harness/problem/values/logit_transform.h"
 #include "harness/problem/values/normal_row.h"
 #include "harness/problem/values/projection.h"
 #include "harness/problem/values/value_regime.h"
@@ -86,10 +87,13 @@ void fill_from_words(const RandomStream& random, std::int64_t row, std::span<flo
 class CaseProjection {
  public:
   explicit CaseProjection(const CaseSpec& spec)
-      : spec_(spec), shift_(affine_of(spec).shift), shifted_(is_shifted(spec)) {
+      : spec_(spec),
+        divisor_(spec.temperature / spec.logit_scale),
+        shift_(affine_of(spec).shift),
+        shifted_(is_shifted(spec)) {
     const bool one_hot = spec.hidden_values == HiddenValues::one_hot;
     const double places = one_hot ? 1 : static_cast<double>(spec.hidden - (shifted_ ? 1 : 0));
-    factor_ = affine_of(spec).factor * spec.temperature / std::sqrt(places);
+    factor_ = affine_of(spec).factor * divisor_ / std::sqrt(places);
     if (spec.values == Values::edge_mass) edges_ = shard_edge_ids(spec.vocab);
   }
 
@@ -102,7 +106,7 @@ class CaseProjection {
                    static_cast<std::uint64_t>(id), 0, out);
       for (float& value : out) value *= static_cast<float>(factor_);
       if (shifted_) {
-        out.back() = static_cast<float>(shift_of(id) * spec_.temperature / double{kShiftPlace});
+        out.back() = static_cast<float>(shift_of(id) * divisor_ / double{kShiftPlace});
       }
     }
     round(out);
@@ -150,7 +154,7 @@ class CaseProjection {
     const double h = squares / (factor_ * factor_);
     const double peak = peak_logit(token, spec_.vocab);
     const double z = 2 * peak / (1 + std::sqrt(std::max(0.0, 1 - 2 * peak / h)));
-    const double times = (z * spec_.temperature - dot(x, row)) / squares;
+    const double times = (z * divisor_ - dot(x, row)) / squares;
     for (std::size_t k = 0; k < x.size(); ++k) {
       x[k] = static_cast<float>(static_cast<double>(x[k]) + times * static_cast<double>(row[k]));
     }
@@ -162,6 +166,7 @@ class CaseProjection {
   }
 
   const CaseSpec& spec_;
+  const double divisor_;  // of s x / T = z, the logits of the regime
   double shift_;
   bool shifted_;
   double factor_;                    // factor of the N(0, 1) in the weight
@@ -179,7 +184,8 @@ std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
   projection.tokens = static_cast<std::int64_t>(targets.size());
   projection.vocab = spec.vocab;
   projection.size = spec.hidden;
-  projection.temperature = spec.temperature;
+  projection.temperature = divisor_of_product(
+      {spec.logit_scale, spec.logit_softcap, spec.temperature, spec.sequence_temperatures});
   projection.hidden_dtype = spec.dtype;
   projection.weight_dtype = spec.dtype;
   projection.weight.resize(static_cast<std::size_t>(spec.vocab) * size);

@@ -19,8 +19,9 @@ LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, 
           .grid = grid,
           .objective = objective,
           .objective_spec = spec.objective,
-          .head = {spec.hidden, spec.temperature, spec.weight_layout},
-          .backend = backend};
+          .head = {spec.hidden, spec.weight_layout},
+          .backend = backend,
+          .transform = problem.transform()};
 }
 
 std::optional<SkipReason> inputs_mismatch(const LossImplementation& implementation,

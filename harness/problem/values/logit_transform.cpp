@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/problem/values/logit_transform.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "harness/core/dtype.h"
+
+namespace lossgrid {
+
+LogitTransform transform_of_rows(const LogitTransform& transform, bool from_hidden) {
+  return from_hidden && transform.is_one_factor() ? LogitTransform() : transform;
+}
+
+double divisor_of_product(const LogitTransform& transform) {
+  return transform.is_one_factor() ? transform.temperature / transform.scale : 1.0;
+}
+
+double TrueRowTransform::apply(double x) const {
+  if (!std::isfinite(x)) return x;
+  return limit > 0 ? limit * std::tanh(factor * x / limit) : factor * x;
+}
+
+double TrueRowTransform::slope(double z) const {
+  if (limit == 0 || !std::isfinite(z)) return factor;
+  const double t = z / limit;
+  return factor * (1 - t) * (1 + t);
+}
+
+double TrueRowTransform::slope_error(double z, double error) const {
+  const double u32 = unit_roundoff(DType::f32);
+  if (limit == 0 || !std::isfinite(z)) return 3 * u32 * factor;
+  // 1 - t^2 with t off by error / limit and two roundings, and products with the factor.
+  const double t = std::abs(z / limit);
+  return factor * (2 * t * (error / limit + 2 * u32 * t) + 4 * u32);
+}
+
+RowTransform TrueRowTransform::as_float() const {
+  return {static_cast<float>(factor), static_cast<float>(limit)};
+}
+
+TrueRowTransform row_transform(const LogitTransform& transform, double sequence_temperature) {
+  const double temperature = transform.temperature * sequence_temperature;
+  return {transform.scale / temperature, transform.softcap / temperature};
+}
+
+double transform_error(const LogitTransform& transform) {
+  const int roundings = transform.is_identity() ? 0 : transform.softcap > 0 ? 8 : 3;
+  return roundings * unit_roundoff(DType::f32);
+}
+
+namespace {
+
+class TransformedLogits final : public LogitsSource {
+ public:
+  TransformedLogits(std::shared_ptr<const LogitsSource> source, const LogitTransform& transform,
+                    std::vector<float> temperatures)
+      : source_(std::move(source)), transform_(transform), temperatures_(std::move(temperatures)) {}
+
+  void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    source_->read(token, begin, out);
+    const TrueRowTransform row = of(token);
+    for (double& x : out) x = row.apply(x);
+  }
+
+  void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
+    std::vector<double> exact(out.size());
+    read(token, begin, std::span<double>(exact));
+    std::transform(exact.begin(), exact.end(), out.begin(),
+                   [](double z) { return static_cast<float>(z); });
+  }
+
+  bool given() const override { return false; }
+
+  double relative_error() const override {
+    return source_->relative_error() + transform_error(transform_);
+  }
+
+  void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
+    source_->read_errors(token, begin, out);
+    const double steepest = of(token).factor;
+    for (double& error : out) error *= steepest;
+  }
+
+ private:
+  TrueRowTransform of(std::int64_t token) const {
+    return row_transform(
+        transform_, temperatures_.empty() ? 1.0 : temperatures_[static_cast<std::size_t>(token)]);
+  }
+
+  std::shared_ptr<const LogitsSource> source_;
+  const LogitTransform transform_;
+  const std::vector<float> temperatures_;  // [T] or empty
+};
+
+}  // namespace
+
+std::shared_ptr<const LogitsSource> make_transformed_logits(
+    std::shared_ptr<const LogitsSource> source, const LogitTransform& transform,
+    std::vector<float> temperatures) {
+  return std::make_shared<TransformedLogits>(std::move(source), transform, std::move(temperatures));
+}
+
+}  // namespace lossgrid
