@@ -37,7 +37,7 @@ void run(benchmark::State& state, KernelRows<T>& rows, int times, TrackerMemory&
 
 template <typename T>
 void highway_gradient(KernelRows<T>& rows) {
-  rows_gradient(rows.view, rows.shift.data(), rows.sum.data(), rows.grad.data(),
+  rows_gradient(rows.view, {rows.shift.data(), rows.sum.data()}, {rows.grad.data()},
                 rows.gradient.data());
 }
 

@@ -40,6 +40,11 @@ struct RowGradients {
   constexpr bool logprob_alone() const {
     return entropy == nullptr && logsumexp == nullptr && mean_logprob == nullptr;
   }
+  /// True if the loss does not depend on row r: its gradient is 0 whatever its statistics are.
+  LOSSGRID_KERNEL bool is_zero(std::int64_t r) const {
+    const auto zero = [r](const float* column) { return column == nullptr || column[r] == 0; };
+    return logprob[r] == 0 && zero(entropy) && zero(logsumexp) && zero(mean_logprob);
+  }
   /// Returns the gradients from row `begin` on.
   constexpr RowGradients from(std::int64_t begin) const {
     const auto at = [begin](const float* column) {
@@ -56,7 +61,20 @@ struct RowCoefficients {
   float c = 0;
   float d = 0;
 
-  constexpr bool all_zero() const { return a == 0 && b == 0 && c == 0 && d == 0; }
+  /// Returns dz of the target's column, whose logit is z and whose probability is p, without a
+  /// difference of large numbers if p is near 1.
+  template <typename Float>
+  LOSSGRID_KERNEL Float of_target(Float z, Float p, Float log_p) const {
+    const Float of_label = a * (1 - p);
+    if (z == -infinity()) return of_label;
+    return of_label + (p == 0 ? 0 : p * (b + c * log_p)) + d;
+  }
+  /// Returns dz of another column.
+  template <typename Float>
+  LOSSGRID_KERNEL Float of_other(Float z, Float p, Float log_p) const {
+    if (z == -infinity()) return 0;
+    return (p == 0 ? 0 : p * (b - a + c * log_p)) + d;
+  }
 };
 
 /// Returns the coefficients of row r; `vocab` = V.

@@ -6,6 +6,7 @@
 #include "impls/kernels/cpu/forward_backward_rows.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
+#include "impls/kernels/cuda/term_kernels-inl.h"
 
 namespace lossgrid {
 namespace {
@@ -45,23 +46,31 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   part.rows = count;
   part.targets += begin;
   part.valid += begin;
-  if (part.transforms != nullptr) part.transforms += begin;
+  if (transforms != nullptr) part.transforms += begin;
   return part;
 }
 
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
   if (on_processor(rows)) {
     cpu_statistics(rows, out);
-  } else {
+  } else if (rows.transforms == nullptr && out.total == nullptr) {
     launch_kernels(*rows.device, LaunchStatistics{view(rows), view(out)});
+  } else {
+    launch_kernels(*rows.device, LaunchTermStatistics{view(rows), rows.transforms, view(out),
+                                                      out.total, out.finite});
   }
   return owned_targets(rows);
 }
 
-void rows_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out) {
-  if (on_processor(rows)) return cpu_gradient(rows, shift, sum, grad, out);
-  launch_kernels(*rows.device, LaunchGradient{view(rows), shift, sum, grad, out});
+  if (on_processor(rows)) return cpu_gradient(rows, softmax, gradients, out);
+  if (rows.transforms == nullptr && gradients.logprob_alone()) {
+    return launch_kernels(*rows.device, LaunchGradient{view(rows), softmax.shift, softmax.sum,
+                                                       gradients.logprob, out});
+  }
+  launch_kernels(*rows.device, LaunchTermGradient{view(rows), rows.transforms, softmax, gradients,
+                                                  rows.vocab, out});
 }
 
 std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,

@@ -46,9 +46,10 @@ struct LogitsRows {
 };
 
 /// Statistics of rows over the valid columns of one shard, of transformed logits z where there are
-/// transforms, relative to a logit of the row, its shift. The shift is the maximum if all statistics are asked for. Otherwise kernels of the
-/// processor may use a logit that is at most 8.4 below it: sums stay far from overflow without a
-/// pass that looks for the maximum. -inf if the shard holds nothing but -inf; then the sums are 0.
+/// transforms, relative to a logit of the row, its shift. The shift is the maximum if more than the
+/// first three are asked for, or if there are transforms. Otherwise kernels of the processor may use
+/// a logit that is at most 8.4 below it: sums stay far from overflow without a pass that looks for
+/// the maximum. -inf if the shard holds nothing but -inf; then the sums are 0.
 struct RowStatistics {
   float* shift;
   float* sum;     // of exp(z - shift)
@@ -65,19 +66,21 @@ struct RowStatistics {
 inline constexpr int kStatisticsSerialAdds = 22;
 
 /// Fills all arrays, [rows]; rows that predict nothing get sum 1, all else 0. Returns the number of
-/// valid targets that the shard owns. With `weighted` or `total` the shift is the maximum.
+/// valid targets that the shard owns.
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 
 /// out [rows, width] in the dtype of the logits := the gradient, by x. Rows whose gradients are all
-/// 0, columns of -inf and padding columns become 0; such rows and padding are not read. `out` may
-/// be the logits; if not, a large one is written past the caches.
+/// 0, columns of -inf but the target's, and padding columns become 0; such rows and padding are not
+/// read. A target of -inf has p = 0 and d = 0, thus a, or 0 below a limit. `out` may be the logits;
+/// if not, a large one is written past the caches.
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out);
 
 /// Fused forward-backward, for float32 and bf16 logits without transforms where d loss / d logprob
-/// is known before and is all, and the shard is the whole vocabulary: rows_statistics (`weighted` and `min` are null) and
-/// rows_gradient into `gradient`, which may be the logits, in one pass over memory; the same bits
-/// but for the rounding of one product. Returns the number of valid targets that the shard owns.
+/// is known before and is all, and the shard is the whole vocabulary: rows_statistics (of three
+/// statistics) and rows_gradient into `gradient`, which may be the logits, in one pass over memory;
+/// the same bits but for the rounding of one product. Returns the number of valid targets that the
+/// shard owns.
 std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,
                                    std::span<float> scratch, const RowStatistics& out,
                                    void* gradient);

@@ -42,8 +42,8 @@ TYPED_TEST(PlainKernels, StatisticsThenGradient) {
   rows_statistics(this->highway.view, this->highway.statistics());
   this->expect_same();
   plain::gradient(this->plain);
-  rows_gradient(this->highway.view, this->highway.shift.data(), this->highway.sum.data(),
-                this->highway.grad.data(), this->highway.gradient.data());
+  rows_gradient(this->highway.view, {this->highway.shift.data(), this->highway.sum.data()},
+                {this->highway.grad.data()}, this->highway.gradient.data());
   this->expect_same_gradient();
 }
 

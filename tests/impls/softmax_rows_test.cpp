@@ -45,7 +45,7 @@ std::int64_t done_statistics(const LogitsRows& rows, const RowStatistics& out) {
 
 void done_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                    void* out) {
-  rows_gradient(rows, shift, sum, grad, out);
+  rows_gradient(rows, {shift, sum}, {grad}, out);
   if (rows.device != nullptr) rows.device->synchronise();
 }
 

@@ -23,7 +23,8 @@ double TrueRowTransform::apply(double x) const {
 }
 
 double TrueRowTransform::slope(double z) const {
-  if (limit == 0 || !std::isfinite(z)) return factor;
+  if (limit == 0) return factor;
+  if (!std::isfinite(z)) return 0;
   const double t = z / limit;
   return factor * (1 - t) * (1 + t);
 }

@@ -42,7 +42,8 @@ struct TrueRowTransform {
 
   /// Returns z; a number that is not finite stays itself.
   double apply(double x) const;
-  /// Returns dz / dx at a logit whose transform is z: factor (1 - (z / limit)^2).
+  /// Returns dz / dx at a logit whose transform is z: factor (1 - (z / limit)^2), 0 at -inf below a
+  /// limit.
   double slope(double z) const;
   /// Returns the error bound of the slope of a float32 implementation that has z up to `error`.
   double slope_error(double z, double error) const;

@@ -21,9 +21,9 @@ inline void write_nothing(const RowStatistics& out, std::int64_t r) {
   out.shift[r] = 0;
   out.sum[r] = 1;
   out.target[r] = 0;
-  if (out.weighted == nullptr) return;
-  out.weighted[r] = 0;
-  out.min[r] = 0;
+  for (float* more : {out.weighted, out.min, out.total, out.finite}) {
+    if (more != nullptr) more[r] = 0;
+  }
 }
 
 /// The target of a row among the columns of a shard. Made before the gradient is written, which may
@@ -40,7 +40,7 @@ struct RowTarget {
   }
 };
 
-/// As cpu_statistics and cpu_gradient.
+/// As cpu_statistics and cpu_gradient, of the logits themselves and the log-probability alone.
 void plain_statistics(const LogitsRows& rows, const RowStatistics& out);
 void plain_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                     void* out);

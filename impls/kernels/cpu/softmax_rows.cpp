@@ -13,6 +13,8 @@
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/row_statistics-inl.h"
 #include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/cpu/streaming.h"
+#include "impls/kernels/cpu/term_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
@@ -61,14 +63,6 @@ HWY_INLINE void scaled_rest(const T* x, std::int64_t count, const Exponent& expo
   Tail<T> tail(x, count);
   scaled_row<false>(tail.elements, kLanes, exponent, factor, 0, tail.elements);
   std::copy_n(tail.elements, count, out);
-}
-
-/// Returns the number of elements before the first one of `out` that starts a cache line.
-template <typename T>
-std::int64_t before_line(const T* out, std::int64_t count) {
-  const std::uintptr_t over = reinterpret_cast<std::uintptr_t>(out) % 64;
-  const auto elements = static_cast<std::int64_t>((over == 0 ? 0 : 64 - over) / sizeof(T));
-  return std::min(count, elements);
 }
 
 template <typename T>
@@ -132,6 +126,7 @@ HWY_EXPORT(gradient_f32);
 HWY_EXPORT(gradient_bf16);
 
 void cpu_statistics(const LogitsRows& rows, const RowStatistics& out) {
+  if (rows.transforms != nullptr || out.total != nullptr) return cpu_term_statistics(rows, out);
   if (rows.dtype == DType::f64) return plain_statistics(rows, out);
   for_each_part(rows.rows, [&](const RowPart& part) {
     if (rows.dtype == DType::bf16) {
@@ -142,12 +137,16 @@ void cpu_statistics(const LogitsRows& rows, const RowStatistics& out) {
   });
 }
 
-void cpu_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+void cpu_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                   void* out) {
+  if (rows.transforms != nullptr || !gradients.logprob_alone()) {
+    return cpu_term_gradient(rows, softmax, gradients, out);
+  }
+  const float* shift = softmax.shift;
+  const float* sum = softmax.sum;
+  const float* grad = gradients.logprob;
   if (rows.dtype == DType::f64) return plain_gradient(rows, shift, sum, grad, out);
-  const std::int64_t bytes =
-      rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
-  const bool stream = out != rows.data && bytes >= rows.stream_bytes;
+  const bool stream = is_streamed(rows, out);
   for_each_part(rows.rows, [&](const RowPart& part) {
     if (rows.dtype == DType::bf16) {
       HWY_DYNAMIC_DISPATCH(gradient_bf16)(rows, shift, sum, grad, out, stream, part);

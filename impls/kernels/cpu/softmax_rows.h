@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics and gradient of rows (impls/kernels/rows.h) on the processor, vectorised by Highway
-// for float32 and bf16 logits, plain loops for float64 (plain_rows.h).
+// for float32 and bf16 logits, plain loops for float64 (plain_rows.h). What is more than the
+// log-probability of the logits themselves goes to term_rows.h.
 #pragma once
 
 #include "impls/kernels/rows.h"
@@ -11,7 +12,7 @@ namespace lossgrid {
 void cpu_statistics(const LogitsRows& rows, const RowStatistics& out);
 
 /// As rows_gradient.
-void cpu_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
+void cpu_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                   void* out);
 
 }  // namespace lossgrid

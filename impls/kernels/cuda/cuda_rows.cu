@@ -2,11 +2,13 @@
 // The kernels of rows.h on GPUs.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "impls/kernels/cuda/row_kernels-inl.h"
+#include "impls/kernels/cuda/term_kernels-inl.h"
 
 namespace lossgrid {
 namespace {
 
 const OnGpu<LaunchStatistics, LaunchGradient, LaunchForwardBackward> rows;
+const OnGpu<LaunchTermStatistics, LaunchTermGradient> terms;
 
 }  // namespace
 }  // namespace lossgrid

@@ -76,41 +76,52 @@ LOSSGRID_KERNEL void write_zeros(Block& block, T* to, std::int64_t begin, std::i
 template <typename T>
 struct GradientOfRow {
   float shift;
-  float factor;         // - grad / sum
-  std::int64_t target;  // column, or -1
-  float of_target;
+  float sum;
+  float grad;
+  float factor;
 
-  LOSSGRID_KERNEL T element(T x, std::int64_t k) const {
-    T result;
-    store(k == target ? of_target : factor * exp_of(distance_to_shift(x, shift)), result);
-    return result;
+  LOSSGRID_KERNEL GradientOfRow(float shift, float sum, float grad)
+      : shift(shift), sum(sum), grad(grad), factor(-grad / sum) {}
+
+  /// Returns the gradient of the target's element, x.
+  LOSSGRID_KERNEL float of_target(T x) const {
+    return grad * (1.0f - exp_of(distance_to_shift(x, shift)) / sum);
   }
-  LOSSGRID_KERNEL Vector<T> vector(const Vector<T>& x, std::int64_t first) const {
-    Vector<T> result;
-    for (int k = 0; k < kVectorSize<T>; ++k) result.items[k] = element(x.items[k], first + k);
-    return result;
+  /// Returns the gradient of another element.
+  LOSSGRID_KERNEL float of_other(T x) const {
+    return factor * exp_of(distance_to_shift(x, shift));
   }
 };
 
 /// Writes the gradient of row `r`, perhaps over its logits. `load`: as for moments_of_thread.
-template <typename T, typename Block, typename Load>
+/// `gradient`: as GradientOfRow.
+template <typename T, typename Block, typename Gradient, typename Load>
 LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, std::int64_t r,
-                                    float shift, float sum, float grad, void* out, Load&& load) {
+                                    const Gradient& gradient, void* out, Load&& load) {
   const T* row = access.row(r);
   T* to = static_cast<T*>(out) + r * access.rows.width;
   const std::int64_t columns = access.rows.columns;
+  const std::int64_t target = access.target_column(r);
   // In place, the thread that has the target overwrites what the others read.
-  const auto of_target = block.each(
-      [&](int) { return grad * (1.0f - exp_of(access.target_distance(r, shift)) / sum); });
+  const auto of_target =
+      block.each([&](int) { return target < 0 ? 0.0f : gradient.of_target(row[target]); });
   block.sync();
   const bool aligned = is_aligned(to);
   block.run([&](int thread) {
-    const GradientOfRow<T> gradient{shift, -grad / sum, access.target_column(r),
-                                    block.of(of_target, thread)};
+    const float at_target = block.of(of_target, thread);
     const int threads = block.threads();
     const std::int64_t count = whole_vectors<T>(columns);
+    const auto element = [&](T x, std::int64_t k) {
+      T result;
+      store(k == target ? at_target : gradient.of_other(x), result);
+      return result;
+    };
     const auto write = [&](std::int64_t v, const Vector<T>& x) {
-      store_vector(to, aligned, v, gradient.vector(x, v * kVectorSize<T>));
+      Vector<T> result;
+      for (int k = 0; k < kVectorSize<T>; ++k) {
+        result.items[k] = element(x.items[k], v * kVectorSize<T> + k);
+      }
+      store_vector(to, aligned, v, result);
     };
     std::int64_t v = thread;
     for (; v + (kVectorsATurn - 1) * threads < count; v += kVectorsATurn * threads) {
@@ -120,7 +131,7 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
     }
     for (; v < count; v += threads) write(v, load(v));
     for (std::int64_t k = count * kVectorSize<T> + thread; k < columns; k += threads) {
-      store_element(to, k, gradient.element(load_element(row, k), k));
+      store_element(to, k, element(load_element(row, k), k));
     }
   });
   write_zeros(block, to, columns, access.rows.width);
@@ -161,7 +172,8 @@ struct GradientKernel {
       write_zeros(block, static_cast<T*>(out) + r * access.rows.width, 0, access.rows.width);
       return;
     }
-    write_gradient(block, access, r, shift[r], sum[r], grad[r], out, RowVectors<T>(row));
+    write_gradient(block, access, r, GradientOfRow<T>(shift[r], sum[r], grad[r]), out,
+                   RowVectors<T>(row));
   }
 };
 
@@ -196,7 +208,7 @@ struct ForwardBackwardKernel {
       write_zeros(block, static_cast<T*>(gradient) + r * access.rows.width, 0, access.rows.width);
       return;
     }
-    write_gradient(block, access, r, whole.max, whole.sum, grad[r], gradient,
+    write_gradient(block, access, r, GradientOfRow<T>(whole.max, whole.sum, grad[r]), gradient,
                    [&](std::int64_t v) { return v < kept ? on_chip[v] : from_memory(v); });
   }
 };

@@ -7,6 +7,15 @@
 
 namespace lossgrid {
 
+/// Returns the sum of x, a power of 2 of elements, as a tree in x.
+template <int kCount>
+LOSSGRID_KERNEL float tree_sum(float (&x)[kCount]) {
+  for (int width = kCount / 2; width > 0; width /= 2) {
+    for (int k = 0; k < width; ++k) x[k] += x[k + width];
+  }
+  return x[0];
+}
+
 /// Sums of some elements; with kAll also the terms of the entropy and the smallest logit but -inf.
 template <bool kAll>
 struct Moments {
@@ -63,22 +72,13 @@ struct Moments {
     sum += tree_sum<kCount>(terms);
     if constexpr (kAll) weighted += tree_sum<kCount>(weighted_terms);
   }
-
- private:
-  template <int kCount>
-  LOSSGRID_KERNEL static float tree_sum(float (&x)[kCount]) {
-    for (int width = kCount / 2; width > 0; width /= 2) {
-      for (int k = 0; k < width; ++k) x[k] += x[k + width];
-    }
-    return x[0];
-  }
 };
 
-/// Returns the moments of one thread's elements of a row. load(v) returns vector v.
-template <bool kAll, typename T, typename Load>
-LOSSGRID_KERNEL Moments<kAll> moments_of_thread(const T* row, std::int64_t columns, int thread,
-                                                int threads, Load&& load) {
-  Moments<kAll> own = Moments<kAll>::none();
+/// Calls add(array) for one thread's elements of a row, those of a turn at once. load(v) returns
+/// vector v.
+template <typename T, typename Load, typename Add>
+LOSSGRID_KERNEL void add_elements_of_thread(const T* row, std::int64_t columns, int thread,
+                                            int threads, Load&& load, Add&& add) {
   const std::int64_t vectors = whole_vectors<T>(columns);
   std::int64_t v = thread;
   for (; v + (kVectorsATurn - 1) * threads < vectors; v += kVectorsATurn * threads) {
@@ -88,13 +88,22 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_thread(const T* row, std::int64_t colum
     for (int k = 0; k < kTurnSize<T>; ++k) {
       x[k] = loaded[k / kVectorSize<T>].items[k % kVectorSize<T>];
     }
-    own.add_elements(x);
+    add(x);
   }
-  for (; v < vectors; v += threads) own.add_elements(load(v).items);
+  for (; v < vectors; v += threads) add(load(v).items);
   for (std::int64_t k = vectors * kVectorSize<T> + thread; k < columns; k += threads) {
     const T x[1] = {load_element(row, k)};
-    own.add_elements(x);
+    add(x);
   }
+}
+
+/// Returns the moments of one thread's elements of a row. load(v) returns vector v.
+template <bool kAll, typename T, typename Load>
+LOSSGRID_KERNEL Moments<kAll> moments_of_thread(const T* row, std::int64_t columns, int thread,
+                                                int threads, Load&& load) {
+  Moments<kAll> own = Moments<kAll>::none();
+  add_elements_of_thread(row, columns, thread, threads, load,
+                         [&](const auto& x) { own.add_elements(x); });
   return own;
 }
 

@@ -162,16 +162,55 @@ TEST(LinearBundle, OfACaseIsTheCase) {
   }
 }
 
-TEST(LinearBundle, HasNeitherTemperatureNorEmbedding) {
+TEST(LinearBundle, HasNoEmbedding) {
   const ScratchFile scratch;
   const auto written = [&](const std::string& text) {
     write_bundle(scratch.path(), make_problem(parse_case("lens=5 vocab=7 hidden=3 " + text)),
                  std::nullopt);
   };
-  expect_bad_input([&] { written("temperature=0.7"); },
-                   {scratch.path(), "no temperature", "temperature = 0.7 is not 1"});
   expect_bad_input([&] { written("tied_embedding=true"); },
                    {scratch.path(), "no gradient of an embedding", "tied_embedding is true"});
+}
+
+TEST(TransformedBundle, IsReadAsItWasWritten) {
+  const ScratchFile scratch;
+  for (const char* text :
+       {"lens=5+8 vocab=7 logit_softcap=3 temperature=0.7", "lens=5+8 vocab=7 logit_scale=0.5",
+        "lens=5+8 vocab=7 sequence_temperatures=true", "lens=5 vocab=7 hidden=4 temperature=0.7",
+        "lens=5+8 vocab=7 hidden=4 logit_softcap=3 sequence_temperatures=true"}) {
+    SCOPED_TRACE(text);
+    const Problem problem = make_problem(parse_case(text));
+    write_bundle(scratch.path(), problem, std::nullopt);
+    const Problem read = read_bundle(scratch.path()).problem;
+    EXPECT_EQ(read.transform(), problem.transform());
+    EXPECT_EQ(read.temperatures, problem.temperatures);
+    EXPECT_EQ(read.untransformed == nullptr, problem.untransformed == nullptr);
+    std::vector<double> want(7);
+    std::vector<double> got(7);
+    for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+      problem.logits->read(t, 0, std::span<double>(want));
+      read.logits->read(t, 0, std::span<double>(got));
+      EXPECT_EQ(got, want) << t;
+    }
+  }
+}
+
+TEST(TransformedBundle, BadTransformsAreNamed) {
+  const ScratchFile scratch;
+  const auto read = [&](const char* transform) {
+    EditableBundle bundle = EditableBundle::read(golden_path("nll_basic"));
+    bundle.header["__metadata__"]["transform"] = transform;
+    scratch.write(bundle.bytes());
+    read_bundle(scratch.path());
+  };
+  EXPECT_NO_THROW(read("{\"logit_softcap\": null, \"temperature\": 0.7}"));
+  expect_bad_input([&] { read("{\"temprature\": 0.7}"); },
+                   {"__metadata__.transform", "temprature", "temperature"});
+  expect_bad_input([&] { read("{\"logit_softcap\": 0}"); },
+                   {"__metadata__.transform", "logit_softcap = 0", "[0.001, 1e6]"});
+  expect_bad_input([&] { read("{\"temperature\": 0}"); }, {"temperature = 0", "[0.001, 1e6]"});
+  expect_bad_input([&] { read("{\"temperature\": \"warm\"}"); }, {"temperature is not a number"});
+  expect_bad_input([&] { read("[1]"); }, {"__metadata__.transform"});
 }
 
 TEST(LinearBundle, IsWrittenFromItsFactorsWithTheirDtypes) {

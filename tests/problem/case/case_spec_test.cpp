@@ -42,6 +42,9 @@ class RandomSpecs {
     spec.vocab = 1 + below(2'147'483'647);
     spec.hidden = below((std::int64_t{1} << 24) + 1);
     spec.hidden_values = pick<HiddenValues>({HiddenValues::normal, HiddenValues::one_hot});
+    spec.logit_scale = pick<double>({1.0, 0.25, 1000.0});
+    spec.logit_softcap = pick<double>({0.0, 30.0, 1e6});
+    spec.sequence_temperatures = below(2) == 0;
     spec.temperature = pick<double>({1.0, 0.001, 0.7, 1.0 / 3, 1000.0});
     spec.weight_layout =
         pick<WeightLayout>({WeightLayout::vocab_hidden, WeightLayout::hidden_vocab});
@@ -211,6 +214,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"temperature=-1", {"temperature", "[0.001, 1000]"}},
         Bad{"temperature=1001", {"temperature", "[0.001, 1000]"}},
         Bad{"temperature=nan", {"temperature", "finite"}},
+        Bad{"logit_scale=0", {"logit_scale", "[0.001, 1000]"}},
+        Bad{"logit_softcap=-30", {"logit_softcap = -30", "0 (none)", "[0.001, 1e6]"}},
+        Bad{"logit_softcap=nan", {"logit_softcap", "finite"}},
         Bad{"weight_layout=transposed", {"weight_layout", "vocab_hidden, hidden_vocab"}},
         Bad{"tied_embedding=1", {"tied_embedding", "true nor false"}},
         Bad{"dtype=bf61", {"dtype", "bf61", "f64, f32, bf16"}}, Bad{"dtype=i64", {"dtype", "i64"}},

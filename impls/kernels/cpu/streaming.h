@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that are written past the caches, in whole cache lines.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "impls/kernels/rows.h"
+
+namespace lossgrid {
+
+/// True if the gradient of `rows` is written past the caches into `out`.
+inline bool is_streamed(const LogitsRows& rows, const void* out) {
+  const std::int64_t bytes =
+      rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
+  return out != rows.data && bytes >= rows.stream_bytes;
+}
+
+/// Returns the number of elements before the first one of `out` that starts a cache line.
+template <typename T>
+std::int64_t before_line(const T* out, std::int64_t count) {
+  const std::uintptr_t over = reinterpret_cast<std::uintptr_t>(out) % 64;
+  const auto elements = static_cast<std::int64_t>((over == 0 ? 0 : 64 - over) / sizeof(T));
+  return std::min(count, elements);
+}
+
+}  // namespace lossgrid
