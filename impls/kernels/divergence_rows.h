@@ -38,7 +38,7 @@ void rows_divergence(const DistilledRows& rows, const RowSoftmax& p, const RowSo
 
 /// out [rows, width] in the dtype of the student := d loss / d x, with g = gradient[r] = d loss / d D
 /// and R = of_student[r], merged over the shards:
-///   forward  x'z (g (p - q)),  reverse  z' g p (ln p - ln q - R),
+///   forward  z' g (p - q),  reverse  z' g p (ln p - ln q - R),
 ///   jsd      z' g (1 - b) p (ln(p / m) - R),  z' = dz / dx.
 /// Rows with g = 0, columns of -inf of the student, padding, and columns outside of the support with
 /// `on_support` become 0; such rows are not read. `out` may be the student's logits.
