@@ -4,7 +4,10 @@
 // that one kernel for each dtype computes all statistics or all terms.
 #pragma once
 
+#include <type_traits>
+
 #include "impls/kernels/cuda/row_kernels-inl.h"
+#include "impls/kernels/row_gradient.h"
 #include "impls/kernels/transformed_logit.h"
 
 namespace lossgrid {
