@@ -2,6 +2,23 @@
 #include "harness/loss/loss_implementation.h"
 
 namespace lossgrid {
+namespace {
+
+/// Memory of columns of `rows` elements, cut off one after the other.
+struct Columns {
+  std::span<float> block;
+  std::size_t rows;
+
+  /// Returns the next column, or none.
+  std::span<float> take(bool is_there) {
+    if (!is_there) return {};
+    const std::span<float> column = block.first(rows);
+    block = block.subspan(rows);
+    return column;
+  }
+};
+
+}  // namespace
 
 bool Outputs::has_metric(const std::string& name) const {
   if (metrics) return metrics->contains(name);
@@ -18,6 +35,10 @@ TokenOutputs Outputs::only_given(const TokenOutputs& columns) const {
     given.vocab_min = columns.vocab_min;
     given.vocab_max = columns.vocab_max;
   }
+  if (terms) {
+    given.logsumexp = columns.logsumexp;
+    given.mean_logprob = columns.mean_logprob;
+  }
   return given;
 }
 
@@ -31,17 +52,29 @@ TokenOutputs TokenOutputs::part(std::int64_t begin, std::int64_t count) const {
                ? column
                : column.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
   };
-  return {cut(logprobs), cut(entropy), cut(vocab_min), cut(vocab_max)};
+  return {cut(logprobs),  cut(entropy),   cut(vocab_min),
+          cut(vocab_max), cut(logsumexp), cut(mean_logprob)};
 }
 
 TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
-  const auto size = static_cast<std::size_t>(rows);
-  TokenOutputs columns{block.first(size), {}, {}, {}};
-  if (problem.row_statistics()) {
-    columns.entropy = block.subspan(size, size);
-    columns.vocab_min = block.subspan(2 * size, size);
-    columns.vocab_max = block.subspan(3 * size, size);
-  }
+  Columns next{block, static_cast<std::size_t>(rows)};
+  const RowTerms terms = problem.terms();
+  TokenOutputs columns{next.take(true)};
+  columns.entropy = next.take(problem.row_statistics() || terms.entropy);
+  columns.vocab_min = next.take(problem.row_statistics());
+  columns.vocab_max = next.take(problem.row_statistics());
+  columns.logsumexp = next.take(terms.logsumexp);
+  columns.mean_logprob = next.take(terms.mean_logprob);
+  return columns;
+}
+
+TokenGradients gradients_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
+  Columns next{block, static_cast<std::size_t>(rows)};
+  const RowTerms terms = problem.terms();
+  TokenGradients columns{next.take(true)};
+  columns.entropy = next.take(terms.entropy);
+  columns.logsumexp = next.take(terms.logsumexp);
+  columns.mean_logprob = next.take(terms.mean_logprob);
   return columns;
 }
 

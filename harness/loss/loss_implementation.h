@@ -48,9 +48,17 @@ struct LossProblem {
   Backend backend = Backend::cpu;
 
   bool row_statistics() const { return objective.needs().row_statistics; }
-  /// Returns the number of arrays by token that a plan returns: log-probabilities, and with row
-  /// statistics entropy, vocab_min and vocab_max.
-  std::int64_t token_columns() const { return row_statistics() ? 4 : 1; }
+  /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
+  RowTerms terms() const { return objective.needs().terms; }
+  /// Returns the number of arrays by token that a plan returns: log-probabilities, with row
+  /// statistics entropy, vocab_min and vocab_max, and the terms.
+  std::int64_t token_columns() const {
+    const RowTerms terms = this->terms();
+    if (!row_statistics()) return 1 + terms.count();
+    return 4 + (terms.logsumexp ? 1 : 0) + (terms.mean_logprob ? 1 : 0);
+  }
+  /// Returns the number of arrays d loss / d number by token.
+  std::int64_t gradient_columns() const { return 1 + terms().count(); }
   std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
   std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
   std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
@@ -96,6 +104,7 @@ struct Outputs {
   // These two where the problem asks for row statistics.
   bool entropy = true;
   bool vocab_range = true;  // vocab_min and vocab_max
+  bool terms = true;        // logsumexp and mean_logprob where the objective has them
   bool loss = true;
   // Names of the metrics that are given, the others are left out of ObjectiveResult::metrics.
   // Unset: all but those that are made of a column that is not given.
@@ -183,16 +192,18 @@ struct LossInputs {
 };
 
 /// Output columns by token, [T_c] or [T_pad] by ImplementationTraits::logprobs; 0 for rows that
-/// predict nothing. All but logprobs are empty unless the problem asks for row statistics.
+/// predict nothing. Columns that the problem does not ask for are empty.
 struct TokenOutputs {
   std::span<float> logprobs;
-  std::span<float> entropy;    // of the policy, in nats
-  std::span<float> vocab_min;  // smallest logit that is not -inf
-  std::span<float> vocab_max;
+  std::span<float> entropy = {};    // of the policy, in nats; with row statistics, or as a term
+  std::span<float> vocab_min = {};  // smallest logit that is not -inf; with row statistics
+  std::span<float> vocab_max = {};
+  std::span<float> logsumexp = {};     // as a term (harness/problem/batch/row_terms.h)
+  std::span<float> mean_logprob = {};  // as a term
 
   /// Returns all columns, in this order; those that are not asked for are empty.
-  std::array<std::span<float>, 4> columns() const {
-    return {logprobs, entropy, vocab_min, vocab_max};
+  std::array<std::span<float>, 6> columns() const {
+    return {logprobs, entropy, vocab_min, vocab_max, logsumexp, mean_logprob};
   }
   TokenOutputs part(std::int64_t begin, std::int64_t count) const;
 };
@@ -200,6 +211,10 @@ struct TokenOutputs {
 /// Returns columns of `rows` elements one after the other in `block`, those that the problem asks
 /// for.
 TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows);
+
+/// Returns columns of d loss / d number of `rows` tokens one after the other in `block`, those that
+/// the problem has.
+TokenGradients gradients_in(std::span<float> block, const LossProblem& problem, std::int64_t rows);
 
 struct LossOutputs {
   TokenOutputs tokens;
