@@ -9,6 +9,7 @@
 #include "harness/verify/bounds.h"
 #include "harness/verify/linear_bounds.h"
 #include "harness/verify/linear_truth.h"
+#include "harness/verify/logit_gradient.h"
 #include "harness/verify/shard_checks.h"
 
 namespace lossgrid {
@@ -39,8 +40,7 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
   std::vector<double> p(logits.size());
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
-    const GradientBound bound(row, truth.objective.grad_logprob[t], problem.spec.dtype,
-                              serial_adds);
+    const GradientBound bound(row, truth.objective.gradient(t), problem.spec.dtype, serial_adds);
     const std::int64_t sequence = problem.sequence_of(t);
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, p);
@@ -49,8 +49,9 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
       const bool is_target = v == row.target;
       double slack = 0;  // rows that take no part are exactly zero
       if (row.valid) {
-        slack = bound.rounding(want[at], p[v], is_target) +
-                bound.computation(logits[v], p[v], is_target) + bound.objective(p[v], is_target);
+        slack = bound.rounding(want[at], logits[v], p[v], is_target) +
+                bound.computation(logits[v], p[v], is_target) +
+                bound.objective(logits[v], p[v], is_target);
       }
       check.add(got[at], want[at], slack, {0, sequence, t - problem.cu_seqlens[sequence], v});
     }
@@ -100,13 +101,14 @@ std::vector<double> expected_grad_logits(const Problem& problem, const Truth& tr
   const std::int64_t vocab = problem.spec.vocab;
   std::vector<double> gradient(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
   std::vector<double> logits(static_cast<std::size_t>(vocab));
+  std::vector<double> p(logits.size());
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
     if (!row.valid) continue;
     problem.logits->read(t, 0, std::span<double>(logits));
-    truth_probabilities(row, logits, logits);
-    truth_gradient(row, truth.objective.grad_logprob[t].value, logits, 0,
-                   std::span<double>(gradient).subspan(t * vocab, vocab));
+    truth_probabilities(row, logits, p);
+    LogitGradient(row, truth.objective.gradient(t))
+        .write(logits, p, 0, std::span<double>(gradient).subspan(t * vocab, vocab));
   }
   return gradient;
 }
