@@ -8,6 +8,7 @@
 #include "harness/problem/batch/sharding.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
+#include "harness/verify/input_column.h"
 #include "harness/verify/logit_gradient.h"
 
 namespace lossgrid {
@@ -48,9 +49,10 @@ class GradientReader {
     truth_probabilities(rows_[token], z, p);
   }
 
-  /// Reads dz and tau of the ids begin .. begin + dz.size() in the k-th row that takes part. If
-  /// logits are rounded, `rounding` is set to the squared change by a rounding: of every id by its
-  /// own, (g p e)^2, for the gradient of hidden states, of all of them for that of the weight.
+  /// Reads dz, by the logits before a transform of rows, and tau of the ids begin .. begin +
+  /// dz.size() in the k-th row that takes part. If logits are rounded, `rounding` is set to the
+  /// squared change by a rounding: of every id by its own, (g p e)^2, for the gradient of hidden
+  /// states, of all of them for that of the weight.
   enum class For { hidden, weight };
   void read(For gradient, std::size_t k, std::int64_t begin, std::span<double> dz,
             std::span<double> tau, std::span<double> rounding) const {
@@ -62,6 +64,7 @@ class GradientReader {
     read_logit_errors(*problem_.logits, t, begin, z, tau);
     gradients_[k].write(z, p, begin, dz);
     const double g = objective_.grad_logprob[t].value;
+    const TrueRowTransform transform = problem_.transform_of_row(t);
     for (std::size_t v = 0; v < rounding.size(); ++v) {
       const double e = logit_rounding(z[v]);
       rounding[v] = gradient == For::weight
@@ -70,8 +73,13 @@ class GradientReader {
     }
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool is_target = begin + static_cast<std::int64_t>(v) == row.target;
-      tau[v] = std::min(kLargestTau, bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
-                                         bounds_[k].objective(z[v], p[v], is_target));
+      const double slope = transform.slope(z[v]);
+      const double of_slope = error_of_slope(transform.slope_error(z[v], tau[v]), dz[v]);
+      const double of_dz = bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
+                           bounds_[k].objective(z[v], p[v], is_target);
+      tau[v] = std::min(kLargestTau, slope * of_dz + of_slope);
+      dz[v] *= slope;
+      if (!rounding.empty()) rounding[v] *= slope * slope;
     }
   }
 
@@ -293,6 +301,11 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
     }
     for (std::size_t v = 0; v < rounding.size(); ++v) {
       sums.roundings().add(rounding[v], projection.weight_row(static_cast<std::int64_t>(v)));
+    }
+    if (problem.untransformed != nullptr) {
+      sums.write(projection.temperature, static_cast<std::size_t>(row), out,
+                 [](std::size_t, double) { return 0.0; });
+      return;
     }
     // sum p w, from d hidden = g (w_y - sum p w).
     const float* target = projection.weight_row(gradient.target(*found));

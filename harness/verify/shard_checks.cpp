@@ -11,6 +11,7 @@
 #include "harness/verify/bounds.h"
 #include "harness/verify/gradient_columns.h"
 #include "harness/verify/gradient_side.h"
+#include "harness/verify/input_column.h"
 #include "harness/verify/logit_gradient.h"
 #include "harness/verify/unwritten.h"
 
@@ -212,16 +213,15 @@ class GradientComparison {
     const RowGradientTruth& grad;
     LogitGradient gradient;
     GradientBound bound;
+    InputTransform transform;
     std::int64_t target;  // column, also beyond this shard
   };
 
   /// An element of the truth.
   struct Column {
     std::int64_t v = 0;  // of this shard
-    double logit = 0;
     double p = 0;
-    double want = 0;
-    bool is_target = false;
+    InputColumn truth;
   };
 
   static void append(const std::vector<double>& from, std::vector<double>& to) {
@@ -241,8 +241,10 @@ class GradientComparison {
                             grad,
                             LogitGradient(truth, grad),
                             GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
+                            input_transform(problem_, place.row),
                             truth.target - shard_.begin};
     if (row.bound.is_unbounded()) return compare_unbounded_row(row);
+    if (problem_.untransformed != nullptr) return compare_transformed_row(row);
     if (!grad.logprob_alone()) return compare_row_with_terms(row);
     GradientColumnSums sums;
     const std::int64_t end = shard_.valid();
@@ -271,7 +273,22 @@ class GradientComparison {
       const Column column = compare_plainly(row, v, sums);
       sums.values -= row.grad.logsumexp.value * column.p;
       sums.bounds += row.bound.row_sum_objective(column.p);
-      magnitude += std::abs(column.want);
+      magnitude += std::abs(column.truth.want);
+    }
+    finish_row(row, sums, magnitude);
+  }
+
+  /// Compares a row whose logits are transformed, element by element. Slopes differ by column:
+  /// neither the gradient nor the errors of the objective add up to 0.
+  template <typename T>
+  void compare_transformed_row(const TrainedRow<T>& row) {
+    GradientColumnSums sums;
+    double magnitude = 0;
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
+      const InputColumn truth = compare_plainly(row, v, sums).truth;
+      sums.values -= truth.want;
+      sums.bounds += truth.objective;
+      magnitude += std::abs(truth.want);
     }
     finish_row(row, sums, magnitude);
   }
@@ -295,8 +312,11 @@ class GradientComparison {
     const auto sides = truth_.objective.grad_sides.find(row);
     if (sides == truth_.objective.grad_sides.end()) return gradient;
     std::vector<double> values(logits_.size());
-    std::transform(got, got + values.size(), values.begin(),
-                   [](T value) { return static_cast<double>(value); });
+    const TrueRowTransform transform = problem_.transform_of_row(row);
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      const double slope = transform.slope(logits_[v]);
+      values[v] = slope > 0 ? static_cast<double>(got[v]) / slope : 0.0;  // by z
+    }
     gradient.logprob =
         gradient_side(sides->second, truth_.rows[row], gradient, shard_.begin, logits_, values);
     return gradient;
@@ -333,10 +353,10 @@ class GradientComparison {
   /// Returns column v of the truth, by the plain formulas.
   template <typename T>
   Column column_of(const TrainedRow<T>& row, std::int64_t v) const {
-    Column column{.v = v, .logit = logits_[static_cast<std::size_t>(v)]};
-    column.p = std::exp(column.logit - row.truth.max) / row.truth.sum;
-    column.is_target = v == row.target;
-    column.want = row.gradient.at(column.logit, column.p, column.is_target);
+    const double logit = logits_[static_cast<std::size_t>(v)];
+    Column column{.v = v, .p = std::exp(logit - row.truth.max) / row.truth.sum, .truth = {}};
+    column.truth =
+        input_column(row.bound, row.gradient, row.transform, logit, column.p, v == row.target);
     return column;
   }
 
@@ -350,33 +370,29 @@ class GradientComparison {
   template <typename T>
   Column compare_plainly(const TrainedRow<T>& row, std::int64_t v, GradientColumnSums& sums) {
     const Column column = column_of(row, v);
-    const double computation = add(row, column);
+    const InputColumn& truth = column.truth;
+    add(row, column);
     const double value = static_cast<double>(row.got[v]);
     sums.values += value;
-    sums.bounds +=
-        row.bound.rounding(column.want, column.logit, column.p, column.is_target) + computation;
-    sums.computation_times_truth += computation * std::abs(column.want);
-    row_bias_.back().add_element(problem_.spec.dtype, value, column.want, column.want, computation,
-                                 row.bound.objective(column.logit, column.p, column.is_target));
+    sums.bounds += truth.rounding + truth.computation;
+    sums.computation_times_truth += truth.computation * std::abs(truth.want);
+    row_bias_.back().add_element(problem_.spec.dtype, value, truth.want, truth.want,
+                                 truth.computation, truth.objective);
     return column;
   }
 
-  /// Compares one element and returns the bound of the computation.
   template <typename T>
-  double add(const TrainedRow<T>& row, const Column& column) {
-    const auto& [v, logit, p, want, is_target] = column;
+  void add(const TrainedRow<T>& row, const Column& column) {
+    const std::int64_t v = column.v;
+    const double want = column.truth.want;
     const ElementPlace here{rank_, row.place.sequence, row.place.offset, shard_.begin + v};
     if (is_unwritten(row.got[v])) misplaced(findings_.not_written, here);
-    const double computation = row.bound.computation(logit, p, is_target);
-    const double bound = row.bound.rounding(want, logit, p, is_target) + computation +
-                         row.bound.objective(logit, p, is_target);
     const auto value = static_cast<double>(row.got[v]);
     const std::int64_t failed = findings_.elements.beyond_bound();
-    findings_.elements.add(value, want, bound, here);
+    findings_.elements.add(value, want, column.truth.bound(), here);
     if (findings_.elements.beyond_bound() > failed && !is_unwritten(row.got[v])) {
       findings_.failed.add(value, want, value, problem_.spec.dtype);
     }
-    return computation;
   }
 
   template <typename T>
