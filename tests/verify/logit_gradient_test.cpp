@@ -15,11 +15,11 @@
 namespace lossgrid {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kGradientInf = std::numeric_limits<double>::infinity();
 constexpr double kLn2 = 0.6931471805599453;
 
-std::vector<double> gradient_of(const std::vector<double>& z, std::int32_t target,
-                                const TermWeights& weights) {
+std::vector<double> logit_gradient_of(const std::vector<double>& z, std::int32_t target,
+                                      const TermWeights& weights) {
   const RowTruth row = row_truth(z, target);
   std::vector<double> dz(z.size());
   truth_probabilities(row, z, dz);
@@ -34,7 +34,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
 
 TEST(LogitGradient, ByHand) {
   // p = (1/2, 1/4, 1/4, 0), s = 2, F = 3, V = 4.
-  const std::vector<double> z{kLn2, 0, 0, -kInf};
+  const std::vector<double> z{kLn2, 0, 0, -kGradientInf};
   const RowTruth row = row_truth(z, 0);
   EXPECT_DOUBLE_EQ(row.entropy(), 1.5 * kLn2);
   EXPECT_DOUBLE_EQ(row.logsumexp(), 2 * kLn2);
@@ -43,11 +43,11 @@ TEST(LogitGradient, ByHand) {
   EXPECT_EQ(row.vocab, 4);
   EXPECT_DOUBLE_EQ(row.mean_distance, 0.5 * kLn2);
   // ln p + H = (ln 2 / 2, -ln 2 / 2, -ln 2 / 2).
-  expect_near(gradient_of(z, 0, {1, 0, 0, 0}), {0.5, -0.25, -0.25, 0});
-  expect_near(gradient_of(z, 0, {0, 1, 0, 0}), {-kLn2 / 4, kLn2 / 8, kLn2 / 8, 0});
-  expect_near(gradient_of(z, 0, {0, 0, 1, 0}), {0.5, 0.25, 0.25, 0});
-  expect_near(gradient_of(z, 0, {0, 0, 0, 1}), {-0.125, 0.0625, 0.0625, 0});
-  expect_near(gradient_of(z, 1, {4, 8, 2, 16}),
+  expect_near(logit_gradient_of(z, 0, {1, 0, 0, 0}), {0.5, -0.25, -0.25, 0});
+  expect_near(logit_gradient_of(z, 0, {0, 1, 0, 0}), {-kLn2 / 4, kLn2 / 8, kLn2 / 8, 0});
+  expect_near(logit_gradient_of(z, 0, {0, 0, 1, 0}), {0.5, 0.25, 0.25, 0});
+  expect_near(logit_gradient_of(z, 0, {0, 0, 0, 1}), {-0.125, 0.0625, 0.0625, 0});
+  expect_near(logit_gradient_of(z, 1, {4, 8, 2, 16}),
               {-2 - 2 * kLn2 + 1 - 2, 3 + kLn2 + 0.5 + 1, -1 + kLn2 + 0.5 + 1, 0});
 }
 
@@ -57,7 +57,7 @@ long double loss_of(const std::vector<double>& z, std::size_t moved, long double
   const auto at = [&](std::size_t v) {
     return static_cast<long double>(z[v]) + (v == moved ? by : 0);
   };
-  long double max = -kInf;
+  long double max = -kGradientInf;
   for (std::size_t v = 0; v < z.size(); ++v) max = std::max(max, at(v));
   long double sum = 0;
   for (std::size_t v = 0; v < z.size(); ++v) sum += std::exp(at(v) - max);
@@ -79,13 +79,13 @@ std::vector<double> random_row(int seed, bool masked, bool peaked) {
   std::vector<double> z(13);
   for (std::size_t v = 0; v < z.size(); ++v) {
     z[v] = 3 * random.normal(v);
-    if (masked && v % 4 == 1) z[v] = -kInf;
+    if (masked && v % 4 == 1) z[v] = -kGradientInf;
   }
   if (peaked) z[6] += 20;
   return z;
 }
 
-constexpr TermWeights kWeights[] = {
+constexpr TermWeights kGradientWeights[] = {
     kAllTerms, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {1, 0, 0, 0}};
 
 TEST(LogitGradient, IsThatOfDifferences) {
@@ -94,8 +94,8 @@ TEST(LogitGradient, IsThatOfDifferences) {
       for (const bool peaked : {false, true}) {
         const std::vector<double> z = random_row(seed, masked, peaked);
         for (const std::int32_t target : {6, 2}) {
-          for (const TermWeights& weights : kWeights) {
-            const std::vector<double> dz = gradient_of(z, target, weights);
+          for (const TermWeights& weights : kGradientWeights) {
+            const std::vector<double> dz = logit_gradient_of(z, target, weights);
             double sum = 0;
             for (std::size_t v = 0; v < z.size(); ++v) {
               sum += dz[v];
@@ -122,15 +122,15 @@ TEST(LogitGradient, OfACertainLabelDoesNotCancel) {
   // Others have q = e^-40 each: 1 - p_y = 2 q, ln p_y + H = 2 q (40 + 1) - 2 q.
   const std::vector<double> z{0, 40, 0};
   const double q = std::exp(-40.0);
-  EXPECT_NEAR(gradient_of(z, 1, {1, 0, 0, 0})[1] / (2 * q), 1, 1e-12);
-  EXPECT_NEAR(gradient_of(z, 1, {0, 1, 0, 0})[1] / (-80 * q), 1, 1e-12);
-  EXPECT_NEAR(gradient_of(z, 1, {1, 1, 0, 0})[1] / (-78 * q), 1, 1e-12);
-  EXPECT_NEAR(gradient_of(z, 1, {0, 1, 0, 0})[0] / (40 * q), 1, 1e-12);
+  EXPECT_NEAR(logit_gradient_of(z, 1, {1, 0, 0, 0})[1] / (2 * q), 1, 1e-12);
+  EXPECT_NEAR(logit_gradient_of(z, 1, {0, 1, 0, 0})[1] / (-80 * q), 1, 1e-12);
+  EXPECT_NEAR(logit_gradient_of(z, 1, {1, 1, 0, 0})[1] / (-78 * q), 1, 1e-12);
+  EXPECT_NEAR(logit_gradient_of(z, 1, {0, 1, 0, 0})[0] / (40 * q), 1, 1e-12);
 }
 
 TEST(LogitGradient, ProbabilitiesThatVanishHaveTheGradientOfTheMeanAlone) {
-  const std::vector<double> z{0, -2000, -1.7e308, -kInf};
-  const std::vector<double> dz = gradient_of(z, 0, kAllTerms);
+  const std::vector<double> z{0, -2000, -1.7e308, -kGradientInf};
+  const std::vector<double> dz = logit_gradient_of(z, 0, kAllTerms);
   EXPECT_EQ(dz[1], kAllTerms.mean_logprob / 4);
   EXPECT_EQ(dz[2], kAllTerms.mean_logprob / 4);
   EXPECT_EQ(dz[3], 0);
@@ -152,7 +152,7 @@ TEST(LogitGradient, OfTheLogprobAloneIsTheSameToTheLastBit) {
 
 TEST(LogitGradient, OfPartOfTheIdsIsThatPart) {
   const std::vector<double> z = random_row(3, true, false);
-  const std::vector<double> whole = gradient_of(z, 7, kAllTerms);
+  const std::vector<double> whole = logit_gradient_of(z, 7, kAllTerms);
   const RowTruth row = row_truth(z, 7);
   const std::vector<double> part(z.begin() + 5, z.end());
   std::vector<double> dz(part.size());
@@ -164,7 +164,7 @@ TEST(LogitGradient, OfPartOfTheIdsIsThatPart) {
 TEST(LogitGradient, SquaredChangesAreThoseOfDifferences) {
   for (const bool masked : {false, true}) {
     const std::vector<double> z = random_row(5, masked, false);
-    for (const TermWeights& weights : kWeights) {
+    for (const TermWeights& weights : kGradientWeights) {
       const RowTruth row = row_truth(z, 2);
       const LogitGradient gradient(row, weights.gradient());
       std::vector<double> p(z.size());
@@ -179,8 +179,8 @@ TEST(LogitGradient, SquaredChangesAreThoseOfDifferences) {
         std::vector<double> down = z;
         up[u] += 1e-5;
         down[u] -= 1e-5;
-        const std::vector<double> above = gradient_of(up, 2, weights);
-        const std::vector<double> below = gradient_of(down, 2, weights);
+        const std::vector<double> above = logit_gradient_of(up, 2, weights);
+        const std::vector<double> below = logit_gradient_of(down, 2, weights);
         for (std::size_t v = 0; v < z.size(); ++v) {
           squares[v] += std::pow((above[v] - below[v]) / 2e-5 * e, 2);
         }

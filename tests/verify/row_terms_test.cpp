@@ -87,7 +87,7 @@ TEST(RowTerms, AreFiniteForFiniteLogits) {
   }
 }
 
-Truth truth_of(const Problem& problem, const TermWeights& weights) {
+Truth truth_of_terms(const Problem& problem, const TermWeights& weights) {
   return make_truth(problem, compute_rows(problem, 1), TermObjective(weights), 12);
 }
 
@@ -127,7 +127,7 @@ TEST(RowTerms, ReachTheObjectiveWithinTheirBounds) {
 
 TEST(RowTerms, AGradientByATermMustBeFinite) {
   const Problem problem = make_problem(parse_case("lens=3 mask=011 vocab=4"));
-  const Truth right = truth_of(problem, kAllTerms);
+  const Truth right = truth_of_terms(problem, kAllTerms);
   EXPECT_NO_THROW(require_numbers(problem, right));
   using Column = std::vector<Enclosure> ObjectiveTruth::*;
   for (const auto& [column, name] :
@@ -146,7 +146,7 @@ TEST(RowTerms, AGradientByATermMustBeFinite) {
 
 TEST(RowTerms, PartsOfATruthKeepTheirGradients) {
   const Problem problem = make_problem(parse_case("lens=3+4 mask=all vocab=5"));
-  const Truth whole = truth_of(problem, kAllTerms);
+  const Truth whole = truth_of_terms(problem, kAllTerms);
   MicrobatchPlan plan;
   plan.sequences = {1};
   const Problem part = take_part(problem, plan, 1, 1);

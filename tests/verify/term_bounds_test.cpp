@@ -18,7 +18,7 @@
 namespace lossgrid {
 namespace {
 
-constexpr double kU = 0x1p-24;
+constexpr double kTermRoundoff = 0x1p-24;
 constexpr double kTermsInf = std::numeric_limits<double>::infinity();
 
 TEST(TermBounds, OfLogsumexpAndMeanLogprobAreTheFormulas) {
@@ -30,13 +30,13 @@ TEST(TermBounds, OfLogsumexpAndMeanLogprobAreTheFormulas) {
   EXPECT_NEAR(row.mean_logprob(), -mean, 1e-15);
   const double of_lse = 4 * (8 + kLn3 / 4 + log_sum + ln4) + 10;
   const double of_mean = 4 * (8 + kLn3 / 4 + log_sum + mean) + (1 + kLn3 / 4) * 10;
-  EXPECT_NEAR(logsumexp_bound(row, 10) / kU, of_lse, 1e-12);
-  EXPECT_NEAR(mean_logprob_bound(row, 10) / kU, of_mean, 1e-12);
+  EXPECT_NEAR(logsumexp_bound(row, 10) / kTermRoundoff, of_lse, 1e-12);
+  EXPECT_NEAR(mean_logprob_bound(row, 10) / kTermRoundoff, of_mean, 1e-12);
   for (bool RowTruth::*allowed : {&RowTruth::reads_as_float32, &RowTruth::rounds_log_sum_exp}) {
     RowTruth rounded = row;
     rounded.*allowed = true;
-    EXPECT_NEAR(logsumexp_bound(rounded, 10) / kU, of_lse, 1e-12);
-    EXPECT_NEAR(mean_logprob_bound(rounded, 10) / kU, of_mean + 2 * ln4, 1e-12);
+    EXPECT_NEAR(logsumexp_bound(rounded, 10) / kTermRoundoff, of_lse, 1e-12);
+    EXPECT_NEAR(mean_logprob_bound(rounded, 10) / kTermRoundoff, of_mean + 2 * ln4, 1e-12);
   }
 }
 
@@ -51,8 +51,8 @@ TEST(TermBounds, OfAMeanLogprobDoesNotGrowWithACommonOffset) {
 struct ByHand {
   RowTruth row = row_truth(std::vector<double>{kLn3, 0, -kTermsInf, -kTermsInf}, 1);
   double log_sum = std::log(4.0 / 3);
-  double d0 = kU * (4 * (8 + log_sum) + 12);         // D of column 0
-  double d1 = kU * (4 * (8 + kLn3 + log_sum) + 12);  // of column 1
+  double d0 = kTermRoundoff * (4 * (8 + log_sum) + 12);         // D of column 0
+  double d1 = kTermRoundoff * (4 * (8 + kLn3 + log_sum) + 12);  // of column 1
 
   /// Returns what the weights add to the bound of the computation.
   double added(const TermWeights& weights, double x, double p) const {
@@ -74,11 +74,11 @@ TEST(TermBounds, OfGradientsAreTheFormulas) {
   EXPECT_NEAR(by.added({-1, 0, -0.5, 0}, kLn3, 0.75), 0.5 * 0.75 * by.d0, 1e-20);
   EXPECT_NEAR(by.added({-1, 0, -0.5, 0}, 0, 0.25), 0.5 * 0.25 * by.d1, 1e-20);
   // F/V = 1/2.
-  EXPECT_NEAR(by.added({-1, 0, 0, 2}, kLn3, 0.75), 2 * (4 * kU * (0.25 + 0.375) + 0.375 * by.d0),
-              1e-20);
-  EXPECT_NEAR(by.added({-1, 0, 0, 2}, 0, 0.25), 2 * (4 * kU * (0.25 + 0.125) + 0.125 * by.d1),
-              1e-20);
-  EXPECT_NEAR(by.added({-1, 0, 0, 2}, -1000, 0), 2 * 4 * kU * 0.25, 1e-20);
+  EXPECT_NEAR(by.added({-1, 0, 0, 2}, kLn3, 0.75),
+              2 * (4 * kTermRoundoff * (0.25 + 0.375) + 0.375 * by.d0), 1e-20);
+  EXPECT_NEAR(by.added({-1, 0, 0, 2}, 0, 0.25),
+              2 * (4 * kTermRoundoff * (0.25 + 0.125) + 0.125 * by.d1), 1e-20);
+  EXPECT_NEAR(by.added({-1, 0, 0, 2}, -1000, 0), 2 * 4 * kTermRoundoff * 0.25, 1e-20);
   // Nothing where a logit is -inf; terms add up.
   EXPECT_LT(by.added({-1, 1, 1, 1}, -kTermsInf, 0), 100 * kSmallestNormalF32);
   EXPECT_NEAR(by.added({-1, 0.5, -0.5, 2}, 0, 0.25),
@@ -151,11 +151,12 @@ TEST(TermBounds, OfTheLogprobAloneAreTheSameToTheLastBit) {
     const GradientBound bound(row, RowGradientTruth{g, 0.0, 0.0, 0.0}, DType::bf16, 12);
     const double largest = std::max(std::abs(g.low), std::abs(g.high));
     const double row_term =
-        kU * (4 * (8 + std::abs(std::log(row.sum))) + 12) + offset_rounding(row);
+        kTermRoundoff * (4 * (8 + std::abs(std::log(row.sum))) + 12) + offset_rounding(row);
     for (std::size_t v = 0; v < 9; ++v) {
       const double p = std::exp(x[v] - row.max) / row.sum;
       const double off = std::abs(p - (v == 2 ? 1.0 : 0.0));
-      const double roundings = p * (row_term + 4 * kU * std::abs(x[v] - row.max)) + 4 * kU * off;
+      const double roundings =
+          p * (row_term + 4 * kTermRoundoff * std::abs(x[v] - row.max)) + 4 * kTermRoundoff * off;
       EXPECT_EQ(bound.computation(x[v], p, v == 2, e[v]),
                 std::max(kSmallestNormalF32 * std::max(1.0, std::abs(g.value)),
                          largest * (roundings + p * (e[v] + row.mean_error))));
