@@ -24,6 +24,8 @@ class GatherLogitsPlan final : public LossPlan {
         pack_(context.device, steps.shift(problem.batch), problem),
         logits_(context.device.allocate(gathered_bytes(problem), "logits_gathered",
                                         MemorySpace::device)),
+        teacher_(context.device.allocate(gathered_teacher_bytes(problem), "teacher_gathered",
+                                         MemorySpace::device)),
         statistics_(context.device, problem, steps, problem.rows()),
         outputs_(context.device, problem.token_columns() * problem.rows(), "outputs_received"),
         pack_grad_(context.device, problem, problem.rows()),
@@ -35,15 +37,22 @@ class GatherLogitsPlan final : public LossPlan {
                                : 0;
   }
 
+  static std::size_t gathered_teacher_bytes(const LossProblem& problem) {
+    return problem.grid.cp > 1 ? static_cast<std::size_t>(problem.teacher_bytes() * problem.grid.cp)
+                               : 0;
+  }
+
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    const void* all = inputs.logits;
+    LossInputs gathered_inputs = inputs;
     if (problem_.grid.cp > 1) {
       const auto elements = static_cast<std::size_t>(problem_.local_rows() * shard_.width);
       context_.cp.all_gather(inputs.logits, logits_.data(), elements, problem_.dtype);
-      all = logits_.data();
+      gathered_inputs.logits = logits_.data();
+      if (problem_.has_teacher()) {
+        context_.cp.all_gather(inputs.teacher, teacher_.data(), elements, problem_.teacher_dtype);
+        gathered_inputs.teacher = teacher_.data();
+      }
     }
-    LossInputs gathered_inputs;
-    gathered_inputs.logits = all;
     const LogitsRows rows = logits_rows(problem_, shard_, gathered_inputs, received_);
     const TokenOutputs gathered = columns_in(outputs_.span(), problem_, problem_.rows());
     statistics_.select(0, problem_.rows());
@@ -66,6 +75,7 @@ class GatherLogitsPlan final : public LossPlan {
     own.targets += first;
     own.valid += first;
     own.transforms = received_.transforms(first);
+    own.teacher_transforms = received_.teacher_transforms(first);
     steps_.gradient(own, statistics_.softmax().from(first), local_grad_.from(0), gradients.logits);
   }
 
@@ -89,6 +99,7 @@ class GatherLogitsPlan final : public LossPlan {
   RowTable received_;
   RowTable pack_;
   Buffer logits_;
+  Buffer teacher_;
   ShardStatistics statistics_;
   FloatArray outputs_;
   GradientTable pack_grad_;
@@ -112,7 +123,8 @@ class GatherLogits final : public LossImplementation {
     const std::int64_t local = problem.local_rows();
     Cost cost;
     cost.plan.workspace_bytes =
-        static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem)) +
+        static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem) +
+                                  GatherLogitsPlan::gathered_teacher_bytes(problem)) +
         2 * RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
         GradientTable::bytes(problem, rows + local) + ObjectivePass::bytes(problem);
@@ -121,6 +133,9 @@ class GatherLogits final : public LossImplementation {
     add_logits_traffic(problem, cost);
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, 1, problem.logits_bytes());
+      if (problem.has_teacher()) {
+        cost.forward.cp.add(Collective::all_gather, 1, problem.teacher_bytes());
+      }
       // Each of the ranks' logits is written to the gathered tensor, and read from there.
       cost.forward.read_bytes += problem.grid.cp * problem.logits_bytes();
       cost.forward.written_bytes += problem.grid.cp * problem.logits_bytes();

@@ -330,6 +330,7 @@ class External final : public LossImplementation {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
       return SkipReason{kTakesBigrams};
     }
+    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
     if (!problem.row_transform().is_identity() || problem.transform.scale != 1) {
       return SkipReason{"takes no logits that are scaled, capped or have temperatures"};
     }

@@ -37,7 +37,7 @@ class LinearCePlan final : public LossPlan {
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      steps_.gradient(logits, statistics_.softmax().from(chunk.begin), grad_.from(chunk.begin),
+      steps_.gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin),
                       pass_.logits_data());
       pass_.add_gradients(chunk, gradients.weight, true, gradients.hidden);
     }
@@ -77,7 +77,8 @@ class LinearCe final : public LinearImplementation {
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
-    ShardStatistics::add_merges(problem, local, 1, Exchange::one, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, LinearPass::merges(problem, options_),
+                                Exchange::one, cost.forward.tp);
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     LinearPass::add_reduction(problem, cost.backward.tp);
     cost.forward.flops = LinearPass::product_flops(problem);

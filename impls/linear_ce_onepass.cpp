@@ -68,7 +68,7 @@ class OnepassPlan final : public LossPlan {
       statistics_.select(0, chunk.count);
       outputs.owned_labels += statistics_.run(steps_, context_.tp, logits,
                                               outputs.tokens.part(chunk.begin, chunk.count));
-      add_gradients(chunk, logits, 0);
+      add_gradients(chunk, logits, statistics_.softmax());
     }
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
   }
@@ -77,14 +77,13 @@ class OnepassPlan final : public LossPlan {
     outputs.owned_labels = pass_.run_statistics(statistics_, outputs.tokens);
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
     for (const RowRange& chunk : pass_.chunks()) {
-      add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid), chunk.begin);
+      add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid),
+                    pass_.softmax_of(chunk, statistics_));
     }
   }
 
-  /// The chunk's rows stand at `at` in the statistics.
-  void add_gradients(const RowRange& chunk, const LogitsRows& logits, std::int64_t at) {
-    steps_.gradient(logits, statistics_.softmax().from(at), grad_.from(chunk.begin),
-                    pass_.logits_data());
+  void add_gradients(const RowRange& chunk, const LogitsRows& logits, const RowSoftmax& softmax) {
+    steps_.gradient(logits, softmax, grad_.from(chunk.begin), pass_.logits_data());
     const bool first = &chunk == &pass_.chunks().front();
     pass_.add_gradients(chunk, grad_weight_.data(), !first, nullptr);
   }
@@ -126,8 +125,9 @@ class LinearCeOnepass final : public LinearImplementation {
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
-    ShardStatistics::add_merges(problem, local, linear ? chunks : 1, Exchange::one,
-                                cost.forward.tp);
+    ShardStatistics::add_merges(problem, local,
+                                linear ? chunks : LinearPass::merges(problem, options_),
+                                Exchange::one, cost.forward.tp);
     if (problem.grid.cp > 1) {
       ObjectivePass::add_reductions(problem, cost.forward.cp);
       if (linear) ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);

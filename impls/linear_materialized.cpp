@@ -10,9 +10,9 @@ namespace {
 
 /// Returns the same problem, starting from logits.
 LossProblem from_logits(const LossProblem& problem) {
-  return {problem.batch,          problem.vocab,          DType::f32, problem.grid,
-          problem.objective,      problem.objective_spec, {},         problem.backend,
-          problem.row_transform()};
+  return {problem.batch,           problem.vocab,          DType::f32, problem.grid,
+          problem.objective,       problem.objective_spec, {},         problem.backend,
+          problem.row_transform(), problem.teacher_dtype};
 }
 
 class MaterializedPlan final : public LossPlan {
@@ -30,17 +30,15 @@ class MaterializedPlan final : public LossPlan {
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     pass_.gather(inputs);
     pass_.logits(all_, LinearPass::Read::predicting);
-    LossInputs logits;
-    logits.logits = pass_.logits_data();
-    fused_->forward(logits, outputs);
+    logits_inputs_.logits = pass_.logits_data();
+    logits_inputs_.teacher = inputs.teacher;
+    fused_->forward(logits_inputs_, outputs);
   }
 
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
-    LossInputs logits;
-    logits.logits = pass_.logits_data();
     LossGradients in_place;
     in_place.logits = pass_.logits_data();
-    fused_->backward(logits, in_place);
+    fused_->backward(logits_inputs_, in_place);
     pass_.add_gradients(all_, gradients.weight, true, gradients.hidden);
     pass_.write_hidden(gradients.hidden);
   }
@@ -51,6 +49,7 @@ class MaterializedPlan final : public LossPlan {
   RowTable local_;
   LinearPass pass_;
   std::unique_ptr<LossPlan> fused_;
+  LossInputs logits_inputs_;
 };
 
 class LinearMaterialized final : public LinearImplementation {

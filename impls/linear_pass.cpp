@@ -163,6 +163,7 @@ void LinearPass::add_reduction(const LossProblem& problem, CollectiveCounts& tp)
 void LinearPass::gather(const LossInputs& inputs) {
   weight_ = inputs.weight;
   all_hidden_ = inputs.hidden;
+  inputs_ = inputs;
   if (!problem_.grid.sp) return;
   const auto elements = static_cast<std::size_t>(problem_.hidden_rows() * size_);
   context_.tp.all_gather(inputs.hidden, gathered_.data(), elements, problem_.dtype);
@@ -186,6 +187,15 @@ void LinearPass::copy_rows(const RowRange& chunk, Read read) {
 std::int64_t LinearPass::run_statistics(ShardStatistics& statistics, const TokenOutputs& out) {
   std::int64_t owned = 0;
   statistics.select(0, rows_.rows());
+  if (problem_.has_teacher()) {
+    // Divergences need merged statistics while the logits of the chunk exist.
+    for (const RowRange& chunk : chunks_) {
+      statistics.select(chunk.begin, chunk.count);
+      owned += statistics.run(steps_, context_.tp, logits(chunk, Read::predicting),
+                              out.part(chunk.begin, chunk.count));
+    }
+    return owned;
+  }
   for (const RowRange& chunk : chunks_) {
     owned += statistics.add(steps_, logits(chunk, Read::predicting), chunk.begin);
   }
@@ -222,16 +232,27 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
   z.c = logits_.data();
   z.stride = shard_.width;
   context_.device.kernels().gemm(z, workspace_.span());
-  return {DType::f32,
-          logits_.data(),
-          chunk.count,
-          shard_,
-          rows_.targets() + chunk.begin,
-          rows_.valid() + chunk.begin,
-          &context_.device,
-          kStreamBytes,
-          problem_.vocab,
-          rows_.transforms(chunk.begin)};
+  LogitsRows made{.dtype = DType::f32,
+                  .data = logits_.data(),
+                  .rows = chunk.count,
+                  .shard = shard_,
+                  .targets = rows_.targets() + chunk.begin,
+                  .valid = rows_.valid() + chunk.begin,
+                  .device = &context_.device,
+                  .vocab = problem_.vocab,
+                  .transforms = rows_.transforms(chunk.begin)};
+  add_teacher(problem_, inputs_, rows_, chunk.begin, made);
+  return made;
+}
+
+RowSoftmax LinearPass::softmax_of(const RowRange& chunk, ShardStatistics& statistics) const {
+  if (!problem_.has_teacher()) return statistics.softmax().from(chunk.begin);
+  statistics.select(chunk.begin, chunk.count);
+  return statistics.softmax();
+}
+
+std::int64_t LinearPass::merges(const LossProblem& problem, const LinearOptions& options) {
+  return problem.has_teacher() ? options.chunks(problem) : 1;
 }
 
 std::span<float> LinearPass::partial(void* grad_hidden) {

@@ -84,6 +84,11 @@ class LinearPass {
   /// the number of valid targets that the shard owns. Collective.
   std::int64_t run_statistics(ShardStatistics& statistics, const TokenOutputs& out);
 
+  /// Returns the statistics of a chunk after run_statistics(), for its gradient.
+  RowSoftmax softmax_of(const RowRange& chunk, ShardStatistics& statistics) const;
+  /// Returns the number of merges of run_statistics(): one, or one a chunk with a teacher.
+  static std::int64_t merges(const LossProblem& problem, const LinearOptions& options);
+
   /// Requires logits() of the same chunk, overwritten by their gradient. Adds to the gradient of
   /// the weight, or writes it (`accumulate` false), and writes that of the hidden states to
   /// `grad_hidden` (null with keeps_partial).
@@ -120,6 +125,7 @@ class LinearPass {
   FloatArray own_;      // [T_c / tp, H], with SP in bf16
   const void* all_hidden_ = nullptr;
   const void* weight_ = nullptr;
+  LossInputs inputs_;
 };
 
 }  // namespace lossgrid

@@ -12,7 +12,7 @@ namespace lossgrid {
 /// Scatters. Item rank * rows + k is row k of the rank in every column:
 /// to[column][positions[rank * stride + k]] := from[rank, column, k].
 struct ScatterRow {
-  static constexpr int kMostColumns = 6;
+  static constexpr int kMostColumns = 7;
 
   const float* from;  // [ranks, columns, rows]
   std::int64_t rows;  // of a rank

@@ -37,7 +37,8 @@ ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, con
       shards_(device, static_cast<std::size_t>(problem.grid.tp), "statistics"),
       columns_(device, width_ * capacity, "statistics"),
       gathered_(device, gathered_floats(problem, capacity, exchange), "statistics_gathered"),
-      own_shift_(device, own_shift_floats(capacity, exchange), "statistics") {
+      own_shift_(device, own_shift_floats(capacity, exchange), "statistics"),
+      teacher_(device, problem, capacity) {
   for (int rank = 0; rank < problem.grid.tp; ++rank) {
     shards_[static_cast<std::size_t>(rank)] =
         steps.shard_vocab(problem.vocab, problem.grid.tp, rank);
@@ -49,7 +50,8 @@ std::int64_t ShardStatistics::bytes(const LossProblem& problem, std::int64_t cap
   const std::int64_t floats = width_of(problem) * capacity +
                               gathered_floats(problem, capacity, exchange) +
                               own_shift_floats(capacity, exchange);
-  return kFloatBytes * floats + problem.grid.tp * static_cast<std::int64_t>(sizeof(VocabShard));
+  return kFloatBytes * floats + problem.grid.tp * static_cast<std::int64_t>(sizeof(VocabShard)) +
+         TeacherStatistics::bytes(problem, capacity);
 }
 
 void ShardStatistics::add_merges(const LossProblem& problem, std::int64_t rows, std::int64_t times,
@@ -60,6 +62,7 @@ void ShardStatistics::add_merges(const LossProblem& problem, std::int64_t rows, 
   } else if (problem.grid.tp > 1) {
     tp.add(Collective::all_gather, times, payload);
   }
+  TeacherStatistics::add_merges(problem, rows, times, tp);
 }
 
 RowStatistics ShardStatistics::own(std::int64_t begin) {
@@ -121,6 +124,7 @@ void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
                          at(out.vocab_max), at(out.logsumexp), at(out.mean_logprob)};
   steps.write_outputs(device_, rows_,
                       WriteRow{selected(), targets, to, static_cast<float>(vocab_)});
+  teacher_.write(at_, rows_, out.divergence.data());
 }
 
 RowSoftmax ShardStatistics::softmax() {
@@ -128,6 +132,7 @@ RowSoftmax ShardStatistics::softmax() {
   RowSoftmax softmax{columns.column(Column::kShift), columns.column(Column::kSum)};
   if (kinds_.all) softmax.weighted = columns.column(Column::kWeighted);
   if (kinds_.mean) softmax.finite = columns.column(Column::kFinite);
+  teacher_.complete(at_, rows_, softmax);
   return softmax;
 }
 
@@ -135,6 +140,7 @@ std::int64_t ShardStatistics::run(const Steps& steps, Communicator& tp, const Lo
                                   const TokenOutputs& out) {
   const std::int64_t owned = add(steps, logits, 0);
   merge(steps, tp, logits.targets);
+  teacher_.run(steps, tp, logits, softmax(), at_);
   write(steps, logits.targets, out);
   return owned;
 }

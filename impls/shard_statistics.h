@@ -9,6 +9,7 @@
 #pragma once
 
 #include "impls/strategy.h"
+#include "impls/teacher_statistics.h"
 
 namespace lossgrid {
 
@@ -47,7 +48,8 @@ class ShardStatistics {
   /// and vocab extrema, those that are asked for; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
-  /// Runs add, merge and write for one block of rows: those of `logits`.
+  /// Runs add, merge and write for one block of rows, those of `logits`, and between them what a
+  /// divergence from a teacher needs.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
                    const TokenOutputs& out);
 
@@ -81,6 +83,7 @@ class ShardStatistics {
   FloatArray columns_;    // [columns, rows] for every selection
   FloatArray gathered_;   // [tp, columns, rows] of one selection; or
   FloatArray own_shift_;  // [capacity]
+  TeacherStatistics teacher_;
 };
 
 }  // namespace lossgrid

@@ -10,6 +10,7 @@
 
 #include "harness/device/gemm.h"
 #include "harness/loss/loss_implementation.h"
+#include "impls/kernels/divergence_rows.h"
 #include "impls/kernels/rows.h"
 #include "impls/statistics_rows.h"
 
@@ -34,6 +35,12 @@ struct Steps {
 
   // --- statistics of rows, merged over TP (shard_statistics.h) ----------------------------------
   std::int64_t (*statistics)(const LogitsRows&, const RowStatistics&) = rows_statistics;
+  // Of a student on the support of its teacher, and the sums of its divergence from that
+  // (teacher_statistics.h).
+  void (*support_statistics)(const DistilledRows&, float* shift,
+                             float* sum) = rows_support_statistics;
+  void (*divergence)(const DistilledRows&, const RowSoftmax& p, const RowSoftmax& q,
+                     const DivergenceSums&) = rows_divergence;
   int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
   /// received := the statistics [columns, rows] of all ranks' shards, one rank after the other.
   void (*gather_statistics)(Communicator& tp, std::int64_t rows, std::span<const float> own,

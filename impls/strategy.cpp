@@ -22,6 +22,21 @@ bool transforms_rows(const LossProblem& problem) {
   return !problem.row_transform().is_identity();
 }
 
+bool transforms_teacher(const LossProblem& problem) {
+  return problem.has_teacher() && !problem.teacher_transform().is_identity();
+}
+
+/// Sets the transform of every row by the temperature of its sequence.
+void fill_transforms(const LogitTransform& transform, const PackedBatch& batch,
+                     const std::vector<std::int32_t>& sequence, DeviceArray<RowTransform>& out) {
+  for (std::size_t row = 0; row < out.size(); ++row) {
+    const double own = batch.temperatures.empty()
+                           ? 1.0
+                           : batch.temperatures[static_cast<std::size_t>(sequence[row])];
+    out[row] = row_transform(transform, own).as_float();
+  }
+}
+
 /// Returns the number of token ranges; loops of the host go through all rows and need none.
 std::int64_t ranges_of(Backend backend, std::int64_t sequences) {
   return traits_of(backend).launches_kernels ? sequences : 0;
@@ -55,6 +70,7 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
       real_(device, rows.rows(), "row_table"),
       sequence_(device, rows.rows(), "row_table"),
       transforms_(device, transforms_rows(problem) ? rows.rows() : 0, "row_table"),
+      teacher_transforms_(device, transforms_teacher(problem) ? rows.rows() : 0, "row_table"),
       ranges_(device,
               static_cast<std::size_t>(ranges_of(device.backend(), problem.batch.sequences())),
               "row_table") {
@@ -66,12 +82,8 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
     inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
     std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
   }
-  for (std::size_t row = 0; row < transforms_.size(); ++row) {
-    const std::vector<float>& by_sequence = problem.batch.temperatures;
-    const double own =
-        by_sequence.empty() ? 1.0 : by_sequence[static_cast<std::size_t>(rows.sequence[row])];
-    transforms_[row] = row_transform(problem.row_transform(), own).as_float();
-  }
+  fill_transforms(problem.row_transform(), problem.batch, rows.sequence, transforms_);
+  fill_transforms(problem.teacher_transform(), problem.batch, rows.sequence, teacher_transforms_);
   std::fill(ranges_.begin(), ranges_.end(), TokenRange());
   for (std::size_t row = 0; ranges_.size() > 0 && row < rows.rows(); ++row) {
     TokenRange& range = ranges_[static_cast<std::size_t>(rows.sequence[row])];
@@ -84,6 +96,7 @@ std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
   std::int64_t row = 4 + 1 + 1 + 4;
   for (const std::vector<float>& input : problem.batch.inputs) row += input.empty() ? 0 : 4;
   if (transforms_rows(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
+  if (transforms_teacher(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   return rows * row + ranges_of(problem.backend, problem.batch.sequences()) *
                           static_cast<std::int64_t>(sizeof(TokenRange));
 }
@@ -99,6 +112,7 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
                          .vocab_max = part.vocab_max,
                          .logsumexp = part.logsumexp,
                          .mean_logprob = part.mean_logprob,
+                         .divergence = part.divergence,
                          .valid = {valid_.data() + from, size},
                          .real = {real_.data() + from, size},
                          .sequence = {sequence_.data() + from, size},
@@ -114,7 +128,7 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
 RowGradients row_gradients(const TokenGradients& gradients) {
   const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
   return {gradients.logprob.data(), at(gradients.entropy), at(gradients.logsumexp),
-          at(gradients.mean_logprob)};
+          at(gradients.mean_logprob), at(gradients.divergence)};
 }
 
 void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& from,
@@ -151,20 +165,36 @@ std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows) {
-  return {.dtype = problem.dtype,
-          .data = inputs.logits,
-          .rows = rows.rows(),
-          .shard = shard,
-          .targets = rows.targets(),
-          .valid = rows.valid(),
-          .device = &rows.device(),
-          .vocab = problem.vocab,
-          .transforms = rows.transforms()};
+  LogitsRows logits{.dtype = problem.dtype,
+                    .data = inputs.logits,
+                    .rows = rows.rows(),
+                    .shard = shard,
+                    .targets = rows.targets(),
+                    .valid = rows.valid(),
+                    .device = &rows.device(),
+                    .vocab = problem.vocab,
+                    .transforms = rows.transforms()};
+  add_teacher(problem, inputs, rows, 0, logits);
+  return logits;
+}
+
+void add_teacher(const LossProblem& problem, const LossInputs& inputs, const RowTable& rows,
+                 std::int64_t begin, LogitsRows& logits) {
+  if (!problem.has_teacher()) return;
+  const auto row_bytes = static_cast<std::size_t>(problem.width()) * size_of(problem.teacher_dtype);
+  logits.divergence = problem.terms().divergence;
+  logits.teacher_dtype = problem.teacher_dtype;
+  logits.teacher =
+      static_cast<const std::byte*>(inputs.teacher) + static_cast<std::size_t>(begin) * row_bytes;
+  logits.teacher_transforms = rows.teacher_transforms(begin);
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {
-  cost.forward.read_bytes += problem.logits_bytes();
-  cost.backward.read_bytes += problem.logits_bytes();
+  // For a divergence both tensors are read once more.
+  const std::int64_t again = problem.has_teacher() ? 1 : 0;
+  cost.forward.read_bytes +=
+      problem.logits_bytes() + again * problem.logits_bytes() + 2 * problem.teacher_bytes();
+  cost.backward.read_bytes += problem.logits_bytes() + problem.teacher_bytes();
   cost.backward.written_bytes += problem.logits_bytes();
 }
 

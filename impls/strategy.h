@@ -44,6 +44,10 @@ class RowTable {
   const RowTransform* transforms(std::int64_t begin = 0) const {
     return transforms_.size() > 0 ? transforms_.data() + begin : nullptr;
   }
+  /// As transforms(), of a teacher's logits.
+  const RowTransform* teacher_transforms(std::int64_t begin = 0) const {
+    return teacher_transforms_.size() > 0 ? teacher_transforms_.data() + begin : nullptr;
+  }
   /// Returns the tokens of rows [begin, begin + count) of this table and of `outputs`.
   ObjectiveTokens tokens(const TokenOutputs& outputs, std::int64_t begin, std::int64_t count) const;
 
@@ -55,6 +59,7 @@ class RowTable {
   DeviceArray<std::int32_t> sequence_;
   std::array<DeviceArray<float>, kTokenInputs> inputs_;
   DeviceArray<RowTransform> transforms_;
+  DeviceArray<RowTransform> teacher_transforms_;
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
 };
 
@@ -65,6 +70,11 @@ std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::
 /// Returns this rank's logits with their targets.
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows);
+
+/// Adds the rows of a teacher, which begin at row `begin` of the table, to those of `logits`;
+/// nothing where the problem has none.
+void add_teacher(const LossProblem& problem, const LossInputs& inputs, const RowTable& rows,
+                 std::int64_t begin, LogitsRows& logits);
 
 /// A buffer of floats and its span. The host may access it only if it may access the space.
 class FloatArray {

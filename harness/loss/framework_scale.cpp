@@ -47,7 +47,7 @@ class WithFramework final : public Objective {
     const auto columns = gradients.columns();
     for (std::size_t c = 0; c < columns.size(); ++c) added[c].assign(columns[c].size(), 0.0f);
     objective_->token_terms(tokens, batch, coefficients, totals,
-                            {added[0], added[1], added[2], added[3]});
+                            {added[0], added[1], added[2], added[3], added[4]});
     for (std::size_t c = 0; c < columns.size(); ++c) {
       for (std::size_t t = 0; t < columns[c].size(); ++t) {
         columns[c][t] += static_cast<float>(scaled(added[c][t]));
@@ -76,6 +76,7 @@ class WithFramework final : public Objective {
     scale(truth.grad_entropy);
     scale(truth.grad_logsumexp);
     scale(truth.grad_mean_logprob);
+    scale(truth.grad_divergence);
     for (auto& [row, sides] : truth.grad_sides) scale(sides);
     for (auto& [name, metric] : truth.metrics) {
       if (adds_up(metric.reduction)) metric.amount = metric.amount * metric_factor_;

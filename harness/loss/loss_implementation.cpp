@@ -38,6 +38,7 @@ TokenOutputs Outputs::only_given(const TokenOutputs& columns) const {
   if (terms) {
     given.logsumexp = columns.logsumexp;
     given.mean_logprob = columns.mean_logprob;
+    given.divergence = columns.divergence;
   }
   return given;
 }
@@ -52,8 +53,8 @@ TokenOutputs TokenOutputs::part(std::int64_t begin, std::int64_t count) const {
                ? column
                : column.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
   };
-  return {cut(logprobs),  cut(entropy),   cut(vocab_min),
-          cut(vocab_max), cut(logsumexp), cut(mean_logprob)};
+  return {cut(logprobs),  cut(entropy),      cut(vocab_min), cut(vocab_max),
+          cut(logsumexp), cut(mean_logprob), cut(divergence)};
 }
 
 TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
@@ -65,6 +66,7 @@ TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std:
   columns.vocab_max = next.take(problem.row_statistics());
   columns.logsumexp = next.take(terms.logsumexp);
   columns.mean_logprob = next.take(terms.mean_logprob);
+  columns.divergence = next.take(terms.divergence.is_any());
   return columns;
 }
 
@@ -75,6 +77,7 @@ TokenGradients gradients_in(std::span<float> block, const LossProblem& problem, 
   columns.entropy = next.take(terms.entropy);
   columns.logsumexp = next.take(terms.logsumexp);
   columns.mean_logprob = next.take(terms.mean_logprob);
+  columns.divergence = next.take(terms.divergence.is_any());
   return columns;
 }
 

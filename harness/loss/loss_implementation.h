@@ -47,6 +47,7 @@ struct LossProblem {
   LmHead head = {};
   Backend backend = Backend::cpu;
   LogitTransform transform = {};  // of the logits, with PackedBatch::temperatures
+  DType teacher_dtype = DType::f32;
 
   /// Returns the part of the transform that acts on rows of logits; the other one is alpha of the
   /// product that makes them.
@@ -60,7 +61,7 @@ struct LossProblem {
   std::int64_t token_columns() const {
     const RowTerms terms = this->terms();
     if (!row_statistics()) return 1 + terms.count();
-    return 4 + (terms.logsumexp ? 1 : 0) + (terms.mean_logprob ? 1 : 0);
+    return 4 + terms.count() - (terms.entropy ? 1 : 0);
   }
   /// Returns the number of arrays d loss / d number by token.
   std::int64_t gradient_columns() const { return 1 + terms().count(); }
@@ -75,9 +76,18 @@ struct LossProblem {
   std::int64_t logits_bytes() const { return local_rows() * width() * element_bytes(); }
   std::int64_t hidden_bytes() const { return hidden_rows() * head.hidden * element_bytes(); }
   std::int64_t weight_elements() const { return width() * head.hidden; }
+  bool has_teacher() const { return terms().divergence.is_any(); }
+  std::int64_t teacher_bytes() const {
+    return has_teacher()
+               ? local_rows() * width() * static_cast<std::int64_t>(size_of(teacher_dtype))
+               : 0;
+  }
+  /// Returns the transform of a teacher's logits: cap and scale are the student's own.
+  LogitTransform teacher_transform() const { return teacher_part(transform); }
   /// Return the bytes of a rank's inputs and of their gradients (that of a weight in float32).
   std::int64_t input_bytes() const {
-    return from_hidden() ? hidden_bytes() + weight_elements() * element_bytes() : logits_bytes();
+    return teacher_bytes() +
+           (from_hidden() ? hidden_bytes() + weight_elements() * element_bytes() : logits_bytes());
   }
   std::int64_t gradient_bytes() const {
     return from_hidden() ? hidden_bytes() + weight_elements() * 4 : logits_bytes();
@@ -109,7 +119,7 @@ struct Outputs {
   // These two where the problem asks for row statistics.
   bool entropy = true;
   bool vocab_range = true;  // vocab_min and vocab_max
-  bool terms = true;        // logsumexp and mean_logprob where the objective has them
+  bool terms = true;        // logsumexp, mean_logprob, divergence where the objective has them
   bool loss = true;
   // Names of the metrics that are given, the others are left out of ObjectiveResult::metrics.
   // Unset: all but those that are made of a column that is not given.
@@ -191,9 +201,10 @@ struct Cost {
 
 /// Row-major, LossProblem::dtype: logits, or hidden and weight.
 struct LossInputs {
-  const void* logits = nullptr;  // [T_c, V_t]
-  const void* hidden = nullptr;  // [hidden_rows, H]; with SP part tp_rank of the CP rank's rows
-  const void* weight = nullptr;  // [V_t, H] or [H, V_t], by LmHead::layout
+  const void* logits = nullptr;   // [T_c, V_t]
+  const void* hidden = nullptr;   // [hidden_rows, H]; with SP part tp_rank of the CP rank's rows
+  const void* weight = nullptr;   // [V_t, H] or [H, V_t], by LmHead::layout
+  const void* teacher = nullptr;  // [T_c, V_t] in LossProblem::teacher_dtype, with a divergence
 };
 
 /// Output columns by token, [T_c] or [T_pad] by ImplementationTraits::logprobs; 0 for rows that
@@ -205,10 +216,11 @@ struct TokenOutputs {
   std::span<float> vocab_max = {};
   std::span<float> logsumexp = {};     // as a term (harness/problem/batch/row_terms.h)
   std::span<float> mean_logprob = {};  // as a term
+  std::span<float> divergence = {};    // as a term
 
   /// Returns all columns, in this order; those that are not asked for are empty.
-  std::array<std::span<float>, 6> columns() const {
-    return {logprobs, entropy, vocab_min, vocab_max, logsumexp, mean_logprob};
+  std::array<std::span<float>, 7> columns() const {
+    return {logprobs, entropy, vocab_min, vocab_max, logsumexp, mean_logprob, divergence};
   }
   TokenOutputs part(std::int64_t begin, std::int64_t count) const;
 };

@@ -54,6 +54,7 @@ struct TokenTruth {
   Enclosure vocab_max;
   Enclosure logsumexp = {};
   Enclosure mean_logprob = {};
+  Enclosure divergence = {};
 };
 
 /// Intervals of d loss / d numbers of one row.
@@ -62,10 +63,11 @@ struct RowGradientTruth {
   Enclosure entropy;
   Enclosure logsumexp;
   Enclosure mean_logprob;
+  Enclosure divergence = {};
 
   bool logprob_alone() const {
     const auto is_zero = [](const Enclosure& x) { return x.is_exact() && x.value == 0; };
-    return is_zero(entropy) && is_zero(logsumexp) && is_zero(mean_logprob);
+    return is_zero(entropy) && is_zero(logsumexp) && is_zero(mean_logprob) && is_zero(divergence);
   }
 };
 
@@ -85,6 +87,7 @@ struct ObjectiveTruth {
   std::vector<Enclosure> grad_entropy = {};
   std::vector<Enclosure> grad_logsumexp = {};
   std::vector<Enclosure> grad_mean_logprob = {};
+  std::vector<Enclosure> grad_divergence = {};
   // By row whose logprob may be on either side of a switch of the formula, as at a clip bound: the
   // interval of every side. A right gradient is in one of them; grad_logprob holds them all.
   std::map<std::int64_t, std::vector<Enclosure>> grad_sides;

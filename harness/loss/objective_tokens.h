@@ -28,6 +28,7 @@ struct ObjectiveTokens {
   std::span<const float> vocab_max;  // needs().row_statistics
   std::span<const float> logsumexp;  // empty unless of needs().terms, as the next one
   std::span<const float> mean_logprob;
+  std::span<const float> divergence;
   std::span<const std::uint8_t> valid;                      // 1: trained on
   std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
   std::span<const std::int32_t> sequence;                   // of the pack
@@ -57,6 +58,7 @@ struct TokenGradient {
   float entropy = 0;
   float logsumexp = 0;
   float mean_logprob = 0;
+  float divergence = 0;
 };
 
 /// Columns of d loss / d numbers by token. All but the first are empty unless they belong to the
@@ -66,11 +68,12 @@ struct TokenGradients {
   std::span<float> entropy = {};
   std::span<float> logsumexp = {};
   std::span<float> mean_logprob = {};
+  std::span<float> divergence = {};
 
-  static constexpr std::size_t kColumns = 4;
+  static constexpr std::size_t kColumns = 5;
 
   constexpr std::array<std::span<float>, kColumns> columns() const {
-    return {logprob, entropy, logsumexp, mean_logprob};
+    return {logprob, entropy, logsumexp, mean_logprob, divergence};
   }
   /// Adds the gradient of token t.
   constexpr void add(std::size_t t, const TokenGradient& gradient) const {
@@ -78,6 +81,7 @@ struct TokenGradients {
     if (!entropy.empty()) entropy[t] += gradient.entropy;
     if (!logsumexp.empty()) logsumexp[t] += gradient.logsumexp;
     if (!mean_logprob.empty()) mean_logprob[t] += gradient.mean_logprob;
+    if (!divergence.empty()) divergence[t] += gradient.divergence;
   }
   /// Sets the gradient of token t, never to -0.
   constexpr void set(std::size_t t, const TokenGradient& gradient) const {
@@ -85,12 +89,13 @@ struct TokenGradients {
     if (!entropy.empty()) entropy[t] = 0.0f + gradient.entropy;
     if (!logsumexp.empty()) logsumexp[t] = 0.0f + gradient.logsumexp;
     if (!mean_logprob.empty()) mean_logprob[t] = 0.0f + gradient.mean_logprob;
+    if (!divergence.empty()) divergence[t] = 0.0f + gradient.divergence;
   }
   TokenGradients part(std::size_t begin, std::size_t count) const {
     const auto cut = [&](std::span<float> column) {
       return column.empty() ? column : column.subspan(begin, count);
     };
-    return {cut(logprob), cut(entropy), cut(logsumexp), cut(mean_logprob)};
+    return {cut(logprob), cut(entropy), cut(logsumexp), cut(mean_logprob), cut(divergence)};
   }
 };
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "harness/device/kernel/portable.h"
+#include "harness/problem/batch/row_terms.h"
 
 namespace lossgrid {
 
@@ -22,11 +23,27 @@ struct RowSoftmax {
   const float* sum;                 // s = sum of exp(z - shift)
   const float* weighted = nullptr;  // sum of exp(z - shift) (z - shift), with d loss / d entropy
   const float* finite = nullptr;    // F, with d loss / d mean_logprob
+  // With d loss / d divergence (divergence_rows.h): shift and sum of the teacher, those of the
+  // student on its support if the divergence is on it, and the merged DivergenceSums::of_student.
+  const float* teacher_shift = nullptr;
+  const float* teacher_sum = nullptr;
+  const float* support_shift = nullptr;
+  const float* support_sum = nullptr;
+  const float* divergence_of_student = nullptr;
 
   /// Returns the statistics from row `begin` on.
   constexpr RowSoftmax from(std::int64_t begin) const {
-    return {shift + begin, sum + begin, weighted == nullptr ? nullptr : weighted + begin,
-            finite == nullptr ? nullptr : finite + begin};
+    const auto at = [begin](const float* column) {
+      return column == nullptr ? nullptr : column + begin;
+    };
+    return {at(shift),         at(sum),           at(weighted),
+            at(finite),        at(teacher_shift), at(teacher_sum),
+            at(support_shift), at(support_sum),   at(divergence_of_student)};
+  }
+  /// Return the statistics of the distributions that a divergence compares.
+  constexpr RowSoftmax of_teacher() const { return {teacher_shift, teacher_sum}; }
+  constexpr RowSoftmax of_divergence(const Divergence& divergence) const {
+    return divergence.on_support ? RowSoftmax{support_shift, support_sum} : RowSoftmax{shift, sum};
   }
 };
 
@@ -36,9 +53,11 @@ struct RowGradients {
   const float* entropy = nullptr;
   const float* logsumexp = nullptr;
   const float* mean_logprob = nullptr;
+  const float* divergence = nullptr;  // then it is all (divergence_rows.h)
 
   constexpr bool logprob_alone() const {
-    return entropy == nullptr && logsumexp == nullptr && mean_logprob == nullptr;
+    return entropy == nullptr && logsumexp == nullptr && mean_logprob == nullptr &&
+           divergence == nullptr;
   }
   /// True if the loss does not depend on row r: its gradient is 0 whatever its statistics are.
   LOSSGRID_KERNEL bool is_zero(std::int64_t r) const {
@@ -50,7 +69,7 @@ struct RowGradients {
     const auto at = [begin](const float* column) {
       return column == nullptr ? nullptr : column + begin;
     };
-    return {logprob + begin, at(entropy), at(logsumexp), at(mean_logprob)};
+    return {logprob + begin, at(entropy), at(logsumexp), at(mean_logprob), at(divergence)};
   }
 };
 

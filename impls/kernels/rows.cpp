@@ -7,6 +7,7 @@
 #include "impls/kernels/cpu/softmax_rows.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/kernels/cuda/term_kernels-inl.h"
+#include "impls/kernels/divergence_rows.h"
 
 namespace lossgrid {
 namespace {
@@ -47,7 +48,23 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   part.targets += begin;
   part.valid += begin;
   if (transforms != nullptr) part.transforms += begin;
+  if (teacher != nullptr) {
+    part.teacher = static_cast<const std::byte*>(teacher) +
+                   static_cast<std::size_t>(begin * shard.width) * size_of(teacher_dtype);
+  }
+  if (teacher_transforms != nullptr) part.teacher_transforms += begin;
   return part;
+}
+
+DistilledRows distilled(const LogitsRows& logits) {
+  DistilledRows both{logits, logits, logits.divergence};
+  both.student.teacher = nullptr;
+  both.student.teacher_transforms = nullptr;
+  both.teacher = both.student;
+  both.teacher.dtype = logits.teacher_dtype;
+  both.teacher.data = logits.teacher;
+  both.teacher.transforms = logits.teacher_transforms;
+  return both;
 }
 
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
@@ -64,6 +81,11 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
 
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out) {
+  if (gradients.divergence != nullptr) {
+    return rows_divergence_gradient(distilled(rows), softmax.of_divergence(rows.divergence),
+                                    softmax.of_teacher(), softmax.divergence_of_student,
+                                    gradients.divergence, out);
+  }
   if (on_processor(rows)) return cpu_gradient(rows, softmax, gradients, out);
   if (rows.transforms == nullptr && gradients.logprob_alone()) {
     return launch_kernels(*rows.device, LaunchGradient{view(rows), softmax.shift, softmax.sum,

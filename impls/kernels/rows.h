@@ -15,6 +15,7 @@
 
 #include "harness/core/dtype.h"
 #include "harness/device/device.h"
+#include "harness/problem/batch/row_terms.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/values/row_transform.h"
 #include "impls/kernels/row_gradient.h"
@@ -40,6 +41,11 @@ struct LogitsRows {
   std::int64_t vocab = 0;
   // [rows] the map to the logits z that statistics and gradient are about; null: z = x.
   const RowTransform* transforms = nullptr;
+  // Logits of a teacher, row for row of the same shard, where the loss has a divergence from it.
+  DType teacher_dtype = DType::f32;
+  const void* teacher = nullptr;
+  const RowTransform* teacher_transforms = nullptr;
+  Divergence divergence = {};
 
   /// Returns the part [begin, begin + count).
   LogitsRows slice(std::int64_t begin, std::int64_t count) const;
@@ -71,8 +77,9 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 
 /// out [rows, width] in the dtype of the logits := the gradient, by x. Rows whose gradients are all
 /// 0, columns of -inf but the target's, and padding columns become 0; such rows and padding are not
-/// read. A target of -inf has p = 0 and d = 0, thus a, or 0 below a limit. `out` may be the logits;
-/// if not, a large one is written past the caches.
+/// read. With a divergence that is all the gradient is of (divergence_rows.h). A target of -inf has
+/// p = 0 and d = 0, thus a, or 0 below a limit. `out` may be the logits; if not, a large one is
+/// written past the caches.
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out);
 

@@ -13,6 +13,10 @@ LogitTransform transform_of_rows(const LogitTransform& transform, bool from_hidd
   return from_hidden && transform.is_one_factor() ? LogitTransform() : transform;
 }
 
+LogitTransform teacher_part(const LogitTransform& transform) {
+  return {.temperature = transform.temperature, .by_sequence = transform.by_sequence};
+}
+
 double divisor_of_product(const LogitTransform& transform) {
   return transform.is_one_factor() ? transform.temperature / transform.scale : 1.0;
 }

@@ -31,6 +31,9 @@ struct LogitTransform {
 /// product with the weight takes it in.
 LogitTransform transform_of_rows(const LogitTransform& transform, bool from_hidden);
 
+/// Returns the part that acts on the logits of a teacher: the temperatures.
+LogitTransform teacher_part(const LogitTransform& transform);
+
 /// Returns what divides the product of hidden states and weight: T / s where that is the whole
 /// transform, else 1.
 double divisor_of_product(const LogitTransform& transform);
