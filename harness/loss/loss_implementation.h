@@ -48,6 +48,7 @@ struct LossProblem {
   Backend backend = Backend::cpu;
   LogitTransform transform = {};  // of the logits, with PackedBatch::temperatures
   DType teacher_dtype = DType::f32;
+  bool teacher_sends_topk = false;  // -inf elsewhere
 
   /// Returns the part of the transform that acts on rows of logits; the other one is alpha of the
   /// product that makes them.
@@ -55,7 +56,11 @@ struct LossProblem {
   double product_alpha() const { return from_hidden() ? 1 / divisor_of_product(transform) : 1; }
   bool row_statistics() const { return objective.needs().row_statistics; }
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
-  RowTerms terms() const { return objective.needs().terms; }
+  RowTerms terms() const {
+    RowTerms terms = objective.needs().terms;
+    terms.divergence.on_support &= teacher_sends_topk;
+    return terms;
+  }
   /// Returns the number of arrays by token that a plan returns: log-probabilities, with row
   /// statistics entropy, vocab_min and vocab_max, and the terms.
   std::int64_t token_columns() const {

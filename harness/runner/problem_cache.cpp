@@ -24,9 +24,13 @@ PreparedProblem prepare(Problem problem) {
   const CaseSpec& spec = problem.spec;
   PreparedProblem prepared;
   prepared.objective = make_objective(spec.objective, spec.statistics);
-  prepared.rows = compute_rows(problem, process_threads());
-  require_trainable(problem, prepared.rows);
   const ObjectiveNeeds needs = prepared.objective->needs();
+  if (needs.terms.divergence.is_any()) {
+    if (std::holds_alternative<FromCase>(problem.source)) draw_teacher(problem);
+    require_teacher(problem);
+  }
+  prepared.rows = compute_rows(problem, process_threads(), divergence_of(needs, spec));
+  require_trainable(problem, prepared.rows);
   if (std::holds_alternative<FromCase>(problem.source)) {
     std::vector<double> logprobs;
     for (const RowTruth& row : prepared.rows) logprobs.push_back(row.logprob);

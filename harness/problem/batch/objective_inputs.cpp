@@ -241,6 +241,12 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
   problem.denominators.positive_tokens = count_positive_tokens(problem);
 }
 
+Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
+  Divergence divergence = needs.terms.divergence;
+  divergence.on_support &= spec.teacher_topk > 0;
+  return divergence;
+}
+
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
   for (int k = 0; k < kTokenInputs; ++k) {
     if (needs.inputs[k]) {

@@ -37,6 +37,10 @@ struct ObjectiveNeeds {
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
 };
 
+/// Returns the divergence that rows of the problem have: on the support of a teacher only where
+/// that sends its top k.
+Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
+
 /// Fills problem.inputs and problem.rewards of a case and counts denominators.positive_tokens.
 /// `logprobs` [T] by row: log p of the token that row t predicts. With x the log-probability of a
 /// token and spec.drift:

@@ -122,7 +122,12 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   for (int k = 0; k < kTokenInputs; ++k) part.inputs[k] = picked(problem.inputs[k], rows);
   part.logits = std::make_shared<PartLogits>(problem.logits, rows);
   if (problem.untransformed) {
-    part.untransformed = std::make_shared<PartLogits>(problem.untransformed, std::move(rows));
+    part.untransformed = std::make_shared<PartLogits>(problem.untransformed, rows);
+  }
+  part.teacher_dtype = problem.teacher_dtype;
+  if (problem.given_teacher) {
+    part.given_teacher = std::make_shared<PartLogits>(problem.given_teacher, rows);
+    part.teacher = std::make_shared<PartLogits>(problem.teacher, std::move(rows));
   }
   if (plan.dummy) blank_dummy(part);
   return part;

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "harness/core/hash.h"
 #include "harness/core/text.h"
 #include "harness/problem/batch/case_data.h"
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/random_streams.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/case/case_keys.h"
+#include "harness/problem/values/topk_logits.h"
 
 namespace lossgrid {
 namespace {
@@ -91,16 +93,58 @@ std::string describe(const ProblemSource& source) {
   return std::get<FromBundle>(source).path;
 }
 
-void apply_transform(Problem& problem) {
-  const LogitTransform rows = transform_of_rows(problem.transform(), problem.spec.hidden > 0);
-  if (rows.is_identity()) return;
+namespace {
+
+/// Returns the temperature of the sequence of every token; empty if there are none.
+std::vector<float> temperatures_by_token(const Problem& problem) {
   std::vector<float> by_token;
   for (std::size_t i = 0; i < problem.temperatures.size(); ++i) {
     by_token.insert(by_token.end(), static_cast<std::size_t>(problem.lengths[i]),
                     problem.temperatures[i]);
   }
+  return by_token;
+}
+
+}  // namespace
+
+void apply_transform(Problem& problem) {
+  const LogitTransform rows = transform_of_rows(problem.transform(), problem.spec.hidden > 0);
+  if (rows.is_identity()) return;
   problem.untransformed = problem.logits;
-  problem.logits = make_transformed_logits(problem.untransformed, rows, std::move(by_token));
+  problem.logits =
+      make_transformed_logits(problem.untransformed, rows, temperatures_by_token(problem));
+}
+
+void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype) {
+  const LogitTransform transform = teacher_part(problem.transform());
+  problem.given_teacher = std::move(given);
+  problem.teacher_dtype = dtype;
+  problem.teacher = transform.is_identity()
+                        ? problem.given_teacher
+                        : make_transformed_logits(problem.given_teacher, transform,
+                                                  temperatures_by_token(problem));
+}
+
+void draw_teacher(Problem& problem) {
+  CaseSpec spec = problem.spec;
+  spec.seed = mix_bits(spec.seed + static_cast<std::uint64_t>(Stream::teacher));
+  spec.dtype = spec.dtype == DType::bf16 ? DType::bf16 : DType::f32;
+  const bool is_about_targets =
+      spec.values == Values::buried_target || spec.values == Values::impossible_target;
+  if (is_about_targets) spec.values = Values::normal;
+  auto logits = make_random_logits(spec, problem.row_targets());
+  if (spec.teacher_topk > 0) {
+    logits = make_topk_logits(std::move(logits), spec.vocab, spec.teacher_topk);
+  }
+  set_teacher(problem, std::move(logits), spec.dtype);
+}
+
+void require_teacher(const Problem& problem) {
+  if (problem.given_teacher != nullptr) return;
+  throw_bad_input(
+      "{}: tensor teacher_logits is missing (nor are there teacher_topk_ids and "
+      "teacher_topk_logits), which {} needs",
+      describe(problem.source), problem.spec.objective.kind);
 }
 
 Problem make_problem(const CaseSpec& spec) {

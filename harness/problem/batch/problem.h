@@ -74,6 +74,12 @@ struct Problem {
   std::vector<std::int64_t> origin_row;       // [T]
   MicrobatchPlace microbatch;
 
+  // Logits of a teacher, row by row beside the student's, as they are given, and divided by the
+  // temperatures; null unless the objective has a divergence from it. -inf outside of its top k.
+  std::shared_ptr<const LogitsSource> given_teacher = nullptr;
+  std::shared_ptr<const LogitsSource> teacher = nullptr;
+  DType teacher_dtype = DType::f32;
+
   const LogitsSource& given_logits() const { return untransformed ? *untransformed : *logits; }
   /// Returns the transform of the case, and the one of a row.
   LogitTransform transform() const;
@@ -104,6 +110,16 @@ Problem make_problem(const CaseSpec& spec);
 /// problem.temperatures.
 void apply_transform(Problem& problem);
 
+/// Sets problem.given_teacher and what follows of it.
+void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype);
+
+/// Gives a problem of a case its teacher: logits of the case's regime that are drawn apart from the
+/// student's, in bf16 for cases in bf16, else in float32.
+void draw_teacher(Problem& problem);
+
+/// Throws bad_input for a problem of a file that has no teacher.
+void require_teacher(const Problem& problem);
+
 /// Returns the lengths of a case: explicit, or drawn from its distribution.
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec);
 
@@ -132,5 +148,9 @@ void require_fits(const Problem& problem, const Grid& grid);
 /// finite values in pads). `out` has T_c * width elements.
 void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                        void* out);
+
+/// Writes this rank's shard of the teacher's logits [T_c, width] in their dtype, in the same way.
+void fill_teacher_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                        void* out);
 
 }  // namespace lossgrid

@@ -31,6 +31,7 @@ enum class Stream : std::uint32_t {
   pad_hidden = 19,  // finite values of padding rows and ids, where nothing is poisoned
   pad_weight = 20,
   temperatures = 21,  // of sequences
+  teacher = 22,
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -16,21 +17,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-TensorToWrite logits_tensor(const Problem& problem) {
+TensorToWrite logits_tensor(const char* name, const Problem& problem, const LogitsSource& logits,
+                            DType dtype) {
   const std::int64_t tokens = problem.tokens();
   const std::int64_t vocab = problem.spec.vocab;
-  TensorToWrite tensor{
-      "logits", std::string(tensor_dtype(problem.spec.dtype)), {tokens, vocab}, {}};
+  TensorToWrite tensor{name, std::string(tensor_dtype(dtype)), {tokens, vocab}, {}};
   const auto width = static_cast<std::size_t>(vocab);
-  tensor.data.resize(static_cast<std::size_t>(tokens) * width * size_of(problem.spec.dtype));
-  dispatch_floating(problem.spec.dtype, [&](auto element) {
+  tensor.data.resize(static_cast<std::size_t>(tokens) * width * size_of(dtype));
+  dispatch_floating(dtype, [&](auto element) {
     using T = decltype(element);
     // bf16 values are exact in float; float32 bits stay what they are.
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     std::vector<Wide> row(width);
     std::byte* next = tensor.data.data();
     for (std::int64_t t = 0; t < tokens; ++t) {
-      problem.given_logits().read(t, 0, std::span<Wide>(row));
+      logits.read(t, 0, std::span<Wide>(row));
       for (const Wide value : row) {
         const T stored = static_cast<T>(value);
         std::memcpy(next, &stored, sizeof(T));
@@ -39,6 +40,34 @@ TensorToWrite logits_tensor(const Problem& problem) {
     }
   });
   return tensor;
+}
+
+/// Adds the logits of a teacher: all of them, or those that are not -inf with their ids.
+void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
+  if (problem.given_teacher == nullptr) return;
+  const std::int64_t k = problem.spec.teacher_topk;
+  if (k == 0) {
+    tensors.push_back(
+        logits_tensor("teacher_logits", problem, *problem.given_teacher, problem.teacher_dtype));
+    return;
+  }
+  std::vector<std::int32_t> ids;
+  std::vector<float> values;
+  std::vector<float> row(static_cast<std::size_t>(problem.spec.vocab));
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    problem.given_teacher->read(t, 0, std::span<float>(row));
+    const auto end = static_cast<std::int64_t>(values.size()) + k;
+    for (const bool is_sent : {true, false}) {  // ids that fill a row up have no probability
+      for (std::size_t v = 0; v < row.size(); ++v) {
+        if (static_cast<std::int64_t>(values.size()) == end) break;
+        if ((row[v] > -std::numeric_limits<float>::infinity()) != is_sent) continue;
+        ids.push_back(static_cast<std::int32_t>(v));
+        values.push_back(row[v]);
+      }
+    }
+  }
+  tensors.push_back(tensor_of<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
+  tensors.push_back(tensor_of<float>("teacher_topk_logits", {problem.tokens(), k}, values));
 }
 
 Json metrics_json(const BundleResults& results) {
@@ -93,7 +122,7 @@ TensorToWrite factor_tensor(const char* name, std::int64_t rows, std::int64_t si
 
 void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   if (problem.projection == nullptr) {
-    tensors.push_back(logits_tensor(problem));
+    tensors.push_back(logits_tensor("logits", problem, problem.given_logits(), problem.spec.dtype));
     return;
   }
   const Projection& p = *problem.projection;
@@ -162,6 +191,7 @@ void write_bundle(const std::string& path, const Problem& problem,
     tensors.push_back(
         tensor_of<float>("temperatures", {problem.sequences()}, problem.temperatures));
   }
+  add_teacher(problem, tensors);
   add_inputs(problem, tensors);
   if (expected) {
     metadata["expected_metrics"] = metrics_json(*expected).dump();

@@ -207,6 +207,8 @@ std::vector<CaseKey> make_keys() {
   add(factor_key("temperature", &CaseSpec::temperature), "divides the logits, after a soft-cap");
   add(boolean_key("sequence_temperatures", &CaseSpec::sequence_temperatures),
       "every sequence has a temperature of its own, drawn in [0.5, 2], beside it: true, false");
+  add(integer_key("teacher_topk", &CaseSpec::teacher_topk, 0, kMaxVocab),
+      "of distill: the teacher's logits of its k most probable ids alone; 0: of all");
   add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
                              {{WeightLayout::vocab_hidden, "vocab_hidden"},
                               {WeightLayout::hidden_vocab, "hidden_vocab"}}),

@@ -113,6 +113,7 @@ struct CaseSpec {
   double logit_softcap = 0;
   double temperature = 1;
   bool sequence_temperatures = false;  // every sequence has one of its own beside it
+  std::int64_t teacher_topk = 0;       // ids of a row that a teacher's logits are given for; 0: all
   WeightLayout weight_layout = WeightLayout::vocab_hidden;
   // True if the weight is that of the input embedding too: its gradient buffer holds the
   // embedding's part already, and that of the loss is added.

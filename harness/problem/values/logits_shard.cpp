@@ -18,8 +18,9 @@ namespace {
 template <typename T>
 class Filler {
  public:
-  Filler(const Problem& problem, const VocabShard& shard, int tp_rank)
+  Filler(const Problem& problem, const LogitsSource& logits, const VocabShard& shard, int tp_rank)
       : problem_(problem),
+        logits_(logits),
         shard_(shard),
         first_column_(shard.width * tp_rank),
         buffer_(static_cast<std::size_t>(shard.width)) {}
@@ -45,37 +46,49 @@ class Filler {
   void copy_row(std::int64_t token, T* out) {
     if constexpr (std::is_same_v<T, bf16>) {
       const auto values = std::span<float>(buffer_).first(static_cast<std::size_t>(shard_.valid()));
-      problem_.given_logits().read(token, shard_.begin, values);
+      logits_.read(token, shard_.begin, values);
       std::transform(values.begin(), values.end(), out, [](float value) { return bf16(value); });
     } else {
-      problem_.given_logits().read(token, shard_.begin,
-                                   std::span<T>(out, static_cast<std::size_t>(shard_.valid())));
+      logits_.read(token, shard_.begin,
+                   std::span<T>(out, static_cast<std::size_t>(shard_.valid())));
     }
   }
 
   const Problem& problem_;
+  const LogitsSource& logits_;
   const VocabShard shard_;
   const std::int64_t first_column_;
   std::vector<float> buffer_;
 };
 
-}  // namespace
-
-void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
-                       void* out) {
+/// Writes the rows of one rank in `dtype`.
+void fill_shard(const Problem& problem, const LogitsSource& logits, DType dtype, const Grid& grid,
+                int tp_rank, int cp_rank, void* out) {
   const CaseSpec& spec = problem.spec;
   const PackedLayout layout = layout_of(problem, grid);
   const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
   const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
-  dispatch_floating(spec.dtype, [&](auto element) {
+  dispatch_floating(dtype, [&](auto element) {
     using T = decltype(element);
-    Filler<T> filler(problem, shard, tp_rank);
+    Filler<T> filler(problem, logits, shard, tp_rank);
     T* next = static_cast<T*>(out);
     for (const std::int64_t position : cp_rows(layout.cu_padded, grid.cp, cp_rank)) {
       filler.row(rows[position], position, next);
       next += shard.width;
     }
   });
+}
+
+}  // namespace
+
+void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                       void* out) {
+  fill_shard(problem, problem.given_logits(), problem.spec.dtype, grid, tp_rank, cp_rank, out);
+}
+
+void fill_teacher_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                        void* out) {
+  fill_shard(problem, *problem.given_teacher, problem.teacher_dtype, grid, tp_rank, cp_rank, out);
 }
 
 }  // namespace lossgrid

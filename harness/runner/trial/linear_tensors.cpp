@@ -40,14 +40,18 @@ class LinearTensors final : public RankTensors {
         hidden_(pack.device.allocate(hidden_bytes(), "hidden", MemorySpace::device)),
         weight_(pack.device.allocate(
             static_cast<std::size_t>(places_.elements() * pack.loss_problem.element_bytes()),
-            "weight", MemorySpace::device)) {
+            "weight", MemorySpace::device)),
+        teacher_(pack) {
     restore_inputs();
   }
 
-  LossInputs inputs() const override { return {nullptr, hidden_.data(), weight_.data()}; }
+  LossInputs inputs() const override {
+    return {.hidden = hidden_.data(), .weight = weight_.data(), .teacher = teacher_.data()};
+  }
 
   std::uint64_t input_bits() const override {
-    return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1);
+    return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1) +
+           teacher_.bits();
   }
 
   std::optional<SkipReason> shift(double /*amount*/) override {
@@ -211,6 +215,7 @@ class LinearTensors final : public RankTensors {
   std::span<const RowPlace> rows_;
   Buffer hidden_;
   Buffer weight_;
+  TeacherTensor teacher_;
   Buffer grad_hidden_;
   DeviceArray<float> grad_weight_;
 };

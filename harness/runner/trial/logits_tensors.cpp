@@ -18,14 +18,17 @@ class LogitsTensors final : public RankTensors {
   explicit LogitsTensors(const RankPack& pack)
       : pack_(pack),
         shard_(vocab_shard(pack.problem.spec.vocab, pack.loss_problem.grid.tp, pack.rank.tp_rank)),
-        logits_(pack.device.allocate(bytes(), "logits", MemorySpace::device)) {
+        logits_(pack.device.allocate(bytes(), "logits", MemorySpace::device)),
+        teacher_(pack) {
     fill();
   }
 
-  LossInputs inputs() const override { return {logits_.data(), nullptr, nullptr}; }
+  LossInputs inputs() const override {
+    return {.logits = logits_.data(), .teacher = teacher_.data()};
+  }
 
   std::uint64_t input_bits() const override {
-    return parallel_fingerprint(HostView(logits_).bytes());
+    return parallel_fingerprint(HostView(logits_).bytes()) + teacher_.bits();
   }
 
   std::optional<SkipReason> shift(double amount) override {
@@ -135,6 +138,7 @@ class LogitsTensors final : public RankTensors {
   RankPack pack_;
   VocabShard shard_;
   Buffer logits_;
+  TeacherTensor teacher_;
   Buffer kept_;
   Buffer grad_;
   bool in_place_ = false;

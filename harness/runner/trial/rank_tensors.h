@@ -79,6 +79,18 @@ std::unique_ptr<RankTensors> make_linear_tensors(const RankPack& pack);
 /// Makes the one of the two that the problem starts from.
 std::unique_ptr<RankTensors> make_rank_tensors(const RankPack& pack);
 
+/// Logits of a teacher on one rank, an input that nothing may change; empty where there are none.
+class TeacherTensor {
+ public:
+  explicit TeacherTensor(const RankPack& pack);
+
+  const void* data() const { return buffer_.data(); }
+  std::uint64_t bits() const;
+
+ private:
+  Buffer buffer_;
+};
+
 /// Returns the elements of a floating tensor in float64.
 std::vector<double> as_doubles(const Buffer& buffer, DType dtype);
 

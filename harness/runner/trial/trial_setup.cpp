@@ -21,7 +21,9 @@ LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, 
           .objective_spec = spec.objective,
           .head = {spec.hidden, spec.weight_layout},
           .backend = backend,
-          .transform = problem.transform()};
+          .transform = problem.transform(),
+          .teacher_dtype = problem.teacher_dtype,
+          .teacher_sends_topk = spec.teacher_topk > 0};
 }
 
 std::optional<SkipReason> inputs_mismatch(const LossImplementation& implementation,

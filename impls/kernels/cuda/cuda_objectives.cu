@@ -4,6 +4,7 @@
 #include "harness/loss/objective_kernels-inl.h"
 #include "harness/loss/step_statistics_terms.h"
 #include "impls/objectives/clipped_pg_terms.h"
+#include "impls/objectives/distill_terms.h"
 #include "impls/objectives/dpo_terms.h"
 #include "impls/objectives/nll_terms.h"
 
@@ -15,6 +16,7 @@ using TermsOnGpu = OnGpu<LaunchSequenceSums<Terms>, LaunchTokenTerms<Terms>>;
 
 const TermsOnGpu<NllTerms> nll;
 const TermsOnGpu<ClippedPgTerms<>> clipped_pg;
+const TermsOnGpu<DistillTerms> distill;
 const TermsOnGpu<DpoTerms> dpo;
 const TermsOnGpu<StepStatisticsTerms> step_statistics;
 

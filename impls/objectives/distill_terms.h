@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// DistillTerms: the terms of one token (harness/loss/terms_kernels.h) of `distill`.
+#pragma once
+
+#include "harness/device/kernel/portable.h"
+#include "harness/loss/objective_tokens.h"
+
+namespace lossgrid {
+
+struct DistillTerms {
+  static constexpr int kSequenceSums = 0;
+  static constexpr int kSums = 2;  // loss, valid tokens
+  static constexpr int kMaxima = 0;
+  static constexpr bool kHasGradient = true;
+
+  double token_weight;
+
+  LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& /*tokens*/, std::int64_t /*t*/,
+                                       double* /*sums*/) const {}
+
+  LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                          SequenceTable<const double> /*coefficients*/,
+                                          double* sums, double* /*maxima*/) const {
+    if (tokens.valid[t] == 0) return {};
+    sums[0] += token_weight * tokens.divergence[t];
+    sums[1] += 1;
+    return {.divergence = static_cast<float>(token_weight)};
+  }
+};
+
+}  // namespace lossgrid
