@@ -49,7 +49,7 @@ class GatherLogitsPlan final : public LossPlan {
       context_.cp.all_gather(inputs.logits, logits_.data(), elements, problem_.dtype);
       gathered_inputs.logits = logits_.data();
       if (problem_.has_teacher()) {
-        context_.cp.all_gather(inputs.teacher, teacher_.data(), elements, problem_.teacher_dtype);
+        context_.cp.all_gather(inputs.teacher, teacher_.data(), elements, problem_.teacher.dtype);
         gathered_inputs.teacher = teacher_.data();
       }
     }

@@ -10,17 +10,9 @@ namespace {
 
 /// Returns the same problem, starting from logits.
 LossProblem from_logits(const LossProblem& problem) {
-  return {problem.batch,
-          problem.vocab,
-          DType::f32,
-          problem.grid,
-          problem.objective,
-          problem.objective_spec,
-          {},
-          problem.backend,
-          problem.row_transform(),
-          problem.teacher_dtype,
-          problem.teacher_sends_topk};
+  return {problem.batch,           problem.vocab,          DType::f32, problem.grid,
+          problem.objective,       problem.objective_spec, {},         problem.backend,
+          problem.row_transform(), problem.teacher};
 }
 
 class MaterializedPlan final : public LossPlan {

@@ -23,7 +23,7 @@ bool transforms_rows(const LossProblem& problem) {
 }
 
 bool transforms_teacher(const LossProblem& problem) {
-  return problem.has_teacher() && !problem.teacher_transform().is_identity();
+  return problem.has_teacher() && !problem.teacher.transform.is_identity();
 }
 
 /// Sets the transform of every row by the temperature of its sequence.
@@ -83,7 +83,7 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
     std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
   }
   fill_transforms(problem.row_transform(), problem.batch, rows.sequence, transforms_);
-  fill_transforms(problem.teacher_transform(), problem.batch, rows.sequence, teacher_transforms_);
+  fill_transforms(problem.teacher.transform, problem.batch, rows.sequence, teacher_transforms_);
   std::fill(ranges_.begin(), ranges_.end(), TokenRange());
   for (std::size_t row = 0; ranges_.size() > 0 && row < rows.rows(); ++row) {
     TokenRange& range = ranges_[static_cast<std::size_t>(rows.sequence[row])];
@@ -181,9 +181,9 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
 void add_teacher(const LossProblem& problem, const LossInputs& inputs, const RowTable& rows,
                  std::int64_t begin, LogitsRows& logits) {
   if (!problem.has_teacher()) return;
-  const auto row_bytes = static_cast<std::size_t>(problem.width()) * size_of(problem.teacher_dtype);
+  const auto row_bytes = static_cast<std::size_t>(problem.width()) * size_of(problem.teacher.dtype);
   logits.divergence = problem.terms().divergence;
-  logits.teacher_dtype = problem.teacher_dtype;
+  logits.teacher_dtype = problem.teacher.dtype;
   logits.teacher =
       static_cast<const std::byte*>(inputs.teacher) + static_cast<std::size_t>(begin) * row_bytes;
   logits.teacher_transforms = rows.teacher_transforms(begin);

@@ -36,6 +36,13 @@ struct LmHead {
   WeightLayout layout = WeightLayout::vocab_hidden;
 };
 
+/// Logits of a teacher beside those of the student, where the objective has a divergence from it.
+struct Teacher {
+  DType dtype = DType::f32;
+  bool sends_topk = false;        // its logits are -inf but for the k ids of a row that it sends
+  LogitTransform transform = {};  // of its logits; cap and scale are the student's own
+};
+
 /// The task of an implementation on one pack; the referenced objects outlive it.
 struct LossProblem {
   const PackedBatch& batch;
@@ -47,8 +54,7 @@ struct LossProblem {
   LmHead head = {};
   Backend backend = Backend::cpu;
   LogitTransform transform = {};  // of the logits, with PackedBatch::temperatures
-  DType teacher_dtype = DType::f32;
-  bool teacher_sends_topk = false;  // -inf elsewhere
+  Teacher teacher = {};
 
   /// Returns the part of the transform that acts on rows of logits; the other one is alpha of the
   /// product that makes them.
@@ -58,7 +64,7 @@ struct LossProblem {
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
   RowTerms terms() const {
     RowTerms terms = objective.needs().terms;
-    terms.divergence.on_support &= teacher_sends_topk;
+    terms.divergence.on_support &= teacher.sends_topk;
     return terms;
   }
   /// Returns the number of arrays by token that a plan returns: log-probabilities, with row
@@ -84,11 +90,9 @@ struct LossProblem {
   bool has_teacher() const { return terms().divergence.is_any(); }
   std::int64_t teacher_bytes() const {
     return has_teacher()
-               ? local_rows() * width() * static_cast<std::int64_t>(size_of(teacher_dtype))
+               ? local_rows() * width() * static_cast<std::int64_t>(size_of(teacher.dtype))
                : 0;
   }
-  /// Returns the transform of a teacher's logits: cap and scale are the student's own.
-  LogitTransform teacher_transform() const { return teacher_part(transform); }
   /// Return the bytes of a rank's inputs and of their gradients (that of a weight in float32).
   std::int64_t input_bytes() const {
     return teacher_bytes() +
@@ -209,7 +213,7 @@ struct LossInputs {
   const void* logits = nullptr;   // [T_c, V_t]
   const void* hidden = nullptr;   // [hidden_rows, H]; with SP part tp_rank of the CP rank's rows
   const void* weight = nullptr;   // [V_t, H] or [H, V_t], by LmHead::layout
-  const void* teacher = nullptr;  // [T_c, V_t] in LossProblem::teacher_dtype, with a divergence
+  const void* teacher = nullptr;  // [T_c, V_t] in Teacher::dtype, with a divergence
 };
 
 /// Output columns by token, [T_c] or [T_pad] by ImplementationTraits::logprobs; 0 for rows that

@@ -18,10 +18,9 @@ class AlteredProblem {
       : batch_(original.batch), objective_(altered_objective(mutant, original)) {
     if (mutant.batch != nullptr) mutant.batch(batch_);
     const Objective& objective = objective_ ? *objective_ : original.objective;
-    problem_ = std::make_unique<LossProblem>(
-        LossProblem{batch_, original.vocab, original.dtype, original.grid, objective,
-                    original.objective_spec, original.head, original.backend, original.transform,
-                    original.teacher_dtype, original.teacher_sends_topk});
+    problem_ = std::make_unique<LossProblem>(LossProblem{
+        batch_, original.vocab, original.dtype, original.grid, objective, original.objective_spec,
+        original.head, original.backend, original.transform, original.teacher});
   }
   AlteredProblem(const AlteredProblem&) = delete;
   AlteredProblem& operator=(const AlteredProblem&) = delete;

@@ -4,6 +4,7 @@
 #include "harness/device/kernel/launch_items.h"
 #include "impls/row_positions.h"
 #include "impls/statistics_rows.h"
+#include "impls/teacher_rows.h"
 
 namespace lossgrid {
 namespace {
@@ -12,6 +13,7 @@ template <class... Items>
 using ItemsOnGpu = OnGpu<LaunchItems<Items>...>;
 
 const ItemsOnGpu<NegateMin, MergeRow, MoveShift, WriteRow> statistics;
+const ItemsOnGpu<MergePairs, WriteDivergence> teacher;
 const ItemsOnGpu<ScatterRow, GatherRow, ScaleRow> positions;
 
 }  // namespace

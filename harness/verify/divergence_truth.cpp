@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/divergence_truth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/core/dtype.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const double kU4 = 4 * unit_roundoff(DType::f32);
+
+bool is_left_out(const Divergence& divergence, double teacher) {
+  return divergence.on_support && teacher == -kInfinity;
+}
+
+Softmax softmax_of(std::span<const double> logits, std::span<const double> errors,
+                   const auto& is_counted) {
+  Softmax softmax{.max = -kInfinity, .sum = 0};
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    if (is_counted(v)) softmax.max = std::max(softmax.max, logits[v]);
+  }
+  double weighted = 0;
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    if (!is_counted(v)) continue;
+    const double term = std::exp(logits[v] - softmax.max);
+    softmax.sum += term;
+    weighted += term * errors[v];
+  }
+  softmax.shared_error = weighted / softmax.sum;
+  return softmax;
+}
+
+/// ln(b q + (1 - b) p) of the logarithms of both.
+double log_mixture(double beta, double log_q, double log_p) {
+  const double a = std::log(beta) + log_q;
+  const double b = std::log1p(-beta) + log_p;
+  const double larger = std::max(a, b);
+  if (larger == -kInfinity) return larger;
+  return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
+}
+
+/// The logarithms of one column with their errors.
+struct Logs {
+  double p = 0;  // probability of the student
+  double q = 0;  // of the teacher
+  double log_p = 0;
+  double log_q = 0;
+  double log_m = 0;
+  ChainBound p_error;
+  ChainBound q_error;
+  ChainBound m_error;
+};
+
+Logs logs_of(const DivergenceTruth& truth, double student, double teacher, double student_error,
+             double teacher_error) {
+  Logs logs;
+  logs.log_p = truth.p.log_p(student);
+  logs.log_q = truth.q.log_p(teacher);
+  logs.p = std::exp(logs.log_p);
+  logs.q = std::exp(logs.log_q);
+  logs.p_error = truth.p.error(student, student_error);
+  logs.q_error = truth.q.error(teacher, teacher_error);
+  if (truth.divergence.kind != Divergence::Kind::jsd) return logs;
+  logs.log_m = log_mixture(truth.divergence.beta, logs.log_q, logs.log_p);
+  logs.m_error = {std::max(logs.p_error.fixed, logs.q_error.fixed) +
+                      kU4 * (2 + (std::isinf(logs.log_m) ? 0 : std::abs(logs.log_m))),
+                  std::max(logs.p_error.per_add, logs.q_error.per_add)};
+  return logs;
+}
+
+/// Adds w l to a sum, with its errors.
+void add_summand(double w, double l, const ChainBound& w_error, const ChainBound& l_error,
+                 double& sum, ChainBound& error) {
+  if (w == 0) return;
+  sum += w * l;
+  if (std::isinf(l)) return;
+  error.add(w * std::abs(l), w_error);
+  error.add(w, l_error);
+  error.fixed += w * kU4 * std::abs(l);
+  error.per_add += w * std::abs(l) * unit_roundoff(DType::f32);
+}
+
+ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
+  return {a.fixed + b.fixed, a.per_add + b.per_add};
+}
+
+}  // namespace
+
+double Softmax::log_p(double logit) const {
+  return logit == -kInfinity ? -kInfinity : logit - max - std::log(sum);
+}
+
+ChainBound Softmax::error(double logit, double logit_error) const {
+  const double distance = logit == -kInfinity ? 0 : std::abs(logit - max);
+  const double roundings = kU4 * (8 + std::abs(std::log(sum))) + kU4 * distance;
+  return {roundings + logit_error + shared_error, unit_roundoff(DType::f32)};
+}
+
+DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
+                                 double reading) {
+  DivergenceTruth truth;
+  truth.divergence = divergence;
+  const auto is_counted = [&](std::size_t v) {
+    return !is_left_out(divergence, logits.teacher[v]);
+  };
+  truth.p = softmax_of(logits.student, logits.student_errors, is_counted);
+  truth.q = softmax_of(logits.teacher, logits.teacher_errors, is_counted);
+  truth.p.shared_error += reading;
+  double of_teacher = 0;
+  ChainBound teacher_error;
+  for (std::size_t v = 0; v < logits.student.size(); ++v) {
+    if (!is_counted(v)) continue;
+    const Logs at = logs_of(truth, logits.student[v], logits.teacher[v], logits.student_errors[v],
+                            logits.teacher_errors[v]);
+    switch (divergence.kind) {
+      case Divergence::Kind::forward:
+        add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error),
+                    of_teacher, teacher_error);
+        break;
+      case Divergence::Kind::reverse:
+        add_summand(at.p, at.log_p - at.log_q, at.p_error, sum_of(at.p_error, at.q_error),
+                    truth.of_student, truth.of_student_error);
+        break;
+      default:
+        add_summand(at.q, at.log_q - at.log_m, at.q_error, sum_of(at.q_error, at.m_error),
+                    of_teacher, teacher_error);
+        add_summand(at.p, at.log_p - at.log_m, at.p_error, sum_of(at.p_error, at.m_error),
+                    truth.of_student, truth.of_student_error);
+    }
+  }
+  const double beta = divergence.kind == Divergence::Kind::forward   ? 1
+                      : divergence.kind == Divergence::Kind::reverse ? 0
+                                                                     : divergence.beta;
+  if (beta > 0) truth.value += beta * of_teacher;
+  if (beta < 1) truth.value += (1 - beta) * truth.of_student;
+  truth.value_error.add(beta, teacher_error);
+  truth.value_error.add(1 - beta, truth.of_student_error);
+  truth.value_error.fixed += kU4 * (std::abs(beta * of_teacher) +
+                                    std::abs((1 - beta) * truth.of_student));
+  return truth;
+}
+
+DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure& gradient,
+                                   int serial_adds, double student, double teacher,
+                                   double student_error, double teacher_error) {
+  const Divergence& divergence = truth.divergence;
+  DivergenceColumn column;
+  if (is_left_out(divergence, teacher) || student == -kInfinity) return column;
+  const Logs at = logs_of(truth, student, teacher, student_error, teacher_error);
+  const double p_error = at.p_error.at(serial_adds);
+  const double q_error = at.q_error.at(serial_adds);
+  double direction = 0;
+  double error = 0;
+  if (divergence.kind == Divergence::Kind::forward) {
+    direction = at.p - at.q;
+    error = at.p * p_error + at.q * q_error + kU4 * (at.p + at.q);
+  } else if (at.p > 0) {
+    const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
+    const double log_ratio = at.log_p - (is_jsd ? at.log_m : at.log_q);
+    const double centred = log_ratio - truth.of_student;
+    const double factor = (is_jsd ? 1 - divergence.beta : 1) * at.p;
+    direction = factor * centred;
+    error = factor * (p_error * std::abs(centred) + p_error +
+                      (is_jsd ? at.m_error.at(serial_adds) : q_error) +
+                      truth.of_student_error.at(serial_adds) +
+                      kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
+  }
+  const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
+  // Where a probability underflows, a logarithm is at most 88 times as large.
+  const double floor = std::numeric_limits<float>::min() *
+                       std::max(1.0, largest * (88 + std::abs(truth.of_student)));
+  column.want = gradient.value * direction;
+  column.computation = std::max(floor, largest * error);
+  column.objective = gradient.radius() * std::abs(direction);
+  return column;
+}
+
+}  // namespace lossgrid
