@@ -12,11 +12,22 @@
 //   |H - truth| <= u32 (4 (8 + S2 + (1 + S1) (S1 + |ln s|) + |truth|) + (1 + S1) d)
 //                  + (1 + S1) r' + sum p |ln p + H| e,
 //     S1 = sum p |x - m|, S2 = sum p (x - m)^2: H = ln s - (sum exp(x - m) (x - m)) / s
+//   |L - truth| <= u32 (4 (8 + S1 + |ln s| + |truth|) + d) + sum p e,  L = m + ln s
+//   |M - truth| <= u32 (4 (8 + A + |ln s| + |truth|) + (1 + A) d) + r F/V
+//                  + (1/V) sum e + (F/V) sum p e,
+//     M = -A - (F/V) ln s, A = (1/V) sum |x - m| over the F logits that are not -inf
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
 //                       + |g| p_i (u32 (4 (8 + |x_i - m| + |ln s|) + d) + r)
 //                       + u32 |g| 4 |p_i - [i = y]|
 //                       + |g| p_i (e_i + sum p e)
 //                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
+// and where the loss depends on row terms (row_terms.h), with h, l, m' = d loss / d (H, L, M) and
+// D_i = u32 (4 (8 + |x_i - m| + |ln s|) + d) + r + e_i + sum p e,
+//                       + |h| p_i (D_i (1 + |ln p_i + H|) + bound of H)
+//                       + |l| p_i D_i
+//                       + |m'| (u32 4 (1/V + p_i F/V) + D_i p_i F/V)      if x_i is not -inf
+//                       + (radius(h) p_i |ln p_i + H| + radius(l) p_i + radius(m') |1/V - p_i F/V|)
+//                         (1 + 1.01 u_out)
 // clang-format on
 // The distance x - m of two float32 or bf16 numbers is rounded once, in proportion to itself:
 // relative to the maximum every term rounds in proportion to a distance, and a common offset of the
@@ -25,6 +36,18 @@
 // shards moves each term by a distance m_r - m once more. A sum of the logits themselves, as in
 // H = m + ln s - sum p x, rounds in proportion to |x| and is not within the bound of H.
 //
+// L is m + ln s, which is rounded in proportion to itself once: 4 u32 |truth| holds the rounding of
+// float64 logits to float32 as well. A is a sum of distances, each rounded in proportion to itself,
+// in a chain of d additions: u32 (A (1 + d) + c). ln s enters M by at most its own error, as F <=
+// V, and S1 <= H <= ln V, by which s is off, is below the constant for every V that has 32 bits.
+//
+// The row terms have the gradients -p_i (ln p_i + H), p_i and 1/V - p_i F/V (logit_gradient.h). D_i
+// bounds the relative error of p_i and, since |ln p_i| <= |x_i - m| + |ln s|, the error of ln p_i.
+// Roundings of products and sums are in proportion to the sizes of the terms, |l| p_i,
+// |h| p_i (|ln p_i| + H), |m'|/V and |m'| p_i F/V, also where they are added up to factors of p_i
+// and of p_i ln p_i first: all but that of |m'|/V, which has a summand of its own, are below the
+// part 4 (8 + |x_i - m| + |ln s|) of D_i and the part 4 (8 + |H|) of the bound of H.
+//
 // r and r' are roundings in proportion to the logits, 4 u32 |m + ln s| where they are allowed:
 //   - both with float64 logits, which implementations may read as float32;
 //   - r alone with a declared log-sum-exp in float32 (RowTruth::rounds_log_sum_exp), which is
@@ -32,8 +55,10 @@
 //
 // g lies within radius(g) of its truth (enclosure.h), and |g| is the largest absolute value there.
 // e_i bounds the error of a logit that implementations make themselves (LogitsSource::read_errors);
-// it is 0 for a given logit. The terms with e are the derivatives of lp, H and p by the logits. No
-// bound is below the smallest normal float32 times max(1, |g|): vanishing probabilities underflow.
+// it is 0 for a given logit. The terms with e are the derivatives of lp, H, L, M and p by the
+// logits. No bound is below the smallest normal float32 times max(1, size), with the size |g|, or
+// |g| + |l| + |m'| + |h| (H + 88) with row terms: vanishing probabilities underflow, and where p
+// does |ln p| p is at most 88 times as large.
 //
 // All bounds are finite for finite logits, up to the largest float64: u32 multiplies m, ln s and
 // |x - m| before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a
@@ -42,6 +67,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "harness/core/dtype.h"
@@ -92,11 +118,37 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
                                           (1 + row.spread) * of_reading + row.entropy_error);
 }
 
+/// Returns the bound of L.
+inline double logsumexp_bound(const RowTruth& row, int serial_adds) {
+  const double u4 = 4 * unit_roundoff(DType::f32);
+  const double b =
+      u4 * (8 + row.spread + std::abs(std::log(row.sum))) + u4 * std::abs(row.logsumexp());
+  return std::max(kSmallestNormalF32, b + unit_roundoff(DType::f32) * serial_adds + row.mean_error);
+}
+
+/// Returns the bound of M.
+inline double mean_logprob_bound(const RowTruth& row, int serial_adds) {
+  const double u32 = unit_roundoff(DType::f32);
+  const double b = 4 * u32 * (8 + std::abs(std::log(row.sum))) + 4 * u32 * row.mean_distance +
+                   4 * u32 * std::abs(row.mean_logprob());
+  const double of_adds = u32 * serial_adds + u32 * row.mean_distance * serial_adds;
+  return std::max(kSmallestNormalF32,
+                  b + of_adds + row.finite_share() * offset_rounding(row) + row.mean_logprob_error);
+}
+
 /// Returns the bound of the smallest or the largest logit `x` of a row, as float32. These are exact
 /// except for float64 logits and for denormal numbers, which kernels may read as zero.
 inline double range_bound(const RowTruth& row, double x, DType logits) {
   const double rounding = logits == DType::f64 ? unit_roundoff(DType::f32) * std::abs(x) : 0.0;
   return std::max(kSmallestNormalF32, rounding + row.range_error);
+}
+
+/// Returns the number that underflow of probabilities is multiplied by in a gradient.
+inline double gradient_size(const RowTruth& row, const RowGradientTruth& gradient) {
+  const double of_logprob = std::abs(gradient.logprob.value);
+  if (gradient.logprob_alone()) return of_logprob;
+  return of_logprob + std::abs(gradient.logsumexp.value) + std::abs(gradient.mean_logprob.value) +
+         std::abs(gradient.entropy.value) * (row.entropy() + 88);
 }
 
 /// Bound of the gradient of one row: the parts that all columns share, and functions for the rest.
@@ -112,21 +164,37 @@ class GradientBound {
     double floor;
   };
 
-  GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
+  GradientBound(const RowTruth& row, const RowGradientTruth& gradient, DType out, int serial_adds)
       : row_{1.01 * unit_roundoff(out),
-             std::max(std::abs(grad_logprob.low), std::abs(grad_logprob.high)),
+             largest_of(gradient.logprob),
              row.mean_error,
-             grad_logprob.radius(),
+             gradient.logprob.radius(),
              row.max,
              unit_roundoff(DType::f32) * (4 * (8 + std::abs(std::log(row.sum))) + serial_adds) +
                  offset_rounding(row),
-             kSmallestNormalF32 * std::max(1.0, std::abs(grad_logprob.value))} {}
+             kSmallestNormalF32 * std::max(1.0, gradient_size(row, gradient))},
+        has_terms_(!gradient.logprob_alone()),
+        terms_{largest_of(gradient.entropy),
+               largest_of(gradient.logsumexp),
+               largest_of(gradient.mean_logprob),
+               gradient.entropy.radius(),
+               gradient.logsumexp.radius(),
+               gradient.mean_logprob.radius(),
+               row.spread,
+               entropy_bound(row, serial_adds),
+               1 / row.vocab,
+               row.finite_share()} {}
+
+  /// The bound of a row whose loss depends on its log-probability alone.
+  GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
+      : GradientBound(row, RowGradientTruth{grad_logprob, {}, {}, {}}, out, serial_adds) {}
 
   const Row& row() const { return row_; }
 
-  /// Returns the error that rounding of the result may add, for a column with probability p.
-  double rounding(double truth, double p, bool is_target) const {
-    return row_.u_out * (std::abs(truth) + objective(p, is_target));
+  /// Returns the error that rounding of the result may add, for a column with logit x and
+  /// probability p.
+  double rounding(double truth, double x, double p, bool is_target) const {
+    return row_.u_out * (std::abs(truth) + objective(x, p, is_target));
   }
 
   /// Returns the error that the computation before it may add, for a column with logit x and
@@ -136,25 +204,78 @@ class GradientBound {
     const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
     const double roundings =
         p * (row_.row_term + u4 * distance) + u4 * std::abs(p - (is_target ? 1.0 : 0.0));
-    return std::max(row_.floor,
-                    times(row_.largest, roundings + p * (logit_error + row_.mean_error)));
+    const double of_logprob = times(row_.largest, roundings + p * (logit_error + row_.mean_error));
+    return std::max(row_.floor, has_terms_ ? of_logprob + of_terms(x, p, logit_error) : of_logprob);
   }
 
-  /// Returns the error that the interval of d loss / d logprob may add: in one direction for all
+  /// Returns the error that the intervals of d loss / d numbers may add: in one direction for all
   /// columns of the row.
-  double objective(double p, bool is_target) const {
-    return times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
+  double objective(double x, double p, bool is_target) const {
+    const double of_logprob = times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
+    if (!has_terms_ || is_minus_infinity(x)) return of_logprob;
+    const double of_mean = std::abs(terms_.vocab_share - p * terms_.finite_share);
+    return of_logprob + times(terms_.entropy_radius, p * std::abs(centred_logprob(x, p))) +
+           row_sum_objective(p) + times(terms_.mean_logprob_radius, of_mean);
   }
 
-  /// True if the interval of d loss / d logprob has no end; then the gradient of the row has no
+  /// Returns the part of objective() that does not cancel in the sum of a row: that of L.
+  double row_sum_objective(double p) const { return times(terms_.logsumexp_radius, p); }
+
+  /// True if an interval of d loss / d numbers has no end; then the gradient of the row has no
   /// bound either.
-  bool is_unbounded() const { return std::isinf(row_.largest) || std::isinf(row_.radius); }
+  bool is_unbounded() const {
+    const double all[] = {row_.largest,        row_.radius,
+                          terms_.entropy,      terms_.entropy_radius,
+                          terms_.logsumexp,    terms_.logsumexp_radius,
+                          terms_.mean_logprob, terms_.mean_logprob_radius};
+    return std::any_of(std::begin(all), std::end(all), [](double x) { return std::isinf(x); });
+  }
 
  private:
+  /// The largest d loss / d row terms, their radii, and what the columns share of their errors.
+  struct Terms {
+    double entropy;       // |h|
+    double logsumexp;     // |l|
+    double mean_logprob;  // |m'|
+    double entropy_radius;
+    double logsumexp_radius;
+    double mean_logprob_radius;
+    double spread;         // S1
+    double entropy_bound;  // of H
+    double vocab_share;    // 1/V
+    double finite_share;   // F/V
+  };
+
+  static double largest_of(const Enclosure& x) {
+    return std::max(std::abs(x.low), std::abs(x.high));
+  }
+  static bool is_minus_infinity(double x) { return x == -std::numeric_limits<double>::infinity(); }
+
+  /// Returns ln p + H; 0 where p is 0.
+  double centred_logprob(double x, double p) const {
+    return p > 0 ? x - row_.max + terms_.spread : 0;
+  }
+
+  /// Returns the summands of the row terms.
+  double of_terms(double x, double p, double logit_error) const {
+    if (is_minus_infinity(x)) return 0;
+    const double u4 = 4 * unit_roundoff(DType::f32);
+    const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
+    const double of_p = p * (row_.row_term + u4 * distance + logit_error + row_.mean_error);  // p D
+    const double of_entropy =
+        of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound;
+    const double of_mean =
+        u4 * (terms_.vocab_share + p * terms_.finite_share) + of_p * terms_.finite_share;
+    return times(terms_.entropy, of_entropy) + times(terms_.logsumexp, of_p) +
+           times(terms_.mean_logprob, of_mean);
+  }
+
   /// Returns size * x; 0 for x = 0, also with an infinite size.
   static double times(double size, double x) { return x == 0 ? 0 : size * x; }
 
   Row row_;
+  bool has_terms_;
+  Terms terms_;
 };
 
 }  // namespace lossgrid

@@ -7,8 +7,10 @@
 
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/input_column.h"
 #include "harness/verify/linear_bounds.h"
 #include "harness/verify/linear_truth.h"
+#include "harness/verify/logit_gradient.h"
 #include "harness/verify/shard_checks.h"
 
 namespace lossgrid {
@@ -39,18 +41,20 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
   std::vector<double> p(logits.size());
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
-    const GradientBound bound(row, truth.objective.grad_logprob[t], problem.spec.dtype,
-                              serial_adds);
+    const RowGradientTruth numbers = truth.objective.gradient(t);
+    const GradientBound bound(row, numbers, problem.spec.dtype, serial_adds);
+    const LogitGradient gradient(row, numbers);
+    const InputTransform transform = input_transform(problem, t);
     const std::int64_t sequence = problem.sequence_of(t);
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, p);
     for (std::int64_t v = 0; v < vocab; ++v) {
       const std::int64_t at = t * vocab + v;
-      const bool is_target = v == row.target;
       double slack = 0;  // rows that take no part are exactly zero
       if (row.valid) {
-        slack = bound.rounding(want[at], p[v], is_target) +
-                bound.computation(logits[v], p[v], is_target) + bound.objective(p[v], is_target);
+        slack =
+            input_column(bound, gradient, transform, logits[v], p[v], v == row.target, &want[at])
+                .bound();
       }
       check.add(got[at], want[at], slack, {0, sequence, t - problem.cu_seqlens[sequence], v});
     }
@@ -100,13 +104,16 @@ std::vector<double> expected_grad_logits(const Problem& problem, const Truth& tr
   const std::int64_t vocab = problem.spec.vocab;
   std::vector<double> gradient(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
   std::vector<double> logits(static_cast<std::size_t>(vocab));
+  std::vector<double> p(logits.size());
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     const RowTruth& row = truth.rows[t];
     if (!row.valid) continue;
     problem.logits->read(t, 0, std::span<double>(logits));
-    truth_probabilities(row, logits, logits);
-    truth_gradient(row, truth.objective.grad_logprob[t].value, logits, 0,
-                   std::span<double>(gradient).subspan(t * vocab, vocab));
+    truth_probabilities(row, logits, p);
+    const std::span<double> out = std::span<double>(gradient).subspan(t * vocab, vocab);
+    LogitGradient(row, truth.objective.gradient(t)).write(logits, p, 0, out);
+    const TrueRowTransform transform = problem.transform_of_row(t);
+    for (std::int64_t v = 0; v < vocab; ++v) out[v] *= transform.slope(logits[v]);
   }
   return gradient;
 }

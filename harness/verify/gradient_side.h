@@ -11,9 +11,10 @@
 namespace lossgrid {
 
 /// Returns the one of `sides` (ObjectiveTruth::grad_sides) that lies nearest to the gradient `got`
-/// of a row. `logits`, `got`: of the ids from `begin` on.
+/// of a row. `gradient`: of the row, of which d loss / d row terms are read. `logits`, `got`: of
+/// the ids from `begin` on.
 const Enclosure& gradient_side(std::span<const Enclosure> sides, const RowTruth& row,
-                               std::int64_t begin, std::span<const double> logits,
-                               std::span<const double> got);
+                               const RowGradientTruth& gradient, std::int64_t begin,
+                               std::span<const double> logits, std::span<const double> got);
 
 }  // namespace lossgrid

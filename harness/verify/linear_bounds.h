@@ -32,7 +32,7 @@
 // (u x)^2 / 3 at most, and the mean square of n independent ones is within three deviations of
 // that, 3 sqrt(2 / n). Where d weight is rounded once, the block is held to this smaller number,
 // with the effective number of its rows as n. The bound is never below the smallest normal float32
-// times max(1, largest |d loss / d logprob|).
+// times max(1, largest |d loss / d logprob|), or the size of bounds.h with row terms.
 #pragma once
 
 #include <algorithm>
@@ -55,8 +55,12 @@ class LinearBound {
         adds_(static_cast<double>(adds)),
         from_bf16_(grad_logits == DType::bf16) {
     double largest = 1;
-    for (const Enclosure& g : truth.objective.grad_logprob) {
-      largest = std::max(largest, std::abs(g.value));
+    const auto rows = static_cast<std::int64_t>(truth.objective.grad_logprob.size());
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const RowGradientTruth gradient = truth.objective.gradient(t);
+      largest =
+          std::max(largest, gradient.logprob_alone() ? std::abs(gradient.logprob.value)
+                                                     : gradient_size(truth.rows[t], gradient));
     }
     floor_ = kSmallestNormalF32 * largest;
   }

@@ -8,6 +8,8 @@
 #include "harness/problem/batch/sharding.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
+#include "harness/verify/input_column.h"
+#include "harness/verify/logit_gradient.h"
 
 namespace lossgrid {
 namespace {
@@ -20,24 +22,37 @@ class GradientReader {
  public:
   GradientReader(const Problem& problem, const std::vector<RowTruth>& rows,
                  const ObjectiveTruth& objective, int serial_adds,
-                 std::span<const double> logit_roundings)
+                 std::span<const LogitRoundings> logit_roundings)
       : problem_(problem), rows_(rows), objective_(objective), logit_roundings_(logit_roundings) {
     for (std::int64_t t = 0; t < problem.tokens(); ++t) {
       if (!rows[t].valid) continue;
       tokens_.push_back(t);
-      bounds_.emplace_back(rows[t], objective.grad_logprob[t], DType::f32, serial_adds);
+      const RowGradientTruth gradient = objective.gradient(t);
+      gradients_.emplace_back(rows[t], gradient);
+      bounds_.emplace_back(rows[t], gradient, DType::f32, serial_adds);
     }
   }
 
   const std::vector<std::int64_t>& tokens() const { return tokens_; }
   std::int64_t target(std::int64_t token) const { return rows_[token].target; }
+  const RowTruth& row(std::int64_t token) const { return rows_[token]; }
   double grad_logprob(std::int64_t token) const { return objective_.grad_logprob[token].value; }
+  /// Returns the gradient of the k-th row that takes part.
+  const LogitGradient& gradient(std::size_t k) const { return gradients_[k]; }
 
   bool rounds_logits() const { return !logit_roundings_.empty(); }
 
-  /// Reads dz and tau of the ids begin .. begin + dz.size() in the k-th row that takes part. If
-  /// logits are rounded, `rounding` is set to the squared change by a rounding: (g p e)^2 of every
-  /// id for the gradient of hidden states, with the terms of the other ids for that of the weight.
+  /// Reads the logits of a row from id `begin` on, and their probabilities.
+  void read_row(std::int64_t token, std::int64_t begin, std::span<double> z,
+                std::span<double> p) const {
+    problem_.logits->read(token, begin, z);
+    truth_probabilities(rows_[token], z, p);
+  }
+
+  /// Reads dz, by the logits before a transform of rows, and tau of the ids begin .. begin +
+  /// dz.size() in the k-th row that takes part. If logits are rounded, `rounding` is set to the
+  /// squared change by a rounding: of every id by its own, (g p e)^2, for the gradient of hidden
+  /// states, of all of them for that of the weight.
   enum class For { hidden, weight };
   void read(For gradient, std::size_t k, std::int64_t begin, std::span<double> dz,
             std::span<double> tau, std::span<double> rounding) const {
@@ -45,21 +60,26 @@ class GradientReader {
     const RowTruth& row = rows_[t];
     std::vector<double> z(dz.size());
     std::vector<double> p(dz.size());
-    problem_.logits->read(t, begin, std::span<double>(z));
+    read_row(t, begin, z, p);
     read_logit_errors(*problem_.logits, t, begin, z, tau);
-    truth_probabilities(row, z, p);
+    gradients_[k].write(z, p, begin, dz);
     const double g = objective_.grad_logprob[t].value;
-    truth_gradient(row, g, p, begin, dz);
+    const TrueRowTransform transform = problem_.transform_of_row(t);
     for (std::size_t v = 0; v < rounding.size(); ++v) {
       const double e = logit_rounding(z[v]);
-      const double of_others =
-          gradient == For::weight ? logit_roundings_[t] - 2 * p[v] * e * e : 0.0;
-      rounding[v] = (g * p[v]) * (g * p[v]) * std::max(0.0, e * e + of_others);
+      rounding[v] = gradient == For::weight
+                        ? gradients_[k].squared_change(z[v], p[v], e, logit_roundings_[t])
+                        : (g * p[v]) * (g * p[v]) * (e * e);
     }
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool is_target = begin + static_cast<std::int64_t>(v) == row.target;
-      tau[v] = std::min(kLargestTau, bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
-                                         bounds_[k].objective(p[v], is_target));
+      const double slope = transform.slope(z[v]);
+      const double of_slope = error_of_slope(transform.slope_error(z[v], tau[v]), dz[v]);
+      const double of_dz = bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
+                           bounds_[k].objective(z[v], p[v], is_target);
+      tau[v] = std::min(kLargestTau, slope * of_dz + of_slope);
+      dz[v] *= slope;
+      if (!rounding.empty()) rounding[v] *= slope * slope;
     }
   }
 
@@ -67,8 +87,9 @@ class GradientReader {
   const Problem& problem_;
   const std::vector<RowTruth>& rows_;
   const ObjectiveTruth& objective_;
-  std::span<const double> logit_roundings_;
+  std::span<const LogitRoundings> logit_roundings_;
   std::vector<std::int64_t> tokens_;
+  std::vector<LogitGradient> gradients_;
   std::vector<GradientBound> bounds_;
 };
 
@@ -104,6 +125,15 @@ class RoundingSums {
     }
   }
 
+  /// Adds the squares of along (f - mean) + across: changes of which the centre is known.
+  void add_change(double along, const float* factor, std::span<const double> mean, double across,
+                  std::span<const double> other) {
+    for (std::size_t k = 0; k < squares_.size(); ++k) {
+      const double change = along * (factor[k] - mean[k]) + across * other[k];
+      squares_[k] += change * change;
+    }
+  }
+
   double root(std::size_t k, double centre) const {
     const double sum = squares_[k] - centre * (2 * products_[k] - centre * total_);
     return std::sqrt(std::max(0.0, sum));
@@ -133,7 +163,7 @@ class RowSums {
     const double rounded = round_to(DType::bf16, dz);
     for (std::size_t k = 0; k < rounded_.size(); ++k) rounded_[k] += rounded * factor[k];
   }
-  void add_rounding(double rounding, const float* factor) { roundings_.add(rounding, factor); }
+  RoundingSums& roundings() { return roundings_; }
 
   /// Writes row `row`. `centre` returns the mean of the factors for RoundingSums::root.
   template <typename Centre>
@@ -217,6 +247,34 @@ LinearRows empty_rows(const Problem& problem, std::vector<std::int64_t> rows, st
   return out;
 }
 
+/// Adds the changes of d hidden of the k-th row that takes part by roundings of its logits, where
+/// the loss depends on row terms.
+void add_changes_by_roundings(const Projection& projection, const GradientReader& reader,
+                              std::size_t k, RoundingSums& sums) {
+  const std::int64_t token = reader.tokens()[k];
+  const LogitGradient& gradient = reader.gradient(k);
+  std::vector<double> z(static_cast<std::size_t>(projection.vocab));
+  std::vector<double> p(z.size());
+  reader.read_row(token, 0, z, p);
+  std::vector<double> mean(static_cast<std::size_t>(projection.size));  // sum p w
+  std::vector<double> centred(mean.size());                             // sum p s w
+  for (std::size_t v = 0; v < z.size(); ++v) {
+    const float* w = projection.weight_row(static_cast<std::int64_t>(v));
+    const double s = reader.row(token).centred_logprob(z[v], p[v]);
+    for (std::size_t h = 0; h < mean.size(); ++h) {
+      mean[h] += p[v] * w[h];
+      centred[h] += p[v] * s * w[h];
+    }
+  }
+  for (std::size_t v = 0; v < z.size(); ++v) {
+    if (p[v] == 0) continue;
+    const double e = logit_rounding(z[v]);
+    sums.add_change(e * gradient.own_slope(z[v], p[v]),
+                    projection.weight_row(static_cast<std::int64_t>(v)), mean,
+                    e * gradient.entropy() * p[v], centred);
+  }
+}
+
 void add_hidden(const Problem& problem, const GradientReader& gradient, int threads,
                 LinearRows& out) {
   const Projection& projection = *problem.projection;
@@ -227,14 +285,27 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
     std::vector<double> dz(vocab);
     std::vector<double> tau(vocab);
     std::vector<double> rounding(gradient.rounds_logits() ? vocab : 0);
-    gradient.read(GradientReader::For::hidden, static_cast<std::size_t>(found - tokens.begin()), 0,
-                  dz, tau, rounding);
+    const auto at = static_cast<std::size_t>(found - tokens.begin());
+    gradient.read(GradientReader::For::hidden, at, 0, dz, tau, rounding);
     RowSums sums(projection.size, out);
     for (std::size_t v = 0; v < vocab; ++v) {
       sums.add(dz[v], tau[v], projection.weight_row(static_cast<std::int64_t>(v)));
     }
+    if (!gradient.gradient(at).logprob_alone()) {
+      if (!rounding.empty()) {
+        add_changes_by_roundings(projection, gradient, at, sums.roundings());
+      }
+      sums.write(projection.temperature, static_cast<std::size_t>(row), out,
+                 [](std::size_t, double) { return 0.0; });
+      return;
+    }
     for (std::size_t v = 0; v < rounding.size(); ++v) {
-      sums.add_rounding(rounding[v], projection.weight_row(static_cast<std::int64_t>(v)));
+      sums.roundings().add(rounding[v], projection.weight_row(static_cast<std::int64_t>(v)));
+    }
+    if (problem.untransformed != nullptr) {
+      sums.write(projection.temperature, static_cast<std::size_t>(row), out,
+                 [](std::size_t, double) { return 0.0; });
+      return;
     }
     // sum p w, from d hidden = g (w_y - sum p w).
     const float* target = projection.weight_row(gradient.target(*found));
@@ -281,7 +352,7 @@ void add_weight(const Problem& problem, const GradientReader& gradient, int thre
       for (std::size_t k = 0; k < tokens.size(); ++k) {
         const float* hidden = projection.hidden_row(problem.whole_row(tokens[k]));
         sums.add(dz[k * width + id], tau[k * width + id], hidden);
-        if (!rounding.empty()) sums.add_rounding(rounding[k * width + id], hidden);
+        if (!rounding.empty()) sums.roundings().add(rounding[k * width + id], hidden);
       }
       sums.write(projection.temperature, begin + id, out, [](std::size_t, double) { return 0.0; });
     }
@@ -297,7 +368,8 @@ std::int64_t LinearRows::find(std::int64_t row) const {
 
 LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
                               const ObjectiveTruth& objective, int serial_adds, int threads,
-                              const LinearLimits& limits, std::span<const double> logit_roundings) {
+                              const LinearLimits& limits,
+                              std::span<const LogitRoundings> logit_roundings) {
   const std::int64_t size = problem.projection->size;
   const std::int64_t vocab = problem.spec.vocab;
   const GradientReader gradient(problem, rows, objective, serial_adds, logit_roundings);

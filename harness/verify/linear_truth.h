@@ -14,6 +14,11 @@
 //   d hidden[t]: sum_k (g_t p_tk e_tk)^2 (w_k - sum_v p_tv w_v)^2
 //   d weight[v]: sum_t (g_t p_tv)^2 ((1 - 2 p_tv) e_tv^2 + sum_k (p_tk e_tk)^2) x_t^2
 // clang-format on
+// Where the loss depends on row terms, dz and its derivative J are those of logit_gradient.h:
+// clang-format off
+//   d hidden[t]: sum_k e_tk^2 (t_tk (w_k - sum_v p_tv w_v) + h_t p_tk sum_v p_tv s_tv w_v)^2
+//   d weight[v]: sum_t sum_k (J_tvk e_tk)^2 x_t^2
+// clang-format on
 #pragma once
 
 #include <cstdint>
@@ -66,11 +71,11 @@ inline constexpr LinearLimits kNoLimits{std::numeric_limits<std::int64_t>::max()
 ///   rows: evenly spread, among them the first and the last (two at least);
 ///   ids: the edges of shards (shard_edge_ids, whatever the limits), then targets of rows that take
 ///   part, evenly spread if there is not room for all, then evenly spread others.
-/// `serial_adds` as in bounds.h. `logit_roundings` [T]: sum (p e)^2 of every row, of logits that
+/// `serial_adds` as in bounds.h. `logit_roundings` [T]: of every row, of logits that
 /// are declared to be rounded (logit_rounding), or empty. The result does not depend on `threads`.
 LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth>& rows,
                               const ObjectiveTruth& objective, int serial_adds, int threads,
                               const LinearLimits& limits = {},
-                              std::span<const double> logit_roundings = {});
+                              std::span<const LogitRoundings> logit_roundings = {});
 
 }  // namespace lossgrid

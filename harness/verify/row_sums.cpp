@@ -34,9 +34,14 @@ HWY_INLINE std::size_t add_sums(D d, std::span<const double> logits, std::size_t
   const auto furthest = hn::Set(d, kFurthest);
   const auto infinity = hn::Set(d, kInfinity);
   const auto nothing = hn::Set(d, -kInfinity);
+  const auto scale = hn::Set(d, kDistanceScale);
+  const auto scaled_top = hn::Mul(top, scale);
+  const auto one = hn::Set(d, 1.0);
   auto exponentials = hn::Zero(d);
   auto weighted = hn::Zero(d);
   auto squared = hn::Zero(d);
+  auto distances = hn::Zero(d);
+  auto finite = hn::Zero(d);
   auto smallest = infinity;
   std::size_t k = begin;
   for (; k + hn::Lanes(d) <= logits.size(); k += hn::Lanes(d)) {
@@ -47,11 +52,17 @@ HWY_INLINE std::size_t add_sums(D d, std::span<const double> logits, std::size_t
     exponentials = hn::Add(exponentials, e);
     weighted = hn::Add(weighted, product);
     squared = hn::MulAdd(product, distance, squared);
-    smallest = hn::Min(smallest, hn::IfThenElse(hn::Eq(x, nothing), infinity, x));
+    const auto is_finite = hn::Gt(x, nothing);
+    const auto scaled = hn::NegMulAdd(x, scale, scaled_top);
+    distances = hn::Add(distances, hn::IfThenElseZero(is_finite, scaled));
+    finite = hn::Add(finite, hn::IfThenElseZero(is_finite, one));
+    smallest = hn::Min(smallest, hn::IfThenElse(is_finite, x, infinity));
   }
   sums.exponentials += hn::GetLane(hn::SumOfLanes(d, exponentials));
   sums.weighted += hn::GetLane(hn::SumOfLanes(d, weighted));
   sums.squared += hn::GetLane(hn::SumOfLanes(d, squared));
+  sums.distances += hn::GetLane(hn::SumOfLanes(d, distances));
+  sums.finite += hn::GetLane(hn::SumOfLanes(d, finite));
   sums.smallest = std::min(sums.smallest, hn::GetLane(hn::MinOfLanes(d, smallest)));
   return k;
 }
@@ -107,6 +118,8 @@ void SoftmaxSums::add(const SoftmaxSums& other) {
   exponentials += other.exponentials;
   weighted += other.weighted;
   squared += other.squared;
+  distances += other.distances;
+  finite += other.finite;
   smallest = std::min(smallest, other.smallest);
 }
 

@@ -11,6 +11,8 @@
 #include "harness/verify/bounds.h"
 #include "harness/verify/gradient_columns.h"
 #include "harness/verify/gradient_side.h"
+#include "harness/verify/input_column.h"
+#include "harness/verify/logit_gradient.h"
 #include "harness/verify/unwritten.h"
 
 namespace lossgrid {
@@ -29,6 +31,8 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
   Check entropy("entropy");
   Check vocab_min("vocab_min");
   Check vocab_max("vocab_max");
+  Check logsumexp("logsumexp");
+  Check mean_logprob("mean_logprob");
   for (std::size_t k = 0; k < places.size(); ++k) {
     if (places[k].row < 0) continue;
     const RowTruth& row = truth.rows[places[k].row];
@@ -47,12 +51,22 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
     if (!got.vocab_max.empty()) {
       vocab_max.add_float32(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
     }
+    if (!got.logsumexp.empty()) {
+      logsumexp.add_float32(got.logsumexp[k], row.logsumexp(), logsumexp_bound(row, serial_adds),
+                            at);
+    }
+    if (!got.mean_logprob.empty()) {
+      mean_logprob.add_float32(got.mean_logprob[k], row.mean_logprob(),
+                               mean_logprob_bound(row, serial_adds), at);
+    }
   }
   std::vector<Check> checks;
   if (outputs.logprobs) checks.push_back(std::move(logprobs));
   if (!got.entropy.empty()) checks.push_back(std::move(entropy));
   if (!got.vocab_min.empty()) checks.push_back(std::move(vocab_min));
   if (!got.vocab_max.empty()) checks.push_back(std::move(vocab_max));
+  if (!got.logsumexp.empty()) checks.push_back(std::move(logsumexp));
+  if (!got.mean_logprob.empty()) checks.push_back(std::move(mean_logprob));
   return checks;
 }
 
@@ -196,9 +210,18 @@ class GradientComparison {
     const RowPlace& place;
     const T* got;
     const RowTruth& truth;
-    const Enclosure& grad;
+    const RowGradientTruth& grad;
+    LogitGradient gradient;
     GradientBound bound;
+    InputTransform transform;
     std::int64_t target;  // column, also beyond this shard
+  };
+
+  /// An element of the truth.
+  struct Column {
+    std::int64_t v = 0;  // of this shard
+    double p = 0;
+    InputColumn truth;
   };
 
   static void append(const std::vector<double>& from, std::vector<double>& to) {
@@ -211,14 +234,18 @@ class GradientComparison {
     problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
     reading_ns_ += steady_clock_ns() - start;
     const RowTruth& truth = truth_.rows[place.row];
-    const Enclosure& grad = gradient_of(place.row, got);
+    const RowGradientTruth grad = gradient_of(place.row, got);
     const TrainedRow<T> row{place,
                             got,
                             truth,
                             grad,
+                            LogitGradient(truth, grad),
                             GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
+                            input_transform(problem_, place.row),
                             truth.target - shard_.begin};
     if (row.bound.is_unbounded()) return compare_unbounded_row(row);
+    if (problem_.untransformed != nullptr) return compare_transformed_row(row);
+    if (!grad.logprob_alone()) return compare_row_with_terms(row);
     GradientColumnSums sums;
     const std::int64_t end = shard_.valid();
     const bool owns = row.target >= 0 && row.target < end;
@@ -227,42 +254,79 @@ class GradientComparison {
       const std::int64_t next = std::min(begin + kColumns, stop);
       if (begin < next) compare_block(row, begin, next, sums);
       begin = next;
-      if (owns && begin == row.target) compare_target(row, begin++, sums);
+      if (owns && begin == row.target) compare_plainly(row, begin++, sums);
     }
     BiasSums& bias = row_bias_.back();
     bias.out_truth += sums.out_truth;
     bias.rounded_truth += sums.rounded_truth;
     bias.truth_squared += sums.truth_squared;
-    // Underflow is alike in all rows: floor x the sum of |truth|, which is at most 2 |g|.
-    bias.shared += sums.shared + row.bound.row().floor * 2 * std::abs(grad.value);
+    // The sum of |truth| is at most 2 |g|.
+    finish_row(row, sums, 2 * std::abs(grad.logprob.value));
+  }
+
+  /// Compares a row whose loss depends on row terms, element by element.
+  template <typename T>
+  void compare_row_with_terms(const TrainedRow<T>& row) {
+    GradientColumnSums sums;
+    double magnitude = 0;
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
+      const Column column = compare_plainly(row, v, sums);
+      sums.values -= row.grad.logsumexp.value * column.p;
+      sums.bounds += row.bound.row_sum_objective(column.p);
+      magnitude += std::abs(column.truth.want);
+    }
+    finish_row(row, sums, magnitude);
+  }
+
+  /// Compares a row whose logits are transformed, element by element. Slopes differ by column:
+  /// neither the gradient nor the errors of the objective add up to 0.
+  template <typename T>
+  void compare_transformed_row(const TrainedRow<T>& row) {
+    GradientColumnSums sums;
+    double magnitude = 0;
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
+      const InputColumn truth = compare_plainly(row, v, sums).truth;
+      sums.values -= truth.want;
+      sums.bounds += truth.objective;
+      magnitude += std::abs(truth.want);
+    }
+    finish_row(row, sums, magnitude);
+  }
+
+  /// Sets what the sums of a row amount to; `magnitude`: sum of |truth|.
+  template <typename T>
+  void finish_row(const TrainedRow<T>& row, const GradientColumnSums& sums, double magnitude) {
+    BiasSums& bias = row_bias_.back();
+    // Underflow is alike in all rows.
+    bias.shared += sums.shared + row.bound.row().floor * magnitude;
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
     findings_.row_sums.back() = sums.values;
     findings_.row_sum_bounds.back() = sums.bounds;
   }
 
-  /// Returns the interval of d loss / d logprob, on the side that `got` is on if there are more.
+  /// Returns the intervals of d loss / d numbers; that of the log-probability on the side that
+  /// `got` is on if there are more.
   template <typename T>
-  const Enclosure& gradient_of(std::int64_t row, const T* got) const {
+  RowGradientTruth gradient_of(std::int64_t row, const T* got) const {
+    RowGradientTruth gradient = truth_.objective.gradient(row);
     const auto sides = truth_.objective.grad_sides.find(row);
-    if (sides == truth_.objective.grad_sides.end()) return truth_.objective.grad_logprob[row];
+    if (sides == truth_.objective.grad_sides.end()) return gradient;
     std::vector<double> values(logits_.size());
-    std::transform(got, got + values.size(), values.begin(),
-                   [](T value) { return static_cast<double>(value); });
-    return gradient_side(sides->second, truth_.rows[row], shard_.begin, logits_, values);
+    const TrueRowTransform transform = problem_.transform_of_row(row);
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      const double slope = transform.slope(logits_[v]);
+      values[v] = slope > 0 ? static_cast<double>(got[v]) / slope : 0.0;  // by z
+    }
+    gradient.logprob =
+        gradient_side(sides->second, truth_.rows[row], gradient, shard_.begin, logits_, values);
+    return gradient;
   }
 
   /// Compares element by element. Neither the sum of the row nor its part in the bias has a bound.
   template <typename T>
   void compare_unbounded_row(const TrainedRow<T>& row) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
-      GradientColumnSums unused;
-      if (v == row.target) {
-        compare_target(row, v, unused);
-      } else {
-        look_at(row, v);
-      }
-    }
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) look_at(row, v);
     row_bias_.back() = {};
     row_bias_.back().shared = kInfinity;
     findings_.row_sum_bounds.back() = kInfinity;
@@ -275,7 +339,7 @@ class GradientComparison {
         row.bound,
         row.truth.max,
         row.truth.sum,
-        row.grad.value,
+        row.grad.logprob.value,
         std::span<const double>(logits_).subspan(static_cast<std::size_t>(begin),
                                                  static_cast<std::size_t>(end - begin)),
         row.got + begin,
@@ -286,45 +350,49 @@ class GradientComparison {
     for (const std::int32_t k : suspects_) look_at(row, begin + k);
   }
 
-  /// Compares a column that is not the target's, by the plain formulas.
+  /// Returns column v of the truth, by the plain formulas.
+  template <typename T>
+  Column column_of(const TrainedRow<T>& row, std::int64_t v) const {
+    const double logit = logits_[static_cast<std::size_t>(v)];
+    Column column{.v = v, .p = std::exp(logit - row.truth.max) / row.truth.sum, .truth = {}};
+    column.truth =
+        input_column(row.bound, row.gradient, row.transform, logit, column.p, v == row.target);
+    return column;
+  }
+
+  /// Compares a column by the plain formulas.
   template <typename T>
   void look_at(const TrainedRow<T>& row, std::int64_t v) {
-    const double logit = logits_[static_cast<std::size_t>(v)];
-    const double p = std::exp(logit - row.truth.max) / row.truth.sum;
-    add(row, v, -row.grad.value * p, p);
+    add(row, column_of(row, v));
   }
 
+  /// Compares a column by the plain formulas, adds it to all sums and returns it.
   template <typename T>
-  void compare_target(const TrainedRow<T>& row, std::int64_t v, GradientColumnSums& sums) {
-    const double p = std::exp(logits_[static_cast<std::size_t>(v)] - row.truth.max) / row.truth.sum;
-    // Written as 1 - p_y it would cancel when the label is certain.
-    const double want = row.grad.value * (row.truth.others / row.truth.sum);
-    const double computation = add(row, v, want, p);
+  Column compare_plainly(const TrainedRow<T>& row, std::int64_t v, GradientColumnSums& sums) {
+    const Column column = column_of(row, v);
+    const InputColumn& truth = column.truth;
+    add(row, column);
     const double value = static_cast<double>(row.got[v]);
     sums.values += value;
-    sums.bounds += row.bound.rounding(want, p, true) + computation;
-    sums.computation_times_truth += computation * std::abs(want);
-    row_bias_.back().add_element(problem_.spec.dtype, value, want, want, computation,
-                                 row.bound.objective(p, true));
+    sums.bounds += truth.rounding + truth.computation;
+    sums.computation_times_truth += truth.computation * std::abs(truth.want);
+    row_bias_.back().add_element(problem_.spec.dtype, value, truth.want, truth.want,
+                                 truth.computation, truth.objective);
+    return column;
   }
 
-  /// Compares one element and returns the bound of the computation.
   template <typename T>
-  double add(const TrainedRow<T>& row, std::int64_t v, double want, double p) {
+  void add(const TrainedRow<T>& row, const Column& column) {
+    const std::int64_t v = column.v;
+    const double want = column.truth.want;
     const ElementPlace here{rank_, row.place.sequence, row.place.offset, shard_.begin + v};
     if (is_unwritten(row.got[v])) misplaced(findings_.not_written, here);
-    const bool is_target = v == row.target;
-    const double logit = logits_[static_cast<std::size_t>(v)];
-    const double computation = row.bound.computation(logit, p, is_target);
-    const double bound =
-        row.bound.rounding(want, p, is_target) + computation + row.bound.objective(p, is_target);
     const auto value = static_cast<double>(row.got[v]);
     const std::int64_t failed = findings_.elements.beyond_bound();
-    findings_.elements.add(value, want, bound, here);
+    findings_.elements.add(value, want, column.truth.bound(), here);
     if (findings_.elements.beyond_bound() > failed && !is_unwritten(row.got[v])) {
       findings_.failed.add(value, want, value, problem_.spec.dtype);
     }
-    return computation;
   }
 
   template <typename T>

@@ -23,8 +23,9 @@ namespace lossgrid {
 /// not poisoned, and they have probabilities (no NaN, not -inf alone).
 bool has_logprob(const Problem& problem, const RowTruth& row);
 
-/// Returns the checks "logprobs" and, with row statistics, "entropy", "vocab_min" and "vocab_max"
-/// of the outputs for the rows at `places`. Tensors that are not in `outputs` have none.
+/// Returns the checks "logprobs" and, of the columns that are there, "entropy", "vocab_min",
+/// "vocab_max", "logsumexp" and "mean_logprob" of the outputs for the rows at `places`. Tensors
+/// that are not in `outputs` have none.
 std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
                                 std::span<const RowPlace> places, const TokenOutputs& all,
                                 const Outputs& outputs, int serial_adds, std::int64_t rank);
@@ -74,12 +75,14 @@ struct GradientFindings {
   Check elements{"grad_logits"};
   FailedElements failed;
   BiasSums bias;
-  std::int64_t trained_rows = 0;       // rows that take part in the loss
-  std::int64_t not_written = 0;        // still the poison pattern
-  std::int64_t nonzero_masked = 0;     // in the other rows
-  std::int64_t nonzero_padding = 0;    // in padding columns
-  ElementPlace first_misplaced;        // first element counted in one of the three
-  std::vector<double> row_sums;        // [rows] over this shard's columns
+  std::int64_t trained_rows = 0;     // rows that take part in the loss
+  std::int64_t not_written = 0;      // still the poison pattern
+  std::int64_t nonzero_masked = 0;   // in the other rows
+  std::int64_t nonzero_padding = 0;  // in padding columns
+  ElementPlace first_misplaced;      // first element counted in one of the three
+  // [rows] over this shard's columns, without the part that does not add up to 0 over a row:
+  // d loss / d logsumexp times the probabilities.
+  std::vector<double> row_sums;
   std::vector<double> row_sum_bounds;  // [rows]
 
   bool any_misplaced() const { return not_written + nonzero_masked + nonzero_padding > 0; }

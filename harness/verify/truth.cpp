@@ -61,20 +61,31 @@ double RowTruth::entropy() const {
   return std::log(sum) + spread;
 }
 
+double RowTruth::logsumexp() const {
+  return max + std::log(sum);
+}
+
+double RowTruth::mean_logprob() const {
+  return -mean_distance - finite_share() * std::log(sum);
+}
+
 namespace {
 
 void add_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row) {
   const double log_sum = std::log(row.sum);
   const double entropy = row.entropy();
+  double of_finite = 0;
   for (std::size_t v = 0; v < logits.size(); ++v) {
     const double log_p = logits[v] - row.max - log_sum;
     const double p = std::exp(log_p);
     row.range_error = std::max(row.range_error, errors[v]);
+    if (!std::isinf(logits[v])) of_finite += errors[v] / row.vocab;
     if (p == 0) continue;
     row.mean_error += p * errors[v];
     row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
   }
   row.target_error = errors[row.target];
+  row.mean_logprob_error = of_finite + row.finite_share() * row.mean_error;
 }
 
 /// True if logits have probabilities: no NaN, no inf, and not -inf alone.
@@ -122,6 +133,10 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
   row.others = others.exponentials;
   row.sum = all.exponentials;
   row.smallest = all.smallest;
+  row.vocab = static_cast<double>(logits.size());
+  row.finite = all.finite;
+  row.mean_distance =
+      std::min(std::numeric_limits<double>::max(), all.distances / row.vocab / kDistanceScale);
   row.spread = all.weighted / row.sum;
   row.spread_squared = all.squared / row.sum;
   row.target_logit = logits[target];
@@ -188,10 +203,15 @@ void require_numbers(const Problem& problem, const Truth& truth) {
   }
   for (std::int64_t t = problem.tokens() - 1; t >= 0; --t) {
     if (!truth.rows[t].valid) continue;
-    const double grad = truth.objective.grad_logprob[t].value;
-    if (!std::isfinite(grad)) {
-      what = fmt::format("d loss / d logprob of {} is {}", place_of(problem, t), grad);
-    }
+    const RowGradientTruth grad = truth.objective.gradient(t);
+    const auto require_finite = [&](const char* number, const Enclosure& gradient) {
+      if (std::isfinite(gradient.value)) return;
+      what = fmt::format("d loss / d {} of {} is {}", number, place_of(problem, t), gradient.value);
+    };
+    require_finite("mean_logprob", grad.mean_logprob);
+    require_finite("logsumexp", grad.logsumexp);
+    require_finite("entropy", grad.entropy);
+    require_finite("logprob", grad.logprob);
     if (std::isinf(truth.rows[t].logprob)) {
       where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
     }
@@ -233,9 +253,10 @@ double logit_rounding(double logit) {
 
 namespace {
 
-/// Adds roundings of the logits to the errors of rows. Returns sum (p e)^2 of the roundings e, [T].
-std::vector<double> add_logit_roundings(const Problem& problem, std::vector<RowTruth>& rows) {
-  std::vector<double> squares(rows.size());
+/// Adds roundings of the logits to the errors of rows. Returns the sums of their squares, [T].
+std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
+                                                std::vector<RowTruth>& rows) {
+  std::vector<LogitRoundings> roundings(rows.size());
   for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
     RowTruth& row = rows[t];
     if (row.target < 0 || std::isnan(row.logprob)) return;
@@ -247,13 +268,13 @@ std::vector<double> add_logit_roundings(const Problem& problem, std::vector<RowT
     truth_probabilities(row, logits, p);
     for (std::size_t v = 0; v < logits.size(); ++v) {
       const double e = logit_rounding(logits[v]);
-      squares[t] += p[v] * e * p[v] * e;
+      roundings[t].add(p[v], e, row.centred_logprob(logits[v], p[v]));
       errors[v] += e;
     }
     row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
     add_errors(logits, errors, row);
   });
-  return squares;
+  return roundings;
 }
 
 }  // namespace
@@ -262,7 +283,7 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
                  int serial_adds, const DeclaredRowRoundings& declared) {
   for (RowTruth& row : rows) row.rounds_log_sum_exp = declared.log_sum_exp;
   const std::vector<RowTruth> exact = rows;
-  std::vector<double> roundings;
+  std::vector<LogitRoundings> roundings;
   if (declared.logits && problem.projection && problem.spec.dtype == DType::bf16) {
     roundings = add_logit_roundings(problem, rows);
   }
@@ -274,7 +295,9 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
     tokens[t] = {known_logprob(row, serial_adds),
                  known_float32(row.entropy(), entropy_bound(row, serial_adds)),
                  known_float32(row.smallest, range_bound(row, row.smallest, dtype)),
-                 known_float32(row.max, range_bound(row, row.max, dtype))};
+                 known_float32(row.max, range_bound(row, row.max, dtype)),
+                 known_float32(row.logsumexp(), logsumexp_bound(row, serial_adds)),
+                 known_float32(row.mean_logprob(), mean_logprob_bound(row, serial_adds))};
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {
@@ -291,8 +314,14 @@ Truth take_part(const Truth& whole, const Problem& part) {
   for (std::int64_t t = 0; t < part.tokens(); ++t) {
     truth.rows.push_back(whole.rows[part.whole_row(t)]);
     truth.rows.back().valid = valid[t] != 0;
-    truth.objective.grad_logprob.push_back(
-        valid[t] != 0 ? whole.objective.grad_logprob[part.whole_row(t)] : Enclosure());
+    const auto take = [&](const std::vector<Enclosure>& from, std::vector<Enclosure>& to) {
+      if (from.empty()) return;
+      to.push_back(valid[t] != 0 ? from[part.whole_row(t)] : Enclosure());
+    };
+    take(whole.objective.grad_logprob, truth.objective.grad_logprob);
+    take(whole.objective.grad_entropy, truth.objective.grad_entropy);
+    take(whole.objective.grad_logsumexp, truth.objective.grad_logsumexp);
+    take(whole.objective.grad_mean_logprob, truth.objective.grad_mean_logprob);
     const auto sides = whole.objective.grad_sides.find(part.whole_row(t));
     if (valid[t] != 0 && sides != whole.objective.grad_sides.end()) {
       truth.objective.grad_sides.emplace(t, sides->second);

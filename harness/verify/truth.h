@@ -28,18 +28,43 @@ struct RowTruth {
   double spread = 0;          // sum p |x - m|
   double spread_squared = 0;  // sum p (x - m)^2
   double smallest = 0;        // smallest logit that is not -inf
+  double vocab = 1;           // V
+  double finite = 1;          // F: logits that are not -inf
+  double mean_distance = 0;   // A = (1/V) sum |x - m| over them
   // Changes, to first order, by the errors e_v of logits that implementations make themselves
   // (LogitsSource::read_errors); 0 for given logits.
-  double target_error = 0;   // e_y
-  double mean_error = 0;     // sum p e
-  double range_error = 0;    // largest e: changes the smallest and the largest logit
-  double entropy_error = 0;  // sum p |ln p + H| e
+  double target_error = 0;        // e_y
+  double mean_error = 0;          // sum p e
+  double range_error = 0;         // largest e: changes the smallest and the largest logit
+  double entropy_error = 0;       // sum p |ln p + H| e
+  double mean_logprob_error = 0;  // (1/V) sum e over logits that are not -inf + (F/V) sum p e
   // Roundings in proportion to the logits that bounds allow for (bounds.h).
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
 
-  /// Returns - sum p ln p.
+  /// Return the row terms (row_terms.h) H = - sum p ln p, L = m + ln s and M = -A - (F/V) ln s.
   double entropy() const;
+  double logsumexp() const;
+  double mean_logprob() const;
+  /// Returns ln p + H = x - m + sum p |x - m| of the column with logit x and probability p, whose
+  /// mean over p is 0; 0 where p is 0.
+  double centred_logprob(double x, double p) const { return p > 0 ? x - max + spread : 0; }
+  /// Returns F/V.
+  double finite_share() const { return finite / vocab; }
+};
+
+/// Sums over the logits of a row that are rounded, each by up to e, with s = ln p + H.
+struct LogitRoundings {
+  double squares = 0;          // sum (p e)^2
+  double centred = 0;          // sum (p e)^2 s
+  double centred_squares = 0;  // sum (p e)^2 s^2
+
+  void add(double p, double e, double s) {
+    const double square = p * e * p * e;
+    squares += square;
+    centred += square * s;
+    centred_squares += square * s * s;
+  }
 };
 
 /// Roundings that an implementation declares and that change the truth of rows.
@@ -82,8 +107,8 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads);
 /// token and the values of its logits.
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows);
 
-/// Throws bad_input if the loss or a metric is NaN, or d loss / d logprob is not finite: names it
-/// and the first target of probability 0, if there is one.
+/// Throws bad_input if the loss or a metric is NaN, or d loss / d logprob or by a row term is not
+/// finite: names it and the first target of probability 0, if there is one.
 void require_numbers(const Problem& problem, const Truth& truth);
 
 /// Returns the objective's truth over rows that a float32 implementation finds within their bounds
@@ -102,8 +127,9 @@ Truth take_part(const Truth& whole, const Problem& part);
 /// Sets p[k] to the probability of the id with logit logits[k]. `p` may be `logits`.
 void truth_probabilities(const RowTruth& row, std::span<const double> logits, std::span<double> p);
 
-/// Sets `out` to d loss / d logits of row `row` for vocab ids begin .. begin + p.size():
-/// g ([v = y] - p_v). `out` may be `p`.
+/// Sets `out` to d loss / d logits of row `row` for vocab ids begin .. begin + p.size(), where the
+/// loss depends on the log-probability alone (else logit_gradient.h): g ([v = y] - p_v). `out` may
+/// be `p`.
 void truth_gradient(const RowTruth& row, double grad_logprob, std::span<const double> p,
                     std::int64_t begin, std::span<double> out);
 

@@ -3,11 +3,11 @@
 // log-softmax (Megatron-LM `_VocabParallelCrossEntropy`) with one read of the logits for the
 // statistics and one for the gradient. The gradient of a row is a combination of known vectors,
 //   dx_v = z'(x_v) (a ([v = y] - p_v) + p_v (b + c ln p_v) + d),   p_v = exp(z_v - shift) / s,
-// whose coefficients follow from d loss / d (log-probability, entropy, ...) (row_gradient.h); of the
-// log-probability alone it is g ([v = y] - p_v). One call handles a block of rows, on the processor
-// with the threads of the rank, on a GPU launched and not waited for. Rows without a target are not
-// read. Statistics are float32 for every dtype of the logits; denormal numbers count as zero. The
-// same bits on every run, for every number of threads.
+// whose coefficients follow from d loss / d (log-probability, entropy, ...) (row_gradient.h); of
+// the log-probability alone it is g ([v = y] - p_v). One call handles a block of rows, on the
+// processor with the threads of the rank, on a GPU launched and not waited for. Rows without a
+// target are not read. Statistics are float32 for every dtype of the logits; denormal numbers count
+// as zero. The same bits on every run, for every number of threads.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,9 @@ struct LogitsRows {
 
 /// Statistics of rows over the valid columns of one shard, of transformed logits z where there are
 /// transforms, relative to a logit of the row, its shift. The shift is the maximum if more than the
-/// first three are asked for, or if there are transforms. Otherwise kernels of the processor may use
-/// a logit that is at most 8.4 below it: sums stay far from overflow without a pass that looks for
-/// the maximum. -inf if the shard holds nothing but -inf; then the sums are 0.
+/// first three are asked for, or if there are transforms. Otherwise kernels of the processor may
+/// use a logit that is at most 8.4 below it: sums stay far from overflow without a pass that looks
+/// for the maximum. -inf if the shard holds nothing but -inf; then the sums are 0.
 struct RowStatistics {
   float* shift;
   float* sum;     // of exp(z - shift)

@@ -115,8 +115,9 @@ INSTANTIATE_TEST_SUITE_P(All, Golden,
                          ::testing::Values("nll_basic", "nll_bf16_vocab_edges",
                                            "nll_empty_and_single", "nll_odd_vocab_offset",
                                            "nll_linear", "grpo_default", "grpo_dual_clip_k2",
-                                           "grpo_tis", "cispo", "gspo", "dpo_sum",
-                                           "dpo_sft_linear"),
+                                           "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
+                                           "nll_smoothing_zloss", "nll_softcap_temperature",
+                                           "grpo_entropy"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

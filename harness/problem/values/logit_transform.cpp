@@ -31,7 +31,8 @@ double TrueRowTransform::slope(double z) const {
 
 double TrueRowTransform::slope_error(double z, double error) const {
   const double u32 = unit_roundoff(DType::f32);
-  if (limit == 0 || !std::isfinite(z)) return 3 * u32 * factor;
+  if (limit == 0) return factor == 1 ? 0.0 : 3 * u32 * factor;
+  if (!std::isfinite(z)) return 0;
   // 1 - t^2 with t off by error / limit and two roundings, and products with the factor.
   const double t = std::abs(z / limit);
   return factor * (2 * t * (error / limit + 2 * u32 * t) + 4 * u32);

@@ -238,6 +238,7 @@ class PackTrial {
     if (!description_.outputs.logprobs) {
       return SkipReason{"the implementation returns no log-probabilities"};
     }
+    if (problem_.untransformed != nullptr) return SkipReason{"the logits are transformed"};
     return tensors_->shift(kShift);
   }
 

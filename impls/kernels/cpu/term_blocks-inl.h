@@ -31,15 +31,20 @@ HWY_INLINE FloatVector minus_infinity() {
   return hn::Set(Floats(), -std::numeric_limits<float>::infinity());
 }
 
+/// Returns the larger one; a NaN stays, which maxima of plain CPUs lose.
+HWY_INLINE FloatVector at_least(float least, FloatVector x) {
+  const FloatVector bound = hn::Set(Floats(), least);
+  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+}
+
 /// z = factor x. No finite x becomes -inf.
 struct ScaledLanes {
   float factor;
 
   HWY_INLINE void operator()(FloatVector x, float* z, float* /*slope*/) const {
     const Floats d;
-    // A NaN passes as the second operand.
-    const FloatVector finite = hn::Max(hn::Set(d, std::numeric_limits<float>::lowest()),
-                                       hn::Mul(x, hn::Set(d, factor)));
+    const FloatVector finite =
+        at_least(std::numeric_limits<float>::lowest(), hn::Mul(x, hn::Set(d, factor)));
     hn::Store(hn::IfThenElse(hn::Eq(x, minus_infinity()), x, finite), d, z);
   }
 };
@@ -131,7 +136,7 @@ struct ExpSums {
 /// Returns z - shift; not less than -1000, where exponentials are 0 and their products with it have
 /// to be 0 too.
 HWY_INLINE FloatVector distance_of(FloatVector z, FloatVector shift) {
-  return hn::Max(hn::Set(Floats(), -1000.0f), hn::Sub(z, shift));
+  return at_least(-1000, hn::Sub(z, shift));
 }
 
 HWY_INLINE FloatVector exp_of_distance(FloatVector distance) {

@@ -82,7 +82,8 @@ struct TransformedRow {
 };
 
 template <typename T>
-void term_statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
+void term_statistics_of_rows(const LogitsRows& rows, const RowStatistics& out,
+                             const RowPart& part) {
   const FlushDenormals flush;
   const AskedTerms asked{out.weighted != nullptr, out.total != nullptr};
   const std::int64_t columns = rows.shard.valid();
@@ -120,8 +121,8 @@ void term_statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, c
 template <typename T>
 class TermGradientOfRow {
  public:
-  TermGradientOfRow(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
-                std::int64_t r)
+  TermGradientOfRow(const LogitsRows& rows, const RowSoftmax& softmax,
+                    const RowGradients& gradients, std::int64_t r)
       : from_(rows, r), has_limit_(from_.transform.limit != 0) {
     row_.shift = softmax.shift[r];
     row_.log_sum = std::log(softmax.sum[r]);
@@ -170,7 +171,7 @@ class TermGradientOfRow {
 
   TransformedRow<T> from_;
   bool has_limit_;
-  TermGradient row_;         // times the factor of the transform
+  TermGradient row_;          // times the factor of the transform
   std::int64_t target_ = -1;  // column, -1: another shard owns it
   float of_target_ = 0;
   TermBlock block_;
@@ -178,7 +179,8 @@ class TermGradientOfRow {
 
 template <typename T>
 void term_gradient_of_rows(const LogitsRows& rows, const RowSoftmax& softmax,
-                      const RowGradients& gradients, void* out, bool stream, const RowPart& part) {
+                           const RowGradients& gradients, void* out, bool stream,
+                           const RowPart& part) {
   const FlushDenormals flush;
   const std::int64_t columns = rows.shard.valid();
   const std::int64_t width = rows.shard.width;
@@ -211,12 +213,13 @@ void term_statistics_f32(const LogitsRows& rows, const RowStatistics& out, const
 void term_statistics_bf16(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
   term_statistics_of_rows<bf16>(rows, out, part);
 }
-void term_gradient_f32(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
-                  void* out, bool stream, const RowPart& part) {
+void term_gradient_f32(const LogitsRows& rows, const RowSoftmax& softmax,
+                       const RowGradients& gradients, void* out, bool stream, const RowPart& part) {
   term_gradient_of_rows<float>(rows, softmax, gradients, out, stream, part);
 }
-void term_gradient_bf16(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
-                   void* out, bool stream, const RowPart& part) {
+void term_gradient_bf16(const LogitsRows& rows, const RowSoftmax& softmax,
+                        const RowGradients& gradients, void* out, bool stream,
+                        const RowPart& part) {
   term_gradient_of_rows<bf16>(rows, softmax, gradients, out, stream, part);
 }
 

@@ -88,9 +88,7 @@ struct GradientOfRow {
     return grad * (1.0f - exp_of(distance_to_shift(x, shift)) / sum);
   }
   /// Returns the gradient of another element.
-  LOSSGRID_KERNEL float of_other(T x) const {
-    return factor * exp_of(distance_to_shift(x, shift));
-  }
+  LOSSGRID_KERNEL float of_other(T x) const { return factor * exp_of(distance_to_shift(x, shift)); }
 };
 
 /// Writes the gradient of row `r`, perhaps over its logits. `load`: as for moments_of_thread.

@@ -4,7 +4,10 @@
 // that one kernel for each dtype computes all statistics or all terms.
 #pragma once
 
+#include <type_traits>
+
 #include "impls/kernels/cuda/row_kernels-inl.h"
+#include "impls/kernels/row_gradient.h"
 #include "impls/kernels/transformed_logit.h"
 
 namespace lossgrid {
@@ -36,7 +39,10 @@ struct TermMoments {
       distances[k] = is_finite ? distance_to_shift(z[k], after.max) : 0.0f;
       finite += is_finite ? 1.0f : 0.0f;
     }
-    total += tree_sum<kCount>(distances);
+    const float of_turn = tree_sum<kCount>(distances);
+    total += of_turn;
+    // Moments pass over a NaN among nothing but -inf.
+    if (of_turn != of_turn) softmax.sum = of_turn;
   }
 
  private:
@@ -123,14 +129,12 @@ struct TermGradientOfRow {
   RowCoefficients coefficients;
 
   LOSSGRID_KERNEL float of_target(T x) const {
-    return evaluated(x, [&](float z, float p, float log_p) {
-      return coefficients.of_target(z, p, log_p);
-    });
+    return evaluated(
+        x, [&](float z, float p, float log_p) { return coefficients.of_target(z, p, log_p); });
   }
   LOSSGRID_KERNEL float of_other(T x) const {
-    return evaluated(x, [&](float z, float p, float log_p) {
-      return coefficients.of_other(z, p, log_p);
-    });
+    return evaluated(
+        x, [&](float z, float p, float log_p) { return coefficients.of_other(z, p, log_p); });
   }
 
  private:

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// `InputColumn`: one element of the true gradient by the logits x that implementations are given,
+// and its error bounds: those by the logits z of the softmax (bounds.h) times dz / dx, which has an
+// error of its own (logit_transform.h). Without a transform both are the same numbers.
+#pragma once
+
+#include <cmath>
+
+#include "harness/problem/values/logit_transform.h"
+#include "harness/verify/bounds.h"
+#include "harness/verify/logit_gradient.h"
+
+namespace lossgrid {
+
+struct InputColumn {
+  double want = 0;
+  double computation = 0;  // error before the rounding of the result
+  double objective = 0;    // error by the intervals of d loss / d numbers
+  double rounding = 0;     // error by the rounding of the result
+
+  double bound() const { return rounding + computation + objective; }
+};
+
+/// The transform of a row and the relative error of the logits that it makes of given ones.
+struct InputTransform {
+  TrueRowTransform row;
+  double relative_error = 0;
+};
+
+/// Returns the transform of row t of a problem that starts from logits.
+inline InputTransform input_transform(const Problem& problem, std::int64_t t) {
+  if (problem.untransformed == nullptr) return {};
+  return {problem.transform_of_row(t), transform_error(problem.transform())};
+}
+
+/// Returns the error of slope x dz by that of the slope; 0 for none, also with an infinite dz.
+inline double error_of_slope(double slope_error, double dz) {
+  return slope_error == 0 ? 0.0 : slope_error * std::abs(dz);
+}
+
+/// Returns the column with logit z and probability p. `given_want`: the element in place of that of
+/// `gradient`, if it is not null.
+inline InputColumn input_column(const GradientBound& bound, const LogitGradient& gradient,
+                                const InputTransform& transform, double z, double p, bool is_target,
+                                const double* given_want = nullptr) {
+  const double error = std::isfinite(z) ? transform.relative_error * std::abs(z) : 0.0;
+  const double slope = transform.row.slope(z);
+  const double by_z = gradient.at(z, p, is_target);
+  InputColumn column;
+  column.want = given_want != nullptr ? *given_want : slope * by_z;
+  column.computation = slope * bound.computation(z, p, is_target, error) +
+                       error_of_slope(transform.row.slope_error(z, error), by_z);
+  column.objective = slope * bound.objective(z, p, is_target);
+  column.rounding = bound.row().u_out * (std::abs(column.want) + column.objective);
+  return column;
+}
+
+}  // namespace lossgrid

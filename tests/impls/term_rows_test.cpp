@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: Apache-2.0
+// The row kernels where a loss has terms beside the log-probability, or logits have transforms,
+// against the formulas in float64: on every instruction set of this processor and with the emulated
+// kernels of GPUs, for all dtypes, all sets of terms and shards that divide nothing evenly.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "harness/core/philox.h"
+#include "harness/device/backend.h"
+#include "harness/device/emulated_device.h"
+#include "harness/device/kernel/rank_threads.h"
+#include "impls/kernels/rows.h"
+#include "kernel_targets.h"
+#include "term_rows_truth.h"
+#include "trial_fixture.h"
+
+namespace lossgrid {
+namespace {
+
+/// Parameter for the emulated kernels of GPUs, beside the targets of Highway.
+constexpr std::int64_t kEmulated = 0;
+
+class TermRows : public OnEveryTarget {
+ protected:
+  TermRows() { set_rank_threads(2); }
+  ~TermRows() override { set_rank_threads(1 << 20); }
+
+  /// Returns the device of the rows; null: the processor.
+  Device* device() const { return GetParam() == kEmulated ? emulated_.get() : nullptr; }
+
+ private:
+  const std::unique_ptr<Device> emulated_ = make_emulated_device();
+};
+
+constexpr std::size_t kRows = 8;
+constexpr std::size_t kNothing = 5;     // row without a target
+constexpr std::size_t kNoGradient = 6;  // row whose gradients are all 0
+
+float unmasked(std::size_t row, float x) {
+  switch (row) {
+    case 1:
+      return x + 1e4f;
+    case 2:
+      return 1e-4f * x;
+    case 3:
+      return 40 * x;  // most probabilities are 0
+    case 4:
+      return x - 90;
+    default:
+      return x;
+  }
+}
+
+/// Returns the logit of a row: each has a difficulty of its own.
+float logit_of(std::size_t row, std::int64_t v, std::int64_t vocab, float x) {
+  const bool first_half = v < vocab / 2;
+  if (row == 0 && first_half) return -std::numeric_limits<float>::infinity();
+  if (row == 7 && first_half) return -1e30f;
+  return unmasked(row, x);
+}
+
+/// Rows of one vocabulary in shards of `tp` ranks; padding columns are NaN.
+template <typename T>
+struct ShardedRows {
+  ShardedRows(std::int64_t vocab, int tp, const std::vector<RowTransform>& by, Device* device)
+      : vocab(vocab), transforms(by) {
+    const RandomStream random(11, 3);
+    const double unit = sizeof(T) == 8 ? 0x1p-53 : kU32;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      std::vector<double> x;
+      for (std::int64_t v = 0; v < vocab; ++v) {
+        const auto i = r * static_cast<std::uint64_t>(vocab) + static_cast<std::uint64_t>(v);
+        x.push_back(static_cast<double>(
+            T(logit_of(r, v, vocab, static_cast<float>(6 * random.uniform(i) - 3)))));
+      }
+      truth.emplace_back(x, by.empty() ? RowTransform{} : by[r], unit);
+      // Row 0 has its target among the logits that are not -inf.
+      targets.push_back(
+          r == kNothing ? -1 : static_cast<std::int32_t>((vocab - 1 - 37 * r % vocab) % vocab));
+      if (r == 0) targets[0] = static_cast<std::int32_t>(vocab - 1);
+      valid.push_back(1);
+    }
+    for (int rank = 0; rank < tp; ++rank) {
+      const VocabShard shard = vocab_shard(vocab, tp, rank);
+      std::vector<T>& part = logits.emplace_back(kRows * static_cast<std::size_t>(shard.width),
+                                                 T(std::numeric_limits<float>::quiet_NaN()));
+      for (std::size_t r = 0; r < kRows; ++r) {
+        for (std::int64_t v = shard.begin; v < shard.end; ++v) {
+          part[r * static_cast<std::size_t>(shard.width) +
+               static_cast<std::size_t>(v - shard.begin)] =
+              T(truth[r].x[static_cast<std::size_t>(v)]);
+        }
+      }
+      shards.push_back({DTypeOf<T>::value, part.data(), kRows, shard, targets.data(), valid.data(),
+                        device, kStreamBytes, vocab,
+                        transforms.empty() ? nullptr : transforms.data()});
+    }
+  }
+  ShardedRows(const ShardedRows&) = delete;
+  ShardedRows& operator=(const ShardedRows&) = delete;
+
+  std::int64_t vocab;
+  std::vector<RowTransform> transforms;
+  std::vector<TermRowTruth> truth;
+  std::vector<std::int32_t> targets;
+  std::vector<std::uint8_t> valid;
+  std::vector<std::vector<T>> logits;
+  std::vector<LogitsRows> shards;
+};
+
+struct TermStatistics {
+  std::vector<std::vector<float>> columns{7, std::vector<float>(kRows, -7.0f)};
+
+  float* at(std::size_t k) { return columns[k].data(); }
+  RowStatistics of(bool all, bool mean) {
+    return {at(0),
+            at(1),
+            at(2),
+            all ? at(3) : nullptr,
+            all ? at(4) : nullptr,
+            mean ? at(5) : nullptr,
+            mean ? at(6) : nullptr};
+  }
+};
+
+void run_statistics(const LogitsRows& rows, const RowStatistics& out) {
+  rows_statistics(rows, out);
+  if (rows.device != nullptr) rows.device->synchronise();
+}
+
+/// Weights of the terms that are asked for.
+struct Weights {
+  std::vector<std::vector<float>> columns{4, std::vector<float>(kRows, 0.0f)};
+  bool entropy;
+  bool logsumexp;
+  bool mean;
+
+  /// `terms`: bits for the entropy, the logsumexp and the mean. One row has the log-probability's
+  /// weight 0.
+  explicit Weights(int terms)
+      : entropy((terms & 1) != 0), logsumexp((terms & 2) != 0), mean((terms & 4) != 0) {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      if (r == kNothing || r == kNoGradient) continue;
+      const float by = r % 2 == 0 ? 0.5f : -1.25f;
+      columns[0][r] = r == 4 ? 0.0f : -by;
+      if (entropy) columns[1][r] = 0.75f * by;
+      if (logsumexp) columns[2][r] = -0.3f * by;
+      if (mean) columns[3][r] = 2.5f * by;
+    }
+  }
+
+  RowGradients view() const {
+    return {columns[0].data(), entropy ? columns[1].data() : nullptr,
+            logsumexp ? columns[2].data() : nullptr, mean ? columns[3].data() : nullptr};
+  }
+  TermWeights of(std::size_t r) const {
+    return {columns[0][r], columns[1][r], columns[2][r], columns[3][r]};
+  }
+};
+
+/// Merged statistics, rounded to float32.
+struct MergedSoftmax {
+  std::vector<std::vector<float>> columns{4, std::vector<float>(kRows, 0.0f)};
+
+  explicit MergedSoftmax(const std::vector<TermRowTruth>& truth) {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto shift = static_cast<float>(truth[r].max);
+      const double by = truth[r].max - shift;
+      columns[0][r] = shift;
+      columns[1][r] = static_cast<float>(truth[r].sum * std::exp(by));
+      columns[2][r] = static_cast<float>((truth[r].weighted + by * truth[r].sum) * std::exp(by));
+      columns[3][r] = static_cast<float>(truth[r].finite);
+    }
+  }
+  RowSoftmax view() const {
+    return {columns[0].data(), columns[1].data(), columns[2].data(), columns[3].data()};
+  }
+};
+
+template <typename T>
+std::vector<T> run_gradient(LogitsRows rows, const RowSoftmax& softmax,
+                            const RowGradients& gradients, bool in_place) {
+  const auto size = static_cast<std::size_t>(rows.rows * rows.shard.width);
+  const T* logits = static_cast<const T*>(rows.data);
+  std::vector<T> copy(logits, logits + size);
+  std::vector<T> out(in_place ? 0 : size, T(99.0f));
+  rows.data = copy.data();
+  T* to = in_place ? copy.data() : out.data();
+  rows_gradient(rows, softmax, gradients, to);
+  if (rows.device != nullptr) rows.device->synchronise();
+  return std::vector<T>(to, to + size);
+}
+
+/// Transforms of all rows: none, temperatures, soft-caps far from the logits and amid them.
+std::vector<std::vector<RowTransform>> all_transforms() {
+  std::vector<RowTransform> mixed;
+  for (std::size_t r = 0; r < kRows; ++r) {
+    mixed.push_back(r % 2 == 0 ? RowTransform{1.3f, 0} : RowTransform{0.7f, 4.0f});
+  }
+  return {{},
+          std::vector<RowTransform>(kRows, {1 / 0.7f, 0}),
+          std::vector<RowTransform>(kRows, {1, 30}),
+          std::vector<RowTransform>(kRows, {1.5f, 2.0f}),
+          mixed};
+}
+
+struct Split {
+  std::int64_t vocab;
+  int tp;
+};
+
+/// The last shards of some have padding columns, or nothing else.
+std::vector<Split> splits() {
+  if (kSanitized) return {{5, 4}, {1000, 3}};
+  return {{1, 1}, {5, 4}, {64, 1}, {130, 2}, {1000, 3}, {1100, 1}};
+}
+
+template <typename T>
+void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, std::size_t r,
+                          const RowStatistics& got) {
+  const TermRowTruth& whole = rows.truth[r];
+  const auto begin = static_cast<std::size_t>(part.shard.begin);
+  const auto end = static_cast<std::size_t>(part.shard.end);
+  const TermRowTruth truth({whole.x.begin() + part.shard.begin, whole.x.begin() + part.shard.end},
+                           whole.transform, 0);
+  const double of_z = whole.of_z;
+  const bool nothing = truth.max == kMinusInfinity;
+  ASSERT_EQ(got.shift[r] == kMinusInfinity, nothing);
+  const double rounding = sizeof(T) == 8 ? kU32 : 0;
+  if (!nothing) {
+    ASSERT_LE(std::abs(got.shift[r] - truth.max),
+              (of_z + rounding) * std::abs(truth.max) + kSmallest);
+  }
+  if (truth.max < -1e20 && !nothing) {  // distances of masks are nothing but rounding
+    EXPECT_GE(got.sum[r], 1 - 6 * kU32);
+    EXPECT_LE(got.sum[r], truth.finite);
+    if (got.total != nullptr) {
+      EXPECT_EQ(got.finite[r], truth.finite);
+    }
+    return;
+  }
+  double sum = 0;
+  double of_sum = 0;
+  double weighted = 0;
+  double of_weighted = 0;
+  double total = 0;
+  double of_total = 0;
+  double min = -kMinusInfinity;
+  for (std::size_t v = begin; v < end; ++v) {
+    if (whole.z[v] == kMinusInfinity) continue;
+    const double distance = whole.z[v] - got.shift[r];
+    const double off = of_z * std::abs(whole.z[v]) + kU32 * std::abs(distance);
+    const double e = std::exp(distance);
+    const double of_e = e * (off + kU32 * (8 + 2 * std::abs(distance)));
+    sum += e;
+    of_sum += of_e + kU32 * kStatisticsSerialAdds * e;
+    weighted += e * distance;
+    of_weighted += e == 0 ? 0
+                          : std::abs(distance) * of_e + e * off +
+                                kU32 * (kStatisticsSerialAdds + 2) * std::abs(e * distance);
+    total += distance;
+    of_total += off + kU32 * (kStatisticsSerialAdds + 1) * std::abs(distance);
+    min = std::min(min, whole.z[v]);
+  }
+  EXPECT_LE(std::abs(got.sum[r] - sum), of_sum);
+  const bool owns = part.shard.owns(rows.targets[r]);
+  const double y = owns ? whole.z[static_cast<std::size_t>(rows.targets[r])] : 0;
+  if (owns && y == kMinusInfinity) {
+    EXPECT_EQ(got.target[r], kMinusInfinity);
+  } else {
+    const double want = owns ? y - (nothing ? 0 : got.shift[r]) : 0;
+    EXPECT_LE(std::abs(got.target[r] - want), of_z * std::abs(y) + kU32 * std::abs(want));
+  }
+  if (got.weighted != nullptr) {
+    EXPECT_LE(std::abs(got.weighted[r] - weighted), of_weighted + 1e-35);
+    if (nothing) {
+      EXPECT_EQ(got.min[r], -kMinusInfinity);
+    } else {
+      EXPECT_LE(std::abs(got.min[r] - min), (of_z + rounding) * std::abs(min) + kSmallest);
+    }
+  }
+  if (got.total == nullptr) return;
+  EXPECT_LE(std::abs(got.total[r] - total), of_total);
+  EXPECT_EQ(got.finite[r], truth.finite);
+}
+
+template <typename T>
+void check_statistics(Device* device) {
+  for (const Split split : splits()) {
+    for (const auto& transforms : all_transforms()) {
+      const ShardedRows<T> rows(split.vocab, split.tp, transforms, device);
+      for (const LogitsRows& part : rows.shards) {
+        for (const bool all : {false, true}) {
+          for (const bool mean : {false, true}) {
+            if (transforms.empty() && !mean) continue;  // softmax_rows_test.cpp
+            TermStatistics statistics;
+            const RowStatistics got = statistics.of(all, mean);
+            run_statistics(part, got);
+            for (std::size_t r = 0; r < kRows; ++r) {
+              SCOPED_TRACE(fmt::format("{} V {} of {} row {} all {} mean {} transform {} {}",
+                                       name(part.dtype), split.vocab, part.shard.begin, r, all,
+                                       mean, rows.truth[r].transform.factor,
+                                       rows.truth[r].transform.limit));
+              if (r != kNothing) {
+                check_row_statistics(rows, part, r, got);
+                continue;
+              }
+              for (std::size_t k = 0; k < statistics.columns.size(); ++k) {
+                const bool is_asked = k < 3 || (k < 5 ? all : mean);
+                EXPECT_EQ(statistics.columns[k][r], !is_asked ? -7 : k == 1 ? 1 : 0) << k;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(TermRows, StatisticsAreThoseOfTheFormula) {
+  check_statistics<float>(device());
+  check_statistics<bf16>(device());
+  check_statistics<double>(device());
+}
+
+/// Returns the number of elements of row r whose gradient is not that of `by`.
+template <typename T>
+int wrong_elements(const ShardedRows<T>& rows, std::size_t r, const TermWeights& by,
+                   const std::vector<std::vector<T>>& got, std::string* worst = nullptr) {
+  int wrong = 0;
+  for (std::size_t rank = 0; rank < rows.shards.size(); ++rank) {
+    const VocabShard& shard = rows.shards[rank].shard;
+    for (std::int64_t k = 0; k < shard.width; ++k) {
+      const auto element = static_cast<double>(
+          got[rank][r * static_cast<std::size_t>(shard.width) + static_cast<std::size_t>(k)]);
+      const auto v = static_cast<std::size_t>(shard.begin + k);
+      const auto target = static_cast<std::size_t>(rows.targets[r]);
+      const bool is_zero = k >= shard.valid() || r == kNothing || r == kNoGradient;
+      const double want = is_zero ? 0 : rows.truth[r].gradient(v, target, by);
+      const double bound =
+          is_zero ? 0
+                  : rows.truth[r].gradient_bound(
+                        v, target, by, sizeof(T) == 8 ? 0 : unit_roundoff(DTypeOf<T>::value));
+      if (std::abs(element - want) <= bound) continue;
+      if (++wrong == 1 && worst != nullptr) {
+        *worst = fmt::format("column {} got {} want {} bound {} z {} max {} target {}", v, element,
+                             want, bound, rows.truth[r].z[v], rows.truth[r].max, target);
+      }
+    }
+  }
+  return wrong;
+}
+
+template <typename T>
+void check_gradient(Device* device) {
+  for (const Split split : splits()) {
+    for (const auto& transforms : all_transforms()) {
+      const ShardedRows<T> rows(split.vocab, split.tp, transforms, device);
+      const MergedSoftmax softmax(rows.truth);
+      for (int terms = 0; terms < 8; ++terms) {
+        if (terms == 0 && transforms.empty()) continue;  // softmax_rows_test.cpp
+        const Weights weights(terms);
+        std::vector<std::vector<T>> got;
+        for (const LogitsRows& part : rows.shards) {
+          got.push_back(run_gradient<T>(part, softmax.view(), weights.view(), false));
+          EXPECT_EQ(got.back(), run_gradient<T>(part, softmax.view(), weights.view(), true));
+        }
+        for (std::size_t r = 0; r < kRows; ++r) {
+          std::string worst;
+          EXPECT_EQ(wrong_elements(rows, r, weights.of(r), got, &worst), 0)
+              << name(DTypeOf<T>::value) << " V " << split.vocab << " row " << r << " terms "
+              << terms << " factor " << rows.truth[r].transform.factor << " limit "
+              << rows.truth[r].transform.limit << ": " << worst;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(TermRows, GradientIsThatOfTheFormula) {
+  check_gradient<float>(device());
+  check_gradient<bf16>(device());
+  check_gradient<double>(device());
+}
+
+/// The check has power: the gradient of a loss with one weight of the other sign, or without it, is
+/// not taken for the right one.
+template <typename T>
+void check_power(Device* device) {
+  const ShardedRows<T> rows(130, 2, {}, device);
+  const MergedSoftmax softmax(rows.truth);
+  const Weights weights(7);
+  std::vector<std::vector<T>> got;
+  for (const LogitsRows& part : rows.shards) {
+    got.push_back(run_gradient<T>(part, softmax.view(), weights.view(), false));
+  }
+  // In bf16 the logits of the others are nearly equal.
+  const std::vector<std::size_t> some{0, 3, 7};
+  for (const std::size_t r : sizeof(T) == 2 ? some : std::vector<std::size_t>{0, 1, 2, 3, 7}) {
+    for (double TermWeights::*weight : {&TermWeights::logprob, &TermWeights::entropy,
+                                        &TermWeights::logsumexp, &TermWeights::mean_logprob}) {
+      for (const double by : {-1.0, 0.0, 1.1}) {
+        TermWeights other = weights.of(r);
+        other.*weight *= by;
+        EXPECT_GT(wrong_elements(rows, r, other, got), 0) << r << " " << by;
+      }
+    }
+  }
+}
+
+TEST_P(TermRows, OtherWeightsAreSeen) {
+  check_power<float>(device());
+  check_power<bf16>(device());
+  check_power<double>(device());
+}
+
+TEST(TermRowsTruth, GradientIsThatOfTheLoss) {
+  for (const auto& transforms : all_transforms()) {
+    const ShardedRows<double> rows(24, 1, transforms, nullptr);
+    for (int terms = 0; terms < 8; ++terms) {
+      const Weights weights(terms);
+      for (const std::size_t r : {0, 1, 2, 4, 6}) {
+        const auto target = static_cast<std::size_t>(rows.targets[r]);
+        const TermWeights by{-0.5, weights.of(0).entropy, weights.of(0).logsumexp,
+                             weights.of(0).mean_logprob};
+        const TermRowTruth& truth = rows.truth[r];
+        for (std::size_t v = 0; v < truth.x.size(); ++v) {
+          constexpr double kStep = 1e-4;
+          std::vector<double> up = truth.x;
+          std::vector<double> down = truth.x;
+          up[v] += kStep;
+          down[v] -= kStep;
+          const double difference = TermRowTruth(up, truth.transform, 0).loss(target, by) -
+                                    TermRowTruth(down, truth.transform, 0).loss(target, by);
+          EXPECT_NEAR(truth.gradient(v, target, by), difference / (2 * kStep), 2e-7)
+              << r << " " << v << " " << terms;
+        }
+      }
+    }
+  }
+}
+
+/// From the statistics of shards, merged, to the gradient; and the same bits however many threads,
+/// and past the caches.
+template <typename T>
+void check_bits(Device* device) {
+  for (const auto& transforms : all_transforms()) {
+    const ShardedRows<T> rows(2500, 1, transforms, device);
+    const Weights weights(7);
+    const LogitsRows& whole = rows.shards[0];
+    std::vector<TermStatistics> statistics(2);
+    std::vector<std::vector<T>> gradients;
+    for (const int threads : {1, 2}) {
+      set_rank_threads(threads);
+      TermStatistics& own = statistics[static_cast<std::size_t>(threads - 1)];
+      run_statistics(whole, own.of(true, true));
+      const RowSoftmax softmax{own.at(0), own.at(1), own.at(3), own.at(6)};
+      gradients.push_back(run_gradient<T>(whole, softmax, weights.view(), false));
+      LogitsRows streamed = whole;
+      streamed.stream_bytes = 0;
+      gradients.push_back(run_gradient<T>(streamed, softmax, weights.view(), false));
+      // Each row on its own, as in another pack.
+      std::vector<T> alone;
+      for (std::int64_t r = 0; r < whole.rows; ++r) {
+        const std::vector<T> row =
+            run_gradient<T>(whole.slice(r, 1), softmax.from(r), weights.view().from(r), false);
+        alone.insert(alone.end(), row.begin(), row.end());
+      }
+      gradients.push_back(alone);
+    }
+    EXPECT_EQ(statistics[0].columns, statistics[1].columns);
+    for (const std::vector<T>& other : gradients) EXPECT_EQ(gradients[0], other);
+  }
+}
+
+TEST_P(TermRows, SameBitsWhateverThePartition) {
+  check_bits<float>(device());
+  check_bits<bf16>(device());
+  check_bits<double>(device());
+}
+
+/// A mask of the lowest number stays finite below a temperature: it counts for the mean.
+TEST_P(TermRows, LowestNumberIsNotMinusInfinity) {
+  std::vector<float> logits{1, std::numeric_limits<float>::lowest(), 0.5f, -INFINITY};
+  const std::vector<std::int32_t> targets{0};
+  const std::vector<std::uint8_t> valid{1};
+  const std::vector<RowTransform> hot{{2, 0}};
+  const std::vector<float> weight{1};
+  LogitsRows rows{DType::f32, logits.data(), 1, {0, 4, 4}, targets.data(), valid.data(),
+                  device(),   kStreamBytes,  4, hot.data()};
+  float shift = 0;
+  float sum = 0;
+  float target = 0;
+  float total = 0;
+  float finite = 0;
+  run_statistics(rows, {&shift, &sum, &target, nullptr, nullptr, &total, &finite});
+  EXPECT_EQ(finite, 3);
+  EXPECT_LT(total, -3e38f);
+  const std::vector<float> zero{0};
+  const RowGradients gradients{zero.data(), nullptr, nullptr, weight.data()};
+  const std::vector<float> got =
+      run_gradient<float>(rows, {&shift, &sum, nullptr, &finite}, gradients, false);
+  EXPECT_NEAR(got[1], 2 * 0.25, 1e-6);
+  EXPECT_EQ(got[3], 0);
+}
+
+/// A target of probability 0 gets the whole weight of its log-probability, as without terms.
+TEST_P(TermRows, TargetOfMinusInfinityHasItsWeight) {
+  const std::vector<float> logits{1, -INFINITY, 0.5f, 0};
+  const std::vector<std::int32_t> targets{1};
+  const std::vector<std::uint8_t> valid{1};
+  const std::vector<float> weight{-0.5f};
+  const LogitsRows rows{DType::f32, logits.data(), 1, {0, 4, 4}, targets.data(), valid.data(),
+                        device(),   kStreamBytes,  4};
+  TermStatistics statistics;
+  run_statistics(rows, statistics.of(true, true));
+  EXPECT_EQ(statistics.at(2)[0], -INFINITY);
+  const RowSoftmax softmax{statistics.at(0), statistics.at(1), statistics.at(3), statistics.at(6)};
+  const RowGradients all{weight.data(), weight.data(), weight.data(), weight.data()};
+  EXPECT_EQ(run_gradient<float>(rows, softmax, all, false)[1], -0.5f);
+  EXPECT_EQ(run_gradient<float>(rows, softmax, {weight.data()}, false)[1], -0.5f);
+}
+
+TEST_P(TermRows, NanStaysVisible) {
+  for (const float others : {0.5f, -INFINITY}) {
+    for (const std::size_t at : {0, 100, 1500, 2047}) {
+      std::vector<float> logits(2048, others);
+      logits[at] = std::numeric_limits<float>::quiet_NaN();
+      const std::vector<std::int32_t> targets{3};
+      const std::vector<std::uint8_t> valid{1};
+      const LogitsRows rows{DType::f32,      logits.data(),  1,
+                            {0, 2048, 2048}, targets.data(), valid.data(),
+                            device(),        kStreamBytes,   2048};
+      TermStatistics statistics;
+      run_statistics(rows, statistics.of(true, true));
+      EXPECT_TRUE(std::isnan(statistics.at(1)[0])) << at;
+      EXPECT_TRUE(std::isnan(statistics.at(5)[0])) << at;
+      const std::vector<float> ones(2048, 1.0f);
+      const std::vector<float> got =
+          run_gradient<float>(rows, {ones.data(), ones.data(), ones.data(), ones.data()},
+                              {ones.data(), ones.data(), ones.data(), ones.data()}, false);
+      EXPECT_TRUE(std::isnan(got[at])) << at;
+    }
+  }
+}
+
+/// Shifts of rows of one column are transformed logits, of all sizes.
+TEST_P(TermRows, CapIsAccurateAtEverySize) {
+  std::vector<float> logits;
+  for (int k = -1200; k < 200; ++k) {
+    logits.push_back(static_cast<float>(std::exp2(k / 16.0) * (k % 2 == 0 ? 1.01 : -1.03)));
+  }
+  for (float x = -9; x < 9; x += kSanitized ? 0.31f : 0.0037f) logits.push_back(x);
+  logits.insert(logits.end(), {0.0f, 0.625f, 0.62499994f, 3e38f, -3e38f});
+  const std::vector<std::int32_t> targets(logits.size(), 0);
+  const std::vector<std::uint8_t> valid(logits.size(), 1);
+  const std::vector<RowTransform> caps(logits.size(), {1, 1});
+  const LogitsRows rows{DType::f32, logits.data(),  static_cast<std::int64_t>(logits.size()),
+                        {0, 1, 1},  targets.data(), valid.data(),
+                        device(),   kStreamBytes,   1,
+                        caps.data()};
+  std::vector<float> shift(logits.size());
+  std::vector<float> sum(logits.size());
+  std::vector<float> target(logits.size());
+  run_statistics(rows, {shift.data(), sum.data(), target.data()});
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    const double want = std::tanh(static_cast<double>(logits[k]));
+    EXPECT_LE(std::abs(shift[k] - want), 10 * kU32 * std::abs(want) + kSmallest) << logits[k];
+    EXPECT_NEAR(sum[k], 1, 6 * kU32);
+    EXPECT_EQ(target[k], 0);
+  }
+}
+
+std::vector<std::int64_t> targets_and_emulation() {
+  std::vector<std::int64_t> all = targets_here();
+  all.push_back(kEmulated);
+  return all;
+}
+
+std::string target_or_emulation(const testing::TestParamInfo<std::int64_t>& info) {
+  return info.param == kEmulated ? "CudaEmulated" : target_name(info);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, TermRows, testing::ValuesIn(targets_and_emulation()),
+                         target_or_emulation);
+
+}  // namespace
+}  // namespace lossgrid
