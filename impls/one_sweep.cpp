@@ -199,7 +199,8 @@ class OneSweep final : public LossImplementation {
     Cost cost;
     cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
                                 ShardStatistics::bytes(problem, options_.block_rows(problem)) +
-                                kFloatBytes * (options_.scratch_floats(problem) + local) +
+                                kFloatBytes * options_.scratch_floats(problem) +
+                                GradientTable::bytes(problem, local) +
                                 ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     if (!OneSweepOptions::keeps_exponentials(problem)) {
