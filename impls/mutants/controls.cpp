@@ -173,7 +173,7 @@ void entropy_by_distances(const LogitsRows& rows, const RowSoftmax& softmax,
 
 /// Divides logits by T / s, and the slope too, in the place of a product with s / T.
 template <typename Float>
-Float divided(const RowTransform& row, Float x) {
+Float divided_logit(const RowTransform& row, Float x) {
   const Float divisor = 1 / row.factor;
   if (row.limit == 0) return x / divisor;
   return std::isinf(x) ? x : row.limit * std::tanh(x / (row.limit * divisor));
@@ -181,7 +181,7 @@ Float divided(const RowTransform& row, Float x) {
 
 MappedRows divided_rows(const LogitsRows& rows) {
   return MappedRows(rows,
-                    [&rows](std::int64_t r, auto x) { return divided(rows.transforms[r], x); });
+                    [&rows](std::int64_t r, auto x) { return divided_logit(rows.transforms[r], x); });
 }
 
 std::int64_t statistics_of_divided(const LogitsRows& rows, const RowStatistics& out) {

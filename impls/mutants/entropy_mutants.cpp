@@ -195,10 +195,10 @@ void mean_over_sequences(const Objective& objective, const ObjectiveTokens& toke
   });
 }
 
-void mean_of_microbatch_means(const Objective& objective, const ObjectiveTokens& tokens,
-                              const PackedBatch& batch, int,
-                              SequenceTable<const double> coefficients,
-                              ObjectiveTotals<double> totals, const TokenGradients& grad) {
+void entropy_mean_of_microbatches(const Objective& objective, const ObjectiveTokens& tokens,
+                                  const PackedBatch& batch, int,
+                                  SequenceTable<const double> coefficients,
+                                  ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const std::int64_t own = std::count(tokens.valid.begin(), tokens.valid.end(), 1);
   const double parts = batch.microbatch.count * batch.microbatch.dp;
@@ -208,9 +208,9 @@ void mean_of_microbatch_means(const Objective& objective, const ObjectiveTokens&
   });
 }
 
-void masked_rows_too(const Objective& objective, const ObjectiveTokens& tokens,
-                     const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                     ObjectiveTotals<double> totals, const TokenGradients& grad) {
+void entropy_of_masked_rows(const Objective& objective, const ObjectiveTokens& tokens,
+                            const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                            ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto counts = [](float g) { return g != 0; };
   const auto first = std::find_if(grad.entropy.begin(), grad.entropy.end(), counts);
@@ -352,7 +352,7 @@ const RegisteredMutant entropy_mutants[] = {
         .name = "entropy_mean_of_microbatch_means",
         .what = "the entropy bonus is the average of the microbatches' means",
         .strategy = "fused",
-        .change = [](Steps& s) { s.token_terms = mean_of_microbatch_means; },
+        .change = [](Steps& s) { s.token_terms = entropy_mean_of_microbatches; },
         .runs_on = is_mean_over_tokens,
         .seen_in = "SkyRL 0.3.0",
         .rejected_by = "loss",
@@ -362,7 +362,7 @@ const RegisteredMutant entropy_mutants[] = {
         .name = "entropy_on_masked_rows",
         .what = "rows that are not trained on get the gradient of the entropy bonus",
         .strategy = "fused",
-        .change = [](Steps& s) { s.token_terms = masked_rows_too; },
+        .change = [](Steps& s) { s.token_terms = entropy_of_masked_rows; },
         .runs_on = has_bonus,
         .rejected_by = "masked_rows_zero",
     }),

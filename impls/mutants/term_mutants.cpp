@@ -221,9 +221,9 @@ void z_loss_detached(const LogitsRows& rows, const RowSoftmax& softmax,
 }
 
 /// Gives rows that are not trained on the gradient of the first one that is.
-void masked_rows_too(const Objective& objective, const ObjectiveTokens& tokens,
-                     const PackedBatch& batch, int, SequenceTable<const double> coefficients,
-                     ObjectiveTotals<double> totals, const TokenGradients& grad) {
+void z_loss_of_masked_rows(const Objective& objective, const ObjectiveTokens& tokens,
+                           const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                           ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto first = std::find(tokens.valid.begin(), tokens.valid.end(), 1);
   if (first == tokens.valid.end()) return;
@@ -399,7 +399,7 @@ const RegisteredMutant term_mutants[] = {
         .name = "z_loss_on_masked_rows",
         .what = "rows that are not trained on get the gradient of the z-loss",
         .strategy = "fused",
-        .change = [](Steps& s) { s.token_terms = masked_rows_too; },
+        .change = [](Steps& s) { s.token_terms = z_loss_of_masked_rows; },
         .runs_on = has_z_loss,
         .rejected_by = "masked_rows_zero",
     }),

@@ -172,21 +172,21 @@ float capped_minus_infinity(const RowTransform& row, float x) {
 }
 
 template <float (*kMap)(const RowTransform&, float)>
-std::int64_t statistics_by(const LogitsRows& rows, const RowStatistics& out) {
+std::int64_t statistics_mapped_by(const LogitsRows& rows, const RowStatistics& out) {
   return rows_statistics(mapped_in_float(rows, kMap).rows(), out);
 }
 
 template <float (*kMap)(const RowTransform&, float)>
-void gradient_by(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
-                 void* out) {
+void gradient_mapped_by(const LogitsRows& rows, const RowSoftmax& softmax,
+                        const RowGradients& gradients, void* out) {
   gradient_through(rows, mapped_in_float(rows, kMap), softmax, gradients, out,
                    [&](std::int64_t r, double z) { return slope_of(rows, r, z); });
 }
 
 template <float (*kMap)(const RowTransform&, float)>
 void map_by(Steps& steps) {
-  steps.statistics = statistics_on_host<statistics_by<kMap>>;
-  steps.gradient = gradient_on_host<gradient_by<kMap>>;
+  steps.statistics = statistics_on_host<statistics_mapped_by<kMap>>;
+  steps.gradient = gradient_on_host<gradient_mapped_by<kMap>>;
 }
 
 // --- numbers of the model's logits
