@@ -180,8 +180,8 @@ Float divided_logit(const RowTransform& row, Float x) {
 }
 
 MappedRows divided_rows(const LogitsRows& rows) {
-  return MappedRows(rows,
-                    [&rows](std::int64_t r, auto x) { return divided_logit(rows.transforms[r], x); });
+  return MappedRows(
+      rows, [&rows](std::int64_t r, auto x) { return divided_logit(rows.transforms[r], x); });
 }
 
 std::int64_t statistics_of_divided(const LogitsRows& rows, const RowStatistics& out) {

@@ -60,6 +60,10 @@ class AlteredPlan final : public LossPlan {
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     inner_->backward(inputs, gradients);
   }
+  void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
+                        LossGradients& gradients) override {
+    inner_->forward_backward(inputs, outputs, gradients);
+  }
 
  private:
   std::unique_ptr<AlteredProblem> altered_;

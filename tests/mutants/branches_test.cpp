@@ -105,14 +105,18 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"truncated_importance_sampling_type", "\"tis\""},
         {"truncated_importance_sampling_type", "\"icepop\""},
         {"truncated_importance_sampling_type", "\"seq-mask-tis\""},
-        {"positive_example_nll_weight", "0.1"}}},
+        {"positive_example_nll_weight", "0.1"},
+        {"entropy_coefficient", "0.05"}}},
       {"dpo",
        {{"reference_policy_kl_penalty", "0.2"},
         {"preference_loss_weight", "0.5"},
         {"sft_loss_weight", "0.1"},
         {"preference_average_log_probs", "true"},
         {"sft_average_log_probs", "true"}}},
-      {"nll", {{"token_level_loss", "false"}}}};
+      {"nll",
+       {{"token_level_loss", "false"},
+        {"label_smoothing", "0.1"},
+        {"z_loss_coefficient", "0.01"}}}};
   return all.at(kind);
 }
 
