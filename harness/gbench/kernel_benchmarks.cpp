@@ -41,6 +41,27 @@ void highway_gradient(KernelRows<T>& rows) {
                 rows.gradient.data());
 }
 
+/// Transforms of the rows of a benchmark: a temperature, a soft-cap.
+constexpr std::array<RowTransform, 2> kTransforms{{{.factor = 1.25f}, {.factor = 1, .limit = 30}}};
+
+template <typename T>
+LogitsRows transformed(const KernelRows<T>& rows, const RowTransform& transform) {
+  static std::array<RowTransform, kBenchmarkRows> of_rows;
+  of_rows.fill(transform);
+  LogitsRows view = rows.view;
+  view.transforms = of_rows.data();
+  return view;
+}
+
+/// The gradient where the loss depends on the entropy and the mean of log-probabilities too.
+template <typename T>
+void term_gradient(KernelRows<T>& rows, const LogitsRows& view) {
+  const float* grad = rows.grad.data();
+  rows_gradient(view,
+                {rows.shift.data(), rows.sum.data(), rows.weighted.data(), rows.finite.data()},
+                {grad, grad, nullptr, grad}, rows.gradient.data());
+}
+
 template <typename T, typename Kernel>
 void add(const std::string& name, int times, TrackerMemory& memory, Kernel kernel) {
   auto* added = benchmark::RegisterBenchmark(
@@ -92,7 +113,18 @@ void add_all(TrackerMemory& memory) {
   add<T>("statistics/plain", 1, memory, plain::statistics<T>);
   add<T>("all_statistics/highway", 1, memory,
          [](KernelRows<T>& r) { rows_statistics(r.view, r.all_statistics()); });
+  add<T>("term_statistics/highway", 1, memory,
+         [](KernelRows<T>& r) { rows_statistics(r.view, r.statistics_of_terms()); });
   add<T>("gradient/highway", 2, memory, highway_gradient<T>);
+  add<T>("term_gradient/highway", 2, memory, [](KernelRows<T>& r) { term_gradient(r, r.view); });
+  for (const RowTransform& transform : kTransforms) {
+    const char* kind = transform.limit == 0 ? "scaled" : "capped";
+    add<T>(fmt::format("{}_statistics/highway", kind), 1, memory, [transform](KernelRows<T>& r) {
+      rows_statistics(transformed(r, transform), r.statistics());
+    });
+    add<T>(fmt::format("{}_gradient/highway", kind), 2, memory,
+           [transform](KernelRows<T>& r) { term_gradient(r, transformed(r, transform)); });
+  }
   add<T>("gradient/plain", 2, memory, plain::gradient<T>);
   add_sweep<T>(memory);
   add<T>("sweep/plain", 2, memory, plain::sweep<T>);

@@ -66,7 +66,7 @@ struct KernelRows {
       logits[i] = T(logit_of(regime, static_cast<std::int64_t>(i) % vocab, vocab, x));
     }
     gradient = {*device, logits.size(), "grad_logits"};
-    for (auto* column : {&shift, &sum, &target, &min, &weighted, &grad}) {
+    for (auto* column : {&shift, &sum, &target, &min, &weighted, &total, &finite, &grad}) {
       *column = {*device, kBenchmarkRows, "row_statistics"};
     }
     std::fill(shift.begin(), shift.end(), 0.0f);
@@ -76,6 +76,7 @@ struct KernelRows {
     valid.fill(1);
     view = {DTypeOf<T>::value,        logits.data(),  kBenchmarkRows,
             vocab_shard(vocab, 1, 0), targets.data(), valid.data()};
+    view.vocab = vocab;
   }
   KernelRows(const KernelRows&) = delete;
   KernelRows& operator=(const KernelRows&) = delete;
@@ -83,6 +84,11 @@ struct KernelRows {
   RowStatistics statistics() { return {shift.data(), sum.data(), target.data()}; }
   RowStatistics all_statistics() {
     return {shift.data(), sum.data(), target.data(), weighted.data(), min.data()};
+  }
+  /// All that there are.
+  RowStatistics statistics_of_terms() {
+    return {shift.data(), sum.data(),   target.data(), weighted.data(),
+            min.data(),   total.data(), finite.data()};
   }
 
   std::unique_ptr<Device> device = make_cpu_device();  // first: it outlives its buffers
@@ -93,6 +99,8 @@ struct KernelRows {
   DeviceArray<float> target;
   DeviceArray<float> min;
   DeviceArray<float> weighted;
+  DeviceArray<float> total;
+  DeviceArray<float> finite;
   DeviceArray<float> grad;
   std::array<std::int32_t, kBenchmarkRows> targets;
   std::array<std::uint8_t, kBenchmarkRows> valid;

@@ -9,7 +9,9 @@
 namespace lossgrid {
 
 /// Registers "statistics/highway/f32/32768": also all_statistics (with entropy and smallest logit),
-/// gradient and sweep, also plain, also bf16; and "values/REGIME/f32/32768". On one thread.
+/// gradient and sweep, also plain, also bf16; term_statistics and term_gradient, of terms beside
+/// the log-probability, and the same of logits below a temperature (scaled_) and a soft-cap
+/// (capped_); and "values/REGIME/f32/32768". On one thread.
 void register_kernels(TrackerMemory& memory);
 
 /// Registers "exp/highway/f32/32768" and "exp/plain/f32/32768": exp alone, of [-10, 0). On one

@@ -95,8 +95,8 @@ TEST(Bounds, EntropyBoundIsTheFormulaAndSeesAWrongSign) {
 TEST(Bounds, WhatTheObjectiveMayAddGoesWithTheColumn) {
   const RowTruth row = row_truth(std::vector<double>{0.0, 0.0}, 0);
   const GradientBound bound(row, Enclosure::around(0.25, 0.125), DType::f32, 12);
-  EXPECT_DOUBLE_EQ(bound.objective(0.5, true), 0.0625);
-  EXPECT_DOUBLE_EQ(bound.objective(0.25, false), 0.03125);
+  EXPECT_DOUBLE_EQ(bound.objective(0, 0.5, true), 0.0625);
+  EXPECT_DOUBLE_EQ(bound.objective(0, 0.25, false), 0.03125);
 }
 
 TEST(Bounds, ErrorsOfLogitsMoveProbabilities) {
@@ -123,7 +123,8 @@ TEST(Bounds, GradientBoundSeesFourPerMille) {
   const GradientBound f32(row, 0.25, DType::f32, 12);
   for (std::size_t v = 0; v < want.size(); ++v) {
     const double p = std::exp(logits[v] - row.max) / row.sum;
-    const double bound = f32.rounding(want[v], p, v == 2) + f32.computation(logits[v], p, v == 2);
+    const double bound =
+        f32.rounding(want[v], logits[v], p, v == 2) + f32.computation(logits[v], p, v == 2);
     EXPECT_LT(bound, 0.004 * std::abs(want[v])) << v;
     EXPECT_GT(bound, std::ldexp(1.0, -24) * std::abs(want[v])) << v;
   }
@@ -139,8 +140,8 @@ TEST(Bounds, Bf16GradientMayBeRoundedOnce) {
   for (std::size_t v = 0; v < want.size(); ++v) {
     const double rounded = round_to(DType::bf16, want[v]);
     const double p = std::exp(logits[v] - row.max) / row.sum;
-    const double bound =
-        bf16_bound.rounding(want[v], p, v == 2) + bf16_bound.computation(logits[v], p, v == 2);
+    const double bound = bf16_bound.rounding(want[v], logits[v], p, v == 2) +
+                         bf16_bound.computation(logits[v], p, v == 2);
     EXPECT_LE(std::abs(rounded - want[v]), bound);
     EXPECT_GT(std::abs(round_to(DType::bf16, 1.02 * want[v]) - want[v]), bound);
   }
@@ -175,7 +176,7 @@ TEST(Bounds, AnUnboundedGradientIsNoNanWhereThereIsNoProbability) {
   const GradientBound bound(row, Enclosure::around(1, HUGE_VAL), DType::f32, 12);
   EXPECT_TRUE(bound.is_unbounded());
   EXPECT_EQ(bound.computation(-2000, 0, false), kSmallestNormalF32);
-  EXPECT_EQ(bound.objective(0, false), 0);
+  EXPECT_EQ(bound.objective(-2000, 0, false), 0);
   EXPECT_EQ(bound.computation(0, 1, true), HUGE_VAL);
   EXPECT_FALSE(GradientBound(row, Enclosure::around(1, 2), DType::f32, 12).is_unbounded());
 }

@@ -33,8 +33,8 @@ struct Row {
   double p(std::size_t k) const { return std::exp(logits[k] - truth.max) / truth.sum; }
   double want(std::size_t k) const { return -grad.value * p(k); }
   double bound_of(std::size_t k) const {
-    return bound.rounding(want(k), p(k), false) + bound.computation(logits[k], p(k), false) +
-           bound.objective(p(k), false);
+    return bound.rounding(want(k), logits[k], p(k), false) +
+           bound.computation(logits[k], p(k), false) + bound.objective(logits[k], p(k), false);
   }
   std::vector<std::int32_t> suspects(double allowed) const {
     GradientColumnSums sums;
@@ -66,10 +66,10 @@ void expect_plain_sums() {
       const double value = static_cast<double>(row.got[k]);
       const double computation = row.bound.computation(row.logits[k], row.p(k), false);
       want.values += value;
-      want.bounds += row.bound.rounding(row.want(k), row.p(k), false) + computation;
+      want.bounds += row.bound.rounding(row.want(k), row.logits[k], row.p(k), false) + computation;
       want.computation_times_truth += computation * std::abs(row.want(k));
       bias.add_element(DTypeOf<T>::value, value, row.want(k), row.want(k), computation,
-                       row.bound.objective(row.p(k), false));
+                       row.bound.objective(row.logits[k], row.p(k), false));
     }
     GradientColumnSums got;
     EXPECT_TRUE(row.compare(1.0, got).empty()) << count;

@@ -125,7 +125,7 @@ TEST(LinearTruth, IsWhatItIsDefinedToBe) {
       std::vector<Element> hidden(5);
       for (std::int64_t v = 0; v < 19; ++v) {
         const double tau = bound.computation(z[v], p[v], v == row.target, e[v]) +
-                           bound.objective(p[v], v == row.target);
+                           bound.objective(z[v], p[v], v == row.target);
         for (std::int64_t h = 0; h < 5; ++h) {
           hidden[h].add(dz[v], tau, projection.weight_row(v)[h]);
           weight[v * 5 + h].add(dz[v], tau, projection.hidden_row(t)[h]);

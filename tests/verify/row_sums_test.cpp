@@ -30,6 +30,8 @@ TEST_P(RowSums, AreThoseOfLongDoubleForEveryLength) {
     long double sum = 0;
     long double weighted = 0;
     long double squared = 0;
+    long double distances = 0;
+    double finite = 0;
     double smallest = kRowInf;
     double largest = -kRowInf;
     for (const double x : logits) {
@@ -39,12 +41,16 @@ TEST_P(RowSums, AreThoseOfLongDoubleForEveryLength) {
       sum += std::exp(-distance);
       weighted += std::exp(-distance) * distance;
       squared += std::exp(-distance) * distance * distance;
+      distances += distance;
+      finite += 1;
       smallest = std::min(smallest, x);
     }
     const SoftmaxSums sums = softmax_sums(logits, 1.5);
     EXPECT_NEAR(sums.exponentials, static_cast<double>(sum), 1e-15 * sum);
     EXPECT_NEAR(sums.weighted, static_cast<double>(weighted), 1e-15 * weighted);
     EXPECT_NEAR(sums.squared, static_cast<double>(squared), 1e-15 * squared);
+    EXPECT_NEAR(sums.distances / kDistanceScale, static_cast<double>(distances), 1e-15 * distances);
+    EXPECT_EQ(sums.finite, finite);
     EXPECT_EQ(sums.smallest, smallest);
     EXPECT_EQ(largest_logit(logits), largest);
   }
@@ -78,6 +84,8 @@ TEST_P(RowSums, WhatIsTooSmallIsZero) {
   EXPECT_EQ(sums.exponentials, 1);
   EXPECT_EQ(sums.weighted, 0);
   EXPECT_EQ(sums.squared, 0);
+  EXPECT_EQ(sums.finite, 8);  // distances have no such limit
+  EXPECT_DOUBLE_EQ(sums.distances / kDistanceScale, 1.7e308);
   EXPECT_EQ(sums.smallest, -1.7e308);
 }
 

@@ -262,9 +262,9 @@ TEST(Gradient, ElementsJustBeyondTheirBoundAreCountedBehindAWorseOne) {
     const GradientBound bound(c.truth.rows[t], grad, DType::f64, 12);
     const int v = c.truth.rows[t].target == 5 ? 6 : 5;
     gradient[static_cast<std::size_t>(200 * t + v)] =
-        want[v] +
-        bounds * (bound.rounding(want[v], p[v], false) + bound.computation(logits[v], p[v], false) +
-                  bound.objective(p[v], false));
+        want[v] + bounds * (bound.rounding(want[v], logits[v], p[v], false) +
+                            bound.computation(logits[v], p[v], false) +
+                            bound.objective(logits[v], p[v], false));
   }
   EXPECT_EQ(findings_of(c, gradient).elements.beyond_bound(), 2);
 }

@@ -31,11 +31,21 @@ HWY_INLINE FloatVector minus_infinity() {
   return hn::Set(Floats(), -std::numeric_limits<float>::infinity());
 }
 
-/// Returns the larger one; a NaN stays, which maxima of plain CPUs lose.
-HWY_INLINE FloatVector at_least(float least, FloatVector x) {
-  const FloatVector bound = hn::Set(Floats(), least);
-  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+/// Returns the larger one of two; a NaN of x stays.
+HWY_INLINE FloatVector at_least(FloatVector least, FloatVector x) {
+#if HWY_TARGET == HWY_SCALAR  // whose maximum is the first operand then
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#else
+  return hn::Max(least, x);
+#endif
 }
+
+/// z = x.
+struct SameLanes {
+  HWY_INLINE void operator()(FloatVector x, float* z, float* /*slope*/) const {
+    hn::Store(x, Floats(), z);
+  }
+};
 
 /// z = factor x. No finite x becomes -inf.
 struct ScaledLanes {
@@ -43,9 +53,8 @@ struct ScaledLanes {
 
   HWY_INLINE void operator()(FloatVector x, float* z, float* /*slope*/) const {
     const Floats d;
-    const FloatVector finite =
-        at_least(std::numeric_limits<float>::lowest(), hn::Mul(x, hn::Set(d, factor)));
-    hn::Store(hn::IfThenElse(hn::Eq(x, minus_infinity()), x, finite), d, z);
+    const FloatVector least = hn::Min(x, hn::Set(d, std::numeric_limits<float>::lowest()));
+    hn::Store(at_least(least, hn::Mul(x, hn::Set(d, factor))), d, z);
   }
 };
 
@@ -91,7 +100,9 @@ HWY_INLINE void read_with(const Map& map, const T* x, std::int64_t count, std::i
 template <typename T>
 HWY_INLINE void read_block(const T* x, std::int64_t count, const RowTransform& transform,
                            std::int64_t ahead, TermBlock& block) {
-  if (transform.limit == 0) {
+  if (transform == RowTransform{}) {
+    read_with(SameLanes{}, x, count, ahead, block);
+  } else if (transform.limit == 0) {
     read_with(ScaledLanes{transform.factor}, x, count, ahead, block);
   } else {
     read_with(CappedLanes{transform.limit, transform.factor / transform.limit}, x, count, ahead,
@@ -116,15 +127,37 @@ HWY_INLINE void write_block(const TermBlock& block, std::int64_t count, T* out) 
   std::copy_n(rest, count - i, out + i);
 }
 
-/// Calls f(vector of z, number of its vector of sums, position) for all of a block.
-template <typename F>
-HWY_INLINE void for_each_vector(const TermBlock& block, F&& f) {
+HWY_INLINE void set_all(FloatVector (&lanes)[kVectors], FloatVector to) {
+  for (FloatVector& lane : lanes) lane = to;
+}
+
+/// Returns the largest element.
+HWY_INLINE float largest_of_block(const TermBlock& block) {
+  FloatVector largest[kVectors];
+  set_all(largest, minus_infinity());
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    FloatVector z[kVectors];
+    load_lanes(block.z + i, z);
+    for (std::size_t k = 0; k < kVectors; ++k) largest[k] = hn::Max(largest[k], z[k]);
+  }
+  for (std::size_t k = 1; k < kVectors; ++k) largest[0] = hn::Max(largest[0], largest[k]);
+  return hn::GetLane(hn::MaxOfLanes(Floats(), largest[0]));
+}
+
+/// Returns the smallest element that is not -inf; +inf if there is none.
+HWY_INLINE float smallest_of_block(const TermBlock& block) {
+  const FloatVector infinity = hn::Neg(minus_infinity());
+  FloatVector least[kVectors];
+  set_all(least, infinity);
+  for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    FloatVector z[kVectors];
+    load_lanes(block.z + i, z);
     for (std::size_t k = 0; k < kVectors; ++k) {
-      const std::int64_t at = i + static_cast<std::int64_t>(k * kVectorSize);
-      f(hn::Load(Floats(), block.z + at), k, at);
+      least[k] = hn::Min(least[k], hn::IfThenElse(hn::Eq(z[k], minus_infinity()), infinity, z[k]));
     }
   }
+  for (std::size_t k = 1; k < kVectors; ++k) least[0] = hn::Min(least[0], least[k]);
+  return hn::GetLane(hn::MinOfLanes(Floats(), least[0]));
 }
 
 /// Sums of a block.
@@ -136,7 +169,7 @@ struct ExpSums {
 /// Returns z - shift; not less than -1000, where exponentials are 0 and their products with it have
 /// to be 0 too.
 HWY_INLINE FloatVector distance_of(FloatVector z, FloatVector shift) {
-  return at_least(-1000, hn::Sub(z, shift));
+  return at_least(hn::Set(Floats(), -1000.0f), hn::Sub(z, shift));
 }
 
 HWY_INLINE FloatVector exp_of_distance(FloatVector distance) {
@@ -148,51 +181,51 @@ HWY_INLINE ExpSums exp_sums_of(const TermBlock& block, float by) {
   const FloatVector shift = hn::Set(Floats(), by);
   FloatVector sums[kVectors];
   FloatVector weighted[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = weighted[k] = hn::Zero(Floats());
-  for_each_vector(block, [&](FloatVector z, std::size_t k, std::int64_t) HWY_ATTR {
-    const FloatVector distance = distance_of(z, shift);
-    const FloatVector power = exp_of_distance(distance);
-    sums[k] = hn::Add(sums[k], power);
-    if constexpr (kWeighted) weighted[k] = hn::MulAdd(power, distance, weighted[k]);
-  });
+  set_all(sums, hn::Zero(Floats()));
+  set_all(weighted, hn::Zero(Floats()));
+  for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    FloatVector z[kVectors];
+    load_lanes(block.z + i, z);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const FloatVector distance = kWeighted ? distance_of(z[k], shift) : hn::Sub(z[k], shift);
+      const FloatVector power = exp_of_distance(distance);
+      sums[k] = hn::Add(sums[k], power);
+      if constexpr (kWeighted) weighted[k] = hn::MulAdd(power, distance, weighted[k]);
+    }
+  }
   return {tree_sum(sums), kWeighted ? tree_sum(weighted) : 0};
 }
 
+/// Sums over the elements of a block that are not -inf.
 struct FiniteSums {
   float total;  // of z - shift
   float count;
 };
 
-/// Returns sums over the elements that are not -inf.
 HWY_INLINE FiniteSums finite_sums_of(const TermBlock& block, float by) {
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
   FloatVector sums[kVectors];
-  for (FloatVector& sum : sums) sum = hn::Zero(d);
-  FloatVector counts = hn::Zero(d);
-  for_each_vector(block, [&](FloatVector z, std::size_t k, std::int64_t) HWY_ATTR {
-    const auto masked = hn::Eq(z, minus_infinity());
-    sums[k] = hn::Add(sums[k], hn::IfThenZeroElse(masked, hn::Sub(z, shift)));
-    counts = hn::Add(counts, hn::IfThenZeroElse(masked, hn::Set(d, 1.0f)));
-  });
-  return {tree_sum(sums), hn::GetLane(hn::SumOfLanes(d, counts))};
-}
-
-/// Returns the smallest element that is not -inf; +inf if there is none.
-HWY_INLINE float smallest_of(const TermBlock& block) {
-  const FloatVector infinity = hn::Neg(minus_infinity());
-  FloatVector least = infinity;
-  for_each_vector(block, [&](FloatVector z, std::size_t, std::int64_t) HWY_ATTR {
-    least = hn::Min(least, hn::IfThenElse(hn::Eq(z, minus_infinity()), infinity, z));
-  });
-  return hn::GetLane(hn::MinOfLanes(Floats(), least));
+  FloatVector counts[kVectors];
+  set_all(sums, hn::Zero(d));
+  set_all(counts, hn::Zero(d));
+  for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    FloatVector z[kVectors];
+    load_lanes(block.z + i, z);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const auto masked = hn::Eq(z[k], minus_infinity());
+      sums[k] = hn::Add(sums[k], hn::IfThenZeroElse(masked, hn::Sub(z[k], shift)));
+      counts[k] = hn::Add(counts[k], hn::IfThenZeroElse(masked, hn::Set(d, 1.0f)));
+    }
+  }
+  return {tree_sum(sums), tree_sum(counts)};
 }
 
 /// Numbers of a row that the gradient of its elements is made of.
 struct TermGradient {
   float shift;
+  float sum;
   float log_sum;
-  float of_sum;  // 1 / sum
   RowCoefficients by;
 };
 
@@ -202,19 +235,25 @@ HWY_INLINE void gradient_of_block(const TermGradient& row, TermBlock& block) {
   const Floats d;
   const FloatVector shift = hn::Set(d, row.shift);
   const FloatVector log_sum = hn::Set(d, row.log_sum);
-  const FloatVector of_sum = hn::Set(d, row.of_sum);
-  const FloatVector of_p = hn::Set(d, row.by.b - row.by.a);
-  const FloatVector of_log_p = hn::Set(d, row.by.c);
+  // Factors of the exponential, which is p times the sum.
+  const FloatVector of_power = hn::Set(d, (row.by.b - row.by.a) / row.sum);
+  const FloatVector of_log_p = hn::Set(d, row.by.c / row.sum);
   const FloatVector constant = hn::Set(d, row.by.d);
-  for_each_vector(block, [&](FloatVector z, std::size_t, std::int64_t at) HWY_ATTR {
-    const FloatVector distance = distance_of(z, shift);
-    const FloatVector p = hn::Mul(exp_of_distance(distance), of_sum);
-    FloatVector factor = of_p;
-    if constexpr (kEntropy) factor = hn::MulAdd(of_log_p, hn::Sub(distance, log_sum), of_p);
-    FloatVector gradient = hn::MulAdd(p, factor, constant);
-    if constexpr (kSlope) gradient = hn::Mul(gradient, hn::Load(d, block.slope + at));
-    hn::Store(hn::IfThenZeroElse(hn::Eq(z, minus_infinity()), gradient), d, block.z + at);
-  });
+  for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    FloatVector z[kVectors];
+    load_lanes(block.z + i, z);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const std::int64_t at = i + static_cast<std::int64_t>(k * kVectorSize);
+      const FloatVector distance = kEntropy ? distance_of(z[k], shift) : hn::Sub(z[k], shift);
+      FloatVector factor = of_power;
+      if constexpr (kEntropy) {
+        factor = hn::MulAdd(of_log_p, hn::Sub(distance, log_sum), of_power);
+      }
+      FloatVector gradient = hn::MulAdd(exp_of_distance(distance), factor, constant);
+      if constexpr (kSlope) gradient = hn::Mul(gradient, hn::Load(d, block.slope + at));
+      hn::Store(hn::IfThenZeroElse(hn::Eq(z[k], minus_infinity()), gradient), d, block.z + at);
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -52,14 +52,14 @@ struct AskedTerms {
 };
 
 HWY_INLINE void add_block(const TermBlock& block, AskedTerms asked, TermSums& row) {
-  const float largest = largest_of(block.z, block.size, 0);
+  const float largest = largest_of_block(block);
   if (largest > row.shift) row.raise_shift(largest);
   const float shift = row.finite_shift();
   const ExpSums sums =
       asked.weighted ? exp_sums_of<true>(block, shift) : exp_sums_of<false>(block, shift);
   row.sum += sums.sum;
   row.weighted += sums.weighted;
-  if (asked.weighted) row.min = std::min(row.min, smallest_of(block));
+  if (asked.weighted) row.min = std::min(row.min, smallest_of_block(block));
   if (!asked.total) return;
   const FiniteSums finite = finite_sums_of(block, shift);
   row.total += finite.total;
@@ -125,14 +125,14 @@ class TermGradientOfRow {
                     const RowGradients& gradients, std::int64_t r)
       : from_(rows, r), has_limit_(from_.transform.limit != 0) {
     row_.shift = softmax.shift[r];
-    row_.log_sum = std::log(softmax.sum[r]);
-    row_.of_sum = 1 / softmax.sum[r];
+    row_.sum = softmax.sum[r];
+    row_.log_sum = std::log(row_.sum);
     row_.by = row_coefficients(softmax, gradients, rows.vocab, r);
     for (float* by : {&row_.by.a, &row_.by.b, &row_.by.c, &row_.by.d}) {
       *by *= from_.transform.factor;
     }
     if (rows.shard.owns(rows.targets[r])) {
-      set_target(rows.targets[r] - rows.shard.begin, softmax.sum[r]);
+      set_target(rows.targets[r] - rows.shard.begin);
     }
   }
 
@@ -159,12 +159,12 @@ class TermGradientOfRow {
   }
 
  private:
-  void set_target(std::int64_t column, float sum) {
+  void set_target(std::int64_t column) {
     target_ = column;
     from_.read(column, 1, 0, block_);
     const float z = block_.z[0];
     const float distance = distance_to(z, row_.shift);
-    const float p = std::exp(distance) / sum;
+    const float p = std::exp(distance) / row_.sum;
     of_target_ = row_.by.of_target(z, p, distance - row_.log_sum);
     if (has_limit_) of_target_ *= block_.slope[0];
   }
