@@ -335,7 +335,7 @@ const RegisteredMutant entropy_mutants[] = {
         .strategy = "fused",
         .change = [](Steps& s) { s.token_terms = mean_over_tokens; },
         .runs_on = is_mean_over_sequences,
-        .seen_in = "OpenRLHF, `entropy_loss_coef` with GSPO",
+        .seen_in = "OpenRLHF, entropy bonus beside GSPO",
         .rejected_by = "loss",
     }),
     RegisteredMutant({
