@@ -37,4 +37,17 @@ inline std::string target_name(const testing::TestParamInfo<std::int64_t>& info)
   return hwy::TargetName(info.param);
 }
 
+/// Parameter for the emulated kernels of GPUs, beside the targets of Highway.
+inline constexpr std::int64_t kEmulated = 0;
+
+inline std::vector<std::int64_t> targets_and_emulation() {
+  std::vector<std::int64_t> all = targets_here();
+  all.push_back(kEmulated);
+  return all;
+}
+
+inline std::string target_or_emulation(const testing::TestParamInfo<std::int64_t>& info) {
+  return info.param == kEmulated ? "CudaEmulated" : target_name(info);
+}
+
 }  // namespace lossgrid

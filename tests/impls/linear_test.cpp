@@ -121,7 +121,9 @@ Cost cost_of(const std::string& case_text, const std::string& implementation, co
                             grid,
                             *prepared.objective,
                             spec.objective,
-                            {spec.hidden, spec.temperature, spec.weight_layout}};
+                            {spec.hidden, spec.weight_layout},
+                            Backend::cpu,
+                            prepared.problem->transform()};
   return make_implementation(implementation)->cost(problem);
 }
 

@@ -32,9 +32,6 @@ bool same(float got, double want) {
   return got == static_cast<float>(want) || std::abs(got - want) <= kSmallest;
 }
 
-/// Parameter for the emulated kernels of GPUs, beside the targets of Highway.
-constexpr std::int64_t kEmulated = 0;
-
 // The kernels, waited for.
 
 std::int64_t done_statistics(const LogitsRows& rows, const RowStatistics& out) {
@@ -74,16 +71,6 @@ class SoftmaxRows : public OnEveryTarget {
  private:
   const std::unique_ptr<Device> emulated_ = make_emulated_device();
 };
-
-std::vector<std::int64_t> targets_and_emulation() {
-  std::vector<std::int64_t> all = targets_here();
-  all.push_back(kEmulated);
-  return all;
-}
-
-std::string target_or_emulation(const testing::TestParamInfo<std::int64_t>& info) {
-  return info.param == kEmulated ? "CudaEmulated" : target_name(info);
-}
 
 /// Every width; every third one under sanitizers, which are slow.
 std::vector<std::int64_t> vocabularies(std::vector<std::int64_t> all) {

@@ -22,9 +22,6 @@
 namespace lossgrid {
 namespace {
 
-/// Parameter for the emulated kernels of GPUs, beside the targets of Highway.
-constexpr std::int64_t kEmulated = 0;
-
 class TermRows : public OnEveryTarget {
  protected:
   TermRows() { set_rank_threads(2); }
@@ -70,7 +67,7 @@ struct ShardedRows {
   ShardedRows(std::int64_t vocab, int tp, const std::vector<RowTransform>& by, Device* device)
       : vocab(vocab), transforms(by) {
     const RandomStream random(11, 3);
-    const double unit = sizeof(T) == 8 ? 0x1p-53 : kU32;
+    const double unit = sizeof(T) == 8 ? 0x1p-53 : kRoundoff;
     for (std::size_t r = 0; r < kRows; ++r) {
       std::vector<double> x;
       for (std::int64_t v = 0; v < vocab; ++v) {
@@ -231,13 +228,13 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   const double of_z = whole.of_z;
   const bool nothing = truth.max == kMinusInfinity;
   ASSERT_EQ(got.shift[r] == kMinusInfinity, nothing);
-  const double rounding = sizeof(T) == 8 ? kU32 : 0;
+  const double rounding = sizeof(T) == 8 ? kRoundoff : 0;
   if (!nothing) {
     ASSERT_LE(std::abs(got.shift[r] - truth.max),
-              (of_z + rounding) * std::abs(truth.max) + kSmallest);
+              (of_z + rounding) * std::abs(truth.max) + kLeastNormal);
   }
   if (truth.max < -1e20 && !nothing) {  // distances of masks are nothing but rounding
-    EXPECT_GE(got.sum[r], 1 - 6 * kU32);
+    EXPECT_GE(got.sum[r], 1 - 6 * kRoundoff);
     EXPECT_LE(got.sum[r], truth.finite);
     if (got.total != nullptr) {
       EXPECT_EQ(got.finite[r], truth.finite);
@@ -254,17 +251,17 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   for (std::size_t v = begin; v < end; ++v) {
     if (whole.z[v] == kMinusInfinity) continue;
     const double distance = whole.z[v] - got.shift[r];
-    const double off = of_z * std::abs(whole.z[v]) + kU32 * std::abs(distance);
+    const double off = of_z * std::abs(whole.z[v]) + kRoundoff * std::abs(distance);
     const double e = std::exp(distance);
-    const double of_e = e * (off + kU32 * (8 + 2 * std::abs(distance)));
+    const double of_e = e * (off + kRoundoff * (8 + 2 * std::abs(distance)));
     sum += e;
-    of_sum += of_e + kU32 * kStatisticsSerialAdds * e;
+    of_sum += of_e + kRoundoff * kStatisticsSerialAdds * e;
     weighted += e * distance;
     of_weighted += e == 0 ? 0
                           : std::abs(distance) * of_e + e * off +
-                                kU32 * (kStatisticsSerialAdds + 2) * std::abs(e * distance);
+                                kRoundoff * (kStatisticsSerialAdds + 2) * std::abs(e * distance);
     total += distance;
-    of_total += off + kU32 * (kStatisticsSerialAdds + 1) * std::abs(distance);
+    of_total += off + kRoundoff * (kStatisticsSerialAdds + 1) * std::abs(distance);
     min = std::min(min, whole.z[v]);
   }
   EXPECT_LE(std::abs(got.sum[r] - sum), of_sum);
@@ -274,14 +271,14 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
     EXPECT_EQ(got.target[r], kMinusInfinity);
   } else {
     const double want = owns ? y - (nothing ? 0 : got.shift[r]) : 0;
-    EXPECT_LE(std::abs(got.target[r] - want), of_z * std::abs(y) + kU32 * std::abs(want));
+    EXPECT_LE(std::abs(got.target[r] - want), of_z * std::abs(y) + kRoundoff * std::abs(want));
   }
   if (got.weighted != nullptr) {
     EXPECT_LE(std::abs(got.weighted[r] - weighted), of_weighted + 1e-35);
     if (nothing) {
       EXPECT_EQ(got.min[r], -kMinusInfinity);
     } else {
-      EXPECT_LE(std::abs(got.min[r] - min), (of_z + rounding) * std::abs(min) + kSmallest);
+      EXPECT_LE(std::abs(got.min[r] - min), (of_z + rounding) * std::abs(min) + kLeastNormal);
     }
   }
   if (got.total == nullptr) return;
@@ -570,20 +567,11 @@ TEST_P(TermRows, CapIsAccurateAtEverySize) {
   run_statistics(rows, {shift.data(), sum.data(), target.data()});
   for (std::size_t k = 0; k < logits.size(); ++k) {
     const double want = std::tanh(static_cast<double>(logits[k]));
-    EXPECT_LE(std::abs(shift[k] - want), 10 * kU32 * std::abs(want) + kSmallest) << logits[k];
-    EXPECT_NEAR(sum[k], 1, 6 * kU32);
+    EXPECT_LE(std::abs(shift[k] - want), 10 * kRoundoff * std::abs(want) + kLeastNormal)
+        << logits[k];
+    EXPECT_NEAR(sum[k], 1, 6 * kRoundoff);
     EXPECT_EQ(target[k], 0);
   }
-}
-
-std::vector<std::int64_t> targets_and_emulation() {
-  std::vector<std::int64_t> all = targets_here();
-  all.push_back(kEmulated);
-  return all;
-}
-
-std::string target_or_emulation(const testing::TestParamInfo<std::int64_t>& info) {
-  return info.param == kEmulated ? "CudaEmulated" : target_name(info);
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, TermRows, testing::ValuesIn(targets_and_emulation()),

@@ -15,10 +15,10 @@
 
 namespace lossgrid {
 
-inline constexpr double kU32 = 0x1p-24;
+inline constexpr double kRoundoff = 0x1p-24;
 inline constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 // Exponentials below the smallest normal number may count as 0.
-inline constexpr double kSmallest = 1.2e-38;
+inline constexpr double kLeastNormal = 1.2e-38;
 
 /// d loss / d numbers of one row.
 struct TermWeights {
@@ -112,27 +112,28 @@ struct TermRowTruth {
     const bool is_target = v == target;
     const double distance = std::min(max - z[v], 120.0);  // exponentials are 0 beyond
     const double of_distance =
-        of_z * (std::min(std::abs(z[v]), std::abs(max) + 120) + std::abs(max)) + kU32 * distance;
-    const double of_p = of_distance + kU32 * (12 + 2 * distance);
+        of_z * (std::min(std::abs(z[v]), std::abs(max) + 120) + std::abs(max)) +
+        kRoundoff * distance;
+    const double of_p = of_distance + kRoundoff * (12 + 2 * distance);
     const double size_of_log_p = distance + log_sum();
-    const double of_log_p = of_distance + kU32 * (2 * size_of_log_p + 2);
-    const double of_entropy = kU32 * (4 + 3 * log_sum() + 5 * std::abs(weighted / sum));
+    const double of_log_p = of_distance + kRoundoff * (2 * size_of_log_p + 2);
+    const double of_entropy = kRoundoff * (4 + 3 * log_sum() + 5 * std::abs(weighted / sum));
     const double constant = std::abs(by.mean_logprob) / vocab();
     // The factors of p.
     const double sizes = (is_target ? 0 : std::abs(by.logprob)) + std::abs(by.logsumexp) +
                          std::abs(by.entropy) * (entropy() + size_of_log_p) + constant * finite;
     double by_z =
-        p(v) * (sizes * (of_p + 6 * kU32) + std::abs(by.entropy) * (of_entropy + of_log_p)) +
-        3 * kU32 * constant + kSmallest * (1 + sizes);
+        p(v) * (sizes * (of_p + 6 * kRoundoff) + std::abs(by.entropy) * (of_entropy + of_log_p)) +
+        3 * kRoundoff * constant + kLeastNormal * (1 + sizes);
     if (is_target) {
-      by_z += std::abs(by.logprob) * (p(v) * of_p + 3 * kU32);
+      by_z += std::abs(by.logprob) * (p(v) * of_p + 3 * kRoundoff);
     }
     const double factor = std::abs(transform.factor);
     const double exact_by_z = std::abs(gradient_by_z(v, target, by));
     const double exact = std::abs(gradient(v, target, by));
-    double bound = factor * by_z + 4 * kU32 * exact;
-    if (transform.limit != 0) bound += factor * exact_by_z * 2 * (of_z + kU32);  // of 1 - w^2
-    return u_out * exact + bound * (1 + u_out) + kSmallest;
+    double bound = factor * by_z + 4 * kRoundoff * exact;
+    if (transform.limit != 0) bound += factor * exact_by_z * 2 * (of_z + kRoundoff);  // of 1 - w^2
+    return u_out * exact + bound * (1 + u_out) + kLeastNormal;
   }
 };
 

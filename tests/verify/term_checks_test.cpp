@@ -271,7 +271,8 @@ TEST(TermChecks, ARowWithoutABoundIsNoNan) {
 
 /// Row 3 may be on either side of a switch: 0 or all of g, with the same row terms.
 TEST(TermChecks, OfARowAtASwitchAreThoseOfOneSide) {
-  TermCase c = make_term_case("lens=9+12 vocab=24 mask=all");
+  // Along the gradient of the log-probability, that of the terms is larger than the two sides.
+  TermCase c = make_term_case("lens=9+12 vocab=24 mask=all", {-0.01, 0.125, 0.5, -0.5});
   Enclosure& grad = c.truth.objective.grad_logprob[3];
   const double g = grad.value;
   c.truth.objective.grad_sides[3] = {Enclosure::around(0, 1e-7 * std::abs(g)),
