@@ -5,7 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "harness/device/kernel/items.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 #include "impls/mutants/row_formulas.h"
@@ -115,16 +114,13 @@ void log_sum_exp_in_bf16(const LogitsRows& rows, const RowSoftmax& softmax,
 
 /// Computes H as a log-sum-exp that was returned in bf16 less sum p z.
 void entropy_from_bf16(Device& device, std::int64_t rows, const WriteRow& write) {
-  for_each_item(device, rows, write);
-  device.synchronise();
-  if (write.out.entropy == nullptr) return;
   using Columns = StatisticsColumns;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    if (write.targets[r] < 0) continue;
+  write_and_change(device, rows, write, [&](std::int64_t r) {
+    if (write.out.entropy == nullptr) return;
     const float log_sum_exp =
         write.columns.at(Columns::kShift, r) + std::log(write.columns.at(Columns::kSum, r));
     write.out.entropy[r] += static_cast<float>(bf16(log_sum_exp)) - log_sum_exp;
-  }
+  });
 }
 
 /// Takes the entropy of the own shard, whose probabilities add up to 1, beside the probabilities of

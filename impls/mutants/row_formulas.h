@@ -10,8 +10,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "impls/kernels/rows.h"
+#include "harness/device/kernel/items.h"
 #include "impls/kernels/transformed_logit.h"
+#include "impls/mutants/host_step.h"
+#include "impls/steps.h"
 
 namespace lossgrid {
 
@@ -135,6 +137,43 @@ void gradient_through(const LogitsRows& rows, const MappedRows& mapped, const Ro
       return dz_of(row, column, column.distance - log_sum);
     };
   });
+}
+
+using LogitMap = float (*)(const RowTransform&, float x);
+
+/// Returns the rows with z by another map, in float32.
+template <LogitMap kMap>
+MappedRows rows_by(const LogitsRows& rows) {
+  return MappedRows(rows, [&](std::int64_t r, auto x) -> decltype(x) {
+    return kMap(rows.transforms[r], static_cast<float>(x));
+  });
+}
+
+/// Takes statistics and gradient of z by another map, with the right slope.
+template <LogitMap kMap>
+void map_rows_by(Steps& steps) {
+  steps.statistics = [](const LogitsRows& rows, const RowStatistics& out) {
+    const HostRows host(rows);
+    return rows_statistics(rows_by<kMap>(host.rows()).rows(), out);
+  };
+  steps.gradient = [](const LogitsRows& rows, const RowSoftmax& softmax,
+                      const RowGradients& gradients, void* out) {
+    const HostRows host(rows);
+    host.with_output(rows.device, out, out == rows.data, [&](void* to) {
+      gradient_through(host.rows(), rows_by<kMap>(host.rows()), softmax, gradients, to,
+                       [&](std::int64_t r, double z) { return slope_of(host.rows(), r, z); });
+    });
+  };
+}
+
+/// Runs Steps::write_outputs, then change(r) on the host for rows that predict something.
+template <typename Change>
+void write_and_change(Device& device, std::int64_t rows, const WriteRow& write, Change&& change) {
+  for_each_item(device, rows, write);
+  device.synchronise();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (write.targets[r] >= 0) change(r);
+  }
 }
 
 }  // namespace lossgrid
