@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"--case lens=8 --impl fusd", 65, "did you mean 'fused'"},
         Refused{"--case lens=8 --grid tp0", 65, "tp"},
         Refused{"--case 'lens=8 vocab=4' --grid tp8", 65, "exceeds the vocabulary"},
-        Refused{"--case 'lens=8 temperature=2'", 65, "temperature"},
+        Refused{"--case 'lens=8 temperature=0'", 65, "temperature"},
         Refused{"--case 'lens=2147483647 vocab=2147483647'", 65, "exceeds 2^62"},
         Refused{"--case lens=8 --model Qwen3-30B-A4B", 65, "did you mean 'Qwen3-30B-A3B'"},
         Refused{"--case lens=8 --json /proc/nowhere/x.json", 65, "/proc/nowhere"}));

@@ -57,7 +57,7 @@ class NoObjective final : public Objective {
   std::string_view kind() const override { return "none"; }
   ObjectiveSizes sizes() const override { return {}; }
   void token_terms(const ObjectiveTokens&, const PackedBatch&, SequenceTable<const double>,
-                   ObjectiveTotals<double>, std::span<float>) const override {}
+                   ObjectiveTotals<double>, const TokenGradients&) const override {}
   ObjectiveResult finish(const PackedBatch&, SequenceTable<const double>,
                          SequenceTable<const double>,
                          ObjectiveTotals<const double>) const override {

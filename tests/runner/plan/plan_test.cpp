@@ -177,7 +177,7 @@ TEST(Plan, RefusesWhatARunRefuses) {
   EXPECT_THAT(error("lens=8+4 mask=01101100+011"), HasSubstr("has 3 bits"));
   EXPECT_THAT(error("lens=8+4 sample_mask=101"), HasSubstr("sample_mask"));
   EXPECT_THAT(error("lens=8+4+2 objective=dpo"), HasSubstr("no partner"));
-  EXPECT_THAT(error("lens=8 temperature=2"), HasSubstr("temperature"));
+  EXPECT_THAT(error("lens=8 temperature=0"), HasSubstr("temperature"));
   EXPECT_THAT(error("lens=8 hidden=4 dtype=f64"), HasSubstr("f64"));
   EXPECT_THAT(error("lens=2147483647 vocab=2147483647"), HasSubstr("exceeds 2^62"));
   EXPECT_THAT(error("lens=2147483647 vocab=1000 hidden=16777216"), HasSubstr("exceeds 2^62"));
