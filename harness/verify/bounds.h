@@ -136,6 +136,12 @@ inline double mean_logprob_bound(const RowTruth& row, int serial_adds) {
                   b + of_adds + row.finite_share() * offset_rounding(row) + row.mean_logprob_error);
 }
 
+/// Returns the bound of D (divergence_truth.h); 0 for an infinite one.
+inline double divergence_bound(const RowTruth& row, int serial_adds) {
+  if (std::isinf(row.divergence->value)) return 0;
+  return std::max(kSmallestNormalF32, row.divergence->value_error.at(serial_adds));
+}
+
 /// Returns the bound of the smallest or the largest logit `x` of a row, as float32. These are exact
 /// except for float64 logits and for denormal numbers, which kernels may read as zero.
 inline double range_bound(const RowTruth& row, double x, DType logits) {

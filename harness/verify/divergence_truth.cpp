@@ -139,8 +139,8 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
   if (beta < 1) truth.value += (1 - beta) * truth.of_student;
   truth.value_error.add(beta, teacher_error);
   truth.value_error.add(1 - beta, truth.of_student_error);
-  truth.value_error.fixed += kU4 * (std::abs(beta * of_teacher) +
-                                    std::abs((1 - beta) * truth.of_student));
+  truth.value_error.fixed +=
+      kU4 * (std::abs(beta * of_teacher) + std::abs((1 - beta) * truth.of_student));
   return truth;
 }
 

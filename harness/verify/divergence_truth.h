@@ -8,10 +8,10 @@
 // All add up to 0 over a row.
 //
 // A float32 implementation has p_v with a relative error of D_v, as in bounds.h, and ln p_v with an
-// absolute one; q_v and ln q_v with D'_v of the teacher's logits; ln m_v, made of the two logarithms
-// by a log-sum-exp, with the larger of both and u32 4 (2 + |ln m_v|). A sum over w_v l_v, with w one
-// of the distributions and l a difference of logarithms, has the errors of its summands and of its
-// chain of d additions:
+// absolute one; q_v and ln q_v with D'_v of the teacher's logits; ln m_v, made of the two
+// logarithms by a log-sum-exp, with the larger of both and u32 4 (2 + |ln m_v|). A sum over w_v
+// l_v, with w one of the distributions and l a difference of logarithms, has the errors of its
+// summands and of its chain of d additions:
 //   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l|
 // and a gradient those of its factors, with one rounding for each product.
 #pragma once
@@ -49,9 +49,9 @@ struct Softmax {
 
 struct DivergenceTruth {
   Divergence divergence;
-  Softmax p;         // of the student, on the support if the divergence is on it
-  Softmax q;         // of the teacher
-  double value = 0;  // D
+  Softmax p;              // of the student, on the support if the divergence is on it
+  Softmax q;              // of the teacher
+  double value = 0;       // D
   double of_student = 0;  // R
   ChainBound value_error;
   ChainBound of_student_error;
@@ -70,8 +70,8 @@ struct DistilledLogits {
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
                                  double reading);
 
-/// One element of the gradient by z, with the bounds of errors of the computation and of the interval
-/// of d loss / d D.
+/// One element of the gradient by z, with the bounds of errors of the computation and of the
+/// interval of d loss / d D.
 struct DivergenceColumn {
   double want = 0;
   double computation = 0;

@@ -45,6 +45,7 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
     const GradientBound bound(row, numbers, problem.spec.dtype, serial_adds);
     const LogitGradient gradient(row, numbers);
     const InputTransform transform = input_transform(problem, t);
+    const DivergenceColumns divergences(problem, row, numbers.divergence, t, 0, vocab, serial_adds);
     const std::int64_t sequence = problem.sequence_of(t);
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, p);
@@ -52,9 +53,13 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
       const std::int64_t at = t * vocab + v;
       double slack = 0;  // rows that take no part are exactly zero
       if (row.valid) {
-        slack =
-            input_column(bound, gradient, transform, logits[v], p[v], v == row.target, &want[at])
-                .bound();
+        DivergenceColumn divergence;
+        if (divergences.is_any()) {
+          divergence = divergences.at(v, logits[v], transform.error(logits[v]));
+        }
+        slack = input_column(bound, gradient, transform, logits[v], p[v], v == row.target,
+                             &want[at], &divergence)
+                    .bound();
       }
       check.add(got[at], want[at], slack, {0, sequence, t - problem.cu_seqlens[sequence], v});
     }
@@ -113,7 +118,12 @@ std::vector<double> expected_grad_logits(const Problem& problem, const Truth& tr
     const std::span<double> out = std::span<double>(gradient).subspan(t * vocab, vocab);
     LogitGradient(row, truth.objective.gradient(t)).write(logits, p, 0, out);
     const TrueRowTransform transform = problem.transform_of_row(t);
-    for (std::int64_t v = 0; v < vocab; ++v) out[v] *= transform.slope(logits[v]);
+    const DivergenceColumns divergences(problem, row, truth.objective.gradient(t).divergence, t, 0,
+                                        vocab, 0);
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      if (divergences.is_any()) out[v] += divergences.at(v, logits[v], 0).want;
+      out[v] *= transform.slope(logits[v]);
+    }
   }
   return gradient;
 }

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "harness/problem/values/logit_transform.h"
 #include "harness/verify/bounds.h"
@@ -25,6 +27,9 @@ struct InputColumn {
 struct InputTransform {
   TrueRowTransform row;
   double relative_error = 0;
+
+  /// Returns the error bound of z that an implementation makes of a given logit.
+  double error(double z) const { return std::isfinite(z) ? relative_error * std::abs(z) : 0.0; }
 };
 
 /// Returns the transform of row t of a problem that starts from logits.
@@ -38,19 +43,50 @@ inline double error_of_slope(double slope_error, double dz) {
   return slope_error == 0 ? 0.0 : slope_error * std::abs(dz);
 }
 
+/// Columns of a row's divergence from a teacher for the ids of a shard; none without a teacher.
+class DivergenceColumns {
+ public:
+  /// Reads the teacher's logits of row `token` for `count` ids from `begin` on.
+  DivergenceColumns(const Problem& problem, const RowTruth& row, const Enclosure& gradient,
+                    std::int64_t token, std::int64_t begin, std::int64_t count, int serial_adds)
+      : truth_(row.divergence), gradient_(gradient), serial_adds_(serial_adds) {
+    if (!truth_) return;
+    teacher_.resize(static_cast<std::size_t>(count));
+    errors_.resize(teacher_.size());
+    read_teacher_row(problem, token, begin, teacher_, errors_);
+  }
+
+  bool is_any() const { return truth_.has_value(); }
+
+  /// Returns the column of id begin + k, whose logit is z with error `error`.
+  DivergenceColumn at(std::int64_t k, double z, double error) const {
+    const auto v = static_cast<std::size_t>(k);
+    return divergence_column(*truth_, gradient_, serial_adds_, z, teacher_[v], error, errors_[v]);
+  }
+
+ private:
+  std::optional<DivergenceTruth> truth_;
+  Enclosure gradient_;
+  int serial_adds_;
+  std::vector<double> teacher_;
+  std::vector<double> errors_;
+};
+
 /// Returns the column with logit z and probability p. `given_want`: the element in place of that of
-/// `gradient`, if it is not null.
+/// `gradient`, if it is not null. `divergence`: the part of a divergence, or null.
 inline InputColumn input_column(const GradientBound& bound, const LogitGradient& gradient,
                                 const InputTransform& transform, double z, double p, bool is_target,
-                                const double* given_want = nullptr) {
-  const double error = std::isfinite(z) ? transform.relative_error * std::abs(z) : 0.0;
+                                const double* given_want = nullptr,
+                                const DivergenceColumn* divergence = nullptr) {
+  const double error = transform.error(z);
   const double slope = transform.row.slope(z);
-  const double by_z = gradient.at(z, p, is_target);
+  const DivergenceColumn distilled = divergence != nullptr ? *divergence : DivergenceColumn();
+  const double by_z = gradient.at(z, p, is_target) + distilled.want;
   InputColumn column;
   column.want = given_want != nullptr ? *given_want : slope * by_z;
-  column.computation = slope * bound.computation(z, p, is_target, error) +
+  column.computation = slope * (bound.computation(z, p, is_target, error) + distilled.computation) +
                        error_of_slope(transform.row.slope_error(z, error), by_z);
-  column.objective = slope * bound.objective(z, p, is_target);
+  column.objective = slope * (bound.objective(z, p, is_target) + distilled.objective);
   column.rounding = bound.row().u_out * (std::abs(column.want) + column.objective);
   return column;
 }

@@ -23,7 +23,11 @@ class GradientReader {
   GradientReader(const Problem& problem, const std::vector<RowTruth>& rows,
                  const ObjectiveTruth& objective, int serial_adds,
                  std::span<const LogitRoundings> logit_roundings)
-      : problem_(problem), rows_(rows), objective_(objective), logit_roundings_(logit_roundings) {
+      : problem_(problem),
+        rows_(rows),
+        objective_(objective),
+        serial_adds_(serial_adds),
+        logit_roundings_(logit_roundings) {
     for (std::int64_t t = 0; t < problem.tokens(); ++t) {
       if (!rows[t].valid) continue;
       tokens_.push_back(t);
@@ -65,6 +69,8 @@ class GradientReader {
     gradients_[k].write(z, p, begin, dz);
     const double g = objective_.grad_logprob[t].value;
     const TrueRowTransform transform = problem_.transform_of_row(t);
+    const DivergenceColumns divergences(problem_, row, objective_.gradient(t).divergence, t, begin,
+                                        static_cast<std::int64_t>(dz.size()), serial_adds_);
     for (std::size_t v = 0; v < rounding.size(); ++v) {
       const double e = logit_rounding(z[v]);
       rounding[v] = gradient == For::weight
@@ -73,10 +79,16 @@ class GradientReader {
     }
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool is_target = begin + static_cast<std::int64_t>(v) == row.target;
+      DivergenceColumn divergence;
+      if (divergences.is_any()) {
+        divergence = divergences.at(static_cast<std::int64_t>(v), z[v], tau[v]);
+      }
+      dz[v] += divergence.want;
       const double slope = transform.slope(z[v]);
       const double of_slope = error_of_slope(transform.slope_error(z[v], tau[v]), dz[v]);
       const double of_dz = bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
-                           bounds_[k].objective(z[v], p[v], is_target);
+                           bounds_[k].objective(z[v], p[v], is_target) + divergence.computation +
+                           divergence.objective;
       tau[v] = std::min(kLargestTau, slope * of_dz + of_slope);
       dz[v] *= slope;
       if (!rounding.empty()) rounding[v] *= slope * slope;
@@ -87,6 +99,7 @@ class GradientReader {
   const Problem& problem_;
   const std::vector<RowTruth>& rows_;
   const ObjectiveTruth& objective_;
+  const int serial_adds_;
   std::span<const LogitRoundings> logit_roundings_;
   std::vector<std::int64_t> tokens_;
   std::vector<LogitGradient> gradients_;

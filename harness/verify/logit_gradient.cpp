@@ -41,7 +41,7 @@ double LogitGradient::squared_change(double z, double p, double error,
   }
   const double t = own_slope(z, p);
   const double hp = entropy_ * p;
-  // Of all u as if they were others, and what the own one is more.
+  // The sum over all u as if they were others, and what the own one adds.
   const double of_all = t * t * roundings.squares - 2 * t * hp * roundings.centred +
                         hp * hp * roundings.centred_squares;
   const double as_other = -p * (t - hp * row_.centred_logprob(z, p));

@@ -33,6 +33,7 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
   Check vocab_max("vocab_max");
   Check logsumexp("logsumexp");
   Check mean_logprob("mean_logprob");
+  Check divergence("divergence");
   for (std::size_t k = 0; k < places.size(); ++k) {
     if (places[k].row < 0) continue;
     const RowTruth& row = truth.rows[places[k].row];
@@ -59,6 +60,10 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
       mean_logprob.add_float32(got.mean_logprob[k], row.mean_logprob(),
                                mean_logprob_bound(row, serial_adds), at);
     }
+    if (!got.divergence.empty()) {
+      divergence.add_float32(got.divergence[k], row.divergence->value,
+                             divergence_bound(row, serial_adds), at);
+    }
   }
   std::vector<Check> checks;
   if (outputs.logprobs) checks.push_back(std::move(logprobs));
@@ -67,6 +72,7 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
   if (!got.vocab_max.empty()) checks.push_back(std::move(vocab_max));
   if (!got.logsumexp.empty()) checks.push_back(std::move(logsumexp));
   if (!got.mean_logprob.empty()) checks.push_back(std::move(mean_logprob));
+  if (!got.divergence.empty()) checks.push_back(std::move(divergence));
   return checks;
 }
 
@@ -214,6 +220,7 @@ class GradientComparison {
     LogitGradient gradient;
     GradientBound bound;
     InputTransform transform;
+    DivergenceColumns divergence;
     std::int64_t target;  // column, also beyond this shard
   };
 
@@ -242,6 +249,8 @@ class GradientComparison {
                             LogitGradient(truth, grad),
                             GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
                             input_transform(problem_, place.row),
+                            DivergenceColumns(problem_, truth, grad.divergence, place.row,
+                                              shard_.begin, shard_.valid(), serial_adds_),
                             truth.target - shard_.begin};
     if (row.bound.is_unbounded()) return compare_unbounded_row(row);
     if (problem_.untransformed != nullptr) return compare_transformed_row(row);
@@ -355,8 +364,12 @@ class GradientComparison {
   Column column_of(const TrainedRow<T>& row, std::int64_t v) const {
     const double logit = logits_[static_cast<std::size_t>(v)];
     Column column{.v = v, .p = std::exp(logit - row.truth.max) / row.truth.sum, .truth = {}};
-    column.truth =
-        input_column(row.bound, row.gradient, row.transform, logit, column.p, v == row.target);
+    DivergenceColumn divergence;
+    if (row.divergence.is_any()) {
+      divergence = row.divergence.at(v, logit, row.transform.error(logit));
+    }
+    column.truth = input_column(row.bound, row.gradient, row.transform, logit, column.p,
+                                v == row.target, nullptr, &divergence);
     return column;
   }
 

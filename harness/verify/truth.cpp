@@ -152,7 +152,37 @@ void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int6
   for (std::size_t k = 0; k < errors.size(); ++k) errors[k] += relative * std::abs(logits[k]);
 }
 
-std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
+void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t begin,
+                      std::span<double> logits, std::span<double> errors) {
+  problem.teacher->read(token, begin, logits);
+  read_logit_errors(*problem.teacher, token, begin, logits, errors);
+  // -inf times a relative error is no bound.
+  for (std::size_t k = 0; k < errors.size(); ++k) {
+    if (std::isinf(logits[k])) errors[k] = 0;
+  }
+}
+
+namespace {
+
+DivergenceTruth divergence_of_row(const Problem& problem, std::int64_t token,
+                                  const Divergence& divergence, std::span<const double> student,
+                                  std::span<const double> student_errors, const RowTruth& row) {
+  std::vector<double> teacher(student.size());
+  std::vector<double> teacher_errors(student.size());
+  std::vector<double> errors(student_errors.begin(), student_errors.end());
+  errors.resize(student.size(), 0.0);
+  for (std::size_t v = 0; v < errors.size(); ++v) {
+    if (std::isinf(student[v])) errors[v] = 0;
+  }
+  read_teacher_row(problem, token, 0, teacher, teacher_errors);
+  const double reading = row.reads_as_float32 ? log_sum_exp_rounding(row) : 0.0;
+  return divergence_truth(divergence, {student, teacher, errors, teacher_errors}, reading);
+}
+
+}  // namespace
+
+std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
+                                   const Divergence& divergence) {
   std::vector<RowTruth> rows(static_cast<std::size_t>(problem.tokens()));
   const std::vector<std::int32_t> targets = problem.row_targets();
   const std::vector<std::uint8_t> valid = problem.row_valid();
@@ -172,6 +202,9 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads) {
     rows[t] = row_truth(logits, targets[t], errors);
     rows[t].reads_as_float32 = problem.spec.dtype == DType::f64;
     rows[t].valid = valid[t] != 0;
+    if (divergence.is_any() && !std::isnan(rows[t].logprob)) {
+      rows[t].divergence = divergence_of_row(problem, t, divergence, logits, errors, rows[t]);
+    }
     row_ns += steady_clock_ns() - begin;
   });
   const double reading =
@@ -208,6 +241,7 @@ void require_numbers(const Problem& problem, const Truth& truth) {
       if (std::isfinite(gradient.value)) return;
       what = fmt::format("d loss / d {} of {} is {}", number, place_of(problem, t), gradient.value);
     };
+    require_finite("divergence", grad.divergence);
     require_finite("mean_logprob", grad.mean_logprob);
     require_finite("logsumexp", grad.logsumexp);
     require_finite("entropy", grad.entropy);
@@ -242,6 +276,11 @@ Enclosure known_logprob(const RowTruth& row, int serial_adds) {
   Enclosure known = known_float32(row.logprob, logprob_bound(row, serial_adds));
   known.high = std::min(known.high, positive_logprob_bound(row, serial_adds));
   return known;
+}
+
+Enclosure known_divergence(const RowTruth& row, int serial_adds) {
+  if (!row.divergence) return {};
+  return known_float32(row.divergence->value, divergence_bound(row, serial_adds));
 }
 
 }  // namespace
@@ -297,7 +336,8 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
                  known_float32(row.smallest, range_bound(row, row.smallest, dtype)),
                  known_float32(row.max, range_bound(row, row.max, dtype)),
                  known_float32(row.logsumexp(), logsumexp_bound(row, serial_adds)),
-                 known_float32(row.mean_logprob(), mean_logprob_bound(row, serial_adds))};
+                 known_float32(row.mean_logprob(), mean_logprob_bound(row, serial_adds)),
+                 known_divergence(row, serial_adds)};
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {
@@ -322,6 +362,7 @@ Truth take_part(const Truth& whole, const Problem& part) {
     take(whole.objective.grad_entropy, truth.objective.grad_entropy);
     take(whole.objective.grad_logsumexp, truth.objective.grad_logsumexp);
     take(whole.objective.grad_mean_logprob, truth.objective.grad_mean_logprob);
+    take(whole.objective.grad_divergence, truth.objective.grad_divergence);
     const auto sides = whole.objective.grad_sides.find(part.whole_row(t));
     if (valid[t] != 0 && sides != whole.objective.grad_sides.end()) {
       truth.objective.grad_sides.emplace(t, sides->second);

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "harness/loss/objective.h"
 #include "harness/problem/batch/problem.h"
+#include "harness/verify/divergence_truth.h"
 
 namespace lossgrid {
 
@@ -41,6 +43,8 @@ struct RowTruth {
   // Roundings in proportion to the logits that bounds allow for (bounds.h).
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
+  // Where the objective has a divergence from a teacher.
+  std::optional<DivergenceTruth> divergence = std::nullopt;
 
   /// Return the row terms (row_terms.h) H = - sum p ln p, L = m + ln s and M = -A - (F/V) ln s.
   double entropy() const;
@@ -99,9 +103,16 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
 void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int64_t begin,
                        std::span<const double> logits, std::span<double> errors);
 
-/// Returns all rows, made on `threads` threads. Rows are independent: the result does not depend on
+/// Reads the logits of a teacher for ids begin .. begin + logits.size() in row `token`, and the
+/// bounds of their errors.
+void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t begin,
+                      std::span<double> logits, std::span<double> errors);
+
+/// Returns all rows, made on `threads` threads, with their divergence from the problem's teacher if
+/// one is asked for. Rows are independent: the result does not depend on
 /// the number of threads.
-std::vector<RowTruth> compute_rows(const Problem& problem, int threads);
+std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
+                                   const Divergence& divergence = {});
 
 /// Throws bad_input if a row that is trained on has no log-probability: names the sequence, the
 /// token and the values of its logits.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controls: right computations that differ in the last bits, by other summation orders and other
-// forms of the exponential, as GPU kernels use them. A criterion that rejects one of them is wrong.
+// forms of the exponential, as GPU kernels use them, and by other forms of a formula. A criterion
+// that rejects one of them is wrong.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,9 +11,17 @@
 #include "harness/device/kernel/portable.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
+#include "impls/mutants/row_formulas.h"
 
 namespace lossgrid {
 namespace {
+
+/// Runs Steps::statistics for rows without transforms on the mapped logits.
+template <auto kStep>
+std::int64_t of_mapped(const LogitsRows& rows, const RowStatistics& out) {
+  if (rows.transforms == nullptr) return kStep(rows, out);
+  return kStep(transformed_rows(rows).rows(), out);
+}
 
 /// Computes statistics with out.sum[r] = sum(terms), the terms being exp(x - maximum) by column.
 template <typename Sum>
@@ -133,10 +142,56 @@ void saved_lse(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradi
                void* out) {
   std::vector<float> lse(static_cast<std::size_t>(rows.rows));
   std::vector<float> one(lse.size(), 1.0f);
+  std::vector<float> minus_entropy(softmax.weighted != nullptr ? lse.size() : 0);
   for (std::size_t r = 0; r < lse.size(); ++r) {
-    lse[r] = softmax.shift[r] + std::log(softmax.sum[r]);
+    const float log_sum = std::log(softmax.sum[r]);
+    lse[r] = softmax.shift[r] + log_sum;
+    // sum of p (x - lse)
+    if (softmax.weighted != nullptr) {
+      minus_entropy[r] = softmax.weighted[r] / softmax.sum[r] - log_sum;
+    }
   }
-  rows_gradient(rows, {lse.data(), one.data()}, gradients, out);
+  RowSoftmax saved = softmax;
+  saved.shift = lse.data();
+  saved.sum = one.data();
+  saved.weighted = minus_entropy.empty() ? nullptr : minus_entropy.data();
+  rows_gradient(rows, saved, gradients, out);
+}
+
+/// Computes the gradient of the entropy as -p (d - sum p d), d = z - maximum, without ln p.
+void entropy_by_distances(const LogitsRows& rows, const RowSoftmax& softmax,
+                          const RowGradients& gradients, void* out) {
+  gradient_by(rows, softmax, gradients, out, [&](std::int64_t r) {
+    RowGradients others = gradients;
+    others.entropy = nullptr;
+    RowCoefficients row = row_coefficients(softmax, others, rows.vocab, r);
+    row.b += gradients.entropy[r] * (softmax.weighted[r] / softmax.sum[r]);
+    row.c = -gradients.entropy[r];
+    return [row](const PlainColumn& column) { return dz_of(row, column, column.distance); };
+  });
+}
+
+/// Divides logits by T / s, and the slope too, in the place of a product with s / T.
+template <typename Float>
+Float divided_logit(const RowTransform& row, Float x) {
+  const Float divisor = 1 / row.factor;
+  if (row.limit == 0) return x / divisor;
+  return std::isinf(x) ? x : row.limit * std::tanh(x / (row.limit * divisor));
+}
+
+MappedRows divided_rows(const LogitsRows& rows) {
+  return MappedRows(
+      rows, [&rows](std::int64_t r, auto x) { return divided_logit(rows.transforms[r], x); });
+}
+
+std::int64_t statistics_of_divided(const LogitsRows& rows, const RowStatistics& out) {
+  return rows_statistics(divided_rows(rows).rows(), out);
+}
+
+void gradient_of_divided(const LogitsRows& rows, const RowSoftmax& softmax,
+                         const RowGradients& gradients, void* out) {
+  gradient_through(rows, divided_rows(rows), softmax, gradients, out,
+                   [&](std::int64_t r, double z) { return slope_of(rows, r, z); });
 }
 
 const RegisteredControl controls[] = {
@@ -146,7 +201,7 @@ const RegisteredControl controls[] = {
         .strategy = "fused",
         .change =
             [](Steps& s) {
-              s.statistics = statistics_on_host<with_sum<pairwise>>;
+              s.statistics = statistics_on_host<of_mapped<with_sum<pairwise>>>;
               s.serial_adds = 20;
             },
     }),
@@ -156,7 +211,7 @@ const RegisteredControl controls[] = {
         .strategy = "cp_local",
         .change =
             [](Steps& s) {
-              s.statistics = statistics_on_host<with_sum<lanes_256>>;
+              s.statistics = statistics_on_host<of_mapped<with_sum<lanes_256>>>;
               s.serial_adds = 65536 / 256 + 8;  // of the largest vocabulary of suite ci
             },
     }),
@@ -165,7 +220,9 @@ const RegisteredControl controls[] = {
         .what = "float64 sum, last term first",
         .strategy = "fused",
         .change =
-            [](Steps& s) { s.statistics = statistics_on_host<with_sum<backwards_in_double>>; },
+            [](Steps& s) {
+              s.statistics = statistics_on_host<of_mapped<with_sum<backwards_in_double>>>;
+            },
     }),
     RegisteredControl({
         .name = "online_blocks_sum",
@@ -173,7 +230,7 @@ const RegisteredControl controls[] = {
         .strategy = "fused",
         .change =
             [](Steps& s) {
-              s.statistics = statistics_on_host<online_blocks>;
+              s.statistics = statistics_on_host<of_mapped<online_blocks>>;
               s.serial_adds = 65536 / 512 + 9;
             },
     }),
@@ -183,7 +240,7 @@ const RegisteredControl controls[] = {
         .strategy = "cp_local",
         .change =
             [](Steps& s) {
-              s.statistics = statistics_on_host<exp2_fma>;
+              s.statistics = statistics_on_host<of_mapped<exp2_fma>>;
               s.serial_adds = 20;
             },
     }),
@@ -193,6 +250,25 @@ const RegisteredControl controls[] = {
         .strategy = "fused",
         .change = [](Steps& s) { s.gradient = gradient_on_host<saved_lse>; },
         .declare = [](ImplementationTraits& traits) { traits.rounds_log_sum_exp = true; },
+    }),
+    RegisteredControl({
+        .name = "entropy_gradient_by_distances",
+        .what = "the gradient of the entropy from distances to the maximum, without ln p",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_on_host<entropy_by_distances>; },
+        .runs_on = [](const LossProblem& problem) { return problem.terms().entropy; },
+    }),
+    RegisteredControl({
+        .name = "divided_by_temperature",
+        .what = "logits divided by the temperature, not multiplied by a factor",
+        .strategy = "cp_local",
+        .change =
+            [](Steps& s) {
+              s.statistics = statistics_on_host<statistics_of_divided>;
+              s.gradient = gradient_on_host<gradient_of_divided>;
+            },
+        .runs_on =
+            [](const LossProblem& problem) { return !problem.row_transform().is_identity(); },
     }),
 };
 

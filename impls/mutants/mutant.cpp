@@ -11,7 +11,13 @@ SkipReason nothing_to_change_in(std::string_view part) {
   return {fmt::format("nothing to change in {}", part), /*is_always_right=*/true};
 }
 
-/// `AlteredProblem`: a problem with another batch or another objective.
+LogitTransform altered_transform(const MutantOf& mutant, const LossProblem& original) {
+  LogitTransform transform = original.transform;
+  if (mutant.transform != nullptr) mutant.transform(transform);
+  return transform;
+}
+
+/// `AlteredProblem`: a problem with another batch, map of logits or objective.
 class AlteredProblem {
  public:
   AlteredProblem(const MutantOf& mutant, const LossProblem& original)
@@ -20,7 +26,7 @@ class AlteredProblem {
     const Objective& objective = objective_ ? *objective_ : original.objective;
     problem_ = std::make_unique<LossProblem>(LossProblem{
         batch_, original.vocab, original.dtype, original.grid, objective, original.objective_spec,
-        original.head, original.backend, original.transform, original.teacher});
+        original.head, original.backend, altered_transform(mutant, original), original.teacher});
   }
   AlteredProblem(const AlteredProblem&) = delete;
   AlteredProblem& operator=(const AlteredProblem&) = delete;
@@ -54,14 +60,18 @@ class AlteredPlan final : public LossPlan {
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
     inner_->backward(inputs, gradients);
   }
+  void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
+                        LossGradients& gradients) override {
+    inner_->forward_backward(inputs, outputs, gradients);
+  }
 
  private:
   std::unique_ptr<AlteredProblem> altered_;
   std::unique_ptr<LossPlan> inner_;
 };
 
-/// `Altered`: a strategy that is given another batch or objective than the harness checks it with,
-/// that does more than its cost declares, or that refuses what it could do.
+/// `Altered`: a strategy that is given another batch, map of logits or objective than the harness
+/// checks it with, that does more than its cost declares, or that refuses what it could do.
 class Altered final : public LossImplementation {
  public:
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
@@ -80,6 +90,9 @@ class Altered final : public LossImplementation {
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (mutant_.runs_on != nullptr && !mutant_.runs_on(problem)) {
       return nothing_to_change_in("this problem");
+    }
+    if (mutant_.transform != nullptr && altered_transform(mutant_, problem) == problem.transform) {
+      return nothing_to_change_in("this map of logits");
     }
     if (mutant_.objective != nullptr &&
         AlteredProblem::altered_objective(mutant_, problem) == nullptr) {
@@ -121,10 +134,10 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     Steps steps;
     changed.change(steps);
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
-    const bool only_steps = changed.batch == nullptr && changed.objective == nullptr &&
-                            changed.plan == nullptr && changed.unsupported == nullptr &&
-                            changed.runs_on == nullptr && changed.declare == nullptr &&
-                            !changed.declares_grad_logits;
+    const bool only_steps = changed.batch == nullptr && changed.transform == nullptr &&
+                            changed.objective == nullptr && changed.plan == nullptr &&
+                            changed.unsupported == nullptr && changed.runs_on == nullptr &&
+                            changed.declare == nullptr && !changed.declares_grad_logits;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };

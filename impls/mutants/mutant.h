@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants and controls. A mutant is a right strategy with one step, the batch that it is given, its
-// objective or its plan replaced by a wrong one; a control is a right strategy with one of them
-// replaced by another right one. They are registered beside the real implementations under
-// "mutant/..." and "control/...", never among them.
+// Mutants and controls. A mutant is a right strategy with one step, the batch or the map of logits
+// that it is given, its objective or its plan replaced by a wrong one; a control is a right
+// strategy with one of them replaced by another right one. They are registered beside the real
+// implementations under "mutant/..." and "control/...", never among them.
 #pragma once
 
 #include <memory>
@@ -28,6 +28,8 @@ struct MutantOf {
   ImplementationOptions options = {};
   /// Changes the copy of the batch that the strategy gets.
   void (*batch)(PackedBatch&) = nullptr;
+  /// Changes the map of logits that the strategy gets; where it leaves it, the mutant does not run.
+  void (*transform)(LogitTransform&) = nullptr;
   /// Returns an objective in place of the one of `spec`; null if there is nothing to change in it:
   /// then the mutant does not run.
   std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that suite ci reaches every branch of every objective, every option of clipped_pg and dpo
-// at a value that is not its default, alone and in every pair that is allowed, and pipeline stages.
+// at a value that is not its default, alone and in every pair that is allowed, and pipeline stages;
+// and every map of logits, in pairs and with every row term.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -105,14 +106,18 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"truncated_importance_sampling_type", "\"tis\""},
         {"truncated_importance_sampling_type", "\"icepop\""},
         {"truncated_importance_sampling_type", "\"seq-mask-tis\""},
-        {"positive_example_nll_weight", "0.1"}}},
+        {"positive_example_nll_weight", "0.1"},
+        {"entropy_coefficient", "0.05"}}},
       {"dpo",
        {{"reference_policy_kl_penalty", "0.2"},
         {"preference_loss_weight", "0.5"},
         {"sft_loss_weight", "0.1"},
         {"preference_average_log_probs", "true"},
         {"sft_average_log_probs", "true"}}},
-      {"nll", {{"token_level_loss", "false"}}}};
+      {"nll",
+       {{"token_level_loss", "false"},
+        {"label_smoothing", "0.1"},
+        {"z_loss_coefficient", "0.01"}}}};
   return all.at(kind);
 }
 
@@ -178,6 +183,58 @@ TEST(Options, AllAreAmongTheSettings) {
           << option;
     }
   }
+}
+
+/// A part of a case: a map of logits, or an option of the objective with a row term.
+struct Part {
+  const char* name;
+  bool (*is_in)(const CaseSpec&);
+};
+
+bool has_option(const CaseSpec& spec, const char* option) {
+  return spec.objective.options.contains(option);
+}
+
+const Part kMaps[] = {
+    {"logit_scale", [](const CaseSpec& spec) { return spec.logit_scale != 1; }},
+    {"logit_softcap", [](const CaseSpec& spec) { return spec.logit_softcap != 0; }},
+    {"temperature", [](const CaseSpec& spec) { return spec.temperature != 1; }},
+    {"sequence_temperatures", [](const CaseSpec& spec) { return spec.sequence_temperatures; }},
+};
+const Part kTerms[] = {
+    {"entropy", [](const CaseSpec& spec) { return has_option(spec, "entropy_coefficient"); }},
+    {"smoothing", [](const CaseSpec& spec) { return has_option(spec, "label_smoothing"); }},
+    {"z-loss", [](const CaseSpec& spec) { return has_option(spec, "z_loss_coefficient"); }},
+};
+
+bool is_in_one_case(const Suite& suite, const Part& a, const Part& b) {
+  return std::any_of(suite.cases.begin(), suite.cases.end(),
+                     [&](const CaseSpec& spec) { return a.is_in(spec) && b.is_in(spec); });
+}
+
+TEST(Maps, EveryPairIsInACaseAndEveryTermWithEach) {
+  const Suite linear = read_suite(LOSSGRID_SOURCE_DIR "/cases/linear.json");
+  for (const Suite* suite : {&suite_ci(), &linear}) {
+    for (const Part& map : kMaps) {
+      for (const Part& other : kMaps) {
+        EXPECT_TRUE(is_in_one_case(*suite, map, other))
+            << suite->name << " " << map.name << " " << other.name;
+      }
+      for (const Part& term : kTerms) {
+        EXPECT_TRUE(is_in_one_case(*suite, map, term))
+            << suite->name << " " << map.name << " " << term.name;
+      }
+    }
+  }
+}
+
+TEST(Maps, ASuiteWithoutAPairIsSeen) {
+  Suite without = suite_ci();
+  std::erase_if(without.cases, [](const CaseSpec& spec) {
+    return spec.logit_softcap != 0 && spec.sequence_temperatures;
+  });
+  EXPECT_FALSE(is_in_one_case(without, kMaps[1], kMaps[3]));
+  EXPECT_TRUE(is_in_one_case(without, kMaps[1], kMaps[1]));
 }
 
 }  // namespace

@@ -34,16 +34,16 @@ class Nightly(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def run_on(self, entries, printed="", *options, **more):
+    def run_on(self, entries, printed="", *options, **environment):
         """Runs the script on a list beside a reproduction that prints `printed`."""
-        for name, text in (("list.json", json.dumps({"findings": entries, **more})),
+        for name, text in (("list.json", json.dumps({"findings": entries})),
                            ("F1.py", f"print({printed!r})")):
             with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as file:
                 file.write(text)
         return subprocess.run(
             [sys.executable, NIGHTLY, "--list", os.path.join(self.folder.name, "list.json"),
              "--python", sys.executable, *options], capture_output=True, text=True, check=False,
-            env={**os.environ, "LOSSGRID_BUILD": os.path.dirname(LOSSGRID)})
+            env={**os.environ, "LOSSGRID_BUILD": os.path.dirname(LOSSGRID), **environment})
 
     def test_a_finding_is_found_or_not(self):
         for wanted, printed, status in (
@@ -75,6 +75,13 @@ class Nightly(unittest.TestCase):
         ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "a: 1", "--python", "/no/python")
         self.assertEqual(ended.returncode, 77, ended.stdout)
         self.assertIn("not run    F1", ended.stdout)
+
+    def test_a_package_without_its_source_is_not_run(self):
+        entries = [{**REPRODUCTION, "package": "nemo_rl", "prints": {"a:": [1]}}]
+        ended = self.run_on(entries, "a: 1", NEMO_RL_SOURCE="")
+        self.assertEqual(ended.returncode, 77, ended.stdout)
+        self.assertIn("NEMO_RL_SOURCE names no folder", ended.stdout)
+        self.assertEqual(self.run_on(entries, "a: 1", NEMO_RL_SOURCE="/").returncode, 0)
 
     def test_bad_input(self):
         ended = self.run_on([{"finding": "F1"}])

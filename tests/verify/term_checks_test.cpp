@@ -20,7 +20,7 @@
 namespace lossgrid {
 namespace {
 
-// Of OneRow with x = (ln 3, 0): m = ln 3, s = 4/3, S1 = ln 3 / 4, A = ln 3 / 2, 12 serial
+// OneRow with x = (ln 3, 0) has m = ln 3, s = 4/3, S1 = ln 3 / 4, A = ln 3 / 2, 12 serial
 // additions.
 constexpr double kLogsumexp = 1.3862943611198906;    // ln 4
 constexpr double kMeanLogprob = -0.836988216785836;  // -A - ln s
