@@ -58,6 +58,7 @@ float logit_of(std::size_t row, std::int64_t v, std::int64_t vocab, float x) {
   const bool first_half = v < vocab / 2;
   if (row == 0 && first_half) return -std::numeric_limits<float>::infinity();
   if (row == 7 && first_half) return -1e30f;
+  if (row == 4 && v >= 1024) return x - 60;  // the second block has the largest logit
   return unmasked(row, x);
 }
 
@@ -499,10 +500,12 @@ TEST_P(TermRows, LowestNumberIsNotMinusInfinity) {
   EXPECT_EQ(finite, 3);
   EXPECT_LT(total, -3e38f);
   const std::vector<float> zero{0};
-  const RowGradients gradients{zero.data(), nullptr, nullptr, weight.data()};
+  const std::vector<float> of_entropy{-8};
+  const float weighted = 0;
+  const RowGradients gradients{zero.data(), of_entropy.data(), nullptr, weight.data()};
   const std::vector<float> got =
-      run_gradient<float>(rows, {&shift, &sum, nullptr, &finite}, gradients, false);
-  EXPECT_NEAR(got[1], 2 * 0.25, 1e-6);
+      run_gradient<float>(rows, {&shift, &sum, &weighted, &finite}, gradients, false);
+  EXPECT_NEAR(got[1], 2 * 0.25, 1e-6);  // p ln p is 0, though 8 ln p is infinite
   EXPECT_EQ(got[3], 0);
 }
 
