@@ -2,9 +2,9 @@
 // Kernels over rows of a vocab shard of a student's logits beside those of a teacher: divergences
 // (harness/problem/batch/row_terms.h) and their gradients by the student's logits. Statistics of
 // both, merged over the shards, come before: p and q are exponentials over their sums, of
-// transformed logits. Both tensors are read once for a divergence and once for its gradient; nothing
-// of their size is made. Arithmetic is float32 for every dtype. Where it runs, and the same bits for
-// every number of threads: as rows.h.
+// transformed logits. Both tensors are read once for a divergence and once for its gradient;
+// nothing of their size is made. Arithmetic is float32 for every dtype. Where it runs, and the same
+// bits for every number of threads: as rows.h.
 #pragma once
 
 #include "harness/problem/batch/row_terms.h"
@@ -36,12 +36,12 @@ void rows_support_statistics(const DistilledRows& rows, float* shift, float* sum
 void rows_divergence(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums& out);
 
-/// out [rows, width] in the dtype of the student := d loss / d x, with g = gradient[r] = d loss / d D
-/// and R = of_student[r], merged over the shards:
+/// out [rows, width] in the dtype of the student := d loss / d x, with g = gradient[r], which is
+/// d loss / d D, and R = of_student[r], merged over the shards:
 ///   forward  z' g (p - q),  reverse  z' g p (ln p - ln q - R),
 ///   jsd      z' g (1 - b) p (ln(p / m) - R),  z' = dz / dx.
-/// Rows with g = 0, columns of -inf of the student, padding, and columns outside of the support with
-/// `on_support` become 0; such rows are not read. `out` may be the student's logits.
+/// Rows with g = 0, columns of -inf of the student, padding, and columns outside of the support
+/// with `on_support` become 0; such rows are not read. `out` may be the student's logits.
 void rows_divergence_gradient(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                               const float* of_student, const float* gradient, void* out);
 
