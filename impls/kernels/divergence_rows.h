@@ -39,8 +39,8 @@ void rows_support_statistics(const DistilledRows& rows, float* shift, float* sum
 void rows_divergence(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums& out);
 
-/// out [rows, width] in the dtype of the student := d loss / d x, with g = gradient[r] = d loss / d
-/// D and R = of_student[r], merged over the shards:
+/// out [rows, width] in the dtype of the student := d loss / d x, with g = gradient[r], which is
+/// d loss / d D, and R = of_student[r], merged over the shards:
 ///   forward  z' g (p - q),  reverse  z' g p (ln p - ln q - R),
 ///   jsd      z' g (1 - b) p (ln(p / m) - R),  z' = dz / dx.
 /// Rows with g = 0, columns of -inf of the student, padding, and columns outside of the support

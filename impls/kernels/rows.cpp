@@ -7,24 +7,11 @@
 #include "impls/kernels/cpu/softmax_rows.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/kernels/cuda/term_kernels-inl.h"
+#include "impls/kernels/device_rows.h"
 #include "impls/kernels/divergence_rows.h"
 
 namespace lossgrid {
 namespace {
-
-bool on_processor(const LogitsRows& rows) {
-  return rows.device == nullptr || rows.device->backend() == Backend::cpu;
-}
-
-CudaRows view(const LogitsRows& rows) {
-  return {.dtype = rows.dtype,
-          .data = rows.data,
-          .rows = rows.rows,
-          .width = rows.shard.width,
-          .columns = rows.shard.valid(),
-          .first_id = rows.shard.begin,
-          .targets = rows.targets};
-}
 
 CudaRowStatistics view(const RowStatistics& out) {
   return {out.shift, out.sum, out.target, out.weighted, out.min};
@@ -71,9 +58,9 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
   if (on_processor(rows)) {
     cpu_statistics(rows, out);
   } else if (rows.transforms == nullptr && out.total == nullptr) {
-    launch_kernels(*rows.device, LaunchStatistics{view(rows), view(out)});
+    launch_kernels(*rows.device, LaunchStatistics{device_view(rows), view(out)});
   } else {
-    launch_kernels(*rows.device, LaunchTermStatistics{view(rows), rows.transforms, view(out),
+    launch_kernels(*rows.device, LaunchTermStatistics{device_view(rows), rows.transforms, view(out),
                                                       out.total, out.finite});
   }
   return owned_targets(rows);
@@ -88,11 +75,11 @@ void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowG
   }
   if (on_processor(rows)) return cpu_gradient(rows, softmax, gradients, out);
   if (rows.transforms == nullptr && gradients.logprob_alone()) {
-    return launch_kernels(*rows.device, LaunchGradient{view(rows), softmax.shift, softmax.sum,
-                                                       gradients.logprob, out});
+    return launch_kernels(*rows.device, LaunchGradient{device_view(rows), softmax.shift,
+                                                       softmax.sum, gradients.logprob, out});
   }
-  launch_kernels(*rows.device, LaunchTermGradient{view(rows), rows.transforms, softmax, gradients,
-                                                  rows.vocab, out});
+  launch_kernels(*rows.device, LaunchTermGradient{device_view(rows), rows.transforms, softmax,
+                                                  gradients, rows.vocab, out});
 }
 
 std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,
@@ -101,7 +88,8 @@ std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,
   if (on_processor(rows)) {
     cpu_forward_backward(rows, grad, scratch, out, gradient);
   } else {
-    launch_kernels(*rows.device, LaunchForwardBackward{view(rows), grad, view(out), gradient});
+    launch_kernels(*rows.device,
+                   LaunchForwardBackward{device_view(rows), grad, view(out), gradient});
   }
   return owned_targets(rows);
 }

@@ -54,6 +54,21 @@ struct CappedLogit {
   }
 };
 
+/// One of the two, chosen logit by logit: for code that has the maps of several rows at once.
+struct EitherLogit {
+  RowTransform by;
+
+  template <typename Float>
+  LOSSGRID_KERNEL Float z(Float x) const {
+    return by.limit == 0 ? ScaledLogit{by.factor}.z(x) : CappedLogit{by.factor, by.limit}.z(x);
+  }
+  template <typename Float>
+  LOSSGRID_KERNEL Float slope(Float z) const {
+    return by.limit == 0 ? static_cast<Float>(by.factor)
+                         : CappedLogit{by.factor, by.limit}.slope(z);
+  }
+};
+
 /// Calls f(map) with the map of row r; `transforms` is null for z = x.
 template <typename F>
 LOSSGRID_KERNEL void with_map_of_row(const RowTransform* transforms, std::int64_t r, F&& f) {

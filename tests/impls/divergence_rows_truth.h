@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The divergence of one row from its teacher's and its gradient in float64, as the formulas of
+// row_terms.h and divergence_rows.h state them, with bounds for kernels that compute in float32: as
+// term_rows_truth.h.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "harness/problem/batch/row_terms.h"
+#include "term_rows_truth.h"
+
+namespace lossgrid {
+
+/// A number and a bound of its error.
+struct Bounded {
+  double value = 0;
+  double bound = 0;
+
+  Bounded& operator+=(const Bounded& other) {
+    value += other.value;
+    bound += other.bound;
+    return *this;
+  }
+};
+
+/// A row of the whole vocabulary. With a divergence on the support the student's logits are -inf
+/// outside.
+struct DivergenceTruth {
+  Divergence by;
+  TermRowTruth student;
+  TermRowTruth teacher;
+
+  DivergenceTruth(const Divergence& divergence, TermRowTruth of_student, TermRowTruth of_teacher)
+      : by(divergence), student(std::move(of_student)), teacher(std::move(of_teacher)) {
+    for (std::size_t v = 0; v < student.z.size(); ++v) {
+      ps_.push_back(student.p(v));
+      qs_.push_back(teacher.p(v));
+      log_ps_.push_back(student.log_p(v));
+      log_qs_.push_back(teacher.log_p(v));
+    }
+  }
+
+  double p(std::size_t v) const { return ps_[v]; }
+  double q(std::size_t v) const { return qs_[v]; }
+
+  /// Returns q ln(q / r), r = p or m.
+  double of_teacher(std::size_t v) const {
+    if (by.kind == Divergence::Kind::reverse || q(v) == 0) return 0;
+    if (by.kind == Divergence::Kind::jsd) return q(v) * std::log(q(v) / m(v));
+    return q(v) * -log_ratio(v);
+  }
+  /// Returns p ln(p / r), r = q or m.
+  double of_student(std::size_t v) const {
+    if (by.kind == Divergence::Kind::forward || p(v) == 0) return 0;
+    return p(v) * log_of_student(v);
+  }
+  /// Returns D from both sums.
+  double merged(double sum_of_teacher, double sum_of_student) const {
+    return by.kind != Divergence::Kind::jsd
+               ? sum_of_teacher + sum_of_student
+               : by.beta * sum_of_teacher + (1 - by.beta) * sum_of_student;
+  }
+  double sum_of_student() const {
+    double sum = 0;
+    for (std::size_t v = 0; v < student.z.size(); ++v) sum += of_student(v);
+    return sum;
+  }
+  double value() const {
+    double sum = 0;
+    for (std::size_t v = 0; v < student.z.size(); ++v) sum += of_teacher(v);
+    return merged(sum, sum_of_student());
+  }
+
+  /// Returns the summand of the teacher, of finite logarithms.
+  Bounded bounded_of_teacher(std::size_t v) const {
+    const double summand = of_teacher(v);
+    if (by.kind == Divergence::Kind::reverse || q(v) == 0) return {summand, 0};
+    return {summand, std::abs(summand) * (of_q(v) + 4 * kU32) + q(v) * of_log(v) + lost(v)};
+  }
+  Bounded bounded_of_student(std::size_t v) const {
+    const double summand = of_student(v);
+    if (by.kind == Divergence::Kind::forward || p(v) == 0) return {summand, 0};
+    return {summand, std::abs(summand) * (of_p(v) + 4 * kU32) + p(v) * of_log(v) + lost(v)};
+  }
+
+  /// Returns d D / d x_v times `weight`, R = sum_of_student(). `u_out`: of the tensor.
+  Bounded gradient(std::size_t v, double weight, double r, double u_out) const {
+    if (student.z[v] == kMinusInfinity) return {};
+    Bounded by_z;
+    if (by.kind == Divergence::Kind::forward) {
+      by_z = {p(v) - q(v), p(v) * (of_p(v) + 4 * kU32) + q(v) * (of_q(v) + 4 * kU32) + kSmallest};
+    } else if (p(v) != 0) {
+      const double difference = log_of_student(v) - r;
+      const double scale = by.kind == Divergence::Kind::jsd ? 1 - by.beta : 1;
+      const double of_difference = of_log(v) + kU32 * (std::abs(r) + std::abs(difference));
+      by_z = {scale * p(v) * difference,
+              scale * (p(v) * std::abs(difference) * (of_p(v) + 5 * kU32) + p(v) * of_difference +
+                       lost(v) + kSmallest * std::abs(r))};
+    } else {
+      by_z = {0, kSmallest};
+    }
+    by_z.value *= weight;
+    by_z.bound *= std::abs(weight);
+    const double exact = student.slope(v) * by_z.value;
+    const double factor = std::abs(student.transform.factor);
+    double bound = factor * by_z.bound + 5 * kU32 * std::abs(exact);
+    if (student.transform.limit != 0) {  // of 1 - w^2
+      bound += factor * std::abs(by_z.value) * 2 * (student.of_z + kU32);
+    }
+    return {exact, u_out * std::abs(exact) + bound * (1 + u_out) + kSmallest};
+  }
+
+ private:
+  double m(std::size_t v) const { return by.beta * q(v) + (1 - by.beta) * p(v); }
+  double log_ratio(std::size_t v) const { return log_ps_[v] - log_qs_[v]; }
+  /// Returns ln(p / r), r = q or m, where p is not 0.
+  double log_of_student(std::size_t v) const {
+    return by.kind == Divergence::Kind::jsd ? std::log(p(v) / m(v)) : log_ratio(v);
+  }
+
+  /// Returns a bound of the error of z - shift.
+  static double of_distance(const TermRowTruth& row, std::size_t v) {
+    if (row.z[v] == kMinusInfinity) return 0;
+    return row.of_z * (std::abs(row.z[v]) + std::abs(row.max)) +
+           kU32 * (distance(row, v) + kU32 * std::abs(row.max));
+  }
+  static double distance(const TermRowTruth& row, std::size_t v) { return row.max - row.z[v]; }
+  /// Return bounds of the relative errors of p and q: of the distance, its exponential and the sum.
+  double of_p(std::size_t v) const { return of_probability(student, v); }
+  double of_q(std::size_t v) const { return of_probability(teacher, v); }
+  static double of_probability(const TermRowTruth& row, std::size_t v) {
+    if (row.z[v] == kMinusInfinity) return 0;
+    return of_distance(row, v) + kU32 * (12 + 2 * distance(row, v));
+  }
+
+  /// Returns a bound of the error of ln(p / q), or of ln(p / m) and of ln(q / m).
+  double of_log(std::size_t v) const {
+    const bool both = student.z[v] != kMinusInfinity && teacher.z[v] != kMinusInfinity;
+    double bound = 0;
+    double size = 0;
+    if (both) {
+      size = std::abs(log_ratio(v));
+      const double difference = std::abs(distance(student, v) - distance(teacher, v));
+      const double constant = std::abs(student.log_sum() - teacher.log_sum());
+      bound = of_distance(student, v) + of_distance(teacher, v) +
+              kU32 * (difference + size + 4 + 2 * constant);
+    }
+    if (by.kind != Divergence::Kind::jsd) return bound;
+    // Exponential less 1 or exponential (4 ULP each), product, logarithm (4 ULP), quotient and the
+    // sum. What is off in the argument counts twice at most, since it is at least 1/2 or the
+    // logarithm is larger.
+    const double log = -std::log(std::min(by.beta, 1 - by.beta));
+    return 2 * bound + kU32 * (32 * std::min(log, size) + 2 * size);
+  }
+  /// Returns a bound of summands of probabilities that count as 0.
+  double lost(std::size_t v) const {
+    const bool both = student.z[v] != kMinusInfinity && teacher.z[v] != kMinusInfinity;
+    return kSmallest * (2 + (both ? std::abs(log_ratio(v)) : 0) + 40);
+  }
+
+  std::vector<double> ps_;
+  std::vector<double> qs_;
+  std::vector<double> log_ps_;
+  std::vector<double> log_qs_;
+};
+
+}  // namespace lossgrid
