@@ -582,6 +582,21 @@ TEST_P(DivergenceRows, SupportStatisticsAreThoseOfTheFormula) {
   }
 }
 
+/// Rows of many blocks on the processor and of several turns of a thread on GPUs.
+TEST_P(DivergenceRows, LongRows) {
+  constexpr std::int64_t kColumns = 16501;
+  for (const Divergence& divergence :
+       {Divergence{Kind::forward, 0.5}, Divergence{Kind::jsd, 0.3}}) {
+    const DistillCase c{{kColumns, 1}, on_support(divergence), kColumns / 2, {}};
+    check_case<float, float>(c, device());
+    check_case<bf16, bf16>(c, device());
+    check_case<double, bf16>(c, device());
+    check_support_statistics<float, float>(c, device());
+    check_support_statistics<bf16, bf16>(c, device());
+    check_support_statistics<bf16, double>(c, device());
+  }
+}
+
 /// The check has power: statistics of the whole vocabulary are far from those of the support.
 TEST_P(DivergenceRows, SupportCounts) {
   const DistilledShards<float, bf16> rows({{130, 1}, on_support({Kind::forward, 0.5}), 3, {}},
