@@ -18,12 +18,24 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
+/// Calls f(vector of z, number of its vector of sums, position) for all of a block.
+template <typename F>
+HWY_INLINE void for_each_vector(const TermBlock& block, F&& f) {
+  for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const std::int64_t at = i + static_cast<std::int64_t>(k * kVectorSize);
+      f(hn::Load(Floats(), block.z + at), k, at);
+    }
+  }
+}
+
 /// Makes logits of a block distances. Only -inf becomes -inf.
 HWY_INLINE void subtract_shift(float by, TermBlock& block) {
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
+  const FloatVector lowest = hn::Set(d, std::numeric_limits<float>::lowest());
   for_each_vector(block, [&](FloatVector z, std::size_t, std::int64_t at) HWY_ATTR {
-    const FloatVector finite = at_least(std::numeric_limits<float>::lowest(), hn::Sub(z, shift));
+    const FloatVector finite = at_least(lowest, hn::Sub(z, shift));
     hn::Store(hn::IfThenElse(hn::Eq(z, minus_infinity()), z, finite), d, block.z + at);
   });
 }

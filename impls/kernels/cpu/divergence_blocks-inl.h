@@ -18,7 +18,7 @@
 
 #include <hwy/contrib/math/math-inl.h>
 
-#include "impls/kernels/cpu/term_blocks-inl.h"
+#include "impls/kernels/cpu/distance_blocks-inl.h"
 #include "impls/kernels/divergence_rows.h"
 
 HWY_BEFORE_NAMESPACE();
