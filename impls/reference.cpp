@@ -13,10 +13,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <vector>
 
 #include "harness/core/error.h"
 #include "harness/core/heap_watch.h"
 #include "harness/loss/registry.h"
+#include "impls/reference_divergence.h"
 #include "impls/reference_inputs.h"
 
 namespace lossgrid {
@@ -29,10 +32,19 @@ class ReferencePlan final : public LossPlan {
         context_(context),
         inputs_(make_reference_inputs(problem, context)),
         rows_(context.device, static_cast<std::size_t>(problem.rows()), "rows"),
-        row_(context.device, static_cast<std::size_t>(problem.vocab), "row") {}
+        row_(context.device, static_cast<std::size_t>(problem.vocab), "row"),
+        teacher_row_(context.device, teacher_numbers(problem), "row") {
+    if (!problem.has_teacher()) return;
+    teacher_.emplace(problem, context, problem.teacher_bytes(), problem.teacher.dtype);
+  }
+
+  static std::size_t teacher_numbers(const LossProblem& problem) {
+    return problem.has_teacher() ? static_cast<std::size_t>(problem.vocab) : 0;
+  }
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     inputs_->gather(inputs);
+    if (teacher_) teacher_->gather(inputs.teacher);
     const PackedBatch& batch = problem_.batch;
     std::fill(rows_.begin(), rows_.end(), TokenTruth());
     outputs.owned_labels = 0;
@@ -102,13 +114,20 @@ class ReferencePlan final : public LossPlan {
     const Place place = place_of(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
     for (double& x : row_) x = transform_of(i).apply(x);
+    if (!teacher_) return;
+    teacher_->read_row(place.cp_rank, place.slot, {teacher_row_.data(), teacher_row_.size()});
+    const TrueRowTransform of_teacher = row_transform(problem_.teacher.transform, temperature(i));
+    for (double& x : teacher_row_) x = of_teacher.apply(x);
   }
 
   /// Returns the map of sequence i from logits to those of the softmax.
   TrueRowTransform transform_of(std::int64_t i) const {
+    return row_transform(problem_.row_transform(), temperature(i));
+  }
+
+  double temperature(std::int64_t i) const {
     const std::vector<float>& own = problem_.batch.temperatures;
-    return row_transform(problem_.row_transform(),
-                         own.empty() ? 1.0 : own[static_cast<std::size_t>(i)]);
+    return own.empty() ? 1.0 : own[static_cast<std::size_t>(i)];
   }
 
   /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
@@ -135,8 +154,8 @@ class ReferencePlan final : public LossPlan {
       smallest = std::min(smallest, x);
       sum_logprob += lse.logprob(x);
     }
-    return {lse.logprob(row_[target]), entropy(lse),         smallest, lse.max,
-            lse.max + lse.log_sum,     sum_logprob / vocab()};
+    return {lse.logprob(row_[target]), entropy(lse),          smallest,    lse.max,
+            lse.max + lse.log_sum,     sum_logprob / vocab(), divergence()};
   }
 
   double entropy(const LogSumExp& lse) const {
@@ -148,11 +167,25 @@ class ReferencePlan final : public LossPlan {
     return entropy;
   }
 
+  double divergence() const {
+    if (!teacher_) return 0;
+    const HeapWatchScope unwatched(nullptr);  // rows in plain code
+    return plain_divergence(problem_.terms().divergence, {row_.data(), row_.size()},
+                            {teacher_row_.data(), teacher_row_.size()});
+  }
+
   double vocab() const { return static_cast<double>(problem_.vocab); }
 
   /// Writes the gradient of the row in row_ in place of its transformed logits.
   void write_gradient(const RowGradientTruth& grad, std::int32_t target,
                       const TrueRowTransform& transform) {
+    const HeapWatchScope unwatched(nullptr);  // rows in plain code
+    std::vector<double> of_divergence(row_.size(), 0.0);
+    if (teacher_) {
+      add_plain_divergence_gradient(problem_.terms().divergence, {row_.data(), row_.size()},
+                                    {teacher_row_.data(), teacher_row_.size()},
+                                    grad.divergence.value, of_divergence);
+    }
     const LogSumExp lse = log_sum_exp();
     const double h = entropy(lse);
     double finite = 0;
@@ -165,7 +198,7 @@ class ReferencePlan final : public LossPlan {
         if (p > 0) sum -= grad.entropy.value * p * (logprob + h);
         sum += grad.logsumexp.value * p + grad.mean_logprob.value * (1 - finite * p) / vocab();
       }
-      row_[v] = transform.slope(row_[v]) * sum;
+      row_[v] = transform.slope(row_[v]) * (sum + of_divergence[static_cast<std::size_t>(v)]);
     }
   }
 
@@ -180,6 +213,7 @@ class ReferencePlan final : public LossPlan {
       write(out.vocab_max, rows_[k].vocab_max);
       write(out.logsumexp, rows_[k].logsumexp);
       write(out.mean_logprob, rows_[k].mean_logprob);
+      write(out.divergence, rows_[k].divergence);
     }
   }
 
@@ -188,6 +222,8 @@ class ReferencePlan final : public LossPlan {
   std::unique_ptr<ReferenceInputs> inputs_;
   DeviceArray<TokenTruth> rows_;
   DeviceArray<double> row_;
+  DeviceArray<double> teacher_row_;
+  std::optional<GatheredLogits> teacher_;
   ObjectiveTruth truth_;
 };
 
@@ -204,9 +240,11 @@ class Reference final : public LossImplementation {
 
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
-    cost.plan.workspace_bytes =
-        static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() + 8 * problem.vocab;
+    const std::int64_t row_bytes = 8 * problem.vocab;
+    cost.plan.workspace_bytes = static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() +
+                                (problem.has_teacher() ? 2 : 1) * row_bytes;
     add_reference_inputs(problem, cost);
+    if (problem.has_teacher()) GatheredLogits::add_cost(problem, problem.teacher_bytes(), cost);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     return cost;
   }

@@ -9,75 +9,21 @@
 namespace lossgrid {
 namespace {
 
-/// Gathered parts of a tensor, one rank after the other; the tensor itself for one rank.
-class Gathered {
- public:
-  Gathered(Device& device, std::int64_t part_bytes, int ranks)
-      : ranks_(ranks),
-        part_bytes_(part_bytes),
-        device_(device),
-        all_(device.allocate(static_cast<std::size_t>(bytes(part_bytes, ranks)), "gathered",
-                             MemorySpace::device)) {}
-  static std::int64_t bytes(std::int64_t part_bytes, int ranks) {
-    return ranks > 1 ? part_bytes * ranks : 0;
-  }
-  static void add_cost(std::int64_t part_bytes, int ranks, CollectiveCounts& group, Cost& cost) {
-    cost.plan.workspace_bytes += bytes(part_bytes, ranks);
-    if (ranks > 1) group.add(Collective::all_gather, 1, part_bytes);
-  }
-
-  const void* gather(Communicator& group, const void* part, DType dtype) {
-    part_ = part;
-    if (ranks_ == 1) return part;
-    group.all_gather(part, all_.data(), static_cast<std::size_t>(part_bytes_) / size_of(dtype),
-                     dtype);
-    return all_.data();
-  }
-
-  /// Returns the gathered tensor.
-  HostView view() const {
-    if (ranks_ > 1) return HostView(all_);
-    return {device_, part_, static_cast<std::size_t>(part_bytes_)};
-  }
-
- private:
-  int ranks_;
-  std::int64_t part_bytes_;
-  Device& device_;
-  Buffer all_;
-  const void* part_ = nullptr;
-};
-
 class GivenLogits final : public ReferenceInputs {
  public:
   GivenLogits(const LossProblem& problem, RankContext context)
       : problem_(problem),
         context_(context),
-        over_tp_(context.device, problem.logits_bytes(), problem.grid.tp),
-        over_cp_(context.device, problem.logits_bytes() * problem.grid.tp, problem.grid.cp) {}
+        logits_(problem, context, problem.logits_bytes(), problem.dtype) {}
 
   static void add_cost(const LossProblem& problem, Cost& cost) {
-    const std::int64_t part = problem.logits_bytes();
-    Gathered::add_cost(part, problem.grid.tp, cost.forward.tp, cost);
-    Gathered::add_cost(part * problem.grid.tp, problem.grid.cp, cost.forward.cp, cost);
+    GatheredLogits::add_cost(problem, problem.logits_bytes(), cost);
   }
 
-  void gather(const LossInputs& inputs) override {
-    const void* over_tp = over_tp_.gather(context_.tp, inputs.logits, problem_.dtype);
-    over_cp_.gather(context_.cp, over_tp, problem_.dtype);
-    all_.emplace(over_cp_.view());
-  }
+  void gather(const LossInputs& inputs) override { logits_.gather(inputs.logits); }
 
   void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) override {
-    const std::int64_t width = problem_.width();
-    dispatch_floating(problem_.dtype, [&](auto zero) {
-      const auto logits = all_->as<const decltype(zero)>();
-      for (std::int64_t v = 0; v < problem_.vocab; ++v) {
-        const std::int64_t shard = cp_rank * problem_.grid.tp + v / width;
-        row[v] =
-            static_cast<double>(logits[(shard * problem_.local_rows() + slot) * width + v % width]);
-      }
-    });
+    logits_.read_row(cp_rank, slot, row);
   }
 
   void begin_gradient(const LossGradients& gradients) override {
@@ -103,9 +49,7 @@ class GivenLogits final : public ReferenceInputs {
  private:
   const LossProblem& problem_;
   RankContext context_;
-  Gathered over_tp_;
-  Gathered over_cp_;
-  std::optional<HostView> all_;  // [cp][tp][T_c][V_t]
+  GatheredLogits logits_;
   std::optional<HostView> out_;
 };
 
@@ -239,6 +183,38 @@ class ProjectedHidden final : public ReferenceInputs {
 };
 
 }  // namespace
+
+GatheredLogits::GatheredLogits(const LossProblem& problem, RankContext context,
+                               std::int64_t part_bytes, DType dtype)
+    : problem_(problem),
+      context_(context),
+      dtype_(dtype),
+      over_tp_(context.device, part_bytes, problem.grid.tp),
+      over_cp_(context.device, part_bytes * problem.grid.tp, problem.grid.cp) {}
+
+void GatheredLogits::add_cost(const LossProblem& problem, std::int64_t part_bytes, Cost& cost) {
+  Gathered::add_cost(part_bytes, problem.grid.tp, cost.forward.tp, cost);
+  Gathered::add_cost(part_bytes * problem.grid.tp, problem.grid.cp, cost.forward.cp, cost);
+}
+
+void GatheredLogits::gather(const void* part) {
+  const void* over_tp = over_tp_.gather(context_.tp, part, dtype_);
+  over_cp_.gather(context_.cp, over_tp, dtype_);
+  all_.emplace(over_cp_.view());
+}
+
+void GatheredLogits::read_row(std::int64_t cp_rank, std::int64_t slot,
+                              std::span<double> row) const {
+  const std::int64_t width = problem_.width();
+  dispatch_floating(dtype_, [&](auto zero) {
+    const auto logits = all_->as<const decltype(zero)>();
+    for (std::int64_t v = 0; v < problem_.vocab; ++v) {
+      const std::int64_t shard = cp_rank * problem_.grid.tp + v / width;
+      row[v] =
+          static_cast<double>(logits[(shard * problem_.local_rows() + slot) * width + v % width]);
+    }
+  });
+}
 
 std::unique_ptr<ReferenceInputs> make_reference_inputs(const LossProblem& problem,
                                                        RankContext context) {
