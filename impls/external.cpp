@@ -331,17 +331,7 @@ class External final : public LossImplementation {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
       return SkipReason{kTakesBigrams};
     }
-<<<<<<< HEAD
-    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
-    if (!problem.row_transform().is_identity() || problem.transform.scale != 1) {
-      return SkipReason{"takes no logits that are scaled, capped or have temperatures"};
-    }
-    if (declaration_.returns_logprobs && problem.terms().any()) {
-      return SkipReason{"the objective has terms beside log-probabilities; return the loss itself"};
-    }
-=======
     if (const auto reason = not_taken(problem)) return reason;
->>>>>>> row_terms
     if (!declaration_.has_supports) return std::nullopt;
     return runtime_->unsupported(declaration_.name, options_, problem_json(problem));
   }
@@ -379,6 +369,7 @@ class External final : public LossImplementation {
  private:
   /// Returns a reason for what a function is given only if it declares that it takes it.
   std::optional<SkipReason> not_taken(const LossProblem& problem) const {
+    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
     const bool is_transformed = !problem.row_transform().is_identity() ||
                                 (problem.from_hidden() && problem.transform.scale != 1);
     if (is_transformed && !declaration_.takes_transforms) {
