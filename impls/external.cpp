@@ -317,6 +317,7 @@ class External final : public LossImplementation {
     traits.outputs.logprobs = declaration_.returns_logprobs;
     traits.outputs.entropy = declaration_.returns_entropy;
     traits.outputs.vocab_range = false;
+    traits.outputs.terms = false;
     traits.outputs.owned_labels = false;
     if (!declaration_.returns_logprobs) traits.outputs.metrics.emplace();
     traits.rounds_loss = declaration_.rounds_loss;
@@ -330,13 +331,7 @@ class External final : public LossImplementation {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
       return SkipReason{kTakesBigrams};
     }
-    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
-    if (!problem.row_transform().is_identity() || problem.transform.scale != 1) {
-      return SkipReason{"takes no logits that are scaled, capped or have temperatures"};
-    }
-    if (declaration_.returns_logprobs && problem.terms().any()) {
-      return SkipReason{"the objective has terms beside log-probabilities; return the loss itself"};
-    }
+    if (const auto reason = not_taken(problem)) return reason;
     if (!declaration_.has_supports) return std::nullopt;
     return runtime_->unsupported(declaration_.name, options_, problem_json(problem));
   }
@@ -372,6 +367,25 @@ class External final : public LossImplementation {
   }
 
  private:
+  /// Returns a reason for what a function is given only if it declares that it takes it.
+  std::optional<SkipReason> not_taken(const LossProblem& problem) const {
+    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
+    const bool is_transformed = !problem.row_transform().is_identity() ||
+                                (problem.from_hidden() && problem.transform.scale != 1);
+    if (is_transformed && !declaration_.takes_transforms) {
+      return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
+    }
+    if (problem.transform.by_sequence) return SkipReason{"takes no temperatures by sequence"};
+    if (!problem.terms().any()) return std::nullopt;
+    if (declaration_.returns_logprobs) {
+      return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};
+    }
+    if (!declaration_.takes_terms) {
+      return SkipReason{"the objective has terms beside log-probabilities: takes=\"terms\""};
+    }
+    return std::nullopt;
+  }
+
   const ExternalDeclaration declaration_;
   const nlohmann::json options_;
   const std::shared_ptr<ExternalRuntime> runtime_;

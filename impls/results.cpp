@@ -163,6 +163,7 @@ class Results final : public LossImplementation {
     outputs.logprobs = first_.has("logprobs");
     outputs.entropy = first_.has("entropy");
     outputs.vocab_range = false;
+    outputs.terms = false;
     outputs.loss = first_.has("loss");
     outputs.owned_labels = false;
     outputs.gradients = first_.has_gradients();

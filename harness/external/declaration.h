@@ -41,6 +41,8 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool rounds_grad_logits = false;
   bool rounds_grad_weight = false;
   bool rounds_log_sum_exp = false;  // to float32
+  bool takes_terms = false;         // row terms of the objective
+  bool takes_transforms = false;    // of the logits
   bool has_chunks =
       false;  // has a function that returns the chunks of rows of the weight's gradient
   bool has_supports = false;

@@ -174,8 +174,18 @@ class Batch(Views):
         return self._shard()[1]
 
     @property
+    def logit_scale(self) -> float:
+        """Factor of the logits, before a soft-cap."""
+        return self._data.problem.logit_scale
+
+    @property
+    def logit_softcap(self) -> float:
+        """c of c tanh(logits / c); 0: none."""
+        return self._data.problem.logit_softcap
+
+    @property
     def temperature(self) -> float:
-        """Divisor of logits that are made from hidden states."""
+        """Divisor of the logits, after a soft-cap."""
         return self._data.problem.temperature
 
     @property

@@ -27,6 +27,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 }
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp")
+_TAKEN = ("terms", "transforms")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -51,6 +52,7 @@ class Declaration:
     vocab_split: str = "ceil"
     overwrites: Tuple[str, ...] = ()
     rounds: Tuple[str, ...] = ()
+    takes: Tuple[str, ...] = ()
     chunks: Chunks = 1
     sequence_multiple: int = 1
     pack_multiple: int = 1
@@ -66,6 +68,7 @@ class Declaration:
         message["returns"] = list(self.returns)
         message["overwrites"] = list(self.overwrites)
         message["rounds"] = list(self.rounds)
+        message["takes"] = list(self.takes)
         message["has_chunks"] = self.chunks != 1
         message["has_supports"] = self.supports is not None
         message["has_cost"] = self.cost is not None
@@ -147,6 +150,16 @@ def _rounds(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tu
     return tuple(names)
 
 
+def _takes(name: str, value: Any, returned: Tuple[str, ...]) -> Tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (tuple, list)) or any(one not in _TAKEN for one in names):
+        raise BadInput(f"{name}: takes={value!r} names something else than " +
+                       ", ".join(repr(word) for word in _TAKEN))
+    if "terms" in names and returned != ("loss",):
+        raise BadInput(f"{name}: takes='terms' has no meaning without returns='loss'")
+    return tuple(names)
+
+
 def _chunks(name: str, value: Any, inputs: str) -> Chunks:
     if not callable(value):
         _multiple(name, "chunks", value)
@@ -196,6 +209,7 @@ def implementation(
         rows: str = "shard", gradient: str = "own_part", scale: str = "1",
         autograd: str = "leaf", vocab_split: str = "ceil",
         overwrites: Union[str, Sequence[str]] = (), rounds: Union[str, Sequence[str]] = (),
+        takes: Union[str, Sequence[str]] = (),
         chunks: Chunks = 1, sequence_multiple: int = 1, pack_multiple: int = 1,
         supports: Optional[Supports] = None, cost: Optional[Model] = None,
         megatron: bool = False) -> Any:
@@ -235,6 +249,12 @@ def implementation(
             with a product of bfloat16. Bounds are wider by the rounding of these tensors.
             "log_sum_exp": log-probabilities or their gradient come of logits minus a log-sum-exp
             in float32, which rounds in proportion to the logits and not to their distances.
+        takes: what the function makes itself, of which it is given no case otherwise. "terms": the
+            row terms of the objective, entropy_coefficient, label_smoothing and
+            z_loss_coefficient, of a function that returns the loss. "transforms": logits that
+            are scaled, capped and divided before the softmax, by ``batch.logit_scale``,
+            ``batch.logit_softcap`` (0: none) and ``batch.temperature``; gradients are of the
+            inputs.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.
@@ -263,7 +283,8 @@ def implementation(
             scale=_scale(called, scale), autograd=_one_of(called, "autograd", autograd),
             vocab_split=_one_of(called, "vocab_split", vocab_split),
             overwrites=_overwrites(called, overwrites, inputs),
-            rounds=_rounds(called, rounds, inputs, returned), chunks=_chunks(called, chunks, inputs),
+            rounds=_rounds(called, rounds, inputs, returned), takes=_takes(called, takes, returned),
+            chunks=_chunks(called, chunks, inputs),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
             supports=supports, cost=cost, megatron=megatron)

@@ -54,6 +54,8 @@ class Problem:
     vocab: int
     hidden: int = 0
     dtype: str = "float32"
+    logit_scale: float = 1.0
+    logit_softcap: float = 0.0
     temperature: float = 1.0
     weight_layout: str = "vocab_hidden"
     sequence_parallel: bool = False

@@ -153,7 +153,8 @@ class Case:
 
     def problem(self) -> Message:
         return {"grid": {"tp": self.tp, "cp": self.cp, "dp": self.dp}, "vocab": self.vocab,
-                "hidden": self.hidden, "dtype": _NAMES[self.dtype], "temperature": 1.0,
+                "hidden": self.hidden, "dtype": _NAMES[self.dtype], "logit_scale": 1.0,
+                "logit_softcap": 0.0, "temperature": 1.0,
                 "weight_layout": self.weight_layout, "sequence_parallel": False, "device": "cpu",
                 "sequences": len(self.lengths), "tokens": self.cu[-1],
                 "padded_tokens": self.rows, "microbatch": 0, "microbatches": 1,

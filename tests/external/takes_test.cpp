@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// takes=: a function is given row terms of the objective and transforms of the logits only if it
+// declares that it makes them itself.
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "python.h"
+
+namespace lossgrid {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+const std::string kLosses = R"(
+def transformed(logits, batch):
+    x = logits.float() * batch.logit_scale
+    if batch.logit_softcap:
+        x = batch.logit_softcap * torch.tanh(x / batch.logit_softcap)
+    return x / batch.temperature
+
+
+def mean_loss(logits, batch):
+    options = batch.objective
+    log_p = torch.log_softmax(logits, -1)
+    e = options["label_smoothing"]
+    loss = -(1 - e) * log_p.gather(1, batch.labels[:, None])[:, 0] - e * log_p.mean(1)
+    loss = loss + options["z_loss_coefficient"] * torch.logsumexp(logits, -1) ** 2
+    loss = torch.where(batch.mask, loss, torch.zeros_like(loss))
+    return loss.sum() / max(batch.denominators.valid_tokens, 1)
+
+
+@lossgrid.implementation(returns="loss", takes=("terms", "transforms"))
+def takes_all(logits, batch):
+    return mean_loss(transformed(logits, batch), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("terms", "transforms"))
+def forgets_the_cap(logits, batch):
+    return mean_loss(logits.float() * batch.logit_scale / batch.temperature, batch)
+
+
+@lossgrid.implementation(returns="loss", takes="terms")
+def takes_terms(logits, batch):
+    return mean_loss(logits.float(), batch)
+
+
+@lossgrid.implementation(returns="loss")
+def takes_nothing(logits, batch):
+    return mean_loss(logits.float(), batch)
+)";
+
+using ExternalTakes = WithTorch;
+
+TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
+  const std::string report = scratch_.file("takes.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("losses.py", kLosses)},
+                 "--case 'lens=5+8 vocab=24 mask=all poison=none objective.label_smoothing=[0,0.1] "
+                 "objective.z_loss_coefficient=0 logit_softcap=[0,2]' --grid tp1cp1 "
+                 "--impl takes_all,forgets_the_cap,takes_terms,takes_nothing --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;  // by smoothing and cap, each off and on
+  std::map<std::string, std::string> reasons;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    const std::string name = trial["implementation"];
+    statuses[name] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reasons[name] = trial["reason"];
+  }
+  EXPECT_EQ(statuses["takes_all"], "pppp");
+  EXPECT_EQ(statuses["forgets_the_cap"], "pfpf");
+  EXPECT_EQ(statuses["takes_terms"], "psps");
+  EXPECT_EQ(statuses["takes_nothing"], "psss");
+  EXPECT_THAT(reasons["takes_terms"], HasSubstr("takes=\"transforms\""));
+}
+
+TEST_F(ExternalTakes, NamesWhatThereIs) {
+  const std::string wrong = R"(
+@lossgrid.implementation(takes="teachers")
+def wrong(logits, batch):
+    return right(logits, batch)
+)";
+  const ProcessResult result = run_loaded("run", {write_python("wrong.py", wrong)},
+                                          "--case 'lens=5' --impl wrong --grid tp1cp1");
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err, HasSubstr("takes='teachers' names something else than 'terms', "
+                                    "'transforms'"));
+}
+
+}  // namespace
+}  // namespace lossgrid
