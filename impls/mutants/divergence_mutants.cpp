@@ -159,7 +159,6 @@ const RegisteredMutant divergence_mutants[] = {
               s.divergence = divergence_on_host<zero_times_difference_of_infinities>;
             },
         .runs_on = distills,
-        .seen_in = "verl 0.9.1 without a clamp",
         .rejected_by = "divergence",
     }),
     RegisteredMutant({
