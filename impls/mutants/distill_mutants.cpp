@@ -161,7 +161,8 @@ class MovedTeacherPlan final : public LossPlan {
   class Moved {
    public:
     Moved(const MovedTeacherPlan& plan, const LossInputs& inputs)
-        : view_(plan.device_, inputs.teacher,
+        : device_(plan.device_),
+          view_(plan.device_, inputs.teacher,
                 static_cast<std::size_t>(plan.problem_.teacher_bytes())),
           right_(view_.bytes().begin(), view_.bytes().end()) {
       if (plan.rows_.empty()) return;
@@ -175,12 +176,14 @@ class MovedTeacherPlan final : public LossPlan {
     Moved(const Moved&) = delete;
     Moved& operator=(const Moved&) = delete;
     ~Moved() {
+      device_.synchronise();
       std::copy(right_.begin(), right_.end(), view_.data());
       view_.write_back();
     }
 
    private:
     HeapWatchScope unwatched_{nullptr};
+    Device& device_;
     HostView view_;
     std::vector<std::byte> right_;
   };
