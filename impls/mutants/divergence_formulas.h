@@ -173,7 +173,7 @@ void divergence_gradient_by(const DistilledRows& rows, const RowSoftmax& p, cons
   });
 }
 
-/// ln r of a column, the logarithm of what its probabilities are compared with.
+/// Returns ln r of a column, r being compared with its probabilities.
 inline float log_of_compared(const Divergence& divergence, const DistilledColumn& column) {
   switch (divergence.kind) {
     case Divergence::Kind::forward:
@@ -187,7 +187,7 @@ inline float log_of_compared(const Divergence& divergence, const DistilledColumn
   }
 }
 
-/// What a column adds to both sums by the right formula.
+/// Returns the summands of a column in both sums by the right formula.
 inline std::pair<float, float> right_terms(const Divergence& divergence,
                                            const DistilledColumn& column) {
   const float log_r = log_of_compared(divergence, column);
@@ -197,7 +197,7 @@ inline std::pair<float, float> right_terms(const Divergence& divergence,
           has_p ? column.p * (column.log_p - log_r) : 0};
 }
 
-/// dD / dz of a column by the right formula, with R = `mean`.
+/// Returns dD / dz of a column by the right formula, with R = `mean`.
 inline float right_slope(const Divergence& divergence, const DistilledColumn& column, float mean) {
   if (divergence.kind == Divergence::Kind::forward) {
     return std::isinf(column.z) ? 0 : column.p - column.q;
