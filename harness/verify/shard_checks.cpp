@@ -248,7 +248,7 @@ class GradientComparison {
                             grad,
                             LogitGradient(truth, grad),
                             GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
-                            input_transform(problem_, place.row),
+                            input_transform(problem_, truth, place.row),
                             DivergenceColumns(problem_, truth, grad.divergence, place.row,
                                               shard_.begin, shard_.valid(), serial_adds_),
                             truth.target - shard_.begin};

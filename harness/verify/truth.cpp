@@ -318,6 +318,41 @@ std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
 
 }  // namespace
 
+namespace {
+
+/// Returns the relative error of the logits of row t by declared roundings of their quotient.
+double quotient_error(const Problem& problem, std::int64_t t,
+                      const DeclaredRowRoundings& declared) {
+  double error = 0;
+  if (declared.temperature) {
+    const double temperature = problem.temperature_of_row(t);
+    error += std::abs(temperature / round_to(DType::bf16, temperature) - 1);
+  }
+  if (declared.quotient) error += 1.01 * unit_roundoff(DType::bf16);
+  return error;
+}
+
+/// Adds declared roundings of quotients to the errors of rows.
+void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& declared,
+                            std::vector<RowTruth>& rows) {
+  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+    RowTruth& row = rows[t];
+    if (row.target < 0 || std::isnan(row.logprob)) return;
+    row.quotient_error = quotient_error(problem, t, declared);
+    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+    std::vector<double> errors(logits.size());
+    problem.logits->read(t, 0, std::span<double>(logits));
+    read_logit_errors(*problem.logits, t, 0, logits, errors);
+    for (std::size_t v = 0; v < logits.size(); ++v) {
+      if (std::isfinite(logits[v])) errors[v] += row.quotient_error * std::abs(logits[v]);
+    }
+    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
+    add_errors(logits, errors, row);
+  });
+}
+
+}  // namespace
+
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds, const DeclaredRowRoundings& declared) {
   for (RowTruth& row : rows) row.rounds_log_sum_exp = declared.log_sum_exp;
@@ -325,6 +360,11 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
   std::vector<LogitRoundings> roundings;
   if (declared.logits && problem.projection && problem.spec.dtype == DType::bf16) {
     roundings = add_logit_roundings(problem, rows);
+  }
+  const bool divides_bf16 = problem.untransformed != nullptr && problem.untransformed->given() &&
+                            problem.spec.dtype == DType::bf16;
+  if (divides_bf16 && (declared.temperature || declared.quotient)) {
+    add_quotient_roundings(problem, declared, rows);
   }
   std::vector<TokenTruth> tokens(rows.size());
   for (std::size_t t = 0; t < rows.size(); ++t) {
