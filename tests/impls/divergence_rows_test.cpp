@@ -245,11 +245,11 @@ struct DistilledShards {
     for (std::size_t v = 0; v < y.size(); ++v) {
       if (setting.divergence.on_support && y[v] == kMinusInfinity) supported[v] = y[v];
     }
-    truth.push_back(
-        {setting.divergence,
-         TermRowTruth(supported, of_row(setting.transforms.student),
-                      sizeof(S) == 8 ? 0x1p-53 : kU32),
-         TermRowTruth(y, of_row(setting.transforms.teacher), sizeof(T) == 8 ? 0x1p-53 : kU32)});
+    truth.push_back({setting.divergence,
+                     TermRowTruth(supported, of_row(setting.transforms.student),
+                                  sizeof(S) == 8 ? 0x1p-53 : kRoundoff),
+                     TermRowTruth(y, of_row(setting.transforms.teacher),
+                                  sizeof(T) == 8 ? 0x1p-53 : kRoundoff)});
     p.add(truth.back().student);
     q.add(truth.back().teacher);
     of_student.push_back(static_cast<float>(truth.back().sum_of_student()));
@@ -311,7 +311,8 @@ int wrong_sums(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, 
     const VocabShard& shard = rows.shards[rank].student.shard;
     const auto add = [](const Bounded& summand, Bounded& sum) {
       sum += summand;
-      sum.bound += kU32 * (kStatisticsSerialAdds + 1) * (std::abs(summand.value) + summand.bound);
+      sum.bound +=
+          kRoundoff * (kStatisticsSerialAdds + 1) * (std::abs(summand.value) + summand.bound);
     };
     for (std::int64_t v = shard.begin; v < shard.end && r != kNothing; ++v) {
       add(truth.bounded_of_teacher(static_cast<std::size_t>(v)), of_teacher);
@@ -554,19 +555,19 @@ void check_support_statistics(const DistillCase& c, Device* device) {
         if (z == kMinusInfinity) continue;
         max = std::max(max, z);
         const double distance = z - shift[r];
-        const double off = truth.of_z * std::abs(z) + kU32 * std::abs(distance);
+        const double off = truth.of_z * std::abs(z) + kRoundoff * std::abs(distance);
         const double e = std::exp(distance);
         exact += e;
-        bound += e * (off + kU32 * (8 + 2 * std::abs(distance) + kStatisticsSerialAdds));
+        bound += e * (off + kRoundoff * (8 + 2 * std::abs(distance) + kStatisticsSerialAdds));
       }
       if (max == kMinusInfinity) {
         EXPECT_EQ(shift[r], -kInfinity);
         EXPECT_EQ(sum[r], 0);
         continue;
       }
-      EXPECT_LE(std::abs(shift[r] - max), (truth.of_z + kU32) * std::abs(max));
+      EXPECT_LE(std::abs(shift[r] - max), (truth.of_z + kRoundoff) * std::abs(max));
       if (max < -1e20) {  // distances of masks are nothing but rounding
-        EXPECT_GE(sum[r], 1 - 6 * kU32);
+        EXPECT_GE(sum[r], 1 - 6 * kRoundoff);
         continue;
       }
       EXPECT_LE(std::abs(sum[r] - exact), bound);
