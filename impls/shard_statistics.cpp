@@ -136,11 +136,16 @@ RowSoftmax ShardStatistics::softmax() {
   return softmax;
 }
 
-std::int64_t ShardStatistics::run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
-                                  const TokenOutputs& out) {
+std::int64_t ShardStatistics::make(const Steps& steps, Communicator& tp, const LogitsRows& logits) {
   const std::int64_t owned = add(steps, logits, 0);
   merge(steps, tp, logits.targets);
   teacher_.run(steps, tp, logits, softmax(), at_);
+  return owned;
+}
+
+std::int64_t ShardStatistics::run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
+                                  const TokenOutputs& out) {
+  const std::int64_t owned = make(steps, tp, logits);
   write(steps, logits.targets, out);
   return owned;
 }

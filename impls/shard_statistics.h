@@ -48,8 +48,11 @@ class ShardStatistics {
   /// and vocab extrema, those that are asked for; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
-  /// Runs add, merge and write for one block of rows, those of `logits`, and between them what a
-  /// divergence from a teacher needs.
+  /// Runs add and merge for one block of rows, those of `logits`, and what a divergence from a
+  /// teacher needs.
+  std::int64_t make(const Steps& steps, Communicator& tp, const LogitsRows& logits);
+
+  /// Runs make and write.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
                    const TokenOutputs& out);
 

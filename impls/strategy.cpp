@@ -189,11 +189,15 @@ void add_teacher(const LossProblem& problem, const LossInputs& inputs, const Row
   logits.teacher_transforms = rows.teacher_transforms(begin);
 }
 
-void add_logits_traffic(const LossProblem& problem, Cost& cost) {
+void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
   // For a divergence both tensors are read once more.
   const std::int64_t again = problem.has_teacher() ? 1 : 0;
-  cost.forward.read_bytes +=
+  phase.read_bytes +=
       problem.logits_bytes() + again * problem.logits_bytes() + 2 * problem.teacher_bytes();
+}
+
+void add_logits_traffic(const LossProblem& problem, Cost& cost) {
+  add_statistics_traffic(problem, cost.forward);
   cost.backward.read_bytes += problem.logits_bytes() + problem.teacher_bytes();
   cost.backward.written_bytes += problem.logits_bytes();
 }

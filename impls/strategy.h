@@ -131,8 +131,10 @@ void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& f
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
                      const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack);
 
-/// Adds the traffic of reading the logits for the statistics, and reading and writing for the
-/// gradient.
+/// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
+void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);
+
+/// Adds that to the forward pass, and to the backward pass reading and writing for the gradient.
 void add_logits_traffic(const LossProblem& problem, Cost& cost);
 
 /// Copies positions as 32-bit integers to a buffer of the rank.

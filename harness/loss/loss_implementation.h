@@ -41,6 +41,8 @@ struct Teacher {
   DType dtype = DType::f32;
   bool sends_topk = false;        // its logits are -inf but for the k ids of a row that it sends
   LogitTransform transform = {};  // of its logits; cap and scale are the student's own
+
+  friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 
 /// The task of an implementation on one pack; the referenced objects outlive it.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/device/kernel/portable.h"
+#include "impls/mutants/divergence_formulas.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 #include "impls/mutants/row_formulas.h"
@@ -194,6 +195,21 @@ void gradient_of_divided(const LogitsRows& rows, const RowSoftmax& softmax,
                    [&](std::int64_t r, double z) { return slope_of(rows, r, z); });
 }
 
+void divergence_by_columns(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                           const DivergenceSums& out) {
+  divergence_by(rows, p, q, out, [&](const DistilledColumn& column) {
+    return right_terms(rows.divergence, column);
+  });
+}
+
+void gradient_by_columns(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                         const float* of_student, const float* gradient, void* out) {
+  divergence_gradient_by(rows, p, q, gradient, out,
+                         [&](std::int64_t r, const DistilledColumn& column) {
+                           return right_slope(rows.divergence, column, of_student[r]);
+                         });
+}
+
 const RegisteredControl controls[] = {
     RegisteredControl({
         .name = "pairwise_sum",
@@ -268,7 +284,20 @@ const RegisteredControl controls[] = {
               s.gradient = gradient_on_host<gradient_of_divided>;
             },
         .runs_on =
-            [](const LossProblem& problem) { return !problem.row_transform().is_identity(); },
+            [](const LossProblem& problem) {
+              return !problem.row_transform().is_identity() && !problem.has_teacher();
+            },
+    }),
+    RegisteredControl({
+        .name = "divergence_by_columns",
+        .what = "divergences column by column, with the logarithm of jsd's mixture, float64 sums",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) {
+              s.divergence = divergence_on_host<divergence_by_columns>;
+              s.gradient = divergence_gradient_on_host<gradient_by_columns>;
+            },
+        .runs_on = distills,
     }),
 };
 

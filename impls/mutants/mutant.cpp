@@ -17,16 +17,23 @@ LogitTransform altered_transform(const MutantOf& mutant, const LossProblem& orig
   return transform;
 }
 
-/// `AlteredProblem`: a problem with another batch, map of logits or objective.
+Teacher altered_teacher(const MutantOf& mutant, const LossProblem& original) {
+  Teacher teacher = original.teacher;
+  if (mutant.teacher != nullptr && original.has_teacher()) mutant.teacher(teacher, original);
+  return teacher;
+}
+
+/// `AlteredProblem`: a problem with another batch, map of logits, teacher or objective.
 class AlteredProblem {
  public:
   AlteredProblem(const MutantOf& mutant, const LossProblem& original)
       : batch_(original.batch), objective_(altered_objective(mutant, original)) {
     if (mutant.batch != nullptr) mutant.batch(batch_);
     const Objective& objective = objective_ ? *objective_ : original.objective;
-    problem_ = std::make_unique<LossProblem>(LossProblem{
-        batch_, original.vocab, original.dtype, original.grid, objective, original.objective_spec,
-        original.head, original.backend, altered_transform(mutant, original), original.teacher});
+    problem_ = std::make_unique<LossProblem>(
+        LossProblem{batch_, original.vocab, original.dtype, original.grid, objective,
+                    original.objective_spec, original.head, original.backend,
+                    altered_transform(mutant, original), altered_teacher(mutant, original)});
   }
   AlteredProblem(const AlteredProblem&) = delete;
   AlteredProblem& operator=(const AlteredProblem&) = delete;
@@ -70,8 +77,8 @@ class AlteredPlan final : public LossPlan {
   std::unique_ptr<LossPlan> inner_;
 };
 
-/// `Altered`: a strategy that is given another batch, map of logits or objective than the harness
-/// checks it with, that does more than its cost declares, or that refuses what it could do.
+/// `Altered`: a strategy that is given another batch, map of logits, teacher or objective than the
+/// harness checks it with, that does more than its cost declares, or that refuses what it could do.
 class Altered final : public LossImplementation {
  public:
   Altered(const MutantOf& mutant, std::unique_ptr<LossImplementation> inner)
@@ -93,6 +100,9 @@ class Altered final : public LossImplementation {
     }
     if (mutant_.transform != nullptr && altered_transform(mutant_, problem) == problem.transform) {
       return nothing_to_change_in("this map of logits");
+    }
+    if (mutant_.teacher != nullptr && altered_teacher(mutant_, problem) == problem.teacher) {
+      return nothing_to_change_in("this teacher");
     }
     if (mutant_.objective != nullptr &&
         AlteredProblem::altered_objective(mutant_, problem) == nullptr) {
@@ -134,10 +144,10 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     Steps steps;
     changed.change(steps);
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
-    const bool only_steps = changed.batch == nullptr && changed.transform == nullptr &&
-                            changed.objective == nullptr && changed.plan == nullptr &&
-                            changed.unsupported == nullptr && changed.runs_on == nullptr &&
-                            changed.declare == nullptr && !changed.declares_grad_logits;
+    const bool only_steps =
+        changed.batch == nullptr && changed.transform == nullptr && changed.teacher == nullptr &&
+        changed.objective == nullptr && changed.plan == nullptr && changed.unsupported == nullptr &&
+        changed.runs_on == nullptr && changed.declare == nullptr && !changed.declares_grad_logits;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };

@@ -30,6 +30,9 @@ struct MutantOf {
   void (*batch)(PackedBatch&) = nullptr;
   /// Changes the map of logits that the strategy gets; where it leaves it, the mutant does not run.
   void (*transform)(LogitTransform&) = nullptr;
+  /// Changes what the strategy is told about the teacher of a problem that has one; where it leaves
+  /// it, the mutant does not run.
+  void (*teacher)(Teacher&, const LossProblem& original) = nullptr;
   /// Returns an objective in place of the one of `spec`; null if there is nothing to change in it:
   /// then the mutant does not run.
   std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that suite ci reaches every branch of every objective, every option of clipped_pg and dpo
-// at a value that is not its default, alone and in every pair that is allowed, and pipeline stages;
-// and every map of logits, in pairs and with every row term.
+// Tests that suite ci reaches every branch of every objective, every option of clipped_pg, dpo, nll
+// and distill at a value that is not its default, alone and in every pair that is allowed, and
+// pipeline stages; every kind of divergence from a teacher's top k; and every map of logits, in
+// pairs and with every row term.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -115,9 +116,12 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"preference_average_log_probs", "true"},
         {"sft_average_log_probs", "true"}}},
       {"nll",
-       {{"token_level_loss", "false"},
-        {"label_smoothing", "0.1"},
-        {"z_loss_coefficient", "0.01"}}}};
+       {{"token_level_loss", "false"}, {"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.01"}}},
+      {"distill",
+       {{"kl_type", "\"reverse\""},
+        {"kl_type", "\"jsd\""},
+        {"jsd_beta", "0.1"},
+        {"zero_outside_topk", "true"}}}};
   return all.at(kind);
 }
 
@@ -157,7 +161,7 @@ bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
 
 TEST(Options, EveryAllowedPairIsInACase) {
   int allowed = 0;
-  for (const char* kind : {"clipped_pg", "dpo", "nll"}) {
+  for (const char* kind : {"clipped_pg", "dpo", "nll", "distill"}) {
     for (const Setting& a : settings_of(kind)) {
       EXPECT_TRUE(is_covered(kind, a, a)) << kind << " " << a.first << "=" << a.second;
       for (const Setting& b : settings_of(kind)) {
@@ -205,6 +209,7 @@ const Part kTerms[] = {
     {"entropy", [](const CaseSpec& spec) { return has_option(spec, "entropy_coefficient"); }},
     {"smoothing", [](const CaseSpec& spec) { return has_option(spec, "label_smoothing"); }},
     {"z-loss", [](const CaseSpec& spec) { return has_option(spec, "z_loss_coefficient"); }},
+    {"divergence", [](const CaseSpec& spec) { return spec.objective.kind == "distill"; }},
 };
 
 bool is_in_one_case(const Suite& suite, const Part& a, const Part& b) {
@@ -226,6 +231,30 @@ TEST(Maps, EveryPairIsInACaseAndEveryTermWithEach) {
       }
     }
   }
+}
+
+/// Returns the kinds of divergences from a teacher's top k; "zero outside" is a forward one.
+std::set<std::string> divergences_from_topk(const Suite& suite) {
+  std::set<std::string> kinds;
+  for (const CaseSpec& spec : suite.cases) {
+    if (spec.objective.kind != "distill" || spec.teacher_topk == 0) continue;
+    const auto type = spec.objective.options.find("kl_type");
+    const bool is_named = type != spec.objective.options.end();
+    kinds.insert(has_option(spec, "zero_outside_topk") ? "zero outside"
+                 : is_named                            ? type->second
+                                                       : "\"forward\"");
+  }
+  return kinds;
+}
+
+TEST(Teachers, EveryKindOfDivergenceIsFromATopK) {
+  const std::set<std::string> all{"\"forward\"", "\"reverse\"", "\"jsd\"", "zero outside"};
+  EXPECT_EQ(divergences_from_topk(suite_ci()), all);
+  Suite without = suite_ci();
+  std::erase_if(without.cases, [](const CaseSpec& spec) {
+    return has_option(spec, "kl_type") && spec.teacher_topk > 0;
+  });
+  EXPECT_EQ(divergences_from_topk(without), (std::set<std::string>{"\"forward\"", "zero outside"}));
 }
 
 TEST(Maps, ASuiteWithoutAPairIsSeen) {

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutants of distillation by what they compare: divergences in the other direction or of another
+// beta, distributions over one vocab shard or through another map of logits, a teacher of other
+// rows, the student beside a teacher's top k, tokens that do not count.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "harness/core/text.h"
+#include "harness/device/memory/host_view.h"
+#include "harness/loss/registry.h"
+#include "impls/mutants/divergence_formulas.h"
+#include "impls/mutants/mutant.h"
+
+namespace lossgrid {
+namespace {
+
+bool distills_over_shards(const LossProblem& problem) {
+  return problem.has_teacher() && problem.grid.tp > 1;
+}
+
+bool has_two_sides(const LossProblem& problem) {
+  return problem.terms().divergence.kind == Divergence::Kind::jsd;
+}
+
+bool has_uneven_sides(const LossProblem& problem) {
+  return has_two_sides(problem) && problem.terms().divergence.beta != 0.5;
+}
+
+bool is_on_support(const LossProblem& problem) {
+  return problem.terms().divergence.on_support;
+}
+
+// --- directions and weights ---------------------------------------------------------------------
+
+/// Returns `distill` with options that `change` has changed; null where it returns false.
+std::unique_ptr<Objective> distill_with(const ObjectiveSpec& spec,
+                                        bool (*change)(ObjectiveOptions&)) {
+  if (spec.kind != "distill") return nullptr;
+  ObjectiveOptions options = spec.options;
+  return change(options) ? find_objective(spec.kind).make(options) : nullptr;
+}
+
+std::string type_of(const ObjectiveOptions& options) {
+  const auto type = options.find("kl_type");
+  return type == options.end() ? "\"forward\"" : type->second;
+}
+
+double beta_of(const ObjectiveOptions& options) {
+  const auto beta = options.find("jsd_beta");
+  return beta == options.end() ? 0.5 : parse_number(beta->second, "jsd_beta");
+}
+
+bool swap_directions(ObjectiveOptions& options) {
+  const std::string type = type_of(options);
+  if (type == "\"jsd\"" || options.contains("zero_outside_topk")) return false;
+  options["kl_type"] = type == "\"reverse\"" ? "\"forward\"" : "\"reverse\"";
+  return true;
+}
+
+bool set_beta(ObjectiveOptions& options, double to) {
+  if (type_of(options) != "\"jsd\"" || beta_of(options) == to) return false;
+  options["jsd_beta"] = fmt::format("{}", to);
+  return true;
+}
+
+/// Compares both with their even mixture, and leaves the weights of the two sides.
+void divergence_from_even_mixture(const DistilledRows& rows, const RowSoftmax& p,
+                                  const RowSoftmax& q, const DivergenceSums& out) {
+  DistilledRows even = rows;
+  even.divergence.beta = 0.5;
+  rows_divergence(even, p, q, out);
+}
+
+// --- distributions of one shard -----------------------------------------------------------------
+
+void make_room(Compared& compared) {
+  const auto rows = static_cast<std::size_t>(compared.rows.student.rows);
+  compared.shift.resize(rows);
+  compared.sum.resize(rows);
+}
+
+void statistics_of_own_shard(const LogitsRows& rows, Compared& compared) {
+  make_room(compared);
+  std::vector<float> target(compared.shift.size());
+  rows_statistics(rows, {compared.shift.data(), compared.sum.data(), target.data()});
+}
+
+void teacher_of_own_shard(Compared& compared) {
+  statistics_of_own_shard(compared.rows.teacher, compared);
+  compared.q = {compared.shift.data(), compared.sum.data()};
+}
+
+void student_of_own_shard(Compared& compared) {
+  if (compared.rows.divergence.on_support) {
+    make_room(compared);
+    rows_support_statistics(compared.rows, compared.shift.data(), compared.sum.data());
+  } else {
+    statistics_of_own_shard(compared.rows.student, compared);
+  }
+  compared.p = {compared.shift.data(), compared.sum.data()};
+}
+
+// --- the teacher's map of logits ----------------------------------------------------------------
+
+/// Returns T of row r; the teacher's map divides by it.
+float temperature_of(const DistilledRows& rows, std::int64_t r) {
+  return 1 / rows.teacher.transforms[r].factor;
+}
+
+void divergence_times_square(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                             const DivergenceSums& out) {
+  rows_divergence(rows, p, q, out);
+  for (std::int64_t r = 0; r < rows.student.rows; ++r) {
+    const float square = temperature_of(rows, r) * temperature_of(rows, r);
+    out.of_teacher[r] *= square;
+    out.of_student[r] *= square;
+  }
+}
+
+void gradient_times_square(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                           const float* of_student, const float* gradient, void* out) {
+  const std::int64_t count = rows.student.rows;
+  std::vector<float> mean(of_student, of_student + count);
+  std::vector<float> scaled(gradient, gradient + count);
+  for (std::int64_t r = 0; r < count; ++r) {
+    const float square = temperature_of(rows, r) * temperature_of(rows, r);
+    mean[static_cast<std::size_t>(r)] /= square;
+    scaled[static_cast<std::size_t>(r)] *= square;
+  }
+  rows_divergence_gradient(rows, p, q, mean.data(), scaled.data(), out);
+}
+
+// --- other rows of the teacher ------------------------------------------------------------------
+
+/// Returns the local row whose teacher each local row gets.
+using TeacherRows = std::vector<std::int64_t> (*)(const LossProblem& problem, int cp_rank);
+
+/// `MovedTeacherPlan`: the right plan, while the rows of its teacher stand in other places.
+template <TeacherRows kRows>
+class MovedTeacherPlan final : public LossPlan {
+ public:
+  MovedTeacherPlan(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
+      : problem_(problem),
+        device_(context.device),
+        rows_(kRows(problem, context.cp.rank())),
+        right_(std::move(right)) {}
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    const Moved moved(*this, inputs);
+    right_->forward(inputs, outputs);
+  }
+  void backward(const LossInputs& inputs, LossGradients& gradients) override {
+    const Moved moved(*this, inputs);
+    right_->backward(inputs, gradients);
+  }
+
+ private:
+  /// `Moved`: a scope in which the rows of the teacher are in other places.
+  class Moved {
+   public:
+    Moved(const MovedTeacherPlan& plan, const LossInputs& inputs)
+        : view_(plan.device_, inputs.teacher,
+                static_cast<std::size_t>(plan.problem_.teacher_bytes())),
+          right_(view_.bytes().begin(), view_.bytes().end()) {
+      if (plan.rows_.empty()) return;
+      const std::size_t row_bytes = right_.size() / plan.rows_.size();
+      for (std::size_t k = 0; k < plan.rows_.size(); ++k) {
+        const auto from = static_cast<std::size_t>(plan.rows_[k]);
+        std::memcpy(view_.data() + k * row_bytes, right_.data() + from * row_bytes, row_bytes);
+      }
+      view_.write_back();
+    }
+    Moved(const Moved&) = delete;
+    Moved& operator=(const Moved&) = delete;
+    ~Moved() {
+      std::copy(right_.begin(), right_.end(), view_.data());
+      view_.write_back();
+    }
+
+   private:
+    HeapWatchScope unwatched_{nullptr};
+    HostView view_;
+    std::vector<std::byte> right_;
+  };
+
+  const LossProblem& problem_;
+  Device& device_;
+  const std::vector<std::int64_t> rows_;
+  std::unique_ptr<LossPlan> right_;
+};
+
+/// Gives every row the teacher of the next one, where that is a row that is trained on.
+std::vector<std::int64_t> next_rows(const LossProblem& problem, int cp_rank) {
+  const ShiftedBatch local =
+      shift_targets(problem.batch)
+          .gather(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, cp_rank));
+  std::vector<std::int64_t> rows(local.rows());
+  std::iota(rows.begin(), rows.end(), 0);
+  for (std::size_t k = 0; k + 1 < rows.size(); ++k) {
+    const bool is_in_sequence = local.sequence[k] == local.sequence[k + 1];
+    if (is_in_sequence && local.valid[k + 1] != 0) ++rows[k];
+  }
+  return rows;
+}
+
+/// Gives the first chunk of every sequence the rows of its second one.
+std::vector<std::int64_t> rows_of_other_chunk(const LossProblem& problem, int) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(problem.local_rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  for (std::int64_t i = 0; i < problem.batch.sequences(); ++i) {
+    const std::int64_t begin = problem.batch.cu_seqlens_padded[i] / problem.grid.cp;
+    const std::int64_t end = problem.batch.cu_seqlens_padded[i + 1] / problem.grid.cp;
+    std::rotate(rows.begin() + begin, rows.begin() + (begin + end) / 2, rows.begin() + end);
+  }
+  return rows;
+}
+
+// --- a teacher's top k --------------------------------------------------------------------------
+
+/// Takes p of the whole vocabulary: p - q at every id, though D is about those of the teacher.
+void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
+                         const RowGradients& gradients, void* out) {
+  LogitsRows whole = rows;
+  whole.divergence.on_support = false;
+  rows_gradient(whole, softmax, gradients, out);
+}
+
+/// Leaves 0 at ids that the teacher has not sent, though p is of the whole vocabulary.
+void gradient_of_sent_ids(const LogitsRows& rows, const RowSoftmax& softmax,
+                          const RowGradients& gradients, void* out) {
+  LogitsRows sent = rows;
+  sent.divergence.on_support = true;
+  RowSoftmax own = softmax;
+  own.support_shift = softmax.shift;
+  own.support_sum = softmax.sum;
+  rows_gradient(sent, own, gradients, out);
+}
+
+// --- tokens -------------------------------------------------------------------------------------
+
+void masked_tokens_count(const Objective& objective, const ObjectiveTokens& tokens,
+                         const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                         ObjectiveTotals<double> totals, const TokenGradients& grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  if (batch.denominators.valid_tokens == 0) return;
+  const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    if (tokens.valid[t] != 0 || tokens.real[t] == 0) continue;
+    totals.sums[0] += weight * tokens.divergence[t];
+    grad.divergence[t] = static_cast<float>(weight);
+  }
+}
+
+/// Divides by V as well, as a mean over all elements does.
+void mean_over_elements(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                        const DivergenceSums& out) {
+  rows_divergence(rows, p, q, out);
+  const auto vocab = static_cast<float>(rows.student.vocab);
+  for (std::int64_t r = 0; r < rows.student.rows; ++r) {
+    out.of_teacher[r] /= vocab;
+    out.of_student[r] /= vocab;
+  }
+}
+
+void gradient_over_elements(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                            const float* of_student, const float* gradient, void* out) {
+  const auto vocab = static_cast<float>(rows.student.vocab);
+  std::vector<float> mean(of_student, of_student + rows.student.rows);
+  std::vector<float> divided(gradient, gradient + rows.student.rows);
+  for (float& r : mean) r *= vocab;
+  for (float& g : divided) g /= vocab;
+  rows_divergence_gradient(rows, p, q, mean.data(), divided.data(), out);
+}
+
+const RegisteredMutant distill_mutants[] = {
+    RegisteredMutant({
+        .catalogue_id = "M103",
+        .name = "distill_directions_swapped",
+        .what = "the reverse divergence in the place of the forward one, and the other way round",
+        .strategy = "fused",
+        .objective = [](const ObjectiveSpec& spec) { return distill_with(spec, swap_directions); },
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M104",
+        .name = "distill_beta_of_student",
+        .what = "jsd_beta is the weight of the student, not of the teacher",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return distill_with(spec, [](ObjectiveOptions& options) {
+                return set_beta(options, 1 - beta_of(options));
+              });
+            },
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M104",
+        .name = "distill_beta_ignored",
+        .what = "both sides have a weight of 1/2, whatever jsd_beta is",
+        .strategy = "one_sweep",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return distill_with(spec,
+                                  [](ObjectiveOptions& options) { return set_beta(options, 0.5); });
+            },
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M104",
+        .name = "distill_even_mixture",
+        .what = "m = (p + q) / 2 whatever jsd_beta is, which the two sides have as their weight",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.divergence = divergence_on_host<divergence_from_even_mixture>; },
+        .runs_on = has_uneven_sides,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M105",
+        .name = "distill_teacher_of_shard",
+        .what = "the teacher's softmax is over the own vocab shard",
+        .strategy = "fused",
+        .change = compare_by<teacher_of_own_shard>,
+        .runs_on = distills_over_shards,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M105",
+        .name = "distill_student_of_shard",
+        .what = "the student's softmax is over the own vocab shard",
+        .strategy = "linear_ce",
+        .change = compare_by<student_of_own_shard>,
+        .runs_on = distills_over_shards,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M106",
+        .name = "distill_teacher_without_temperature",
+        .what = "the teacher's logits are not divided by the temperature",
+        .strategy = "cp_local",
+        .teacher = [](Teacher& teacher, const LossProblem&) { teacher.transform = {}; },
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M106",
+        .name = "distill_teacher_capped",
+        .what = "the soft-cap of the student acts on the logits of the teacher, too",
+        .strategy = "fused",
+        .teacher =
+            [](Teacher& teacher, const LossProblem& problem) {
+              teacher.transform.softcap = problem.transform.softcap;
+            },
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M106",
+        .name = "distill_teacher_scaled",
+        .what = "the logit scale of the student acts on the logits of the teacher, too",
+        .strategy = "linear_materialized",
+        .teacher =
+            [](Teacher& teacher, const LossProblem& problem) {
+              teacher.transform.scale = problem.transform.scale;
+            },
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M107",
+        .name = "distill_times_squared_temperature",
+        .what = "loss and gradient times the square of the temperature",
+        .strategy = "per_sequence",
+        .change =
+            [](Steps& s) {
+              s.divergence = divergence_on_host<divergence_times_square>;
+              s.gradient = divergence_gradient_on_host<gradient_times_square>;
+            },
+        .runs_on =
+            [](const LossProblem& problem) {
+              return problem.has_teacher() && !problem.teacher.transform.is_identity();
+            },
+        .seen_in = "NeMo-RL, cross-tokenizer distillation, by design",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M108",
+        .name = "distill_teacher_of_next_row",
+        .what = "a row is compared with the teacher of the next row, whose target it does not have",
+        .strategy = "fused",
+        .runs_on = distills,
+        .plan = plan_around<MovedTeacherPlan<next_rows>>,
+        .seen_in = "NeMo-RL, draft training",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M108",
+        .name = "distill_teacher_of_other_chunk",
+        .what = "the teacher's rows of a CP rank have its two chunks in the other order",
+        .strategy = "cp_local",
+        .runs_on =
+            [](const LossProblem& problem) { return problem.has_teacher() && problem.grid.cp > 1; },
+        .plan = plan_around<MovedTeacherPlan<rows_of_other_chunk>>,
+        .seen_in = "verl 0.9.1, contiguous layout: other rows of the pack",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M109",
+        .name = "distill_student_of_all_ids",
+        .what = "the student is not renormalised over the teacher's top k",
+        .strategy = "fused",
+        .teacher = [](Teacher& teacher, const LossProblem&) { teacher.sends_topk = false; },
+        .runs_on = is_on_support,
+        .seen_in = "verl 0.9.1, by design",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M110",
+        .name = "distill_gradient_outside_topk",
+        .what = "ids that the teacher has not sent get the gradient p of the whole vocabulary",
+        .strategy = "cp_gather_logits",
+        .change = [](Steps& s) { s.gradient = gradient_of_all_ids; },
+        .runs_on =
+            [](const LossProblem& problem) {
+              return is_on_support(problem) &&
+                     problem.terms().divergence.kind == Divergence::Kind::forward;
+            },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M110",
+        .name = "distill_gradient_at_topk_alone",
+        .what = "with zero_outside_topk, ids that the teacher has not sent get no gradient",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = gradient_of_sent_ids; },
+        .runs_on =
+            [](const LossProblem& problem) {
+              return problem.has_teacher() && problem.teacher.sends_topk && !is_on_support(problem);
+            },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M111",
+        .name = "distill_masked_tokens",
+        .what = "tokens that are not trained on are distilled",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = masked_tokens_count; },
+        .runs_on = distills,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M112",
+        .name = "distill_mean_over_vocab",
+        .what = "the mean is over the elements of the logits, not over tokens",
+        .strategy = "cp_local",
+        .change =
+            [](Steps& s) {
+              s.divergence = divergence_on_host<mean_over_elements>;
+              s.gradient = divergence_gradient_on_host<gradient_over_elements>;
+            },
+        .runs_on = distills,
+        .rejected_by = "divergence",
+    }),
+};
+
+}  // namespace
+}  // namespace lossgrid

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutants of a row's divergence from its teacher: summands that are missing from value or gradient,
+// 0 times infinity, logarithms below a clamp, statistics and probabilities in bf16.
+#include <algorithm>
+#include <vector>
+
+#include "impls/mutants/divergence_formulas.h"
+#include "impls/mutants/mutant.h"
+
+namespace lossgrid {
+namespace {
+
+bool has_kind(const LossProblem& problem, Divergence::Kind kind) {
+  return problem.terms().divergence.kind == kind;
+}
+
+bool is_forward(const LossProblem& problem) {
+  return has_kind(problem, Divergence::Kind::forward);
+}
+
+/// True where the gradient is about a mean of ln p - ln r under p.
+bool has_mean(const LossProblem& problem) {
+  return problem.has_teacher() && !is_forward(problem);
+}
+
+/// Sums - q ln p, without the teacher's entropy.
+void soft_cross_entropy(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                        const DivergenceSums& out) {
+  divergence_by(rows, p, q, out, [](const DistilledColumn& column) {
+    return std::pair(column.q > 0 ? -column.q * column.log_p : 0.0f, 0.0f);
+  });
+}
+
+void gradient_without_mean(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                           const float*, const float* gradient, void* out) {
+  const std::vector<float> none(static_cast<std::size_t>(rows.student.rows));
+  rows_divergence_gradient(rows, p, q, none.data(), gradient, out);
+}
+
+void gradient_with_mean_of_shard(const DistilledRows& rows, const RowSoftmax& p,
+                                 const RowSoftmax& q, const float*, const float* gradient,
+                                 void* out) {
+  const auto count = static_cast<std::size_t>(rows.student.rows);
+  std::vector<float> of_teacher(count);
+  std::vector<float> of_student(count);
+  rows_divergence(rows, p, q, {of_teacher.data(), of_student.data()});
+  rows_divergence_gradient(rows, p, q, of_student.data(), gradient, out);
+}
+
+void gradient_without_weight(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                             const float* of_student, const float* gradient, void* out) {
+  std::vector<float> whole(gradient, gradient + rows.student.rows);
+  for (float& g : whole) g /= static_cast<float>(1 - rows.divergence.beta);
+  rows_divergence_gradient(rows, p, q, of_student, whole.data(), out);
+}
+
+/// Computes q (ln q - ln p) and p (ln p - ln q) at all ids, with 0 (-inf + inf) where both are
+/// -inf.
+void zero_times_difference_of_infinities(const DistilledRows& rows, const RowSoftmax& p,
+                                         const RowSoftmax& q, const DivergenceSums& out) {
+  divergence_by(rows, p, q, out, [&](const DistilledColumn& column) {
+    std::pair<float, float> terms = right_terms(rows.divergence, column);
+    const float log_ratio = column.log_q - column.log_p;
+    if (std::isnan(log_ratio)) terms.first += column.q * log_ratio;
+    return terms;
+  });
+}
+
+void gradient_of_difference_of_infinities(const DistilledRows& rows, const RowSoftmax& p,
+                                          const RowSoftmax& q, const float* of_student,
+                                          const float* gradient, void* out) {
+  divergence_gradient_by(rows, p, q, gradient, out,
+                         [&](std::int64_t r, const DistilledColumn& column) {
+                           const float log_ratio = column.log_p - column.log_q;
+                           const float of_masked = std::isnan(log_ratio) ? column.p * log_ratio : 0;
+                           return right_slope(rows.divergence, column, of_student[r]) + of_masked;
+                         });
+}
+
+constexpr float kSmallestLogprob = -10;
+
+void clamped_divergence(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                        const DivergenceSums& out) {
+  divergence_by(rows, p, q, out, [](const DistilledColumn& column) {
+    const float log_p = std::max(column.log_p, kSmallestLogprob);
+    return std::pair(column.q > 0 ? column.q * (column.log_q - log_p) : 0.0f, 0.0f);
+  });
+}
+
+/// Rounds sums of the teacher's exponentials to bf16.
+std::int64_t sums_of_teacher_in_bf16(const LogitsRows& rows, const RowStatistics& out) {
+  const std::int64_t owned = rows_statistics(rows, out);
+  const bool is_of_teacher = rows.divergence.is_any() && rows.teacher == nullptr;
+  for (std::int64_t r = 0; is_of_teacher && r < rows.rows; ++r) {
+    out.sum[r] = static_cast<float>(bf16(out.sum[r]));
+  }
+  return owned;
+}
+
+void gradient_of_bf16_probabilities(const DistilledRows& rows, const RowSoftmax& p,
+                                    const RowSoftmax& q, const float* of_student,
+                                    const float* gradient, void* out) {
+  divergence_gradient_by(rows, p, q, gradient, out, [&](std::int64_t r, DistilledColumn column) {
+    column.p = static_cast<float>(bf16(column.p));
+    column.q = static_cast<float>(bf16(column.q));
+    return right_slope(rows.divergence, column, of_student[r]);
+  });
+}
+
+const RegisteredMutant divergence_mutants[] = {
+    RegisteredMutant({
+        .catalogue_id = "M113",
+        .name = "distill_soft_cross_entropy",
+        .what = "the divergence without the entropy of the teacher, which has no gradient",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.divergence = divergence_on_host<soft_cross_entropy>; },
+        .runs_on = is_forward,
+        .seen_in = "NeMo-RL, SkyRL 0.3.0, draft training, by design",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M114",
+        .name = "distill_gradient_without_mean",
+        .what = "the gradient of reverse divergence and jsd without their mean R",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_without_mean>; },
+        .runs_on = has_mean,
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M114",
+        .name = "distill_gradient_with_mean_of_shard",
+        .what = "the gradient of reverse divergence and jsd with R of the own vocab shard",
+        .strategy = "one_sweep",
+        .change =
+            [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_with_mean_of_shard>; },
+        .runs_on =
+            [](const LossProblem& problem) { return has_mean(problem) && problem.grid.tp > 1; },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M115",
+        .name = "distill_jsd_gradient_without_weight",
+        .what = "the gradient of jsd without the student's weight 1 - jsd_beta",
+        .strategy = "linear_ce",
+        .change =
+            [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_without_weight>; },
+        .runs_on =
+            [](const LossProblem& problem) { return has_kind(problem, Divergence::Kind::jsd); },
+        .rejected_by = "grad_hidden",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M116",
+        .name = "distill_masked_vocab",
+        .what = "0 (-inf + inf) at ids that neither student nor teacher has",
+        .strategy = "cp_gather_logits",
+        .change =
+            [](Steps& s) {
+              s.divergence = divergence_on_host<zero_times_difference_of_infinities>;
+            },
+        .runs_on = distills,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M116",
+        .name = "distill_gradient_of_masked_vocab",
+        .what = "0 (-inf + inf) in the gradient at ids that neither student nor teacher has",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) {
+              s.gradient = divergence_gradient_on_host<gradient_of_difference_of_infinities>;
+            },
+        .runs_on = has_mean,
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M117",
+        .name = "distill_clamped_logprobs",
+        .what = "ln p of the student is at least -10",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.divergence = divergence_on_host<clamped_divergence>; },
+        .runs_on = is_forward,
+        .seen_in = "verl 0.9.1, by design",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M118",
+        .name = "distill_teacher_sum_in_bf16",
+        .what = "sums of the teacher's exponentials rounded to bf16",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.statistics = statistics_on_host<sums_of_teacher_in_bf16>; },
+        .runs_on = distills,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M118",
+        .name = "distill_probabilities_in_bf16",
+        .what = "probabilities in the gradient rounded to bf16",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) {
+              s.gradient = divergence_gradient_on_host<gradient_of_bf16_probabilities>;
+            },
+        .runs_on = distills,
+        .rejected_by = "grad_logits",
+    }),
+};
+
+}  // namespace
+}  // namespace lossgrid
