@@ -11,6 +11,7 @@ namespace lossgrid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kSmallestNormal = std::numeric_limits<float>::min();
 const double kU4 = 4 * unit_roundoff(DType::f32);
 
 bool is_left_out(const Divergence& divergence, double teacher) {
@@ -34,7 +35,12 @@ Softmax softmax_of(std::span<const double> logits, std::span<const double> error
   return softmax;
 }
 
-/// ln(b q + (1 - b) p) of the logarithms of both.
+/// Returns size * x; 0 for x = 0, also with an infinite size.
+double times(double size, double x) {
+  return x == 0 ? 0 : size * x;
+}
+
+/// Returns ln(b q + (1 - b) p) of the logarithms of both.
 double log_mixture(double beta, double log_q, double log_p) {
   const double a = std::log(beta) + log_q;
   const double b = std::log1p(-beta) + log_p;
@@ -81,6 +87,7 @@ void add_summand(double w, double l, const ChainBound& w_error, const ChainBound
   error.add(w * std::abs(l), w_error);
   error.add(w, l_error);
   error.fixed += w * kU4 * std::abs(l);
+  if (w < kSmallestNormal) error.fixed += kSmallestNormal * std::abs(l);
   error.per_add += w * std::abs(l) * unit_roundoff(DType::f32);
 }
 
@@ -89,6 +96,10 @@ ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
 }
 
 }  // namespace
+
+bool Softmax::is_distribution() const {
+  return std::isfinite(max) && std::isfinite(sum);
+}
 
 double Softmax::log_p(double logit) const {
   return logit == -kInfinity ? -kInfinity : logit - max - std::log(sum);
@@ -100,8 +111,16 @@ ChainBound Softmax::error(double logit, double logit_error) const {
   return {roundings + logit_error + shared_error, unit_roundoff(DType::f32)};
 }
 
+bool DivergenceTruth::has_gradient() const {
+  return !std::isnan(value) && std::isfinite(of_student);
+}
+
+bool DivergenceTruth::gradient_adds_up() const {
+  return std::isfinite(value);
+}
+
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
-                                 double reading) {
+                                 bool reads_as_float32) {
   DivergenceTruth truth;
   truth.divergence = divergence;
   const auto is_counted = [&](std::size_t v) {
@@ -109,7 +128,13 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
   };
   truth.p = softmax_of(logits.student, logits.student_errors, is_counted);
   truth.q = softmax_of(logits.teacher, logits.teacher_errors, is_counted);
-  truth.p.shared_error += reading;
+  if (!truth.p.is_distribution() || !truth.q.is_distribution()) {
+    truth.value = std::numeric_limits<double>::quiet_NaN();
+    return truth;
+  }
+  if (reads_as_float32) {
+    truth.p.shared_error += std::abs(kU4 * truth.p.max + kU4 * std::log(truth.p.sum));
+  }
   double of_teacher = 0;
   ChainBound teacher_error;
   for (std::size_t v = 0; v < logits.student.size(); ++v) {
@@ -155,12 +180,14 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
   const double q_error = at.q_error.at(serial_adds);
   double direction = 0;
   double error = 0;
+  double underflow = 1;  // what a probability that vanishes is multiplied by
   if (divergence.kind == Divergence::Kind::forward) {
     direction = at.p - at.q;
     error = at.p * p_error + at.q * q_error + kU4 * (at.p + at.q);
   } else if (at.p > 0) {
     const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
-    const double log_ratio = at.log_p - (is_jsd ? at.log_m : at.log_q);
+    const double log_r = is_jsd ? at.log_m : at.log_q;
+    const double log_ratio = at.log_p - log_r;
     const double centred = log_ratio - truth.of_student;
     const double factor = (is_jsd ? 1 - divergence.beta : 1) * at.p;
     direction = factor * centred;
@@ -168,14 +195,13 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
                       (is_jsd ? at.m_error.at(serial_adds) : q_error) +
                       truth.of_student_error.at(serial_adds) +
                       kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
+    underflow = 1 + std::abs(at.log_p) + std::abs(log_r) + std::abs(truth.of_student);
   }
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
-  // Where a probability underflows, a logarithm is at most 88 times as large.
-  const double floor = std::numeric_limits<float>::min() *
-                       std::max(1.0, largest * (88 + std::abs(truth.of_student)));
-  column.want = gradient.value * direction;
-  column.computation = std::max(floor, largest * error);
-  column.objective = gradient.radius() * std::abs(direction);
+  column.want = times(gradient.value, direction);
+  column.computation =
+      std::max(kSmallestNormal * std::max(1.0, largest * underflow), times(largest, error));
+  column.objective = times(gradient.radius(), std::abs(direction));
   return column;
 }
 
