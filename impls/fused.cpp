@@ -74,8 +74,7 @@ class FusedPlan final : public LossPlan {
       const LogitsRows chunk = rows.slice(range.begin, range.count);
       if (chunked_) {
         statistics_.select(0, range.count);
-        statistics_.add(steps_, chunk, 0);
-        statistics_.merge(steps_, context_.tp, chunk.targets);
+        statistics_.compute(steps_, context_.tp, chunk);
       }
       steps_.gradient(chunk, statistics_.softmax(), local_grad_.from(range.begin),
                       static_cast<std::byte*>(gradients.logits) + range.begin * row_bytes);
@@ -151,7 +150,7 @@ class Fused final : public LossImplementation {
     if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * columns * local);
     if (chunk_ > 0) {
       ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.backward.tp);
-      cost.backward.read_bytes += problem.logits_bytes();  // statistics once more
+      cost.backward.read_bytes += cost.forward.read_bytes;  // statistics once more
     }
     return cost;
   }

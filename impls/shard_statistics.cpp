@@ -136,11 +136,17 @@ RowSoftmax ShardStatistics::softmax() {
   return softmax;
 }
 
-std::int64_t ShardStatistics::run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
-                                  const TokenOutputs& out) {
+std::int64_t ShardStatistics::compute(const Steps& steps, Communicator& tp,
+                                      const LogitsRows& logits) {
   const std::int64_t owned = add(steps, logits, 0);
   merge(steps, tp, logits.targets);
   teacher_.run(steps, tp, logits, softmax(), at_);
+  return owned;
+}
+
+std::int64_t ShardStatistics::run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
+                                  const TokenOutputs& out) {
+  const std::int64_t owned = compute(steps, tp, logits);
   write(steps, logits.targets, out);
   return owned;
 }

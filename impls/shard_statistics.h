@@ -48,15 +48,19 @@ class ShardStatistics {
   /// and vocab extrema, those that are asked for; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
-  /// Runs add, merge and write for one block of rows, those of `logits`, and between them what a
-  /// divergence from a teacher needs.
+  /// Runs add and merge for one block of rows, those of `logits`, and then what a divergence from a
+  /// teacher needs. Collective.
+  std::int64_t compute(const Steps& steps, Communicator& tp, const LogitsRows& logits);
+
+  /// Runs compute and write for one block of rows.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
                    const TokenOutputs& out);
 
   /// Returns the memory of the own statistics of selected rows from `begin` on.
   RowStatistics own(std::int64_t begin);
 
-  /// Returns the columns of the selected rows that the gradient needs, after merge().
+  /// Returns the columns of the selected rows that the gradient needs, after merge(); after
+  /// compute() if it has a divergence.
   RowSoftmax softmax();
 
  private:
