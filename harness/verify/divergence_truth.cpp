@@ -35,9 +35,9 @@ Softmax softmax_of(std::span<const double> logits, std::span<const double> error
   return softmax;
 }
 
-/// Returns size * x; 0 for x = 0, also with an infinite size.
+/// Returns size * x; 0 if one of them is 0, whatever the other.
 double times(double size, double x) {
-  return x == 0 ? 0 : size * x;
+  return size == 0 || x == 0 ? 0 : size * x;
 }
 
 /// Returns ln(b q + (1 - b) p) of the logarithms of both.
@@ -49,6 +49,10 @@ double log_mixture(double beta, double log_q, double log_p) {
   return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
 }
 
+ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
+  return {a.fixed + b.fixed, a.per_add + b.per_add};
+}
+
 /// The logarithms of one column with their errors.
 struct Logs {
   double p = 0;  // probability of the student
@@ -58,7 +62,10 @@ struct Logs {
   double log_m = 0;
   ChainBound p_error;
   ChainBound q_error;
-  ChainBound m_error;
+  // Of a mixture: errors of ln(p / m), and of ln(p / m) and ln(q / m) as they count for its value.
+  ChainBound p_by_m_error;
+  double p_by_m_own = 0;
+  double q_by_m_own = 0;
 };
 
 Logs logs_of(const DivergenceTruth& truth, double student, double teacher, double student_error,
@@ -72,9 +79,14 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   logs.q_error = truth.q.error(teacher, teacher_error);
   if (truth.divergence.kind != Divergence::Kind::jsd) return logs;
   logs.log_m = log_mixture(truth.divergence.beta, logs.log_q, logs.log_p);
-  logs.m_error = {std::max(logs.p_error.fixed, logs.q_error.fixed) +
-                      kU4 * (2 + (std::isinf(logs.log_m) ? 0 : std::abs(logs.log_m))),
-                  std::max(logs.p_error.per_add, logs.q_error.per_add)};
+  if (std::isinf(logs.log_m)) return logs;
+  const double of_m = kU4 * (2 + std::abs(logs.log_m));
+  const double q_share = std::exp(std::log(truth.divergence.beta) + logs.log_q - logs.log_m);
+  const double p_own = truth.p.own_error(student);
+  logs.p_by_m_error.add(q_share, sum_of(logs.p_error, logs.q_error));
+  logs.p_by_m_error.fixed += (1 - q_share) * p_own + of_m;
+  logs.p_by_m_own = p_own + of_m;
+  logs.q_by_m_own = truth.q.own_error(teacher) + of_m;
   return logs;
 }
 
@@ -91,10 +103,6 @@ void add_summand(double w, double l, const ChainBound& w_error, const ChainBound
   error.per_add += w * std::abs(l) * unit_roundoff(DType::f32);
 }
 
-ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
-  return {a.fixed + b.fixed, a.per_add + b.per_add};
-}
-
 }  // namespace
 
 bool Softmax::is_distribution() const {
@@ -109,6 +117,11 @@ ChainBound Softmax::error(double logit, double logit_error) const {
   const double distance = logit == -kInfinity ? 0 : std::abs(logit - max);
   const double roundings = kU4 * (8 + std::abs(std::log(sum))) + kU4 * distance;
   return {roundings + logit_error + shared_error, unit_roundoff(DType::f32)};
+}
+
+double Softmax::own_error(double logit) const {
+  const double distance = logit == -kInfinity ? 0 : std::abs(logit - max);
+  return kU4 * (2 + std::abs(std::log(sum))) + kU4 * distance;
 }
 
 bool DivergenceTruth::has_gradient() const {
@@ -136,7 +149,9 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
     truth.p.shared_error += std::abs(kU4 * truth.p.max + kU4 * std::log(truth.p.sum));
   }
   double of_teacher = 0;
+  double of_student = 0;
   ChainBound teacher_error;
+  ChainBound student_error;
   for (std::size_t v = 0; v < logits.student.size(); ++v) {
     if (!is_counted(v)) continue;
     const Logs at = logs_of(truth, logits.student[v], logits.teacher[v], logits.student_errors[v],
@@ -148,24 +163,29 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
         break;
       case Divergence::Kind::reverse:
         add_summand(at.p, at.log_p - at.log_q, at.p_error, sum_of(at.p_error, at.q_error),
-                    truth.of_student, truth.of_student_error);
+                    of_student, student_error);
         break;
       default:
-        add_summand(at.q, at.log_q - at.log_m, at.q_error, sum_of(at.q_error, at.m_error),
-                    of_teacher, teacher_error);
-        add_summand(at.p, at.log_p - at.log_m, at.p_error, sum_of(at.p_error, at.m_error),
-                    truth.of_student, truth.of_student_error);
+        add_summand(at.q, at.log_q - at.log_m, at.q_error, {at.q_by_m_own}, of_teacher,
+                    teacher_error);
+        add_summand(at.p, at.log_p - at.log_m, at.p_error, {at.p_by_m_own}, of_student,
+                    student_error);
+        add_summand(at.p, at.log_p - at.log_m, at.p_error, at.p_by_m_error, truth.of_student,
+                    truth.of_student_error);
     }
+  }
+  if (divergence.kind == Divergence::Kind::reverse) {
+    truth.of_student = of_student;
+    truth.of_student_error = student_error;
   }
   const double beta = divergence.kind == Divergence::Kind::forward   ? 1
                       : divergence.kind == Divergence::Kind::reverse ? 0
                                                                      : divergence.beta;
-  if (beta > 0) truth.value += beta * of_teacher;
-  if (beta < 1) truth.value += (1 - beta) * truth.of_student;
+  truth.value = times(beta, of_teacher) + times(1 - beta, of_student);
   truth.value_error.add(beta, teacher_error);
-  truth.value_error.add(1 - beta, truth.of_student_error);
+  truth.value_error.add(1 - beta, student_error);
   truth.value_error.fixed +=
-      kU4 * (std::abs(beta * of_teacher) + std::abs((1 - beta) * truth.of_student));
+      kU4 * (std::abs(beta * of_teacher) + std::abs((1 - beta) * of_student));
   return truth;
 }
 
@@ -191,10 +211,10 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
     const double centred = log_ratio - truth.of_student;
     const double factor = (is_jsd ? 1 - divergence.beta : 1) * at.p;
     direction = factor * centred;
-    error = factor * (p_error * std::abs(centred) + p_error +
-                      (is_jsd ? at.m_error.at(serial_adds) : q_error) +
-                      truth.of_student_error.at(serial_adds) +
-                      kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
+    const double of_ratio = is_jsd ? at.p_by_m_error.at(serial_adds) : p_error + q_error;
+    error =
+        factor * (p_error * std::abs(centred) + of_ratio + truth.of_student_error.at(serial_adds) +
+                  kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
     underflow = 1 + std::abs(at.log_p) + std::abs(log_r) + std::abs(truth.of_student);
   }
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));

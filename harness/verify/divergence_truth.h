@@ -12,13 +12,19 @@
 // with an absolute one; q_v and ln q_v with D'_v of the teacher's logits:
 //   D_v = u32 (4 (8 + |z_v - m| + |ln s|) + d) + r + e_v + sum p e
 // with m and s of the ids that the distribution is over, and r = 4 u32 |m + ln s| for float64
-// logits, which may be read as float32. ln m_v, made of the two logarithms by a log-sum-exp, has
-// the larger error of both and u32 4 (2 + |ln m_v|). A sum over w_v l_v, with w one of the
-// distributions and l a difference of logarithms, has the errors of its summands and of its chain
-// of d additions:
+// logits, which may be read as float32. A sum over w_v l_v, with w one of the distributions and l a
+// difference of logarithms, has the errors of its summands and of its chain of d additions:
 //   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l| + sum over w < f of f |l|
 // and a gradient those of its factors, with one rounding for each product. f is the smallest normal
 // float32: a probability below it may count as 0, whatever it is multiplied by.
+//
+// The error of ln p - ln q is at most D + D'. That of ln(p / m) is less, since m is made of p and
+// q: with x the share b q / m of q in m it is
+//   x (D + D') + (1 - x) o + u32 4 (2 + |ln m|),  o = u32 4 (2 + |z - m| + |ln s|)
+// where o bounds the difference of the errors of p and of ln p, which come from one distance and
+// one sum. In the value of jsd even the first of these cancels: the derivative by an error that p
+// and ln p share is (1 - b) p ln(p / m), as that of m = b q + (1 - b) p takes the rest back. So the
+// errors of logarithms count as o + u32 4 (2 + |ln m|) there. ln(q / m) is alike.
 //
 // A row has no D, which is NaN, if one of the two has no distribution. A reverse D is infinite if
 // the student has a probability where the teacher has none, and has no gradient then.
@@ -56,6 +62,8 @@ struct Softmax {
   double log_p(double logit) const;
   /// Returns D of a logit with error `error`.
   ChainBound error(double logit, double logit_error) const;
+  /// Returns o of a logit.
+  double own_error(double logit) const;
 };
 
 struct DivergenceTruth {

@@ -65,7 +65,10 @@ struct Distribution {
       const bool is_kept = kept[v] != kMinusInfinity;
       log_p.push_back(is_kept ? x[v] - max - log_sum : kMinusInfinity);
       const bool by_logarithms = style == DivergenceStyle::by_logarithms || rounds;
-      p.push_back(!is_kept ? 0 : by_logarithms ? std::exp(log_p[v]) : std::exp(x[v] - max) / sum);
+      const float probability = by_logarithms ? std::exp(log_p[v]) : std::exp(x[v] - max) / sum;
+      // Denormal numbers count as 0, as on many processors.
+      const bool vanishes = probability < std::numeric_limits<float>::min();
+      p.push_back(!is_kept || vanishes ? 0 : probability);
     }
   }
 };

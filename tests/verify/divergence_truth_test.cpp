@@ -326,27 +326,50 @@ TEST(DivergenceBounds, OfAMixtureAreTheFormulas) {
   const double m[] = {7.0 / 16, 0.25, 5.0 / 16};
   const double p[] = {0.5, 0.25, 0.25};
   const double q[] = {0.25, 0.25, 0.5};
-  double of_student = 0;
-  double of_teacher = 0;
-  double r = 0;
-  double of_q = 0;
+  double of_value = 0;
+  double of_r = 0;
+  double sums[2] = {};  // b sum q ln(q / m), (1 - b) sum p ln(p / m)
   for (int v = 0; v < 3; ++v) {
-    const double of_p_v = v == 0 ? at_top : below;
-    const double of_q_v = v == 2 ? at_top : below;
-    const double of_m = below + kDivergenceRoundoff * 4 * (2 - std::log(m[v])) +
-                        (v == 1 ? 0 : 0);  // the larger error of both
-    const double of_p_log = std::log(p[v] / m[v]);
-    const double of_q_log = std::log(q[v] / m[v]);
-    r += p[v] * of_p_log;
-    of_q += q[v] * of_q_log;
+    const double of_p = v == 0 ? at_top : below;
+    const double of_q = v == 2 ? at_top : below;
+    const double of_m = kDivergenceRoundoff * 4 * (2 - std::log(m[v]));
+    const double own_p = kDivergenceRoundoff * 4 * (2 + (v == 0 ? 0 : kLn2) + kLn2);
+    const double own_q = kDivergenceRoundoff * 4 * (2 + (v == 2 ? 0 : kLn2) + kLn2);
+    const double q_share = q[v] / 4 / m[v];
     const double more = kDivergenceRoundoff * (4 + kAdds);
-    of_student += p[v] * (std::abs(of_p_log) * (of_p_v + more) + of_p_v + of_m);
-    of_teacher += q[v] * (std::abs(of_q_log) * (of_q_v + more) + of_q_v + of_m);
+    const double l_p = std::log(p[v] / m[v]);
+    const double l_q = std::log(q[v] / m[v]);
+    sums[0] += q[v] / 4 * l_q;
+    sums[1] += p[v] * 3 / 4 * l_p;
+    of_value += q[v] / 4 * (std::abs(l_q) * (of_q + more) + own_q + of_m) +
+                p[v] * 3 / 4 * (std::abs(l_p) * (of_p + more) + own_p + of_m);
+    of_r += p[v] * (std::abs(l_p) * (of_p + more) + q_share * (of_p + of_q) +
+                    (1 - q_share) * own_p + of_m);
   }
-  EXPECT_NEAR(row.truth.of_student_error.at(kAdds), of_student, 1e-12 * of_student);
-  const double bound = of_teacher / 4 + of_student * 3 / 4 +
-                       kDivergenceRoundoff * 4 * (std::abs(of_q) / 4 + std::abs(r) * 3 / 4);
-  EXPECT_NEAR(row.truth.value_error.at(kAdds), bound, 1e-12 * bound);
+  of_value += kDivergenceRoundoff * 4 * (std::abs(sums[0]) + std::abs(sums[1]));
+  EXPECT_NEAR(row.truth.of_student_error.at(kAdds), of_r, 1e-12 * of_r);
+  EXPECT_NEAR(row.truth.value_error.at(kAdds), of_value, 1e-12 * of_value);
+  const double r = sums[1] * 4 / 3;
+  const double l = std::log(8.0 / 7);
+  const double q_share = 1.0 / 7;
+  const double element =
+      0.75 / 2 *
+      (at_top * (l - r) + q_share * (at_top + below) +
+       (1 - q_share) * kDivergenceRoundoff * 4 * (2 + kLn2) +
+       kDivergenceRoundoff * 4 * (2 - std::log(m[0])) + of_r + kDivergenceRoundoff * 4 * (l + r));
+  EXPECT_NEAR(row.column(0, 1, kAdds).computation, element, 1e-12 * element);
+}
+
+TEST(DivergenceBounds, OfAMixtureDoNotGrowWithWhatOneSideBuries) {
+  // Teachers mask with a finite number too: its logarithm is far off, and m is (1 - b) p.
+  const TrueRow plain({Kind::jsd}, {0, 1, 2}, {0, 1, -100});
+  const TrueRow buried({Kind::jsd}, {0, 1, 2}, {0, 1, -1e30});
+  EXPECT_NEAR(buried.truth.value, plain.truth.value, 1e-14);
+  EXPECT_NEAR(buried.truth.value_error.at(12), plain.truth.value_error.at(12), 1e-14);
+  for (std::size_t v = 0; v < 3; ++v) {
+    EXPECT_LT(buried.column(v).computation, 1.001 * plain.column(v).computation) << v;
+  }
+  EXPECT_LT(buried.truth.value_error.at(12), 1e-5);
 }
 
 TEST(DivergenceBounds, ErrorsOfLogitsMoveBoth) {
@@ -396,11 +419,11 @@ TEST(DivergenceBounds, OfFloat64LogitsOnASupportAllowThemToBeReadAsFloat32) {
     const TrueRow allowed(divergence, student, teacher, {}, {}, true);
     const TrueRow rounded(divergence, read, teacher);
     const double error = std::abs(rounded.truth.value - given.truth.value);
-    EXPECT_LT(error, allowed.truth.value_error.at(0));
-    EXPECT_GT(error, 0.01 * allowed.truth.value_error.at(0));
+    EXPECT_GT(error, 1e-7);
+    EXPECT_LT(error, allowed.truth.value_error.fixed - given.truth.value_error.fixed);
     const double element = std::abs(rounded.column(1).want - given.column(1).want);
-    EXPECT_LT(element, allowed.column(1, 1, 0).computation);
-    EXPECT_GT(element, given.column(1, 1, 0).computation);
+    EXPECT_GT(element, 1e-7);
+    EXPECT_LT(element, allowed.column(1).computation - given.column(1).computation);
   }
 }
 
@@ -466,7 +489,7 @@ TEST(DivergenceBounds, HoldForPlainLoops) {
     Worst largest;
     int rows = 0;
     for (const std::size_t vocab : {4u, 33u, 1000u}) {
-      for (std::uint64_t seed = 1; seed <= (vocab < 1000 ? 20u : 2u); ++seed) {
+      for (std::uint64_t seed = 1; seed <= (vocab == 4 ? 200u : vocab == 33 ? 40u : 2u); ++seed) {
         for (const RandomRow& row : random_rows(seed, vocab)) {
           if (!suits(divergence, row)) continue;
           for (const auto style : {DivergenceStyle::by_quotients, DivergenceStyle::by_logarithms}) {
@@ -480,17 +503,26 @@ TEST(DivergenceBounds, HoldForPlainLoops) {
         }
       }
     }
-    EXPECT_GT(rows, 700);
+    EXPECT_GT(rows, 4000);
     EXPECT_GT(largest.value, 0.05) << text(divergence);
     EXPECT_GT(largest.gradient, 0.05) << text(divergence);
   }
 }
 
+/// Returns the largest errors of a fault in a few rows of a kind, by their place in random_rows.
+Worst worst_of_fault(const Divergence& divergence, std::size_t kind, DivergenceFault fault) {
+  Worst worst;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    const Worst of_row =
+        worst_of(random_rows(seed, 200)[kind], divergence, DivergenceStyle::by_logarithms, fault);
+    worst.value = std::max(worst.value, of_row.value);
+    worst.gradient = std::max(worst.gradient, of_row.gradient);
+  }
+  return worst;
+}
+
 TEST(DivergenceBounds, SeeEveryFault) {
   using Fault = DivergenceFault;
-  const auto worst = [](const Divergence& divergence, std::size_t kind, Fault fault) {
-    return worst_of(random_rows(5, 200)[kind], divergence, DivergenceStyle::by_logarithms, fault);
-  };
   const Divergence forward{Kind::forward, 0.5, true};
   const Divergence reverse{Kind::reverse, 0.5, true};
   const Divergence mixture{Kind::jsd, 0.3, true};
@@ -499,23 +531,30 @@ TEST(DivergenceBounds, SeeEveryFault) {
   ASSERT_EQ(random_rows(5, 200)[kTop3].kind, "top k");
   for (const std::size_t kind : {kNormal, kTop3}) {
     for (const Divergence& divergence : {reverse, mixture}) {
-      EXPECT_GT(worst(divergence, kind, Fault::no_centre).gradient, 100) << text(divergence);
+      EXPECT_GT(worst_of_fault(divergence, kind, Fault::no_centre).gradient, 100)
+          << text(divergence);
     }
     for (const Divergence& divergence : {forward, reverse, mixture}) {
-      EXPECT_GT(worst(divergence, kind, Fault::swapped).value, 100) << text(divergence);
-      EXPECT_GT(worst(divergence, kind, Fault::swapped).gradient, 100) << text(divergence);
-      EXPECT_GT(worst(divergence, kind, Fault::cross_entropy).value, 100) << text(divergence);
-      EXPECT_GT(worst(divergence, kind, Fault::rounded_log_sum).value, 5) << text(divergence);
-      EXPECT_GT(worst(divergence, kind, Fault::rounded_log_sum).gradient, 5) << text(divergence);
+      const Worst swapped = worst_of_fault(divergence, kind, Fault::swapped);
+      EXPECT_GT(swapped.value, 100) << text(divergence);
+      EXPECT_GT(swapped.gradient, 100) << text(divergence);
+      EXPECT_GT(worst_of_fault(divergence, kind, Fault::cross_entropy).value, 100)
+          << text(divergence);
+      const Worst rounded = worst_of_fault(divergence, kind, Fault::rounded_log_sum);
+      EXPECT_GT(std::max(rounded.value, rounded.gradient), 5) << text(divergence);
     }
-    EXPECT_GT(worst(mixture, kind, Fault::other_weight).value, 100);
-    EXPECT_GT(worst(mixture, kind, Fault::other_weight).gradient, 100);
+    EXPECT_GT(worst_of_fault(mixture, kind, Fault::other_weight).value, 100);
+    EXPECT_GT(worst_of_fault(mixture, kind, Fault::other_weight).gradient, 100);
   }
   for (const Divergence& divergence : {forward, reverse, mixture}) {
-    for (const Fault fault : {Fault::teacher_of_all_ids, Fault::student_of_all_ids}) {
-      EXPECT_GT(worst(divergence, kTop3, fault).value, 100) << text(divergence);
-      EXPECT_GT(worst(divergence, kTop3, fault).gradient, 100) << text(divergence);
-    }
+    const Worst student = worst_of_fault(divergence, kTop3, Fault::student_of_all_ids);
+    EXPECT_GT(student.value, 100) << text(divergence);
+    EXPECT_GT(student.gradient, 100) << text(divergence);
+    const Worst teacher = worst_of_fault(divergence, kTop3, Fault::teacher_of_all_ids);
+    EXPECT_GT(teacher.value, 100) << text(divergence);
+    // A factor of q moves ln q and R alike.
+    if (divergence.kind == Kind::reverse) continue;
+    EXPECT_GT(teacher.gradient, 100) << text(divergence);
   }
 }
 
