@@ -59,6 +59,8 @@ class DivergenceColumns {
   }
 
   bool is_any() const { return truth_.has_value(); }
+  /// True if the columns of the row add up to 0.
+  bool adds_up() const { return !truth_ || truth_->gradient_adds_up(); }
 
   /// Returns the column of id begin + k, whose logit is z with error `error`.
   DivergenceColumn at(std::int64_t k, double z, double error) const {

@@ -175,8 +175,8 @@ DivergenceTruth divergence_of_row(const Problem& problem, std::int64_t token,
     if (std::isinf(student[v])) errors[v] = 0;
   }
   read_teacher_row(problem, token, 0, teacher, teacher_errors);
-  const double reading = row.reads_as_float32 ? log_sum_exp_rounding(row) : 0.0;
-  return divergence_truth(divergence, {student, teacher, errors, teacher_errors}, reading);
+  return divergence_truth(divergence, {student, teacher, errors, teacher_errors},
+                          row.reads_as_float32);
 }
 
 }  // namespace
@@ -215,14 +215,44 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
   return rows;
 }
 
+namespace {
+
+/// Returns the fault of logits whose divergence from the teacher's has no gradient.
+std::string wrong_divergence(const DivergenceTruth& truth, std::span<const double> student,
+                             std::span<const double> teacher) {
+  if (!truth.p.is_distribution()) {
+    return "all are -inf where the teacher has a probability, one at least must be finite";
+  }
+  std::size_t v = 0;
+  while (v + 1 < teacher.size() && !(std::isinf(teacher[v]) && student[v] > teacher[v])) ++v;
+  return fmt::format("{} at vocab id {}, must be -inf where the teacher's is: the divergence is {}",
+                     student[v], v, truth.value);
+}
+
+}  // namespace
+
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    if (!rows[t].valid || !std::isnan(rows[t].logprob)) continue;
+  const auto read = [&](const LogitsSource& source, std::int64_t t) {
     std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
-    problem.logits->read(t, 0, std::span<double>(logits));
-    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
-                    problem.projection ? "hidden x weight" : "logits", place_of(problem, t),
-                    wrong_logit(logits));
+    source.read(t, 0, std::span<double>(logits));
+    return logits;
+  };
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (!rows[t].valid) continue;
+    const auto refuse = [&](std::string_view tensor, const std::string& fault) {
+      throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
+                      tensor, place_of(problem, t), fault);
+    };
+    const char* logits = problem.projection ? "hidden x weight" : "logits";
+    if (std::isnan(rows[t].logprob)) refuse(logits, wrong_logit(read(*problem.logits, t)));
+    const std::optional<DivergenceTruth>& divergence = rows[t].divergence;
+    if (!divergence || divergence->has_gradient()) continue;
+    const std::vector<double> teacher = read(*problem.teacher, t);
+    if (!divergence->q.is_distribution()) {
+      refuse(problem.spec.teacher_topk > 0 ? "teacher_topk_logits" : "teacher_logits",
+             wrong_logit(teacher));
+    }
+    refuse(logits, wrong_divergence(*divergence, read(*problem.logits, t), teacher));
   }
 }
 

@@ -118,8 +118,8 @@ void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t b
 std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
                                    const Divergence& divergence = {});
 
-/// Throws bad_input if a row that is trained on has no log-probability: names the sequence, the
-/// token and the values of its logits.
+/// Throws bad_input if a row that is trained on has no log-probability, or a divergence without a
+/// gradient: names the sequence, the token and the values of the logits.
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows);
 
 /// Throws bad_input if the loss or a metric is NaN, or d loss / d logprob or by a row term is not

@@ -224,7 +224,7 @@ struct DistilledShards {
   DistilledShards& operator=(const DistilledShards&) = delete;
 
   DistillCase setting;
-  std::vector<DivergenceTruth> truth;
+  std::vector<DivergedRowTruth> truth;
   std::vector<std::int32_t> targets;
   std::vector<std::uint8_t> valid;
   std::vector<float> gradient;
@@ -294,7 +294,7 @@ using ShardGradients = std::vector<std::vector<S>>;
 
 /// Returns the number of sums of row r that are not those of `truth`.
 template <typename S, typename T>
-int wrong_sums(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, std::size_t r,
+int wrong_sums(const DistilledShards<S, T>& rows, const DivergedRowTruth& truth, std::size_t r,
                const std::vector<Sums>& got, std::string* worst = nullptr) {
   int wrong = 0;
   Bounded whole;
@@ -331,7 +331,7 @@ int wrong_sums(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, 
 
 /// Returns the number of elements of row r whose gradient is not that of `truth`.
 template <typename S, typename T>
-int wrong_elements(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, std::size_t r,
+int wrong_elements(const DistilledShards<S, T>& rows, const DivergedRowTruth& truth, std::size_t r,
                    double weight, const ShardGradients<S>& got, std::string* worst = nullptr) {
   int wrong = 0;
   const double u_out = sizeof(S) == 8 ? 0 : unit_roundoff(DTypeOf<S>::value);
@@ -474,7 +474,7 @@ void check_power(Device* device) {
     }
     // In bf16 logits at an offset are equal.
     for (const std::size_t r : {0, 3, 4, 8}) {
-      const DivergenceTruth& truth = rows.truth[r];
+      const DivergedRowTruth& truth = rows.truth[r];
       const std::string where = fmt::format("row {} {}", r, c.text());
       EXPECT_GT(wrong_elements(rows, truth, r, -rows.gradient[r], right), 0) << where;
       EXPECT_GT(wrong_elements(rows, truth, r, 1.1 * rows.gradient[r], right), 0) << where;
@@ -487,7 +487,7 @@ void check_power(Device* device) {
       EXPECT_GT(wrong_sums(rows, truth, r, swapped_sums), 0) << where;
       for (const Divergence& other : all_divergences()) {
         if (other == divergence) continue;
-        DivergenceTruth truth_of_other = truth;
+        DivergedRowTruth truth_of_other = truth;
         truth_of_other.by = other;
         EXPECT_GT(wrong_sums(rows, truth_of_other, r, sums), 0) << where;
         EXPECT_GT(wrong_elements(rows, truth_of_other, r, rows.gradient[r], right), 0) << where;
@@ -500,7 +500,7 @@ TEST_P(DivergenceRows, OtherFormulasAreSeen) {
   for_all_dtypes([&](auto s, auto t) { check_power<decltype(s), decltype(t)>(device()); });
 }
 
-TEST(DivergenceTruth, GradientIsThatOfTheDivergence) {
+TEST(DivergedRowTruth, GradientIsThatOfTheDivergence) {
   for (const Transforms& transforms : all_transforms()) {
     for (const Divergence& divergence : all_divergences()) {
       for (const bool is_on_support : {false, true}) {
@@ -510,14 +510,14 @@ TEST(DivergenceTruth, GradientIsThatOfTheDivergence) {
                             transforms};
         const DistilledShards<double, double> rows(c, nullptr);
         for (const std::size_t r : {0, 2, 4, 8, 10}) {
-          const DivergenceTruth& truth = rows.truth[r];
+          const DivergedRowTruth& truth = rows.truth[r];
           for (std::size_t v = 0; v < truth.student.x.size(); ++v) {
             constexpr double kStep = 1e-4;
             const auto moved = [&](double by) {
               std::vector<double> x = truth.student.x;
               x[v] += by;
-              return DivergenceTruth{truth.by, TermRowTruth(x, truth.student.transform, 0),
-                                     truth.teacher}
+              return DivergedRowTruth{truth.by, TermRowTruth(x, truth.student.transform, 0),
+                                      truth.teacher}
                   .value();
             };
             const double want = (moved(kStep) - moved(-kStep)) / (2 * kStep);

@@ -26,12 +26,12 @@ struct Bounded {
 
 /// A row of the whole vocabulary. With a divergence on the support the student's logits are -inf
 /// outside.
-struct DivergenceTruth {
+struct DivergedRowTruth {
   Divergence by;
   TermRowTruth student;
   TermRowTruth teacher;
 
-  DivergenceTruth(const Divergence& divergence, TermRowTruth of_student, TermRowTruth of_teacher)
+  DivergedRowTruth(const Divergence& divergence, TermRowTruth of_student, TermRowTruth of_teacher)
       : by(divergence), student(std::move(of_student)), teacher(std::move(of_teacher)) {
     for (std::size_t v = 0; v < student.z.size(); ++v) {
       ps_.push_back(student.p(v));
