@@ -324,6 +324,8 @@ class External final : public LossImplementation {
     traits.rounds_logits = declaration_.rounds_logits;
     traits.rounds_grad_weight = declaration_.rounds_grad_weight;
     traits.rounds_log_sum_exp = declaration_.rounds_log_sum_exp;
+    traits.rounds_temperature = declaration_.rounds_temperature;
+    traits.rounds_quotient = declaration_.rounds_quotient;
     return traits;
   }
 

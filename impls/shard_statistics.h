@@ -52,7 +52,7 @@ class ShardStatistics {
   /// teacher needs.
   std::int64_t make(const Steps& steps, Communicator& tp, const LogitsRows& logits);
 
-  /// Runs make and write.
+  /// Runs make and write. Both are collective.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
                    const TokenOutputs& out);
 

@@ -58,6 +58,8 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.rounds_grad_logits = contains(json, "rounds", "grad_logits");
     out.rounds_grad_weight = contains(json, "rounds", "grad_weight");
     out.rounds_log_sum_exp = contains(json, "rounds", "log_sum_exp");
+    out.rounds_temperature = contains(json, "rounds", "temperature");
+    out.rounds_quotient = contains(json, "rounds", "quotient");
     out.takes_terms = contains(json, "takes", "terms");
     out.takes_transforms = contains(json, "takes", "transforms");
     out.has_chunks = json.value("has_chunks", false);

@@ -41,8 +41,10 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool rounds_grad_logits = false;
   bool rounds_grad_weight = false;
   bool rounds_log_sum_exp = false;  // to float32
-  bool takes_terms = false;         // row terms of the objective
-  bool takes_transforms = false;    // of the logits
+  bool rounds_temperature = false;  // to bf16, as the next one
+  bool rounds_quotient = false;
+  bool takes_terms = false;       // row terms of the objective
+  bool takes_transforms = false;  // of the logits
   bool has_chunks =
       false;  // has a function that returns the chunks of rows of the weight's gradient
   bool has_supports = false;

@@ -184,6 +184,9 @@ struct ImplementationTraits {
   bool rounds_grad_weight = false;
   // Keeps a log-sum-exp in float32 and subtracts it from logits.
   bool rounds_log_sum_exp = false;
+  // Divide logits in bf16 by a temperature in bf16, and round the quotients to bf16.
+  bool rounds_temperature = false;
+  bool rounds_quotient = false;
 };
 
 /// Needs of one phase beside its inputs and outputs, per rank.

@@ -136,9 +136,9 @@ inline double mean_logprob_bound(const RowTruth& row, int serial_adds) {
                   b + of_adds + row.finite_share() * offset_rounding(row) + row.mean_logprob_error);
 }
 
-/// Returns the bound of D (divergence_truth.h); 0 for an infinite one.
+/// Returns the bound of D (divergence_truth.h); 0 for an infinite one or none.
 inline double divergence_bound(const RowTruth& row, int serial_adds) {
-  if (std::isinf(row.divergence->value)) return 0;
+  if (!std::isfinite(row.divergence->value)) return 0;
   return std::max(kSmallestNormalF32, row.divergence->value_error.at(serial_adds));
 }
 
@@ -180,6 +180,7 @@ class GradientBound {
                  offset_rounding(row),
              kSmallestNormalF32 * std::max(1.0, gradient_size(row, gradient))},
         has_terms_(!gradient.logprob_alone()),
+        of_divergence_(largest_of(gradient.divergence)),
         terms_{largest_of(gradient.entropy),
                largest_of(gradient.logsumexp),
                largest_of(gradient.mean_logprob),
@@ -233,7 +234,8 @@ class GradientBound {
     const double all[] = {row_.largest,        row_.radius,
                           terms_.entropy,      terms_.entropy_radius,
                           terms_.logsumexp,    terms_.logsumexp_radius,
-                          terms_.mean_logprob, terms_.mean_logprob_radius};
+                          terms_.mean_logprob, terms_.mean_logprob_radius,
+                          of_divergence_};
     return std::any_of(std::begin(all), std::end(all), [](double x) { return std::isinf(x); });
   }
 
@@ -281,6 +283,7 @@ class GradientBound {
 
   Row row_;
   bool has_terms_;
+  double of_divergence_;  // largest d loss / d D
   Terms terms_;
 };
 

@@ -11,6 +11,7 @@ namespace lossgrid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kSmallestNormal = std::numeric_limits<float>::min();
 const double kU4 = 4 * unit_roundoff(DType::f32);
 
 bool is_left_out(const Divergence& divergence, double teacher) {
@@ -34,13 +35,22 @@ Softmax softmax_of(std::span<const double> logits, std::span<const double> error
   return softmax;
 }
 
-/// ln(b q + (1 - b) p) of the logarithms of both.
+/// Returns size * x; 0 if one of them is 0, whatever the other.
+double times(double size, double x) {
+  return size == 0 || x == 0 ? 0 : size * x;
+}
+
+/// Returns ln(b q + (1 - b) p) of the logarithms of both.
 double log_mixture(double beta, double log_q, double log_p) {
   const double a = std::log(beta) + log_q;
   const double b = std::log1p(-beta) + log_p;
   const double larger = std::max(a, b);
   if (larger == -kInfinity) return larger;
   return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
+}
+
+ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
+  return {a.fixed + b.fixed, a.per_add + b.per_add};
 }
 
 /// The logarithms of one column with their errors.
@@ -52,7 +62,10 @@ struct Logs {
   double log_m = 0;
   ChainBound p_error;
   ChainBound q_error;
-  ChainBound m_error;
+  // Of a mixture: errors of ln(p / m), and of ln(p / m) and ln(q / m) as they count for its value.
+  ChainBound p_by_m_error;
+  double p_by_m_own = 0;
+  double q_by_m_own = 0;
 };
 
 Logs logs_of(const DivergenceTruth& truth, double student, double teacher, double student_error,
@@ -66,9 +79,14 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   logs.q_error = truth.q.error(teacher, teacher_error);
   if (truth.divergence.kind != Divergence::Kind::jsd) return logs;
   logs.log_m = log_mixture(truth.divergence.beta, logs.log_q, logs.log_p);
-  logs.m_error = {std::max(logs.p_error.fixed, logs.q_error.fixed) +
-                      kU4 * (2 + (std::isinf(logs.log_m) ? 0 : std::abs(logs.log_m))),
-                  std::max(logs.p_error.per_add, logs.q_error.per_add)};
+  if (std::isinf(logs.log_m)) return logs;
+  const double of_m = kU4 * (2 + std::abs(logs.log_m));
+  const double q_share = std::exp(std::log(truth.divergence.beta) + logs.log_q - logs.log_m);
+  const double p_own = truth.p.own_error(student);
+  logs.p_by_m_error.add(q_share, sum_of(logs.p_error, logs.q_error));
+  logs.p_by_m_error.fixed += (1 - q_share) * p_own + of_m;
+  logs.p_by_m_own = p_own + of_m;
+  logs.q_by_m_own = truth.q.own_error(teacher) + of_m;
   return logs;
 }
 
@@ -81,14 +99,15 @@ void add_summand(double w, double l, const ChainBound& w_error, const ChainBound
   error.add(w * std::abs(l), w_error);
   error.add(w, l_error);
   error.fixed += w * kU4 * std::abs(l);
+  if (w < kSmallestNormal) error.fixed += kSmallestNormal * std::abs(l);
   error.per_add += w * std::abs(l) * unit_roundoff(DType::f32);
 }
 
-ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
-  return {a.fixed + b.fixed, a.per_add + b.per_add};
-}
-
 }  // namespace
+
+bool Softmax::is_distribution() const {
+  return std::isfinite(max) && std::isfinite(sum);
+}
 
 double Softmax::log_p(double logit) const {
   return logit == -kInfinity ? -kInfinity : logit - max - std::log(sum);
@@ -100,8 +119,21 @@ ChainBound Softmax::error(double logit, double logit_error) const {
   return {roundings + logit_error + shared_error, unit_roundoff(DType::f32)};
 }
 
+double Softmax::own_error(double logit) const {
+  const double distance = logit == -kInfinity ? 0 : std::abs(logit - max);
+  return kU4 * (2 + std::abs(std::log(sum))) + kU4 * distance;
+}
+
+bool DivergenceTruth::has_gradient() const {
+  return !std::isnan(value) && std::isfinite(of_student);
+}
+
+bool DivergenceTruth::gradient_adds_up() const {
+  return std::isfinite(value);
+}
+
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
-                                 double reading) {
+                                 bool reads_as_float32) {
   DivergenceTruth truth;
   truth.divergence = divergence;
   const auto is_counted = [&](std::size_t v) {
@@ -109,9 +141,17 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
   };
   truth.p = softmax_of(logits.student, logits.student_errors, is_counted);
   truth.q = softmax_of(logits.teacher, logits.teacher_errors, is_counted);
-  truth.p.shared_error += reading;
+  if (!truth.p.is_distribution() || !truth.q.is_distribution()) {
+    truth.value = std::numeric_limits<double>::quiet_NaN();
+    return truth;
+  }
+  if (reads_as_float32) {
+    truth.p.shared_error += std::abs(kU4 * truth.p.max + kU4 * std::log(truth.p.sum));
+  }
   double of_teacher = 0;
+  double of_student = 0;
   ChainBound teacher_error;
+  ChainBound student_error;
   for (std::size_t v = 0; v < logits.student.size(); ++v) {
     if (!is_counted(v)) continue;
     const Logs at = logs_of(truth, logits.student[v], logits.teacher[v], logits.student_errors[v],
@@ -123,24 +163,29 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
         break;
       case Divergence::Kind::reverse:
         add_summand(at.p, at.log_p - at.log_q, at.p_error, sum_of(at.p_error, at.q_error),
-                    truth.of_student, truth.of_student_error);
+                    of_student, student_error);
         break;
       default:
-        add_summand(at.q, at.log_q - at.log_m, at.q_error, sum_of(at.q_error, at.m_error),
-                    of_teacher, teacher_error);
-        add_summand(at.p, at.log_p - at.log_m, at.p_error, sum_of(at.p_error, at.m_error),
-                    truth.of_student, truth.of_student_error);
+        add_summand(at.q, at.log_q - at.log_m, at.q_error, {at.q_by_m_own}, of_teacher,
+                    teacher_error);
+        add_summand(at.p, at.log_p - at.log_m, at.p_error, {at.p_by_m_own}, of_student,
+                    student_error);
+        add_summand(at.p, at.log_p - at.log_m, at.p_error, at.p_by_m_error, truth.of_student,
+                    truth.of_student_error);
     }
+  }
+  if (divergence.kind == Divergence::Kind::reverse) {
+    truth.of_student = of_student;
+    truth.of_student_error = student_error;
   }
   const double beta = divergence.kind == Divergence::Kind::forward   ? 1
                       : divergence.kind == Divergence::Kind::reverse ? 0
                                                                      : divergence.beta;
-  if (beta > 0) truth.value += beta * of_teacher;
-  if (beta < 1) truth.value += (1 - beta) * truth.of_student;
+  truth.value = times(beta, of_teacher) + times(1 - beta, of_student);
   truth.value_error.add(beta, teacher_error);
-  truth.value_error.add(1 - beta, truth.of_student_error);
+  truth.value_error.add(1 - beta, student_error);
   truth.value_error.fixed +=
-      kU4 * (std::abs(beta * of_teacher) + std::abs((1 - beta) * truth.of_student));
+      kU4 * (std::abs(beta * of_teacher) + std::abs((1 - beta) * of_student));
   return truth;
 }
 
@@ -155,27 +200,28 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
   const double q_error = at.q_error.at(serial_adds);
   double direction = 0;
   double error = 0;
+  double underflow = 1;  // what a probability that vanishes is multiplied by
   if (divergence.kind == Divergence::Kind::forward) {
     direction = at.p - at.q;
     error = at.p * p_error + at.q * q_error + kU4 * (at.p + at.q);
   } else if (at.p > 0) {
     const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
-    const double log_ratio = at.log_p - (is_jsd ? at.log_m : at.log_q);
+    const double log_r = is_jsd ? at.log_m : at.log_q;
+    const double log_ratio = at.log_p - log_r;
     const double centred = log_ratio - truth.of_student;
     const double factor = (is_jsd ? 1 - divergence.beta : 1) * at.p;
     direction = factor * centred;
-    error = factor * (p_error * std::abs(centred) + p_error +
-                      (is_jsd ? at.m_error.at(serial_adds) : q_error) +
-                      truth.of_student_error.at(serial_adds) +
-                      kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
+    const double of_ratio = is_jsd ? at.p_by_m_error.at(serial_adds) : p_error + q_error;
+    error =
+        factor * (p_error * std::abs(centred) + of_ratio + truth.of_student_error.at(serial_adds) +
+                  kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
+    underflow = 1 + std::abs(at.log_p) + std::abs(log_r) + std::abs(truth.of_student);
   }
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
-  // Where a probability underflows, a logarithm is at most 88 times as large.
-  const double floor = std::numeric_limits<float>::min() *
-                       std::max(1.0, largest * (88 + std::abs(truth.of_student)));
-  column.want = gradient.value * direction;
-  column.computation = std::max(floor, largest * error);
-  column.objective = gradient.radius() * std::abs(direction);
+  column.want = times(gradient.value, direction);
+  column.computation =
+      std::max(kSmallestNormal * std::max(1.0, largest * underflow), times(largest, error));
+  column.objective = times(gradient.radius(), std::abs(direction));
   return column;
 }
 

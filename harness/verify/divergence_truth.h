@@ -5,15 +5,29 @@
 //   forward  dz_v = g (p_v - q_v)
 //   reverse  dz_v = g p_v (ln p_v - ln q_v - R)
 //   jsd      dz_v = g (1 - b) p_v (ln(p_v / m_v) - R)
-// All add up to 0 over a row.
+// and 0 where z_v is -inf: there is no logit to change. Over a row they add up to 0, but where a
+// forward D is infinite: ids without a probability of the student then leave their q_v out.
 //
-// A float32 implementation has p_v with a relative error of D_v, as in bounds.h, and ln p_v with an
-// absolute one; q_v and ln q_v with D'_v of the teacher's logits; ln m_v, made of the two
-// logarithms by a log-sum-exp, with the larger of both and u32 4 (2 + |ln m_v|). A sum over w_v
-// l_v, with w one of the distributions and l a difference of logarithms, has the errors of its
-// summands and of its chain of d additions:
-//   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l|
-// and a gradient those of its factors, with one rounding for each product.
+// A float32 implementation has p_v with a relative error of at most D_v, as in bounds.h, and ln p_v
+// with an absolute one; q_v and ln q_v with D'_v of the teacher's logits:
+//   D_v = u32 (4 (8 + |z_v - m| + |ln s|) + d) + r + e_v + sum p e
+// with m and s of the ids that the distribution is over, and r = 4 u32 |m + ln s| for float64
+// logits, which may be read as float32. A sum over w_v l_v, with w one of the distributions and l a
+// difference of logarithms, has the errors of its summands and of its chain of d additions:
+//   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l| + sum over w < f of f |l|
+// and a gradient those of its factors, with one rounding for each product. f is the smallest normal
+// float32: a probability below it may count as 0, whatever it is multiplied by.
+//
+// The error of ln p - ln q is at most D + D'. That of ln(p / m) is less, since m is made of p and
+// q: with x the share b q / m of q in m it is
+//   x (D + D') + (1 - x) o + u32 4 (2 + |ln m|),  o = u32 4 (2 + |z - m| + |ln s|)
+// where o bounds the difference of the errors of p and of ln p, which come from one distance and
+// one sum. In the value of jsd even the first of these cancels: the derivative by an error that p
+// and ln p share is (1 - b) p ln(p / m), as that of m = b q + (1 - b) p takes the rest back. So the
+// errors of logarithms count as o + u32 4 (2 + |ln m|) there. ln(q / m) is alike.
+//
+// A row has no D, which is NaN, if one of the two has no distribution. A reverse D is infinite if
+// the student has a probability where the teacher has none, and has no gradient then.
 #pragma once
 
 #include <span>
@@ -40,21 +54,31 @@ struct ChainBound {
 struct Softmax {
   double max = 0;
   double sum = 1;
-  double shared_error = 0;  // sum p e of errors e of the logits, and reading (bounds.h)
+  double shared_error = 0;  // r + sum p e
+
+  /// False if a logit is NaN or inf, or all are -inf.
+  bool is_distribution() const;
 
   double log_p(double logit) const;
   /// Returns D of a logit with error `error`.
   ChainBound error(double logit, double logit_error) const;
+  /// Returns o of a logit.
+  double own_error(double logit) const;
 };
 
 struct DivergenceTruth {
   Divergence divergence;
   Softmax p;              // of the student, on the support if the divergence is on it
   Softmax q;              // of the teacher
-  double value = 0;       // D
+  double value = 0;       // D; NaN if p or q is none
   double of_student = 0;  // R
   ChainBound value_error;
   ChainBound of_student_error;
+
+  /// True if D has a gradient by the logits.
+  bool has_gradient() const;
+  /// True if the gradient by the logits adds up to 0.
+  bool gradient_adds_up() const;
 };
 
 /// Logits of a row, [V] or of a shard, and the bounds of their errors.
@@ -65,10 +89,10 @@ struct DistilledLogits {
   std::span<const double> teacher_errors;
 };
 
-/// Returns the truth of a whole row. `reading`: the error that float64 logits of the student may
-/// have from being read as float32.
+/// Returns the truth of a whole row. `reads_as_float32`: the student's logits are float64, and may
+/// be read as float32.
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
-                                 double reading);
+                                 bool reads_as_float32);
 
 /// One element of the gradient by z, with the bounds of errors of the computation and of the
 /// interval of d loss / d D.
@@ -78,6 +102,7 @@ struct DivergenceColumn {
   double objective = 0;
 };
 
+/// Returns the element of a row that has a gradient. `gradient`: d loss / d D.
 DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure& gradient,
                                    int serial_adds, double student, double teacher,
                                    double student_error, double teacher_error);

@@ -44,7 +44,7 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
     const RowGradientTruth numbers = truth.objective.gradient(t);
     const GradientBound bound(row, numbers, problem.spec.dtype, serial_adds);
     const LogitGradient gradient(row, numbers);
-    const InputTransform transform = input_transform(problem, t);
+    const InputTransform transform = input_transform(problem, row, t);
     const DivergenceColumns divergences(problem, row, numbers.divergence, t, 0, vocab, serial_adds);
     const std::int64_t sequence = problem.sequence_of(t);
     problem.logits->read(t, 0, std::span<double>(logits));

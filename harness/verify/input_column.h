@@ -27,15 +27,17 @@ struct InputColumn {
 struct InputTransform {
   TrueRowTransform row;
   double relative_error = 0;
+  double slope_error = 0;  // relative, by declared roundings of a quotient
 
   /// Returns the error bound of z that an implementation makes of a given logit.
   double error(double z) const { return std::isfinite(z) ? relative_error * std::abs(z) : 0.0; }
 };
 
 /// Returns the transform of row t of a problem that starts from logits.
-inline InputTransform input_transform(const Problem& problem, std::int64_t t) {
+inline InputTransform input_transform(const Problem& problem, const RowTruth& row, std::int64_t t) {
   if (problem.untransformed == nullptr) return {};
-  return {problem.transform_of_row(t), transform_error(problem.transform())};
+  return {problem.transform_of_row(t), transform_error(problem.transform()) + row.quotient_error,
+          row.quotient_error};
 }
 
 /// Returns the error of slope x dz by that of the slope; 0 for none, also with an infinite dz.
@@ -57,6 +59,8 @@ class DivergenceColumns {
   }
 
   bool is_any() const { return truth_.has_value(); }
+  /// True if the columns of the row add up to 0.
+  bool adds_up() const { return !truth_ || truth_->gradient_adds_up(); }
 
   /// Returns the column of id begin + k, whose logit is z with error `error`.
   DivergenceColumn at(std::int64_t k, double z, double error) const {
@@ -84,8 +88,9 @@ inline InputColumn input_column(const GradientBound& bound, const LogitGradient&
   const double by_z = gradient.at(z, p, is_target) + distilled.want;
   InputColumn column;
   column.want = given_want != nullptr ? *given_want : slope * by_z;
-  column.computation = slope * (bound.computation(z, p, is_target, error) + distilled.computation) +
-                       error_of_slope(transform.row.slope_error(z, error), by_z);
+  column.computation =
+      slope * (bound.computation(z, p, is_target, error) + distilled.computation) +
+      error_of_slope(transform.row.slope_error(z, error) + transform.slope_error * slope, by_z);
   column.objective = slope * (bound.objective(z, p, is_target) + distilled.objective);
   column.rounding = bound.row().u_out * (std::abs(column.want) + column.objective);
   return column;

@@ -60,7 +60,7 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
       mean_logprob.add_float32(got.mean_logprob[k], row.mean_logprob(),
                                mean_logprob_bound(row, serial_adds), at);
     }
-    if (!got.divergence.empty()) {
+    if (!got.divergence.empty() && !std::isnan(row.divergence->value)) {
       divergence.add_float32(got.divergence[k], row.divergence->value,
                              divergence_bound(row, serial_adds), at);
     }
@@ -248,12 +248,14 @@ class GradientComparison {
                             grad,
                             LogitGradient(truth, grad),
                             GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
-                            input_transform(problem_, place.row),
+                            input_transform(problem_, truth, place.row),
                             DivergenceColumns(problem_, truth, grad.divergence, place.row,
                                               shard_.begin, shard_.valid(), serial_adds_),
                             truth.target - shard_.begin};
     if (row.bound.is_unbounded()) return compare_unbounded_row(row);
-    if (problem_.untransformed != nullptr) return compare_transformed_row(row);
+    if (problem_.untransformed != nullptr || !row.divergence.adds_up()) {
+      return compare_row_of_any_sum(row);
+    }
     if (!grad.logprob_alone()) return compare_row_with_terms(row);
     GradientColumnSums sums;
     const std::int64_t end = shard_.valid();
@@ -287,10 +289,11 @@ class GradientComparison {
     finish_row(row, sums, magnitude);
   }
 
-  /// Compares a row whose logits are transformed, element by element. Slopes differ by column:
-  /// neither the gradient nor the errors of the objective add up to 0.
+  /// Compares a row whose gradient does not add up to 0, nor do the errors of the objective,
+  /// element by element: the slopes of transformed logits differ by column, and an infinite
+  /// divergence has columns without a gradient.
   template <typename T>
-  void compare_transformed_row(const TrainedRow<T>& row) {
+  void compare_row_of_any_sum(const TrainedRow<T>& row) {
     GradientColumnSums sums;
     double magnitude = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {

@@ -175,8 +175,8 @@ DivergenceTruth divergence_of_row(const Problem& problem, std::int64_t token,
     if (std::isinf(student[v])) errors[v] = 0;
   }
   read_teacher_row(problem, token, 0, teacher, teacher_errors);
-  const double reading = row.reads_as_float32 ? log_sum_exp_rounding(row) : 0.0;
-  return divergence_truth(divergence, {student, teacher, errors, teacher_errors}, reading);
+  return divergence_truth(divergence, {student, teacher, errors, teacher_errors},
+                          row.reads_as_float32);
 }
 
 }  // namespace
@@ -215,14 +215,44 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
   return rows;
 }
 
+namespace {
+
+/// Returns the fault of logits whose divergence from the teacher's has no gradient.
+std::string wrong_divergence(const DivergenceTruth& truth, std::span<const double> student,
+                             std::span<const double> teacher) {
+  if (!truth.p.is_distribution()) {
+    return "all are -inf where the teacher has a probability, one at least must be finite";
+  }
+  std::size_t v = 0;
+  while (v + 1 < teacher.size() && !(std::isinf(teacher[v]) && student[v] > teacher[v])) ++v;
+  return fmt::format("{} at vocab id {}, must be -inf where the teacher's is: the divergence is {}",
+                     student[v], v, truth.value);
+}
+
+}  // namespace
+
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    if (!rows[t].valid || !std::isnan(rows[t].logprob)) continue;
+  const auto read = [&](const LogitsSource& source, std::int64_t t) {
     std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
-    problem.logits->read(t, 0, std::span<double>(logits));
-    throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
-                    problem.projection ? "hidden x weight" : "logits", place_of(problem, t),
-                    wrong_logit(logits));
+    source.read(t, 0, std::span<double>(logits));
+    return logits;
+  };
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (!rows[t].valid) continue;
+    const auto refuse = [&](std::string_view tensor, const std::string& fault) {
+      throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
+                      tensor, place_of(problem, t), fault);
+    };
+    const char* logits = problem.projection ? "hidden x weight" : "logits";
+    if (std::isnan(rows[t].logprob)) refuse(logits, wrong_logit(read(*problem.logits, t)));
+    const std::optional<DivergenceTruth>& divergence = rows[t].divergence;
+    if (!divergence || divergence->has_gradient()) continue;
+    const std::vector<double> teacher = read(*problem.teacher, t);
+    if (!divergence->q.is_distribution()) {
+      refuse(problem.spec.teacher_topk > 0 ? "teacher_topk_logits" : "teacher_logits",
+             wrong_logit(teacher));
+    }
+    refuse(logits, wrong_divergence(*divergence, read(*problem.logits, t), teacher));
   }
 }
 
@@ -318,6 +348,41 @@ std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
 
 }  // namespace
 
+namespace {
+
+/// Returns the relative error of the logits of row t by declared roundings of their quotient.
+double quotient_error(const Problem& problem, std::int64_t t,
+                      const DeclaredRowRoundings& declared) {
+  double error = 0;
+  if (declared.temperature) {
+    const double temperature = problem.temperature_of_row(t);
+    error += std::abs(temperature / round_to(DType::bf16, temperature) - 1);
+  }
+  if (declared.quotient) error += 1.01 * unit_roundoff(DType::bf16);
+  return error;
+}
+
+/// Adds declared roundings of quotients to the errors of rows.
+void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& declared,
+                            std::vector<RowTruth>& rows) {
+  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+    RowTruth& row = rows[t];
+    if (row.target < 0 || std::isnan(row.logprob)) return;
+    row.quotient_error = quotient_error(problem, t, declared);
+    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+    std::vector<double> errors(logits.size());
+    problem.logits->read(t, 0, std::span<double>(logits));
+    read_logit_errors(*problem.logits, t, 0, logits, errors);
+    for (std::size_t v = 0; v < logits.size(); ++v) {
+      if (std::isfinite(logits[v])) errors[v] += row.quotient_error * std::abs(logits[v]);
+    }
+    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
+    add_errors(logits, errors, row);
+  });
+}
+
+}  // namespace
+
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds, const DeclaredRowRoundings& declared) {
   for (RowTruth& row : rows) row.rounds_log_sum_exp = declared.log_sum_exp;
@@ -325,6 +390,11 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
   std::vector<LogitRoundings> roundings;
   if (declared.logits && problem.projection && problem.spec.dtype == DType::bf16) {
     roundings = add_logit_roundings(problem, rows);
+  }
+  const bool divides_bf16 = problem.untransformed != nullptr && problem.untransformed->given() &&
+                            problem.spec.dtype == DType::bf16;
+  if (divides_bf16 && (declared.temperature || declared.quotient)) {
+    add_quotient_roundings(problem, declared, rows);
   }
   std::vector<TokenTruth> tokens(rows.size());
   for (std::size_t t = 0; t < rows.size(); ++t) {

@@ -43,6 +43,7 @@ struct RowTruth {
   // Roundings in proportion to the logits that bounds allow for (bounds.h).
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
+  double quotient_error = 0;        // relative error of logits by declared roundings to bf16
   // Where the objective has a divergence from a teacher.
   std::optional<DivergenceTruth> divergence = std::nullopt;
 
@@ -75,6 +76,9 @@ struct LogitRoundings {
 struct DeclaredRowRoundings {
   bool logits = false;       // made from hidden states in bf16, to bf16: an error of each logit
   bool log_sum_exp = false;  // to float32, before logits are subtracted from it
+  // Of given logits in bf16 that are divided by a temperature: that, and the quotients, to bf16.
+  bool temperature = false;
+  bool quotient = false;
   friend bool operator==(const DeclaredRowRoundings&, const DeclaredRowRoundings&) = default;
 };
 
@@ -114,8 +118,8 @@ void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t b
 std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
                                    const Divergence& divergence = {});
 
-/// Throws bad_input if a row that is trained on has no log-probability: names the sequence, the
-/// token and the values of its logits.
+/// Throws bad_input if a row that is trained on has no log-probability, or a divergence without a
+/// gradient: names the sequence, the token and the values of the logits.
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows);
 
 /// Throws bad_input if the loss or a metric is NaN, or d loss / d logprob or by a row term is not

@@ -26,7 +26,8 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
     "vocab_split": ("ceil", "equal", "padded:-inf", "padded:-1e30"),
 }
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
-_ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp")
+_ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
+            "quotient")
 _TAKEN = ("terms", "transforms")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -145,7 +146,9 @@ def _rounds(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tu
     for one in names:
         if one == "loss" and returned != ("loss",):
             raise BadInput(f"{name}: rounds='loss' has no meaning without returns='loss'")
-        if one not in ("loss", "log_sum_exp") and inputs != "hidden":
+        if one in ("temperature", "quotient") and inputs != "logits":
+            raise BadInput(f"{name}: rounds={one!r} has no meaning with inputs={inputs!r}")
+        if one in ("logits", "grad_logits", "grad_weight") and inputs != "hidden":
             raise BadInput(f"{name}: rounds={one!r} has no meaning with inputs={inputs!r}")
     return tuple(names)
 
@@ -249,6 +252,8 @@ def implementation(
             with a product of bfloat16. Bounds are wider by the rounding of these tensors.
             "log_sum_exp": log-probabilities or their gradient come of logits minus a log-sum-exp
             in float32, which rounds in proportion to the logits and not to their distances.
+            "temperature", "quotient": logits in bfloat16 are divided by a temperature in bfloat16,
+            and the quotients are bfloat16.
         takes: what the function makes itself, of which it is given no case otherwise. "terms": the
             row terms of the objective, entropy_coefficient, label_smoothing and
             z_loss_coefficient, of a function that returns the loss. "transforms": logits that

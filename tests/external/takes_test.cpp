@@ -76,6 +76,47 @@ TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
   EXPECT_THAT(reasons["takes_terms"], HasSubstr("takes=\"transforms\""));
 }
 
+const std::string kQuotients = R"(
+def quotient(logits, batch, factor=1.0):
+    temperature = torch.tensor(batch.temperature * factor, dtype=logits.dtype)
+    x = (logits / temperature).float()
+    return torch.log_softmax(x, -1).gather(1, batch.labels[:, None])[:, 0]
+
+
+@lossgrid.implementation(takes="transforms", rounds=("temperature", "quotient"))
+def declared(logits, batch):
+    return quotient(logits, batch)
+
+
+@lossgrid.implementation(takes="transforms")
+def nothing_declared(logits, batch):
+    return quotient(logits, batch)
+
+
+@lossgrid.implementation(takes="transforms", rounds=("temperature", "quotient"))
+def another_temperature(logits, batch):
+    return quotient(logits, batch, 1.02)
+)";
+
+/// 0.7 is 0.69921875 in bf16, off by 0.1 %, and a quotient by up to 0.2 %.
+TEST_F(ExternalTakes, RoundingsOfTheQuotientHaveToBeDeclared) {
+  const std::string report = scratch_.file("quotients.json");
+  const ProcessResult result = run_loaded(
+      "run", {write_python("quotients.py", kQuotients)},
+      "--case 'lens=9+14 vocab=24 mask=all poison=none dtype=bf16 temperature=0.7 scale=4 "
+      "statistics=false' --grid tp1cp1 --impl declared,nothing_declared,another_temperature"
+      " --report " +
+          report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    statuses[trial["implementation"]] = trial["status"];
+  }
+  EXPECT_EQ(statuses["declared"], "passed") << result.out;
+  EXPECT_EQ(statuses["nothing_declared"], "failed");
+  EXPECT_EQ(statuses["another_temperature"], "failed");
+}
+
 TEST_F(ExternalTakes, NamesWhatThereIs) {
   const std::string wrong = R"(
 @lossgrid.implementation(takes="teachers")

@@ -23,6 +23,12 @@ TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
                           Pair("sft_average_log_probs", "false"), Pair("sft_loss_weight", "0.25")));
 }
 
+TEST(AllOptions, OfDistillAreItsDefaults) {
+  EXPECT_THAT(with_all_options({"distill", {{"kl_type", "\"jsd\""}}}).options,
+              ElementsAre(Pair("jsd_beta", "0.5"), Pair("kl_type", "\"jsd\""),
+                          Pair("zero_outside_topk", "false")));
+}
+
 TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {
   const std::map<std::string, std::string> options =
       with_all_options({"clipped_pg",

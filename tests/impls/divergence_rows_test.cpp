@@ -224,7 +224,7 @@ struct DistilledShards {
   DistilledShards& operator=(const DistilledShards&) = delete;
 
   DistillCase setting;
-  std::vector<DivergenceTruth> truth;
+  std::vector<DivergedRowTruth> truth;
   std::vector<std::int32_t> targets;
   std::vector<std::uint8_t> valid;
   std::vector<float> gradient;
@@ -245,11 +245,11 @@ struct DistilledShards {
     for (std::size_t v = 0; v < y.size(); ++v) {
       if (setting.divergence.on_support && y[v] == kMinusInfinity) supported[v] = y[v];
     }
-    truth.push_back(
-        {setting.divergence,
-         TermRowTruth(supported, of_row(setting.transforms.student),
-                      sizeof(S) == 8 ? 0x1p-53 : kU32),
-         TermRowTruth(y, of_row(setting.transforms.teacher), sizeof(T) == 8 ? 0x1p-53 : kU32)});
+    truth.push_back({setting.divergence,
+                     TermRowTruth(supported, of_row(setting.transforms.student),
+                                  sizeof(S) == 8 ? 0x1p-53 : kRoundoff),
+                     TermRowTruth(y, of_row(setting.transforms.teacher),
+                                  sizeof(T) == 8 ? 0x1p-53 : kRoundoff)});
     p.add(truth.back().student);
     q.add(truth.back().teacher);
     of_student.push_back(static_cast<float>(truth.back().sum_of_student()));
@@ -294,7 +294,7 @@ using ShardGradients = std::vector<std::vector<S>>;
 
 /// Returns the number of sums of row r that are not those of `truth`.
 template <typename S, typename T>
-int wrong_sums(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, std::size_t r,
+int wrong_sums(const DistilledShards<S, T>& rows, const DivergedRowTruth& truth, std::size_t r,
                const std::vector<Sums>& got, std::string* worst = nullptr) {
   int wrong = 0;
   Bounded whole;
@@ -311,7 +311,8 @@ int wrong_sums(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, 
     const VocabShard& shard = rows.shards[rank].student.shard;
     const auto add = [](const Bounded& summand, Bounded& sum) {
       sum += summand;
-      sum.bound += kU32 * (kStatisticsSerialAdds + 1) * (std::abs(summand.value) + summand.bound);
+      sum.bound +=
+          kRoundoff * (kStatisticsSerialAdds + 1) * (std::abs(summand.value) + summand.bound);
     };
     for (std::int64_t v = shard.begin; v < shard.end && r != kNothing; ++v) {
       add(truth.bounded_of_teacher(static_cast<std::size_t>(v)), of_teacher);
@@ -330,7 +331,7 @@ int wrong_sums(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, 
 
 /// Returns the number of elements of row r whose gradient is not that of `truth`.
 template <typename S, typename T>
-int wrong_elements(const DistilledShards<S, T>& rows, const DivergenceTruth& truth, std::size_t r,
+int wrong_elements(const DistilledShards<S, T>& rows, const DivergedRowTruth& truth, std::size_t r,
                    double weight, const ShardGradients<S>& got, std::string* worst = nullptr) {
   int wrong = 0;
   const double u_out = sizeof(S) == 8 ? 0 : unit_roundoff(DTypeOf<S>::value);
@@ -473,7 +474,7 @@ void check_power(Device* device) {
     }
     // In bf16 logits at an offset are equal.
     for (const std::size_t r : {0, 3, 4, 8}) {
-      const DivergenceTruth& truth = rows.truth[r];
+      const DivergedRowTruth& truth = rows.truth[r];
       const std::string where = fmt::format("row {} {}", r, c.text());
       EXPECT_GT(wrong_elements(rows, truth, r, -rows.gradient[r], right), 0) << where;
       EXPECT_GT(wrong_elements(rows, truth, r, 1.1 * rows.gradient[r], right), 0) << where;
@@ -486,7 +487,7 @@ void check_power(Device* device) {
       EXPECT_GT(wrong_sums(rows, truth, r, swapped_sums), 0) << where;
       for (const Divergence& other : all_divergences()) {
         if (other == divergence) continue;
-        DivergenceTruth truth_of_other = truth;
+        DivergedRowTruth truth_of_other = truth;
         truth_of_other.by = other;
         EXPECT_GT(wrong_sums(rows, truth_of_other, r, sums), 0) << where;
         EXPECT_GT(wrong_elements(rows, truth_of_other, r, rows.gradient[r], right), 0) << where;
@@ -499,7 +500,7 @@ TEST_P(DivergenceRows, OtherFormulasAreSeen) {
   for_all_dtypes([&](auto s, auto t) { check_power<decltype(s), decltype(t)>(device()); });
 }
 
-TEST(DivergenceTruth, GradientIsThatOfTheDivergence) {
+TEST(DivergedRowTruth, GradientIsThatOfTheDivergence) {
   for (const Transforms& transforms : all_transforms()) {
     for (const Divergence& divergence : all_divergences()) {
       for (const bool is_on_support : {false, true}) {
@@ -509,14 +510,14 @@ TEST(DivergenceTruth, GradientIsThatOfTheDivergence) {
                             transforms};
         const DistilledShards<double, double> rows(c, nullptr);
         for (const std::size_t r : {0, 2, 4, 8, 10}) {
-          const DivergenceTruth& truth = rows.truth[r];
+          const DivergedRowTruth& truth = rows.truth[r];
           for (std::size_t v = 0; v < truth.student.x.size(); ++v) {
             constexpr double kStep = 1e-4;
             const auto moved = [&](double by) {
               std::vector<double> x = truth.student.x;
               x[v] += by;
-              return DivergenceTruth{truth.by, TermRowTruth(x, truth.student.transform, 0),
-                                     truth.teacher}
+              return DivergedRowTruth{truth.by, TermRowTruth(x, truth.student.transform, 0),
+                                      truth.teacher}
                   .value();
             };
             const double want = (moved(kStep) - moved(-kStep)) / (2 * kStep);
@@ -554,19 +555,19 @@ void check_support_statistics(const DistillCase& c, Device* device) {
         if (z == kMinusInfinity) continue;
         max = std::max(max, z);
         const double distance = z - shift[r];
-        const double off = truth.of_z * std::abs(z) + kU32 * std::abs(distance);
+        const double off = truth.of_z * std::abs(z) + kRoundoff * std::abs(distance);
         const double e = std::exp(distance);
         exact += e;
-        bound += e * (off + kU32 * (8 + 2 * std::abs(distance) + kStatisticsSerialAdds));
+        bound += e * (off + kRoundoff * (8 + 2 * std::abs(distance) + kStatisticsSerialAdds));
       }
       if (max == kMinusInfinity) {
         EXPECT_EQ(shift[r], -kInfinity);
         EXPECT_EQ(sum[r], 0);
         continue;
       }
-      EXPECT_LE(std::abs(shift[r] - max), (truth.of_z + kU32) * std::abs(max));
+      EXPECT_LE(std::abs(shift[r] - max), (truth.of_z + kRoundoff) * std::abs(max));
       if (max < -1e20) {  // distances of masks are nothing but rounding
-        EXPECT_GE(sum[r], 1 - 6 * kU32);
+        EXPECT_GE(sum[r], 1 - 6 * kRoundoff);
         continue;
       }
       EXPECT_LE(std::abs(sum[r] - exact), bound);

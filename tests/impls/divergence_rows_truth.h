@@ -26,12 +26,12 @@ struct Bounded {
 
 /// A row of the whole vocabulary. With a divergence on the support the student's logits are -inf
 /// outside.
-struct DivergenceTruth {
+struct DivergedRowTruth {
   Divergence by;
   TermRowTruth student;
   TermRowTruth teacher;
 
-  DivergenceTruth(const Divergence& divergence, TermRowTruth of_student, TermRowTruth of_teacher)
+  DivergedRowTruth(const Divergence& divergence, TermRowTruth of_student, TermRowTruth of_teacher)
       : by(divergence), student(std::move(of_student)), teacher(std::move(of_teacher)) {
     for (std::size_t v = 0; v < student.z.size(); ++v) {
       ps_.push_back(student.p(v));
@@ -76,12 +76,12 @@ struct DivergenceTruth {
   Bounded bounded_of_teacher(std::size_t v) const {
     const double summand = of_teacher(v);
     if (by.kind == Divergence::Kind::reverse || q(v) == 0) return {summand, 0};
-    return {summand, std::abs(summand) * (of_q(v) + 4 * kU32) + q(v) * of_log(v) + lost(v)};
+    return {summand, std::abs(summand) * (of_q(v) + 4 * kRoundoff) + q(v) * of_log(v) + lost(v)};
   }
   Bounded bounded_of_student(std::size_t v) const {
     const double summand = of_student(v);
     if (by.kind == Divergence::Kind::forward || p(v) == 0) return {summand, 0};
-    return {summand, std::abs(summand) * (of_p(v) + 4 * kU32) + p(v) * of_log(v) + lost(v)};
+    return {summand, std::abs(summand) * (of_p(v) + 4 * kRoundoff) + p(v) * of_log(v) + lost(v)};
   }
 
   /// Returns d D / d x_v times `weight`, R = sum_of_student(). `u_out`: of the tensor.
@@ -89,26 +89,27 @@ struct DivergenceTruth {
     if (student.z[v] == kMinusInfinity) return {};
     Bounded by_z;
     if (by.kind == Divergence::Kind::forward) {
-      by_z = {p(v) - q(v), p(v) * (of_p(v) + 4 * kU32) + q(v) * (of_q(v) + 4 * kU32) + kSmallest};
+      by_z = {p(v) - q(v),
+              p(v) * (of_p(v) + 4 * kRoundoff) + q(v) * (of_q(v) + 4 * kRoundoff) + kLeastNormal};
     } else if (p(v) != 0) {
       const double difference = log_of_student(v) - r;
       const double scale = by.kind == Divergence::Kind::jsd ? 1 - by.beta : 1;
-      const double of_difference = of_log(v) + kU32 * (std::abs(r) + std::abs(difference));
+      const double of_difference = of_log(v) + kRoundoff * (std::abs(r) + std::abs(difference));
       by_z = {scale * p(v) * difference,
-              scale * (p(v) * std::abs(difference) * (of_p(v) + 5 * kU32) + p(v) * of_difference +
-                       lost(v) + kSmallest * std::abs(r))};
+              scale * (p(v) * std::abs(difference) * (of_p(v) + 5 * kRoundoff) +
+                       p(v) * of_difference + lost(v) + kLeastNormal * std::abs(r))};
     } else {
-      by_z = {0, kSmallest};
+      by_z = {0, kLeastNormal};
     }
     by_z.value *= weight;
     by_z.bound *= std::abs(weight);
     const double exact = student.slope(v) * by_z.value;
     const double factor = std::abs(student.transform.factor);
-    double bound = factor * by_z.bound + 5 * kU32 * std::abs(exact);
+    double bound = factor * by_z.bound + 5 * kRoundoff * std::abs(exact);
     if (student.transform.limit != 0) {  // of 1 - w^2
-      bound += factor * std::abs(by_z.value) * 2 * (student.of_z + kU32);
+      bound += factor * std::abs(by_z.value) * 2 * (student.of_z + kRoundoff);
     }
-    return {exact, u_out * std::abs(exact) + bound * (1 + u_out) + kSmallest};
+    return {exact, u_out * std::abs(exact) + bound * (1 + u_out) + kLeastNormal};
   }
 
  private:
@@ -123,7 +124,7 @@ struct DivergenceTruth {
   static double of_distance(const TermRowTruth& row, std::size_t v) {
     if (row.z[v] == kMinusInfinity) return 0;
     return row.of_z * (std::abs(row.z[v]) + std::abs(row.max)) +
-           kU32 * (distance(row, v) + kU32 * std::abs(row.max));
+           kRoundoff * (distance(row, v) + kRoundoff * std::abs(row.max));
   }
   static double distance(const TermRowTruth& row, std::size_t v) { return row.max - row.z[v]; }
   /// Return bounds of the relative errors of p and q: of the distance, its exponential and the sum.
@@ -131,7 +132,7 @@ struct DivergenceTruth {
   double of_q(std::size_t v) const { return of_probability(teacher, v); }
   static double of_probability(const TermRowTruth& row, std::size_t v) {
     if (row.z[v] == kMinusInfinity) return 0;
-    return of_distance(row, v) + kU32 * (12 + 2 * distance(row, v));
+    return of_distance(row, v) + kRoundoff * (12 + 2 * distance(row, v));
   }
 
   /// Returns a bound of the error of ln(p / q), or of ln(p / m) and of ln(q / m).
@@ -144,19 +145,19 @@ struct DivergenceTruth {
       const double difference = std::abs(distance(student, v) - distance(teacher, v));
       const double constant = std::abs(student.log_sum() - teacher.log_sum());
       bound = of_distance(student, v) + of_distance(teacher, v) +
-              kU32 * (difference + size + 4 + 2 * constant);
+              kRoundoff * (difference + size + 4 + 2 * constant);
     }
     if (by.kind != Divergence::Kind::jsd) return bound;
     // Exponential less 1 or exponential (4 ULP each), product, logarithm (4 ULP), quotient and the
     // sum. What is off in the argument counts twice at most, since it is at least 1/2 or the
     // logarithm is larger.
     const double log = -std::log(std::min(by.beta, 1 - by.beta));
-    return 2 * bound + kU32 * (32 * std::min(log, size) + 2 * size);
+    return 2 * bound + kRoundoff * (32 * std::min(log, size) + 2 * size);
   }
   /// Returns a bound of summands of probabilities that count as 0.
   double lost(std::size_t v) const {
     const bool both = student.z[v] != kMinusInfinity && teacher.z[v] != kMinusInfinity;
-    return kSmallest * (2 + (both ? std::abs(log_ratio(v)) : 0) + 40);
+    return kLeastNormal * (2 + (both ? std::abs(log_ratio(v)) : 0) + 40);
   }
 
   std::vector<double> ps_;

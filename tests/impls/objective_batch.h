@@ -26,12 +26,13 @@ namespace lossgrid {
 
 struct ObjectiveBatch {
   PackedBatch batch;
-  std::vector<float> logprobs;  // [rows], as the next five
+  std::vector<float> logprobs;  // [rows], as the next six
   std::vector<float> entropy;
   std::vector<float> vocab_min;
   std::vector<float> vocab_max;
   std::vector<float> logsumexp;
   std::vector<float> mean_logprob;
+  std::vector<float> divergence;
 
   std::int64_t rows() const { return batch.padded_tokens(); }
 };
@@ -109,7 +110,7 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
     batch.rewards.push_back(masked ? kPoison : random.normal(i, 20));
   }
   for (auto* of_rows : {&made.logprobs, &made.entropy, &made.vocab_min, &made.vocab_max,
-                        &made.logsumexp, &made.mean_logprob}) {
+                        &made.logsumexp, &made.mean_logprob, &made.divergence}) {
     of_rows->assign(tokens, kPoison);
   }
   for (std::vector<float>& input : batch.inputs) input.assign(tokens, kPoison);
@@ -126,6 +127,7 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
       made.vocab_max[t - 1] = 3 + random.normal(t, 13);
       made.logsumexp[t - 1] = 5 * random.normal(t, 14);
       made.mean_logprob[t - 1] = static_cast<float>(-1 - 4 * random.uniform(t, 3));
+      made.divergence[t - 1] = static_cast<float>(2 * random.uniform(t, 4));
       draw_inputs(random, t, shape.drift, made.logprobs[t - 1], batch.inputs);
     }
   }
@@ -147,8 +149,8 @@ struct ObjectiveRun {
   double loss = 0;
   Metrics metrics;
   std::vector<float> gradient;  // [rows] by log-probabilities
-  // [rows] by entropy, logsumexp and mean_logprob, or empty.
-  std::array<std::vector<float>, 3> term_gradients;
+  // [rows] by entropy, logsumexp, mean_logprob and divergence, or empty.
+  std::array<std::vector<float>, TokenGradients::kColumns - 1> term_gradients;
 };
 
 using Parts = std::vector<std::vector<std::int64_t>>;  // the rows that each rank holds
@@ -175,14 +177,16 @@ struct HeldRows {
            const std::vector<std::int64_t>& positions)
       : rows(pack.gather(positions)) {
     const std::vector<float>* sources[] = {&data.logprobs,  &data.entropy,   &data.vocab_min,
-                                           &data.vocab_max, &data.logsumexp, &data.mean_logprob};
-    for (int k = 0; k < 6; ++k) {
+                                           &data.vocab_max, &data.logsumexp, &data.mean_logprob,
+                                           &data.divergence};
+    for (int k = 0; k < 7; ++k) {
       for (const std::int64_t row : positions) numbers[k].push_back((*sources[k])[row]);
     }
     tokens.logprobs = numbers[0];
     if (needs.row_statistics || needs.terms.entropy) tokens.entropy = numbers[1];
     if (needs.terms.logsumexp) tokens.logsumexp = numbers[4];
     if (needs.terms.mean_logprob) tokens.mean_logprob = numbers[5];
+    if (needs.terms.divergence.is_any()) tokens.divergence = numbers[6];
     if (needs.row_statistics) {
       tokens.vocab_min = numbers[2];
       tokens.vocab_max = numbers[3];
@@ -195,7 +199,7 @@ struct HeldRows {
   HeldRows(const HeldRows&) = delete;
 
   ShiftedBatch rows;
-  std::vector<float> numbers[6];
+  std::vector<float> numbers[7];
   ObjectiveTokens tokens;
 };
 
@@ -203,12 +207,12 @@ struct HeldRows {
 struct HeldGradients {
   HeldGradients(const ObjectiveNeeds& needs, std::size_t rows, float value) {
     const bool is_there[] = {true, needs.terms.entropy, needs.terms.logsumexp,
-                             needs.terms.mean_logprob};
+                             needs.terms.mean_logprob, needs.terms.divergence.is_any()};
     for (std::size_t c = 0; c < columns.size(); ++c) {
       if (is_there[c]) columns[c].assign(rows, value);
     }
   }
-  TokenGradients view() { return {columns[0], columns[1], columns[2], columns[3]}; }
+  TokenGradients view() { return {columns[0], columns[1], columns[2], columns[3], columns[4]}; }
 
   std::array<std::vector<float>, TokenGradients::kColumns> columns;
 };
@@ -258,7 +262,9 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
     }
   }
   run.gradient = std::move(all.columns[0]);
-  for (std::size_t c = 0; c < 3; ++c) run.term_gradients[c] = std::move(all.columns[c + 1]);
+  for (std::size_t c = 0; c < run.term_gradients.size(); ++c) {
+    run.term_gradients[c] = std::move(all.columns[c + 1]);
+  }
   ObjectiveResult result = objective.finish(batch, sums, coefficients, {total_sums, total_maxima});
   run.loss = result.loss;
   run.metrics = std::move(result.metrics);
@@ -278,7 +284,8 @@ inline std::vector<TokenTruth> token_truths(const ObjectiveBatch& data, double r
       return roundoffs == 0 ? exact : rounded(exact, roundoffs);
     };
     rows.push_back({known(data.logprobs), known(data.entropy), known(data.vocab_min),
-                    known(data.vocab_max), known(data.logsumexp), known(data.mean_logprob)});
+                    known(data.vocab_max), known(data.logsumexp), known(data.mean_logprob),
+                    known(data.divergence)});
   }
   return rows;
 }
@@ -331,6 +338,7 @@ inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& tr
   compare("gradient by entropy", run.term_gradients[0], truth.grad_entropy);
   compare("gradient by logsumexp", run.term_gradients[1], truth.grad_logsumexp);
   compare("gradient by mean_logprob", run.term_gradients[2], truth.grad_mean_logprob);
+  compare("gradient by divergence", run.term_gradients[3], truth.grad_divergence);
   return text;
 }
 
@@ -356,10 +364,13 @@ inline void expect_gradient_of_differences(const Objective& objective, const Obj
     }
     EXPECT_TRUE(gradient.empty() || compared > 5) << what;
   };
-  compare("logprob ", &TokenTruth::logprob, truth.grad_logprob);
+  // A divergence takes the place of the log-probability.
+  const bool has_divergence = objective.needs().terms.divergence.is_any();
+  if (!has_divergence) compare("logprob ", &TokenTruth::logprob, truth.grad_logprob);
   compare("entropy ", &TokenTruth::entropy, truth.grad_entropy);
   compare("logsumexp ", &TokenTruth::logsumexp, truth.grad_logsumexp);
   compare("mean_logprob ", &TokenTruth::mean_logprob, truth.grad_mean_logprob);
+  compare("divergence ", &TokenTruth::divergence, truth.grad_divergence);
 }
 
 inline void expect_steps_match_truth(const Objective& objective, const ObjectiveBatch& data,

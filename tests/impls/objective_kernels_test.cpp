@@ -163,6 +163,7 @@ std::vector<std::unique_ptr<Objective>> few_objectives() {
   add([] { return find_objective("nll").make({{"token_level_loss", "false"}}); });
   add([] { return find_objective("dpo").make({{"sft_loss_weight", "0.3"}}); });
   add([] { return make_clipped_pg(both(kGspo, kNll)); });
+  add([] { return find_objective("distill").make({}); });
   return few;
 }
 

@@ -101,6 +101,7 @@ ObjectiveBatch take(const ObjectiveBatch& from, const std::vector<std::int64_t>&
     copy(from.vocab_max, part.vocab_max);
     copy(from.logsumexp, part.logsumexp);
     copy(from.mean_logprob, part.mean_logprob);
+    copy(from.divergence, part.divergence);
     part.batch.sample_mask.push_back(from.batch.sample_mask[i]);
     part.batch.rewards.push_back(from.batch.rewards[i]);
     part.batch.input_lengths.push_back(from.batch.input_lengths[i]);

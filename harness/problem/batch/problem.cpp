@@ -67,6 +67,11 @@ TrueRowTransform Problem::transform_of_row(std::int64_t t) const {
   return row_transform(rows, temperatures[static_cast<std::size_t>(sequence_of(t))]);
 }
 
+double Problem::temperature_of_row(std::int64_t t) const {
+  if (temperatures.empty()) return spec.temperature;
+  return spec.temperature * temperatures[static_cast<std::size_t>(sequence_of(t))];
+}
+
 std::vector<std::int32_t> Problem::row_targets() const {
   std::vector<std::int32_t> targets(input_ids.size(), -1);
   for (std::size_t i = 0; i < lengths.size(); ++i) {

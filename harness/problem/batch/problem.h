@@ -84,6 +84,8 @@ struct Problem {
   /// Returns the transform of the case, and the one of a row.
   LogitTransform transform() const;
   TrueRowTransform transform_of_row(std::int64_t t) const;
+  /// Returns what divides the logits of row t: the temperature, and that of its sequence.
+  double temperature_of_row(std::int64_t t) const;
 
   std::int64_t tokens() const { return cu_seqlens.back(); }
   std::int64_t whole_sequence(std::int64_t i) const {

@@ -205,9 +205,11 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   if (no_device(backend)) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
   const ImplementationTraits traits = setup.implementation->describe();
-  setup.truth =
-      truth_of(prepared, serial_adds(setup),
-               {.logits = traits.rounds_logits, .log_sum_exp = traits.rounds_log_sum_exp});
+  setup.truth = truth_of(prepared, serial_adds(setup),
+                         {.logits = traits.rounds_logits,
+                          .log_sum_exp = traits.rounds_log_sum_exp,
+                          .temperature = traits.rounds_temperature,
+                          .quotient = traits.rounds_quotient});
   const auto plans =
       partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);

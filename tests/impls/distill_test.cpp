@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+#include "objective_batch.h"
+
+namespace lossgrid {
+namespace {
+
+using testing::Each;
+
+std::unique_ptr<Objective> distill(const ObjectiveOptions& options = {}) {
+  return find_objective("distill").make(options);
+}
+
+std::vector<ObjectiveOptions> all_kinds() {
+  return {{{"kl_type", "\"forward\""}},
+          {{"kl_type", "\"forward\""}, {"zero_outside_topk", "true"}},
+          {{"kl_type", "\"reverse\""}},
+          {{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}}};
+}
+
+/// Three sequences of which the last is masked as a whole; the pack is a part of a batch of 8 valid
+/// tokens. Valid rows 0, 2 and 4 have the divergences 0.5, 2 and 1.5.
+ObjectiveBatch distill_batch() {
+  ObjectiveBatchShape shape;
+  shape.lengths = {4, 2, 3};
+  shape.sample_mask = {1, 1, 0};
+  ObjectiveBatch data = make_objective_batch(shape);
+  data.batch.token_mask = {1, 1, 0, 1, 0, 1, 1, 1, 1};
+  data.batch.denominators = {8, 4, 0};
+  data.divergence.assign(9, kPoison);
+  data.divergence[0] = 0.5;
+  data.divergence[2] = 2;
+  data.divergence[4] = 1.5;
+  return data;
+}
+
+std::vector<ObjectiveBatchShape> random_shapes() {
+  std::vector<ObjectiveBatchShape> shapes;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ObjectiveBatchShape shape;
+    shape.seed = seed;
+    shape.part_of_more = seed % 2 == 0;
+    if (seed % 3 == 0) shape.sample_mask = {1, 1, 0, 1, 1, 0};
+    if (seed % 5 == 0) shape.masked_share = 0;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+TEST(Distill, WorkedOutByHand) {
+  for (const ObjectiveOptions& options : all_kinds()) {
+    const ObjectiveRun run = run_objective(*distill(options), distill_batch());
+    EXPECT_DOUBLE_EQ(run.loss, 4.0 / 8);
+    EXPECT_EQ(run.metrics.size(), 3u);
+    EXPECT_EQ(run.metrics.at("loss"), (Metric{Reduction::sum, run.loss, 1}));
+    EXPECT_EQ(run.metrics.at("num_unmasked_tokens"), (Metric{Reduction::count, 3, 1}));
+    EXPECT_EQ(run.metrics.at("num_valid_samples"), (Metric{Reduction::count, 2, 1}));
+    EXPECT_EQ(run.term_gradients[3],
+              (std::vector<float>{0.125f, 0, 0.125f, 0, 0.125f, 0, 0, 0, 0}));
+    EXPECT_THAT(run.gradient, Each(0.0f));
+    for (const int other : {0, 1, 2}) EXPECT_TRUE(run.term_gradients[other].empty());
+  }
+}
+
+TEST(Distill, NeedsTheDivergenceOfItsOptions) {
+  const auto divergence = [](const ObjectiveOptions& options) {
+    const RowTerms terms = distill(options)->needs().terms;
+    EXPECT_EQ(terms.count(), 1);
+    return terms.divergence;
+  };
+  using Kind = Divergence::Kind;
+  EXPECT_EQ(divergence({}), (Divergence{Kind::forward, 0.5, true}));
+  EXPECT_EQ(divergence({{"zero_outside_topk", "true"}}), (Divergence{Kind::forward, 0.5, false}));
+  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}}), (Divergence{Kind::reverse, 0.5, true}));
+  EXPECT_EQ(divergence({{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}}),
+            (Divergence{Kind::jsd, 0.1, true}));
+}
+
+TEST(Distill, StepsMatchTheTruth) {
+  for (const ObjectiveBatchShape& shape : random_shapes()) {
+    const ObjectiveBatch data = make_objective_batch(shape);
+    for (const ObjectiveOptions& options : all_kinds()) {
+      SCOPED_TRACE(fmt::format("kl_type {}, seed {}", options.at("kl_type"), shape.seed));
+      expect_steps_match_truth(*distill(options), data);
+      expect_steps_match_truth(*with_statistics(distill(options)), data);
+    }
+  }
+}
+
+TEST(Distill, AnotherDivergenceDoesNotMatchTheTruth) {
+  for (const ObjectiveBatchShape& shape : random_shapes()) {
+    const ObjectiveBatch data = make_objective_batch(shape);
+    ObjectiveBatch other = data;
+    for (float& divergence : other.divergence) divergence *= 1.0001f;
+    const ObjectiveTruth truth = objective_truth(*distill(), data);
+    EXPECT_NE(differences(run_objective(*distill(), other), truth, 1e-6), "");
+  }
+}
+
+TEST(Distill, TheGradientIsThatOfFiniteDifferences) {
+  expect_gradient_of_differences(*distill(), make_objective_batch({}));
+}
+
+/// A gradient that is known before the forward pass is what linear() promises.
+TEST(Distill, IsLinear) {
+  for (const ObjectiveOptions& options : all_kinds()) EXPECT_TRUE(distill(options)->linear());
+}
+
+TEST(Distill, NoSplitOverRanksChangesIt) {
+  const ObjectiveBatch data = make_objective_batch(random_shapes()[1]);
+  for (const ObjectiveOptions& options : all_kinds()) {
+    const auto objective = distill(options);
+    const ObjectiveRun all = run_objective(*objective, data);
+    for (const int ranks : {2, 3, 8}) {
+      const ObjectiveRun split = run_objective(*objective, data, dealt(data, ranks, 4));
+      EXPECT_NEAR(split.loss, all.loss, 1e-14 * all.loss);
+      EXPECT_EQ(split.gradient, all.gradient);
+      EXPECT_EQ(split.term_gradients, all.term_gradients);
+      EXPECT_EQ(split.metrics.at("num_unmasked_tokens"), all.metrics.at("num_unmasked_tokens"));
+      EXPECT_EQ(split.metrics.at("num_valid_samples"), all.metrics.at("num_valid_samples"));
+    }
+  }
+}
+
+TEST(Distill, OfNothingValidIsZero) {
+  ObjectiveBatchShape shape;
+  shape.part_of_more = false;
+  shape.sample_mask = {0, 0, 0, 0, 0, 0};
+  ObjectiveBatchShape masked_tokens = shape;
+  masked_tokens.sample_mask = {};
+  masked_tokens.masked_share = 1;
+  ObjectiveBatchShape empty = shape;
+  empty.lengths = {0, 0};
+  empty.sample_mask = {1, 1};
+  for (const ObjectiveBatchShape& nothing : {shape, masked_tokens, empty}) {
+    const ObjectiveBatch data = make_objective_batch(nothing);
+    const ObjectiveRun run = run_objective(*distill(), data);
+    EXPECT_EQ(run.loss, 0);
+    EXPECT_EQ(run.metrics.at("loss").value(), 0);
+    EXPECT_EQ(run.metrics.at("num_unmasked_tokens").value(), 0);
+    EXPECT_THAT(run.term_gradients[3], Each(0.0f));
+    expect_steps_match_truth(*distill(), data);
+  }
+}
+
+TEST(Distill, WithoutDenominatorsIsZero) {
+  ObjectiveBatch data = distill_batch();
+  data.batch.denominators = {0, 0, 0};
+  const ObjectiveRun run = run_objective(*distill(), data);
+  EXPECT_EQ(run.loss, 0);
+  EXPECT_THAT(run.term_gradients[3], Each(0.0f));
+  expect_steps_match_truth(*distill(), data);
+}
+
+TEST(Distill, RefusesWhatIsNotAnOption) {
+  const auto message = [](const ObjectiveOptions& options) -> std::string {
+    try {
+      distill(options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_input);
+      return error.what();
+    }
+    return "no error";
+  };
+  for (const char* beta : {"0", "1", "-0.5", "2"}) {
+    EXPECT_EQ(message({{"kl_type", "\"jsd\""}, {"jsd_beta", beta}}),
+              "distill: jsd_beta must be in (0, 1)");
+  }
+  const std::string sideways = message({{"kl_type", "\"sideways\""}});
+  EXPECT_THAT(sideways,
+              testing::AllOf(testing::HasSubstr("kl_type"), testing::HasSubstr("sideways"),
+                             testing::Not(testing::HasSubstr("\n"))));
+  for (const char* type : {"\"reverse\"", "\"jsd\""}) {
+    EXPECT_EQ(message({{"kl_type", type}, {"zero_outside_topk", "true"}}),
+              "distill: zero_outside_topk = true needs kl_type = \"forward\"");
+  }
+  EXPECT_THAT(message({{"jsd_bet", "0.5"}}), testing::HasSubstr("jsd_bet"));
+}
+
+}  // namespace
+}  // namespace lossgrid
