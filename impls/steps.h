@@ -35,8 +35,8 @@ struct Steps {
 
   // --- statistics of rows, merged over TP (shard_statistics.h) ----------------------------------
   std::int64_t (*statistics)(const LogitsRows&, const RowStatistics&) = rows_statistics;
-  // Of a student on the support of its teacher, and the sums of its divergence from that
-  // (teacher_statistics.h).
+  // Statistics of a student on the support of its teacher, and the sums of its divergence from
+  // that (teacher_statistics.h).
   void (*support_statistics)(const DistilledRows&, float* shift,
                              float* sum) = rows_support_statistics;
   void (*divergence)(const DistilledRows&, const RowSoftmax& p, const RowSoftmax& q,

@@ -76,7 +76,7 @@ struct LogitRoundings {
 struct DeclaredRowRoundings {
   bool logits = false;       // made from hidden states in bf16, to bf16: an error of each logit
   bool log_sum_exp = false;  // to float32, before logits are subtracted from it
-  // Of given logits in bf16 that are divided by a temperature: that, and the quotients, to bf16.
+  // Given logits in bf16 are divided by a temperature: that, and the quotients, to bf16.
   bool temperature = false;
   bool quotient = false;
   friend bool operator==(const DeclaredRowRoundings&, const DeclaredRowRoundings&) = default;

@@ -100,7 +100,7 @@ class DistillObjective final : public Objective {
   const Divergence divergence_;
 };
 
-Divergence read_options(const OptionReader& reader) {
+Divergence read_divergence(const OptionReader& reader) {
   Divergence divergence;
   const std::string type = reader.one_of("kl_type", {"forward", "reverse", "jsd"}, "forward");
   divergence.beta = reader.number("jsd_beta", divergence.beta);
@@ -119,7 +119,7 @@ Divergence read_options(const OptionReader& reader) {
 
 const Registered registered_distill{objective_entry(
     "distill", "divergence from a teacher's logits: forward or reverse KL, generalised JSD",
-    read_options,
+    read_divergence,
     [](const Divergence& divergence) { return std::make_unique<DistillObjective>(divergence); })};
 
 }  // namespace

@@ -169,7 +169,7 @@ class NllObjective final : public Objective {
   const NllOptions options_;
 };
 
-NllOptions read_options(const OptionReader& reader) {
+NllOptions read_nll_options(const OptionReader& reader) {
   NllOptions options;
   options.token_level_loss = reader.flag("token_level_loss", options.token_level_loss);
   options.label_smoothing = reader.number("label_smoothing", options.label_smoothing);
@@ -185,7 +185,7 @@ NllOptions read_options(const OptionReader& reader) {
 
 const Registered registered_nll{objective_entry(
     "nll", "negative log-likelihood of the valid tokens (SFT), label smoothing, z-loss",
-    read_options,
+    read_nll_options,
     [](const NllOptions& options) { return std::make_unique<NllObjective>(options); })};
 
 }  // namespace

@@ -25,7 +25,7 @@ enum class DivergenceFault {
   other_weight,     // 1 - b in place of b
 };
 
-/// How probabilities and mixtures are made.
+/// Ways in which probabilities and mixtures are made.
 enum class DivergenceStyle { by_quotients, by_logarithms };
 
 /// A row of float32 logits. `all_of_teacher`: its logits before all but the top k became -inf.

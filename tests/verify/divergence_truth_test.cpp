@@ -90,7 +90,7 @@ TEST(DivergenceTruth, OfASupportWorkedOutByHand) {
   const double r = std::log(4.0 / 3) * 2 / 3 + std::log(2.0 / 3) / 3;
   TrueRow({Kind::jsd, 0.5, true}, kStudent, top2)
       .expect(r, {(std::log(4.0 / 3) - r) / 3, 0, (std::log(2.0 / 3) - r) / 6});
-  // Of all ids p = (1/2, 1/4, 1/4).
+  // Over all ids p = (1/2, 1/4, 1/4).
   TrueRow({Kind::forward}, kStudent, top2)
       .expect(std::log(2.0 / 3) / 3 + std::log(8.0 / 3) * 2 / 3,
               {0.5 - 1.0 / 3, 0.25, 0.25 - 2.0 / 3});

@@ -4,6 +4,8 @@
 // maps are chosen column by column; only the dtypes of both tensors make kernels of their own.
 #pragma once
 
+#include <algorithm>
+
 #include "harness/problem/batch/row_terms.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/kernels/row_gradient.h"
@@ -22,7 +24,7 @@ struct CudaDistilledRows {
 
 /// Elements of one row that a thread takes at once: whole vectors of both tensors.
 template <typename S, typename T>
-inline constexpr int kPairCount = kVectorSize<S> > kVectorSize<T> ? kVectorSize<S> : kVectorSize<T>;
+inline constexpr int kPairCount = std::max(kVectorSize<S>, kVectorSize<T>);
 
 /// Loads group `group` of kCount elements into x[begin, begin + kCount).
 template <int kCount, typename T, int kSize>
