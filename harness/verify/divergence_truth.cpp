@@ -62,7 +62,7 @@ struct Logs {
   double log_m = 0;
   ChainBound p_error;
   ChainBound q_error;
-  // Of a mixture: errors of ln(p / m), and of ln(p / m) and ln(q / m) as they count for its value.
+  // Errors of a mixture: of ln(p / m), and of ln(p / m) and ln(q / m) as they count for its value.
   ChainBound p_by_m_error;
   double p_by_m_own = 0;
   double q_by_m_own = 0;

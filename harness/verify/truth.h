@@ -44,7 +44,7 @@ struct RowTruth {
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
   double quotient_error = 0;        // relative error of logits by declared roundings to bf16
-  // Where the objective has a divergence from a teacher.
+  // Set where the objective has a divergence from a teacher.
   std::optional<DivergenceTruth> divergence = std::nullopt;
 
   /// Return the row terms (row_terms.h) H = - sum p ln p, L = m + ln s and M = -A - (F/V) ln s.
