@@ -48,13 +48,11 @@ bool is_wrong_there(std::string_view implementation, std::string_view values,
   return implementation == "control/saved_lse_gradient" && values == "far_offset" && dtype == "f64";
 }
 
-}  // namespace
-
-FittedRatios fit_bounds(int seeds) {
+/// Adds the ratios of cases with these keys beside values, dtype and seed, in all regimes.
+void fit_regimes(const std::string& keys, int seeds, FittedRatios& worst) {
   Suite suite;
   suite.grids = {{1, 1}, {4, 1}, {2, 2}};
   const std::vector<std::string> all = right_ones(InputKind::logits);
-  FittedRatios worst;
   for (const char* values :
        {"normal", "flat", "peaked", "all_negative", "offset", "overflow", "ties", "masked_vocab",
         "edge_mass", "vanishing", "denormal", "finite_mask", "late_max", "lowest_mask",
@@ -68,11 +66,29 @@ FittedRatios fit_bounds(int seeds) {
       for (int seed = 1; seed <= seeds; ++seed) {
         run_and_keep_worst(
             suite,
-            parse_case(fmt::format("lens=7+9 mask=all vocab=2003 values={} dtype={} seed={}",
-                                   values, dtype, 1000 + seed)),
+            parse_case(fmt::format("lens=7+9 mask=all vocab=2003 values={} dtype={} seed={} {}",
+                                   values, dtype, 1000 + seed, keys)),
             worst);
       }
     }
+  }
+}
+
+}  // namespace
+
+FittedRatios fit_bounds(int seeds) {
+  FittedRatios worst;
+  fit_regimes("", seeds, worst);
+  return worst;
+}
+
+FittedRatios fit_term_bounds(int seeds) {
+  FittedRatios worst;
+  for (const char* objective :
+       {"objective=nll objective.label_smoothing=0.1 objective.z_loss_coefficient=0.0001",
+        "objective=distill", "objective=distill objective.kl_type=reverse teacher_topk=100",
+        "objective=distill objective.kl_type=jsd objective.jsd_beta=0.1"}) {
+    fit_regimes(objective, seeds, worst);
   }
   return worst;
 }

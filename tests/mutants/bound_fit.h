@@ -22,6 +22,9 @@ using FittedRatios = std::map<FitKey, std::map<std::string, double>>;
 /// implementations that start from logits.
 FittedRatios fit_bounds(int seeds);
 
+/// Runs the same with losses that depend on row terms.
+FittedRatios fit_term_bounds(int seeds);
+
 /// Runs those that start from hidden states, on tp1cp1, tp4cp1sp and tp2cp2; and 1 to 1024 chunks
 /// of a pack of 1024 rows.
 FittedRatios fit_linear_bounds(int seeds);

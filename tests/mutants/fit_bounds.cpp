@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
   if (argc > 2) lossgrid::load_implementations({{argv + 3, argv + argc}, argv[2], ""});
   print(lossgrid::fit_bounds(seeds),
         {"loss", "logprobs", "entropy", "grad_logits", "grad_logits_bias"});
+  print(lossgrid::fit_term_bounds(seeds),
+        {"loss", "logsumexp", "mean_logprob", "divergence", "grad_logits", "grad_logits_bias"});
   print(lossgrid::fit_linear_bounds(seeds),
         {"logprobs", "entropy", "vocab_max", "grad_hidden", "grad_hidden_l2", "grad_hidden_bias",
          "grad_weight", "grad_weight_l2", "grad_weight_bias"});

@@ -22,17 +22,22 @@ inline std::string golden_path(const std::string& name) {
 
 inline std::vector<std::string> golden_names() {
   return {"cispo",
+          "distill_forward",
+          "distill_reverse_linear",
           "dpo_sft_linear",
           "dpo_sum",
           "grpo_default",
           "grpo_dual_clip_k2",
+          "grpo_entropy",
           "grpo_tis",
           "gspo",
           "nll_basic",
           "nll_bf16_vocab_edges",
           "nll_empty_and_single",
           "nll_linear",
-          "nll_odd_vocab_offset"};
+          "nll_odd_vocab_offset",
+          "nll_smoothing_zloss",
+          "nll_softcap_temperature"};
 }
 
 inline std::string bytes_of(const std::string& path) {

@@ -35,6 +35,12 @@ void require_hidden_keys(const CaseSpec& spec) {
   }
 }
 
+/// Throws for a teacher that sends more ids than there are.
+void require_teacher_ids(const CaseSpec& spec) {
+  if (spec.teacher_topk <= spec.vocab) return;
+  throw_bad_input("teacher_topk = {}, must lie in [0, vocab = {}]", spec.teacher_topk, spec.vocab);
+}
+
 std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> sums{0};
   sums.reserve(lengths.size() + 1);
@@ -155,6 +161,7 @@ void require_teacher(const Problem& problem) {
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
   require_hidden_keys(spec);
+  require_teacher_ids(spec);
   Problem problem;
   problem.spec = spec;
   problem.source = FromCase{format_case(spec)};

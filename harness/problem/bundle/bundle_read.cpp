@@ -155,12 +155,12 @@ std::vector<std::int32_t> read_topk_ids(const BundleTensors& tensors, const Prob
     for (std::int64_t at = t * k; at < (t + 1) * k; ++at) {
       const std::int64_t id = ids[static_cast<std::size_t>(at)];
       if (id < 0 || id >= problem.spec.vocab) {
-        throw_bad_input("{}: id {} at row {}, must lie in [0, V = {})",
-                        tensors.what("teacher_topk_ids"), id, t, problem.spec.vocab);
+        throw_bad_input("{}: id {} at row {}, column {}, must lie in [0, V = {})",
+                        tensors.what("teacher_topk_ids"), id, t, at - t * k, problem.spec.vocab);
       }
       if (!of_row.insert(id).second) {
-        throw_bad_input("{}: id {} stands twice in row {}", tensors.what("teacher_topk_ids"), id,
-                        t);
+        throw_bad_input("{}: id {} at row {}, column {}, must hold each id once in a row",
+                        tensors.what("teacher_topk_ids"), id, t, at - t * k);
       }
       read.push_back(static_cast<std::int32_t>(id));
     }

@@ -60,7 +60,7 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     for (const bool is_sent : {true, false}) {  // ids that fill a row up have no probability
       for (std::size_t v = 0; v < row.size(); ++v) {
         if (static_cast<std::int64_t>(values.size()) == end) break;
-        if ((row[v] > -std::numeric_limits<float>::infinity()) != is_sent) continue;
+        if ((row[v] != -std::numeric_limits<float>::infinity()) != is_sent) continue;
         ids.push_back(static_cast<std::int32_t>(v));
         values.push_back(row[v]);
       }

@@ -26,7 +26,7 @@ class SparseLogits : public LogitsSource {
 class TopkLogits final : public SparseLogits {
  public:
   TopkLogits(std::shared_ptr<const LogitsSource> source, std::int64_t vocab, std::int64_t k)
-      : source_(std::move(source)), vocab_(vocab), k_(std::min(k, vocab)) {}
+      : source_(std::move(source)), vocab_(vocab), k_(k) {}
 
   void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
     std::vector<double> row(static_cast<std::size_t>(vocab_));

@@ -11,8 +11,8 @@
 
 namespace lossgrid {
 
-/// Returns `source` with -inf in all but the k largest logits of a row; of equal ones the lower id
-/// is the larger.
+/// Returns `source` with -inf in all but the k largest logits of a row, 1 <= k <= vocab; of equal
+/// ones the lower id is the larger.
 std::shared_ptr<const LogitsSource> make_topk_logits(std::shared_ptr<const LogitsSource> source,
                                                      std::int64_t vocab, std::int64_t k);
 
