@@ -2,14 +2,16 @@
 """TRL: log-probabilities, entropies, GRPO, GSPO and DPO of its trainers."""
 from collections import defaultdict
 from types import SimpleNamespace
+from typing import Literal
 
 import lossgrid
 import torch
-from adapter_kit import Rows, dpo, first, k3_without_clamps, one_rank, policy_loss
+from adapter_kit import Rows, by_id, dpo, first, k3_without_clamps, one_rank, policy_loss
 from lossgrid import stubs
 
 lossgrid.packages("trl", "torch")
 stubs.install("datasets", "pandas", "pyarrow")
+from trl.kernels.chunked_logprob import ChunkedLogProbFunction
 from trl.trainer import utils
 from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -33,6 +35,15 @@ def trl_entropy(logits, batch):
     """selective_log_softmax_and_entropy."""
     logprobs, entropy = utils.selective_log_softmax_and_entropy(logits[None], batch.labels[None])
     return logprobs[0], entropy[0]
+
+
+@lossgrid.implementation(inputs="hidden", returns=("logprobs", "entropy"), takes="transforms",
+                         supports=one_rank, rounds=("logits", "grad_logits", "grad_weight"))
+def trl_linear(hidden, weight, batch, *, chunk: Literal[64, 16] = 64):
+    """ChunkedLogProbFunction, its fused LM head by chunks of the vocabulary."""
+    return ChunkedLogProbFunction.apply(
+        hidden, by_id(weight, batch), None, batch.labels, batch.temperature, chunk,
+        batch.logit_softcap or None, batch.logit_scale, ("entropy",))[:2]
 
 
 def trainer(batch, **options):
