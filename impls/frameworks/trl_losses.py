@@ -50,8 +50,8 @@ def trainer(batch, **options):
     """Returns a stand-in of a trainer, on which its own _compute_loss is called."""
     same = lambda x, **_: x  # noqa: E731
     return SimpleNamespace(
-        accelerator=SimpleNamespace(num_processes=batch.dp.size, device="cpu", gather=same, reduce=same,
-                                    gather_for_metrics=same, sync_gradients=False),
+        accelerator=SimpleNamespace(num_processes=batch.dp.size, device="cpu", gather=same,
+                                    reduce=same, gather_for_metrics=same, sync_gradients=False),
         model=SimpleNamespace(training=True), _metrics={"train": defaultdict(list)},
         aux_loss_enabled=False, **options)
 
