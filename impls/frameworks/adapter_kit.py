@@ -6,7 +6,8 @@ import torch
 _PLAIN = {"token_level_loss": True, "ratio_clip_c": None, "disable_ppo_ratio": False,
           "force_on_policy_ratio": False, "use_cispo": False,
           "sequence_level_importance_ratios": False, "reference_policy_kl_penalty": 0,
-          "use_importance_sampling_correction": False, "positive_example_nll_weight": 0}
+          "use_importance_sampling_correction": False, "positive_example_nll_weight": 0,
+          "entropy_coefficient": 0}
 
 
 def one_rank(problem):
@@ -35,6 +36,24 @@ def nll(problem):
     return ""
 
 
+def terms(*own):
+    """Returns `supports` of a function whose row terms are those in `own` and no others."""
+    def supports(problem):
+        absent = {"label_smoothing", "z_loss_coefficient", "entropy_coefficient"} - set(own)
+        return next((f"it has no {name}" for name in sorted(absent)
+                     if problem.objective.get(name)), "")
+    return supports
+
+
+def transforms(*own):
+    """Returns `supports` of a function whose transforms of logits are those in `own` and no others."""
+    def supports(problem):
+        none = {"logit_scale": 1, "logit_softcap": 0, "temperature": 1}
+        return next((f"it has no {name}" for name in none
+                     if name not in own and getattr(problem, name) != none[name]), "")
+    return supports
+
+
 def policy_loss(*given, **options):
     """Returns `supports` of a policy loss; it takes any value of the options in `given`, and the
     values of `options`."""
@@ -48,6 +67,18 @@ def policy_loss(*given, **options):
                 return f"it has no {name}={problem.objective[name]}"
         return ""
     return supports
+
+
+def k3_without_clamps(problem):
+    """The reason why the KL term, where there is one, is not k3 as it is."""
+    wanted = {"reference_policy_kl_type": "k3", "kl_input_clamp_value": None,
+              "kl_output_clamp_value": None, "use_kl_in_reward": False,
+              "use_on_policy_kl_approximation": False}
+    options = problem.objective
+    if not options.get("reference_policy_kl_penalty"):
+        return ""
+    return next((f"it has no {name}={options[name]}" for name in wanted
+                 if options[name] != wanted[name]), "")
 
 
 def dpo(problem):

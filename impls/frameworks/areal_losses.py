@@ -5,7 +5,7 @@ from typing import Literal
 
 import lossgrid
 import torch
-from adapter_kit import dpo, equal_shards, first, nll, policy_loss
+from adapter_kit import dpo, equal_shards, first, nll, policy_loss, transforms
 from lossgrid import stubs
 
 lossgrid.packages("areal", "megatron-core", "torch")
@@ -24,18 +24,20 @@ from areal.trainer.sft.lm_engine import LMEngine, compute_packed_sft_loss
 from areal.utils import functional
 
 
-@lossgrid.implementation(vocab_split="padded:-1e30")
+@lossgrid.implementation(vocab_split="padded:-1e30", takes="transforms",
+                         supports=transforms("temperature"))
 def areal_logprobs(logits, batch, *, chunk: Literal[1024, 16] = 1024):
     """gather_logprobs."""
-    return functional.gather_logprobs(logits, batch.labels, tp_group=batch.tp.group,
-                                      chunk_size=chunk)
+    return functional.gather_logprobs(logits, batch.labels, batch.temperature, batch.tp.group,
+                                      chunk)
 
 
-@lossgrid.implementation(returns=("logprobs", "entropy"), vocab_split="padded:-1e30")
+@lossgrid.implementation(returns=("logprobs", "entropy"), vocab_split="padded:-1e30",
+                         takes="transforms", supports=transforms("temperature"))
 def areal_entropy(logits, batch, *, chunk: Literal[1024, 16] = 1024):
     """gather_logprobs_entropy."""
-    return functional.gather_logprobs_entropy(logits, batch.labels, tp_group=batch.tp.group,
-                                              chunk_size=chunk)
+    return functional.gather_logprobs_entropy(logits, batch.labels, batch.temperature,
+                                              batch.tp.group, chunk)
 
 
 @lossgrid.implementation(returns="loss", vocab_split="padded:-1e30",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenRLHF: log-probabilities, entropies, SFT, PPO, GSPO and DPO."""
 import lossgrid
-from adapter_kit import Rows, dpo, first, one_rank, policy_loss
+from adapter_kit import Rows, dpo, first, one_rank, policy_loss, transforms
 from lossgrid import stubs
 
 lossgrid.packages("openrlhf", "torch")
@@ -16,6 +16,13 @@ from openrlhf.models import utils
 def openrlhf_logprobs(logits, batch):
     """log_probs_from_logits."""
     return utils.log_probs_from_logits(logits[None], batch.labels[None])[0]
+
+
+@lossgrid.implementation(takes="transforms", autograd="nonleaf", overwrites="logits",
+                         supports=first(one_rank, transforms("temperature")))
+def openrlhf_logprobs_temperature(logits, batch):
+    """log_probs_from_logits with its temperature, which divides the logits in place."""
+    return utils.log_probs_from_logits(logits[None], batch.labels[None], batch.temperature)[0]
 
 
 @lossgrid.implementation(returns=("logprobs", "entropy"), supports=one_rank)

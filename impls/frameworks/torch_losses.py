@@ -3,19 +3,25 @@
 import lossgrid
 import torch
 import torch.nn.functional as F
-from adapter_kit import by_id, equal_shards, first, nll, one_cp_rank, one_rank
+from adapter_kit import by_id, equal_shards, first, nll, one_cp_rank, one_rank, terms
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 
 lossgrid.packages("torch")
-own_tokens = first(nll, one_cp_rank)
+own_tokens = first(nll, one_cp_rank, terms("label_smoothing"))
 
 
-@lossgrid.implementation(returns="loss", rounds="loss", supports=first(one_rank, own_tokens))
+def smoothing(batch):
+    return {"label_smoothing": batch.objective["label_smoothing"]}
+
+
+@lossgrid.implementation(returns="loss", rounds="loss", takes="terms",
+                         supports=first(one_rank, own_tokens))
 def torch_cross_entropy(logits, batch):
     """F.cross_entropy, summed, over the tokens of the global batch."""
-    total = F.cross_entropy(logits, batch.labels_ignore, ignore_index=-100, reduction="sum")
+    total = F.cross_entropy(logits, batch.labels_ignore, ignore_index=-100, reduction="sum",
+                            **smoothing(batch))
     return total / batch.denominators.valid_tokens
 
 
@@ -38,10 +44,12 @@ def torch_loss_parallel(logits, batch):
 
 
 if hasattr(F, "linear_cross_entropy"):
-    @lossgrid.implementation(inputs="hidden", returns="loss", supports=first(one_rank, own_tokens),
+    @lossgrid.implementation(inputs="hidden", returns="loss", takes="terms",
+                             supports=first(one_rank, own_tokens),
                              rounds=("loss", "logits", "grad_logits", "grad_weight"))
     def torch_linear_cross_entropy(hidden, weight, batch):
         """F.linear_cross_entropy, summed."""
         total = F.linear_cross_entropy(hidden / batch.temperature, by_id(weight, batch),
-                                       batch.labels_ignore, ignore_index=-100, reduction="sum")
+                                       batch.labels_ignore, ignore_index=-100, reduction="sum",
+                                       **smoothing(batch))
         return total / batch.denominators.valid_tokens

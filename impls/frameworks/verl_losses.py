@@ -3,17 +3,19 @@
 from typing import Literal
 
 import lossgrid
-from adapter_kit import Rows, by_id, one_rank, policy_loss
+import torch
+from adapter_kit import Rows, by_id, first, one_rank, policy_loss, transforms
 from lossgrid import stubs
 
 lossgrid.packages("verl", "megatron-core", "torch")
-stubs.install("ray", "codetiming", "datasets", "pandas", "peft", "wandb", "torchdata")
+stubs.install("ray", "codetiming", "datasets", "pandas", "peft", "wandb", "torchdata", "PIL")
 stubs.no_compile()
 from verl.trainer.ppo import core_algos
 from verl.utils import torch_functional
 from verl.utils.experimental.torch_functional import FusedLinearForPPO
 from verl.utils.megatron import tensor_parallel
 from verl.workers.config import ActorConfig
+from verl.workers.engine.fsdp.transformer_impl import _scale_logits_by_temperature
 
 HUGE = 1e30  # a dual clip that never applies
 
@@ -22,6 +24,14 @@ HUGE = 1e30  # a dual clip that never applies
 def verl_logprobs(logits, batch):
     """logprobs_from_logits, of FSDP."""
     return torch_functional.logprobs_from_logits(logits[None], batch.labels[None])[0]
+
+
+@lossgrid.implementation(takes="transforms", supports=first(one_rank, transforms("temperature")))
+def verl_logprobs_temperature(logits, batch):
+    """_scale_logits_by_temperature of the FSDP engine and logprobs_from_logits."""
+    by_row = torch.full((len(logits), 1), batch.temperature)
+    divided = _scale_logits_by_temperature(logits, by_row, is_unit_temperature=False)
+    return torch_functional.logprobs_from_logits(divided[None], batch.labels[None])[0]
 
 
 @lossgrid.implementation(supports=one_rank)
