@@ -213,13 +213,14 @@ class OneSweep final : public LossImplementation {
         ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
       }
     }
-    cost.forward.read_bytes = problem.logits_bytes();
+    cost.forward.read_bytes = problem.logits_bytes() + problem.teacher_bytes();
     cost.forward.written_bytes = problem.logits_bytes();
     // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
     // fit on a multiprocessor.
     if (!OneSweepOptions::keeps_exponentials(problem) ||
         traits_of(problem.backend).launches_kernels) {
-      cost.forward.cached_read_bytes = problem.logits_bytes();
+      cost.forward.cached_read_bytes =
+          (1 + divergence_reads(problem)) * (problem.logits_bytes() + problem.teacher_bytes());
     }
     return cost;
   }

@@ -189,11 +189,15 @@ void add_teacher(const LossProblem& problem, const LossInputs& inputs, const Row
   logits.teacher_transforms = rows.teacher_transforms(begin);
 }
 
+std::int64_t divergence_reads(const LossProblem& problem) {
+  if (!problem.has_teacher()) return 0;
+  return problem.terms().divergence.on_support ? 2 : 1;
+}
+
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
-  // For a divergence both tensors are read once more.
-  const std::int64_t again = problem.has_teacher() ? 1 : 0;
   phase.read_bytes +=
-      problem.logits_bytes() + again * problem.logits_bytes() + 2 * problem.teacher_bytes();
+      problem.logits_bytes() + problem.teacher_bytes() +
+      divergence_reads(problem) * (problem.logits_bytes() + problem.teacher_bytes());
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {

@@ -131,6 +131,10 @@ void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& f
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
                      const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack);
 
+/// Returns how often both tensors of a divergence are read beside statistics and gradient: for its
+/// sums, and for statistics on a support.
+std::int64_t divergence_reads(const LossProblem& problem);
+
 /// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);
 

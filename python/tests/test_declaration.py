@@ -92,7 +92,8 @@ class Declaring(unittest.TestCase):
 
     def test_roundings_that_mean_nothing(self) -> None:
         self.refused("f: rounds='weight' names something else than 'loss', 'logits', "
-                     "'grad_logits', 'grad_weight', 'log_sum_exp'",
+                     "'grad_logits', 'grad_weight', 'log_sum_exp', 'temperature', "
+                     "'quotient'",
                      rounds="weight")
         self.refused("f: rounds='logits' has no meaning with inputs='logits'", rounds="logits")
         self.refused("f: rounds='loss' has no meaning without returns='loss'", rounds="loss")
