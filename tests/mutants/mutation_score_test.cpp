@@ -146,10 +146,6 @@ TEST(Bounds, HoldForEverySeedRegimeAndValidImplementation) {
   expect_all_within(fit_bounds(8));
 }
 
-TEST(Bounds, HoldForEveryRowTerm) {
-  expect_all_within(fit_term_bounds(2));
-}
-
 TEST(Bounds, HoldFromHiddenStatesForOneTo1024Chunks) {
   expect_all_within(fit_linear_bounds(4));
 }

@@ -38,7 +38,7 @@ class WrittenRows final : public LogitsSource {
   std::vector<std::vector<double>> rows_;
 };
 
-std::vector<double> read_row(const LogitsSource& source, std::int64_t token, std::size_t count,
+std::vector<double> row_from(const LogitsSource& source, std::int64_t token, std::size_t count,
                              std::int64_t begin = 0) {
   std::vector<double> row(count);
   source.read(token, begin, std::span<double>(row));
@@ -56,21 +56,21 @@ std::shared_ptr<const LogitsSource> topk_of(std::vector<double> row, std::int64_
 
 TEST(TopkLogits, AreTheKLargest) {
   const std::vector<double> row{1, 5, -2, 4, 3};
-  EXPECT_THAT(read_row(*topk_of(row, 1), 0, 5),
+  EXPECT_THAT(row_from(*topk_of(row, 1), 0, 5),
               ElementsAre(kNotSent, 5, kNotSent, kNotSent, kNotSent));
-  EXPECT_THAT(read_row(*topk_of(row, 3), 0, 5), ElementsAre(kNotSent, 5, kNotSent, 4, 3));
-  EXPECT_EQ(read_row(*topk_of(row, 5), 0, 5), row);
+  EXPECT_THAT(row_from(*topk_of(row, 3), 0, 5), ElementsAre(kNotSent, 5, kNotSent, 4, 3));
+  EXPECT_EQ(row_from(*topk_of(row, 5), 0, 5), row);
 }
 
 TEST(TopkLogits, OfEqualOnesAreTheLowerIds) {
-  EXPECT_THAT(read_row(*topk_of({2, 2, 2, 2}, 1), 0, 4),
+  EXPECT_THAT(row_from(*topk_of({2, 2, 2, 2}, 1), 0, 4),
               ElementsAre(2, kNotSent, kNotSent, kNotSent));
-  EXPECT_THAT(read_row(*topk_of({0, 2, 3, 2, 2}, 3), 0, 5),
+  EXPECT_THAT(row_from(*topk_of({0, 2, 3, 2, 2}, 3), 0, 5),
               ElementsAre(kNotSent, 2, 3, 2, kNotSent));
 }
 
 TEST(TopkLogits, OfARowWithFewerAreThese) {
-  EXPECT_THAT(read_row(*topk_of({kNotSent, 1, kNotSent, 0}, 3), 0, 4),
+  EXPECT_THAT(row_from(*topk_of({kNotSent, 1, kNotSent, 0}, 3), 0, 4),
               ElementsAre(kNotSent, 1, kNotSent, 0));
 }
 
@@ -80,11 +80,11 @@ TEST(TopkLogits, AnyPieceReadsAsThePieceOfTheRow) {
     const auto logits =
         make_topk_logits(make_random_logits(spec, std::vector<std::int32_t>(6, 0)), spec.vocab, k);
     for (std::int64_t t = 0; t < 6; ++t) {
-      const std::vector<double> row = read_row(*logits, t, 41);
+      const std::vector<double> row = row_from(*logits, t, 41);
       EXPECT_EQ(std::count(row.begin(), row.end(), kNotSent), 41 - k);
       for (const std::int64_t begin : {0, 13, 40}) {
         const std::vector<double> rest(row.begin() + begin, row.end());
-        EXPECT_EQ(read_row(*logits, t, rest.size(), begin), rest);
+        EXPECT_EQ(row_from(*logits, t, rest.size(), begin), rest);
       }
     }
   }
@@ -92,15 +92,15 @@ TEST(TopkLogits, AnyPieceReadsAsThePieceOfTheRow) {
 
 TEST(LogitsAtIds, StandAtTheirIdsInAnyOrder) {
   const auto logits = make_logits_at_ids({3, 0, 1, 4}, {0.5f, -2, 7, 8}, 2);
-  EXPECT_THAT(read_row(*logits, 0, 5), ElementsAre(-2, kNotSent, kNotSent, 0.5, kNotSent));
-  EXPECT_THAT(read_row(*logits, 1, 5), ElementsAre(kNotSent, 7, kNotSent, kNotSent, 8));
-  EXPECT_THAT(read_row(*logits, 0, 2, 3), ElementsAre(0.5, kNotSent));
-  EXPECT_THAT(read_row(*logits, 1, 3, 1), ElementsAre(7, kNotSent, kNotSent));
+  EXPECT_THAT(row_from(*logits, 0, 5), ElementsAre(-2, kNotSent, kNotSent, 0.5, kNotSent));
+  EXPECT_THAT(row_from(*logits, 1, 5), ElementsAre(kNotSent, 7, kNotSent, kNotSent, 8));
+  EXPECT_THAT(row_from(*logits, 0, 2, 3), ElementsAre(0.5, kNotSent));
+  EXPECT_THAT(row_from(*logits, 1, 3, 1), ElementsAre(7, kNotSent, kNotSent));
 }
 
 TEST(LogitsAtIds, MayBeAllOrOne) {
-  EXPECT_THAT(read_row(*make_logits_at_ids({2, 1, 0}, {1, 2, 3}, 3), 0, 3), ElementsAre(3, 2, 1));
-  EXPECT_THAT(read_row(*make_logits_at_ids({2}, {1}, 1), 0, 3), ElementsAre(kNotSent, kNotSent, 1));
+  EXPECT_THAT(row_from(*make_logits_at_ids({2, 1, 0}, {1, 2, 3}, 3), 0, 3), ElementsAre(3, 2, 1));
+  EXPECT_THAT(row_from(*make_logits_at_ids({2}, {1}, 1), 0, 3), ElementsAre(kNotSent, kNotSent, 1));
 }
 
 TEST(DrawnTeacher, IsAnotherRowOfTheSameRegime) {
@@ -109,12 +109,12 @@ TEST(DrawnTeacher, IsAnotherRowOfTheSameRegime) {
   draw_teacher(problem);
   EXPECT_EQ(problem.teacher_dtype, DType::f32);
   EXPECT_EQ(problem.teacher, problem.given_teacher);
-  const std::vector<double> teacher = read_row(*problem.teacher, 3, 23);
-  EXPECT_NE(teacher, read_row(*problem.logits, 3, 23));
-  EXPECT_NE(teacher, read_row(*problem.teacher, 4, 23));
+  const std::vector<double> teacher = row_from(*problem.teacher, 3, 23);
+  EXPECT_NE(teacher, row_from(*problem.logits, 3, 23));
+  EXPECT_NE(teacher, row_from(*problem.teacher, 4, 23));
   Problem same = problem_of("objective=distill lens=4+5 vocab=23");
   draw_teacher(same);
-  EXPECT_EQ(read_row(*same.teacher, 3, 23), teacher);
+  EXPECT_EQ(row_from(*same.teacher, 3, 23), teacher);
 }
 
 TEST(DrawnTeacher, HasTheKLargestOfThese) {
@@ -123,16 +123,16 @@ TEST(DrawnTeacher, HasTheKLargestOfThese) {
   draw_teacher(all);
   draw_teacher(top);
   EXPECT_EQ(top.teacher_dtype, DType::bf16);
-  EXPECT_EQ(read_row(*top.teacher, 2, 23), read_row(*make_topk_logits(all.teacher, 23, 5), 2, 23));
+  EXPECT_EQ(row_from(*top.teacher, 2, 23), row_from(*make_topk_logits(all.teacher, 23, 5), 2, 23));
 }
 
 TEST(DrawnTeacher, IsDividedByTheTemperatureAlone) {
   Problem problem =
       problem_of("objective=distill lens=4 vocab=9 temperature=0.5 logit_softcap=3 logit_scale=2");
   draw_teacher(problem);
-  std::vector<double> twice = read_row(*problem.given_teacher, 1, 9);
+  std::vector<double> twice = row_from(*problem.given_teacher, 1, 9);
   for (double& x : twice) x *= 2;
-  EXPECT_EQ(read_row(*problem.teacher, 1, 9), twice);
+  EXPECT_EQ(row_from(*problem.teacher, 1, 9), twice);
 }
 
 }  // namespace
