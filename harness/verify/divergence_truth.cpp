@@ -31,7 +31,7 @@ Softmax softmax_of(std::span<const double> logits, std::span<const double> error
     softmax.sum += term;
     weighted += term * errors[v];
   }
-  softmax.shared_error = 0 * weighted;
+  softmax.shared_error = weighted / softmax.sum;
   return softmax;
 }
 
