@@ -133,7 +133,7 @@ bool DivergenceTruth::gradient_adds_up() const {
 }
 
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
-                                 bool reads_as_float32) {
+                                 bool allows_offset) {
   DivergenceTruth truth;
   truth.divergence = divergence;
   const auto is_counted = [&](std::size_t v) {
@@ -145,7 +145,7 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
     truth.value = std::numeric_limits<double>::quiet_NaN();
     return truth;
   }
-  if (reads_as_float32) {
+  if (allows_offset) {
     truth.p.shared_error += std::abs(kU4 * truth.p.max + kU4 * std::log(truth.p.sum));
   }
   double of_teacher = 0;

@@ -11,8 +11,9 @@
 // A float32 implementation has p_v with a relative error of at most D_v, as in bounds.h, and ln p_v
 // with an absolute one; q_v and ln q_v with D'_v of the teacher's logits:
 //   D_v = u32 (4 (8 + |z_v - m| + |ln s|) + d) + r + e_v + sum p e
-// with m and s of the ids that the distribution is over, and r = 4 u32 |m + ln s| for float64
-// logits, which may be read as float32. A sum over w_v l_v, with w one of the distributions and l a
+// with m and s of the ids that the distribution is over, and r = 4 u32 |m + ln s| of the student
+// where it is allowed (bounds.h): with float64 logits, which may be read as float32, and with a
+// declared log-sum-exp in float32. A sum over w_v l_v, with w one of the distributions and l a
 // difference of logarithms, has the errors of its summands and of its chain of d additions:
 //   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l| + sum over w < f of f |l|
 // and a gradient those of its factors, with one rounding for each product. f is the smallest normal
@@ -89,10 +90,9 @@ struct DistilledLogits {
   std::span<const double> teacher_errors;
 };
 
-/// Returns the truth of a whole row. `reads_as_float32`: the student's logits are float64, and may
-/// be read as float32.
+/// Returns the truth of a whole row. `allows_offset`: r counts.
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
-                                 bool reads_as_float32);
+                                 bool allows_offset);
 
 /// One element of the gradient by z, with the bounds of errors of the computation and of the
 /// interval of d loss / d D.

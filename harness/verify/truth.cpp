@@ -176,7 +176,7 @@ DivergenceTruth divergence_of_row(const Problem& problem, std::int64_t token,
   }
   read_teacher_row(problem, token, 0, teacher, teacher_errors);
   return divergence_truth(divergence, {student, teacher, errors, teacher_errors},
-                          row.reads_as_float32);
+                          row.reads_as_float32 || row.rounds_log_sum_exp);
 }
 
 }  // namespace
@@ -322,6 +322,19 @@ double logit_rounding(double logit) {
 
 namespace {
 
+/// Makes the divergences of rows anew that have one, for what rows allow by now.
+void renew_divergences(const Problem& problem, std::vector<RowTruth>& rows) {
+  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+    RowTruth& row = rows[t];
+    if (!row.divergence) return;
+    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
+    std::vector<double> errors(logits.size());
+    problem.logits->read(t, 0, std::span<double>(logits));
+    read_logit_errors(*problem.logits, t, 0, logits, errors);
+    row.divergence = divergence_of_row(problem, t, row.divergence->divergence, logits, errors, row);
+  });
+}
+
 /// Adds roundings of the logits to the errors of rows. Returns the sums of their squares, [T].
 std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
                                                 std::vector<RowTruth>& rows) {
@@ -386,6 +399,7 @@ void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& 
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
                  int serial_adds, const DeclaredRowRoundings& declared) {
   for (RowTruth& row : rows) row.rounds_log_sum_exp = declared.log_sum_exp;
+  if (declared.log_sum_exp) renew_divergences(problem, rows);
   const std::vector<RowTruth> exact = rows;
   std::vector<LogitRoundings> roundings;
   if (declared.logits && problem.projection && problem.spec.dtype == DType::bf16) {

@@ -109,6 +109,24 @@ TEST(DivergenceChecks, OfAGradientAreSharp) {
   EXPECT_EQ(right.elements.compared(), 3);
 }
 
+TEST(DivergenceChecks, AllowARoundedLogSumExpThatIsDeclared) {
+  // p = exp(x - float32(m + ln s)), as far as the rounding of a number of that size goes.
+  for (const char* options : {"", "objective.kl_type=reverse", "objective.kl_type=jsd"}) {
+    const OneDistilledRow row(options, {1000 + kLog2, 1000, 1000}, {0, 0, kLog2});
+    const auto objective = make_objective(row.problem.spec.objective, false);
+    const Truth declared =
+        make_truth(row.problem, row.rows, *objective, OneRow::kSerialAdds, {.log_sum_exp = true});
+    const double r = 4 * kRoundoff32 * (1000 + 2 * kLog2);
+    const DivergenceTruth& without = *row.truth.rows[0].divergence;
+    const DivergenceTruth& with = *declared.rows[0].divergence;
+    EXPECT_EQ(with.value, without.value);
+    EXPECT_NEAR(with.p.shared_error, r, 1e-12 * r);
+    EXPECT_GT(with.value_error.fixed, without.value_error.fixed + 0.05 * r);
+    EXPECT_LT(with.value_error.fixed, without.value_error.fixed + 2 * r);
+    EXPECT_EQ(without.p.shared_error, 0);
+  }
+}
+
 TEST(DivergenceChecks, OfAnInfiniteForwardOneHaveARowSum) {
   // q is 1/2 of id 2, which the student masks: dz = (1/2 - 1/4, 1/2 - 1/4, 0).
   const OneDistilledRow row("", {0, 0, -kChecksInf}, {0, 0, kLog2});

@@ -37,13 +37,12 @@ struct TrueRow {
 
   TrueRow(const Divergence& divergence, std::vector<double> of_student,
           std::vector<double> of_teacher, std::vector<double> student_errors = {},
-          std::vector<double> teacher_errors = {}, bool reads_as_float32 = false)
+          std::vector<double> teacher_errors = {}, bool allows_offset = false)
       : student(std::move(of_student)),
         teacher(std::move(of_teacher)),
         errors{std::move(student_errors), std::move(teacher_errors)} {
     for (std::vector<double>& of_logits : errors) of_logits.resize(student.size());
-    truth =
-        divergence_truth(divergence, {student, teacher, errors[0], errors[1]}, reads_as_float32);
+    truth = divergence_truth(divergence, {student, teacher, errors[0], errors[1]}, allows_offset);
   }
 
   DivergenceColumn column(std::size_t v, const Enclosure& gradient = 1,
