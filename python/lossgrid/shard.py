@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+import torch
+
 
 class Shard:
     """Columns of the vocabulary that a TP rank holds, and those that its function is given."""
@@ -18,3 +20,14 @@ class Shard:
             self.fill = -1e30 if vocab_split.endswith("1e30") else float("-inf")
         self.given = self.valid if self.fill is None else self.width
         self.range = (self.begin, self.begin + self.given)
+
+    def cut(self, tensor: torch.Tensor, dimension: int) -> torch.Tensor:
+        """Returns the columns that the function is given of a tensor that has all of the shard in
+        ``dimension``; the tensor itself where these are the same."""
+        if tensor.shape[dimension] == self.valid:
+            return tensor
+        if self.fill is None:
+            return tensor.narrow(dimension, 0, self.valid).contiguous()
+        tensor = tensor.clone()
+        tensor.narrow(dimension, self.valid, self.width - self.valid).fill_(self.fill)
+        return tensor
