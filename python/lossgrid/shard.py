@@ -2,9 +2,10 @@
 """The part of the vocabulary that a TP rank has."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-import torch
+if TYPE_CHECKING:  # the launcher tells that PyTorch is missing
+    import torch
 
 
 class Shard:
@@ -21,7 +22,7 @@ class Shard:
         self.given = self.valid if self.fill is None else self.width
         self.range = (self.begin, self.begin + self.given)
 
-    def cut(self, tensor: torch.Tensor, dimension: int) -> torch.Tensor:
+    def cut(self, tensor: "torch.Tensor", dimension: int) -> "torch.Tensor":
         """Returns the columns that the function is given of a tensor that has all of the shard in
         ``dimension``; the tensor itself where these are the same."""
         if tensor.shape[dimension] == self.valid:
