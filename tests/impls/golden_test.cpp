@@ -116,9 +116,9 @@ INSTANTIATE_TEST_SUITE_P(All, Golden,
                                            "nll_empty_and_single", "nll_odd_vocab_offset",
                                            "nll_linear", "grpo_default", "grpo_dual_clip_k2",
                                            "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
-                                           "nll_smoothing_zloss", "nll_softcap_temperature",
-                                           "grpo_entropy", "distill_forward",
-                                           "distill_reverse_linear"),
+                                           "dpo_ipo", "dpo_robust", "nll_smoothing_zloss",
+                                           "nll_softcap_temperature", "grpo_entropy",
+                                           "distill_forward", "distill_reverse_linear"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -4,6 +4,7 @@
 // clip range, KL in its live range, importance weights inside and outside of their bounds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -26,6 +27,7 @@ struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
+  bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
   RowTerms terms{};                     // numbers of a row that the loss depends on
   // Distances at which the formula switches:
@@ -35,6 +37,10 @@ struct ObjectiveNeeds {
   bool edges_by_unit = false;  // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
+  /// Returns the neighbours that must stay in one pack of a batch of this many sequences.
+  std::int64_t unit_of(std::int64_t sequences) const {
+    return whole_batch ? std::max(sequences, sequences_per_unit) : sequences_per_unit;
+  }
 };
 
 /// Returns the divergence that rows of the problem have: on the support of a teacher only where

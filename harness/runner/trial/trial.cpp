@@ -210,8 +210,8 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
                           .log_sum_exp = traits.rounds_log_sum_exp,
                           .temperature = traits.rounds_temperature,
                           .quotient = traits.rounds_quotient});
-  const auto plans =
-      partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
+  const auto plans = partition(*prepared.problem, grid.dp,
+                               prepared.objective->needs().unit_of(prepared.problem->sequences()));
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
   const bool whole = grid.dp == 1 && microbatches == 1;
   for (const std::vector<MicrobatchPlan>& of_rank : plans) {
