@@ -58,8 +58,8 @@ struct SequenceRatioClamped : ClippedPgFormulas {
 
 /// `NaiveLogSigmoid`: log(1 + exp(-x)) in float32, infinite below -88.
 struct NaiveLogSigmoid : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
-    DpoPairLoss loss = DpoFormulas::pair_loss(options, a, b);
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
+    PairLoss loss = DpoFormulas::pair_loss(options, a, b);
     loss.value = std::log(1 + std::exp(-static_cast<float>(options.beta() * (a - b))));
     return loss;
   }

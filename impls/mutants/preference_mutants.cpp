@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of preference losses: another loss of a pair than its name says, a gradient that forgets
-// a factor or a switch, lengths and ranks of other sequences.
+// Mutants of preference losses: another loss of a pair than the one of its name, a gradient that
+// forgets a factor or a switch, lengths and ranks of other sequences, another estimate of a KL.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include <fmt/format.h>
+
+#include "harness/core/text.h"
+#include "harness/loss/registry.h"
 #include "impls/mutants/mutant.h"
 #include "impls/objectives/dpo.h"
+#include "impls/objectives/kto.h"
+#include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
 namespace {
@@ -31,8 +37,8 @@ bool has_robust_smoothing(const DpoOptions& options) {
 
 /// `RobustWithoutScale`: not divided by 1 - 2 e.
 struct RobustWithoutScale : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
-    const DpoPairLoss loss = DpoFormulas::pair_loss(options, a, b);
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
+    const PairLoss loss = DpoFormulas::pair_loss(options, a, b);
     const double scale = 1 - 2 * options.label_smoothing;
     return {scale * loss.value, scale * loss.by_chosen, scale * loss.by_rejected};
   }
@@ -40,7 +46,7 @@ struct RobustWithoutScale : DpoFormulas {
 
 /// `RobustAsSmoothed`: the flipped labels are added.
 struct RobustAsSmoothed : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     return by_scores(sigmoid_loss(options.beta() * (a - b), options.label_smoothing),
                      options.beta());
   }
@@ -48,7 +54,7 @@ struct RobustAsSmoothed : DpoFormulas {
 
 /// `SmoothingOfOtherSide`: e of the pair and 1 - e of the flipped one.
 struct SmoothingOfOtherSide : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     DpoOptions flipped = options;
     flipped.label_smoothing = 1 - options.label_smoothing;
     return DpoFormulas::pair_loss(flipped, a, b);
@@ -57,26 +63,26 @@ struct SmoothingOfOtherSide : DpoFormulas {
 
 /// `IpoOfSums`: rewards are not divided by lengths.
 struct IpoOfSums : DpoFormulas {
-  static double divisor(const PackedBatch&, std::int64_t, double) { return 1; }
+  static double divisor(const PackedBatch&, const PairSequence&) { return 1; }
 };
 
 /// `AllTokensCount`: rewards divided by lengths with the tokens that are not trained on.
 struct AllTokensCount : DpoFormulas {
-  static double divisor(const PackedBatch& batch, std::int64_t i, double) {
-    return std::max(1.0, static_cast<double>(batch.length(i)));
+  static double divisor(const PackedBatch& batch, const PairSequence& sequence) {
+    return std::max(1.0, static_cast<double>(batch.length(sequence.index)));
   }
 };
 
 /// `IpoTargetOfBeta`: the target is beta / 2.
 struct IpoTargetOfBeta : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     return ipo_loss(a, b, 1 / options.beta());
   }
 };
 
 /// `HingeWithoutKink`: a gradient beyond the margin, too.
 struct HingeWithoutKink : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double beta = options.beta();
     return {DpoFormulas::pair_loss(options, a, b).value, -beta, beta};
   }
@@ -84,7 +90,7 @@ struct HingeWithoutKink : DpoFormulas {
 
 /// `ExoForward`: the divergence of the labels from the model.
 struct ExoForward : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double e = options.label_smoothing;
     ValueAndSlope loss = sigmoid_loss(options.beta() * (a - b), e);
     loss.value += (1 - e) * std::log1p(-e) + e * std::log(e);
@@ -94,7 +100,7 @@ struct ExoForward : DpoFormulas {
 
 /// `NcaWithoutHalves`: the unlabelled half of both sequences counts whole.
 struct NcaWithoutHalves : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double beta = options.beta();
     const double x = beta * a;
     const double y = beta * b;
@@ -105,7 +111,7 @@ struct NcaWithoutHalves : DpoFormulas {
 
 /// `SppoOfOneTarget`: both rewards are to be 1 / (2 beta).
 struct SppoOfOneTarget : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double target = 1 / (2 * options.beta());
     return {(a - target) * (a - target) + (b - target) * (b - target), 2 * (a - target),
             2 * (b - target)};
@@ -114,14 +120,14 @@ struct SppoOfOneTarget : DpoFormulas {
 
 /// `ApoZeroForDown`: lowers no chosen sequence.
 struct ApoZeroForDown : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     return apo_zero_loss(a, b, options.beta());
   }
 };
 
 /// `MixtureDetached`: no gradient of the mixture's share.
 struct MixtureDetached : DpoFormulas {
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double u = options.beta() * (a - b);
     const double share = sigmoid(u / options.discopop_tau);
     const double slope = -(1 - share) * sigmoid(-u) - share * std::exp(-u);
@@ -159,6 +165,163 @@ struct DivergenceReversed : DpoFormulas {
     return {std::expm1(log_ratio), std::exp(log_ratio)};
   }
 };
+
+// --- without a reference ------------------------------------------------------------------------
+
+/// An objective of pairs whose sums over tokens are changed before they are used.
+class WithChangedSums final : public Objective {
+ public:
+  using Change = void (*)(SequenceTable<double> sums);
+
+  WithChangedSums(std::unique_ptr<Objective> own, Change change)
+      : own_(std::move(own)), change_(change) {}
+
+  std::string_view kind() const override { return own_->kind(); }
+  ObjectiveNeeds needs() const override { return own_->needs(); }
+  ObjectiveSizes sizes() const override { return own_->sizes(); }
+  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
+                     SequenceTable<double> sums) const override {
+    own_->sequence_sums(tokens, batch, sums);
+  }
+  void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
+                    SequenceTable<double> coefficients) const override {
+    std::vector<double> numbers;
+    own_->coefficients(batch, changed(sums, numbers), coefficients);
+  }
+  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
+                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
+                   const TokenGradients& gradients) const override {
+    own_->token_terms(tokens, batch, coefficients, totals, gradients);
+  }
+  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
+                         SequenceTable<const double> coefficients,
+                         ObjectiveTotals<const double> totals) const override {
+    std::vector<double> numbers;
+    return own_->finish(batch, changed(sums, numbers), coefficients, totals);
+  }
+  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
+    return own_->truth(batch, rows);
+  }
+
+ private:
+  SequenceTable<const double> changed(SequenceTable<const double> sums,
+                                      std::vector<double>& numbers) const {
+    for (std::int64_t i = 0; i < sums.sequences; ++i) {
+      for (int k = 0; k < sums.columns; ++k) numbers.push_back(sums.at(i, k));
+    }
+    const SequenceTable<double> copy(numbers.data(), sums.sequences, sums.columns, sums.columns);
+    change_(copy);
+    return copy;
+  }
+
+  std::unique_ptr<Objective> own_;
+  Change change_;
+};
+
+std::unique_ptr<Objective> with_sums(const ObjectiveSpec& spec, WithChangedSums::Change change) {
+  return std::make_unique<WithChangedSums>(find_objective(spec.kind).make(spec.options), change);
+}
+
+/// Takes sums over tokens for means.
+void of_one_token(SequenceTable<double> sums) {
+  for (std::int64_t i = 0; i < sums.sequences; ++i) {
+    sums.at(i, PairTerms::kTokens) = std::min(sums.at(i, PairTerms::kTokens), 1.0);
+  }
+}
+
+/// Takes means that have been probabilities in bf16.
+void through_bf16(SequenceTable<double> sums) {
+  for (std::int64_t i = 0; i < sums.sequences; ++i) {
+    const double n = std::max(sums.at(i, PairTerms::kTokens), 1.0);
+    const bf16 probability(static_cast<float>(std::exp(sums.at(i, PairTerms::kLogprob) / n)));
+    sums.at(i, PairTerms::kLogprob) = n * std::log(static_cast<float>(probability));
+  }
+}
+
+/// Takes the log-ratios of examples for those of their mismatched completions.
+void mismatched_as_examples(SequenceTable<double> sums) {
+  for (std::int64_t i = 0; i + 1 < sums.sequences; i += 2) {
+    sums.at(i + 1, PairTerms::kLogRatio) = sums.at(i, PairTerms::kLogRatio);
+  }
+}
+
+double option_of(const ObjectiveSpec& spec, const std::string& option, double fallback) {
+  const auto at = spec.options.find(option);
+  return at == spec.options.end() ? fallback : parse_number(at->second, option);
+}
+
+bool is_simpo(const ObjectiveSpec& spec) {
+  const auto type = spec.options.find("loss_type");
+  return spec.kind == "cpo" && type != spec.options.end() && type->second == "\"simpo\"";
+}
+
+std::unique_ptr<Objective> simpo_gamma_times_beta(const ObjectiveSpec& spec) {
+  if (!is_simpo(spec)) return nullptr;
+  ObjectiveOptions options = spec.options;
+  options["simpo_gamma"] =
+      fmt::format("{}", option_of(spec, "beta", 0.1) * option_of(spec, "simpo_gamma", 0.5));
+  return find_objective("cpo").make(options);
+}
+
+std::unique_ptr<Objective> simpo_of_sums(const ObjectiveSpec& spec) {
+  return is_simpo(spec) ? with_sums(spec, of_one_token) : nullptr;
+}
+
+std::unique_ptr<Objective> orpo_of_sums(const ObjectiveSpec& spec) {
+  return spec.kind == "orpo" ? with_sums(spec, of_one_token) : nullptr;
+}
+
+std::unique_ptr<Objective> orpo_in_bf16(const ObjectiveSpec& spec) {
+  return spec.kind == "orpo" ? with_sums(spec, through_bf16) : nullptr;
+}
+
+// --- examples -----------------------------------------------------------------------------------
+
+/// Returns `kto` with other formulas if it estimates a KL, else null.
+template <class Formulas>
+std::unique_ptr<Objective> kto_with(const ObjectiveSpec& spec) {
+  if (spec.kind != "kto") return nullptr;
+  const KtoOptions options = KtoOptions::read(OptionReader(spec.options, "kto"));
+  if (!options.estimates_kl) return nullptr;
+  return std::make_unique<KtoObjective<Formulas>>(options);
+}
+
+struct KlBelowZero : KtoFormulas {
+  static double reference_point(double mean) { return mean; }
+};
+
+struct KlWithGradient : KtoFormulas {
+  static double reference_slope(double mean, std::size_t pairs) {
+    return mean > 0 ? 1 / static_cast<double>(pairs) : 0;
+  }
+};
+
+struct ZeroIsDesirable : KtoFormulas {
+  static bool is_desirable(const PackedBatch& batch, const PairSequence& example) {
+    return batch.rewards[static_cast<std::size_t>(example.index)] >= 0;
+  }
+};
+
+struct LabelOfMismatched : KtoFormulas {
+  static bool is_desirable(const PackedBatch& batch, const PairSequence& example) {
+    return batch.rewards[static_cast<std::size_t>(example.index) + 1] > 0;
+  }
+};
+
+std::unique_ptr<Objective> kto_weights_swapped(const ObjectiveSpec& spec) {
+  const double desirable = option_of(spec, "desirable_weight", 1);
+  const double undesirable = option_of(spec, "undesirable_weight", 1);
+  if (spec.kind != "kto" || desirable == undesirable) return nullptr;
+  ObjectiveOptions options = spec.options;
+  options["desirable_weight"] = fmt::format("{}", undesirable);
+  options["undesirable_weight"] = fmt::format("{}", desirable);
+  return find_objective("kto").make(options);
+}
+
+std::unique_ptr<Objective> kl_of_examples(const ObjectiveSpec& spec) {
+  const bool has_kl = kto_with<KtoFormulas>(spec) != nullptr;
+  return has_kl ? with_sums(spec, mismatched_as_examples) : nullptr;
+}
 
 using Type = DpoLossType;
 
@@ -345,6 +508,86 @@ const RegisteredMutant preference_mutants[] = {
                 return o.f_divergence_type == FDivergence::forward_kl;
               });
             },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M191",
+        .name = "simpo_gamma_times_beta",
+        .what = "simpo_gamma is a margin of rewards, and is multiplied by beta",
+        .strategy = "cp_local",
+        .objective = simpo_gamma_times_beta,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M192",
+        .name = "simpo_of_sums",
+        .what = "simpo of sums of log-probabilities, not of means",
+        .strategy = "fused",
+        .objective = simpo_of_sums,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M192",
+        .name = "orpo_of_sums",
+        .what = "odds of whole sequences, not of means of log-probabilities",
+        .strategy = "cp_local",
+        .objective = orpo_of_sums,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M193",
+        .name = "orpo_probabilities_in_bf16",
+        .what = "odds of probabilities that are rounded to bf16",
+        .strategy = "fused",
+        .objective = orpo_in_bf16,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M194",
+        .name = "kto_kl_below_zero",
+        .what = "the estimate of the KL is not clamped at 0",
+        .strategy = "cp_local",
+        .objective = kto_with<KlBelowZero>,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M195",
+        .name = "kto_kl_with_gradient",
+        .what = "the estimate of the KL has a gradient",
+        .strategy = "fused",
+        .objective = kto_with<KlWithGradient>,
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M195",
+        .name = "kto_kl_of_examples",
+        .what = "the KL is estimated from the examples",
+        .strategy = "cp_local",
+        .objective = kl_of_examples,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M196",
+        .name = "kto_weights_swapped",
+        .what = "desirable_weight for undesirable examples",
+        .strategy = "cp_local",
+        .objective = kto_weights_swapped,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M196",
+        .name = "kto_zero_is_desirable",
+        .what = "a reward of 0 makes an example desirable",
+        .strategy = "fused",
+        .objective = kto_with<ZeroIsDesirable>,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M196",
+        .name = "kto_label_of_mismatched",
+        .what = "the label of an example is that of the sequence behind it",
+        .strategy = "cp_local",
+        .objective = kto_with<LabelOfMismatched>,
         .rejected_by = "loss",
     }),
 };

@@ -19,9 +19,9 @@
 
 #include <vector>
 
-#include "harness/loss/objective.h"
+#include "impls/objectives/dpo_losses.h"
 #include "impls/objectives/dpo_options.h"
-#include "impls/objectives/dpo_pair_loss.h"
+#include "impls/objectives/pair_steps.h"
 
 namespace lossgrid {
 
@@ -31,14 +31,14 @@ struct DpoFormulas {
   static std::int64_t partner(const PackedBatch& /*batch*/, std::int64_t i) {
     return is_chosen(i) ? i + 1 : i - 1;
   }
-  /// Returns the tokens that the score of sequence i is divided by; n: its valid ones.
-  static double divisor(const PackedBatch& /*batch*/, std::int64_t /*i*/, double n) {
-    return std::max(1.0, n);
+  /// Returns the tokens that the score of a sequence is divided by.
+  static double divisor(const PackedBatch& /*batch*/, const PairSequence& sequence) {
+    return sequence.tokens_or_one();
   }
   static ValueAndSlope score(const DpoOptions& options, double log_ratio) {
     return dpo_score(options, log_ratio);
   }
-  static DpoPairLoss pair_loss(const DpoOptions& options, double a, double b) {
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     return dpo_pair_loss(options, a, b);
   }
   /// Returns the indices of `numbers`, which `aot` compares by rank, in ascending order.
@@ -51,64 +51,41 @@ ObjectiveTruth dpo_truth(const DpoOptions& options, const PackedBatch& batch,
                          std::span<const TokenTruth> rows);
 
 /// The objective without these.
-class DpoSteps : public Objective {
+class DpoSteps : public PairSteps {
  public:
-  explicit DpoSteps(const DpoOptions& options) : options_(options) {}
+  explicit DpoSteps(const DpoOptions& options) : PairSteps(options.weights()), options_(options) {}
 
   std::string_view kind() const override { return "dpo"; }
-  ObjectiveNeeds needs() const override { return options_.needs(); }
-  ObjectiveSizes sizes() const override;
-  /// Bad input: an odd number of sequences; a pair with two sample masks.
-  void require(const PackedBatch& batch) const override;
-
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                     SequenceTable<double> sums) const override;
-  void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
-                    SequenceTable<double> coefficients) const override;
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override;
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override;
-  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
-                         SequenceTable<const double> coefficients,
-                         ObjectiveTotals<const double> totals) const override;
+  ObjectiveNeeds needs() const override;
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     return dpo_truth(options_, batch, rows);
   }
 
- private:
-  /// A sequence's sum of log-probabilities and its score, with derivatives by a token's
-  /// log-probability.
-  struct Sequence {
-    std::int64_t index;
-    ValueAndSlope logprob;
-    ValueAndSlope score;
-  };
-  struct Pair {
-    Sequence chosen;
-    Sequence rejected;
-    double weight;
-  };
+ protected:
+  std::vector<PairLoss> losses(const PackedBatch& batch,
+                               const std::vector<SequencePair>& pairs) const override;
+  double reward(const PackedBatch& batch, const PairSequence& sequence) const override {
+    return scored(batch, sequence).value;
+  }
 
-  virtual bool is_chosen(std::int64_t i) const = 0;
-  virtual std::int64_t partner(const PackedBatch& batch, std::int64_t i) const = 0;
-  virtual double divisor(const PackedBatch& batch, std::int64_t i, double n) const = 0;
+  const DpoOptions options_;
+
+ private:
+  virtual double divisor(const PackedBatch& batch, const PairSequence& sequence) const = 0;
   virtual ValueAndSlope score(double log_ratio) const = 0;
-  virtual DpoPairLoss pair_loss(double a, double b) const = 0;
+  virtual PairLoss pair_loss(double a, double b) const = 0;
   virtual std::vector<std::size_t> order(const std::vector<double>& numbers,
                                          bool of_reference) const = 0;
 
-  Sequence sequence(const PackedBatch& batch, SequenceTable<const double> sums,
-                    std::int64_t i) const;
-  /// Returns the pairs that count.
-  std::vector<Pair> pairs(const PackedBatch& batch, SequenceTable<const double> sums) const;
-  /// Returns the loss of each pair, with derivatives by its own scores.
-  std::vector<DpoPairLoss> losses(const std::vector<Pair>& pairs) const;
-  std::vector<DpoPairLoss> losses_by_rank(const std::vector<Pair>& pairs) const;
-
- protected:
-  const DpoOptions options_;
+  /// Returns the tokens that the score of a sequence is divided by, 1 if it is not.
+  double tokens(const PackedBatch& batch, const PairSequence& sequence) const {
+    return options_.averages() ? divisor(batch, sequence) : 1;
+  }
+  /// Returns the score of a sequence with its derivative by a token's log-probability.
+  ValueAndSlope scored(const PackedBatch& batch, const PairSequence& sequence) const;
+  /// Returns the losses of `aot`, with derivatives by the scores.
+  std::vector<PairLoss> losses_by_rank(const PackedBatch& batch,
+                                       const std::vector<SequencePair>& pairs) const;
 };
 
 template <class Formulas = DpoFormulas>
@@ -121,13 +98,13 @@ class DpoObjective final : public DpoSteps {
   std::int64_t partner(const PackedBatch& batch, std::int64_t i) const override {
     return Formulas::partner(batch, i);
   }
-  double divisor(const PackedBatch& batch, std::int64_t i, double n) const override {
-    return Formulas::divisor(batch, i, n);
+  double divisor(const PackedBatch& batch, const PairSequence& sequence) const override {
+    return Formulas::divisor(batch, sequence);
   }
   ValueAndSlope score(double log_ratio) const override {
     return Formulas::score(options_, log_ratio);
   }
-  DpoPairLoss pair_loss(double a, double b) const override {
+  PairLoss pair_loss(double a, double b) const override {
     return Formulas::pair_loss(options_, a, b);
   }
   std::vector<std::size_t> order(const std::vector<double>& numbers,

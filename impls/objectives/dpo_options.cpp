@@ -112,17 +112,6 @@ double DpoOptions::alpha_exponent() const {
   return std::abs(exponent) < 1e-6 ? 0 : exponent;  // as TRL, whose limit is the reverse KL
 }
 
-ObjectiveNeeds DpoOptions::needs() const {
-  ObjectiveNeeds needs;
-  needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = true;
-  needs.sequences_per_unit = 2;
-  needs.whole_batch = sorts();
-  needs.edges_by_unit = true;  // one offset for a pair: the rewards of both are all but equal
-  // A chosen sequence with one token more than the rejected one is at the kink.
-  if (loss_type == DpoLossType::hinge && beta() > 0) needs.reference_offsets.add(-1 / beta());
-  return needs;
-}
-
 DpoOptions DpoOptions::read(const OptionReader& reader) {
   DpoOptions o;
   o.reference_policy_kl_penalty =

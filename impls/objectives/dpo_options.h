@@ -3,13 +3,13 @@
 // `DPOLossConfig`; the loss of a pair has the names of TRL's `DPOConfig`.
 #pragma once
 
-#include "harness/loss/objective.h"
+#include "impls/objectives/pair_steps.h"
 
 namespace lossgrid {
 
 class OptionReader;
 
-/// The loss of a pair; formulas are in dpo_pair_loss.h.
+/// The loss of a pair; formulas are in pair_losses.h.
 enum class DpoLossType {
   sigmoid,
   robust,
@@ -59,7 +59,9 @@ struct DpoOptions {
   /// Returns the exponent's coefficient alpha - 1; 0 where the divergence is the reverse KL.
   double alpha_exponent() const;
 
-  ObjectiveNeeds needs() const;
+  PairWeights weights() const {
+    return {preference_loss_weight, sft_loss_weight, sft_average_log_probs, true};
+  }
 };
 
 /// Throws bad_input for an unknown option too.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that suite ci reaches every branch of every objective, every option of clipped_pg, dpo, nll
-// and distill at a value that is not its default, alone and in every pair that is allowed, and
-// pipeline stages; every kind of divergence from a teacher's top k; and every map of logits, in
-// pairs and with every row term.
+// Tests that suite ci reaches every branch of every objective, every option of each at a value that
+// is not its default, alone and in every pair that is allowed, and pipeline stages; every kind of
+// divergence from a teacher's top k; and every map of logits, in pairs and with every row term.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -64,7 +63,12 @@ TEST(Branches, AllAreReached) {
                              "pairs_hinge_active",
                              "pairs_hinge_flat",
                              "pairs_ranked_apart",
-                             "sequence_alpha_clamped"}) {
+                             "sequence_alpha_clamped",
+                             "pairs_without_odds",
+                             "pairs_desirable",
+                             "pairs_undesirable",
+                             "pairs_kl_live",
+                             "pairs_kl_clamped"}) {
     EXPECT_TRUE(largest.contains(branch)) << branch;
   }
 }
@@ -139,6 +143,22 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"f_divergence_type", "\"js_divergence\""},
         {"f_divergence_type", "\"alpha_divergence\""},
         {"f_alpha_divergence_coef", "1.5"}}},
+      {"cpo",
+       {{"beta", "0.5"},
+        {"loss_type", "\"simpo\""},
+        {"loss_type", "\"hinge\""},
+        {"loss_type", "\"ipo\""},
+        {"label_smoothing", "0.2"},
+        {"simpo_gamma", "1.5"},
+        {"alpha", "0.25"},
+        {"cpo_alpha", "0.5"},
+        {"sft_average_log_probs", "false"}}},
+      {"orpo", {{"beta", "0.5"}, {"sft_average_log_probs", "false"}}},
+      {"kto",
+       {{"beta", "0.5"},
+        {"loss_type", "\"apo_zero_unpaired\""},
+        {"desirable_weight", "1.5"},
+        {"undesirable_weight", "0.5"}}},
       {"nll",
        {{"token_level_loss", "false"}, {"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.01"}}},
       {"distill",
@@ -198,7 +218,7 @@ bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
 
 TEST(Options, EveryAllowedPairIsInACase) {
   int allowed = 0;
-  for (const char* kind : {"clipped_pg", "dpo", "nll", "distill"}) {
+  for (const char* kind : {"clipped_pg", "dpo", "cpo", "orpo", "kto", "nll", "distill"}) {
     for (const Setting& a : settings_of(kind)) {
       EXPECT_TRUE(is_covered(kind, a)) << kind << " " << a.first << "=" << a.second;
       for (const Setting& b : settings_of(kind)) {

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of a pair of `dpo`: value and derivatives, one function for each `loss_type` of TRL
-// and none that overflows before its result does. Names: a and b are the scores of the chosen and
+// The losses of a preference pair: value and derivatives, one function for each `loss_type` of TRL
+// and none that overflows before its result does. Names: a and b are the rewards of the chosen and
 // the rejected sequence, u = beta (a - b), e the label smoothing, s the logistic function.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
-#include "impls/objectives/dpo_options.h"
+#include "impls/objectives/pair_steps.h"
 
 namespace lossgrid {
-
-/// A loss with its derivatives by the two scores.
-struct DpoPairLoss {
-  double value = 0;
-  double by_chosen = 0;
-  double by_rejected = 0;
-};
 
 /// A function of one number with its derivative.
 struct ValueAndSlope {
@@ -83,13 +76,13 @@ inline ValueAndSlope discopop_loss(double u, double tau) {
 }
 
 /// `ipo` (M. G. Azar et al., 2023, equation 17), of scores by token or of sums.
-inline DpoPairLoss ipo_loss(double a, double b, double beta) {
+inline PairLoss ipo_loss(double a, double b, double beta) {
   const double distance = a - b - 1 / (2 * beta);
   return {distance * distance, 2 * distance, -2 * distance};
 }
 
 /// `nca_pair` (H. Chen et al., "Noise Contrastive Alignment", 2024).
-inline DpoPairLoss nca_pair_loss(double a, double b, double beta) {
+inline PairLoss nca_pair_loss(double a, double b, double beta) {
   const double x = beta * a;
   const double y = beta * b;
   return {negative_log_sigmoid(x) + 0.5 * negative_log_sigmoid(-x) + 0.5 * negative_log_sigmoid(-y),
@@ -98,7 +91,7 @@ inline DpoPairLoss nca_pair_loss(double a, double b, double beta) {
 
 /// `bco_pair` (S. Jung et al., "Binary Classifier Optimization", 2024), without a running shift of
 /// rewards.
-inline DpoPairLoss bco_pair_loss(double a, double b, double beta) {
+inline PairLoss bco_pair_loss(double a, double b, double beta) {
   const double x = beta * a;
   const double y = beta * b;
   return {negative_log_sigmoid(x) + negative_log_sigmoid(-y), -beta * sigmoid(-x),
@@ -107,90 +100,35 @@ inline DpoPairLoss bco_pair_loss(double a, double b, double beta) {
 
 /// `sppo_hard` (Y. Wu et al., "Self-Play Preference Optimization", 2024), with probabilities 1 and
 /// 0 of winner and loser.
-inline DpoPairLoss sppo_hard_loss(double a, double b, double beta) {
+inline PairLoss sppo_hard_loss(double a, double b, double beta) {
   const double of_winner = a - 1 / (2 * beta);
   const double of_loser = b + 1 / (2 * beta);
   return {of_winner * of_winner + of_loser * of_loser, 2 * of_winner, 2 * of_loser};
 }
 
 /// `apo_zero` (K. D'Oosterlinck et al., "Anchored Preference Optimization", 2024, equation 7).
-inline DpoPairLoss apo_zero_loss(double a, double b, double beta) {
+inline PairLoss apo_zero_loss(double a, double b, double beta) {
   const double x = beta * a;
   const double y = beta * b;
   return {sigmoid(-x) + sigmoid(y), -beta * sigmoid_slope(x), beta * sigmoid_slope(y)};
 }
 
 /// `apo_down`, equation 8 there.
-inline DpoPairLoss apo_down_loss(double a, double b, double beta) {
+inline PairLoss apo_down_loss(double a, double b, double beta) {
   const double x = beta * a;
   const double u = beta * (a - b);
   return {sigmoid(x) + sigmoid(-u), beta * (sigmoid_slope(x) - sigmoid_slope(u)),
           beta * sigmoid_slope(u)};
 }
 
-/// Returns a loss of u as one of the scores.
-inline DpoPairLoss by_scores(const ValueAndSlope& loss, double beta) {
+/// Returns a derivative by the rule of the chain; a loss that does not move is no 0 * infinity.
+inline double chained(double by_score, double score_slope) {
+  return by_score == 0 ? 0 : by_score * score_slope;
+}
+
+/// Returns a loss of u as one of the rewards.
+inline PairLoss by_scores(const ValueAndSlope& loss, double beta) {
   return {loss.value, beta * loss.slope, -beta * loss.slope};
-}
-
-/// Returns the loss of a pair. `aot` and `aot_unpaired`: of two numbers that are of the same rank.
-inline DpoPairLoss dpo_pair_loss(const DpoOptions& options, double a, double b) {
-  using Type = DpoLossType;
-  const double beta = options.beta();
-  const double e = options.label_smoothing;
-  const double u = beta * (a - b);
-  switch (options.loss_type) {
-    case Type::robust:
-      return by_scores(robust_loss(u, e), beta);
-    case Type::hinge:
-      return by_scores(hinge_loss(u), beta);
-    case Type::ipo:
-      return ipo_loss(a, b, beta);
-    case Type::exo_pair:
-      return by_scores(exo_pair_loss(u, e), beta);
-    case Type::nca_pair:
-      return nca_pair_loss(a, b, beta);
-    case Type::bco_pair:
-      return bco_pair_loss(a, b, beta);
-    case Type::sppo_hard:
-      return sppo_hard_loss(a, b, beta);
-    case Type::apo_zero:
-      return apo_zero_loss(a, b, beta);
-    case Type::apo_down:
-      return apo_down_loss(a, b, beta);
-    case Type::discopop:
-      return by_scores(discopop_loss(u, options.discopop_tau), beta);
-    case Type::sigmoid:
-    case Type::sigmoid_norm:
-    case Type::aot:
-    case Type::aot_unpaired:
-      return by_scores(sigmoid_loss(u, e), beta);
-  }
-  return {};
-}
-
-/// Largest exponent of an alpha divergence, of TRL's float32.
-inline constexpr double kLargestAlphaExponent = 80;
-
-/// Returns the score of a sequence, the derivative of f at the ratio of probabilities: of its
-/// logarithm x (C. Wang et al., "Beyond Reverse KL", 2023).
-inline ValueAndSlope dpo_score(const DpoOptions& options, double x) {
-  switch (options.f_divergence_type) {
-    case FDivergence::forward_kl:
-      return {-std::expm1(-x), std::exp(-x)};
-    case FDivergence::js_divergence:
-      return {std::log(2.0) - negative_log_sigmoid(x), sigmoid(-x)};
-    case FDivergence::alpha_divergence: {
-      const double coefficient = options.alpha_exponent();
-      if (coefficient == 0) return {x, 1};
-      const double exponent = coefficient * x;
-      const double used = std::min(exponent, kLargestAlphaExponent);
-      return {std::expm1(used) / coefficient, exponent <= used ? std::exp(used) : 0};
-    }
-    case FDivergence::reverse_kl:
-      break;
-  }
-  return {x, 1};
 }
 
 }  // namespace lossgrid

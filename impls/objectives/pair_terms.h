@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DpoTerms: the terms of one token (harness/loss/terms_kernels.h) of `dpo`.
+// PairTerms: the terms of one token (harness/loss/terms_kernels.h) of objectives of preference
+// pairs.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -7,7 +8,7 @@
 
 namespace lossgrid {
 
-struct DpoTerms {
+struct PairTerms {
   enum SequenceSum { kLogRatio, kLogprob, kTokens };  // the first one of lp - ref
 
   static constexpr int kSequenceSums = 3;
@@ -18,7 +19,8 @@ struct DpoTerms {
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
                                        double* sums) const {
     const double logprob = tokens.logprobs[t];
-    sums[kLogRatio] += logprob - tokens.input(TokenInput::reference_policy_logprobs)[t];
+    sums[kLogRatio] +=
+        has_reference ? logprob - tokens.input(TokenInput::reference_policy_logprobs)[t] : logprob;
     sums[kLogprob] += logprob;
     sums[kTokens] += 1;
   }
@@ -29,6 +31,8 @@ struct DpoTerms {
     if (tokens.valid[t] == 0) return {};
     return {.logprob = static_cast<float>(coefficients.at(tokens.sequence[t], 0))};
   }
+
+  bool has_reference = true;
 };
 
 }  // namespace lossgrid
