@@ -142,7 +142,7 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"f_divergence_type", "\"forward_kl\""},
         {"f_divergence_type", "\"js_divergence\""},
         {"f_divergence_type", "\"alpha_divergence\""},
-        {"f_alpha_divergence_coef", "1.5"}}},
+        {"f_alpha_divergence_coef", "2"}}},
       {"cpo",
        {{"beta", "0.5"},
         {"loss_type", "\"simpo\""},
