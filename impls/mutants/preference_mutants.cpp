@@ -218,7 +218,8 @@ class WithChangedSums final : public Objective {
   Change change_;
 };
 
-std::unique_ptr<Objective> with_sums(const ObjectiveSpec& spec, WithChangedSums::Change change) {
+std::unique_ptr<Objective> with_changed_sums(const ObjectiveSpec& spec,
+                                             WithChangedSums::Change change) {
   return std::make_unique<WithChangedSums>(find_objective(spec.kind).make(spec.options), change);
 }
 
@@ -245,34 +246,34 @@ void mismatched_as_examples(SequenceTable<double> sums) {
   }
 }
 
-double option_of(const ObjectiveSpec& spec, const std::string& option, double fallback) {
+double spec_number(const ObjectiveSpec& spec, const std::string& option, double fallback) {
   const auto at = spec.options.find(option);
   return at == spec.options.end() ? fallback : parse_number(at->second, option);
 }
 
-bool is_simpo(const ObjectiveSpec& spec) {
+bool asks_for_simpo(const ObjectiveSpec& spec) {
   const auto type = spec.options.find("loss_type");
   return spec.kind == "cpo" && type != spec.options.end() && type->second == "\"simpo\"";
 }
 
 std::unique_ptr<Objective> simpo_gamma_times_beta(const ObjectiveSpec& spec) {
-  if (!is_simpo(spec)) return nullptr;
+  if (!asks_for_simpo(spec)) return nullptr;
   ObjectiveOptions options = spec.options;
   options["simpo_gamma"] =
-      fmt::format("{}", option_of(spec, "beta", 0.1) * option_of(spec, "simpo_gamma", 0.5));
+      fmt::format("{}", spec_number(spec, "beta", 0.1) * spec_number(spec, "simpo_gamma", 0.5));
   return find_objective("cpo").make(options);
 }
 
 std::unique_ptr<Objective> simpo_of_sums(const ObjectiveSpec& spec) {
-  return is_simpo(spec) ? with_sums(spec, of_one_token) : nullptr;
+  return asks_for_simpo(spec) ? with_changed_sums(spec, of_one_token) : nullptr;
 }
 
 std::unique_ptr<Objective> orpo_of_sums(const ObjectiveSpec& spec) {
-  return spec.kind == "orpo" ? with_sums(spec, of_one_token) : nullptr;
+  return spec.kind == "orpo" ? with_changed_sums(spec, of_one_token) : nullptr;
 }
 
 std::unique_ptr<Objective> orpo_in_bf16(const ObjectiveSpec& spec) {
-  return spec.kind == "orpo" ? with_sums(spec, through_bf16) : nullptr;
+  return spec.kind == "orpo" ? with_changed_sums(spec, through_bf16) : nullptr;
 }
 
 // --- examples -----------------------------------------------------------------------------------
@@ -309,8 +310,8 @@ struct LabelOfMismatched : KtoFormulas {
 };
 
 std::unique_ptr<Objective> kto_weights_swapped(const ObjectiveSpec& spec) {
-  const double desirable = option_of(spec, "desirable_weight", 1);
-  const double undesirable = option_of(spec, "undesirable_weight", 1);
+  const double desirable = spec_number(spec, "desirable_weight", 1);
+  const double undesirable = spec_number(spec, "undesirable_weight", 1);
   if (spec.kind != "kto" || desirable == undesirable) return nullptr;
   ObjectiveOptions options = spec.options;
   options["desirable_weight"] = fmt::format("{}", undesirable);
@@ -320,10 +321,8 @@ std::unique_ptr<Objective> kto_weights_swapped(const ObjectiveSpec& spec) {
 
 std::unique_ptr<Objective> kl_of_examples(const ObjectiveSpec& spec) {
   const bool has_kl = kto_with<KtoFormulas>(spec) != nullptr;
-  return has_kl ? with_sums(spec, mismatched_as_examples) : nullptr;
+  return has_kl ? with_changed_sums(spec, mismatched_as_examples) : nullptr;
 }
-
-using Type = DpoLossType;
 
 const RegisteredMutant preference_mutants[] = {
     RegisteredMutant({
@@ -356,7 +355,7 @@ const RegisteredMutant preference_mutants[] = {
         .objective =
             [](const ObjectiveSpec& s) {
               return dpo_with<SmoothingOfOtherSide>(s, [](const DpoOptions& o) {
-                return o.loss_type == Type::sigmoid && o.label_smoothing > 0;
+                return o.loss_type == DpoLossType::sigmoid && o.label_smoothing > 0;
               });
             },
         .rejected_by = "loss",
@@ -368,8 +367,9 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<IpoOfSums>(
-                  s, [](const DpoOptions& o) { return o.loss_type == Type::ipo && o.averages(); });
+              return dpo_with<IpoOfSums>(s, [](const DpoOptions& o) {
+                return o.loss_type == DpoLossType::ipo && o.averages();
+              });
             },
         .seen_in = "OpenRLHF, by design",
         .rejected_by = "loss",
@@ -381,7 +381,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "fused",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<IpoTargetOfBeta>(s, has_type<Type::ipo>);
+              return dpo_with<IpoTargetOfBeta>(s, has_type<DpoLossType::ipo>);
             },
         .rejected_by = "loss",
     }),
@@ -392,7 +392,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_gather_logits",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<AllTokensCount>(s, has_type<Type::sigmoid_norm>);
+              return dpo_with<AllTokensCount>(s, has_type<DpoLossType::sigmoid_norm>);
             },
         .rejected_by = "loss",
     }),
@@ -403,7 +403,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<HingeWithoutKink>(s, has_type<Type::hinge>);
+              return dpo_with<HingeWithoutKink>(s, has_type<DpoLossType::hinge>);
             },
         .rejected_by = "grad_logits",
     }),
@@ -414,7 +414,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<ExoForward>(s, has_type<Type::exo_pair>);
+              return dpo_with<ExoForward>(s, has_type<DpoLossType::exo_pair>);
             },
         .rejected_by = "loss",
     }),
@@ -425,7 +425,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "fused",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<NcaWithoutHalves>(s, has_type<Type::nca_pair>);
+              return dpo_with<NcaWithoutHalves>(s, has_type<DpoLossType::nca_pair>);
             },
         .rejected_by = "loss",
     }),
@@ -436,7 +436,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<SppoOfOneTarget>(s, has_type<Type::sppo_hard>);
+              return dpo_with<SppoOfOneTarget>(s, has_type<DpoLossType::sppo_hard>);
             },
         .rejected_by = "loss",
     }),
@@ -447,7 +447,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<ApoZeroForDown>(s, has_type<Type::apo_down>);
+              return dpo_with<ApoZeroForDown>(s, has_type<DpoLossType::apo_down>);
             },
         .rejected_by = "loss",
     }),
@@ -458,7 +458,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "fused",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<MixtureDetached>(s, has_type<Type::discopop>);
+              return dpo_with<MixtureDetached>(s, has_type<DpoLossType::discopop>);
             },
         .rejected_by = "grad_logits",
     }),
@@ -469,7 +469,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<ReferenceNotSorted>(s, has_type<Type::aot>);
+              return dpo_with<ReferenceNotSorted>(s, has_type<DpoLossType::aot>);
             },
         .rejected_by = "loss",
     }),
@@ -480,7 +480,7 @@ const RegisteredMutant preference_mutants[] = {
         .strategy = "fused",
         .objective =
             [](const ObjectiveSpec& s) {
-              return dpo_with<NothingSorted>(s, has_type<Type::aot_unpaired>);
+              return dpo_with<NothingSorted>(s, has_type<DpoLossType::aot_unpaired>);
             },
         .rejected_by = "loss",
     }),

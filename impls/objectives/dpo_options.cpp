@@ -29,19 +29,19 @@ const std::vector<std::string>& divergence_names() {
 }
 
 template <typename Enum>
-Enum read_name(const OptionReader& reader, const char* option,
-               const std::vector<std::string>& names, Enum fallback) {
+Enum read_enum_name(const OptionReader& reader, const char* option,
+                    const std::vector<std::string>& names, Enum fallback) {
   const std::string name = reader.one_of(option, names, names[static_cast<std::size_t>(fallback)]);
   return static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-double non_negative(const OptionReader& reader, const std::string& option, double fallback) {
+double non_negative_weight(const OptionReader& reader, const std::string& option, double fallback) {
   const double value = reader.number(option, fallback);
   if (value < 0) throw_bad_input("dpo: {} = {} is negative", option, value);
   return value;
 }
 
-bool is_one_of(DpoLossType type, std::initializer_list<DpoLossType> types) {
+bool is_loss_type_of(DpoLossType type, std::initializer_list<DpoLossType> types) {
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
@@ -49,8 +49,9 @@ void require_smoothing_fits(const DpoOptions& o, const std::string& loss_type) {
   using Type = DpoLossType;
   const double e = o.label_smoothing;
   if (e < 0 || e >= 0.5) throw_bad_input("dpo: label_smoothing = {} is not in [0, 0.5)", e);
-  const bool takes = is_one_of(o.loss_type, {Type::sigmoid, Type::robust, Type::exo_pair,
-                                             Type::sigmoid_norm, Type::aot, Type::aot_unpaired});
+  const bool takes =
+      is_loss_type_of(o.loss_type, {Type::sigmoid, Type::robust, Type::exo_pair, Type::sigmoid_norm,
+                                    Type::aot, Type::aot_unpaired});
   if (e > 0 && !takes) {
     throw_bad_input("dpo: loss_type = \"{}\" excludes a label_smoothing above 0", loss_type);
   }
@@ -61,11 +62,12 @@ void require_smoothing_fits(const DpoOptions& o, const std::string& loss_type) {
 
 void require_scores_fit(const DpoOptions& o, const std::string& loss_type) {
   using Type = DpoLossType;
-  if (o.beta() == 0 && is_one_of(o.loss_type, {Type::ipo, Type::sppo_hard})) {
+  if (o.beta() == 0 && is_loss_type_of(o.loss_type, {Type::ipo, Type::sppo_hard})) {
     throw_bad_input("dpo: loss_type = \"{}\" needs a reference_policy_kl_penalty above 0",
                     loss_type);
   }
-  if (o.preference_average_log_probs && is_one_of(o.loss_type, {Type::ipo, Type::sigmoid_norm})) {
+  if (o.preference_average_log_probs &&
+      is_loss_type_of(o.loss_type, {Type::ipo, Type::sigmoid_norm})) {
     throw_bad_input("dpo: loss_type = \"{}\" excludes preference_average_log_probs = true",
                     loss_type);
   }
@@ -103,8 +105,8 @@ bool DpoOptions::averages() const {
 
 bool DpoOptions::compares_scores() const {
   using Type = DpoLossType;
-  return is_one_of(loss_type, {Type::sigmoid, Type::sigmoid_norm, Type::hinge, Type::ipo,
-                               Type::exo_pair, Type::robust, Type::discopop});
+  return is_loss_type_of(loss_type, {Type::sigmoid, Type::sigmoid_norm, Type::hinge, Type::ipo,
+                                     Type::exo_pair, Type::robust, Type::discopop});
 }
 
 double DpoOptions::alpha_exponent() const {
@@ -115,19 +117,19 @@ double DpoOptions::alpha_exponent() const {
 DpoOptions DpoOptions::read(const OptionReader& reader) {
   DpoOptions o;
   o.reference_policy_kl_penalty =
-      non_negative(reader, "reference_policy_kl_penalty", o.reference_policy_kl_penalty);
+      non_negative_weight(reader, "reference_policy_kl_penalty", o.reference_policy_kl_penalty);
   o.preference_loss_weight =
-      non_negative(reader, "preference_loss_weight", o.preference_loss_weight);
-  o.sft_loss_weight = non_negative(reader, "sft_loss_weight", o.sft_loss_weight);
+      non_negative_weight(reader, "preference_loss_weight", o.preference_loss_weight);
+  o.sft_loss_weight = non_negative_weight(reader, "sft_loss_weight", o.sft_loss_weight);
   o.preference_average_log_probs =
       reader.flag("preference_average_log_probs", o.preference_average_log_probs);
   o.sft_average_log_probs = reader.flag("sft_average_log_probs", o.sft_average_log_probs);
-  o.loss_type = read_name(reader, "loss_type", loss_type_names(), o.loss_type);
+  o.loss_type = read_enum_name(reader, "loss_type", loss_type_names(), o.loss_type);
   o.label_smoothing = reader.number("label_smoothing", o.label_smoothing);
   o.discopop_tau = reader.number("discopop_tau", o.discopop_tau);
   o.ipo_average_log_probs = reader.flag("ipo_average_log_probs", o.ipo_average_log_probs);
   o.f_divergence_type =
-      read_name(reader, "f_divergence_type", divergence_names(), o.f_divergence_type);
+      read_enum_name(reader, "f_divergence_type", divergence_names(), o.f_divergence_type);
   o.f_alpha_divergence_coef = reader.number("f_alpha_divergence_coef", o.f_alpha_divergence_coef);
   if (o.discopop_tau <= 0) throw_bad_input("dpo: discopop_tau = {} is not above 0", o.discopop_tau);
   const std::string& loss_type = loss_type_names()[static_cast<int>(o.loss_type)];

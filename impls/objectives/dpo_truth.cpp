@@ -22,7 +22,7 @@ Var divergence_from_labels(const Var& u, double e) {
 }
 
 /// Returns the mixture of the logistic and the exponential loss, m exp(-u) as one exponential.
-Var mixture(const Var& u, double tau) {
+Var discopop_mixture(const Var& u, double tau) {
   const Var scaled = u / rounded_option(tau);
   return -(true_logistic(-scaled) * log_sigmoid(u)) + exp(log_sigmoid(scaled) - u);
 }
@@ -109,7 +109,7 @@ class DpoTruth final : public PairTruth {
       case Type::apo_down:
         return true_logistic(x) + true_logistic(-u);
       case Type::discopop:
-        return mixture(u, options_.discopop_tau);
+        return discopop_mixture(u, options_.discopop_tau);
       default:
         return true_smoothed(u, e);
     }
