@@ -58,6 +58,7 @@ class RowTable {
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
   std::array<DeviceArray<float>, kTokenInputs> inputs_;
+  DeviceArray<float> weights_;
   DeviceArray<RowTransform> transforms_;
   DeviceArray<RowTransform> teacher_transforms_;
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels

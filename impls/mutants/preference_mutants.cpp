@@ -166,6 +166,26 @@ struct DivergenceReversed : DpoFormulas {
   }
 };
 
+/// Returns `dpo` whose tokens all count whole.
+std::unique_ptr<Objective> without_tails(const ObjectiveSpec& spec) {
+  if (spec.kind != "dpo") return nullptr;
+  DpoOptions options = read_dpo_options(spec.options);
+  if (options.weights().tail == 1) return nullptr;
+  options.ld_alpha.reset();
+  return std::make_unique<DpoObjective<>>(options);
+}
+
+/// Counts all tokens whole in the gradient.
+void gradient_without_tails(const Objective& objective, const ObjectiveTokens& tokens,
+                            const PackedBatch& batch, int /*cp*/,
+                            SequenceTable<const double> coefficients,
+                            ObjectiveTotals<double> totals, const TokenGradients& grad) {
+  const std::vector<float> ones(tokens.weights.size(), 1.0f);
+  ObjectiveTokens changed = tokens;
+  changed.weights = ones;
+  objective.token_terms(changed, batch, coefficients, totals, grad);
+}
+
 // --- without a reference ------------------------------------------------------------------------
 
 /// An objective of pairs whose sums over tokens are changed before they are used.
@@ -179,6 +199,10 @@ class WithChangedSums final : public Objective {
   std::string_view kind() const override { return own_->kind(); }
   ObjectiveNeeds needs() const override { return own_->needs(); }
   ObjectiveSizes sizes() const override { return own_->sizes(); }
+  std::vector<float> token_weights(const PackedBatch& batch,
+                                   const ShiftedBatch& rows) const override {
+    return own_->token_weights(batch, rows);
+  }
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
                      SequenceTable<double> sums) const override {
     own_->sequence_sums(tokens, batch, sums);
@@ -509,6 +533,22 @@ const RegisteredMutant preference_mutants[] = {
               });
             },
         .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M197",
+        .name = "dpo_tail_counts_whole",
+        .what = "ld_alpha is not read",
+        .strategy = "cp_local",
+        .objective = without_tails,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M197",
+        .name = "dpo_tail_gradient_whole",
+        .what = "the gradient of a tail without ld_alpha",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = gradient_without_tails; },
+        .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
         .catalogue_id = "M191",

@@ -128,11 +128,18 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
   o.label_smoothing = reader.number("label_smoothing", o.label_smoothing);
   o.discopop_tau = reader.number("discopop_tau", o.discopop_tau);
   o.ipo_average_log_probs = reader.flag("ipo_average_log_probs", o.ipo_average_log_probs);
+  o.ld_alpha = reader.optional_number("ld_alpha", o.ld_alpha);
   o.f_divergence_type =
       read_enum_name(reader, "f_divergence_type", divergence_names(), o.f_divergence_type);
   o.f_alpha_divergence_coef = reader.number("f_alpha_divergence_coef", o.f_alpha_divergence_coef);
   if (o.discopop_tau <= 0) throw_bad_input("dpo: discopop_tau = {} is not above 0", o.discopop_tau);
   const std::string& loss_type = loss_type_names()[static_cast<int>(o.loss_type)];
+  if (o.ld_alpha && (*o.ld_alpha < 0 || *o.ld_alpha > 1)) {
+    throw_bad_input("dpo: ld_alpha = {} is not in [0, 1]", *o.ld_alpha);
+  }
+  if (o.ld_alpha && o.loss_type == DpoLossType::aot) {
+    throw_bad_input("dpo: loss_type = \"aot\" excludes an ld_alpha");
+  }
   require_smoothing_fits(o, loss_type);
   require_scores_fit(o, loss_type);
   return o;

@@ -3,6 +3,8 @@
 // `DPOLossConfig`; the loss of a pair has the names of TRL's `DPOConfig`.
 #pragma once
 
+#include <optional>
+
 #include "impls/objectives/pair_steps.h"
 
 namespace lossgrid {
@@ -40,6 +42,7 @@ struct DpoOptions {
   double label_smoothing = 0;
   double discopop_tau = 0.05;
   bool ipo_average_log_probs = true;  // false: sums over tokens, as OpenRLHF has them
+  std::optional<double> ld_alpha;     // weight of the tail of the longer sequence; none: 1
   FDivergence f_divergence_type = FDivergence::reverse_kl;
   double f_alpha_divergence_coef = 0.5;
 
@@ -60,7 +63,8 @@ struct DpoOptions {
   double alpha_exponent() const;
 
   PairWeights weights() const {
-    return {preference_loss_weight, sft_loss_weight, sft_average_log_probs, true};
+    return {preference_loss_weight, sft_loss_weight, sft_average_log_probs, true,
+            ld_alpha.value_or(1)};
   }
 };
 

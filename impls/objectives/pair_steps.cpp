@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/pair_steps.h"
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "harness/loss/terms_kernels.h"
 
@@ -19,6 +21,14 @@ PairSequence sums_of(SequenceTable<const double> sums, std::int64_t i) {
           .log_ratio = sums.at(i, PairTerms::kLogRatio)};
 }
 
+std::int64_t valid_tokens(const PackedBatch& batch, std::int64_t i) {
+  std::int64_t count = 0;
+  for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
+    count += batch.token_mask[batch.cu_seqlens[i] + t] != 0 ? 1 : 0;
+  }
+  return count;
+}
+
 double valid_pairs(const PackedBatch& batch) {
   double samples = 0;
   for (const std::uint8_t mask : batch.sample_mask) samples += mask;
@@ -31,6 +41,7 @@ ObjectiveNeeds PairSteps::needs() const {
   ObjectiveNeeds needs;
   needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = weights_.has_reference;
   needs.sequences_per_unit = 2;
+  needs.token_weights = weights_.tail != 1;
   needs.edges_by_unit = true;  // one offset for a pair: the rewards of both are all but equal
   return needs;
 }
@@ -38,7 +49,7 @@ ObjectiveNeeds PairSteps::needs() const {
 ObjectiveSizes PairSteps::sizes() const {
   ObjectiveSizes sizes;
   sizes.sequence_sums = PairTerms::kSequenceSums;
-  sizes.coefficients = 1;  // d loss / d lp of every valid token of the sequence
+  sizes.coefficients = PairTerms::kCoefficients;
   return sizes;
 }
 
@@ -68,6 +79,21 @@ std::vector<SequencePair> PairSteps::pairs(const PackedBatch& batch,
   return pairs;
 }
 
+std::vector<float> PairSteps::token_weights(const PackedBatch& batch,
+                                            const ShiftedBatch& rows) const {
+  if (weights_.tail == 1) return {};
+  std::vector<std::int64_t> shorter;  // by sequence, valid tokens of the shorter one of its pair
+  for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    shorter.push_back(std::min(valid_tokens(batch, i), valid_tokens(batch, partner(batch, i))));
+  }
+  std::vector<float> weights;
+  for (std::size_t row = 0; row < rows.rows(); ++row) {
+    const bool is_tail = rows.ordinal[row] >= shorter[static_cast<std::size_t>(rows.sequence[row])];
+    weights.push_back(is_tail ? static_cast<float>(weights_.tail) : 1.0f);
+  }
+  return weights;
+}
+
 void PairSteps::sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
                               SequenceTable<double> sums) const {
   add_sequence_sums(terms(), tokens, sums);
@@ -75,15 +101,17 @@ void PairSteps::sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& 
 
 void PairSteps::coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                              SequenceTable<double> coefficients) const {
-  for (std::int64_t i = 0; i < sums.sequences; ++i) coefficients.at(i, 0) = 0;
+  for (std::int64_t i = 0; i < sums.sequences; ++i) {
+    for (int k = 0; k < PairTerms::kCoefficients; ++k) coefficients.at(i, k) = 0;
+  }
   const std::vector<SequencePair> pairs = this->pairs(batch, sums);
   const std::vector<PairLoss> losses = this->losses(batch, pairs);
   for (std::size_t k = 0; k < pairs.size(); ++k) {
     const auto& [chosen, rejected, weight] = pairs[k];
     const double preference = weight * weights_.preference;
-    coefficients.at(chosen.index, 0) =
-        preference * losses[k].by_chosen - weight * weights_.sft / sft_tokens(chosen);
-    coefficients.at(rejected.index, 0) = preference * losses[k].by_rejected;
+    coefficients.at(chosen.index, PairTerms::kPreference) = preference * losses[k].by_chosen;
+    coefficients.at(chosen.index, PairTerms::kSft) = -weight * weights_.sft / sft_tokens(chosen);
+    coefficients.at(rejected.index, PairTerms::kPreference) = preference * losses[k].by_rejected;
   }
 }
 

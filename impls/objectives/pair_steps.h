@@ -23,6 +23,7 @@ struct PairWeights {
   double sft = 0;
   bool sft_by_token = false;
   bool has_reference = true;  // rewards are about log-ratios to the reference policy
+  double tail = 1;  // weight in log-ratios of the tokens beyond those of the shorter sequence
 };
 
 /// Sums over the valid tokens of a sequence.
@@ -30,7 +31,7 @@ struct PairSequence {
   std::int64_t index = 0;
   double tokens = 0;
   double logprob = 0;
-  double log_ratio = 0;  // of lp - ref, or of lp without a reference
+  double log_ratio = 0;  // weighted, of lp - ref, or of lp without a reference
 
   double tokens_or_one() const { return tokens > 1 ? tokens : 1; }
 };
@@ -41,8 +42,8 @@ struct SequencePair {
   double weight = 0;  // 1 / pairs of the global batch
 };
 
-/// A loss of two numbers with its derivatives; of a pair those by the log-probability of any token
-/// of the chosen and of the rejected sequence.
+/// A loss of two numbers with its derivatives; of a pair those by the weighted log-probability of
+/// any token of the chosen and of the rejected sequence.
 struct PairLoss {
   double value = 0;
   double by_chosen = 0;
@@ -59,6 +60,8 @@ class PairSteps : public Objective {
   /// Bad input: an odd number of sequences; a pair with two sample masks.
   void require(const PackedBatch& batch) const override;
 
+  std::vector<float> token_weights(const PackedBatch& batch,
+                                   const ShiftedBatch& rows) const override;
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
                      SequenceTable<double> sums) const override;
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -88,7 +91,7 @@ class PairSteps : public Objective {
   }
 
  private:
-  PairTerms terms() const { return {weights_.has_reference}; }
+  PairTerms terms() const { return {weights_.has_reference, weights_.tail != 1}; }
   /// Returns the pairs that count.
   std::vector<SequencePair> pairs(const PackedBatch& batch, SequenceTable<const double> sums) const;
   /// Returns the tokens that the SFT loss of a sequence is divided by.

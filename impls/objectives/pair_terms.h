@@ -9,9 +9,11 @@
 namespace lossgrid {
 
 struct PairTerms {
-  enum SequenceSum { kLogRatio, kLogprob, kTokens };  // the first one of lp - ref
+  enum SequenceSum { kLogRatio, kLogprob, kTokens };  // the first one of weight * (lp - ref)
+  enum Coefficient { kPreference, kSft };             // d loss / d lp of a valid token by term
 
   static constexpr int kSequenceSums = 3;
+  static constexpr int kCoefficients = 2;
   static constexpr int kSums = 0;
   static constexpr int kMaxima = 0;
   static constexpr bool kHasGradient = true;
@@ -19,8 +21,10 @@ struct PairTerms {
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
                                        double* sums) const {
     const double logprob = tokens.logprobs[t];
+    const double weight = weights_tokens ? tokens.weights[t] : 1;
     sums[kLogRatio] +=
-        has_reference ? logprob - tokens.input(TokenInput::reference_policy_logprobs)[t] : logprob;
+        weight * (has_reference ? logprob - tokens.input(TokenInput::reference_policy_logprobs)[t]
+                                : logprob);
     sums[kLogprob] += logprob;
     sums[kTokens] += 1;
   }
@@ -29,10 +33,14 @@ struct PairTerms {
                                           SequenceTable<const double> coefficients,
                                           double* /*sums*/, double* /*maxima*/) const {
     if (tokens.valid[t] == 0) return {};
-    return {.logprob = static_cast<float>(coefficients.at(tokens.sequence[t], 0))};
+    const std::int64_t sequence = tokens.sequence[t];
+    const double weight = weights_tokens ? tokens.weights[t] : 1;
+    return {.logprob = static_cast<float>(weight * coefficients.at(sequence, kPreference) +
+                                          coefficients.at(sequence, kSft))};
   }
 
   bool has_reference = true;
+  bool weights_tokens = false;  // by Objective::token_weights, else by 1
 };
 
 }  // namespace lossgrid

@@ -34,13 +34,24 @@ ObjectiveTruth PairTruth::take() {
 void PairTruth::read_pairs() {
   for (std::int64_t i = 0; i + 1 < batch_.sequences(); i += 2) {
     if (batch_.sample_mask[i] == 0) continue;
-    const TrueSequence chosen = read(i);
-    const TrueSequence rejected = read(i + 1);
+    const std::int64_t whole = std::min(targets(i), targets(i + 1));
+    const TrueSequence chosen = read(i, whole);
+    const TrueSequence rejected = read(i + 1, whole);
     pairs_.push_back({chosen, rejected});
+    if (weights_.tail == 1) continue;
+    branch("sequence_with_tail") += targets(i) != targets(i + 1) ? 1 : 0;
   }
 }
 
-TrueSequence PairTruth::read(std::int64_t i) {
+std::int64_t PairTruth::targets(std::int64_t i) const {
+  std::int64_t count = 0;
+  for (std::int64_t t = 1; t < batch_.length(i); ++t) {  // the first token is never a target
+    count += batch_.token_mask[batch_.cu_seqlens[i] + t];
+  }
+  return count;
+}
+
+TrueSequence PairTruth::read(std::int64_t i, std::int64_t whole) {
   const std::vector<float>& reference =
       batch_.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)];
   std::vector<Var> of_policy;
@@ -54,7 +65,9 @@ TrueSequence PairTruth::read(std::int64_t i) {
     of_policy.push_back(logprobs_.back());
     if (!weights_.has_reference) continue;
     of_reference.push_back(static_cast<double>(reference[token]));
-    log_ratios.push_back(logprobs_.back() - Var(of_reference.back()));
+    const Var log_ratio = logprobs_.back() - Var(of_reference.back());
+    const bool is_whole = std::ssize(of_policy) <= whole;
+    log_ratios.push_back(is_whole ? log_ratio : rounded_option(weights_.tail) * log_ratio);
   }
   TrueSequence sequence;
   sequence.index = i;

@@ -64,7 +64,9 @@ class PairTruth {
 
  private:
   void read_pairs();
-  TrueSequence read(std::int64_t i);
+  /// Returns the sequence; `whole`: the tokens that count whole in its log-ratio.
+  TrueSequence read(std::int64_t i, std::int64_t whole);
+  std::int64_t targets(std::int64_t i) const;
   std::vector<Var> sft_terms() const;
   double global_pairs() const {
     return static_cast<double>(batch_.denominators.valid_sequences) / 2;

@@ -20,7 +20,7 @@ TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
               ElementsAre(Pair("discopop_tau", "0.05"), Pair("f_alpha_divergence_coef", "0.5"),
                           Pair("f_divergence_type", "\"reverse_kl\""),
                           Pair("ipo_average_log_probs", "true"), Pair("label_smoothing", "0.0"),
-                          Pair("loss_type", "\"sigmoid\""),
+                          Pair("ld_alpha", "null"), Pair("loss_type", "\"sigmoid\""),
                           Pair("preference_average_log_probs", "false"),
                           Pair("preference_loss_weight", "1.0"),
                           Pair("reference_policy_kl_penalty", "0.05"),

@@ -43,6 +43,8 @@ std::vector<ObjectiveOptions> dpo_losses() {
   }
   add("ipo", {{"ipo_average_log_probs", "false"}});
   add("discopop", {{"discopop_tau", "0.5"}});
+  add("sigmoid", {{"ld_alpha", "0.25"}, {"sft_loss_weight", "0.3"}});
+  add("ipo", {{"ld_alpha", "0"}});
   for (const char* divergence : {"forward_kl", "js_divergence", "alpha_divergence"}) {
     for (const char* type : {"sigmoid", "hinge", "ipo", "discopop"}) {
       add(type, {{"f_divergence_type", std::string("\"") + divergence + "\""}});
@@ -165,7 +167,8 @@ TEST(DpoLosses, StepsMatchTheTruth) {
       }
     }
   }
-  for (const char* branch : {"pairs_hinge_active", "pairs_hinge_flat", "pairs_ranked_apart"}) {
+  for (const char* branch :
+       {"pairs_hinge_active", "pairs_hinge_flat", "pairs_ranked_apart", "sequence_with_tail"}) {
     EXPECT_GT(branches[branch], 0) << branch;
   }
 }
@@ -248,6 +251,18 @@ TEST(DpoLosses, AnAlphaDivergenceIsClampedAsInFloat32) {
   }
 }
 
+TEST(DpoLosses, TheTailOfALongerSequenceCountsLessWorkedOutByHand) {
+  // The first pair's chosen sequence has a second token with a log-ratio of 0.25.
+  const auto l = [](double u) { return -std::log(logistic_of(0.5 * u)); };
+  EXPECT_DOUBLE_EQ(loss_of_small_pairs("sigmoid", {{"ld_alpha", "0.5"}}),
+                   (l(0.5 + 0.125 + 0.5) + l(-1 - 0.5)) / 4);
+  EXPECT_DOUBLE_EQ(loss_of_small_pairs("sigmoid", {{"ld_alpha", "1"}}),
+                   loss_of_small_pairs("sigmoid"));
+  const ObjectiveRun run = run_objective(
+      dpo_of({{"ld_alpha", "0.5"}, {"reference_policy_kl_penalty", "0.5"}}), small_pairs());
+  EXPECT_FLOAT_EQ(run.gradient[2], 0.5f * run.gradient[0]);
+}
+
 TEST(DpoLosses, AtTheKinkOfTheHingeARightGradientIsOneOfTwo) {
   // u = 0.5 (0.75 + apart + 0.5) = 1.
   const ObjectiveBatch data = pairs_apart(0.75);
@@ -321,6 +336,8 @@ TEST(DpoLosses, RefuseOptionsThatDoNotFit) {
   }
   EXPECT_EQ(refused("hinge", "ipo_average_log_probs", "false"),
             "dpo: ipo_average_log_probs = false needs loss_type = \"ipo\"");
+  EXPECT_EQ(refused("aot", "ld_alpha", "0.5"), "dpo: loss_type = \"aot\" excludes an ld_alpha");
+  EXPECT_EQ(refused("sigmoid", "ld_alpha", "2"), "dpo: ld_alpha = 2 is not in [0, 1]");
   EXPECT_EQ(refused("aot", "f_divergence_type", "\"forward_kl\""),
             "dpo: loss_type = \"aot\" excludes f_divergence_type = \"forward_kl\"");
   EXPECT_EQ(refusal({{"f_divergence_type", "\"js_divergence\""},

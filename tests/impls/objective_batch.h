@@ -173,9 +173,11 @@ inline Parts dealt(const ObjectiveBatch& data, int ranks, std::uint64_t seed) {
 
 /// A rank's rows with their arrays; `tokens` points into this.
 struct HeldRows {
-  HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const ObjectiveNeeds& needs,
+  HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const Objective& objective,
            const std::vector<std::int64_t>& positions)
-      : rows(pack.gather(positions)) {
+      : rows(pack.gather(positions)), weights(objective.token_weights(data.batch, rows)) {
+    const ObjectiveNeeds needs = objective.needs();
+    tokens.weights = weights;
     const std::vector<float>* sources[] = {&data.logprobs,  &data.entropy,   &data.vocab_min,
                                            &data.vocab_max, &data.logsumexp, &data.mean_logprob,
                                            &data.divergence};
@@ -199,6 +201,7 @@ struct HeldRows {
   HeldRows(const HeldRows&) = delete;
 
   ShiftedBatch rows;
+  std::vector<float> weights;
   std::vector<float> numbers[7];
   ObjectiveTokens tokens;
 };
@@ -233,7 +236,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   std::vector<double> coefficient_numbers;
   const SequenceTable<double> sums = table(sum_numbers, sizes.sequence_sums);
   for (const auto& part : parts) {
-    const HeldRows held(data, pack, objective.needs(), part);
+    const HeldRows held(data, pack, objective, part);
     objective.sequence_sums(held.tokens, batch, table(part_numbers, sizes.sequence_sums));
     for (std::size_t k = 0; k < sum_numbers.size(); ++k) sum_numbers[k] += part_numbers[k];
   }
@@ -246,7 +249,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   ObjectiveRun run;
   HeldGradients all(objective.needs(), static_cast<std::size_t>(data.rows()), kPoison);
   for (const auto& part : parts) {
-    const HeldRows held(data, pack, objective.needs(), part);
+    const HeldRows held(data, pack, objective, part);
     std::vector<double> of_sums(sizes.sums, 0.0);
     std::vector<double> of_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
     HeldGradients own(objective.needs(), part.size(), 0.0f);

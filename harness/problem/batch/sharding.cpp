@@ -63,6 +63,7 @@ ShiftedBatch ShiftedBatch::gather(std::span<const std::int64_t> positions) const
   select(valid, rows.valid);
   select(real, rows.real);
   select(sequence, rows.sequence);
+  select(ordinal, rows.ordinal);
   for (int k = 0; k < kTokenInputs; ++k) select(inputs[k], rows.inputs[k]);
   return rows;
 }
@@ -75,6 +76,7 @@ void ShiftedBatch::append(const ShiftedBatch& other) {
   extend(other.valid, valid);
   extend(other.real, real);
   extend(other.sequence, sequence);
+  extend(other.ordinal, ordinal);
   for (int k = 0; k < kTokenInputs; ++k) extend(other.inputs[k], inputs[k]);
 }
 
@@ -85,6 +87,7 @@ ShiftedBatch shift_targets(const PackedBatch& batch) {
   shifted.valid.assign(padded_tokens, 0);
   shifted.real.assign(padded_tokens, 0);
   shifted.sequence.assign(padded_tokens, 0);
+  shifted.ordinal.assign(padded_tokens, 0);
   for (int k = 0; k < kTokenInputs; ++k) {
     if (!batch.inputs[k].empty()) shifted.inputs[k].assign(padded_tokens, 0.0f);
   }
@@ -96,9 +99,12 @@ ShiftedBatch shift_targets(const PackedBatch& batch) {
     if (!batch.microbatch.dummy) {
       std::fill_n(shifted.real.begin() + rows, batch.input_lengths[i], std::uint8_t{1});
     }
+    std::int32_t ordinal = 0;
     for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
       shifted.targets[rows + t] = batch.input_ids[tokens + t + 1];
       shifted.valid[rows + t] = batch.token_mask[tokens + t + 1] != 0 && batch.sample_mask[i] != 0;
+      shifted.ordinal[rows + t] = ordinal;
+      ordinal += shifted.valid[rows + t];
       for (int k = 0; k < kTokenInputs; ++k) {
         if (!batch.inputs[k].empty()) {
           shifted.inputs[k][rows + t] = batch.inputs[k][tokens + t + 1];

@@ -35,6 +35,7 @@ struct ShiftedBatch {
   std::vector<std::uint8_t> valid;     // [rows] token mask of that token and sample mask
   std::vector<std::uint8_t> real;      // [rows] 1 for a true token, 0 for a pad
   std::vector<std::int32_t> sequence;  // [rows]
+  std::vector<std::int32_t> ordinal;   // [rows] valid rows of the sequence before this one
   TokenInputs inputs;                  // [rows] about the predicted token; 0 where there is none
 
   std::size_t rows() const { return targets.size(); }
