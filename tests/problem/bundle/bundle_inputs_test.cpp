@@ -114,7 +114,8 @@ void expect_same_projection(const Problem& a, const Problem& b) {
   EXPECT_EQ(a.projection->hidden_dtype, b.projection->hidden_dtype);
   EXPECT_EQ(a.projection->weight_dtype, b.projection->weight_dtype);
   EXPECT_EQ(a.projection->has_bias, b.projection->has_bias);
-  if (a.projection->has_bias) EXPECT_EQ(a.projection->bias_dtype, b.projection->bias_dtype);
+  if (!a.projection->has_bias) return;
+  EXPECT_EQ(a.projection->bias_dtype, b.projection->bias_dtype);
 }
 
 TEST(LinearBundle, IsBf16WhereBothFactorsAre) {
