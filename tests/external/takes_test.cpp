@@ -197,19 +197,19 @@ def logprobs(hidden, weight, bias, batch, temperature=True):
     return torch.log_softmax(x, -1).gather(1, batch.labels[:, None])[:, 0]
 
 
-@lossgrid.implementation(inputs="hidden", takes="bias")
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight", takes="bias")
 def takes_bias(hidden, weight, batch):
     bias = None if batch.bias is None else batch.bias.float()
     return logprobs(hidden, weight, bias, batch)
 
 
-@lossgrid.implementation(inputs="hidden")
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight")
 def takes_none(hidden, weight, batch):
     assert batch.bias is None
     return logprobs(hidden, weight, None, batch)
 
 
-@lossgrid.implementation(inputs="hidden", takes="bias")
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight", takes="bias")
 def half_gradient(hidden, weight, batch):
     if batch.bias is None:
         return logprobs(hidden, weight, None, batch)
@@ -217,7 +217,7 @@ def half_gradient(hidden, weight, batch):
     return logprobs(hidden, weight, (bias + bias.detach()) / 2, batch)
 
 
-@lossgrid.implementation(inputs="hidden", takes="bias")
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight", takes="bias")
 def ignores_bias(hidden, weight, batch):
     return logprobs(hidden, weight, None, batch)
 )";
