@@ -254,7 +254,8 @@ def implementation(
         rounds: tensors that the function rounds by design to the dtype of its inputs, bfloat16:
             "loss", and from hidden states "logits" that it makes, "grad_logits" before they are
             multiplied by hidden states and weight, and "grad_weight", which is about d bias, too.
-            Autograd does all of this with a product of bfloat16. Bounds are wider by the rounding of these tensors.
+            Autograd does all of this with a product of bfloat16. Bounds are wider by the rounding
+            of these tensors.
             "log_sum_exp": log-probabilities or their gradient come of logits minus a log-sum-exp
             in float32, which rounds in proportion to the logits and not to their distances.
             "temperature", "quotient": logits in bfloat16 are divided by a temperature in bfloat16,
