@@ -263,7 +263,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     if (problem_.head.has_bias) add_gradient("grad.bias", gradients.bias);
   }
 
-  /// Adds a gradient of the LM head, without what the declaration says is too much of it.
+  /// Adds a gradient of the LM head, without the declared factor that is too much.
   void add_gradient(const char* name, float* out) {
     const std::span<const float> gradient = arrays_.array<float>(name);
     const HostView view(context_.device, out, gradient.size_bytes());

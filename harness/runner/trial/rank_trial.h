@@ -26,7 +26,7 @@ struct RankResult {
   CollectiveCounts predicted_batch_dp;
   CollectiveCounts batch_pp;  // before each and after the last microbatch
   CollectiveCounts predicted_batch_pp;
-  // Of the sum over CP and DP, on one rank for each shard.
+  // These two are about the sum over CP and DP, on one rank for each shard.
   std::optional<LinearFindings> grad_weight;
   std::optional<LinearFindings> grad_bias;
   std::vector<float> weight_gradient;  // of this rank's shard (WeightPlaces), kept for --out only
