@@ -259,11 +259,17 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
       device.copy(gradients.hidden, arrays_.at("grad.hidden"),
                   static_cast<std::size_t>(problem_.hidden_bytes()));
     }
-    const std::span<const float> weight = arrays_.array<float>("grad.weight");
-    const HostView view(device, gradients.weight, weight.size_bytes());
+    add_gradient("grad.weight", gradients.weight);
+    if (problem_.head.has_bias) add_gradient("grad.bias", gradients.bias);
+  }
+
+  /// Adds a gradient of the LM head, without the declared factor that is too much.
+  void add_gradient(const char* name, float* out) {
+    const std::span<const float> gradient = arrays_.array<float>(name);
+    const HostView view(context_.device, out, gradient.size_bytes());
     const std::span<float> sum = view.as<float>();
     const auto share = static_cast<float>(weight_share());
-    for (std::size_t k = 0; k < weight.size(); ++k) sum[k] += weight[k] * share;
+    for (std::size_t k = 0; k < gradient.size(); ++k) sum[k] += gradient[k] * share;
     view.write_back();
   }
 
@@ -378,6 +384,9 @@ class External final : public LossImplementation {
     }
     if (problem.transform.by_sequence && !declaration_.takes_sequence_temperatures) {
       return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
+    }
+    if (problem.head.has_bias && !declaration_.takes_bias) {
+      return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
     }
     RowTerms terms = problem.terms();
     if (!terms.any()) return std::nullopt;

@@ -96,6 +96,11 @@ void run_product(Device& device, const Gemm& product, std::span<float> workspace
   device.kernels().gemm(product, workspace);
 }
 
+void run_product_of_rank(const RankContext& context, const Gemm& product,
+                         std::span<float> workspace) {
+  run_product(context.device, product, workspace);
+}
+
 }  // namespace
 
 Steps::Steps()
@@ -116,6 +121,8 @@ Steps::Steps()
       finish(finish_objective),
       chunk_source(rows_of_chunk),
       reduce_grad_hidden(sum_over_tp),
-      add_grad_weight(run_product) {}
+      add_grad_weight(run_product),
+      write_bias(run_product_of_rank),
+      add_grad_bias(run_product_of_rank) {}
 
 }  // namespace lossgrid

@@ -94,6 +94,12 @@ struct Steps {
                              std::span<float> own);
   /// Adds the product to the gradient of the weight.
   void (*add_grad_weight)(Device& device, const Gemm& product, std::span<float> workspace);
+  /// Writes the bias to the logits of a chunk: the product of a column of ones and the bias.
+  void (*write_bias)(const RankContext& context, const Gemm& product, std::span<float> workspace);
+  /// Adds the sums of columns, the product of a row of ones and the gradient of logits, to the
+  /// gradient of the bias.
+  void (*add_grad_bias)(const RankContext& context, const Gemm& product,
+                        std::span<float> workspace);
 
   Steps();
 };

@@ -39,6 +39,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"sequence_temperatures", problem.transform.by_sequence},
           {"teacher_dtype", problem.has_teacher() ? protocol_name(problem.teacher.dtype) : ""},
           {"teacher_topk", problem.teacher.sends_topk},
+          {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
           {"device", traits_of(problem.backend).tensor_device},

@@ -32,6 +32,7 @@ class Batch(Views):
         self._data = data
         self._pack = PackRows(data, "batch.pack.")
         self._tokens = Tokens(data, "batch.tokens.")
+        self._bias: Optional[torch.Tensor] = None
 
     # Ids and masks.
 
@@ -213,6 +214,12 @@ class Batch(Views):
     def weight_layout(self) -> str:
         """"vocab_hidden": weight is [V_t, H]; "hidden_vocab": [H, V_t]."""
         return self._data.problem.weight_layout
+
+    @property
+    def bias(self) -> Optional[torch.Tensor]:
+        """[V_t] bias of the LM head, in the dtype of the weight, which is added to the product of
+        hidden states and weight: an input like these, with a gradient. None where there is none."""
+        return self._bias
 
     @property
     def sequence_parallel(self) -> bool:

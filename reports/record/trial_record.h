@@ -188,13 +188,13 @@ void fields(A& a, TrialRecord& trial) {
     {.maximum = 1, .usual = "{}", .shared = true});
   a("checks", trial.checks, "Comparisons with the truth.", {.usual = "[]", .shared = true});
   a("relative_l2", trial.relative_l2,
-    "By gradient (grad_hidden, grad_weight): |error| / |truth| over all that is compared, "
-    "Euclidean norms.",
+    "By gradient (grad_hidden, grad_weight, grad_bias): |error| / |truth| over all that is "
+    "compared, Euclidean norms.",
     {.null = true, .infinite = true, .usual = "{}"});
   a("gradient_scale", trial.gradient_scale,
-    "By gradient (grad_logits, or grad_hidden and grad_weight): <got, truth> / <truth, truth> over "
-    "all that is compared, which is 1 but for roundings. Without those whose truth is zero or "
-    "where a number is not finite. Older reports do not have it.",
+    "By gradient (grad_logits, or grad_hidden, grad_weight and grad_bias): <got, truth> / <truth, "
+    "truth> over all that is compared, which is 1 but for roundings. Without those whose truth is "
+    "zero or where a number is not finite. Older reports do not have it.",
     {.minimum = {}, .since = Since::after_1_1, .usual = "{}"});
   a("invariants", trial.invariants, "Properties.", {.usual = "[]", .shared = true});
   a("determinism", trial.determinism, "Bitwise verdicts.", {.usual = "[]", .shared = true});

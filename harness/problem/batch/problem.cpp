@@ -27,7 +27,7 @@ void require_checked_keys(const CaseSpec& spec) {
 void require_hidden_keys(const CaseSpec& spec) {
   if (spec.hidden > 0) return;
   const CaseSpec unset;
-  for (const char* name : {"hidden_values", "weight_layout", "tied_embedding"}) {
+  for (const char* name : {"hidden_values", "weight_layout", "tied_embedding", "lm_head_bias"}) {
     const CaseKey& key = *find_case_key(name);
     if (key.get(spec) == key.get(unset)) continue;
     throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,

@@ -21,6 +21,7 @@ const std::vector<std::string>& known_tensors() {
                                               "logits",
                                               "hidden",
                                               "weight",
+                                              "bias",
                                               "token_mask",
                                               "sample_mask",
                                               "advantages",
@@ -37,7 +38,8 @@ const std::vector<std::string>& known_tensors() {
                                               "expected.entropy",
                                               "expected.grad_logits",
                                               "expected.grad_hidden",
-                                              "expected.grad_weight"};
+                                              "expected.grad_weight",
+                                              "expected.grad_bias"};
   return names;
 }
 

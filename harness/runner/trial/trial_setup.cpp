@@ -20,7 +20,7 @@ LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, 
       .grid = grid,
       .objective = objective,
       .objective_spec = spec.objective,
-      .head = {spec.hidden, spec.weight_layout},
+      .head = {spec.hidden, spec.weight_layout, spec.lm_head_bias},
       .backend = backend,
       .transform = problem.transform(),
       .teacher = {problem.teacher_dtype, spec.teacher_topk > 0, teacher_part(problem.transform())}};
