@@ -49,7 +49,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         declaration_(declaration),
         runtime_(runtime),
         pack_(shift_targets(problem.batch)),
-        positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
+        positions_(cp_rows(problem.batch, problem.grid.cp, context.cp.rank())),
         rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem),
         grad_(context.device, problem, out_rows()),
@@ -378,6 +378,9 @@ class External final : public LossImplementation {
     }
     if (problem.transform.by_sequence && !declaration_.takes_sequence_temperatures) {
       return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
+    }
+    if (problem.grid.cp_layout != CpLayout::zigzag && !declaration_.takes_layouts) {
+      return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
     }
     RowTerms terms = problem.terms();
     if (!terms.any()) return std::nullopt;

@@ -41,6 +41,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"teacher_topk", problem.teacher.sends_topk},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
+          {"cp_layout", name(problem.grid.cp_layout)},
           {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},

@@ -28,7 +28,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
-_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher")
+_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "layouts")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -265,7 +265,8 @@ def implementation(
             inputs. "sequence_temperatures", beside "transforms": rows are divided by
             ``batch.temperatures`` of their sequence as well. "teacher": the divergence from
             ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
-            returns the loss; they are divided by the same temperatures.
+            returns the loss; they are divided by the same temperatures. "layouts": any layout of
+            rows over CP (``problem.cp_layout``), by the rows that ``batch`` names.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.
