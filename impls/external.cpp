@@ -49,7 +49,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         declaration_(declaration),
         runtime_(runtime),
         pack_(shift_targets(problem.batch)),
-        positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
+        positions_(cp_rows(problem.batch, problem.grid.cp, context.cp.rank())),
         rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem),
         grad_(context.device, problem, out_rows()),
@@ -387,6 +387,9 @@ class External final : public LossImplementation {
     }
     if (problem.head.has_bias && !declaration_.takes_bias) {
       return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
+    }
+    if (problem.grid.cp_layout != CpLayout::zigzag && !declaration_.takes_layouts) {
+      return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
     }
     RowTerms terms = problem.terms();
     if (!terms.any()) return std::nullopt;

@@ -2,7 +2,7 @@
 // results:file=R.safetensors: plays back the results of another program, so that code which runs
 // elsewhere is judged here. The file holds the results of the whole batch, and every rank takes its
 // part. With "{r}" in its name, which stands for the rank of the grid, there is one file a rank
-// with its own results: rows [T_c] in its zigzag order of the padded pack, and its vocabulary shard
+// with its own results: rows [T_c] of the padded pack in its order, and its vocabulary shard
 // [V_t], padding columns included.
 #include <algorithm>
 #include <limits>

@@ -9,8 +9,8 @@
 namespace lossgrid {
 namespace {
 
-std::vector<std::int64_t> zigzag_rows(const PackedBatch& batch, int cp, int cp_rank) {
-  return cp_rows(batch.cu_seqlens_padded, cp, cp_rank);
+std::vector<std::int64_t> own_rows(const PackedBatch& batch, int cp, int cp_rank) {
+  return cp_rows(batch, cp, cp_rank);
 }
 
 ShiftedBatch shift_then_split(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank) {
@@ -104,7 +104,7 @@ void run_product_of_rank(const RankContext& context, const Gemm& product,
 }  // namespace
 
 Steps::Steps()
-    : local_rows(zigzag_rows),
+    : local_rows(own_rows),
       local_targets(shift_then_split),
       chunks(all_chunks),
       gather_statistics(gather_from_ranks),

@@ -42,6 +42,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
+          {"cp_layout", name(problem.grid.cp_layout)},
           {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},

@@ -197,8 +197,7 @@ class MovedTeacherPlan final : public LossPlan {
 /// Gives every row the teacher of the next one, where that is a row that is trained on.
 std::vector<std::int64_t> next_rows(const LossProblem& problem, int cp_rank) {
   const ShiftedBatch local =
-      shift_targets(problem.batch)
-          .gather(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, cp_rank));
+      shift_targets(problem.batch).gather(cp_rows(problem.batch, problem.grid.cp, cp_rank));
   std::vector<std::int64_t> rows(local.rows());
   std::iota(rows.begin(), rows.end(), 0);
   for (std::size_t k = 0; k + 1 < rows.size(); ++k) {

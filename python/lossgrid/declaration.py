@@ -28,7 +28,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
-_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "bias")
+_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "bias", "layouts")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -270,6 +270,8 @@ def implementation(
             ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
             returns the loss; they are divided by the same temperatures. "bias": the bias of the LM
             head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
+            "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
+            ``batch`` names.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

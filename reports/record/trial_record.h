@@ -82,6 +82,7 @@ struct TrialRecord {
   int dp = 1;
   int pp = 1;       // pipeline stages
   bool sp = false;  // sequence parallelism
+  std::string cp_layout = "zigzag";
   std::string implementation;
   std::map<std::string, std::string> details;
   std::string backend = "cpu";
@@ -113,7 +114,7 @@ struct TrialRecord {
   std::string reproduce;
   std::vector<std::string> cost_mismatches;
 
-  /// "tp2cp4", and where they apply "dp2", "pp2" and "sp" behind it.
+  /// "tp2cp4", and where they apply "dp2", "pp2", "sp" and ":ulysses" behind it.
   std::string grid() const;
   /// Name and text of the case.
   std::string case_title() const;
@@ -142,6 +143,10 @@ void fields(A& a, TrialRecord& trial) {
     a("sp", trial.sp,
       "Sequence parallelism: hidden states are split by rows over the tensor-parallel ranks.",
       {.usual = "false"});
+    a("cp_layout", trial.cp_layout,
+      "Layout of rows over the context-parallel ranks, where it is not zigzag.",
+      {.one_of = "zigzag contiguous ulysses zigzag_row contiguous_sequence",
+       .left_out = trial.cp_layout == "zigzag"});
   });
   a("implementation", trial.implementation, "Name, with its options as NAME:option=value.",
     {.nonempty = true});

@@ -93,7 +93,54 @@ def takes_no_teacher(logits, batch):
     return logits.sum()
 )";
 
+const std::string kLayouts = R"(
+def logprobs(logits, ids):
+    return torch.log_softmax(logits.float(), -1).gather(1, ids[:, None])[:, 0]
+
+
+@lossgrid.implementation(takes="layouts")
+def takes_layouts(logits, batch):
+    return logprobs(logits, batch.labels)
+
+
+@lossgrid.implementation(rows="pack", takes="layouts")
+def gathers(logits, batch):
+    return batch.join_cp(logprobs(logits, batch.labels))
+
+
+@lossgrid.implementation(takes="layouts")
+def rolls_after_the_split(logits, batch):
+    return logprobs(logits, batch.split_cp(batch.ids_padded).roll(-1))
+
+
+@lossgrid.implementation()
+def takes_zigzag(logits, batch):
+    return logprobs(logits, batch.labels)
+)";
+
 using ExternalTakes = WithTorch;
+
+TEST_F(ExternalTakes, GivesOtherLayoutsToThoseThatTakeThem) {
+  const std::string report = scratch_.file("layouts.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("layouts.py", kLayouts)},
+                 "--case 'lens=5+8+1+3 vocab=24 mask=all' --grid tp1cp2,tp1cp2:contiguous,"
+                 "tp1cp3:ulysses,tp1cp2:zigzag_row,tp1cp2:contiguous_sequence "
+                 "--impl takes_layouts,gathers,rolls_after_the_split,takes_zigzag --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;
+  std::string reason;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    statuses[trial["implementation"]] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reason = trial["reason"];
+  }
+  EXPECT_EQ(statuses["takes_layouts"], "ppppp") << result.out;
+  EXPECT_EQ(statuses["gathers"], "ppppp") << result.out;
+  EXPECT_EQ(statuses["rolls_after_the_split"], "fffff") << result.out;
+  EXPECT_EQ(statuses["takes_zigzag"], "pssss") << result.out;
+  EXPECT_THAT(reason, HasSubstr("takes=\"layouts\""));
+}
 
 TEST_F(ExternalTakes, GivesATeacherAndTemperaturesToThoseThatTakeThem) {
   const std::string report = scratch_.file("distill.json");

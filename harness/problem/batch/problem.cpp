@@ -208,6 +208,7 @@ PackedBatch pack(const Problem& problem, const Grid& grid) {
   const PackedLayout layout = layout_of(problem, grid);
   PackedBatch batch;
   batch.cu_seqlens_padded = layout.cu_padded;
+  batch.cp_layout = grid.cp_layout;
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
   batch.rewards = problem.rewards;

@@ -159,7 +159,7 @@ void write_rank_view(const std::string& path, const Problem& problem, const Grid
                   grid,
                   rank,
                   batch,
-                  cp_rows(batch.cu_seqlens_padded, grid.cp, grid.cp_rank(rank)),
+                  cp_rows(batch, grid.cp, grid.cp_rank(rank)),
                   {},
                   vocab_shard(plain.spec.vocab, grid.tp, grid.tp_rank(rank))};
   held.real = shift_targets(batch).gather(held.positions).real;

@@ -59,7 +59,7 @@ void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, in
   const Projection& projection = *problem.projection;
   const PackedLayout layout = layout_of(problem, grid);
   const std::vector<std::int64_t> tokens = rows_to_read(problem, layout);
-  const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid.cp, cp_rank);
+  const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid, cp_rank);
   const std::size_t count = positions.size() / static_cast<std::size_t>(grid.row_parts());
   const std::size_t first = grid.sp ? count * static_cast<std::size_t>(tp_rank) : 0;
   std::vector<float> padding(static_cast<std::size_t>(projection.size));

@@ -17,8 +17,8 @@ class RowPlacement {
         from_hidden_(problem_.spec.hidden > 0),
         shard_(vocab_shard(problem_.spec.vocab, setup.grid.tp, setup.grid.tp_rank(rank))) {
     const std::vector<std::int64_t> cu_padded = pack(problem_, setup.grid).cu_seqlens_padded;
-    places_ = place_rows(problem_, cu_padded,
-                         cp_rows(cu_padded, setup.grid.cp, setup.grid.cp_rank(rank)));
+    places_ =
+        place_rows(problem_, cu_padded, cp_rows(cu_padded, setup.grid, setup.grid.cp_rank(rank)));
     if (from_hidden_ && setup.grid.sp) {
       gradient_count_ = places_.size() / static_cast<std::size_t>(setup.grid.tp);
       gradient_begin_ = gradient_count_ * static_cast<std::size_t>(setup.grid.tp_rank(rank));

@@ -154,6 +154,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.dp = grid.dp;
   record.pp = grid.pp;
   record.sp = grid.sp;
+  record.cp_layout = name(grid.cp_layout);
   record.microbatches = static_cast<int>(problem.spec.microbatches);
   record.implementation = implementation;
   record.tokens = problem.tokens();

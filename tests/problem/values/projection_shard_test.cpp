@@ -35,7 +35,7 @@ constexpr std::array<Grid, 14> kHiddenGrids{{{1, 1},
 /// Positions in the padded pack of the rows that a rank holds, by their definition.
 std::vector<std::int64_t> positions_of(const Problem& problem, const Grid& grid, int tp_rank,
                                        int cp_rank) {
-  const auto all = cp_rows(layout_of(problem, grid).cu_padded, grid.cp, cp_rank);
+  const auto all = cp_rows(layout_of(problem, grid).cu_padded, grid, cp_rank);
   if (!grid.sp) return all;
   EXPECT_EQ(all.size() % static_cast<std::size_t>(grid.tp), 0u);
   const auto part = static_cast<std::int64_t>(all.size()) / grid.tp;
