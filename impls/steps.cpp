@@ -96,12 +96,17 @@ void run_product(Device& device, const Gemm& product, std::span<float> workspace
   device.kernels().gemm(product, workspace);
 }
 
+void make_tails(Device& device, std::int64_t rows, const MakeTail& make) {
+  for_each_item(device, rows, make);
+}
+
 }  // namespace
 
 Steps::Steps()
     : local_rows(zigzag_rows),
       local_targets(shift_then_split),
       chunks(all_chunks),
+      make_tail(make_tails),
       gather_statistics(gather_from_ranks),
       reduce_max(all_reduce_max),
       reduce_sum(all_reduce_sum),

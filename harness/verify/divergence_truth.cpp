@@ -15,7 +15,21 @@ constexpr double kSmallestNormal = std::numeric_limits<float>::min();
 const double kU4 = 4 * unit_roundoff(DType::f32);
 
 bool is_left_out(const Divergence& divergence, double teacher) {
-  return divergence.on_support && teacher == -kInfinity;
+  return divergence.on_support() && teacher == -kInfinity;
+}
+
+/// True if the sum of the teacher, or of the student, counts in D.
+bool has_teacher_side(const Divergence& divergence) {
+  return divergence.kind != Divergence::Kind::reverse;
+}
+bool has_student_side(const Divergence& divergence) {
+  return divergence.kind != Divergence::Kind::forward;
+}
+
+/// Returns the weight of the sum of the teacher.
+double weight_of_teacher(const Divergence& divergence) {
+  if (!has_student_side(divergence)) return 1;
+  return has_teacher_side(divergence) ? divergence.beta : 0;
 }
 
 Softmax softmax_of(std::span<const double> logits, std::span<const double> errors,
@@ -59,9 +73,11 @@ struct Logs {
   double q = 0;  // of the teacher
   double log_p = 0;
   double log_q = 0;
+  double compared_q = 0;  // what ln p is compared with
   double log_m = 0;
   ChainBound p_error;
   ChainBound q_error;
+  ChainBound compared_error;
   // Errors of a mixture: of ln(p / m), and of ln(p / m) and ln(q / m) as they count for its value.
   ChainBound p_by_m_error;
   double p_by_m_own = 0;
@@ -77,6 +93,12 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   logs.q = std::exp(logs.log_q);
   logs.p_error = truth.p.error(student, student_error);
   logs.q_error = truth.q.error(teacher, teacher_error);
+  logs.compared_q = logs.log_q;
+  logs.compared_error = logs.q_error;
+  if (truth.divergence.topk == Divergence::Topk::zero_outside && teacher == -kInfinity) {
+    logs.compared_q = Divergence::kLogOutside;
+    logs.compared_error = {};
+  }
   if (truth.divergence.kind != Divergence::Kind::jsd) return logs;
   logs.log_m = log_mixture(truth.divergence.beta, logs.log_q, logs.log_p);
   if (std::isinf(logs.log_m)) return logs;
@@ -87,6 +109,40 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   logs.p_by_m_error.fixed += (1 - q_share) * p_own + of_m;
   logs.p_by_m_own = p_own + of_m;
   logs.q_by_m_own = truth.q.own_error(teacher) + of_m;
+  return logs;
+}
+
+/// The numbers of one column of a clamped divergence; those of q are 0 where nothing was sent.
+struct ClampedLogs {
+  double q = 0;       // exp(log_q)
+  double q_left = 0;  // that where ln p has a gradient
+  double p = 0;
+  double log_q = 0;  // both are at least the clamp
+  double log_p = 0;
+  double distance = 0;  // of ln p from the clamp
+  ChainBound p_error;
+  ChainBound q_error;
+
+  /// True if a computation may find ln p on the other side of the clamp.
+  bool straddles(int serial_adds) const {
+    return q > 0 && std::abs(distance) <= p_error.at(serial_adds);
+  }
+};
+
+ClampedLogs clamped_logs_of(const DivergenceTruth& truth, double student, double teacher,
+                            double student_error, double teacher_error) {
+  const double least = truth.divergence.log_prob_min;
+  const double log_p = truth.p.log_p(student);
+  ClampedLogs logs;
+  logs.p = std::exp(log_p);
+  logs.p_error = truth.p.error(student, student_error);
+  if (teacher == -kInfinity) return logs;
+  logs.log_q = std::max(teacher, least);
+  logs.log_p = std::max(log_p, least);
+  logs.distance = log_p == least ? 0 : log_p - least;
+  logs.q = std::exp(logs.log_q);
+  logs.q_left = log_p > least ? logs.q : 0;
+  logs.q_error = {truth.q.own_error(teacher) + teacher_error};
   return logs;
 }
 
@@ -132,6 +188,45 @@ bool DivergenceTruth::gradient_adds_up() const {
   return std::isfinite(value);
 }
 
+namespace {
+
+/// Adds D and R of a clamped divergence.
+void add_clamped_sums(const DistilledLogits& logits, DivergenceTruth& truth) {
+  constexpr int kMostAdds = 1 << 20;  // of any implementation
+  for (std::size_t v = 0; v < logits.student.size(); ++v) {
+    const ClampedLogs at = clamped_logs_of(truth, logits.student[v], logits.teacher[v],
+                                           logits.student_errors[v], logits.teacher_errors[v]);
+    add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error), truth.value,
+                truth.value_error);
+    add_summand(at.q_left, 1, at.q_error, {}, truth.of_student, truth.of_student_error);
+    if (at.straddles(kMostAdds)) truth.straddles.push_back({at.distance, at.q, at.p_error});
+  }
+}
+
+DivergenceColumn clamped_column(const DivergenceTruth& truth, const Enclosure& gradient,
+                                int serial_adds, const ClampedLogs& at) {
+  const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
+  const double direction = truth.of_student * at.p - at.q_left;
+  double error = at.p * truth.of_student * at.p_error.at(serial_adds) +
+                 at.p * truth.error_of_student(serial_adds) +
+                 at.q_left * at.q_error.at(serial_adds) +
+                 kU4 * (truth.of_student * at.p + at.q_left);
+  if (at.straddles(serial_adds)) error += at.q * (1 + at.q_error.at(serial_adds));
+  return {times(gradient.value, direction),
+          std::max(kSmallestNormal * std::max(1.0, largest), times(largest, error)),
+          times(gradient.radius(), std::abs(direction))};
+}
+
+}  // namespace
+
+double DivergenceTruth::error_of_student(int serial_adds) const {
+  double error = of_student_error.at(serial_adds);
+  for (const Straddle& at : straddles) {
+    if (std::abs(at.distance) <= at.error.at(serial_adds)) error += at.q;
+  }
+  return error;
+}
+
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
                                  bool allows_offset) {
   DivergenceTruth truth;
@@ -148,6 +243,11 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
   if (allows_offset) {
     truth.p.shared_error += std::abs(kU4 * truth.p.max + kU4 * std::log(truth.p.sum));
   }
+  if (divergence.is_clamped()) {
+    truth.q = {.max = 0, .sum = 1};  // logarithms of probabilities
+    add_clamped_sums(logits, truth);
+    return truth;
+  }
   double of_teacher = 0;
   double of_student = 0;
   ChainBound teacher_error;
@@ -156,31 +256,29 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
     if (!is_counted(v)) continue;
     const Logs at = logs_of(truth, logits.student[v], logits.teacher[v], logits.student_errors[v],
                             logits.teacher_errors[v]);
-    switch (divergence.kind) {
-      case Divergence::Kind::forward:
-        add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error),
-                    of_teacher, teacher_error);
-        break;
-      case Divergence::Kind::reverse:
-        add_summand(at.p, at.log_p - at.log_q, at.p_error, sum_of(at.p_error, at.q_error),
-                    of_student, student_error);
-        break;
-      default:
-        add_summand(at.q, at.log_q - at.log_m, at.q_error, {at.q_by_m_own}, of_teacher,
-                    teacher_error);
-        add_summand(at.p, at.log_p - at.log_m, at.p_error, {at.p_by_m_own}, of_student,
-                    student_error);
-        add_summand(at.p, at.log_p - at.log_m, at.p_error, at.p_by_m_error, truth.of_student,
-                    truth.of_student_error);
+    if (divergence.kind == Divergence::Kind::jsd) {
+      add_summand(at.q, at.log_q - at.log_m, at.q_error, {at.q_by_m_own}, of_teacher,
+                  teacher_error);
+      add_summand(at.p, at.log_p - at.log_m, at.p_error, {at.p_by_m_own}, of_student,
+                  student_error);
+      add_summand(at.p, at.log_p - at.log_m, at.p_error, at.p_by_m_error, truth.of_student,
+                  truth.of_student_error);
+      continue;
+    }
+    if (has_teacher_side(divergence)) {
+      add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error), of_teacher,
+                  teacher_error);
+    }
+    if (has_student_side(divergence)) {
+      add_summand(at.p, at.log_p - at.compared_q, at.p_error, sum_of(at.p_error, at.compared_error),
+                  of_student, student_error);
     }
   }
-  if (divergence.kind == Divergence::Kind::reverse) {
+  if (divergence.kind != Divergence::Kind::jsd) {
     truth.of_student = of_student;
     truth.of_student_error = student_error;
   }
-  const double beta = divergence.kind == Divergence::Kind::forward   ? 1
-                      : divergence.kind == Divergence::Kind::reverse ? 0
-                                                                     : divergence.beta;
+  const double beta = weight_of_teacher(divergence);
   truth.value = times(beta, of_teacher) + times(1 - beta, of_student);
   truth.value_error.add(beta, teacher_error);
   truth.value_error.add(1 - beta, student_error);
@@ -195,25 +293,32 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
   const Divergence& divergence = truth.divergence;
   DivergenceColumn column;
   if (is_left_out(divergence, teacher) || student == -kInfinity) return column;
+  if (divergence.is_clamped()) {
+    return clamped_column(truth, gradient, serial_adds,
+                          clamped_logs_of(truth, student, teacher, student_error, teacher_error));
+  }
   const Logs at = logs_of(truth, student, teacher, student_error, teacher_error);
   const double p_error = at.p_error.at(serial_adds);
   const double q_error = at.q_error.at(serial_adds);
+  const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
   double direction = 0;
   double error = 0;
   double underflow = 1;  // what a probability that vanishes is multiplied by
-  if (divergence.kind == Divergence::Kind::forward) {
-    direction = at.p - at.q;
-    error = at.p * p_error + at.q * q_error + kU4 * (at.p + at.q);
-  } else if (at.p > 0) {
-    const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
-    const double log_r = is_jsd ? at.log_m : at.log_q;
+  if (has_teacher_side(divergence) && !is_jsd) {
+    const double factor = weight_of_teacher(divergence);
+    direction = factor * (at.p - at.q);
+    error = factor * (at.p * p_error + at.q * q_error + kU4 * (at.p + at.q));
+  }
+  if (has_student_side(divergence) && at.p > 0) {
+    const double log_r = is_jsd ? at.log_m : at.compared_q;
     const double log_ratio = at.log_p - log_r;
     const double centred = log_ratio - truth.of_student;
-    const double factor = (is_jsd ? 1 - divergence.beta : 1) * at.p;
-    direction = factor * centred;
-    const double of_ratio = is_jsd ? at.p_by_m_error.at(serial_adds) : p_error + q_error;
-    error =
-        factor * (p_error * std::abs(centred) + of_ratio + truth.of_student_error.at(serial_adds) +
+    const double factor = (1 - weight_of_teacher(divergence)) * at.p;
+    direction += factor * centred;
+    const double of_ratio =
+        is_jsd ? at.p_by_m_error.at(serial_adds) : p_error + at.compared_error.at(serial_adds);
+    error +=
+        factor * (p_error * std::abs(centred) + of_ratio + truth.error_of_student(serial_adds) +
                   kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
     underflow = 1 + std::abs(at.log_p) + std::abs(log_r) + std::abs(truth.of_student);
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The float64 truth of a row's divergence from a teacher (row_terms.h), its gradient by the
 // student's logits z, and their error bounds. With p and q the two distributions, g = d loss / d D,
-// R = sum p (ln p - ln r), r = q (reverse) or m = b q + (1 - b) p (jsd):
+// R = sum p (ln p - ln r), r = q (reverse, mixed) or m = b q + (1 - b) p (jsd):
 //   forward  dz_v = g (p_v - q_v)
 //   reverse  dz_v = g p_v (ln p_v - ln q_v - R)
 //   jsd      dz_v = g (1 - b) p_v (ln(p_v / m_v) - R)
+//   mixed    dz_v = b of the first and 1 - b of the second
 // and 0 where z_v is -inf: there is no logit to change. Over a row they add up to 0, but where a
 // forward D is infinite: ids without a probability of the student then leave their q_v out.
 //
@@ -27,11 +28,18 @@
 // and ln p share is (1 - b) p ln(p / m), as that of m = b q + (1 - b) p takes the rest back. So the
 // errors of logarithms count as o + u32 4 (2 + |ln m|) there. ln(q / m) is alike.
 //
+// A clamped divergence (row_terms.h) has q' = exp(max(ln q, c)) and D = sum q' (max(ln q, c) -
+// max(ln p, c)) over the ids that were sent, R = sum q' over those of them with ln p > c, and
+//   clamped  dz_v = g (R p_v - q'_v), q' = 0 where it is not in R
+// ln q is given: its error is o. Where |ln p - c| is within the error of ln p, either side is
+// right: q' counts as an error of R and of its element.
+//
 // A row has no D, which is NaN, if one of the two has no distribution. A reverse D is infinite if
 // the student has a probability where the teacher has none, and has no gradient then.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "harness/loss/enclosure.h"
 #include "harness/problem/batch/row_terms.h"
@@ -67,6 +75,13 @@ struct Softmax {
   double own_error(double logit) const;
 };
 
+/// An id whose ln p may be found on either side of a clamp.
+struct Straddle {
+  double distance;   // of ln p from the clamp
+  double q;          // part of R that depends on the side
+  ChainBound error;  // of ln p
+};
+
 struct DivergenceTruth {
   Divergence divergence;
   Softmax p;              // of the student, on the support if the divergence is on it
@@ -74,8 +89,11 @@ struct DivergenceTruth {
   double value = 0;       // D; NaN if p or q is none
   double of_student = 0;  // R
   ChainBound value_error;
-  ChainBound of_student_error;
+  ChainBound of_student_error;  // without what straddles
+  std::vector<Straddle> straddles;
 
+  /// Returns the bound of the error of R.
+  double error_of_student(int serial_adds) const;
   /// True if D has a gradient by the logits.
   bool has_gradient() const;
   /// True if the gradient by the logits adds up to 0.

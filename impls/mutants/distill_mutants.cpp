@@ -29,7 +29,7 @@ bool has_uneven_sides(const LossProblem& problem) {
 }
 
 bool is_on_support(const LossProblem& problem) {
-  return problem.terms().divergence.on_support;
+  return problem.terms().divergence.on_support();
 }
 
 // --- directions and weights ---------------------------------------------------------------------
@@ -54,7 +54,8 @@ double beta_of(const ObjectiveOptions& options) {
 
 bool swap_directions(ObjectiveOptions& options) {
   const std::string type = type_of(options);
-  if (type == "\"jsd\"" || options.contains("zero_outside_topk")) return false;
+  const bool has_one_side = type == "\"forward\"" || type == "\"reverse\"";
+  if (!has_one_side || options.contains("zero_outside_topk")) return false;
   options["kl_type"] = type == "\"reverse\"" ? "\"forward\"" : "\"reverse\"";
   return true;
 }
@@ -62,6 +63,14 @@ bool swap_directions(ObjectiveOptions& options) {
 bool set_beta(ObjectiveOptions& options, double to) {
   if (type_of(options) != "\"jsd\"" || beta_of(options) == to) return false;
   options["jsd_beta"] = fmt::format("{}", to);
+  return true;
+}
+
+/// Gives the forward side the weight of the reverse one.
+bool swap_weights(ObjectiveOptions& options) {
+  const auto weight = options.find("mixed_kl_weight");
+  if (type_of(options) != "\"mixed\"" || weight == options.end()) return false;
+  weight->second = fmt::format("{}", 1 - parse_number(weight->second, "mixed_kl_weight"));
   return true;
 }
 
@@ -93,7 +102,7 @@ void teacher_of_own_shard(Compared& compared) {
 }
 
 void student_of_own_shard(Compared& compared) {
-  if (compared.rows.divergence.on_support) {
+  if (compared.rows.divergence.on_support()) {
     make_room(compared);
     rows_support_statistics(compared.rows, compared.shift.data(), compared.sum.data());
   } else {
@@ -226,7 +235,7 @@ std::vector<std::int64_t> rows_of_other_chunk(const LossProblem& problem, int) {
 void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                          const RowGradients& gradients, void* out) {
   LogitsRows whole = rows;
-  whole.divergence.on_support = false;
+  whole.divergence.topk = Divergence::Topk::whole;
   rows_gradient(whole, softmax, gradients, out);
 }
 
@@ -234,7 +243,7 @@ void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
 void gradient_of_sent_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
   LogitsRows sent = rows;
-  sent.divergence.on_support = true;
+  sent.divergence.topk = Divergence::Topk::renormalized;
   RowSoftmax own = softmax;
   own.support_shift = softmax.shift;
   own.support_sum = softmax.sum;
@@ -318,6 +327,14 @@ const RegisteredMutant distill_mutants[] = {
         .strategy = "fused",
         .change = [](Steps& s) { s.divergence = divergence_on_host<divergence_from_even_mixture>; },
         .runs_on = has_uneven_sides,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M127",
+        .name = "distill_mixed_weight_of_reverse",
+        .what = "mixed_kl_weight is the weight of the reverse side, not of the forward one",
+        .strategy = "fused",
+        .objective = [](const ObjectiveSpec& spec) { return distill_with(spec, swap_weights); },
         .rejected_by = "divergence",
     }),
     RegisteredMutant({

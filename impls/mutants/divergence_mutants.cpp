@@ -77,6 +77,41 @@ void gradient_of_difference_of_infinities(const DistilledRows& rows, const RowSo
                          });
 }
 
+/// Takes the gradient of the forward side alone, with its weight.
+void gradient_of_forward_side(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                              const float* of_student, const float* gradient, void* out) {
+  DistilledRows forward = rows;
+  forward.divergence.kind = Divergence::Kind::forward;
+  std::vector<float> weighted(gradient, gradient + rows.student.rows);
+  for (float& g : weighted) g *= static_cast<float>(rows.divergence.beta);
+  rows_divergence_gradient(forward, p, q, of_student, weighted.data(), out);
+}
+
+/// True where ln p is compared with a number at ids that the teacher has not sent.
+bool has_floor(const LossProblem& problem) {
+  const Divergence divergence = problem.terms().divergence;
+  return divergence.topk == Divergence::Topk::zero_outside &&
+         divergence.kind != Divergence::Kind::forward;
+}
+
+/// Sums over the ids that the teacher has sent.
+void divergence_of_sent_ids(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                            const DivergenceSums& out) {
+  divergence_by(rows, p, q, out, [&](const DistilledColumn& column) {
+    return column.q > 0 ? right_terms(rows.divergence, column) : std::pair(0.0f, 0.0f);
+  });
+}
+
+/// Compares ln p with 0 at ids that the teacher has not sent.
+void gradient_with_floor_of_zero(const DistilledRows& rows, const RowSoftmax& p,
+                                 const RowSoftmax& q, const float* of_student,
+                                 const float* gradient, void* out) {
+  divergence_gradient_by(rows, p, q, gradient, out, [&](std::int64_t r, DistilledColumn column) {
+    if (column.q == 0) column.log_q = 0;
+    return right_slope(rows.divergence, column, of_student[r]);
+  });
+}
+
 constexpr float kSmallestLogprob = -10;
 
 void clamped_divergence(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
@@ -182,6 +217,36 @@ const RegisteredMutant divergence_mutants[] = {
         .runs_on = is_forward,
         .seen_in = "verl 0.9.1, by design",
         .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M128",
+        .name = "distill_mixed_gradient_of_forward",
+        .what = "the gradient of a mixed divergence without that of its reverse side",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_of_forward_side>; },
+        .runs_on =
+            [](const LossProblem& problem) { return has_kind(problem, Divergence::Kind::mixed); },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M129",
+        .name = "distill_nothing_outside_topk",
+        .what = "with zero_outside_topk, probability that the teacher has not sent costs nothing",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.divergence = divergence_on_host<divergence_of_sent_ids>; },
+        .runs_on = has_floor,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M130",
+        .name = "distill_gradient_with_floor_of_zero",
+        .what = "with zero_outside_topk, the gradient has ln q = 0, not -100, outside of the top k",
+        .strategy = "one_sweep",
+        .change =
+            [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_with_floor_of_zero>; },
+        .runs_on = has_floor,
+        .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
         .catalogue_id = "M118",

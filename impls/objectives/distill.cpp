@@ -4,7 +4,7 @@
 // TRL's GKD trainer for the generalised Jensen-Shannon divergence). The divergences are those of
 // harness/problem/batch/row_terms.h. Where a teacher sends its top k alone, both distributions are
 // renormalised over these ids; with zero_outside_topk the student's is that of the whole
-// vocabulary.
+// vocabulary, and ln q of the other ids is -100 where ln p is compared with it.
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
@@ -100,25 +100,43 @@ class DistillObjective final : public Objective {
   const Divergence divergence_;
 };
 
+Divergence::Kind read_kind(const OptionReader& reader) {
+  const std::string type =
+      reader.one_of("kl_type", {"forward", "reverse", "mixed", "jsd"}, "forward");
+  return type == "forward"   ? Divergence::Kind::forward
+         : type == "reverse" ? Divergence::Kind::reverse
+         : type == "mixed"   ? Divergence::Kind::mixed
+                             : Divergence::Kind::jsd;
+}
+
+/// Makes a mixed divergence of which one side has no weight that of the other side.
+void leave_out_side_without_weight(Divergence& divergence) {
+  if (divergence.kind != Divergence::Kind::mixed) return;
+  if (divergence.beta == 1) divergence.kind = Divergence::Kind::forward;
+  if (divergence.beta == 0) divergence.kind = Divergence::Kind::reverse;
+}
+
 Divergence read_divergence(const OptionReader& reader) {
   Divergence divergence;
-  const std::string type = reader.one_of("kl_type", {"forward", "reverse", "jsd"}, "forward");
-  divergence.beta = reader.number("jsd_beta", divergence.beta);
-  divergence.on_support = !reader.flag("zero_outside_topk", false);
-  if (!(divergence.beta > 0 && divergence.beta < 1)) {
-    throw_bad_input("distill: jsd_beta must be in (0, 1)");
+  divergence.kind = read_kind(reader);
+  const double jsd_beta = reader.number("jsd_beta", divergence.beta);
+  const double mixed_kl_weight = reader.number("mixed_kl_weight", divergence.beta);
+  if (!(jsd_beta > 0 && jsd_beta < 1)) throw_bad_input("distill: jsd_beta must be in (0, 1)");
+  if (!(mixed_kl_weight >= 0 && mixed_kl_weight <= 1)) {
+    throw_bad_input("distill: mixed_kl_weight must be in [0, 1]");
   }
-  if (!divergence.on_support && type != "forward") {
-    throw_bad_input("distill: zero_outside_topk = true needs kl_type = \"forward\"");
+  divergence.beta = divergence.kind == Divergence::Kind::mixed ? mixed_kl_weight : jsd_beta;
+  leave_out_side_without_weight(divergence);
+  const bool zero_outside = reader.flag("zero_outside_topk", false);
+  if (zero_outside && divergence.kind == Divergence::Kind::jsd) {
+    throw_bad_input("distill: zero_outside_topk = true needs another kl_type than \"jsd\"");
   }
-  divergence.kind = type == "forward"   ? Divergence::Kind::forward
-                    : type == "reverse" ? Divergence::Kind::reverse
-                                        : Divergence::Kind::jsd;
+  divergence.topk = zero_outside ? Divergence::Topk::zero_outside : Divergence::Topk::renormalized;
   return divergence;
 }
 
 const Registered registered_distill{objective_entry(
-    "distill", "divergence from a teacher's logits: forward or reverse KL, generalised JSD",
+    "distill", "divergence from a teacher's logits: forward, reverse or mixed KL, generalised JSD",
     read_divergence,
     [](const Divergence& divergence) { return std::make_unique<DistillObjective>(divergence); })};
 

@@ -24,6 +24,9 @@ std::vector<ObjectiveOptions> all_kinds() {
   return {{{"kl_type", "\"forward\""}},
           {{"kl_type", "\"forward\""}, {"zero_outside_topk", "true"}},
           {{"kl_type", "\"reverse\""}},
+          {{"kl_type", "\"reverse\""}, {"zero_outside_topk", "true"}},
+          {{"kl_type", "\"mixed\""}, {"mixed_kl_weight", "0.2"}},
+          {{"kl_type", "\"mixed\""}, {"zero_outside_topk", "true"}},
           {{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}}};
 }
 
@@ -78,11 +81,30 @@ TEST(Distill, NeedsTheDivergenceOfItsOptions) {
     return terms.divergence;
   };
   using Kind = Divergence::Kind;
-  EXPECT_EQ(divergence({}), (Divergence{Kind::forward, 0.5, true}));
-  EXPECT_EQ(divergence({{"zero_outside_topk", "true"}}), (Divergence{Kind::forward, 0.5, false}));
-  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}}), (Divergence{Kind::reverse, 0.5, true}));
-  EXPECT_EQ(divergence({{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}}),
-            (Divergence{Kind::jsd, 0.1, true}));
+  using Topk = Divergence::Topk;
+  EXPECT_EQ(divergence({}), (Divergence{Kind::forward, 0.5, Topk::renormalized}));
+  EXPECT_EQ(divergence({{"zero_outside_topk", "true"}}),
+            (Divergence{Kind::forward, 0.5, Topk::zero_outside}));
+  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}}),
+            (Divergence{Kind::reverse, 0.5, Topk::renormalized}));
+  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}, {"zero_outside_topk", "true"}}),
+            (Divergence{Kind::reverse, 0.5, Topk::zero_outside}));
+  EXPECT_EQ(divergence({{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}, {"mixed_kl_weight", "0.2"}}),
+            (Divergence{Kind::jsd, 0.1, Topk::renormalized}));
+  EXPECT_EQ(divergence({{"kl_type", "\"mixed\""}, {"jsd_beta", "0.1"}, {"mixed_kl_weight", "0.2"}}),
+            (Divergence{Kind::mixed, 0.2, Topk::renormalized}));
+}
+
+/// A side without a weight would be 0 times what may be infinite.
+TEST(Distill, AMixedOneOfOneSideIsThatSide) {
+  const auto kind = [](const char* weight) {
+    return distill({{"kl_type", "\"mixed\""}, {"mixed_kl_weight", weight}})
+        ->needs()
+        .terms.divergence.kind;
+  };
+  EXPECT_EQ(kind("1"), Divergence::Kind::forward);
+  EXPECT_EQ(kind("0"), Divergence::Kind::reverse);
+  EXPECT_EQ(kind("0.999"), Divergence::Kind::mixed);
 }
 
 TEST(Distill, StepsMatchTheTruth) {
@@ -179,10 +201,12 @@ TEST(Distill, RefusesWhatIsNotAnOption) {
   EXPECT_THAT(sideways,
               testing::AllOf(testing::HasSubstr("kl_type"), testing::HasSubstr("sideways"),
                              testing::Not(testing::HasSubstr("\n"))));
-  for (const char* type : {"\"reverse\"", "\"jsd\""}) {
-    EXPECT_EQ(message({{"kl_type", type}, {"zero_outside_topk", "true"}}),
-              "distill: zero_outside_topk = true needs kl_type = \"forward\"");
+  for (const char* weight : {"-0.5", "1.5"}) {
+    EXPECT_EQ(message({{"kl_type", "\"mixed\""}, {"mixed_kl_weight", weight}}),
+              "distill: mixed_kl_weight must be in [0, 1]");
   }
+  EXPECT_EQ(message({{"kl_type", "\"jsd\""}, {"zero_outside_topk", "true"}}),
+            "distill: zero_outside_topk = true needs another kl_type than \"jsd\"");
   EXPECT_THAT(message({{"jsd_bet", "0.5"}}), testing::HasSubstr("jsd_bet"));
 }
 

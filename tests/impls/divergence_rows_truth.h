@@ -38,6 +38,7 @@ struct DivergedRowTruth {
       qs_.push_back(teacher.p(v));
       log_ps_.push_back(student.log_p(v));
       log_qs_.push_back(teacher.log_p(v));
+      if (is_floored(v)) log_qs_[v] = Divergence::kLogOutside;
     }
   }
 
@@ -57,9 +58,8 @@ struct DivergedRowTruth {
   }
   /// Returns D from both sums.
   double merged(double sum_of_teacher, double sum_of_student) const {
-    return by.kind != Divergence::Kind::jsd
-               ? sum_of_teacher + sum_of_student
-               : by.beta * sum_of_teacher + (1 - by.beta) * sum_of_student;
+    return has_one_side() ? sum_of_teacher + sum_of_student
+                          : by.beta * sum_of_teacher + (1 - by.beta) * sum_of_student;
   }
   double sum_of_student() const {
     double sum = 0;
@@ -87,19 +87,19 @@ struct DivergedRowTruth {
   /// Returns d D / d x_v times `weight`, R = sum_of_student(). `u_out`: of the tensor.
   Bounded gradient(std::size_t v, double weight, double r, double u_out) const {
     if (student.z[v] == kMinusInfinity) return {};
-    Bounded by_z;
-    if (by.kind == Divergence::Kind::forward) {
-      by_z = {p(v) - q(v),
-              p(v) * (of_p(v) + 4 * kRoundoff) + q(v) * (of_q(v) + 4 * kRoundoff) + kLeastNormal};
-    } else if (p(v) != 0) {
+    Bounded by_z{0, kLeastNormal};
+    if (by.kind != Divergence::Kind::reverse && by.kind != Divergence::Kind::jsd) {
+      const double scale = has_one_side() ? 1 : by.beta;
+      by_z += {scale * (p(v) - q(v)),
+               scale * (p(v) * (of_p(v) + 4 * kRoundoff) + q(v) * (of_q(v) + 4 * kRoundoff))};
+    }
+    if (by.kind != Divergence::Kind::forward && p(v) != 0) {
       const double difference = log_of_student(v) - r;
-      const double scale = by.kind == Divergence::Kind::jsd ? 1 - by.beta : 1;
+      const double scale = has_one_side() ? 1 : 1 - by.beta;
       const double of_difference = of_log(v) + kRoundoff * (std::abs(r) + std::abs(difference));
-      by_z = {scale * p(v) * difference,
-              scale * (p(v) * std::abs(difference) * (of_p(v) + 5 * kRoundoff) +
-                       p(v) * of_difference + lost(v) + kLeastNormal * std::abs(r))};
-    } else {
-      by_z = {0, kLeastNormal};
+      by_z += {scale * p(v) * difference,
+               scale * (p(v) * std::abs(difference) * (of_p(v) + 5 * kRoundoff) +
+                        p(v) * of_difference + lost(v) + kLeastNormal * std::abs(r))};
     }
     by_z.value *= weight;
     by_z.bound *= std::abs(weight);
@@ -113,6 +113,13 @@ struct DivergedRowTruth {
   }
 
  private:
+  bool has_one_side() const {
+    return by.kind == Divergence::Kind::forward || by.kind == Divergence::Kind::reverse;
+  }
+  /// True if the teacher's ln q is a number though q is 0.
+  bool is_floored(std::size_t v) const {
+    return by.topk == Divergence::Topk::zero_outside && teacher.z[v] == kMinusInfinity;
+  }
   double m(std::size_t v) const { return by.beta * q(v) + (1 - by.beta) * p(v); }
   double log_ratio(std::size_t v) const { return log_ps_[v] - log_qs_[v]; }
   /// Returns ln(p / r), r = q or m, where p is not 0.
@@ -146,6 +153,10 @@ struct DivergedRowTruth {
       const double constant = std::abs(student.log_sum() - teacher.log_sum());
       bound = of_distance(student, v) + of_distance(teacher, v) +
               kRoundoff * (difference + size + 4 + 2 * constant);
+    } else if (is_floored(v) && student.z[v] != kMinusInfinity) {
+      size = std::abs(log_ratio(v));
+      bound = of_distance(student, v) +
+              kRoundoff * (distance(student, v) + size + 4 + 2 * std::abs(student.log_sum()) + 100);
     }
     if (by.kind != Divergence::Kind::jsd) return bound;
     // Exponential less 1 or exponential (4 ULP each), product, logarithm (4 ULP), quotient and the
@@ -156,7 +167,7 @@ struct DivergedRowTruth {
   }
   /// Returns a bound of summands of probabilities that count as 0.
   double lost(std::size_t v) const {
-    const bool both = student.z[v] != kMinusInfinity && teacher.z[v] != kMinusInfinity;
+    const bool both = student.z[v] != kMinusInfinity && log_qs_[v] != kMinusInfinity;
     return kLeastNormal * (2 + (both ? std::abs(log_ratio(v)) : 0) + 40);
   }
 

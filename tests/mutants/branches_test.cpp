@@ -119,8 +119,10 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
        {{"token_level_loss", "false"}, {"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.01"}}},
       {"distill",
        {{"kl_type", "\"reverse\""},
+        {"kl_type", "\"mixed\""},
         {"kl_type", "\"jsd\""},
         {"jsd_beta", "0.1"},
+        {"mixed_kl_weight", "0.2"},
         {"zero_outside_topk", "true"}}}};
   return all.at(kind);
 }
@@ -233,28 +235,34 @@ TEST(Maps, EveryPairIsInACaseAndEveryTermWithEach) {
   }
 }
 
-/// Returns the kinds of divergences from a teacher's top k; "zero outside" is a forward one.
+/// Returns the kinds of divergences from a teacher's top k, with their convention.
 std::set<std::string> divergences_from_topk(const Suite& suite) {
   std::set<std::string> kinds;
   for (const CaseSpec& spec : suite.cases) {
     if (spec.objective.kind != "distill" || spec.teacher_topk == 0) continue;
     const auto type = spec.objective.options.find("kl_type");
     const bool is_named = type != spec.objective.options.end();
-    kinds.insert(has_option(spec, "zero_outside_topk") ? "zero outside"
-                 : is_named                            ? type->second
-                                                       : "\"forward\"");
+    kinds.insert((is_named ? type->second : "\"forward\"") +
+                 (has_option(spec, "zero_outside_topk") ? " zero outside" : ""));
   }
   return kinds;
 }
 
 TEST(Teachers, EveryKindOfDivergenceIsFromATopK) {
-  const std::set<std::string> all{"\"forward\"", "\"reverse\"", "\"jsd\"", "zero outside"};
+  const std::set<std::string> all{"\"forward\"",
+                                  "\"reverse\"",
+                                  "\"mixed\"",
+                                  "\"jsd\"",
+                                  "\"forward\" zero outside",
+                                  "\"reverse\" zero outside",
+                                  "\"mixed\" zero outside"};
   EXPECT_EQ(divergences_from_topk(suite_ci()), all);
   Suite without = suite_ci();
   std::erase_if(without.cases, [](const CaseSpec& spec) {
     return has_option(spec, "kl_type") && spec.teacher_topk > 0;
   });
-  EXPECT_EQ(divergences_from_topk(without), (std::set<std::string>{"\"forward\"", "zero outside"}));
+  EXPECT_EQ(divergences_from_topk(without),
+            (std::set<std::string>{"\"forward\"", "\"forward\" zero outside"}));
 }
 
 TEST(Maps, ASuiteWithoutAPairIsSeen) {

@@ -21,6 +21,7 @@ namespace lossgrid {
 namespace {
 
 using Kind = Divergence::Kind;
+using Topk = Divergence::Topk;
 
 constexpr double kDivergenceRoundoff = 0x1p-24;
 constexpr double kDivergenceInf = std::numeric_limits<double>::infinity();
@@ -82,12 +83,13 @@ TEST(DivergenceTruth, OfThreeIdsWorkedOutByHand) {
 TEST(DivergenceTruth, OfASupportWorkedOutByHand) {
   const std::vector<double> top2{0, -kDivergenceInf, kLn2};  // q = (1/3, 0, 2/3)
   // On it p = (2/3, 0, 1/3).
-  TrueRow({Kind::forward, 0.5, true}, kStudent, top2).expect(kLn2 / 3, {1.0 / 3, 0, -1.0 / 3});
-  TrueRow({Kind::reverse, 0.5, true}, kStudent, top2)
+  TrueRow({Kind::forward, 0.5, Topk::renormalized}, kStudent, top2)
+      .expect(kLn2 / 3, {1.0 / 3, 0, -1.0 / 3});
+  TrueRow({Kind::reverse, 0.5, Topk::renormalized}, kStudent, top2)
       .expect(kLn2 / 3, {kLn2 * 4 / 9, 0, -kLn2 * 4 / 9});
   // m = (1/2, 0, 1/2).
   const double r = std::log(4.0 / 3) * 2 / 3 + std::log(2.0 / 3) / 3;
-  TrueRow({Kind::jsd, 0.5, true}, kStudent, top2)
+  TrueRow({Kind::jsd, 0.5, Topk::renormalized}, kStudent, top2)
       .expect(r, {(std::log(4.0 / 3) - r) / 3, 0, (std::log(2.0 / 3) - r) / 6});
   // Over all ids p = (1/2, 1/4, 1/4).
   TrueRow({Kind::forward}, kStudent, top2)
@@ -95,13 +97,42 @@ TEST(DivergenceTruth, OfASupportWorkedOutByHand) {
               {0.5 - 1.0 / 3, 0.25, 0.25 - 2.0 / 3});
 }
 
+TEST(DivergenceTruth, OfAMixedOneIsTheSumOfItsSides) {
+  for (const double b : {0.25, 0.9}) {
+    const double ends = kLn2 / 16;
+    TrueRow({Kind::mixed, b}, kStudent, kTeacher)
+        .expect(kLn2 / 4,
+                {b / 4 + (1 - b) * 6 * ends, -(1 - b) * ends, -b / 4 - (1 - b) * 5 * ends});
+  }
+}
+
+TEST(DivergenceTruth, WithZeroOutsideWorkedOutByHand) {
+  const std::vector<double> top2{0, -kDivergenceInf, kLn2};  // q = (1/3, 0, 2/3)
+  // ln p - ln q, with ln q = -100 outside.
+  const double logs[] = {std::log(3.0 / 2), std::log(1.0 / 4) + 100, std::log(3.0 / 8)};
+  const double r = logs[0] / 2 + logs[1] / 4 + logs[2] / 4;
+  const double reverse[] = {(logs[0] - r) / 2, (logs[1] - r) / 4, (logs[2] - r) / 4};
+  const double forward[] = {0.5 - 1.0 / 3, 0.25, 0.25 - 2.0 / 3};
+  const double f = -logs[0] / 3 - logs[2] * 2 / 3;
+  const TrueRow of_student({Kind::reverse, 0.5, Topk::zero_outside}, kStudent, top2);
+  EXPECT_NEAR(of_student.truth.value, r, 1e-13);
+  const TrueRow mixed({Kind::mixed, 0.25, Topk::zero_outside}, kStudent, top2);
+  EXPECT_NEAR(mixed.truth.value, f / 4 + r * 3 / 4, 1e-13);
+  for (std::size_t v = 0; v < 3; ++v) {
+    EXPECT_NEAR(of_student.column(v).want, reverse[v], 1e-13);
+    EXPECT_NEAR(mixed.column(v).want, forward[v] / 4 + reverse[v] * 3 / 4, 1e-13);
+  }
+  TrueRow({Kind::forward, 0.5, Topk::zero_outside}, kStudent, top2)
+      .expect(f, {forward[0], forward[1], forward[2]});
+  EXPECT_TRUE(of_student.truth.gradient_adds_up());
+}
+
 TEST(DivergenceTruth, OfBothWithoutAProbabilityAtAnIdIsThatOfTheOthers) {
   const std::vector<double> student{kLn2, -kDivergenceInf, 0, 0};
   const std::vector<double> teacher{5, -kDivergenceInf, 5, 5 + kLn2};
-  for (const bool on_support : {false, true}) {
-    TrueRow({Kind::forward, 0.5, on_support}, student, teacher)
-        .expect(kLn2 / 4, {0.25, 0, 0, -0.25});
-    TrueRow({Kind::reverse, 0.5, on_support}, student, teacher)
+  for (const Topk topk : {Topk::whole, Topk::renormalized}) {
+    TrueRow({Kind::forward, 0.5, topk}, student, teacher).expect(kLn2 / 4, {0.25, 0, 0, -0.25});
+    TrueRow({Kind::reverse, 0.5, topk}, student, teacher)
         .expect(kLn2 / 4, {kLn2 * 3 / 8, 0, -kLn2 / 16, -kLn2 * 5 / 16});
   }
 }
@@ -140,36 +171,38 @@ TEST(DivergenceTruth, OfARowWithoutADistributionIsNone) {
     EXPECT_EQ(row.truth.p.is_distribution(), has_p);
     EXPECT_EQ(row.truth.q.is_distribution(), has_q);
   };
-  for (const Kind kind : {Kind::forward, Kind::reverse, Kind::jsd}) {
-    for (const bool on_support : {false, true}) {
-      const Divergence divergence{kind, 0.5, on_support};
+  for (const Kind kind : {Kind::forward, Kind::reverse, Kind::jsd, Kind::mixed}) {
+    for (const Topk topk : {Topk::whole, Topk::renormalized}) {
+      const Divergence divergence{kind, 0.5, topk};
       for (const double x : {kDivergenceNaN, kDivergenceInf}) {
         expect_none(divergence, fine, {0, x, 2}, true, false);
         expect_none(divergence, {0, x, 2}, fine, false, true);
       }
       const std::vector<double> nothing(3, -kDivergenceInf);
-      expect_none(divergence, fine, nothing, !on_support, false);
+      expect_none(divergence, fine, nothing, topk == Topk::whole, false);
       expect_none(divergence, nothing, fine, false, true);
     }
-    expect_none({kind, 0.5, true}, {0, -kDivergenceInf, -kDivergenceInf}, {-kDivergenceInf, 0, 1},
-                false, true);
+    expect_none({kind, 0.5, Topk::renormalized}, {0, -kDivergenceInf, -kDivergenceInf},
+                {-kDivergenceInf, 0, 1}, false, true);
   }
 }
 
-/// All kinds, on the support or not.
+/// All kinds by all conventions that they have.
 std::vector<Divergence> all_divergences() {
-  std::vector<Divergence> all;
-  for (const bool on_support : {false, true}) {
-    all.push_back({Kind::forward, 0.5, on_support});
-    all.push_back({Kind::reverse, 0.5, on_support});
-    for (const double b : {0.1, 0.5, 0.9}) all.push_back({Kind::jsd, b, on_support});
+  std::vector<Divergence> all{{Kind::reverse, 0.5, Topk::zero_outside},
+                              {Kind::mixed, 0.3, Topk::zero_outside}};
+  for (const Topk topk : {Topk::whole, Topk::renormalized}) {
+    all.push_back({Kind::forward, 0.5, topk});
+    all.push_back({Kind::reverse, 0.5, topk});
+    all.push_back({Kind::mixed, 0.3, topk});
+    for (const double b : {0.1, 0.5, 0.9}) all.push_back({Kind::jsd, b, topk});
   }
   return all;
 }
 
 std::string text(const Divergence& divergence) {
-  return fmt::format("kind {}, b {}, on support {}", static_cast<int>(divergence.kind),
-                     divergence.beta, divergence.on_support);
+  return fmt::format("kind {}, b {}, convention {}", static_cast<int>(divergence.kind),
+                     divergence.beta, static_cast<int>(divergence.topk));
 }
 
 /// Makes all but the k largest -inf.
@@ -235,7 +268,7 @@ std::vector<RandomRow> random_rows(std::uint64_t seed, std::size_t vocab) {
 
 /// True if a divergence has a gradient: a reverse one of all ids is infinite on a support.
 bool suits(const Divergence& divergence, const RandomRow& row) {
-  return divergence.on_support || divergence.kind == Kind::forward || !row.has_support();
+  return divergence.topk != Topk::whole || divergence.kind == Kind::forward || !row.has_support();
 }
 
 TEST(DivergenceTruth, TheGradientIsThatOfDifferences) {
@@ -422,8 +455,8 @@ TEST(DivergenceBounds, OfFloat64LogitsOnASupportAllowThemToBeReadAsFloat32) {
   std::vector<double> read;
   for (const double x : student) read.push_back(static_cast<double>(static_cast<float>(x)));
   const std::vector<double> teacher{-kDivergenceInf, 0, 1};
-  for (const Kind kind : {Kind::forward, Kind::reverse, Kind::jsd}) {
-    const Divergence divergence{kind, 0.5, true};
+  for (const Kind kind : {Kind::forward, Kind::reverse, Kind::jsd, Kind::mixed}) {
+    const Divergence divergence{kind, 0.5, Topk::renormalized};
     const TrueRow given(divergence, student, teacher);
     const TrueRow allowed(divergence, student, teacher, {}, {}, true);
     const TrueRow rounded(divergence, read, teacher);
@@ -454,7 +487,8 @@ TEST(DivergenceBounds, AllowProbabilitiesToVanish) {
 }
 
 TEST(DivergenceBounds, AnIntervalWithoutAnEndLeavesNoBound) {
-  const TrueRow row({Kind::reverse, 0.5, true}, {0, 1, 2, -2000}, {1, 1, -kDivergenceInf, 3});
+  const TrueRow row({Kind::reverse, 0.5, Topk::renormalized}, {0, 1, 2, -2000},
+                    {1, 1, -kDivergenceInf, 3});
   Enclosure gradient(1);
   gradient.high = kDivergenceInf;
   EXPECT_EQ(row.column(0, gradient).computation, kDivergenceInf);
@@ -532,18 +566,19 @@ Worst worst_of_fault(const Divergence& divergence, std::size_t kind, DivergenceF
 
 TEST(DivergenceBounds, SeeEveryFault) {
   using Fault = DivergenceFault;
-  const Divergence forward{Kind::forward, 0.5, true};
-  const Divergence reverse{Kind::reverse, 0.5, true};
-  const Divergence mixture{Kind::jsd, 0.3, true};
+  const Divergence forward{Kind::forward, 0.5, Topk::renormalized};
+  const Divergence reverse{Kind::reverse, 0.5, Topk::renormalized};
+  const Divergence mixture{Kind::jsd, 0.3, Topk::renormalized};
+  const Divergence mixed{Kind::mixed, 0.3, Topk::renormalized};
   constexpr std::size_t kNormal = 0;
   constexpr std::size_t kTop3 = 10;
   ASSERT_EQ(random_rows(5, 200)[kTop3].kind, "top k");
   for (const std::size_t kind : {kNormal, kTop3}) {
-    for (const Divergence& divergence : {reverse, mixture}) {
+    for (const Divergence& divergence : {reverse, mixture, mixed}) {
       EXPECT_GT(worst_of_fault(divergence, kind, Fault::no_centre).gradient, 100)
           << text(divergence);
     }
-    for (const Divergence& divergence : {forward, reverse, mixture}) {
+    for (const Divergence& divergence : {forward, reverse, mixture, mixed}) {
       const Worst swapped = worst_of_fault(divergence, kind, Fault::swapped);
       EXPECT_GT(swapped.value, 100) << text(divergence);
       EXPECT_GT(swapped.gradient, 100) << text(divergence);
@@ -552,10 +587,13 @@ TEST(DivergenceBounds, SeeEveryFault) {
       const Worst rounded = worst_of_fault(divergence, kind, Fault::rounded_log_sum);
       EXPECT_GT(std::max(rounded.value, rounded.gradient), 5) << text(divergence);
     }
-    EXPECT_GT(worst_of_fault(mixture, kind, Fault::other_weight).value, 100);
-    EXPECT_GT(worst_of_fault(mixture, kind, Fault::other_weight).gradient, 100);
+    for (const Divergence& divergence : {mixture, mixed}) {
+      const Worst other = worst_of_fault(divergence, kind, Fault::other_weight);
+      EXPECT_GT(other.value, 100) << text(divergence);
+      EXPECT_GT(other.gradient, 100) << text(divergence);
+    }
   }
-  for (const Divergence& divergence : {forward, reverse, mixture}) {
+  for (const Divergence& divergence : {forward, reverse, mixture, mixed}) {
     const Worst student = worst_of_fault(divergence, kTop3, Fault::student_of_all_ids);
     EXPECT_GT(student.value, 100) << text(divergence);
     EXPECT_GT(student.gradient, 100) << text(divergence);

@@ -242,9 +242,8 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
-  Divergence divergence = needs.terms.divergence;
-  divergence.on_support &= spec.teacher_topk > 0;
-  return divergence;
+  const Divergence& divergence = needs.terms.divergence;
+  return spec.teacher_topk > 0 ? divergence : divergence.of_all_ids();
 }
 
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
