@@ -34,12 +34,19 @@
 // ln q is given: its error is o. Where |ln p - c| is within the error of ln p, either side is
 // right: q' counts as an error of R and of its element.
 //
+// A tail (row_terms.h) is one more summand of D: p' of the ids that were not sent, q' = 1 - sum q
+// of those that were, each at least t. ln p' has the error of the p that it is the sum of, q' that
+// of the sum of q: 4 u32 + sum q (4 u32 (8 + |ln q|) + u32 d), whatever is left of 1. Where p' >=
+// t, an id that was not sent has ln(p'/q'), and q_v = p_v q'/p'. Below, the tail has no gradient:
+// with w the weight of the sum of p in D, R is less by w p', an id that was not sent has a ln(p /
+// q) of -1, or ln(p / m) of 0, and sum q in the place of 1 is that of the ids that were sent.
+//
 // A row has no D, which is NaN, if one of the two has no distribution. A reverse D is infinite if
 // the student has a probability where the teacher has none, and has no gradient then.
 #pragma once
 
+#include <array>
 #include <span>
-#include <vector>
 
 #include "harness/loss/enclosure.h"
 #include "harness/problem/batch/row_terms.h"
@@ -75,11 +82,26 @@ struct Softmax {
   double own_error(double logit) const;
 };
 
-/// An id whose ln p may be found on either side of a clamp.
-struct Straddle {
-  double distance;   // of ln p from the clamp
-  double q;          // part of R that depends on the side
-  ChainBound error;  // of ln p
+/// Lengths of add chains for which the part of R that may be found on either side is kept.
+inline constexpr std::array<int, 3> kStraddleAdds{64, 4096, 1 << 20};
+
+/// The one more id of a divergence with a tail, which stands for all that were not sent.
+struct TailTruth {
+  double log_p = 0;  // of these ids together; -inf if they have no probability
+  double log_q = 0;  // at least the smallest one
+  double log_m = 0;
+  double mass = 1;  // sum of q; of the ids that were sent alone, if the tail has no gradient
+  ChainBound p_error;
+  ChainBound q_error;
+  ChainBound mass_error;
+  ChainBound p_by_m_error;
+
+  /// True if the student's tail is not below the smallest one: then it has a gradient.
+  bool has_gradient() const;
+  /// True if a computation may find otherwise.
+  bool straddles(int serial_adds) const;
+  /// Returns ln(p / q), p being at least the smallest one.
+  double log_ratio() const;
 };
 
 struct DivergenceTruth {
@@ -89,8 +111,9 @@ struct DivergenceTruth {
   double value = 0;       // D; NaN if p or q is none
   double of_student = 0;  // R
   ChainBound value_error;
-  ChainBound of_student_error;  // without what straddles
-  std::vector<Straddle> straddles;
+  ChainBound of_student_error;         // without what straddles
+  std::array<double, 3> straddling{};  // part of R whose ln p may be on either side of the clamp
+  TailTruth tail;
 
   /// Returns the bound of the error of R.
   double error_of_student(int serial_adds) const;

@@ -74,6 +74,13 @@ bool swap_weights(ObjectiveOptions& options) {
   return true;
 }
 
+bool drop_bound(ObjectiveOptions& options) {
+  const auto bound = options.find("loss_max_clamp");
+  if (bound == options.end() || bound->second == "null") return false;
+  bound->second = "null";
+  return true;
+}
+
 /// Compares both with their even mixture, and leaves the weights of the two sides.
 void divergence_from_even_mixture(const DistilledRows& rows, const RowSoftmax& p,
                                   const RowSoftmax& q, const DivergenceSums& out) {
@@ -262,6 +269,35 @@ void masked_tokens_count(const Objective& objective, const ObjectiveTokens& toke
     if (tokens.valid[t] != 0 || tokens.real[t] == 0) continue;
     totals.sums[0] += weight * tokens.divergence[t];
     grad.divergence[t] = static_cast<float>(weight);
+  }
+}
+
+/// Gives tokens whose loss is at its bounds the gradient of the others.
+void bounds_pass_gradient(const Objective& objective, const ObjectiveTokens& tokens,
+                          const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                          ObjectiveTotals<double> totals, const TokenGradients& grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  if (batch.denominators.valid_tokens == 0) return;
+  const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    if (tokens.valid[t] != 0) grad.divergence[t] = static_cast<float>(weight);
+  }
+}
+
+bool distills_sampled_tokens(const LossProblem& problem) {
+  return problem.objective_spec.kind == "on_policy_distill";
+}
+
+/// Gives all tokens the gradient of the difference of log-probabilities itself.
+void gradient_without_teacher(const Objective& objective, const ObjectiveTokens& tokens,
+                              const PackedBatch& batch, int,
+                              SequenceTable<const double> coefficients,
+                              ObjectiveTotals<double> totals, const TokenGradients& grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  if (batch.denominators.valid_tokens == 0) return;
+  const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    if (tokens.valid[t] != 0) grad.logprob[t] = static_cast<float>(weight);
   }
 }
 
@@ -466,6 +502,34 @@ const RegisteredMutant distill_mutants[] = {
         .change = [](Steps& s) { s.token_terms = masked_tokens_count; },
         .runs_on = distills,
         .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M133",
+        .name = "distill_loss_without_bound",
+        .what = "the loss of a token has no upper bound, whatever loss_max_clamp is",
+        .strategy = "cp_local",
+        .objective = [](const ObjectiveSpec& spec) { return distill_with(spec, drop_bound); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M134",
+        .name = "distill_bounds_pass_gradient",
+        .what = "tokens whose loss is 0 or loss_max_clamp keep their gradient",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = bounds_pass_gradient; },
+        .runs_on =
+            [](const LossProblem& problem) { return problem.terms().divergence.is_clamped(); },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M138",
+        .name = "distill_gradient_without_teacher",
+        .what = "the gradient of sampled tokens is 1, whatever the teacher",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.token_terms = gradient_without_teacher; },
+        .runs_on = distills_sampled_tokens,
+        .seen_in = "AReaL 1.0.4, joint distillation",
+        .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
         .catalogue_id = "M112",

@@ -61,6 +61,7 @@ struct Compared {
   RowSoftmax q;
   std::vector<float> shift = {};
   std::vector<float> sum = {};
+  std::vector<TailRow> tails = {};
 };
 
 using ChangeCompared = void (*)(Compared&);

@@ -122,6 +122,66 @@ void clamped_divergence(const DistilledRows& rows, const RowSoftmax& p, const Ro
   });
 }
 
+bool is_clamped(const LossProblem& problem) {
+  return problem.terms().divergence.is_clamped();
+}
+
+/// Sums q (ln q - max(ln p, c)), without a clamp of ln q.
+void divergence_of_plain_teacher(const DistilledRows& rows, const RowSoftmax& p,
+                                 const RowSoftmax& q, const DivergenceSums& out) {
+  rows_divergence(rows, p, q, out);
+  const std::vector<float> left(out.of_student, out.of_student + rows.student.rows);
+  const auto least = static_cast<float>(rows.divergence.log_prob_min);
+  divergence_by(rows, p, q, out, [&](const DistilledColumn& column) {
+    const float log_p = std::max(column.log_p, least);
+    return std::pair(column.q > 0 ? column.q * (column.log_q - log_p) : 0.0f, 0.0f);
+  });
+  std::copy(left.begin(), left.end(), out.of_student);
+}
+
+/// Subtracts q at ids whose ln p is below the clamp, too.
+void gradient_through_clamp(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                            const float* of_student, const float* gradient, void* out) {
+  const auto least = static_cast<float>(rows.divergence.log_prob_min);
+  divergence_gradient_by(rows, p, q, gradient, out,
+                         [&](std::int64_t r, const DistilledColumn& column) {
+                           if (std::isinf(column.z)) return 0.0f;
+                           const bool is_sent = !std::isinf(column.log_q);
+                           const float sent = std::exp(std::max(column.log_q, least));
+                           return of_student[r] * column.p - (is_sent ? sent : 0);
+                         });
+}
+
+/// Takes a sum of 1 for that of the teacher's probabilities.
+void gradient_of_whole_mass(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                            const float*, const float* gradient, void* out) {
+  const std::vector<float> one(static_cast<std::size_t>(rows.student.rows), 1.0f);
+  rows_divergence_gradient(rows, p, q, one.data(), gradient, out);
+}
+
+bool has_tail(const LossProblem& problem) {
+  return problem.terms().divergence.has_tail();
+}
+
+/// Changes the tails of rows.
+template <void (*kChange)(TailRow&)>
+void with_tails(Compared& compared) {
+  compared.tails.assign(compared.p.tail, compared.p.tail + compared.rows.student.rows);
+  for (TailRow& tail : compared.tails) kChange(tail);
+  compared.p.tail = compared.tails.data();
+}
+
+/// Leaves the tail out of both sums.
+void count_no_tail(TailRow& tail) {
+  tail.log_ratio = 0;
+  tail.ratio = 0;
+}
+
+/// Takes no q of a tail for its ids.
+void hold_tail(TailRow& tail) {
+  tail.ratio = 0;
+}
+
 /// Rounds sums of the teacher's exponentials to bf16.
 std::int64_t sums_of_teacher_in_bf16(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
@@ -246,6 +306,60 @@ const RegisteredMutant divergence_mutants[] = {
         .change =
             [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_with_floor_of_zero>; },
         .runs_on = has_floor,
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M131",
+        .name = "distill_teacher_not_clamped",
+        .what = "ln q is not clamped by log_prob_min_clamp, as ln p is",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.divergence = divergence_on_host<divergence_of_plain_teacher>; },
+        .runs_on = is_clamped,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M132",
+        .name = "distill_gradient_through_clamp",
+        .what = "ids whose ln p is clamped keep their - q in the gradient",
+        .strategy = "cp_local",
+        .change =
+            [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_through_clamp>; },
+        .runs_on = is_clamped,
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M132",
+        .name = "distill_gradient_of_whole_mass",
+        .what = "p - q of a teacher's top k, as if its probabilities added up to 1",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) { s.gradient = divergence_gradient_on_host<gradient_of_whole_mass>; },
+        .runs_on = is_clamped,
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M135",
+        .name = "distill_tail_not_counted",
+        .what = "ids that the teacher has not sent count for nothing in spite of their tail",
+        .strategy = "fused",
+        .change =
+            [](Steps& s) {
+              s.divergence = divergence_on_host<divergence_of_changed<with_tails<count_no_tail>>>;
+            },
+        .runs_on = has_tail,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M136",
+        .name = "distill_tail_without_gradient",
+        .what = "the tail of the teacher does not pull at the ids that it stands for",
+        .strategy = "cp_local",
+        .change =
+            [](Steps& s) {
+              s.gradient = divergence_gradient_on_host<gradient_of_changed<with_tails<hold_tail>>>;
+            },
+        .runs_on =
+            [](const LossProblem& problem) { return has_tail(problem) && is_forward(problem); },
         .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
