@@ -573,12 +573,13 @@ void check_tail(const DistillCase& c, Device* device) {
   }
 }
 
-/// Rows with all of p, none of it, or one id of many in the tail.
+/// Few of the ids, half of them or all are sent; a q of the tail that is next to nothing is one of
+/// bounds, which the suites have.
 TEST_P(DivergenceRows, ATailIsOneMoreId) {
   for (const Divergence& divergence : all_divergences()) {
     for (const Split split : {Split{5, 4}, Split{130, 2}, Split{1100, 1}}) {
       for (const std::int64_t k :
-           {std::int64_t{1}, std::int64_t{3}, split.vocab - 1, std::int64_t{0}}) {
+           {std::int64_t{1}, std::int64_t{3}, split.vocab / 2, std::int64_t{0}}) {
         const DistillCase c{split, tail(divergence), k, {}};
         check_tail<float, float>(c, device());
         check_tail<bf16, float>(c, device());
@@ -643,7 +644,9 @@ void check_power(Device* device) {
         truth_of_other.by = other;
         // The weights of a mixed one count later.
         const bool has_same_sums = divergence.kind == Kind::mixed && other.kind == Kind::mixed;
-        if (!has_same_sums) EXPECT_GT(wrong_sums(rows, truth_of_other, r, sums), 0) << where;
+        if (!has_same_sums) {
+          EXPECT_GT(wrong_sums(rows, truth_of_other, r, sums), 0) << where;
+        }
         EXPECT_GT(wrong_elements(rows, truth_of_other, r, rows.gradient[r], right), 0) << where;
       }
     }

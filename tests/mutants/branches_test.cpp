@@ -133,7 +133,7 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"loss_mode", "\"forward_kl_topk\""},
         {"log_prob_min_clamp", "-3"},
         {"log_prob_min_clamp", "null"},
-        {"loss_max_clamp", "0.5"},
+        {"loss_max_clamp", "0.1"},
         {"loss_max_clamp", "null"},
         {"zero_outside_topk", "true"}}},
       {"on_policy_distill",
