@@ -85,7 +85,6 @@ class OnPolicyDistillObjective final : public Objective {
     ObjectiveTruth truth;
     truth.grad_logprob.assign(rows.size(), 0.0);
     std::vector<Enclosure> losses;
-    const double weight = token_weight(batch);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       if (batch.sample_mask[i] == 0) continue;
       for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
@@ -93,8 +92,8 @@ class OnPolicyDistillObjective final : public Objective {
         if (batch.token_mask[token] == 0) continue;
         const std::int64_t row = batch.cu_seqlens_padded[i] + t - 1;
         losses.push_back(add_token(rows[row].logprob,
-                                   static_cast<double>(batch.inputs[kTeacher][token]), weight, row,
-                                   truth));
+                                   static_cast<double>(batch.inputs[kTeacher][token]),
+                                   batch.denominators.valid_tokens, row, truth));
       }
     }
     truth.loss = sum(losses);
@@ -126,14 +125,15 @@ class OnPolicyDistillObjective final : public Objective {
 
   /// Adds the gradient of the token of a row, and of each side where its interval straddles a
   /// switch; returns its loss.
-  Enclosure add_token(const Enclosure& logprob, double teacher, double weight, std::int64_t row,
-                      ObjectiveTruth& truth) const {
+  Enclosure add_token(const Enclosure& logprob, double teacher, std::int64_t tokens,
+                      std::int64_t row, ObjectiveTruth& truth) const {
     Enclosure loss;
     const auto on_side = [&](Side side, bool& straddles) {
       Tape tape;
       tape.take_side(side);
       const Var input = tape.variable(logprob);
-      const Var of_token = weight * loss_of(input, teacher);
+      const Var of_token =
+          tokens > 0 ? loss_of(input, teacher) / static_cast<double>(tokens) : Var(0.0);
       if (side == Side::either) loss = of_token.enclosure();
       straddles = tape.straddles();
       return tape.gradient(of_token, std::array{input})[0];
