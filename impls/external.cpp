@@ -371,18 +371,24 @@ class External final : public LossImplementation {
  private:
   /// Returns a reason for what a function is given only if it declares that it takes it.
   std::optional<SkipReason> not_taken(const LossProblem& problem) const {
-    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
     const bool is_transformed = !problem.row_transform().is_identity() ||
                                 (problem.from_hidden() && problem.transform.scale != 1);
     if (is_transformed && !declaration_.takes_transforms) {
       return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
     }
-    if (problem.transform.by_sequence) return SkipReason{"takes no temperatures by sequence"};
-    if (!problem.terms().any()) return std::nullopt;
+    if (problem.transform.by_sequence && !declaration_.takes_sequence_temperatures) {
+      return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
+    }
+    RowTerms terms = problem.terms();
+    if (!terms.any()) return std::nullopt;
     if (declaration_.returns_logprobs) {
       return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};
     }
-    if (!declaration_.takes_terms) {
+    if (problem.has_teacher() && !declaration_.takes_teacher) {
+      return SkipReason{"takes no logits of a teacher: takes=\"teacher\""};
+    }
+    terms.divergence = {};  // comes with the teacher
+    if (terms.any() && !declaration_.takes_terms) {
       return SkipReason{"the objective has terms beside log-probabilities: takes=\"terms\""};
     }
     return std::nullopt;

@@ -90,6 +90,21 @@ def dpo(problem):
     return "it has the mean over its own pairs" if problem.microbatches * problem.grid.dp > 1 else ""
 
 
+def distill(problem):
+    """The reason why the loss is not the divergence from all logits of a teacher."""
+    if problem.objective["kind"] != "distill":
+        return "it is a divergence from a teacher"
+    if problem.objective["kl_type"] == "mixed":
+        return "its divergence is forward, reverse or jsd"
+    return "it takes all logits of the teacher" if problem.teacher_topk else ""
+
+
+def beta_of(batch):
+    """Returns the weight of the generalised JSD, whose ends are forward and reverse KL by name."""
+    ends = {"forward": 0.0, "reverse": 1.0}
+    return ends.get(batch.objective["kl_type"], batch.objective["jsd_beta"])
+
+
 def first(*reasons):
     """Returns `supports` with the first reason of several."""
     return lambda problem: next(filter(None, (reason(problem) for reason in reasons)), "")

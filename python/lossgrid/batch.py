@@ -150,6 +150,19 @@ class Batch(Views):
             raise AttributeError("rewards")
         return self._data.copy("rewards")
 
+    @View
+    def teacher_logits(self) -> torch.Tensor:
+        """[T_c, V_t] logits of the teacher, with the columns of ``logits``; -inf outside of the ids
+        that it sends where ``teacher_topk`` is true."""
+        if not self._data.has("teacher_logits"):
+            raise AttributeError("teacher_logits")
+        return self._data.columns("teacher_logits")
+
+    @property
+    def teacher_topk(self) -> bool:
+        """True if the teacher sends the logits of its top k ids alone."""
+        return self._data.problem.teacher_topk
+
     @property
     def objective(self) -> Dict[str, Any]:
         """Every option of the objective with its value, and its name as "kind"."""
@@ -192,6 +205,14 @@ class Batch(Views):
     def temperature(self) -> float:
         """Divisor of the logits, after a soft-cap."""
         return self._data.problem.temperature
+
+    @View
+    def temperatures(self) -> torch.Tensor:
+        """[B] float32: divisors of the rows of a sequence beside ``temperature``; ones where the
+        case has none."""
+        if self._data.has("temperatures"):
+            return self._data.copy("temperatures")
+        return torch.ones(self._data.problem.sequences, device=self._data.device)
 
     @property
     def weight_layout(self) -> str:
@@ -264,10 +285,10 @@ class Batch(Views):
         return pack.index_select(0, self.positions)
 
     def _shard(self) -> Tuple[int, int]:
-        return self._data.shard
+        return self._data.shard.range
 
     def _absent(self, name: str) -> Optional[str]:
-        if name in TOKEN_ARRAYS or name == "rewards":
+        if name in TOKEN_ARRAYS or name in ("rewards", "teacher_logits"):
             return self._data.reason_absent(name)
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import List
 
 import torch
 
@@ -11,6 +11,7 @@ from lossgrid.arena import Arena
 from lossgrid.groups import GridGroups
 from lossgrid.layout import zigzag
 from lossgrid.problem import Problem
+from lossgrid.shard import Shard
 from lossgrid.views import Pause
 
 
@@ -23,7 +24,7 @@ class BatchData:
     device: torch.device
     arena: Arena
     pause: Pause
-    shard: Tuple[int, int]  # columns of the vocabulary that the function is given
+    shard: Shard
     roll_labels: bool = False
     ignore_mask: bool = False
 
@@ -33,6 +34,10 @@ class BatchData:
     def copy(self, name: str) -> torch.Tensor:
         """Returns a copy on the device, which user code may change without an effect elsewhere."""
         return self.arena.get(name).clone().to(self.device)
+
+    def columns(self, name: str) -> torch.Tensor:
+        """Returns a copy of an array [rows, V_t] with the columns that the function is given."""
+        return self.shard.cut(self.arena.get(name), 1).clone().to(self.device)
 
     def numbers(self, name: str) -> List[int]:
         return [int(number) for number in self.arena.get(name).tolist()]

@@ -28,7 +28,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
-_TAKEN = ("terms", "transforms")
+_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -158,8 +158,11 @@ def _takes(name: str, value: Any, returned: Tuple[str, ...]) -> Tuple[str, ...]:
     if not isinstance(names, (tuple, list)) or any(one not in _TAKEN for one in names):
         raise BadInput(f"{name}: takes={value!r} names something else than " +
                        ", ".join(repr(word) for word in _TAKEN))
-    if "terms" in names and returned != ("loss",):
-        raise BadInput(f"{name}: takes='terms' has no meaning without returns='loss'")
+    for one in ("terms", "teacher"):
+        if one in names and returned != ("loss",):
+            raise BadInput(f"{name}: takes={one!r} has no meaning without returns='loss'")
+    if "sequence_temperatures" in names and "transforms" not in names:
+        raise BadInput(f"{name}: takes='sequence_temperatures' has no meaning without 'transforms'")
     return tuple(names)
 
 
@@ -259,7 +262,10 @@ def implementation(
             z_loss_coefficient, of a function that returns the loss. "transforms": logits that
             are scaled, capped and divided before the softmax, by ``batch.logit_scale``,
             ``batch.logit_softcap`` (0: none) and ``batch.temperature``; gradients are of the
-            inputs.
+            inputs. "sequence_temperatures", beside "transforms": rows are divided by
+            ``batch.temperatures`` of their sequence as well. "teacher": the divergence from
+            ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
+            returns the loss; they are divided by the same temperatures.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

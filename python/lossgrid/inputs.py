@@ -85,14 +85,7 @@ class InputMaker:
 
     def _cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         dimension = self._vocab_dimension(name)
-        shard = self._shard
-        if dimension is None or tensor.shape[dimension] == shard.valid:
-            return tensor
-        if shard.fill is None:
-            return tensor.narrow(dimension, 0, shard.valid).contiguous()
-        tensor = tensor.clone()
-        tensor.narrow(dimension, shard.valid, shard.width - shard.valid).fill_(shard.fill)
-        return tensor
+        return tensor if dimension is None else self._shard.cut(tensor, dimension)
 
     def write_gradients(self, gradients: Dict[str, torch.Tensor]) -> None:
         """Writes grad.NAME; 0 in columns of padding."""

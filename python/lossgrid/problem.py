@@ -40,7 +40,8 @@ class Denominators:
 class Problem:
     """One problem on one grid, as ``supports`` and ``cost`` of a declaration are given it.
 
-    ``dtype`` is "float64", "float32" or "bfloat16", ``device`` "cpu" or "cuda", ``hidden`` 0 where
+    ``dtype`` is "float64", "float32" or "bfloat16", ``teacher_dtype`` that of the teacher's logits
+    or "" without a teacher, ``device`` "cpu" or "cuda", ``hidden`` 0 where
     the problem starts from logits, ``weight_layout`` "vocab_hidden" ([V_t, H]) or "hidden_vocab"
     ([H, V_t]). ``valid_tokens`` are trained on in this pack; ``denominators`` count the global batch.
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
@@ -57,6 +58,9 @@ class Problem:
     logit_scale: float = 1.0
     logit_softcap: float = 0.0
     temperature: float = 1.0
+    sequence_temperatures: bool = False
+    teacher_dtype: str = ""
+    teacher_topk: bool = False
     weight_layout: str = "vocab_hidden"
     sequence_parallel: bool = False
     device: str = "cpu"

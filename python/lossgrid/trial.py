@@ -55,7 +55,7 @@ class TrialBase:
         self._shard = Shard(problem.vocab, problem.grid.tp, self._groups.tp.rank,
                             declared.vocab_split)
         self._data = BatchData(problem, self._groups, self._device, arena, self._pause,
-                               self._shard.range)
+                               self._shard)
         self._batch = Batch(self._data)
 
     @contextmanager

@@ -51,7 +51,75 @@ def takes_nothing(logits, batch):
     return mean_loss(logits.float(), batch)
 )";
 
+const std::string kDistillations = R"(
+def divided(x, batch, by_sequence=True):
+    x = x.float() / batch.temperature
+    return x / batch.temperatures[batch.sequence][:, None] if by_sequence else x
+
+
+def mean_kl(student, teacher, batch, renormalise=True):
+    sent = teacher > float("-inf")
+    if batch.teacher_topk and renormalise:
+        student = student.masked_fill(~sent, float("-inf"))
+    log_p, log_q = torch.log_softmax(student, -1), torch.log_softmax(teacher, -1)
+    gap = torch.where(sent, log_q - log_p, torch.zeros_like(log_p))
+    kl = (log_q.exp() * gap).sum(1)
+    kl = torch.where(batch.mask, kl, torch.zeros_like(kl))
+    return kl.sum() / max(batch.denominators.valid_tokens, 1)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
+def distills(logits, batch):
+    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
+def one_temperature(logits, batch):
+    return mean_kl(divided(logits, batch, False), divided(batch.teacher_logits, batch, False), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
+def over_all_ids(logits, batch):
+    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch, False)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "teacher"))
+def takes_no_temperatures(logits, batch):
+    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "terms"))
+def takes_no_teacher(logits, batch):
+    return logits.sum()
+)";
+
 using ExternalTakes = WithTorch;
+
+TEST_F(ExternalTakes, GivesATeacherAndTemperaturesToThoseThatTakeThem) {
+  const std::string report = scratch_.file("distill.json");
+  const ProcessResult result = run_loaded(
+      "run", {write_python("distill.py", kDistillations)},
+      "--case 'lens=9+14 vocab=24 mask=ragged objective=distill temperature=0.7 "
+      "teacher_topk=[0,4] sequence_temperatures=[false,true]' --grid tp1cp1 "
+      "--impl distills,one_temperature,over_all_ids,takes_no_temperatures,takes_no_teacher "
+      "--report " +
+          report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;  // by top k, temperatures
+  std::map<std::string, std::string> reasons;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    const std::string name = trial["implementation"];
+    statuses[name] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reasons[name] += trial["reason"].get<std::string>() + "; ";
+  }
+  EXPECT_EQ(statuses["distills"], "pppp") << result.out;
+  EXPECT_EQ(statuses["one_temperature"], "pfpf") << result.out;
+  EXPECT_EQ(statuses["over_all_ids"], "ppff") << result.out;
+  EXPECT_EQ(statuses["takes_no_temperatures"], "psps") << result.out;
+  EXPECT_EQ(statuses["takes_no_teacher"], "ssss");
+  EXPECT_THAT(reasons["takes_no_temperatures"], HasSubstr("takes=\"sequence_temperatures\""));
+  EXPECT_THAT(reasons["takes_no_teacher"], HasSubstr("takes=\"teacher\""));
+}
 
 TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
   const std::string report = scratch_.file("takes.json");
@@ -127,6 +195,19 @@ def wrong(logits, batch):
                                           "--case 'lens=5' --impl wrong --grid tp1cp1");
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_THAT(result.err, HasSubstr("takes='teachers' names something else than 'terms', "
+                                    "'transforms', 'sequence_temperatures', 'teacher'"));
+}
+
+TEST_F(ExternalTakes, TemperaturesBySequenceComeWithTransforms) {
+  const std::string wrong = R"(
+@lossgrid.implementation(takes="sequence_temperatures")
+def wrong(logits, batch):
+    return right(logits, batch)
+)";
+  const ProcessResult result = run_loaded("run", {write_python("wrong.py", wrong)},
+                                          "--case 'lens=5' --impl wrong --grid tp1cp1");
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err, HasSubstr("takes='sequence_temperatures' has no meaning without "
                                     "'transforms'"));
 }
 
