@@ -2,9 +2,8 @@
 // TeacherStatistics: what a divergence from a teacher needs beside the statistics of the student's
 // rows, over TP: shift and sum of the teacher's rows, those of the student's on the teacher's
 // support if the divergence is on it (or outside of it, for a tail), and the sums of the divergence
-// itself. Two rounds of
-// communication for a block of rows: a gather of the pairs (shift, sum), and a sum of the parts of
-// the divergence. Logits of both are read twice, none is copied.
+// itself. Two rounds of communication for a block of rows: a gather of the pairs (shift, sum), and a
+// sum of the parts of the divergence. Logits of both are read twice, none is copied.
 #pragma once
 
 #include "impls/strategy.h"
