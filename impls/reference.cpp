@@ -133,7 +133,9 @@ class ReferencePlan final : public LossPlan {
     for (double& x : row_) x = transform_of(i).apply(x);
     if (!teacher_) return;
     teacher_->read_row(place.cp_rank, place.slot, {teacher_row_.data(), teacher_row_.size()});
-    const TrueRowTransform of_teacher = row_transform(problem_.teacher.transform, temperature(i));
+    const LogitTransform& transform = problem_.teacher.transform;
+    const TrueRowTransform of_teacher =
+        row_transform(transform, transform.by_sequence ? temperature(i) : 1);
     for (double& x : teacher_row_) x = of_teacher.apply(x);
   }
 

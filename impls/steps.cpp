@@ -101,12 +101,17 @@ void run_product_of_rank(const RankContext& context, const Gemm& product,
   run_product(context.device, product, workspace);
 }
 
+void make_tails(Device& device, std::int64_t rows, const MakeTail& make) {
+  for_each_item(device, rows, make);
+}
+
 }  // namespace
 
 Steps::Steps()
     : local_rows(own_rows),
       local_targets(shift_then_split),
       chunks(all_chunks),
+      make_tail(make_tails),
       gather_statistics(gather_from_ranks),
       reduce_max(all_reduce_max),
       reduce_sum(all_reduce_sum),

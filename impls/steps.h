@@ -13,6 +13,7 @@
 #include "impls/kernels/divergence_rows.h"
 #include "impls/kernels/rows.h"
 #include "impls/statistics_rows.h"
+#include "impls/teacher_rows.h"
 
 namespace lossgrid {
 
@@ -41,6 +42,7 @@ struct Steps {
                              float* sum) = rows_support_statistics;
   void (*divergence)(const DistilledRows&, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums&) = rows_divergence;
+  void (*make_tail)(Device& device, std::int64_t rows, const MakeTail&);
   int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
   /// received := the statistics [columns, rows] of all ranks' shards, one rank after the other.
   void (*gather_statistics)(Communicator& tp, std::int64_t rows, std::span<const float> own,

@@ -196,12 +196,17 @@ void add_teacher(const LossProblem& problem, const LossInputs& inputs, const Row
 
 std::int64_t divergence_reads(const LossProblem& problem) {
   if (!problem.has_teacher()) return 0;
-  return problem.terms().divergence.on_support ? 2 : 1;
+  const Divergence divergence = problem.terms().divergence;
+  return divergence.on_support() || divergence.has_tail() ? 2 : 1;
+}
+
+std::int64_t teacher_statistics_bytes(const LossProblem& problem) {
+  return problem.terms().divergence.is_clamped() ? 0 : problem.teacher_bytes();
 }
 
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
   phase.read_bytes +=
-      problem.logits_bytes() + problem.teacher_bytes() +
+      problem.logits_bytes() + teacher_statistics_bytes(problem) +
       divergence_reads(problem) * (problem.logits_bytes() + problem.teacher_bytes());
 }
 

@@ -136,6 +136,9 @@ void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t
 /// sums, and for statistics on a support.
 std::int64_t divergence_reads(const LossProblem& problem);
 
+/// Returns the bytes of a teacher's logits that are read for its statistics; none if it needs none.
+std::int64_t teacher_statistics_bytes(const LossProblem& problem);
+
 /// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);
 

@@ -67,7 +67,7 @@ struct LossProblem {
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
   RowTerms terms() const {
     RowTerms terms = objective.needs().terms;
-    terms.divergence.on_support &= teacher.sends_topk;
+    if (!teacher.sends_topk) terms.divergence = terms.divergence.of_all_ids();
     return terms;
   }
   /// Returns the number of arrays by token that a plan returns: log-probabilities, with row

@@ -103,6 +103,8 @@ def distill(problem):
     """The reason why the loss is not the divergence from all logits of a teacher."""
     if problem.objective["kind"] != "distill":
         return "it is a divergence from a teacher"
+    if problem.objective["kl_type"] == "mixed":
+        return "its divergence is forward, reverse or jsd"
     return "it takes all logits of the teacher" if problem.teacher_topk else ""
 
 

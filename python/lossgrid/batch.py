@@ -140,6 +140,11 @@ class Batch(Views):
         return self._own(self._pack.reference_policy_logprobs)
 
     @View
+    def teacher_logprobs(self) -> torch.Tensor:
+        """[T_c] float32: log-probabilities of the predicted tokens by the teacher."""
+        return self._own(self._pack.teacher_logprobs)
+
+    @View
     def rewards(self) -> torch.Tensor:
         """[B] float32."""
         if not self._data.has("rewards"):

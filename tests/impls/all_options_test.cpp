@@ -29,8 +29,9 @@ TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
 
 TEST(AllOptions, OfDistillAreItsDefaults) {
   EXPECT_THAT(with_all_options({"distill", {{"kl_type", "\"jsd\""}}}).options,
-              ElementsAre(Pair("jsd_beta", "0.5"), Pair("kl_type", "\"jsd\""),
-                          Pair("zero_outside_topk", "false")));
+              ElementsAre(Pair("distillation_add_tail", "false"), Pair("jsd_beta", "0.5"),
+                          Pair("kl_type", "\"jsd\""), Pair("loss_mode", "null"),
+                          Pair("mixed_kl_weight", "0.5"), Pair("zero_outside_topk", "false")));
 }
 
 TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {

@@ -75,7 +75,8 @@ inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift dr
   float prev = x - normal(8) * (pick < 0.4f ? 0.08f : pick < 0.8f ? 0.5f : 1.3f);
   float generation = prev + normal(9) * (pick < 0.5f ? 0.1f : 0.6f);
   float reference = x + normal(10) * (pick < 0.7f ? 0.5f : 1.8f);
-  if (drift == Drift::equal) prev = generation = reference = x;
+  float teacher = x + normal(12) * (pick < 0.7f ? 0.5f : 1.8f);
+  if (drift == Drift::equal) prev = generation = reference = teacher = x;
   if (drift == Drift::far) {
     const int kind = static_cast<int>(random.below(8, token, 41));
     if (kind == 0) generation = prev - 95;
@@ -83,10 +84,13 @@ inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift dr
     if (kind == 2) reference = x + 3.5f;
     if (kind == 3) reference = x + 24;
     if (kind == 4) generation = x - 95;
+    if (kind == 5) teacher = x - 25;
+    if (kind == 6) teacher = x + 4;
   }
   set(TokenInput::prev_logprobs, prev);
   set(TokenInput::generation_logprobs, generation);
   set(TokenInput::reference_policy_logprobs, reference);
+  set(TokenInput::teacher_logprobs, teacher);
   set(TokenInput::advantages, token % 9 == 4 ? 0.0f : normal(11));
 }
 

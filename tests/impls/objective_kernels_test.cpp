@@ -164,6 +164,9 @@ std::vector<std::unique_ptr<Objective>> few_objectives() {
   add([] { return find_objective("dpo").make({{"sft_loss_weight", "0.3"}}); });
   add([] { return make_clipped_pg(both(kGspo, kNll)); });
   add([] { return find_objective("distill").make({}); });
+  add([] { return find_objective("distill").make({{"loss_mode", "\"forward_kl_topk\""}}); });
+  add([] { return find_objective("on_policy_distill").make({}); });
+  add([] { return find_objective("on_policy_distill").make({{"loss_mode", "\"score\""}}); });
   return few;
 }
 

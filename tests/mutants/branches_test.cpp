@@ -58,6 +58,12 @@ TEST(Branches, AllAreReached) {
                              "sequence_is_weight_above",
                              "sequence_is_weight_not_finite",
                              "positive_sequence_tokens",
+                             "teacher_above",
+                             "teacher_below",
+                             "distillation_bounded",
+                             "divergence_negative",
+                             "divergence_inside",
+                             "divergence_above_max",
                              "pairs_chosen_preferred",
                              "pairs_rejected_preferred",
                              "pairs_hinge_active",
@@ -165,9 +171,23 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
        {{"token_level_loss", "false"}, {"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.01"}}},
       {"distill",
        {{"kl_type", "\"reverse\""},
+        {"kl_type", "\"mixed\""},
         {"kl_type", "\"jsd\""},
         {"jsd_beta", "0.1"},
-        {"zero_outside_topk", "true"}}}};
+        {"mixed_kl_weight", "0.2"},
+        {"distillation_add_tail", "true"},
+        {"loss_mode", "\"forward_kl_topk\""},
+        {"log_prob_min_clamp", "-3"},
+        {"log_prob_min_clamp", "null"},
+        {"loss_max_clamp", "0.1"},
+        {"loss_max_clamp", "null"},
+        {"zero_outside_topk", "true"}}},
+      {"on_policy_distill",
+       {{"loss_mode", "\"abs\""},
+        {"loss_mode", "\"k2\""},
+        {"loss_mode", "\"score\""},
+        {"loss_max_clamp", "1.5"},
+        {"loss_max_clamp", "null"}}}};
   return all.at(kind);
 }
 
@@ -220,7 +240,8 @@ bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
 
 TEST(Options, EveryAllowedPairIsInACase) {
   int allowed = 0;
-  for (const char* kind : {"clipped_pg", "dpo", "cpo", "orpo", "kto", "nll", "distill"}) {
+  for (const char* kind :
+       {"clipped_pg", "dpo", "cpo", "orpo", "kto", "nll", "distill", "on_policy_distill"}) {
     for (const Setting& a : settings_of(kind)) {
       EXPECT_TRUE(is_covered(kind, a)) << kind << " " << a.first << "=" << a.second;
       for (const Setting& b : settings_of(kind)) {
@@ -292,28 +313,42 @@ TEST(Maps, EveryPairIsInACaseAndEveryTermWithEach) {
   }
 }
 
-/// Returns the kinds of divergences from a teacher's top k; "zero outside" is a forward one.
+/// Returns the kinds of divergences from a teacher's top k, with their convention.
 std::set<std::string> divergences_from_topk(const Suite& suite) {
   std::set<std::string> kinds;
   for (const CaseSpec& spec : suite.cases) {
     if (spec.objective.kind != "distill" || spec.teacher_topk == 0) continue;
     const auto type = spec.objective.options.find("kl_type");
     const bool is_named = type != spec.objective.options.end();
-    kinds.insert(has_option(spec, "zero_outside_topk") ? "zero outside"
-                 : is_named                            ? type->second
-                                                       : "\"forward\"");
+    kinds.insert((is_named ? type->second : "\"forward\"") +
+                 (has_option(spec, "zero_outside_topk") ? " zero outside" : "") +
+                 (has_option(spec, "loss_mode") ? " clamped" : "") +
+                 (has_option(spec, "distillation_add_tail") ? " tail" : ""));
   }
   return kinds;
 }
 
 TEST(Teachers, EveryKindOfDivergenceIsFromATopK) {
-  const std::set<std::string> all{"\"forward\"", "\"reverse\"", "\"jsd\"", "zero outside"};
+  const std::set<std::string> all{"\"forward\"",
+                                  "\"reverse\"",
+                                  "\"mixed\"",
+                                  "\"jsd\"",
+                                  "\"forward\" zero outside",
+                                  "\"forward\" clamped",
+                                  "\"forward\" tail",
+                                  "\"reverse\" tail",
+                                  "\"mixed\" tail",
+                                  "\"jsd\" tail",
+                                  "\"reverse\" zero outside",
+                                  "\"mixed\" zero outside"};
   EXPECT_EQ(divergences_from_topk(suite_ci()), all);
   Suite without = suite_ci();
   std::erase_if(without.cases, [](const CaseSpec& spec) {
     return has_option(spec, "kl_type") && spec.teacher_topk > 0;
   });
-  EXPECT_EQ(divergences_from_topk(without), (std::set<std::string>{"\"forward\"", "zero outside"}));
+  EXPECT_EQ(
+      divergences_from_topk(without),
+      (std::set<std::string>{"\"forward\"", "\"forward\" clamped", "\"forward\" zero outside"}));
 }
 
 TEST(Maps, ASuiteWithoutAPairIsSeen) {

@@ -35,6 +35,7 @@ struct ObjectiveNeeds {
   Edges log_ratios{};          // current - previous
   Edges log_weights{};         // previous - generation
   Edges reference_offsets{};   // reference - current
+  Edges teacher_offsets{};     // teacher - current
   bool edges_by_unit = false;  // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
@@ -53,10 +54,10 @@ Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 /// token and spec.drift:
 ///   near: x - prev from a mixture with mass inside and on both sides of the usual clip ranges and
 ///   some beyond a dual clip, plus an offset by sequence; prev - generation mostly N(0, 0.1), a
-///   fifth 0.3 to 1 away; reference - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
+///   fifth 0.3 to 1 away; reference - x and teacher - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
 ///   far: the same, and every tenth token beyond the KL clamps (20 and 10) or with an importance
-///   weight that is not finite in float32;
-///   equal: prev = generation = reference = x as float32;
+///   weight that is not finite in float32, and every third teacher 25 to 40 or 2.6 to 5 away;
+///   equal: prev = generation = reference = teacher = x as float32;
 ///   far_prev: as near, and prev of every fourth token 25 to 40 below x, or half of them above it
 ///   where x is below -40, generation around it: ratios of e^25 to e^40, and of e^-40 to e^-25;
 ///   edge: distances at one of the objective's edges, as near as float32 comes, one float32 further

@@ -31,8 +31,10 @@ std::string_view name(TokenInput input) {
       return "prev_logprobs";
     case TokenInput::generation_logprobs:
       return "generation_logprobs";
-    default:
+    case TokenInput::reference_policy_logprobs:
       return "reference_policy_logprobs";
+    default:
+      return "teacher_logprobs";
   }
 }
 

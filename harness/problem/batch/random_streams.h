@@ -32,6 +32,7 @@ enum class Stream : std::uint32_t {
   pad_weight = 20,
   temperatures = 21,  // of sequences
   teacher = 22,
+  teacher_logprobs = 23,
   bias = 24,  // of the LM head
   pad_bias = 25,
 };

@@ -207,7 +207,9 @@ std::vector<std::int32_t> read_topk_ids(const BundleTensors& tensors, const Prob
 void read_teacher(const BundleTensors& tensors, Problem& problem) {
   const std::int64_t tokens = problem.tokens();
   const std::int64_t vocab = problem.spec.vocab;
-  const bool has_topk = tensors.has("teacher_topk_ids") || tensors.has("teacher_topk_logits");
+  const bool has_logprobs = tensors.has("teacher_topk_logprobs");
+  const bool has_topk =
+      tensors.has("teacher_topk_ids") || tensors.has("teacher_topk_logits") || has_logprobs;
   if (tensors.has("teacher_logits")) {
     if (has_topk) {
       throw_bad_input(
@@ -228,10 +230,17 @@ void read_teacher(const BundleTensors& tensors, Problem& problem) {
                     vocab);
   }
   tensors.require("teacher_topk_ids", {"I32"}, {tokens, k}, "[T, k]");
+  if (has_logprobs && tensors.has("teacher_topk_logits")) {
+    throw_bad_input(
+        "{}: it holds teacher_topk_logits as well as teacher_topk_logprobs, must hold one of them",
+        tensors.file().path());
+  }
+  const char* name = has_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
   problem.spec.teacher_topk = k;
+  problem.teacher_sends_logprobs = has_logprobs;
   set_teacher(problem,
               make_logits_at_ids(read_topk_ids(tensors, problem, k),
-                                 tensors.floats("teacher_topk_logits", {tokens, k}, "[T, k]"), k),
+                                 tensors.floats(name, {tokens, k}, "[T, k]"), k),
               DType::f32);
 }
 

@@ -67,7 +67,9 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     }
   }
   tensors.push_back(tensor_of<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
-  tensors.push_back(tensor_of<float>("teacher_topk_logits", {problem.tokens(), k}, values));
+  const char* name =
+      problem.teacher_sends_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
+  tensors.push_back(tensor_of<float>(name, {problem.tokens(), k}, values));
 }
 
 Json metrics_json(const BundleResults& results) {

@@ -6,6 +6,7 @@
 #include "impls/objectives/clipped_pg_terms.h"
 #include "impls/objectives/distill_terms.h"
 #include "impls/objectives/nll_terms.h"
+#include "impls/objectives/on_policy_distill_terms.h"
 #include "impls/objectives/pair_terms.h"
 
 namespace lossgrid {
@@ -18,6 +19,7 @@ const TermsOnGpu<NllTerms> nll;
 const TermsOnGpu<ClippedPgTerms<>> clipped_pg;
 const TermsOnGpu<DistillTerms> distill;
 const TermsOnGpu<PairTerms> pairs;
+const TermsOnGpu<OnPolicyDistillTerms> on_policy_distill;
 const TermsOnGpu<StepStatisticsTerms> step_statistics;
 
 }  // namespace
