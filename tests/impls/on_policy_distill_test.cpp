@@ -122,7 +122,7 @@ TEST(OnPolicyDistill, OfATeacherThatIsTheStudentHasNoGradient) {
   }
 }
 
-/// Where the intervals of inputs straddle a bound, the gradient is that of one of its sides.
+/// The gradient is that of one side of a bound where the intervals of inputs straddle it.
 TEST(OnPolicyDistill, HasBothSidesOfABound) {
   const ObjectiveBatch data = sampled_batch();
   const PackedBatch batch = with_needed(data.batch, on_policy_distill()->needs());

@@ -20,7 +20,7 @@ namespace lossgrid {
 ///   mixed    b F + (1 - b) R
 /// where summands with a factor of 0 are 0 (R. Agarwal et al., "On-Policy Distillation of Language
 /// Models", 2024). The ids of a row that a teacher has sent are those whose logits of it are not
-/// -inf; `topk` says what the others count for.
+/// -inf; `topk` is what the others count for.
 struct Divergence {
   enum class Kind { none, forward, reverse, jsd, mixed };
 
@@ -28,7 +28,7 @@ struct Divergence {
     whole,         // nothing was left out: q is 0 there
     renormalized,  // p and q are distributions over the ids that were sent, alone summed over
     zero_outside,  // q is 0 there, and ln q is kLogOutside where it is compared with p
-    // Of these two the teacher's logits are its log-probabilities, and q adds up to at most 1.
+    // In these two the teacher's logits are its log-probabilities, and q adds up to at most 1.
     clamped,  // forward over the ids that were sent, of logarithms that are at least log_prob_min
     tail,     // all others together are one more id, whose probabilities are at least kSmallestTail
   };
