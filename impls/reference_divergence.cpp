@@ -30,7 +30,7 @@ struct Logarithms {
   Logarithms(const Divergence& divergence, std::span<const double> student,
              std::span<const double> teacher)
       : by(divergence), p(student.begin(), student.end()), q(teacher.begin(), teacher.end()) {
-    for (std::size_t v = 0; v < q.size(); ++v) is_sent.push_back(q[v] != kMinusInfinity);
+    for (const double logit : q) is_sent.push_back(logit != kMinusInfinity);
     for (std::size_t v = 0; by.on_support() && v < p.size(); ++v) {
       if (!is_sent[v]) p[v] = kMinusInfinity;
     }
@@ -92,12 +92,12 @@ double clamped_divergence(const Logarithms& log) {
 }
 
 /// Weights of the two sides in D.
-struct Sides {
+struct SidesOfDivergence {
   double of_teacher;
   double of_student;
 };
 
-Sides sides_of(const Divergence& by) {
+SidesOfDivergence sides_of_divergence(const Divergence& by) {
   switch (by.kind) {
     case Divergence::Kind::forward:
       return {1, 0};
@@ -110,7 +110,7 @@ Sides sides_of(const Divergence& by) {
 
 /// Returns p_v d D / d p_v of what counts, without a quotient by a p that may be 0.
 double slope_by_log_p(const Logarithms& log, std::size_t v) {
-  const Sides sides = sides_of(log.by);
+  const SidesOfDivergence sides = sides_of_divergence(log.by);
   const double p = std::exp(log.p[v]);
   if (log.by.kind == Divergence::Kind::jsd) {
     return p > 0 ? sides.of_student * p * (log.p[v] - log.mixture(v)) : 0;
@@ -157,7 +157,7 @@ double plain_divergence(const Divergence& divergence, std::span<const double> st
   const Logarithms log(divergence, student, teacher);
   if (divergence.is_clamped()) return clamped_divergence(log);
   const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
-  const Sides sides = sides_of(divergence);
+  const SidesOfDivergence sides = sides_of_divergence(divergence);
   double sum = 0;
   if (sides.of_teacher > 0) {
     sum += sides.of_teacher * relative_entropy(log, log.q, [&](std::size_t v) {
@@ -179,7 +179,7 @@ void add_plain_divergence_gradient(const Divergence& divergence, std::span<const
   if (divergence.is_clamped()) return add_clamped_gradient(log, g, out);
   if (divergence.has_tail()) return add_tail_gradient(log, g, out);
   const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
-  const Sides sides = sides_of(divergence);
+  const SidesOfDivergence sides = sides_of_divergence(divergence);
   const auto log_r = [&](std::size_t v) { return is_jsd ? log.mixture(v) : log.compared_q(v); };
   const double mean = sides.of_student > 0 ? relative_entropy(log, log.p, log_r) : 0;
   for (std::size_t v = 0; v < out.size(); ++v) {

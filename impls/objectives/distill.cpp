@@ -20,14 +20,14 @@
 namespace lossgrid {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 struct DistillOptions {
   Divergence divergence;
-  double least = -kInfinity;  // bounds of the loss of a token
-  double most = kInfinity;
+  double least = -kUnbounded;  // bounds of the loss of a token
+  double most = kUnbounded;
 
-  bool is_bounded() const { return least > -kInfinity || most < kInfinity; }
+  bool is_bounded() const { return least > -kUnbounded || most < kUnbounded; }
 };
 
 class DistillObjective final : public Objective {
@@ -179,9 +179,9 @@ void read_clamped(const OptionReader& reader, DistillOptions& options) {
         "zero_outside_topk = true");
   }
   divergence.topk = Divergence::Topk::clamped;
-  divergence.log_prob_min = reader.optional_number("log_prob_min_clamp", -10).value_or(-kInfinity);
+  divergence.log_prob_min = reader.optional_number("log_prob_min_clamp", -10).value_or(-kUnbounded);
   options.least = 0;
-  options.most = reader.optional_number("loss_max_clamp", 10).value_or(kInfinity);
+  options.most = reader.optional_number("loss_max_clamp", 10).value_or(kUnbounded);
   if (!(divergence.log_prob_min < 0)) {
     throw_bad_input("distill: log_prob_min_clamp must be negative or null");
   }
