@@ -66,9 +66,10 @@ ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
   if (options.positive_example_nll_weight > 0) positive = coefficients++;
   const bool has_sequence_weight =
       options.sequence_level_importance_ratios || options.masks_sequences();
-  if (options.token_level_loss && !has_sequence_weight) return;
+  const bool has_shares = options.aggregation().differs_by_sequence();
+  if (!has_shares && !has_sequence_weight) return;
   tokens = sums++;
-  if (!options.token_level_loss) share = coefficients++;
+  if (has_shares) share = coefficients++;
   if (options.sequence_ratio()) {
     log_ratio = sums++;
     positive_advantages = sums++;
@@ -94,8 +95,7 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
                                   SequenceTable<const double> coefficients,
                                   ObjectiveTotals<const double> totals, double mean_weight) {
   const Denominators& denominators = batch.denominators;
-  const std::int64_t in_loss =
-      options.token_level_loss ? denominators.valid_tokens : denominators.valid_sequences;
+  const std::int64_t in_loss = options.aggregation().elements(denominators);
   double samples = 0;
   for (const std::uint8_t mask : batch.sample_mask) samples += mask;
 

@@ -59,8 +59,10 @@ class ClippedPgObjective final : public Objective {
         if (column >= 0) coefficients.at(i, column) = value;
       };
       if (columns_.positive >= 0) set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
-      const Real per_token = Terms::inverse(static_cast<std::int64_t>(sum(columns_.tokens)));
-      const Real share = per_token * Terms::inverse(batch.denominators.valid_sequences);
+      const auto tokens = static_cast<std::int64_t>(sum(columns_.tokens));
+      const Real per_token = inverse_or_0<Real>(tokens);
+      const Real share =
+          Formulas::template share<Real>(options_.aggregation(), batch.denominators, tokens);
       const Real log_weight = sum(columns_.log_weight);
       const Weight weight = sequence_weight(terms, log_weight, log_weight * per_token);
       set(columns_.share, share);

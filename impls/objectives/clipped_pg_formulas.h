@@ -29,6 +29,19 @@ struct Slope {
 };
 
 struct ClippedPgFormulas {
+  /// Share in the loss of a token of a sequence with `tokens` valid ones. On the host.
+  template <typename Real>
+  static Real share(const Aggregation& aggregation, const Denominators& counts,
+                    std::int64_t tokens) {
+    return share_of_token<Real>(aggregation, counts, tokens);
+  }
+
+  /// Share of a token in the KL term; `share`: in the loss, `token_share`: in a mean over tokens.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real kl_share(Real share, Real /*token_share*/) {
+    return share;
+  }
+
   /// rho of one token by x - prev, or of a sequence by the mean of it; its slope is itself.
   template <typename Real>
   LOSSGRID_KERNEL static Real ratio(Real log_ratio) {

@@ -13,6 +13,15 @@ KlType kl_type(const std::string& name) {
   return name == "k1" ? KlType::k1 : name == "k2" ? KlType::k2 : KlType::k3;
 }
 
+std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  return *name == "token-mean"            ? AggregationMode::token_mean
+         : *name == "token-sum"           ? AggregationMode::token_sum
+         : *name == "seq-mean-token-mean" ? AggregationMode::sequence_mean_token_mean
+         : *name == "seq-mean-token-sum"  ? AggregationMode::sequence_mean_token_sum
+                                          : AggregationMode::sequence_mean_token_sum_norm;
+}
+
 Truncation truncation(const std::optional<std::string>& name) {
   if (!name) return Truncation::none;
   return *name == "tis"      ? Truncation::tis
@@ -43,17 +52,33 @@ void require_values_in_range(const ClippedPgOptions& o) {
   });
 }
 
+void require_aggregation_fits(const ClippedPgOptions& o) {
+  const bool divides = o.loss_agg_mode == AggregationMode::sequence_mean_token_sum_norm;
+  const bool over_sequences = o.loss_agg_mode && !o.aggregation().over_tokens();
+  require({
+      {divides && !o.loss_scale_factor,
+       "loss_agg_mode = \"seq-mean-token-sum-norm\" needs a loss_scale_factor"},
+      {o.loss_scale_factor && !divides,
+       "loss_scale_factor needs loss_agg_mode = \"seq-mean-token-sum-norm\""},
+      {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
+      {o.count_masked_sequences && !over_sequences,
+       "count_masked_sequences = true needs a loss_agg_mode with a mean over sequences"},
+  });
+}
+
 void require_ratios_fit(const ClippedPgOptions& o) {
   require({
-      {o.sequence_level_importance_ratios && o.token_level_loss,
-       "sequence_level_importance_ratios = true needs token_level_loss = false"},
+      {o.sequence_level_importance_ratios && o.token_level_loss && !o.loss_agg_mode,
+       "sequence_level_importance_ratios = true needs token_level_loss = false or a "
+       "loss_agg_mode"},
       {o.use_cispo && o.disable_ppo_ratio, "use_cispo = true excludes disable_ppo_ratio = true"},
       {o.use_cispo && o.force_on_policy_ratio,
        "use_cispo = true excludes force_on_policy_ratio = true"},
       {o.use_cispo && o.sequence_level_importance_ratios,
        "use_cispo = true excludes sequence_level_importance_ratios = true"},
       {o.use_cispo && o.ratio_clip_c, "use_cispo = true excludes a ratio_clip_c"},
-      {o.use_cispo && !o.token_level_loss, "use_cispo = true excludes token_level_loss = false"},
+      {o.use_cispo && !o.token_level_loss && !o.loss_agg_mode,
+       "use_cispo = true excludes token_level_loss = false without a loss_agg_mode"},
   });
 }
 
@@ -96,6 +121,11 @@ ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
 ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   ClippedPgOptions o;
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
+  o.loss_agg_mode = aggregation_mode(
+      reader.optional_one_of("loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean",
+                                               "seq-mean-token-sum", "seq-mean-token-sum-norm"}));
+  o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
+  o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
   o.ratio_clip_min = reader.number("ratio_clip_min", o.ratio_clip_min);
   o.ratio_clip_max = reader.number("ratio_clip_max", o.ratio_clip_max);
   o.ratio_clip_c = reader.optional_number("ratio_clip_c", o.ratio_clip_c);
@@ -127,6 +157,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.entropy_coefficient = reader.number("entropy_coefficient", o.entropy_coefficient);
   reader.require_all_known();
   require_values_in_range(o);
+  require_aggregation_fits(o);
   require_ratios_fit(o);
   require_truncation_fits(o);
   return o;
@@ -168,6 +199,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
+  needs.sequence_counts = loss_agg_mode && !aggregation().over_tokens();
   needs.terms.entropy = entropy_coefficient != 0;
   needs.edges_by_unit = sequence_ratio() || masks_sequences();
   if (clips()) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // ClippedPgOptions: the options of `clipped_pg`, under the names and with the defaults of NeMo-RL's
-// `ClippedPGLossConfig`, and the consequences of their combination. Combinations without a meaning
-// are rejected, among them those that NeMo-RL rejects. nvcc compiles this header.
+// `ClippedPGLossConfig`, others under the names of the framework that named them first, and the
+// consequences of their combination. Combinations without a meaning are rejected, among them those
+// that NeMo-RL rejects. nvcc compiles this header.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+
+#include "impls/objectives/aggregation.h"
 
 namespace lossgrid {
 
@@ -29,7 +32,10 @@ enum class Truncation {
 };
 
 struct ClippedPgOptions {
-  bool token_level_loss = true;  // false: mean over sequences of their token means
+  bool token_level_loss = true;                  // false: mean over sequences of their token means
+  std::optional<AggregationMode> loss_agg_mode;  // in the place of token_level_loss; verl
+  std::optional<double> loss_scale_factor;       // of seq-mean-token-sum-norm; verl
+  bool count_masked_sequences = false;           // in means over sequences by loss_agg_mode
   double ratio_clip_min = 0.2;
   double ratio_clip_max = 0.2;
   std::optional<double> ratio_clip_c;             // dual clip
@@ -54,6 +60,16 @@ struct ClippedPgOptions {
   static ClippedPgOptions from(const std::map<std::string, std::string>& options);
   static ClippedPgOptions read(const OptionReader& reader);
 
+  /// Shares of tokens in the policy, KL and entropy terms.
+  constexpr Aggregation aggregation() const {
+    if (!loss_agg_mode) {
+      return {.mode = token_level_loss ? AggregationMode::token_mean
+                                       : AggregationMode::sequence_mean_token_mean};
+    }
+    return {.mode = *loss_agg_mode,
+            .counted = count_masked_sequences ? CountedSequences::all : CountedSequences::trained,
+            .scale_factor = loss_scale_factor.value_or(1)};
+  }
   /// Weight of the KL term in the loss.
   constexpr double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }
   /// True if all tokens of a sequence share one ratio.

@@ -22,7 +22,7 @@ struct ClippedPgColumns {
   int sums = 0;
 
   // Coefficients.
-  int share = -1;           // of a token in the mean over sequences of token means
+  int share = -1;           // of a token in the loss, where it differs by sequence
   int ratio = -1;           // the one ratio of the sequence
   int ratio_gradient = -1;  // d (policy loss) / d logprob of every token, by that ratio
   int weight = -1;          // importance weight; seq-mask-tis: 1 kept, 0 masked
@@ -73,10 +73,9 @@ class ClippedPgTerms {
                  const Denominators& denominators)
       : options_(options),
         columns_(columns),
-        share_(inverse(denominators.valid_tokens)),
-        nll_share_(inverse(denominators.positive_tokens)) {}
-
-  static Real inverse(std::int64_t count) { return count > 0 ? 1 / static_cast<Real>(count) : 0; }
+        share_(Formulas::template share<Real>(options.aggregation(), denominators, 0)),
+        token_share_(inverse_or_0<Real>(denominators.valid_tokens)),
+        nll_share_(inverse_or_0<Real>(denominators.positive_tokens)) {}
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
                                        double* sums) const {
@@ -111,8 +110,9 @@ class ClippedPgTerms {
     if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
     if (beta != 0) {
       const Pair kl = kl_penalty<Formulas>(token.x, token.q, token.f, options_);
-      sums[ClippedPgTotals::kKl] += share * kl.value;
-      gradient += beta * share * kl.slope;
+      const Real kl_share = Formulas::kl_share(share, token_share_);
+      sums[ClippedPgTotals::kKl] += kl_share * kl.value;
+      gradient += beta * kl_share * kl.slope;
     }
     if (columns_.positive >= 0 && of_sequence(columns_.positive) > 0) {
       sums[ClippedPgTotals::kPositiveNll] -= nll_share_ * token.x;
@@ -232,8 +232,9 @@ class ClippedPgTerms {
 
   ClippedPgOptions options_;
   ClippedPgColumns columns_;
-  Real share_;      // of a token in the loss, unless it stands in the coefficients
-  Real nll_share_;  // of a token of a positive example in its term
+  Real share_;        // of a token in the loss, unless it stands in the coefficients
+  Real token_share_;  // of a token in a mean over tokens
+  Real nll_share_;    // of a token of a positive example in its term
 };
 
 }  // namespace lossgrid

@@ -72,6 +72,7 @@ class ClippedPgTruth {
     const TrueWeights weights =
         true_weights(options_, batch_.sample_mask, log_weights, sides_.weight, truth_.branches);
     straddles_ |= weights.straddles;
+    count_sequences();
     const Var actor = in_loss(actor_terms(ratios, clipped, weights));
     const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
     tape_.take_side(sides_.kl);
@@ -82,10 +83,8 @@ class ClippedPgTruth {
     truth_.loss = loss.enclosure();
     set_gradient(loss);
 
-    const std::int64_t elements =
-        options_.token_level_loss ? counts().valid_tokens : counts().valid_sequences;
     truth_.metrics["loss"] = {Reduction::sum, truth_.loss, 1};
-    truth_.metrics["kl_penalty"] = {Reduction::sum, kl.enclosure(), elements > 0 ? 1.0 : 0.0};
+    truth_.metrics["kl_penalty"] = {Reduction::sum, kl.enclosure(), elements() > 0 ? 1.0 : 0.0};
     add_ratio_metrics("probs_ratio", ratios);
     add_ratio_metrics("probs_ratio_clamped", clipped);
     add_weight_metrics(weights);
@@ -138,12 +137,53 @@ class ClippedPgTruth {
     return over(sum(terms), static_cast<std::int64_t>(terms.size()));
   }
 
-  /// Returns the sum over tokens / G_tok, or the sum over sequences of token means / G_seq.
+  /// True if the loss is a mean or a sum over tokens, whatever sequence they belong to.
+  bool is_over_tokens() const {
+    if (!options_.loss_agg_mode) return options_.token_level_loss;
+    return options_.loss_agg_mode == AggregationMode::token_mean ||
+           options_.loss_agg_mode == AggregationMode::token_sum;
+  }
+
+  /// Returns the number of sequences that a mean over them is divided by.
+  std::int64_t sequences() const {
+    if (!options_.loss_agg_mode) return counts().valid_sequences;
+    return options_.count_masked_sequences ? counts().all_sequences : counts().trained_sequences;
+  }
+
+  /// Returns the number of elements that the loss is about; 0: it has none.
+  std::int64_t elements() const {
+    const bool is_over_samples = !options_.loss_agg_mode && !options_.token_level_loss;
+    return is_over_samples ? counts().valid_sequences : counts().valid_tokens;
+  }
+
+  /// Returns what one sequence adds to the sum over sequences.
+  Var of_sequence(const std::vector<Var>& terms) const {
+    if (!options_.loss_agg_mode) return mean(terms);
+    switch (*options_.loss_agg_mode) {
+      case AggregationMode::sequence_mean_token_sum:
+        return sum(terms);
+      case AggregationMode::sequence_mean_token_sum_norm:
+        return sum(terms) / Var(constant(*options_.loss_scale_factor));
+      default:
+        return mean(terms);
+    }
+  }
+
+  /// Returns the terms of tokens aggregated as the loss is.
   Var in_loss(const ByToken<Var>& terms) const {
-    if (options_.token_level_loss) return over(sum(flat(terms)), counts().valid_tokens);
-    std::vector<Var> means;
-    for (const std::vector<Var>& of_sequence : terms) means.push_back(mean(of_sequence));
-    return over(sum(means), counts().valid_sequences);
+    if (options_.loss_agg_mode == AggregationMode::token_sum) return sum(flat(terms));
+    if (is_over_tokens()) return over(sum(flat(terms)), counts().valid_tokens);
+    std::vector<Var> by_sequence;
+    for (const std::vector<Var>& tokens : terms) by_sequence.push_back(of_sequence(tokens));
+    return over(sum(by_sequence), sequences());
+  }
+
+  void count_sequences() {
+    if (!options_.loss_agg_mode || is_over_tokens()) return;
+    std::int64_t& count = truth_.branches["sequence_without_targets"];
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      count += batch_.sample_mask[i] != 0 && tokens_[i].empty() ? 1 : 0;
+    }
   }
 
   ByToken<Var> ratios() const {
@@ -317,9 +357,7 @@ class ClippedPgTruth {
   /// Returns the entropy of the policy, aggregated as the policy term.
   Var entropy() {
     const Var mean = in_loss(each<Var>([](const TrueToken& token) { return token.entropy; }));
-    const std::int64_t elements =
-        options_.token_level_loss ? counts().valid_tokens : counts().valid_sequences;
-    truth_.metrics["entropy"] = {Reduction::sum, mean.enclosure(), elements > 0 ? 1.0 : 0.0};
+    truth_.metrics["entropy"] = {Reduction::sum, mean.enclosure(), elements() > 0 ? 1.0 : 0.0};
     return mean;
   }
 

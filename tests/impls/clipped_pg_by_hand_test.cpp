@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Examples small enough to compute by hand, and the formulas at their kinks.
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -104,6 +105,49 @@ TEST(ClippedPg, SequencesByHand) {
   const ObjectiveBatch unequal = tiny({{{1, a}, {2, 0}, {3, 0}}, {{4, 0}}});
   expect_by_hand(both(kNoKl, kSequenceMean), unequal, (-(1.1 + 2 + 3) / 3 - 4) / 2,
                  {-1.1 / 6, -2.0 / 6, -3.0 / 6, -4.0 / 2});
+}
+
+TEST(ClippedPg, AggregationsByHand) {
+  // Sequences of one and two targets, one without a target and a masked one.
+  ObjectiveBatch data = tiny({{{1, 0}}, {{2, 0}, {3, 0}}, {}, {{5, 0}}});
+  data.batch.sample_mask.back() = 0;
+  data.logprobs[data.batch.cu_seqlens[3]] = kPoison;
+  data.batch.denominators = count_denominators(data.batch, false);
+  const auto expect_weights = [&](const Options& options, double one, double two) {
+    expect_by_hand(both(kNoKl, options), data, -(one + 5 * two), {-one, -2 * two, -3 * two});
+    expect_by_hand(both(both(kNoKl, kEntropyBonus), options), data, -(one + 5 * two),
+                   {-one, -2 * two, -3 * two}, {{"entropy", 0}});
+  };
+  std::fill(data.entropy.begin(), data.entropy.end(), 0.0f);
+  expect_weights({}, 1.0 / 3, 1.0 / 3);
+  expect_weights(kSequenceMean, 1.0 / 3, 0.5 / 3);
+  expect_weights(aggregated("\"token-mean\""), 1.0 / 3, 1.0 / 3);
+  expect_weights(aggregated("\"token-sum\""), 1, 1);
+  expect_weights(aggregated("\"seq-mean-token-mean\""), 1.0 / 2, 0.5 / 2);
+  expect_weights(aggregated("\"seq-mean-token-sum\""), 1.0 / 2, 1.0 / 2);
+  const Options norm = aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "8"}});
+  expect_weights(norm, 1.0 / 16, 1.0 / 16);
+  const Options masked_too{{"count_masked_sequences", "true"}};
+  expect_weights(aggregated("\"seq-mean-token-mean\"", masked_too), 1.0 / 4, 0.5 / 4);
+  expect_weights(both(norm, masked_too), 1.0 / 32, 1.0 / 32);
+  // The mode stands in the place of the flag.
+  expect_weights(both(aggregated("\"token-sum\""), kSequenceMean), 1, 1);
+}
+
+TEST(ClippedPg, SequenceRatiosInEveryAggregationByHand) {
+  // One ratio of sqrt(1.1) for two tokens whose terms are summed: each token has half of the slope.
+  const ObjectiveBatch data = tiny({{{1, std::log(1.1)}, {2, 0}}, {{1, std::log(1.05)}}});
+  const double rho = std::sqrt(1.1);
+  const Options gspo = both(kNoKl, kGspo);
+  const auto expect_weights = [&](const Options& options, double one, double two) {
+    expect_by_hand(both(options, gspo), data, -(one * 3 * rho + two * 1.05),
+                   {-one * 1.5 * rho, -one * 1.5 * rho, -two * 1.05});
+  };
+  expect_weights({}, 0.25, 0.5);
+  expect_weights(aggregated("\"token-mean\""), 1.0 / 3, 1.0 / 3);
+  expect_weights(aggregated("\"token-sum\""), 1, 1);
+  expect_weights(aggregated("\"seq-mean-token-mean\""), 0.25, 0.5);
+  expect_weights(aggregated("\"seq-mean-token-sum\""), 0.5, 0.5);
 }
 
 TEST(ClippedPg, ImportanceWeightsByHand) {

@@ -43,6 +43,20 @@ inline Options truncation(const char* type) {
           {"truncated_importance_sampling_ratio_min", "0.9"}};
 }
 
+inline Options aggregated(const char* mode, Options more = {}) {
+  return both({{"loss_agg_mode", mode}}, more);
+}
+
+/// Every way to aggregate the terms of tokens by `loss_agg_mode`.
+inline const std::vector<Options> kAggregations = {
+    aggregated("\"token-mean\""),
+    aggregated("\"token-sum\""),
+    aggregated("\"seq-mean-token-mean\""),
+    aggregated("\"seq-mean-token-mean\"", {{"count_masked_sequences", "true"}}),
+    aggregated("\"seq-mean-token-sum\""),
+    aggregated("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}),
+    aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}})};
+
 inline std::string shown(const Options& options) {
   std::string text;
   for (const auto& [option, value] : options) text += option + '=' + value + ' ';
@@ -50,7 +64,8 @@ inline std::string shown(const Options& options) {
 }
 
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
-/// and the NLL term; every third with an entropy bonus.
+/// and the NLL term; every third with an entropy bonus. Each stands a second time with one of the
+/// aggregations, in turn.
 inline std::vector<Options> all_options() {
   const std::vector<Options> ratios = {{},
                                        kDual,
@@ -90,6 +105,7 @@ inline std::vector<Options> all_options() {
               options.contains("sequence_level_importance_ratios") && weight == weights.back();
           if (is_refused) continue;
           all.push_back(all.size() % 3 == 2 ? both(options, kEntropyBonus) : options);
+          all.push_back(both(all.back(), kAggregations[all.size() % kAggregations.size()]));
         }
       }
     }

@@ -47,6 +47,12 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       both(kNoKl, truncation("\"tis\"")),
       both(kWide, both(kNoKl, both(kGspo, truncation("\"icepop\"")))),
       both(kWide, both(kNoKl, truncation("\"seq-mask-tis\""))),
+      both(kNoKl, kAggregations[1]),
+      both(kNoKl, kAggregations[2]),
+      both(both(kNoKl, kGspo), kAggregations[0]),
+      both(both(kNoKl, kGspo), kAggregations[3]),
+      both(both(kNoKl, kGspo), kAggregations[6]),
+      both(kKlOfGeneration, kAggregations[4]),
       kKlOfGeneration,
       both(kKlOfGeneration, {{"reference_policy_kl_type", "\"k1\""}}),
       both(kKlOfGeneration, {{"kl_output_clamp_value", "0.1"}}),
@@ -152,7 +158,7 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     for (const auto& [name, count] : truth.branches) seen[name] += count;
   }
   // The batches reach every branch that the options have.
-  EXPECT_EQ(seen.size(), 23u);
+  EXPECT_EQ(seen.size(), 24u);
   for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
 }
 
