@@ -4,9 +4,10 @@
 // objective is a struct that derives from ClippedPgFormulas and hides one piece.
 //
 // Sources: NeMo-RL `ClippedPGLossFn` and `calculate_kl`; PPO (Schulman et al., 2017), dual clip (Ye
-// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), KL estimators (Schulman, 2020).
-// Switches follow automatic differentiation: a clamp passes the gradient on its closed interval,
-// the larger of two equal numbers takes half of its gradient from each.
+// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), SAPO (Gao et al., 2025), KL
+// estimators (Schulman, 2020). Switches follow automatic differentiation: a clamp passes the
+// gradient on its closed interval, the larger of two equal numbers takes half of its gradient from
+// each.
 #pragma once
 
 #include <algorithm>
@@ -66,6 +67,21 @@ struct ClippedPgFormulas {
   template <typename Real>
   LOSSGRID_KERNEL static bool dual_clip_applies(Real advantage) {
     return advantage < 0;
+  }
+
+  /// Temperature of sapo for a token with this advantage.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real sapo_temperature(Real advantage, const ClippedPgOptions& options) {
+    return static_cast<Real>(advantage > 0 ? options.tau_pos : options.tau_neg);
+  }
+
+  /// Gate of sapo, (4 / tau) sigmoid(tau (rho - 1)); slope by rho.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> sapo_gate(Real tau, Real rho) {
+    const Real a = tau * (rho - 1);
+    const Real small = std::exp(-std::abs(a));
+    const Real sigmoid = (a > 0 ? Real(1) : small) / (1 + small);
+    return {4 / tau * sigmoid, 4 * small / ((1 + small) * (1 + small))};
   }
 
   /// KL by r = reference - current; slope by r.
@@ -135,11 +151,19 @@ struct ClippedPgFormulas {
   }
 };
 
+/// l = -A gate(rho); slope by rho.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> gated(Real advantage, Real rho, const ClippedPgOptions& options) {
+  const Slope<Real> gate = Formulas::sapo_gate(Formulas::sapo_temperature(advantage, options), rho);
+  return {-advantage * gate.value, -advantage * gate.slope};
+}
+
 /// l = max(-A rho, -A rho_c), for a dual clip with A < 0 at most -A c; slope by rho. `clipped` is
 /// rho_c with its slope.
 template <class Formulas, typename Real>
 LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
                                       const ClippedPgOptions& options) {
+  if (options.policy_loss == PolicyLoss::sapo) return gated<Formulas>(advantage, rho, options);
   const Real free = -advantage * rho;
   const Real bound = -advantage * clipped.value;
   Slope<Real> loss{std::max(free, bound),

@@ -22,6 +22,10 @@ std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>
                                           : AggregationMode::sequence_mean_token_sum_norm;
 }
 
+PolicyLoss policy_loss_of(const std::string& name) {
+  return name == "ppo" ? PolicyLoss::ppo : PolicyLoss::sapo;
+}
+
 Truncation truncation(const std::optional<std::string>& name) {
   if (!name) return Truncation::none;
   return *name == "tis"      ? Truncation::tis
@@ -43,6 +47,8 @@ void require(std::initializer_list<Rule> rules) {
 void require_values_in_range(const ClippedPgOptions& o) {
   const auto not_positive = [](const std::optional<double>& value) { return value && *value <= 0; };
   require({
+      {o.tau_pos <= 0, "tau_pos must be above 0"},
+      {o.tau_neg <= 0, "tau_neg must be above 0"},
       {o.ratio_clip_min < 0 || o.ratio_clip_min > 1, "ratio_clip_min must be in [0, 1]"},
       {o.ratio_clip_max < 0, "ratio_clip_max must not be negative"},
       {o.ratio_clip_c && *o.ratio_clip_c <= 1, "ratio_clip_c must be above 1, or null"},
@@ -63,6 +69,15 @@ void require_aggregation_fits(const ClippedPgOptions& o) {
       {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
       {o.count_masked_sequences && !over_sequences,
        "count_masked_sequences = true needs a loss_agg_mode with a mean over sequences"},
+  });
+}
+
+void require_policy_loss_fits(const ClippedPgOptions& o) {
+  if (o.policy_loss == PolicyLoss::ppo) return;
+  require({
+      {o.use_cispo, "use_cispo = true needs policy_loss = \"ppo\""},
+      {o.disable_ppo_ratio, "disable_ppo_ratio = true needs policy_loss = \"ppo\""},
+      {o.ratio_clip_c.has_value(), "ratio_clip_c needs policy_loss = \"ppo\""},
   });
 }
 
@@ -126,6 +141,9 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
                                                "seq-mean-token-sum", "seq-mean-token-sum-norm"}));
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
+  o.policy_loss = policy_loss_of(reader.one_of("policy_loss", {"ppo", "sapo"}, "ppo"));
+  o.tau_pos = reader.number("tau_pos", o.tau_pos);
+  o.tau_neg = reader.number("tau_neg", o.tau_neg);
   o.ratio_clip_min = reader.number("ratio_clip_min", o.ratio_clip_min);
   o.ratio_clip_max = reader.number("ratio_clip_max", o.ratio_clip_max);
   o.ratio_clip_c = reader.optional_number("ratio_clip_c", o.ratio_clip_c);
@@ -158,6 +176,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   reader.require_all_known();
   require_values_in_range(o);
   require_aggregation_fits(o);
+  require_policy_loss_fits(o);
   require_ratios_fit(o);
   require_truncation_fits(o);
   return o;

@@ -31,11 +31,20 @@ enum class Truncation {
   seq_mask_tis,  // 0 for all tokens of a sequence whose mean is outside
 };
 
+/// Loss of a token by its advantage and ratio.
+enum class PolicyLoss {
+  ppo,   // with clip bounds
+  sapo,  // Soft Adaptive Policy Optimization, a soft gate in the place of the clip
+};
+
 struct ClippedPgOptions {
   bool token_level_loss = true;                  // false: mean over sequences of their token means
   std::optional<AggregationMode> loss_agg_mode;  // in the place of token_level_loss; verl
   std::optional<double> loss_scale_factor;       // of seq-mean-token-sum-norm; verl
   bool count_masked_sequences = false;           // in means over sequences by loss_agg_mode
+  PolicyLoss policy_loss = PolicyLoss::ppo;      // verl, as tau_pos and tau_neg
+  double tau_pos = 1.0;                          // temperature of sapo for advantages above 0
+  double tau_neg = 1.05;                         // for others
   double ratio_clip_min = 0.2;
   double ratio_clip_max = 0.2;
   std::optional<double> ratio_clip_c;             // dual clip
@@ -76,8 +85,10 @@ struct ClippedPgOptions {
   constexpr bool sequence_ratio() const {
     return sequence_level_importance_ratios && !force_on_policy_ratio && !disable_ppo_ratio;
   }
-  /// True if the ratio is one of probabilities, with clip bounds.
-  constexpr bool clips() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
+  /// True if the ratio is one of probabilities.
+  constexpr bool has_ratio() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
+  /// True if the loss has clip bounds of that ratio.
+  constexpr bool clips() const { return has_ratio() && policy_loss == PolicyLoss::ppo; }
   constexpr bool truncates() const {
     return truncated_importance_sampling_type != Truncation::none;
   }

@@ -223,14 +223,27 @@ class ClippedPgTruth {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
         const TrueToken& token = tokens_[i][k];
-        const Var loss = options_.use_cispo ? -token.advantage * detach(clipped[i][k]) * token.x
-                                            : surrogate(token.advantage, ratios[i][k]);
+        const Var loss = actor_term(token, ratios[i][k], clipped[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
         terms[i].push_back(
             options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss);
       }
     }
     return terms;
+  }
+
+  Var actor_term(const TrueToken& token, const Var& ratio, const Var& clipped) {
+    if (options_.use_cispo) return -token.advantage * detach(clipped) * token.x;
+    if (options_.policy_loss == PolicyLoss::sapo) return sapo(token.advantage, ratio);
+    return surrogate(token.advantage, ratio);
+  }
+
+  /// -A (4 / tau) sigmoid(tau (rho - 1)).
+  Var sapo(double advantage, const Var& rho) {
+    const bool is_positive = advantage > 0;
+    ++truth_.branches[is_positive ? "sapo_positive" : "sapo_negative"];
+    const Var tau = constant(is_positive ? options_.tau_pos : options_.tau_neg);
+    return -advantage * (4.0 / tau) * exp(log_sigmoid(tau * (rho - 1.0)));
   }
 
   /// max(-A rho, -A rho_c), and the dual clip.
@@ -276,7 +289,7 @@ class ClippedPgTruth {
   void count_actor_branch(double advantage, double rho) {
     ++truth_.branches["tokens"];
     truth_.branches["advantage_zero"] += advantage == 0 ? 1 : 0;
-    if (!has_ratio()) return;
+    if (!has_ratio() || options_.policy_loss != PolicyLoss::ppo) return;
     const bool below = rho < lowest_ratio();
     const bool above = rho > highest_ratio();
     truth_.branches["ratio_inside_clip"] += !below && !above ? 1 : 0;

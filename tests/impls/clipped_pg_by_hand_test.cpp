@@ -150,6 +150,19 @@ TEST(ClippedPg, SequenceRatiosInEveryAggregationByHand) {
   expect_weights(aggregated("\"seq-mean-token-sum\""), 0.5, 0.5);
 }
 
+TEST(ClippedPg, SapoByHand) {
+  const Options sapo =
+      both({{"policy_loss", "\"sapo\""}, {"tau_pos", "2"}, {"tau_neg", "4"}}, kNoKl);
+  // At a ratio of 1 the sigmoid is a half: -2 A / tau, with the gradient of PPO.
+  expect_by_hand(sapo, tiny({{{1, 0}, {-2, 0}, {0, 0}}}), (-1 + 1) / 3.0, {-1.0 / 3, 2.0 / 3, 0});
+  // sigmoid(2 (1.5 - 1)) = s; -A 4 s (1 - s) rho.
+  const double s = 1 / (1 + std::exp(-1));
+  expect_by_hand(sapo, tiny({{{3, std::log(1.5)}}}), -3 * 2 * s, {-3 * 4 * s * (1 - s) * 1.5});
+  // Far away the gate is flat, on one side, and the ratio vanishes, on the other.
+  expect_by_hand(sapo, tiny({{{3, 30}}}), -3 * 2, {0});
+  expect_by_hand(sapo, tiny({{{-3, -30}}}), 3 / (1 + std::exp(4)), {0});
+}
+
 TEST(ClippedPg, ImportanceWeightsByHand) {
   const auto token = [](double advantage, double weight) {
     return TinyToken{advantage, 0, std::log(weight)};

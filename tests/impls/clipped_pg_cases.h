@@ -25,6 +25,7 @@ inline const Options kCispo{{"use_cispo", "true"}};
 inline const Options kSequenceMean{{"token_level_loss", "false"}};
 inline const Options kGspo{{"token_level_loss", "false"},
                            {"sequence_level_importance_ratios", "true"}};
+inline const Options kSapo{{"policy_loss", "\"sapo\""}, {"tau_neg", "1.4"}};
 inline const Options kNoKl{{"reference_policy_kl_penalty", "0"}};
 inline const Options kEntropyBonus{{"entropy_coefficient", "0.3"}};
 inline const Options kNll{{"positive_example_nll_weight", "0.3"}};
@@ -77,7 +78,9 @@ inline std::vector<Options> all_options() {
                                        kGspo,
                                        both(kGspo, kDual),
                                        both(kGspo, kReinforce),
-                                       both(kGspo, kOnPolicy)};
+                                       both(kGspo, kOnPolicy),
+                                       kSapo,
+                                       both(kSapo, kGspo)};
   const std::vector<Options> penalties = {
       {},
       kNoKl,

@@ -108,6 +108,9 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.truncated_importance_sampling_ratio_min, std::nullopt);
   EXPECT_EQ(o.positive_example_nll_weight, 0);
   EXPECT_EQ(o.loss_agg_mode, std::nullopt);
+  EXPECT_EQ(o.policy_loss, PolicyLoss::ppo);
+  EXPECT_EQ(o.tau_pos, 1.0);
+  EXPECT_EQ(o.tau_neg, 1.05);
   EXPECT_EQ(o.loss_scale_factor, std::nullopt);
   EXPECT_FALSE(o.count_masked_sequences);
 }
@@ -215,6 +218,9 @@ TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
   refused("truncated_importance_sampling_type", "\"clip\"");
   refused("token_level_loss", "1");
   refused("loss_agg_mode", "\"batch-mean\"");
+  refused("policy_loss", "\"sapo2\"");
+  refused("tau_pos", "0");
+  refused("tau_neg", "-1");
   expect_bad_input(
       [] {
         ClippedPgOptions::from({{"ratio_clip_maxx", "1"}});
@@ -235,6 +241,11 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({cispo, gspo, by_sequence}, {"use_cispo", "sequence_level_importance_ratios"});
   refused({cispo, {"ratio_clip_c", "3"}}, {"use_cispo", "ratio_clip_c"});
   refused({cispo, by_sequence}, {"use_cispo", "token_level_loss"});
+
+  const std::pair<std::string, std::string> sapo{"policy_loss", "\"sapo\""};
+  refused({sapo, {"use_cispo", "true"}}, {"use_cispo", "policy_loss"});
+  refused({sapo, {"ratio_clip_c", "3"}}, {"ratio_clip_c", "policy_loss"});
+  refused({sapo, {"disable_ppo_ratio", "true"}}, {"disable_ppo_ratio", "policy_loss"});
 
   const std::pair<std::string, std::string> norm{"loss_agg_mode", "\"seq-mean-token-sum-norm\""};
   const std::pair<std::string, std::string> token_sum{"loss_agg_mode", "\"token-sum\""};

@@ -41,6 +41,8 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       both(kNoKl, kDual),
       both(kNoKl, kReinforce),
       both(kNoKl, kSequenceMean),
+      both(kNoKl, kSapo),
+      both(kNoKl, both(kSapo, kGspo)),
       both(kNoKl, kGspo),
       both(both(kNoKl, kGspo), kDual),
       both(kNoKl, kNll),
@@ -158,7 +160,7 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     for (const auto& [name, count] : truth.branches) seen[name] += count;
   }
   // The batches reach every branch that the options have.
-  EXPECT_EQ(seen.size(), 24u);
+  EXPECT_EQ(seen.size(), 26u);
   for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
 }
 

@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(All, Golden,
                                            "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
                                            "nll_smoothing_zloss", "nll_softcap_temperature",
                                            "grpo_entropy", "distill_forward",
-                                           "distill_reverse_linear", "grpo_dr"),
+                                           "distill_reverse_linear", "grpo_dr", "sapo"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -44,6 +44,8 @@ TEST(Branches, AllAreReached) {
                              "ratio_below_clip_clipped_active",
                              "ratio_above_clip_clipped_active",
                              "dual_clip_active",
+                             "sapo_positive",
+                             "sapo_negative",
                              "kl_live",
                              "kl_input_clamped",
                              "kl_output_clamped",
@@ -135,6 +137,9 @@ const std::vector<Setting> kSettingsAlone{
     {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
     {"loss_scale_factor", "64"},
     {"count_masked_sequences", "true"},
+    {"policy_loss", "\"sapo\""},
+    {"tau_pos", "0.5"},
+    {"tau_neg", "2"},
 };
 
 bool has(const ObjectiveOptions& options, const Setting& setting) {
