@@ -72,10 +72,14 @@ ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
   if (has_shares) share = coefficients++;
   if (options.sequence_ratio()) {
     log_ratio = sums++;
-    positive_advantages = sums++;
-    negative_advantages = sums++;
     ratio = coefficients++;
-    ratio_gradient = coefficients++;
+    if (options.gspo_token) {
+      ratio_slope = coefficients++;
+    } else {
+      positive_advantages = sums++;
+      negative_advantages = sums++;
+      ratio_gradient = coefficients++;
+    }
   }
   if (has_sequence_weight) {
     log_weight = sums++;

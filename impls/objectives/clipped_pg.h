@@ -70,7 +70,8 @@ class ClippedPgObjective final : public Objective {
       set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
       if (!options_.sequence_ratio()) continue;
 
-      const Real rho = Formulas::ratio(sum(columns_.log_ratio) * per_token);
+      const Pair log = Formulas::bounded_log(sum(columns_.log_ratio) * per_token, options_);
+      const Real rho = Formulas::ratio(log.value);
       const Pair clipped = Formulas::clipped(rho, options_);
       const auto slope = [&](int advantages) {
         return surrogate<Formulas>(sum(advantages), rho, clipped, options_).slope;
@@ -78,7 +79,9 @@ class ClippedPgObjective final : public Objective {
       const Real by_ratio =
           slope(columns_.positive_advantages) + slope(columns_.negative_advantages);
       set(columns_.ratio, rho);
-      set(columns_.ratio_gradient, share * terms.used(weight) * by_ratio * rho * per_token);
+      set(columns_.ratio_slope, rho * log.slope);
+      set(columns_.ratio_gradient,
+          share * terms.used(weight) * by_ratio * rho * log.slope * per_token);
     }
   }
 

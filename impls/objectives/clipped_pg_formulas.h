@@ -49,11 +49,21 @@ struct ClippedPgFormulas {
     return std::exp(log_ratio);
   }
 
+  /// The logarithm of a ratio within its bounds; slope by it.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> bounded_log(Real log_ratio, const ClippedPgOptions& options) {
+    const auto& low = options.log_ratio_min;
+    const auto& high = options.log_ratio_max;
+    if (low && log_ratio < static_cast<Real>(*low)) return {static_cast<Real>(*low), Real(0)};
+    if (high && log_ratio > static_cast<Real>(*high)) return {static_cast<Real>(*high), Real(0)};
+    return {log_ratio, Real(1)};
+  }
+
   /// rho within the clip bounds; slope by rho.
   template <typename Real>
   LOSSGRID_KERNEL static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {
-    const auto low = static_cast<Real>(1 - options.ratio_clip_min);
-    const auto high = static_cast<Real>(1 + options.ratio_clip_max);
+    const auto low = static_cast<Real>(options.lowest_ratio());
+    const auto high = static_cast<Real>(options.highest_ratio());
     return {std::clamp(rho, low, high), low <= rho && rho <= high ? Real(1) : Real(0)};
   }
 
@@ -89,6 +99,7 @@ struct ClippedPgFormulas {
   LOSSGRID_KERNEL static Slope<Real> kl(KlType type, Real r) {
     if (type == KlType::k1) return {-r, Real(-1)};
     if (type == KlType::k2) return {r * r / 2, r};
+    if (type == KlType::abs) return {std::abs(r), Real(r > 0 ? 1 : r < 0 ? -1 : 0)};
     const Real growth = std::expm1(r);
     return {growth - r, growth};
   }
@@ -108,6 +119,21 @@ struct ClippedPgFormulas {
     if (!options.use_on_policy_kl_approximation) return {Real(1), Real(1)};
     const Real weight = finite_exp(x - q);
     return {weight, weight};
+  }
+
+  /// The ratio x / prev as a weight of the KL; slope by x.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> kl_ratio(Real log_ratio) {
+    const Real rho = std::exp(log_ratio);
+    return {rho, rho};
+  }
+
+  /// d KL / d x of straight_through and importance, x - reference times a weight.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real kl_replaced_slope(Real x, Real p, Real f, KlGradient kind) {
+    const Real weight =
+        kind == KlGradient::importance ? std::min(std::exp(x - p), Real(10)) : Real(1);
+    return weight * (x - f);
   }
 
   /// True if an importance weight, or the mean one of a sequence, lies outside of its bounds.
@@ -177,13 +203,27 @@ LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clip
   return loss;
 }
 
-/// The KL penalty of a token without its factor, for current x, generation q and reference f; slope
-/// by x.
+/// The weight of a token's KL, slope by x, for current x, previous p and generation q.
 template <class Formulas, typename Real>
-LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOptions& options) {
+LOSSGRID_KERNEL Slope<Real> kl_factor(Real x, Real p, Real q, const ClippedPgOptions& options) {
+  switch (options.kl_gradient) {
+    case KlGradient::score:
+      return Formulas::kl_weight(x, q, options);
+    case KlGradient::ratio:
+      return Formulas::kl_ratio(x - p);
+    default:
+      return {Real(1), Real(0)};
+  }
+}
+
+/// The KL penalty of a token without its factor, for current x, previous p, generation q and
+/// reference f; slope by x.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real p, Real q, Real f,
+                                       const ClippedPgOptions& options) {
   Real r = f - x;
   Real r_slope = -1;  // by x
-  Slope<Real> weight = Formulas::kl_weight(x, q, options);
+  Slope<Real> weight = kl_factor<Formulas>(x, p, q, options);
   if (options.kl_input_clamp_value) {
     const auto bound = static_cast<Real>(*options.kl_input_clamp_value);
     if (std::abs(r) > bound) {
@@ -198,6 +238,10 @@ LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOp
   if (options.kl_output_clamp_value) {
     const auto bound = static_cast<Real>(*options.kl_output_clamp_value);
     if (std::abs(penalty.value) > bound) penalty = {std::copysign(bound, penalty.value), Real(0)};
+  }
+  const KlGradient kind = options.kl_gradient;
+  if (kind == KlGradient::straight_through || kind == KlGradient::importance) {
+    penalty.slope = Formulas::kl_replaced_slope(x, p, f, kind);
   }
   return penalty;
 }

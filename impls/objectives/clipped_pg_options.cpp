@@ -10,7 +10,24 @@ namespace lossgrid {
 namespace {
 
 KlType kl_type(const std::string& name) {
-  return name == "k1" ? KlType::k1 : name == "k2" ? KlType::k2 : KlType::k3;
+  return name == "k1"   ? KlType::k1
+         : name == "k2" ? KlType::k2
+         : name == "k3" ? KlType::k3
+                        : KlType::abs;
+}
+
+KlGradient kl_gradient_of(const std::string& name) {
+  return name == "score"              ? KlGradient::score
+         : name == "value"            ? KlGradient::value
+         : name == "straight-through" ? KlGradient::straight_through
+         : name == "importance"       ? KlGradient::importance
+                                      : KlGradient::ratio;
+}
+
+CispoBounds cispo_bounds_of(const std::string& name) {
+  return name == "offset"  ? CispoBounds::offset
+         : name == "upper" ? CispoBounds::upper
+                           : CispoBounds::absolute;
 }
 
 std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>& name) {
@@ -91,6 +108,20 @@ void require_ratios_fit(const ClippedPgOptions& o) {
        "use_cispo = true excludes force_on_policy_ratio = true"},
       {o.use_cispo && o.sequence_level_importance_ratios,
        "use_cispo = true excludes sequence_level_importance_ratios = true"},
+      {o.cispo_bounds != CispoBounds::offset && !o.use_cispo,
+       "cispo_bounds needs use_cispo = true"},
+      {o.use_cispo && o.lowest_ratio() > o.highest_ratio(),
+       "ratio_clip_min must not be above ratio_clip_max where cispo_bounds = \"absolute\""},
+      {o.gspo_token && !o.sequence_ratio(),
+       "gspo_token = true needs sequence_level_importance_ratios = true and a ratio"},
+      {(o.log_ratio_min || o.log_ratio_max) && !o.has_ratio(),
+       "log_ratio_min and log_ratio_max need a ratio"},
+      {o.log_ratio_min && *o.log_ratio_min >= 0, "log_ratio_min must be below 0, or null"},
+      {o.log_ratio_max && *o.log_ratio_max <= 0, "log_ratio_max must be above 0, or null"},
+      {o.kl_gradient != KlGradient::score && o.use_on_policy_kl_approximation,
+       "use_on_policy_kl_approximation = true needs kl_gradient = \"score\""},
+      {o.kl_gradient == KlGradient::ratio && o.sequence_level_importance_ratios,
+       "kl_gradient = \"ratio\" excludes sequence_level_importance_ratios = true"},
       {o.use_cispo && o.ratio_clip_c, "use_cispo = true excludes a ratio_clip_c"},
       {o.use_cispo && !o.token_level_loss && !o.loss_agg_mode,
        "use_cispo = true excludes token_level_loss = false without a loss_agg_mode"},
@@ -150,12 +181,19 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.disable_ppo_ratio = reader.flag("disable_ppo_ratio", o.disable_ppo_ratio);
   o.force_on_policy_ratio = reader.flag("force_on_policy_ratio", o.force_on_policy_ratio);
   o.use_cispo = reader.flag("use_cispo", o.use_cispo);
+  o.cispo_bounds =
+      cispo_bounds_of(reader.one_of("cispo_bounds", {"offset", "upper", "absolute"}, "offset"));
+  o.gspo_token = reader.flag("gspo_token", o.gspo_token);
+  o.log_ratio_min = reader.optional_number("log_ratio_min", o.log_ratio_min);
+  o.log_ratio_max = reader.optional_number("log_ratio_max", o.log_ratio_max);
   o.sequence_level_importance_ratios =
       reader.flag("sequence_level_importance_ratios", o.sequence_level_importance_ratios);
   o.reference_policy_kl_penalty =
       reader.number("reference_policy_kl_penalty", o.reference_policy_kl_penalty);
   o.reference_policy_kl_type =
-      kl_type(reader.one_of("reference_policy_kl_type", {"k1", "k2", "k3"}, "k3"));
+      kl_type(reader.one_of("reference_policy_kl_type", {"k1", "k2", "k3", "abs"}, "k3"));
+  o.kl_gradient = kl_gradient_of(reader.one_of(
+      "kl_gradient", {"score", "value", "straight-through", "importance", "ratio"}, "score"));
   o.kl_input_clamp_value = reader.optional_number("kl_input_clamp_value", o.kl_input_clamp_value);
   o.kl_output_clamp_value =
       reader.optional_number("kl_output_clamp_value", o.kl_output_clamp_value);
@@ -199,7 +237,9 @@ Edges kl_edges(const ClippedPgOptions& o) {
     if (o.kl_input_clamp_value) edges.add(sign * *o.kl_input_clamp_value);
     if (!o.kl_output_clamp_value) continue;
     const double bound = *o.kl_output_clamp_value;
-    edges.add(o.reference_policy_kl_type == KlType::k1   ? sign * bound
+    const bool is_linear =
+        o.reference_policy_kl_type == KlType::k1 || o.reference_policy_kl_type == KlType::abs;
+    edges.add(is_linear                                  ? sign * bound
               : o.reference_policy_kl_type == KlType::k2 ? sign * std::sqrt(2 * bound)
                                                          : k3_root(bound, sign));
   }
@@ -222,10 +262,12 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   needs.terms.entropy = entropy_coefficient != 0;
   needs.edges_by_unit = sequence_ratio() || masks_sequences();
   if (clips()) {
-    if (ratio_clip_min < 1) needs.log_ratios.add(std::log(1 - ratio_clip_min));
-    needs.log_ratios.add(std::log(1 + ratio_clip_max));
+    if (lowest_ratio() > 0) needs.log_ratios.add(std::log(lowest_ratio()));
+    if (highest_ratio() > 0) needs.log_ratios.add(std::log(highest_ratio()));
     if (ratio_clip_c) needs.log_ratios.add(std::log(*ratio_clip_c));
   }
+  if (log_ratio_min) needs.log_ratios.add(*log_ratio_min);
+  if (log_ratio_max) needs.log_ratios.add(*log_ratio_max);
   if (truncates()) {
     const auto& low = truncated_importance_sampling_ratio_min;
     if (low && *low > 0) needs.log_weights.add(std::log(*low));

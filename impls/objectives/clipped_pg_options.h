@@ -18,9 +18,26 @@ class OptionReader;
 
 /// Estimators of KL(x || ref) from r = ref - x (J. Schulman, "Approximating KL Divergence", 2020).
 enum class KlType {
-  k1,  // -r
-  k2,  // r^2 / 2
-  k3,  // e^r - 1 - r
+  k1,   // -r
+  k2,   // r^2 / 2
+  k3,   // e^r - 1 - r
+  abs,  // |r|
+};
+
+/// Gradient of the KL term of a token.
+enum class KlGradient {
+  score,             // of the estimator times e^(x - x without gradient), as NeMo-RL
+  value,             // of the estimator
+  straight_through,  // x - ref, whatever the estimator is: "k3+" of verl
+  importance,        // min(e^(x - prev), 10) (x - ref): unbiased_gradient of OpenRLHF
+  ratio,             // of the estimator times the ratio: use_bias_correction_kl of TRL
+};
+
+/// Meaning of ratio_clip_min and ratio_clip_max for CISPO.
+enum class CispoBounds {
+  offset,    // 1 - min and 1 + max
+  upper,     // max, and no lower bound
+  absolute,  // min and max
 };
 
 /// Treatment of importance weights w outside of [ratio_min, ratio].
@@ -47,13 +64,18 @@ struct ClippedPgOptions {
   double tau_neg = 1.05;                         // for others
   double ratio_clip_min = 0.2;
   double ratio_clip_max = 0.2;
-  std::optional<double> ratio_clip_c;             // dual clip
-  bool disable_ppo_ratio = false;                 // REINFORCE
-  bool force_on_policy_ratio = false;             // previous := current log-probabilities
-  bool use_cispo = false;                         // a clipped ratio that weighs, without gradient
+  std::optional<double> ratio_clip_c;  // dual clip
+  bool disable_ppo_ratio = false;      // REINFORCE
+  bool force_on_policy_ratio = false;  // previous := current log-probabilities
+  bool use_cispo = false;              // a clipped ratio that weighs, without gradient
+  CispoBounds cispo_bounds = CispoBounds::offset;
   bool sequence_level_importance_ratios = false;  // GSPO
+  bool gspo_token = false;  // its ratio has the gradient of the token's own log-probability
+  std::optional<double> log_ratio_min;  // bounds of the logarithm of a ratio, without gradient
+  std::optional<double> log_ratio_max;  // beyond them
   double reference_policy_kl_penalty = 0.01;
   KlType reference_policy_kl_type = KlType::k3;
+  KlGradient kl_gradient = KlGradient::score;
   std::optional<double> kl_input_clamp_value = 20.0;
   std::optional<double> kl_output_clamp_value = 10.0;
   bool use_kl_in_reward = false;  // then the loss has no KL term
@@ -87,6 +109,14 @@ struct ClippedPgOptions {
   }
   /// True if the ratio is one of probabilities.
   constexpr bool has_ratio() const { return !force_on_policy_ratio && !disable_ppo_ratio; }
+  /// Clip bounds of the ratio.
+  constexpr double lowest_ratio() const {
+    if (cispo_bounds == CispoBounds::offset) return 1 - ratio_clip_min;
+    return cispo_bounds == CispoBounds::upper ? 0 : ratio_clip_min;
+  }
+  constexpr double highest_ratio() const {
+    return cispo_bounds == CispoBounds::offset ? 1 + ratio_clip_max : ratio_clip_max;
+  }
   /// True if the loss has clip bounds of that ratio.
   constexpr bool clips() const { return has_ratio() && policy_loss == PolicyLoss::ppo; }
   constexpr bool truncates() const {

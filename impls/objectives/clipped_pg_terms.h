@@ -24,6 +24,7 @@ struct ClippedPgColumns {
   // Coefficients.
   int share = -1;           // of a token in the loss, where it differs by sequence
   int ratio = -1;           // the one ratio of the sequence
+  int ratio_slope = -1;     // its slope by the token's own logprob
   int ratio_gradient = -1;  // d (policy loss) / d logprob of every token, by that ratio
   int weight = -1;          // importance weight; seq-mask-tis: 1 kept, 0 masked
   int out_of_bounds = -1;   // of that weight: 1, else 0
@@ -109,7 +110,7 @@ class ClippedPgTerms {
     Real gradient = share * policy.slope;
     if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
     if (beta != 0) {
-      const Pair kl = kl_penalty<Formulas>(token.x, token.q, token.f, options_);
+      const Pair kl = kl_penalty<Formulas>(token.x, token.p, token.q, token.f, options_);
       const Real kl_share = Formulas::kl_share(share, token_share_);
       sums[ClippedPgTotals::kKl] += kl_share * kl.value;
       gradient += beta * kl_share * kl.slope;
@@ -179,12 +180,17 @@ class ClippedPgTerms {
     if (options_.force_on_policy_ratio) return {{1, 1}, {1, 1}};
     if (options_.disable_ppo_ratio) return {{token.x, 1}, {token.x, 1}};
     if (options_.sequence_ratio()) {
-      // Its gradient is not the token's own: it stands in the coefficients.
-      const auto rho = static_cast<Real>(coefficients.at(token.sequence, columns_.ratio));
-      return {{rho, 0}, Formulas::clipped(rho, options_)};
+      const auto of_sequence = [&](int column) {
+        return static_cast<Real>(coefficients.at(token.sequence, column));
+      };
+      const Real rho = of_sequence(columns_.ratio);
+      // Unless the slope is the token's own, the gradient stands in the coefficients.
+      const Real slope = columns_.ratio_slope >= 0 ? of_sequence(columns_.ratio_slope) : Real(0);
+      return {{rho, slope}, Formulas::clipped(rho, options_)};
     }
-    const Real rho = Formulas::ratio(token.x - token.p);
-    return {{rho, rho}, Formulas::clipped(rho, options_)};
+    const Pair log = Formulas::bounded_log(token.x - token.p, options_);
+    const Real rho = Formulas::ratio(log.value);
+    return {{rho, rho * log.slope}, Formulas::clipped(rho, options_)};
   }
 
   LOSSGRID_KERNEL Weight token_weight(const Token& token,

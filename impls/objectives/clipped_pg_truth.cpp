@@ -39,6 +39,8 @@ Number kl_estimate(KlType type, const Number& r) {
       return -r;
     case KlType::k2:
       return Number(0.5) * r * r;
+    case KlType::abs:
+      return max(r, -r);
     default:
       return exp(r) - Number(1.0) - r;
   }
@@ -196,11 +198,22 @@ class ClippedPgTruth {
     ByToken<Var> logs = each<Var>([](const TrueToken& token) { return token.x - token.p; });
     for (std::vector<Var>& of_sequence : logs) {
       if (options_.sequence_level_importance_ratios) {
-        of_sequence.assign(of_sequence.size(), mean(of_sequence));
+        const Var mean = this->mean(of_sequence);
+        for (Var& log : of_sequence) {
+          log = options_.gspo_token ? Tape::record(mean.enclosure(), log, 1.0) : mean;
+        }
       }
-      for (Var& log : of_sequence) log = exp(log);
+      for (Var& log : of_sequence) log = exp(bounded_log(log));
     }
     return logs;
+  }
+
+  /// Returns the logarithm of a ratio in its bounds, beyond which there is no gradient.
+  Var bounded_log(const Var& log) const {
+    if (!options_.log_ratio_min && !options_.log_ratio_max) return log;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return limited(log, options_.log_ratio_min.value_or(-kInfinity),
+                   options_.log_ratio_max.value_or(kInfinity));
   }
 
   ByToken<Var> clipped_ratios(const ByToken<Var>& ratios) const {
@@ -214,8 +227,20 @@ class ClippedPgTruth {
 
   /// False where another number, without clip bounds, stands in the place of rho.
   bool has_ratio() const { return !options_.force_on_policy_ratio && !options_.disable_ppo_ratio; }
-  double lowest_ratio() const { return 1 - options_.ratio_clip_min; }
-  double highest_ratio() const { return 1 + options_.ratio_clip_max; }
+  double lowest_ratio() const {
+    switch (options_.cispo_bounds) {
+      case CispoBounds::upper:
+        return 0;
+      case CispoBounds::absolute:
+        return options_.ratio_clip_min;
+      default:
+        return 1 - options_.ratio_clip_min;
+    }
+  }
+  double highest_ratio() const {
+    const double offset = options_.cispo_bounds == CispoBounds::offset ? 1 : 0;
+    return offset + options_.ratio_clip_max;
+  }
 
   ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
                            const TrueWeights& weights) {
@@ -225,6 +250,7 @@ class ClippedPgTruth {
         const TrueToken& token = tokens_[i][k];
         const Var loss = actor_term(token, ratios[i][k], clipped[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
+        count_log_bounds(ratios[i][k].value());
         terms[i].push_back(
             options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss);
       }
@@ -305,14 +331,46 @@ class ClippedPgTruth {
     truth_.branches["dual_clip_active"] += is_dual ? 1 : 0;
   }
 
+  void count_log_bounds(double rho) {
+    const auto& low = options_.log_ratio_min;
+    const auto& high = options_.log_ratio_max;
+    if (low) truth_.branches["log_ratio_at_least"] += std::log(rho) <= *low + 1e-9 ? 1 : 0;
+    if (high) truth_.branches["log_ratio_at_most"] += std::log(rho) >= *high - 1e-9 ? 1 : 0;
+  }
+
+  /// Returns the factor of a token's KL.
+  Var kl_weight(const TrueToken& token) const {
+    switch (options_.kl_gradient) {
+      case KlGradient::score:
+        return options_.use_on_policy_kl_approximation ? exp(token.x - token.q) : score(token.x);
+      case KlGradient::ratio:
+        return options_.force_on_policy_ratio ? score(token.x) : exp(token.x - token.p);
+      default:
+        return 1.0;
+    }
+  }
+
+  /// Returns the KL with the gradient that stands in the place of its own.
+  Var with_kl_gradient(const TrueToken& token, const Var& kl) {
+    const Enclosure& x = token.x.enclosure();
+    const Enclosure distance = x - token.f;
+    if (options_.kl_gradient == KlGradient::straight_through) {
+      return Tape::record(kl.enclosure(), token.x, distance);
+    }
+    if (options_.kl_gradient != KlGradient::importance) return kl;
+    const Enclosure ratio = exp(x - token.p.enclosure());
+    truth_.branches["kl_importance_truncated"] += ratio.value > 10 ? 1 : 0;
+    return Tape::record(kl.enclosure(), token.x, min(ratio, 10.0) * distance);
+  }
+
   ByToken<Var> kl_terms() {
     return each<Var>([&](const TrueToken& token) {
       const std::optional<double>& input_bound = options_.kl_input_clamp_value;
       const std::optional<double>& output_bound = options_.kl_output_clamp_value;
       Var r = token.f - token.x;
-      Var weight =
-          options_.use_on_policy_kl_approximation ? exp(token.x - token.q) : score(token.x);
-      const bool is_finite = is_finite_float(weight.value());
+      Var weight = kl_weight(token);
+      const bool is_finite =
+          !options_.use_on_policy_kl_approximation || is_finite_float(weight.value());
       if (!is_finite) weight = Var();
       Enclosure is_clamped = 0.0;
       if (input_bound) {
@@ -324,7 +382,8 @@ class ClippedPgTruth {
       const Var kl = weight * kl_estimate(options_.reference_policy_kl_type, r);
       const bool is_limited = output_bound && std::abs(kl.value()) > *output_bound;
       count_kl_branch(is_finite, is_clamped.value > 0, is_limited);
-      return output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
+      const Var limited_kl = output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
+      return with_kl_gradient(token, limited_kl);
     });
   }
 

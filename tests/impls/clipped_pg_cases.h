@@ -34,6 +34,14 @@ inline Options kl(const char* type) {
   return {{"reference_policy_kl_penalty", "0.5"}, {"reference_policy_kl_type", type}};
 }
 
+inline Options kl_gradient(const char* type, const char* gradient) {
+  return {{"reference_policy_kl_penalty", "0.5"},
+          {"reference_policy_kl_type", type},
+          {"kl_gradient", gradient}};
+}
+
+inline const Options kLogBounds{{"log_ratio_min", "-0.5"}, {"log_ratio_max", "0.4"}};
+
 inline const Options kKlOfGeneration =
     both(kl("\"k3\""), {{"use_on_policy_kl_approximation", "true"}});
 
@@ -62,6 +70,40 @@ inline std::string shown(const Options& options) {
   std::string text;
   for (const auto& [option, value] : options) text += option + '=' + value + ' ';
   return text;
+}
+
+/// Conventions of ratios and of KL gradients.
+inline std::vector<Options> conventions() {
+  const Options gspo_token = {{"token_level_loss", "false"},
+                              {"sequence_level_importance_ratios", "true"},
+                              {"gspo_token", "true"}};
+  const Options absolute = {{"use_cispo", "true"},
+                            {"cispo_bounds", "\"absolute\""},
+                            {"ratio_clip_min", "0.9"},
+                            {"ratio_clip_max", "1.2"}};
+  std::vector<Options> all = {
+      kLogBounds,
+      both(kLogBounds, kDual),
+      both(kLogBounds, kSapo),
+      both(both(kLogBounds, kGspo), kNoKl),
+      {{"log_ratio_max", "0.2"}},
+      gspo_token,
+      both(gspo_token, kDual),
+      both(gspo_token, kLogBounds),
+      both(gspo_token, both(kSapo, truncation("\"tis\""))),
+      absolute,
+      {{"use_cispo", "true"}, {"cispo_bounds", "\"upper\""}, {"ratio_clip_max", "1.1"}}};
+  for (const char* type : {"\"k1\"", "\"abs\"", "\"k2\"", "\"k3\""}) {
+    for (const char* gradient :
+         {"\"score\"", "\"value\"", "\"straight-through\"", "\"importance\"", "\"ratio\""}) {
+      all.push_back(kl_gradient(type, gradient));
+      all.push_back(both(kl_gradient(type, gradient),
+                         {{"kl_input_clamp_value", "0.4"}, {"kl_output_clamp_value", "0.1"}}));
+    }
+    all.push_back(both(kl_gradient(type, "\"ratio\""), kOnPolicy));
+    all.push_back(both(kl_gradient(type, "\"importance\""), kGspo));
+  }
+  return all;
 }
 
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
@@ -113,6 +155,7 @@ inline std::vector<Options> all_options() {
       }
     }
   }
+  for (const Options& convention : conventions()) all.push_back(convention);
   return all;
 }
 

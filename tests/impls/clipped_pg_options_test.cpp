@@ -108,6 +108,11 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.truncated_importance_sampling_ratio_min, std::nullopt);
   EXPECT_EQ(o.positive_example_nll_weight, 0);
   EXPECT_EQ(o.loss_agg_mode, std::nullopt);
+  EXPECT_EQ(o.cispo_bounds, CispoBounds::offset);
+  EXPECT_FALSE(o.gspo_token);
+  EXPECT_EQ(o.log_ratio_min, std::nullopt);
+  EXPECT_EQ(o.log_ratio_max, std::nullopt);
+  EXPECT_EQ(o.kl_gradient, KlGradient::score);
   EXPECT_EQ(o.policy_loss, PolicyLoss::ppo);
   EXPECT_EQ(o.tau_pos, 1.0);
   EXPECT_EQ(o.tau_neg, 1.05);
@@ -220,6 +225,10 @@ TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
   refused("loss_agg_mode", "\"batch-mean\"");
   refused("policy_loss", "\"sapo2\"");
   refused("tau_pos", "0");
+  refused("cispo_bounds", "\"lower\"");
+  refused("kl_gradient", "\"k2\"");
+  refused("log_ratio_min", "0");
+  refused("log_ratio_max", "-1");
   refused("tau_neg", "-1");
   expect_bad_input(
       [] {
@@ -241,6 +250,15 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({cispo, gspo, by_sequence}, {"use_cispo", "sequence_level_importance_ratios"});
   refused({cispo, {"ratio_clip_c", "3"}}, {"use_cispo", "ratio_clip_c"});
   refused({cispo, by_sequence}, {"use_cispo", "token_level_loss"});
+
+  refused({{"cispo_bounds", "\"upper\""}}, {"cispo_bounds", "use_cispo"});
+  refused({cispo, {"cispo_bounds", "\"absolute\""}, {"ratio_clip_min", "0.5"}},
+          {"ratio_clip_min", "ratio_clip_max"});
+  refused({{"gspo_token", "true"}}, {"gspo_token", "sequence_level_importance_ratios"});
+  refused({{"log_ratio_max", "20"}, {"disable_ppo_ratio", "true"}}, {"log_ratio_max", "ratio"});
+  refused({{"kl_gradient", "\"value\""}, {"use_on_policy_kl_approximation", "true"}},
+          {"kl_gradient", "use_on_policy_kl_approximation"});
+  refused({{"kl_gradient", "\"ratio\""}, by_sequence, gspo}, {"kl_gradient"});
 
   const std::pair<std::string, std::string> sapo{"policy_loss", "\"sapo\""};
   refused({sapo, {"use_cispo", "true"}}, {"use_cispo", "policy_loss"});

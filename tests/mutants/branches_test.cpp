@@ -44,6 +44,9 @@ TEST(Branches, AllAreReached) {
                              "ratio_below_clip_clipped_active",
                              "ratio_above_clip_clipped_active",
                              "dual_clip_active",
+                             "log_ratio_at_least",
+                             "log_ratio_at_most",
+                             "kl_importance_truncated",
                              "sapo_positive",
                              "sapo_negative",
                              "kl_live",
@@ -140,6 +143,16 @@ const std::vector<Setting> kSettingsAlone{
     {"policy_loss", "\"sapo\""},
     {"tau_pos", "0.5"},
     {"tau_neg", "2"},
+    {"cispo_bounds", "\"upper\""},
+    {"cispo_bounds", "\"absolute\""},
+    {"gspo_token", "true"},
+    {"log_ratio_min", "-0.3"},
+    {"log_ratio_max", "0.25"},
+    {"reference_policy_kl_type", "\"abs\""},
+    {"kl_gradient", "\"value\""},
+    {"kl_gradient", "\"straight-through\""},
+    {"kl_gradient", "\"importance\""},
+    {"kl_gradient", "\"ratio\""},
 };
 
 bool has(const ObjectiveOptions& options, const Setting& setting) {

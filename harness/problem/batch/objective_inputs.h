@@ -15,7 +15,7 @@ namespace lossgrid {
 /// Distances between two log-probabilities at which the formula of an objective switches; 0 alone
 /// if there are none.
 struct Edges {
-  std::array<double, 4> at{};
+  std::array<double, 8> at{};
   int count = 0;
 
   void add(double distance) { at[static_cast<std::size_t>(count++)] = distance; }
