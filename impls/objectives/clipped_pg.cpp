@@ -49,7 +49,7 @@ void add_weights(const ClippedPgOptions& options, const PackedBatch& batch,
                  SequenceTable<const double> coefficients, ObjectiveTotals<const double> totals,
                  double mean_weight, Metrics& metrics) {
   const Denominators& denominators = batch.denominators;
-  const bool by_sequence = options.sequence_level_importance_ratios;
+  const bool by_sequence = options.weighs_sequences();
   metrics["sampling_importance_ratio"] =
       by_sequence ? divided(mean_weight, denominators.valid_sequences > 0)
                   : share_of(totals.sums[T::kWeight], denominators.valid_tokens);
@@ -64,10 +64,10 @@ void add_weights(const ClippedPgOptions& options, const PackedBatch& batch,
 
 ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
   if (options.positive_example_nll_weight > 0) positive = coefficients++;
-  const bool has_sequence_weight =
-      options.sequence_level_importance_ratios || options.masks_sequences();
+  const bool has_sequence_weight = options.weighs_sequences() || options.masks_sequences();
   const bool has_shares = options.aggregation().differs_by_sequence();
-  if (!has_shares && !has_sequence_weight) return;
+  const bool has_masks = options.rejects_sequences() || options.off_policy_mask_threshold;
+  if (!has_shares && !has_sequence_weight && !options.sequence_ratio() && !has_masks) return;
   tokens = sums++;
   if (has_shares) share = coefficients++;
   if (options.sequence_ratio()) {
@@ -85,6 +85,16 @@ ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
     log_weight = sums++;
     weight = coefficients++;
     out_of_bounds = coefficients++;
+  }
+  if (options.token_masks_first) kept = sums++;
+  if (options.rejects_sequences()) {
+    if (options.rejection_level > RejectionLevel::token) rejection = sums++;
+    if (options.vetoes()) vetoes = sums++;
+    keep = coefficients++;
+  }
+  if (options.off_policy_mask_threshold) {
+    behaviour = sums++;
+    keep_negative = coefficients++;
   }
 }
 
@@ -125,6 +135,7 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
   if (options.entropy_coefficient != 0) {
     metrics["entropy"] = divided(totals.sums[T::kEntropy], in_loss > 0);
   }
+  if (options.rejects()) add("rollout_rs_masked_fraction", T::kRejected);
   add_ratios(totals, denominators.valid_tokens, metrics);
   add_weights(options, batch, coefficients, totals, mean_weight, metrics);
   return result;

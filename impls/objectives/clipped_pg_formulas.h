@@ -144,6 +144,62 @@ struct ClippedPgFormulas {
            (low && weight < static_cast<Real>(*low));
   }
 
+  /// Number by which a token with this log weight is rejected.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real rejection_number(Real log_weight, RejectionStatistic statistic) {
+    if (statistic == RejectionStatistic::k1) return log_weight;
+    if (statistic == RejectionStatistic::k2) return log_weight * log_weight / 2;
+    return std::expm1(log_weight) - log_weight;
+  }
+
+  /// True if this number, or a sum or mean of such ones, rejects.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool is_rejected(Real number, const ClippedPgOptions& options) {
+    const auto high = static_cast<Real>(*options.rollout_rs_threshold);
+    if (options.rejection_statistic != RejectionStatistic::k1) return number > high;
+    const auto& low = options.rollout_rs_threshold_min;
+    return number > std::log(high) || (low && number < std::log(static_cast<Real>(*low)));
+  }
+
+  /// True if a token with this log weight takes its sequence with it.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool vetoes(Real log_weight, const ClippedPgOptions& options) {
+    const auto& low = options.veto_ratio_min;
+    const auto& high = options.veto_ratio_max;
+    return (low && log_weight < std::log(static_cast<Real>(*low))) ||
+           (high && log_weight > std::log(static_cast<Real>(*high)));
+  }
+
+  /// What a token adds to the number by which its sequence is rejected; under sequence_max 1 if it
+  /// is beyond the threshold, else 0.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real rejection_term(Real log_weight, const ClippedPgOptions& options) {
+    const Real number = rejection_number(log_weight, options.rejection_statistic);
+    if (options.rejection_level != RejectionLevel::sequence_max) return number;
+    return is_rejected(number, options) ? Real(1) : Real(0);
+  }
+
+  /// True if a sequence is rejected. On the host.
+  template <typename Real>
+  static bool rejects_sequence(Real sum, Real mean, const ClippedPgOptions& options) {
+    switch (options.rejection_level) {
+      case RejectionLevel::sequence_sum:
+        return is_rejected(sum, options);
+      case RejectionLevel::sequence_mean:
+        return is_rejected(mean, options);
+      case RejectionLevel::sequence_max:
+        return sum > 0;
+      default:
+        return false;
+    }
+  }
+
+  /// True if off-policy masking may drop a token with this advantage.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool is_maskable(Real advantage) {
+    return advantage < 0;
+  }
+
   /// Returns the importance weight w after tis or icepop.
   template <typename Real>
   LOSSGRID_KERNEL static Real truncated(Real weight, const ClippedPgOptions& options) {

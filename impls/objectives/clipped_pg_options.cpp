@@ -50,6 +50,53 @@ Truncation truncation(const std::optional<std::string>& name) {
                              : Truncation::seq_mask_tis;
 }
 
+struct RejectionName {
+  const char* name;
+  RejectionLevel level;
+  RejectionStatistic statistic;
+};
+
+constexpr RejectionName kRejections[] = {
+    {"token_k1", RejectionLevel::token, RejectionStatistic::k1},
+    {"token_k2", RejectionLevel::token, RejectionStatistic::k2},
+    {"token_k3", RejectionLevel::token, RejectionStatistic::k3},
+    {"seq_sum_k1", RejectionLevel::sequence_sum, RejectionStatistic::k1},
+    {"seq_sum_k2", RejectionLevel::sequence_sum, RejectionStatistic::k2},
+    {"seq_sum_k3", RejectionLevel::sequence_sum, RejectionStatistic::k3},
+    {"seq_mean_k1", RejectionLevel::sequence_mean, RejectionStatistic::k1},
+    {"seq_mean_k2", RejectionLevel::sequence_mean, RejectionStatistic::k2},
+    {"seq_mean_k3", RejectionLevel::sequence_mean, RejectionStatistic::k3},
+    {"seq_max_k2", RejectionLevel::sequence_max, RejectionStatistic::k2},
+    {"seq_max_k3", RejectionLevel::sequence_max, RejectionStatistic::k3},
+};
+
+void read_rejection(const OptionReader& reader, ClippedPgOptions& o) {
+  std::vector<std::string> names;
+  for (const RejectionName& rejection : kRejections) names.emplace_back(rejection.name);
+  const std::optional<std::string> name = reader.optional_one_of("rollout_rs", names);
+  for (const RejectionName& rejection : kRejections) {
+    if (name != rejection.name) continue;
+    o.rejection_level = rejection.level;
+    o.rejection_statistic = rejection.statistic;
+  }
+  const auto read = [&](const char* option, std::optional<double>& value) {
+    value = reader.optional_number(option, value);
+  };
+  read("rollout_rs_threshold", o.rollout_rs_threshold);
+  read("rollout_rs_threshold_min", o.rollout_rs_threshold_min);
+  read("veto_ratio_min", o.veto_ratio_min);
+  read("veto_ratio_max", o.veto_ratio_max);
+  read("off_policy_mask_threshold", o.off_policy_mask_threshold);
+  o.token_masks_first = reader.flag("token_masks_first", o.token_masks_first);
+}
+
+std::optional<WeightLevel> weight_level(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  return *name == "token"      ? WeightLevel::token
+         : *name == "sequence" ? WeightLevel::sequence
+                               : WeightLevel::geometric;
+}
+
 struct Rule {
   bool is_broken;
   const char* text;
@@ -158,6 +205,29 @@ void require_truncation_fits(const ClippedPgOptions& o) {
   });
 }
 
+void require_rejection_fits(const ClippedPgOptions& o) {
+  const bool has_rule = o.rejection_level != RejectionLevel::none;
+  const std::optional<double>& high = o.rollout_rs_threshold;
+  const std::optional<double>& low = o.rollout_rs_threshold_min;
+  require({
+      {has_rule && (!high || *high <= 0), "rollout_rs needs a rollout_rs_threshold above 0"},
+      {!has_rule && (high || low), "rollout_rs_threshold needs a rollout_rs"},
+      {low && o.rejection_statistic != RejectionStatistic::k1,
+       "rollout_rs_threshold_min needs a rollout_rs by k1"},
+      {low && high && (*low <= 0 || *low > *high),
+       "rollout_rs_threshold_min must be above 0 and not above rollout_rs_threshold"},
+      {o.veto_ratio_min && *o.veto_ratio_min <= 0, "veto_ratio_min must be above 0, or null"},
+      {o.veto_ratio_max && *o.veto_ratio_max <= o.veto_ratio_min.value_or(0),
+       "veto_ratio_max must be above 0 and above veto_ratio_min, or null"},
+      {o.token_masks_first && o.rejection_level != RejectionLevel::token,
+       "token_masks_first = true needs a rollout_rs of tokens"},
+      {o.rollout_is && !o.use_importance_sampling_correction,
+       "rollout_is needs use_importance_sampling_correction = true"},
+      {o.masks_sequences() && o.weighs_sequences(),
+       "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
+  });
+}
+
 }  // namespace
 
 ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
@@ -208,6 +278,9 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", o.truncated_importance_sampling_ratio);
   o.truncated_importance_sampling_ratio_min = reader.optional_number(
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
+  o.rollout_is =
+      weight_level(reader.optional_one_of("rollout_is", {"token", "sequence", "geometric"}));
+  read_rejection(reader, o);
   o.positive_example_nll_weight =
       reader.number("positive_example_nll_weight", o.positive_example_nll_weight);
   o.entropy_coefficient = reader.number("entropy_coefficient", o.entropy_coefficient);
@@ -217,6 +290,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   require_policy_loss_fits(o);
   require_ratios_fit(o);
   require_truncation_fits(o);
+  require_rejection_fits(o);
   return o;
 }
 
@@ -246,6 +320,21 @@ Edges kl_edges(const ClippedPgOptions& o) {
   return edges;
 }
 
+/// Adds the log weights at which tokens, or sequences of equal ones, are rejected.
+void add_rejection_edges(const ClippedPgOptions& o, Edges& edges) {
+  if (o.veto_ratio_min) edges.add(std::log(*o.veto_ratio_min));
+  if (o.veto_ratio_max) edges.add(std::log(*o.veto_ratio_max));
+  if (o.rejection_level == RejectionLevel::none) return;
+  const double bound = *o.rollout_rs_threshold;
+  for (const double sign : {1.0, -1.0}) {
+    if (o.rejection_statistic == RejectionStatistic::k2) edges.add(sign * std::sqrt(2 * bound));
+    if (o.rejection_statistic == RejectionStatistic::k3) edges.add(k3_root(bound, sign));
+  }
+  if (o.rejection_statistic != RejectionStatistic::k1) return;
+  edges.add(std::log(bound));
+  if (o.rollout_rs_threshold_min) edges.add(std::log(*o.rollout_rs_threshold_min));
+}
+
 }  // namespace
 
 ObjectiveNeeds ClippedPgOptions::needs() const {
@@ -260,7 +349,8 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   needs.rewards = positive_example_nll_weight > 0;
   needs.sequence_counts = loss_agg_mode && !aggregation().over_tokens();
   needs.terms.entropy = entropy_coefficient != 0;
-  needs.edges_by_unit = sequence_ratio() || masks_sequences();
+  needs.edges_by_unit =
+      sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;
   if (clips()) {
     if (lowest_ratio() > 0) needs.log_ratios.add(std::log(lowest_ratio()));
     if (highest_ratio() > 0) needs.log_ratios.add(std::log(highest_ratio()));
@@ -273,6 +363,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
     if (low && *low > 0) needs.log_weights.add(std::log(*low));
     needs.log_weights.add(std::log(*truncated_importance_sampling_ratio));
   }
+  add_rejection_edges(*this, needs.log_weights);
   needs.reference_offsets = kl_edges(*this);
   return needs;
 }

@@ -48,6 +48,21 @@ enum class Truncation {
   seq_mask_tis,  // 0 for all tokens of a sequence whose mean is outside
 };
 
+/// Importance weight of a token, by the log weights of its sequence.
+enum class WeightLevel {
+  token,      // its own
+  sequence,   // of their sum
+  geometric,  // of their mean
+};
+
+/// Rule by which tokens or sequences lose their policy term, by their log weights.
+enum class RejectionLevel { none, token, sequence_sum, sequence_mean, sequence_max };
+enum class RejectionStatistic {
+  k1,  // the log weight w: e^w is to be in [threshold_min, threshold]
+  k2,  // w^2 / 2, at most the threshold
+  k3,  // e^w - 1 - w, at most the threshold
+};
+
 /// Loss of a token by its advantage and ratio.
 enum class PolicyLoss {
   ppo,   // with clip bounds
@@ -84,6 +99,15 @@ struct ClippedPgOptions {
   Truncation truncated_importance_sampling_type = Truncation::none;
   std::optional<double> truncated_importance_sampling_ratio;
   std::optional<double> truncated_importance_sampling_ratio_min;
+  std::optional<WeightLevel> rollout_is;  // null: of sequences under sequence-level ratios; verl
+  RejectionLevel rejection_level = RejectionLevel::none;  // of rollout_rs; verl
+  RejectionStatistic rejection_statistic = RejectionStatistic::k1;
+  std::optional<double> rollout_rs_threshold;
+  std::optional<double> rollout_rs_threshold_min;
+  std::optional<double> veto_ratio_min;  // a token with a weight outside of these bounds takes
+  std::optional<double> veto_ratio_max;  // its sequence with it
+  std::optional<double> off_policy_mask_threshold;  // TRL
+  bool token_masks_first = false;  // sums over sequences are those of tokens that are not rejected
   double positive_example_nll_weight = 0;
   double entropy_coefficient = 0;  // c of - c H, H the entropy of the policy in nats
 
@@ -124,6 +148,22 @@ struct ClippedPgOptions {
   }
   constexpr bool masks_sequences() const {
     return truncated_importance_sampling_type == Truncation::seq_mask_tis;
+  }
+
+  /// True if all tokens of a sequence share one importance weight.
+  constexpr bool weighs_sequences() const {
+    return rollout_is ? *rollout_is != WeightLevel::token : sequence_level_importance_ratios;
+  }
+  constexpr bool vetoes() const { return veto_ratio_min || veto_ratio_max; }
+  /// True if a rule drops whole sequences by the weights of their tokens.
+  constexpr bool rejects_sequences() const {
+    return vetoes() ||
+           (rejection_level != RejectionLevel::none && rejection_level != RejectionLevel::token);
+  }
+  /// True if tokens may lose their policy term.
+  constexpr bool rejects() const {
+    return rejects_sequences() || rejection_level == RejectionLevel::token ||
+           off_policy_mask_threshold;
   }
 
   ObjectiveNeeds needs() const;

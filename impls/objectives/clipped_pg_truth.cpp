@@ -9,6 +9,7 @@
 
 #include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg.h"
+#include "impls/objectives/clipped_pg_truth_rejection.h"
 #include "impls/objectives/clipped_pg_truth_weights.h"
 #include "impls/objectives/gradient_sides.h"
 
@@ -71,11 +72,12 @@ class ClippedPgTruth {
     const ByToken<Var> clipped = clipped_ratios(ratios);
     const ByToken<Enclosure> log_weights =
         each<Enclosure>([](const TrueToken& token) { return token.p.enclosure() - token.q; });
-    const TrueWeights weights =
-        true_weights(options_, batch_.sample_mask, log_weights, sides_.weight, truth_.branches);
-    straddles_ |= weights.straddles;
+    const TrueKeeps keeps = this->keeps();
+    const TrueWeights weights = true_weights(options_, batch_.sample_mask, log_weights, keeps.alone,
+                                             sides_.weight, truth_.branches);
+    straddles_ |= weights.straddles || keeps.straddles;
     count_sequences();
-    const Var actor = in_loss(actor_terms(ratios, clipped, weights));
+    const Var actor = in_loss(actor_terms(ratios, clipped, weights, keeps));
     const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
     tape_.take_side(sides_.kl);
     const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
@@ -90,6 +92,7 @@ class ClippedPgTruth {
     add_ratio_metrics("probs_ratio", ratios);
     add_ratio_metrics("probs_ratio_clamped", clipped);
     add_weight_metrics(weights);
+    if (options_.rejects()) add_rejection_metric(keeps);
     add_policy_metrics();
     return std::move(truth_);
   }
@@ -242,8 +245,16 @@ class ClippedPgTruth {
     return offset + options_.ratio_clip_max;
   }
 
+  TrueKeeps keeps() {
+    const ByToken<RejectionToken> tokens = each<RejectionToken>([](const TrueToken& token) {
+      const Enclosure& p = token.p.enclosure();
+      return RejectionToken{p - token.q, token.q - token.x.enclosure(), token.advantage};
+    });
+    return true_keeps(options_, tokens, sides_.weight, truth_.branches);
+  }
+
   ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
-                           const TrueWeights& weights) {
+                           const TrueWeights& weights, const TrueKeeps& keeps) {
     ByToken<Var> terms(tokens_.size());
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
@@ -251,8 +262,9 @@ class ClippedPgTruth {
         const Var loss = actor_term(token, ratios[i][k], clipped[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
         count_log_bounds(ratios[i][k].value());
-        terms[i].push_back(
-            options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss);
+        const Var weighted =
+            options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss;
+        terms[i].push_back(Var(keeps.tokens[i][k]) * weighted);
       }
     }
     return terms;
@@ -471,7 +483,7 @@ class ClippedPgTruth {
   }
 
   void add_weight_metrics(const TrueWeights& weights) {
-    const bool by_sequence = options_.sequence_level_importance_ratios;
+    const bool by_sequence = options_.weighs_sequences();
     const std::int64_t tokens = counts().valid_tokens;
     const std::int64_t sequences = counts().valid_sequences;
     add_metric("sampling_importance_ratio", by_sequence ? weights.sequences : flat(weights.tokens),
@@ -479,6 +491,12 @@ class ClippedPgTruth {
     if (options_.truncated_importance_sampling_type == Truncation::none) return;
     const bool masks = options_.truncated_importance_sampling_type == Truncation::seq_mask_tis;
     add_metric("is_oob_ratio", weights.out_of_bounds, by_sequence || masks ? sequences : tokens);
+  }
+
+  void add_rejection_metric(const TrueKeeps& keeps) {
+    std::vector<Enclosure> rejected;
+    for (const Enclosure& keep : flat(keeps.tokens)) rejected.push_back(1.0 - keep);
+    add_metric("rollout_rs_masked_fraction", rejected, counts().valid_tokens);
   }
 
   /// Adds the metrics of the distances between the policies.

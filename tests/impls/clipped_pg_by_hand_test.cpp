@@ -150,6 +150,63 @@ TEST(ClippedPg, SequenceRatiosInEveryAggregationByHand) {
   expect_weights(aggregated("\"seq-mean-token-sum\""), 0.5, 0.5);
 }
 
+TEST(ClippedPg, RejectionsByHand) {
+  const auto token = [](double advantage, double weight) {
+    return TinyToken{advantage, 0, std::log(weight)};
+  };
+  // Weights 2, 1/2 and 1; 1.5, 1.5 and 0.9: products 1 and 2.025, geometric means 1 and 1.27.
+  const ObjectiveBatch data = tiny(
+      {{token(1, 2), token(2, 0.5), token(3, 1)}, {token(4, 1.5), token(-5, 1.5), token(6, 0.9)}});
+  const auto expect_kept = [&](const Options& options, const std::vector<double>& kept) {
+    const std::vector<double> advantages{1, 2, 3, 4, -5, 6};
+    double loss = 0;
+    double dropped = 0;
+    std::vector<double> gradient;
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      gradient.push_back(-kept[k] * advantages[k] / 6);
+      loss += gradient.back();
+      dropped += (1 - kept[k]) / 6;
+    }
+    expect_by_hand(both(options, kNoKl), data, loss, gradient,
+                   {{"rollout_rs_masked_fraction", dropped}});
+  };
+  const Options low{{"rollout_rs_threshold_min", "0.8"}};
+  expect_kept(rejection("\"token_k1\"", "1.6", low), {0, 0, 1, 1, 1, 1});
+  expect_kept(rejection("\"token_k1\"", "1.6"), {0, 1, 1, 1, 1, 1});
+  expect_kept(rejection("\"token_k2\"", "0.1"), {0, 0, 1, 1, 1, 1});
+  expect_kept(rejection("\"seq_sum_k1\"", "1.6", low), {1, 1, 1, 0, 0, 0});
+  expect_kept(rejection("\"seq_mean_k1\"", "1.2", low), {1, 1, 1, 0, 0, 0});
+  expect_kept(rejection("\"seq_mean_k1\"", "1.3", low), {1, 1, 1, 1, 1, 1});
+  // k2 is 0.24 twice; 0.082 twice and 0.006: the largest, sums and means.
+  expect_kept(rejection("\"seq_max_k2\"", "0.1"), {0, 0, 0, 1, 1, 1});
+  expect_kept(rejection("\"seq_sum_k2\"", "0.16"), {0, 0, 0, 0, 0, 0});
+  expect_kept(rejection("\"seq_mean_k2\"", "0.1"), {0, 0, 0, 1, 1, 1});
+  expect_kept({{"veto_ratio_min", "0.6"}}, {0, 0, 0, 1, 1, 1});
+  expect_kept({{"veto_ratio_max", "1.4"}}, {0, 0, 0, 0, 0, 0});
+  // generation - x is minus the mean log weight here: 0 and -0.235.
+  expect_kept({{"off_policy_mask_threshold", "-0.1"}}, {1, 1, 1, 1, 1, 1});
+  expect_kept({{"off_policy_mask_threshold", "-0.3"}}, {1, 1, 1, 1, 0, 1});
+}
+
+TEST(ClippedPg, WeightsOfSequencesByHand) {
+  const auto token = [](double advantage, double weight) {
+    return TinyToken{advantage, 0, std::log(weight)};
+  };
+  const ObjectiveBatch data = tiny({{token(1, 4), token(2, 1)}});
+  const auto expect_weight = [&](const Options& options, double first, double second) {
+    const Options corrects{{"use_importance_sampling_correction", "true"}};
+    expect_by_hand(both(both(options, corrects), kNoKl), data, -(first + 2 * second) / 2,
+                   {-first / 2, -second});
+  };
+  expect_weight({}, 4, 1);
+  expect_weight({{"rollout_is", "\"sequence\""}}, 4, 4);
+  expect_weight({{"rollout_is", "\"geometric\""}}, 2, 2);
+  // The token with weight 4 is rejected; it counts in the weight of the sequence, or does not.
+  const Options rejects = rejection("\"token_k1\"", "3", {{"rollout_is", "\"sequence\""}});
+  expect_weight(rejects, 0, 4);
+  expect_weight(both({{"token_masks_first", "true"}}, rejects), 0, 1);
+}
+
 TEST(ClippedPg, SapoByHand) {
   const Options sapo =
       both({{"policy_loss", "\"sapo\""}, {"tau_pos", "2"}, {"tau_neg", "4"}}, kNoKl);
@@ -250,7 +307,7 @@ TEST(ClippedPgFormulas, ClampsAreClosed) {
   const ClippedPgOptions bounded = ClippedPgOptions::from(
       both(kl("\"k2\""), {{"kl_input_clamp_value", "2"}, {"kl_output_clamp_value", "1.125"}}));
   const auto penalty = [&](double r) {
-    return kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0 + r, bounded);
+    return kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -4.0 + r, bounded);
   };
   EXPECT_EQ(penalty(-1.5).value, 1.125);  // on the output bound
   EXPECT_EQ(penalty(-1.5).slope, 1.125 + 1.5);
@@ -258,12 +315,12 @@ TEST(ClippedPgFormulas, ClampsAreClosed) {
   EXPECT_EQ(penalty(-1.75).slope, 0);
   const ClippedPgOptions only_input = ClippedPgOptions::from(
       both(kl("\"k2\""), {{"kl_input_clamp_value", "2"}, {"kl_output_clamp_value", "null"}}));
-  const auto on_input = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -2.0, only_input);
+  const auto on_input = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -2.0, only_input);
   EXPECT_EQ(on_input.value, 2);
   EXPECT_EQ(on_input.slope, 2 - 2);
-  const auto at_minus = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -6.0, only_input);
+  const auto at_minus = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -6.0, only_input);
   EXPECT_EQ(at_minus.slope, 2 + 2);
-  const auto beyond = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -6.5, only_input);
+  const auto beyond = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -6.5, only_input);
   EXPECT_EQ(beyond.value, 2);
   EXPECT_EQ(beyond.slope, 0);
 }

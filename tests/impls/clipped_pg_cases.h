@@ -106,6 +106,56 @@ inline std::vector<Options> conventions() {
   return all;
 }
 
+inline Options rejection(const char* name, const char* threshold, Options more = {}) {
+  return both({{"rollout_rs", name}, {"rollout_rs_threshold", threshold}}, more);
+}
+
+/// Off-policy corrections beside truncated weights.
+inline std::vector<Options> corrections() {
+  const Options low{{"rollout_rs_threshold_min", "0.8"}};
+  const Options veto{{"veto_ratio_min", "0.5"}, {"veto_ratio_max", "2"}};
+  const Options opsm{{"off_policy_mask_threshold", "0.05"}};
+  const Options corrects{{"use_importance_sampling_correction", "true"}};
+  const auto weights = [&](const char* level) {
+    return both({{"rollout_is", level}}, truncation("\"tis\""));
+  };
+  const Options first = rejection("\"token_k1\"", "1.3", {{"token_masks_first", "true"}});
+  std::vector<Options> all = {veto,
+                              {{"veto_ratio_min", "0.5"}},
+                              opsm,
+                              both(veto, opsm),
+                              both(opsm, kSequenceMean),
+                              rejection("\"seq_max_k2\"", "0.2"),
+                              rejection("\"seq_max_k3\"", "0.2", veto),
+                              rejection("\"token_k1\"", "1.2", low),
+                              rejection("\"seq_sum_k1\"", "1.5", low),
+                              rejection("\"seq_mean_k1\"", "1.1", both(low, opsm)),
+                              weights("\"token\""),
+                              weights("\"sequence\""),
+                              weights("\"geometric\""),
+                              both({{"rollout_is", "\"token\""}}, both(kGspo, corrects)),
+                              both({{"rollout_is", "\"geometric\""}}, both(kGspo, corrects)),
+                              both(weights("\"sequence\""), first),
+                              both(weights("\"geometric\""), first),
+                              both(truncation("\"seq-mask-tis\""), both(first, veto))};
+  for (const char* name : {"\"token_k2\"", "\"token_k3\"", "\"seq_sum_k2\"", "\"seq_sum_k3\"",
+                           "\"seq_mean_k2\"", "\"seq_mean_k3\""}) {
+    all.push_back(rejection(name, "0.1"));
+    all.push_back(rejection(name, "0.1", both(kGspo, opsm)));
+  }
+  for (std::size_t k = all.size(); k-- > 0;) {
+    if (all[k].contains("token_level_loss")) continue;
+    all.push_back(both(all[k], k % 3 == 0 ? kGspo : k % 3 == 1 ? kCispo : kSapo));
+  }
+  // Masks of sequences exclude weights of sequences, which ratios of sequences have.
+  std::erase_if(all, [](const Options& options) {
+    const auto type = options.find("truncated_importance_sampling_type");
+    return type != options.end() && type->second == "\"seq-mask-tis\"" &&
+           options.contains("sequence_level_importance_ratios");
+  });
+  return all;
+}
+
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
 /// and the NLL term; every third with an entropy bonus. Each stands a second time with one of the
 /// aggregations, in turn.
@@ -156,6 +206,7 @@ inline std::vector<Options> all_options() {
     }
   }
   for (const Options& convention : conventions()) all.push_back(convention);
+  for (const Options& correction : corrections()) all.push_back(correction);
   return all;
 }
 

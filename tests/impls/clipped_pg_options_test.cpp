@@ -108,6 +108,14 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.truncated_importance_sampling_ratio_min, std::nullopt);
   EXPECT_EQ(o.positive_example_nll_weight, 0);
   EXPECT_EQ(o.loss_agg_mode, std::nullopt);
+  EXPECT_EQ(o.rollout_is, std::nullopt);
+  EXPECT_EQ(o.rejection_level, RejectionLevel::none);
+  EXPECT_EQ(o.rollout_rs_threshold, std::nullopt);
+  EXPECT_EQ(o.rollout_rs_threshold_min, std::nullopt);
+  EXPECT_EQ(o.veto_ratio_min, std::nullopt);
+  EXPECT_EQ(o.veto_ratio_max, std::nullopt);
+  EXPECT_EQ(o.off_policy_mask_threshold, std::nullopt);
+  EXPECT_FALSE(o.token_masks_first);
   EXPECT_EQ(o.cispo_bounds, CispoBounds::offset);
   EXPECT_FALSE(o.gspo_token);
   EXPECT_EQ(o.log_ratio_min, std::nullopt);
@@ -251,6 +259,14 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({cispo, {"ratio_clip_c", "3"}}, {"use_cispo", "ratio_clip_c"});
   refused({cispo, by_sequence}, {"use_cispo", "token_level_loss"});
 
+  const std::pair<std::string, std::string> seq_k2{"rollout_rs", "\"seq_mean_k2\""};
+  const std::pair<std::string, std::string> threshold{"rollout_rs_threshold", "2"};
+  refused({seq_k2}, {"rollout_rs", "rollout_rs_threshold"});
+  refused({threshold}, {"rollout_rs_threshold", "rollout_rs"});
+  refused({seq_k2, threshold, {"rollout_rs_threshold_min", "1"}}, {"threshold_min", "k1"});
+  refused({seq_k2, threshold, {"token_masks_first", "true"}}, {"token_masks_first"});
+  refused({{"veto_ratio_min", "2"}, {"veto_ratio_max", "1"}}, {"veto_ratio_max"});
+  refused({{"rollout_is", "\"sequence\""}}, {"rollout_is", "use_importance_sampling_correction"});
   refused({{"cispo_bounds", "\"upper\""}}, {"cispo_bounds", "use_cispo"});
   refused({cispo, {"cispo_bounds", "\"absolute\""}, {"ratio_clip_min", "0.5"}},
           {"ratio_clip_min", "ratio_clip_max"});

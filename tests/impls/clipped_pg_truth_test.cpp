@@ -43,6 +43,9 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       both(kNoKl, kSequenceMean),
       both(kNoKl, kSapo),
       both(kNoKl, kLogBounds),
+      both(kNoKl, rejection("\"seq_mean_k2\"", "0.1", kGspo)),
+      both(kNoKl, rejection("\"token_k3\"", "0.05", kGspo)),
+      both(kNoKl, rejection("\"token_k2\"", "0.05")),
       both(kNoKl, both(kLogBounds, kGspo)),
       kl_gradient("\"k1\"", "\"value\""),
       kl_gradient("\"abs\"", "\"value\""),
@@ -208,7 +211,9 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     ASSERT_LE(of("ratio_above_clip_clipped_active"), of("ratio_above_clip"));
     ASSERT_EQ(total({"kl_live", "kl_input_clamped", "kl_output_clamped", "kl_weight_not_finite"}),
               parsed.kl_penalty() == 0 ? 0 : tokens);
-    const bool by_sequence = parsed.sequence_level_importance_ratios;
+    const bool by_sequence = parsed.weighs_sequences();
+    ASSERT_EQ(total({"rejection_kept", "rejection_dropped"}),
+              parsed.rejection_level == RejectionLevel::token ? tokens : 0);
     ASSERT_EQ(
         total({"is_weight_inside", "is_weight_below", "is_weight_above", "is_weight_not_finite"}),
         by_sequence ? 0 : tokens);
@@ -219,7 +224,7 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     for (const auto& [name, count] : truth.branches) seen[name] += count;
   }
   // The batches reach every branch that the options have.
-  EXPECT_EQ(seen.size(), 29u);
+  EXPECT_EQ(seen.size(), 37u);
   for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
 }
 

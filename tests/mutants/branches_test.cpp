@@ -44,6 +44,14 @@ TEST(Branches, AllAreReached) {
                              "ratio_below_clip_clipped_active",
                              "ratio_above_clip_clipped_active",
                              "dual_clip_active",
+                             "rejection_kept",
+                             "rejection_dropped",
+                             "sequence_vetoed",
+                             "sequence_not_vetoed",
+                             "sequence_rejected",
+                             "sequence_not_rejected",
+                             "sequence_near_behaviour",
+                             "sequence_far_from_behaviour",
                              "log_ratio_at_least",
                              "log_ratio_at_most",
                              "kl_importance_truncated",
@@ -153,6 +161,19 @@ const std::vector<Setting> kSettingsAlone{
     {"kl_gradient", "\"straight-through\""},
     {"kl_gradient", "\"importance\""},
     {"kl_gradient", "\"ratio\""},
+    {"rollout_is", "\"token\""},
+    {"rollout_is", "\"sequence\""},
+    {"rollout_is", "\"geometric\""},
+    {"rollout_rs", "\"token_k1\""},
+    {"rollout_rs", "\"token_k3\""},
+    {"rollout_rs", "\"seq_sum_k1\""},
+    {"rollout_rs", "\"seq_mean_k1\""},
+    {"rollout_rs", "\"seq_mean_k2\""},
+    {"rollout_rs", "\"seq_max_k2\""},
+    {"veto_ratio_min", "0.6"},
+    {"veto_ratio_max", "2.5"},
+    {"off_policy_mask_threshold", "0"},
+    {"token_masks_first", "true"},
 };
 
 bool has(const ObjectiveOptions& options, const Setting& setting) {
@@ -216,6 +237,7 @@ TEST(Options, AllAreAmongTheSettings) {
   for (const CaseSpec& spec : suite_ci().cases) {
     for (const auto& [option, value] : spec.objective.options) {
       if (option.starts_with("truncated_importance_sampling_ratio")) continue;
+      if (option.starts_with("rollout_rs_threshold")) continue;
       EXPECT_TRUE(has({{option, value}}, Setting{option, value}));
       const auto is_it = [&](const Setting& s) { return s.first == option; };
       const std::vector<Setting>& settings = settings_of(spec.objective.kind);
