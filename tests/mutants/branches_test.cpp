@@ -170,8 +170,8 @@ const std::vector<Setting> kSettingsAlone{
     {"rollout_rs", "\"seq_mean_k1\""},
     {"rollout_rs", "\"seq_mean_k2\""},
     {"rollout_rs", "\"seq_max_k2\""},
-    {"veto_ratio_min", "0.6"},
-    {"veto_ratio_max", "2.5"},
+    {"veto_ratio_min", "0.75"},
+    {"veto_ratio_max", "1.3"},
     {"off_policy_mask_threshold", "0"},
     {"token_masks_first", "true"},
 };
