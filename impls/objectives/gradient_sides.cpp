@@ -15,6 +15,11 @@ std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
       }
     }
   }
+  return different_gradients(by_side);
+}
+
+std::map<std::int64_t, std::vector<Enclosure>> different_gradients(
+    const std::vector<std::vector<Enclosure>>& by_side) {
   std::map<std::int64_t, std::vector<Enclosure>> sides_of;
   for (std::size_t row = 0; row < by_side[0].size(); ++row) {
     std::vector<Enclosure> sides;

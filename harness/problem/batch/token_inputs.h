@@ -24,8 +24,9 @@ enum class TokenInput {
   prev_logprobs,              // policy that the ratio is taken to
   generation_logprobs,        // policy that sampled
   reference_policy_logprobs,  // policy that the KL penalty or DPO compares with
+  teacher_logprobs,           // policy that is distilled
 };
-inline constexpr int kTokenInputs = 4;
+inline constexpr int kTokenInputs = 5;
 
 /// Returns the name in bundles and messages: "advantages", ...
 std::string_view name(TokenInput input);
