@@ -54,7 +54,9 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"denominators",
            {{"valid_tokens", batch.denominators.valid_tokens},
             {"valid_sequences", batch.denominators.valid_sequences},
-            {"positive_tokens", batch.denominators.positive_tokens}}}};
+            {"positive_tokens", batch.denominators.positive_tokens},
+            {"trained_sequences", batch.denominators.trained_sequences},
+            {"all_sequences", batch.denominators.all_sequences}}}};
 }
 
 nlohmann::json problem_json(const LossProblem& problem, int tp_rank, int cp_rank) {

@@ -34,6 +34,8 @@ class Denominators:
     valid_tokens: int = 0
     valid_sequences: int = 0
     positive_tokens: int = 0
+    trained_sequences: int = 0  # with a valid token; 0 where the objective does not need it
+    all_sequences: int = 0  # masked ones too; 0 where the objective does not need it
 
 
 @dataclass(frozen=True)

@@ -52,16 +52,21 @@ inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 inline Denominators count_denominators(const PackedBatch& batch, bool part_of_more) {
   Denominators counts;
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    counts.all_sequences += 1;
     if (batch.sample_mask[i] == 0) continue;
     counts.valid_sequences += 1;
+    std::int64_t of_sequence = 0;
     for (std::int64_t t = 1; t < batch.length(i); ++t) {
       const std::int64_t valid = batch.token_mask[batch.cu_seqlens[i] + t] != 0 ? 1 : 0;
+      of_sequence += valid;
       counts.valid_tokens += valid;
       counts.positive_tokens += batch.rewards[i] > 0 ? valid : 0;
     }
+    counts.trained_sequences += of_sequence > 0 ? 1 : 0;
   }
   if (!part_of_more) return counts;
-  return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2};
+  return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2,
+          counts.trained_sequences + 2, counts.all_sequences + 4};
 }
 
 /// Draws the policies' log-probabilities of a token whose own is `x`, with mass on every branch.

@@ -177,6 +177,24 @@ std::int64_t count_positive_tokens(const Problem& problem) {
   return count;
 }
 
+/// Counts what means over sequences divide by; a stated number of the global batch is taken for
+/// both.
+void count_sequences(Problem& problem, const ObjectiveNeeds& needs) {
+  Denominators& counts = problem.denominators;
+  counts.trained_sequences = counts.all_sequences = 0;
+  if (!needs.sequence_counts) return;
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    ++counts.all_sequences;
+    bool is_any = false;
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      is_any |= is_trained(problem, i, t);
+    }
+    counts.trained_sequences += is_any ? 1 : 0;
+  }
+  const std::int64_t stated = problem.spec.global_valid_seqs;
+  if (stated != 0) counts.trained_sequences = counts.all_sequences = stated;
+}
+
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
                      std::int64_t wanted) {
   if (elements != 0 || wanted == 0) return;
@@ -254,6 +272,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
     }
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
+  count_sequences(problem, needs);
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
@@ -278,6 +297,7 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
     problem.rewards.clear();
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
+  count_sequences(problem, needs);
 }
 
 }  // namespace lossgrid

@@ -16,7 +16,7 @@ namespace lossgrid {
 /// Distances between two log-probabilities at which the formula of an objective switches; 0 alone
 /// if there are none.
 struct Edges {
-  std::array<double, 4> at{};
+  std::array<double, 8> at{};
   int count = 0;
 
   void add(double distance) { at[static_cast<std::size_t>(count++)] = distance; }
@@ -26,6 +26,7 @@ struct Edges {
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
+  bool sequence_counts = false;         // denominators.trained_sequences and all_sequences
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
@@ -49,7 +50,8 @@ struct ObjectiveNeeds {
 /// that sends its top k.
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 
-/// Fills problem.inputs and problem.rewards of a case and counts denominators.positive_tokens.
+/// Fills problem.inputs and problem.rewards of a case and counts the denominators that the needs
+/// name.
 /// `logprobs` [T] by row: log p of the token that row t predicts. With x the log-probability of a
 /// token and spec.drift:
 ///   near: x - prev from a mixture with mass inside and on both sides of the usual clip ranges and
@@ -72,7 +74,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
 
 /// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
 /// is missing, or is NaN or infinite where a token is trained on (for rewards: where a sequence
-/// counts). Drops inputs that are not needed and counts denominators.positive_tokens.
+/// counts). Drops inputs that are not needed and counts the denominators that the needs name.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

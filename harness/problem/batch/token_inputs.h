@@ -12,6 +12,9 @@ struct Denominators {
   std::int64_t valid_tokens = 0;     // targets with token mask and sample mask
   std::int64_t valid_sequences = 0;  // sum of the sample mask
   std::int64_t positive_tokens = 0;  // valid tokens of sequences with a reward above 0
+  // Counted for objectives that need them (ObjectiveNeeds::sequence_counts), else 0:
+  std::int64_t trained_sequences = 0;  // sequences with a valid token
+  std::int64_t all_sequences = 0;      // all of them, those that count for nothing too
   friend bool operator==(const Denominators&, const Denominators&) = default;
 };
 
