@@ -19,7 +19,7 @@ struct TrueKeeps {
   bool straddles = false;
 };
 
-/// What the rules read of one valid token.
+/// The numbers of one valid token that the rules read.
 struct RejectionToken {
   Enclosure log_weight;  // prev - generation
   Enclosure behaviour;   // generation - current
