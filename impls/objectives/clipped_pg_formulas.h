@@ -170,8 +170,8 @@ struct ClippedPgFormulas {
            (high && log_weight > std::log(static_cast<Real>(*high)));
   }
 
-  /// Returns what a token adds to the number by which its sequence is rejected; under sequence_max 1 if it
-  /// is beyond the threshold, else 0.
+  /// Returns what a token adds to the number by which its sequence is rejected; under sequence_max
+  /// 1 if it is beyond the threshold, else 0.
   template <typename Real>
   LOSSGRID_KERNEL static Real rejection_term(Real log_weight, const ClippedPgOptions& options) {
     const Real number = rejection_number(log_weight, options.rejection_statistic);
