@@ -69,6 +69,10 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
     layout_.add("weight", element, bytes, weight);
     layout_.add("grad.hidden", element, bytes, hidden);
     layout_.add("grad.weight", "float32", kFloat, weight);
+    if (problem_.head.has_bias) {
+      layout_.add("bias", element, bytes, {problem_.width()});
+      layout_.add("grad.bias", "float32", kFloat, {problem_.width()});
+    }
   } else {
     const std::vector<std::int64_t> logits{problem_.local_rows(), problem_.width()};
     layout_.add("logits", element, bytes, logits);
@@ -167,6 +171,7 @@ void SharedArrays::write_inputs(Device& device, const LossInputs& inputs) {
     if (problem_.from_hidden()) {
       copy("hidden", inputs.hidden);
       copy("weight", inputs.weight);
+      if (problem_.head.has_bias) copy("bias", inputs.bias);
       clear_poisoned_rows(array<T>("hidden"), problem_.head.hidden, problem_.head.hidden,
                           [](std::size_t, double x) { return !std::isfinite(x); });
     } else {

@@ -32,6 +32,7 @@ class Batch(Views):
         self._data = data
         self._pack = PackRows(data, "batch.pack.")
         self._tokens = Tokens(data, "batch.tokens.")
+        self._bias: Optional[torch.Tensor] = None
 
     # Ids and masks.
 
@@ -139,6 +140,11 @@ class Batch(Views):
         return self._own(self._pack.reference_policy_logprobs)
 
     @View
+    def teacher_logprobs(self) -> torch.Tensor:
+        """[T_c] float32: log-probabilities of the predicted tokens by the teacher."""
+        return self._own(self._pack.teacher_logprobs)
+
+    @View
     def rewards(self) -> torch.Tensor:
         """[B] float32."""
         if not self._data.has("rewards"):
@@ -213,6 +219,12 @@ class Batch(Views):
     def weight_layout(self) -> str:
         """"vocab_hidden": weight is [V_t, H]; "hidden_vocab": [H, V_t]."""
         return self._data.problem.weight_layout
+
+    @property
+    def bias(self) -> Optional[torch.Tensor]:
+        """[V_t] bias of the LM head, in the dtype of the weight, which is added to the product of
+        hidden states and weight: an input like these, with a gradient. None where there is none."""
+        return self._bias
 
     @property
     def sequence_parallel(self) -> bool:

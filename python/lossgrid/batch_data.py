@@ -9,7 +9,7 @@ import torch
 
 from lossgrid.arena import Arena
 from lossgrid.groups import GridGroups
-from lossgrid.layout import zigzag
+from lossgrid.layout import own_rows
 from lossgrid.problem import Problem
 from lossgrid.shard import Shard
 from lossgrid.views import Pause
@@ -55,7 +55,7 @@ class BatchData:
     def rows_of(self, cp_rank: int) -> torch.Tensor:
         """Returns [T_c] int64: rows of the pack that ``cp_rank`` holds."""
         cp = self.problem.grid.cp
-        rows = zigzag(self.numbers("cu_seqlens_padded"), cp, cp_rank)
+        rows = own_rows(self.problem.cp_layout, self.numbers("cu_seqlens_padded"), cp, cp_rank)
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def _ids(self, name: str) -> torch.Tensor:

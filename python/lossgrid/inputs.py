@@ -52,7 +52,10 @@ class InputMaker:
         self._shard = shard
         self._arena = arena
         self._device = device
-        self._names = ("logits",) if declared.inputs == "logits" else ("hidden", "weight")
+        self._names: Tuple[str, ...] = ("logits",)
+        if declared.inputs == "hidden":
+            self._names = ("hidden", "weight", "bias") if problem.lm_head_bias else \
+                ("hidden", "weight")
 
     @property
     def names(self) -> Tuple[str, ...]:
@@ -79,6 +82,8 @@ class InputMaker:
     def _vocab_dimension(self, name: str) -> Optional[int]:
         if name == "logits":
             return 1
+        if name == "bias":
+            return 0
         if name == "weight":
             return 0 if self._problem.weight_layout == "vocab_hidden" else 1
         return None

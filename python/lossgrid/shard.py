@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional
 
-if TYPE_CHECKING:  # the launcher tells that PyTorch is missing
+if TYPE_CHECKING:  # the launcher reports that PyTorch is missing
     import torch
 
 
