@@ -3,6 +3,7 @@
 
 #include "harness/core/error.h"
 #include "harness/problem/batch/padding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 namespace {
