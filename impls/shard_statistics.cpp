@@ -31,6 +31,7 @@ ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, con
                                  std::int64_t capacity, Exchange exchange)
     : device_(device),
       kinds_(kinds_of(problem)),
+      zeroes_filtered_(problem.sampling.zeroes_targets),
       vocab_(problem.vocab),
       width_(width_of(problem)),
       exchange_(exchange),
@@ -122,8 +123,9 @@ void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
   const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
   const OutputColumns to{at(out.logprobs),  at(out.entropy),   at(out.vocab_min),
                          at(out.vocab_max), at(out.logsumexp), at(out.mean_logprob)};
-  steps.write_outputs(device_, rows_,
-                      WriteRow{selected(), targets, to, static_cast<float>(vocab_)});
+  steps.write_outputs(
+      device_, rows_,
+      WriteRow{selected(), targets, to, static_cast<float>(vocab_), zeroes_filtered_});
   teacher_.write(at_, rows_, out.divergence.data());
 }
 
@@ -132,6 +134,7 @@ RowSoftmax ShardStatistics::softmax() {
   RowSoftmax softmax{columns.column(Column::kShift), columns.column(Column::kSum)};
   if (kinds_.all) softmax.weighted = columns.column(Column::kWeighted);
   if (kinds_.mean) softmax.finite = columns.column(Column::kFinite);
+  if (zeroes_filtered_) softmax.filtered = columns.column(Column::kTarget);
   teacher_.complete(at_, rows_, softmax);
   return softmax;
 }

@@ -152,12 +152,15 @@ struct WriteRow {
   Columns columns;
   const std::int32_t* targets;  // [rows]
   OutputColumns out;
-  float vocab;  // V
+  float vocab;                   // V
+  bool zeroes_filtered = false;  // a target of -inf has the log-probability 0
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
     const float sum = columns.at(Columns::kSum, r);
-    out.logprobs[r] = predicts ? columns.at(Columns::kTarget, r) - std::log(sum) : 0.0f;
+    const float target = columns.at(Columns::kTarget, r);
+    const bool is_filtered = zeroes_filtered && target == -infinity();
+    out.logprobs[r] = predicts && !is_filtered ? target - std::log(sum) : 0.0f;
     if (out.entropy != nullptr) {
       out.entropy[r] = predicts ? std::log(sum) - columns.at(Columns::kWeighted, r) / sum : 0.0f;
     }

@@ -92,7 +92,7 @@ LOSSGRID_KERNEL void add_elements_of_thread(const T* row, std::int64_t columns, 
   }
   for (; v < vectors; v += threads) add(load(v).items);
   for (std::int64_t k = vectors * kVectorSize<T> + thread; k < columns; k += threads) {
-    const T x[1] = {load_element(row, k)};
+    const T x[1] = {as_loaded(load, load_element(row, k), k)};
     add(x);
   }
 }

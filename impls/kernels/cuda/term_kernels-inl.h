@@ -53,7 +53,25 @@ struct TermMoments {
   }
 };
 
-template <typename T>
+/// Calls f(load) with what reads the vectors of row r: all columns, or with kMask the kept ones.
+template <bool kMask, typename T, typename F>
+LOSSGRID_KERNEL void with_row_vectors(const RowAccess<T>& access, std::int64_t r, F&& f) {
+  if constexpr (kMask) {
+    f(KeptVectors<T>(access.row(r), KeptColumns::of_row(access.rows.kept, access.rows.width, r)));
+  } else {
+    f(RowVectors<T>(access.row(r)));
+  }
+}
+
+/// Counts the reads of a row of the mask.
+template <bool kMask, typename Block>
+LOSSGRID_KERNEL void count_mask_read(Block& block, const CudaRows& rows) {
+  if constexpr (kMask) {
+    block.one([&] { count_row_read((rows.width + 63) / 64 * 8); });
+  }
+}
+
+template <typename T, bool kMask>
 struct TermStatisticsKernel {
   RowAccess<T> access;
   const RowTransform* transforms;
@@ -68,16 +86,20 @@ struct TermStatisticsKernel {
       block.one([&] { write(r, {0, 1, 0, 0}, 0, 0, 0); });
       return;
     }
-    with_map_of_row(transforms, r, [&](const auto& map) { write_row(block, r, map); });
+    count_mask_read<kMask>(block, access.rows);
+    with_row_vectors<kMask>(access, r, [&](const auto& load) {
+      with_map_of_row(transforms, r, [&](const auto& map) { write_row(block, r, map, load); });
+    });
   }
 
  private:
-  template <typename Block, class Map>
-  LOSSGRID_KERNEL void write_row(Block& block, std::int64_t r, const Map& map) const {
+  template <typename Block, class Map, class Load>
+  LOSSGRID_KERNEL void write_row(Block& block, std::int64_t r, const Map& map,
+                                 const Load& load) const {
     const T* row = access.row(r);
     const auto own = block.each([&](int thread) {
       TermMoments moments;
-      add_elements_of_thread(row, access.rows.columns, thread, block.threads(), RowVectors<T>(row),
+      add_elements_of_thread(row, access.rows.columns, thread, block.threads(), load,
                              [&](const auto& x) { add_mapped(map, x, moments); });
       return moments;
     });
@@ -91,7 +113,9 @@ struct TermStatisticsKernel {
       // The distance to a maximum of -inf would be NaN.
       const float shift = whole.softmax.max == -infinity() ? 0.0f : whole.softmax.max;
       const float distance =
-          target < 0 ? 0.0f : distance_to_shift(map.z(operand(row[target])), shift);
+          target < 0
+              ? 0.0f
+              : distance_to_shift(map.z(operand(as_loaded(load, row[target], target))), shift);
       write(r, whole.softmax, distance, to_float(whole.total), whole.finite);
     });
   }
@@ -147,7 +171,7 @@ struct TermGradientOfRow {
   }
 };
 
-template <typename T>
+template <typename T, bool kMask>
 struct TermGradientKernel {
   RowAccess<T> access;
   const RowTransform* transforms;
@@ -163,13 +187,16 @@ struct TermGradientKernel {
       write_zeros(block, static_cast<T*>(out) + r * access.rows.width, 0, access.rows.width);
       return;
     }
+    count_mask_read<kMask>(block, access.rows);
     const RowCoefficients coefficients = row_coefficients(softmax, gradients, vocab, r);
     const float sum = softmax.sum[r];
     with_map_of_row(transforms, r, [&](const auto& map) {
       using Map = std::decay_t<decltype(map)>;
       const TermGradientOfRow<T, Map> gradient{map, softmax.shift[r], std::log(sum), sum,
                                                coefficients};
-      write_gradient(block, access, r, gradient, out, RowVectors<T>(access.row(r)));
+      with_row_vectors<kMask>(access, r, [&](const auto& load) {
+        write_gradient(block, access, r, gradient, out, load);
+      });
     });
   }
 };
@@ -188,7 +215,13 @@ struct LaunchTermStatistics {
   void operator()(Launcher& launcher) const {
     dispatch_floating(rows.dtype, [&](auto zero) {
       using T = decltype(zero);
-      launcher(TermStatisticsKernel<T>{{rows}, transforms, out, total, finite}, rows.rows, 0);
+      if (rows.kept != nullptr) {
+        launcher(TermStatisticsKernel<T, true>{{rows}, transforms, out, total, finite}, rows.rows,
+                 0);
+      } else {
+        launcher(TermStatisticsKernel<T, false>{{rows}, transforms, out, total, finite}, rows.rows,
+                 0);
+      }
     });
   }
 };
@@ -206,8 +239,13 @@ struct LaunchTermGradient {
   void operator()(Launcher& launcher) const {
     dispatch_floating(rows.dtype, [&](auto zero) {
       using T = decltype(zero);
-      launcher(TermGradientKernel<T>{{rows}, transforms, softmax, gradients, vocab, out}, rows.rows,
-               0);
+      if (rows.kept != nullptr) {
+        launcher(TermGradientKernel<T, true>{{rows}, transforms, softmax, gradients, vocab, out},
+                 rows.rows, 0);
+      } else {
+        launcher(TermGradientKernel<T, false>{{rows}, transforms, softmax, gradients, vocab, out},
+                 rows.rows, 0);
+      }
     });
   }
 };
