@@ -2,9 +2,8 @@
 #include "harness/comm/thread/thread_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <tuple>
+#include <span>
 
 #include "harness/comm/reduction.h"
 #include "harness/comm/thread/thread_world.h"
@@ -19,10 +18,7 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, std::string name)
-      : group_(std::move(group)), rank_(rank), name_(std::move(name)) {
-    sources_.reserve(
-        static_cast<std::size_t>(size()));  // nothing may throw between rendezvous and leave_round
-  }
+      : group_(std::move(group)), rank_(rank), name_(std::move(name)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
@@ -35,17 +31,18 @@ class ThreadCommunicator final : public Communicator {
     call.send_bytes = count * size_of(dtype);
     call.send = static_cast<const std::byte*>(data);
     call.receive = static_cast<std::byte*>(data);
-    exchange(call, [&](const Sources& sources, bool staged) {
-      if (staged) return reduce_in_order(sources, 0, count, dtype, op, data);
-      reduce_shared(sources, count, dtype, op);
-    });
+    if (is_staged(call)) {
+      const std::uint64_t round = group_->rendezvous(rank_, call);
+      return copy_bytes(data, group_->reduced(round), call.send_bytes);
+    }
+    exchange(call, [&](Sources sources) { reduce_shared(sources, count, dtype, op); });
   }
 
   void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
     ThreadCall call = make_call(Collective::all_gather, count, dtype);
     call.send_bytes = count * size_of(dtype);
     call.send = static_cast<const std::byte*>(send);
-    exchange(call, [&](const Sources& sources, bool) {
+    exchange(call, [&](Sources sources) {
       for (std::size_t r = 0; r < sources.size(); ++r) {
         std::byte* part = static_cast<std::byte*>(receive) + r * call.send_bytes;
         // A send inside of `receive` is in its place already, and peers read it.
@@ -61,7 +58,7 @@ class ThreadCommunicator final : public Communicator {
     call.op = op;
     call.send_bytes = static_cast<std::size_t>(size()) * count * size_of(dtype);
     call.send = static_cast<const std::byte*>(send);
-    exchange(call, [&](const Sources& sources, bool) {
+    exchange(call, [&](Sources sources) {
       reduce_in_order(sources, static_cast<std::size_t>(rank_) * count, count, dtype, op, receive);
     });
   }
@@ -75,7 +72,7 @@ class ThreadCommunicator final : public Communicator {
     call.root = root;
     call.send_bytes = count * size_of(dtype);
     if (rank_ == root) call.send = static_cast<const std::byte*>(data);
-    exchange(call, [&](const Sources& sources, bool) {
+    exchange(call, [&](Sources sources) {
       if (rank_ != root) copy_bytes(data, sources[static_cast<std::size_t>(root)], call.send_bytes);
     });
   }
@@ -85,25 +82,14 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
-    const std::array<std::int32_t, 2> own{color, key};
-    ThreadCall call = make_call(Collective::barrier, own.size(), DType::i32);
+    const SplitChoice own{color, key};
+    ThreadCall call = make_call(Collective::barrier, 2, DType::i32);
     call.collective.reset();
     call.send_bytes = sizeof(own);
-    call.send = reinterpret_cast<const std::byte*>(own.data());
+    call.send = reinterpret_cast<const std::byte*>(&own);
     const std::uint64_t round = group_->rendezvous(rank_, call);
-
-    std::vector<std::tuple<int, int>> order;  // (key, rank) of those with the same color
-    for (int r = 0; r < size(); ++r) {
-      std::array<std::int32_t, 2> theirs;
-      std::memcpy(theirs.data(), group_->staged(round, r), sizeof(theirs));
-      if (theirs[0] == color) order.emplace_back(theirs[1], r);
-    }
-    std::sort(order.begin(), order.end());
-    std::vector<int> members;
-    for (const auto& [their_key, r] : order) members.push_back(r);
-    const auto own_place = std::find(members.begin(), members.end(), rank_);
-    return make_thread_communicator(group_->subgroup(round, members),
-                                    static_cast<int>(own_place - members.begin()), std::move(name));
+    ThreadGroup::SplitPlace place = group_->take_place(round, rank_);
+    return make_thread_communicator(std::move(place.group), place.rank, std::move(name));
   }
 
   void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override {
@@ -120,7 +106,9 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
-  using Sources = std::vector<const std::byte*>;
+  using Sources = std::span<const std::byte* const>;
+
+  static bool is_staged(const ThreadCall& call) { return call.send_bytes <= kStagedBytes; }
 
   ThreadCall make_call(Collective collective, std::size_t count, DType dtype) const {
     ThreadCall call;
@@ -131,22 +119,17 @@ class ThreadCommunicator final : public Communicator {
     return call;
   }
 
-  /// Runs a rendezvous and calls `finish(sends by rank, staged)`.
+  /// Runs a rendezvous and calls `finish(payloads by rank)`, which throws nothing.
   template <typename F>
   void exchange(const ThreadCall& call, F finish) {
-    const bool staged = call.send_bytes <= kStagedBytes;
     const std::uint64_t round = group_->rendezvous(rank_, call);
-    sources_.clear();
-    for (int r = 0; r < size(); ++r) {
-      sources_.push_back(staged ? group_->staged(round, r) : group_->peer(r).send);
-    }
-    finish(sources_, staged);
-    if (!staged) group_->leave_round(rank_);
+    finish(group_->sources(round));
+    if (!is_staged(call)) group_->leave_round(rank_);
   }
 
   /// Reduces this rank's segment and writes the result to the same place on all ranks. Segments are
   /// disjoint, so no rank reads where another one writes.
-  void reduce_shared(const Sources& sources, std::size_t count, DType dtype, ReduceOp op) {
+  void reduce_shared(Sources sources, std::size_t count, DType dtype, ReduceOp op) {
     constexpr std::size_t kGranule = 64;  // elements: keeps segments off each other's cache lines
     const auto ranks = static_cast<std::size_t>(size());
     const std::size_t granules = (count + kGranule - 1) / kGranule;
@@ -164,7 +147,6 @@ class ThreadCommunicator final : public Communicator {
   const std::shared_ptr<ThreadGroup> group_;
   const int rank_;
   const std::string name_;
-  Sources sources_;
 };
 
 }  // namespace

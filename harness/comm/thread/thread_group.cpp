@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 
+#include "harness/comm/reduction.h"
 #include "harness/comm/thread/backoff.h"
 #include "harness/comm/thread/thread_world.h"
 
@@ -15,6 +18,55 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> wo
       calls_(world_ranks_.size()),
       here_(world_ranks_.size()) {
   for (auto& staged : staged_) staged.resize(world_ranks_.size());
+  for (auto& sources : sources_) sources.resize(world_ranks_.size());
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::make_locked(const std::shared_ptr<ThreadWorld>& world,
+                                                      std::vector<int> world_ranks) {
+  const std::shared_ptr<ThreadGroup> group(new ThreadGroup(world, std::move(world_ranks)));
+  for (const int member : group->world_ranks_) {
+    auto& groups = world->ranks_[static_cast<std::size_t>(member)].groups;
+    std::erase_if(groups, [](const auto& known) { return known.expired(); });
+    groups.push_back(group);
+  }
+  return group;
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::make_world_group(
+    const std::shared_ptr<ThreadWorld>& world) {
+  const std::lock_guard lock(world->mutex_);
+  std::vector<int> world_ranks(world->ranks_.size());
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  return make_locked(world, std::move(world_ranks));
+}
+
+void ThreadGroup::stage_locked(std::size_t slot, const ThreadCall& call) {
+  const std::size_t set = round_ % 2;
+  const bool is_staged = call.send_bytes <= kStagedBytes;
+  sources_[set][slot] = call.send;
+  if (!is_staged || call.send == nullptr || call.send_bytes == 0) return;
+  std::vector<std::byte>& staged = staged_[set][slot];
+  staged.resize(std::max(staged.size(), call.send_bytes));
+  std::memcpy(staged.data(), call.send, call.send_bytes);
+  sources_[set][slot] = staged.data();
+  if (call.collective == Collective::all_reduce) {
+    // Here, where a rank may still fail: the last one must complete the call.
+    reduced_[set].resize(std::max(reduced_[set].size(), call.send_bytes));
+  }
+}
+
+void ThreadGroup::complete_round_locked() {
+  const ThreadCall& call = calls_[0];
+  const bool is_staged = call.send_bytes > 0 && call.send_bytes <= kStagedBytes;
+  if (is_staged && call.collective == Collective::all_reduce) {
+    // By one rank for all: n ranks that each add up n payloads take n^2.
+    reduce_in_order(sources(round_), 0, call.count, call.dtype, *call.op,
+                    reduced_[round_ % 2].data());
+  }
+  arrived_ = 0;
+  here_.assign(here_.size(), false);
+  ++round_;
+  for (const int member : world_ranks_) world_->end_wait_locked(member);
 }
 
 std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
@@ -25,13 +77,7 @@ std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
   require_members_locked(me, call);
 
   const std::uint64_t round = round_;
-  if (call.send != nullptr && call.send_bytes > 0 && call.send_bytes <= kStagedBytes) {
-    // Two sets of buffers are enough: a rank writes the set of round n + 2 after all members have
-    // arrived in round n + 1, and a member arrives there after its reads of round n.
-    std::vector<std::byte>& staged = staged_[round % 2][slot];
-    staged.resize(std::max(staged.size(), call.send_bytes));
-    std::memcpy(staged.data(), call.send, call.send_bytes);
-  }
+  stage_locked(slot, call);
   calls_[slot] = call;
   here_[slot] = true;
   if (++arrived_ < size()) {
@@ -39,12 +85,7 @@ std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
     return round;
   }
   require_same_calls_locked();
-  arrived_ = 0;
-  here_.assign(here_.size(), false);
-  ++round_;
-  for (const int member : world_ranks_) {
-    world_->ranks_[static_cast<std::size_t>(member)].waiting_in = nullptr;
-  }
+  complete_round_locked();
   lock.unlock();
   wake_others(rank);
   return round;
@@ -89,20 +130,40 @@ void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
   set_transfer("");
 }
 
-std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(std::uint64_t round,
-                                                   const std::vector<int>& members) {
-  const std::lock_guard lock(world_->mutex_);
-  const std::pair key(round, members.front());
-  Subgroup& entry = subgroups_[key];
-  if (entry.group == nullptr) {
-    std::vector<int> world_ranks;
-    for (const int member : members) world_ranks.push_back(world_rank(member));
-    entry.group = std::make_shared<ThreadGroup>(world_, std::move(world_ranks));
-    entry.pending = members.size();
+std::vector<ThreadGroup::SplitPlace> ThreadGroup::split_locked(std::uint64_t round) const {
+  std::vector<std::tuple<std::int32_t, std::int32_t, int>> order;  // color, key, rank
+  for (int r = 0; r < size(); ++r) {
+    SplitChoice choice;
+    std::memcpy(&choice, sources(round)[static_cast<std::size_t>(r)], sizeof(choice));
+    order.emplace_back(choice.color, choice.key, r);
   }
-  std::shared_ptr<ThreadGroup> group = entry.group;
-  if (--entry.pending == 0) subgroups_.erase(key);
-  return group;
+  std::sort(order.begin(), order.end());
+  std::vector<SplitPlace> places(order.size());
+  for (auto begin = order.begin(); begin != order.end();) {
+    const auto end = std::find_if(begin, order.end(), [&](const auto& member) {
+      return std::get<0>(member) != std::get<0>(*begin);
+    });
+    std::vector<int> members;
+    for (auto it = begin; it != end; ++it) members.push_back(world_rank(std::get<2>(*it)));
+    const std::shared_ptr<ThreadGroup> group = make_locked(world_, std::move(members));
+    for (auto it = begin; it != end; ++it) {
+      places[static_cast<std::size_t>(std::get<2>(*it))] = {group, static_cast<int>(it - begin)};
+    }
+    begin = end;
+  }
+  return places;
+}
+
+ThreadGroup::SplitPlace ThreadGroup::take_place(std::uint64_t round, int rank) {
+  const std::lock_guard lock(world_->mutex_);
+  Split& split = splits_[round];
+  if (split.places.empty()) {
+    split.places = split_locked(round);
+    split.pending = split.places.size();
+  }
+  SplitPlace place = std::move(split.places[static_cast<std::size_t>(rank)]);
+  if (--split.pending == 0) splits_.erase(round);
+  return place;
 }
 
 std::string ThreadGroup::call_text_locked(const ThreadCall& call) const {
@@ -118,6 +179,7 @@ std::string ThreadGroup::missing_ranks_locked() const {
 }
 
 void ThreadGroup::require_members_locked(int me, const ThreadCall& call) {
+  if (left_ == 0) return;
   for (const int member : world_ranks_) {
     if (!world_->ranks_[static_cast<std::size_t>(member)].left) continue;
     const std::string message =
@@ -146,13 +208,12 @@ void ThreadGroup::require_same_calls_locked() {
 void ThreadGroup::wait_locked(std::unique_lock<std::mutex>& lock, int me, const ThreadCall& call) {
   ThreadWorld::RankState& state = world_->ranks_[static_cast<std::size_t>(me)];
   const std::uint64_t round = round_;
-  state.waiting_call = &call;
-  state.waiting_in = this;
+  world_->enter_wait_locked(me, *this, call);
   if (world_->all_wait_locked()) world_->fail_deadlock_locked();
   state.wake.wait(lock, [&] { return round_ != round || world_->failure_; });
   // Completion precedes failure: peers that completed the call read this rank's buffer.
   if (round_ != round) return;
-  state.waiting_in = nullptr;
+  world_->end_wait_locked(me);
   if (state.verdict) throw Error(*state.verdict);
   throw Error(ErrorCode::aborted, world_->failure_->reason);
 }
@@ -163,10 +224,6 @@ void ThreadGroup::wake_others(int rank) {
       world_->ranks_[static_cast<std::size_t>(member)].wake.notify_one();
     }
   }
-}
-
-bool ThreadGroup::contains(int world_rank) const {
-  return std::find(world_ranks_.begin(), world_ranks_.end(), world_rank) != world_ranks_.end();
 }
 
 }  // namespace lossgrid

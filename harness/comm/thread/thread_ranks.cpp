@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -89,9 +88,7 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   const auto run = std::make_shared<Run>();
   run->body = std::move(body);
   run->world = std::make_shared<ThreadWorld>(ranks);
-  std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
-  std::iota(world_ranks.begin(), world_ranks.end(), 0);
-  run->group = std::make_shared<ThreadGroup>(run->world, std::move(world_ranks));
+  run->group = ThreadGroup::make_world_group(run->world);
   run->recorders = open_recorders(ranks);
   run->outcomes.resize(static_cast<std::size_t>(ranks));
 

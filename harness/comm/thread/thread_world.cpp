@@ -12,19 +12,28 @@ void ThreadWorld::fail(int culprit, const std::string& reason) noexcept {
 
 void ThreadWorld::leave(int rank) {
   const std::lock_guard lock(mutex_);
-  ranks_[static_cast<std::size_t>(rank)].left = true;
+  RankState& leaving = ranks_[static_cast<std::size_t>(rank)];
+  leaving.left = true;
+  ++left_;
+  --running_;
   if (failure_) return;
-  std::string first;
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    RankState& state = ranks_[r];
-    if (state.waiting_in == nullptr || !state.waiting_in->contains(rank)) continue;
-    const std::string message =
-        fmt::format("rank {} left while rank {} waits in {}", rank, r, waiting_call_locked(r));
-    state.verdict.emplace(ErrorCode::rank_failed, message);
-    if (first.empty()) first = message;
+  std::map<int, std::string> failed;  // messages by rank that waits for it
+  for (const std::weak_ptr<ThreadGroup>& known : leaving.groups) {
+    const std::shared_ptr<ThreadGroup> group = known.lock();
+    if (group == nullptr) continue;
+    ++group->left_;
+    if (group->arrived_ == 0) continue;
+    for (const int member : group->world_ranks_) {
+      if (ranks_[static_cast<std::size_t>(member)].waiting_in != group.get()) continue;
+      failed[member] = fmt::format("rank {} left while rank {} waits in {}", rank, member,
+                                   waiting_call_locked(static_cast<std::size_t>(member)));
+    }
   }
-  if (!first.empty()) {
-    fail_locked(rank, first);
+  for (const auto& [member, message] : failed) {
+    ranks_[static_cast<std::size_t>(member)].verdict.emplace(ErrorCode::rank_failed, message);
+  }
+  if (!failed.empty()) {
+    fail_locked(rank, failed.begin()->second);
   } else if (all_wait_locked()) {
     fail_deadlock_locked();
   }
@@ -80,14 +89,22 @@ void ThreadWorld::fail_locked(int culprit, const std::string& reason) {
   for (RankState& state : ranks_) state.wake.notify_all();
 }
 
+void ThreadWorld::enter_wait_locked(int rank, const ThreadGroup& group, const ThreadCall& call) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  state.waiting_call = &call;
+  state.waiting_in = &group;
+  --running_;
+}
+
+void ThreadWorld::end_wait_locked(int rank) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  if (state.waiting_in == nullptr) return;
+  state.waiting_in = nullptr;
+  ++running_;
+}
+
 bool ThreadWorld::all_wait_locked() const {
-  bool any = false;
-  for (const RankState& state : ranks_) {
-    if (state.left) continue;
-    if (state.waiting_in == nullptr) return false;
-    any = true;
-  }
-  return any;
+  return running_ == 0 && left_ < ranks_.size();
 }
 
 std::string ThreadWorld::waiting_call_locked(std::size_t waiting_rank) const {
