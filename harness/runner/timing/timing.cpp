@@ -182,6 +182,7 @@ class Timing {
     plan_->setups.push_back(make_trial(prepared_, text, grid_, backend_));
     TrialSetup& setup = plan_->setups.back();
     setup.over_nccl = ranks_.has_nccl();
+    setup.declared = declared_roundings(setup);
     const std::int64_t chunks =
         std::max<std::int64_t>(1, setup.implementation->cost(*problem_).chunks);
     plan_->product_rows =

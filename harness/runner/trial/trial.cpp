@@ -242,7 +242,10 @@ TrialOutcome run_trial(const TrialSetup& made, std::chrono::milliseconds deadlin
   trial.record.transport = ranks.transport();
   if (ranks.has_nccl()) trial.record.reproduce += " --transport nccl";
   TrialFacts facts = admit(setup, ranks, trial.record);
-  if (facts.may_run()) facts = run_ranks(shared, deadline, ranks, trial);
+  if (facts.may_run()) {
+    shared->declared = declared_roundings(setup);
+    facts = run_ranks(shared, deadline, ranks, trial);
+  }
   facts.stated_skips = setup.stated_skips;
   set_verdict(trial.record, facts);
   return trial;

@@ -98,6 +98,7 @@ bool adds_in_rank_order(const TrialSetup& setup) {
 }
 
 DeclaredRoundings declared_roundings(const TrialSetup& setup) {
+  if (setup.declared) return *setup.declared;
   DeclaredRoundings declared;
   std::vector<std::int64_t> adds(setup.parts.size(), 0);
   for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {

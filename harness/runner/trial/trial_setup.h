@@ -39,6 +39,9 @@ struct TrialSetup {
   Backend backend = Backend::cpu;
   bool over_nccl = false;                     // ranks exchange device memory over NCCL
   std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
+  // As declared_roundings returns, once ranks are about to read them: every part of every dp rank
+  // is looked at, which ranks must not do each.
+  std::optional<DeclaredRoundings> declared;
   std::optional<Fault> fault;
   // Parts of the reasons for which its suite lets the implementation refuse it; nullopt: any.
   std::optional<std::vector<std::string>> stated_skips;
