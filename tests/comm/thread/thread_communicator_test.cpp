@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "harness/comm/consensus.h"
+#include "harness/core/heap_watch.h"
 #include "ranks.h"
 #include "values.h"
 
@@ -241,6 +243,30 @@ TEST(ThreadCommunicator, ManySmallCollectivesOverCrossingGroups) {
       }
     }
   });
+}
+
+// Arrays with a number for every rank may be made by the last rank to arrive, for all of them. If
+// each of n ranks makes one they take n^2.
+TEST(ThreadCommunicator, OneRankMakesTheArraysAsLongAsTheWorld) {
+  constexpr std::size_t kRanks = 512;
+  std::atomic<std::int64_t> long_arrays{0};
+  expect_ranks_ok(kRanks, [&](Communicator& world) {
+    HeapWatch heap(kRanks * sizeof(std::int32_t));
+    {
+      const HeapWatchScope scope(&heap);
+      const auto all = world.split(0, -world.rank(), "all");
+      std::int64_t sum = 1;
+      all->all_reduce(std::span(&sum, 1), ReduceOp::sum);
+      EXPECT_EQ(sum, static_cast<std::int64_t>(kRanks));
+      EXPECT_EQ(all->rank(), static_cast<int>(kRanks) - 1 - world.rank());
+      require_same_text(*all, "the same", "text");
+      all->barrier();
+    }
+    long_arrays += heap.allocations();
+  });
+  // It is seen that they are counted: members, their places, calls and payloads of the group.
+  EXPECT_GE(long_arrays.load(), 3);
+  EXPECT_LT(long_arrays.load(), 40);
 }
 
 // A spinning wait would use processor time of this process.
