@@ -9,10 +9,9 @@ namespace lossgrid {
 
 std::int64_t thread_ranks_bytes(std::int64_t ranks) {
   // Rounded up from the peaks of runs with all implementations on 256, 1024 and 4096 ranks, less
-  // that of one rank: 78, 99 and 129 KiB for each rank.
-  constexpr std::int64_t kBytes = 96 * 1024;
-  constexpr std::int64_t kBytesPerPeer = 16;
-  return ranks * (kBytes + kBytesPerPeer * ranks);
+  // that of one rank: 151, 126 and 118 KiB for each rank.
+  constexpr std::int64_t kBytes = 160 * 1024;
+  return ranks * kBytes;
 }
 
 std::optional<SkipReason> thread_shortage(const Grid& grid, std::int64_t available_bytes) {

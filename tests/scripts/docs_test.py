@@ -83,7 +83,7 @@ class Documentation(unittest.TestCase):
         ran = 0
         for page in PAGES:
             with tempfile.TemporaryDirectory() as folder:
-                for name in ("reports", "python", "impls", "include"):
+                for name in ("reports", "python", "impls", "include", "scripts"):
                     os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
                 for kind, fence in FENCE.findall(text_of(page)):
                     if kind.split()[:1] != ["console"] or ("torch" in kind and not HAS_TORCH):
