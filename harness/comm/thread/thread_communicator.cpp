@@ -124,7 +124,7 @@ class ThreadCommunicator final : public Communicator {
   void exchange(const ThreadCall& call, F finish) {
     const std::uint64_t round = group_->rendezvous(rank_, call);
     finish(group_->sources(round));
-    if (!is_staged(call)) group_->leave_round(rank_);
+    if (!is_staged(call)) group_->leave_round();
   }
 
   /// Reduces this rank's segment and writes the result to the same place on all ranks. Segments are

@@ -87,23 +87,22 @@ std::uint64_t ThreadGroup::rendezvous(int rank, const ThreadCall& call) {
   require_same_calls_locked();
   complete_round_locked();
   lock.unlock();
-  wake_others(rank);
+  wake_.notify_all();
   return round;
 }
 
-void ThreadGroup::leave_round(int rank) {
+void ThreadGroup::leave_round() {
   std::unique_lock lock(world_->mutex_);
   const std::uint64_t round = left_rounds_;
   if (++leaving_ < size()) {
     // A failure does not end this wait: peers still read this rank's buffer, and always come here.
-    world_->ranks_[static_cast<std::size_t>(world_rank(rank))].wake.wait(
-        lock, [&] { return left_rounds_ != round; });
+    wake_.wait(lock, [&] { return left_rounds_ != round; });
     return;
   }
   leaving_ = 0;
   ++left_rounds_;
   lock.unlock();
-  wake_others(rank);
+  wake_.notify_all();
 }
 
 void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
@@ -210,20 +209,12 @@ void ThreadGroup::wait_locked(std::unique_lock<std::mutex>& lock, int me, const 
   const std::uint64_t round = round_;
   world_->enter_wait_locked(me, *this, call);
   if (world_->all_wait_locked()) world_->fail_deadlock_locked();
-  state.wake.wait(lock, [&] { return round_ != round || world_->failure_; });
+  wake_.wait(lock, [&] { return round_ != round || world_->failure_; });
   // Completion precedes failure: peers that completed the call read this rank's buffer.
   if (round_ != round) return;
   world_->end_wait_locked(me);
   if (state.verdict) throw Error(*state.verdict);
   throw Error(ErrorCode::aborted, world_->failure_->reason);
-}
-
-void ThreadGroup::wake_others(int rank) {
-  for (const int member : world_ranks_) {
-    if (member != world_rank(rank)) {
-      world_->ranks_[static_cast<std::size_t>(member)].wake.notify_one();
-    }
-  }
 }
 
 }  // namespace lossgrid

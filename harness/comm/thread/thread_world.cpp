@@ -86,7 +86,9 @@ ThreadRankState ThreadWorld::state_of(int rank) const {
 void ThreadWorld::fail_locked(int culprit, const std::string& reason) {
   if (failure_) return;
   failure_ = WorldFailure{culprit, reason};
-  for (RankState& state : ranks_) state.wake.notify_all();
+  for (const RankState& state : ranks_) {
+    if (state.waiting_in != nullptr) state.waiting_in->wake_.notify_all();
+  }
 }
 
 void ThreadWorld::enter_wait_locked(int rank, const ThreadGroup& group, const ThreadCall& call) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ThreadWorld: state shared by the ranks of one run on threads: the group in which each rank waits,
 // the ranks that have left, and the failure of the run. One mutex of the world guards all of it, so
-// that a failure is one event for all groups; each rank waits on its own condition variable.
+// that a failure is one event for all groups.
 // ThreadGroup: the members of a communicator and their rendezvous. Internal to the thread
 // transport.
 //
@@ -73,7 +73,6 @@ class ThreadWorld {
   friend class ThreadGroup;
 
   struct RankState {
-    std::condition_variable wake;
     bool left = false;
     std::vector<std::weak_ptr<ThreadGroup>> groups;  // that it is a member of
     const ThreadGroup* waiting_in = nullptr;         // null outside of incomplete calls
@@ -119,7 +118,7 @@ class ThreadGroup {
   void transfer_external(int rank, const ThreadCall& call, const std::function<bool()>& advance);
 
   /// Waits until all members have called it; does not fail. Ends a round in which `peer` was used.
-  void leave_round(int rank);
+  void leave_round();
 
   /// Returns the payloads of the members by rank: copies of those of up to kStagedBytes, valid
   /// until this rank's next rendezvous, else the buffers of the members, until leave_round.
@@ -157,11 +156,13 @@ class ThreadGroup {
   void require_members_locked(int me, const ThreadCall& call);
   void require_same_calls_locked();
   void wait_locked(std::unique_lock<std::mutex>& lock, int me, const ThreadCall& call);
-  void wake_others(int rank);
   friend class ThreadWorld;
 
   const std::shared_ptr<ThreadWorld> world_;
   const std::vector<int> world_ranks_;
+  // One for all members, woken by one call of the system: a call for each would search among the
+  // waiting threads of all ranks.
+  mutable std::condition_variable wake_;
   std::vector<ThreadCall> calls_;
   std::vector<bool> here_;  // arrived in the current round
   int arrived_ = 0;
