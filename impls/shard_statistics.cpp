@@ -9,7 +9,8 @@ namespace {
 
 StatisticsKinds kinds_of(const LossProblem& problem) {
   const RowTerms terms = problem.terms();
-  return {problem.row_statistics() || terms.entropy, terms.mean_logprob};
+  return {problem.row_statistics() || terms.has(RowTerm::entropy),
+          terms.has(RowTerm::mean_logprob)};
 }
 
 std::int64_t width_of(const LossProblem& problem) {
@@ -120,11 +121,13 @@ void ShardStatistics::reduce_one_by_one(const Steps& steps, Communicator& tp,
 void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
                             const TokenOutputs& out) {
   const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
-  const OutputColumns to{at(out.logprobs),  at(out.entropy),   at(out.vocab_min),
-                         at(out.vocab_max), at(out.logsumexp), at(out.mean_logprob)};
+  OutputColumns to{at(out.logprobs)};
+  for (const RowTerm term : kAllRowTerms) {
+    if (term != RowTerm::divergence) to.terms[term] = at(out.terms[term]);
+  }
   steps.write_outputs(device_, rows_,
                       WriteRow{selected(), targets, to, static_cast<float>(vocab_)});
-  teacher_.write(at_, rows_, out.divergence.data());
+  teacher_.write(at_, rows_, out.terms[RowTerm::divergence].data());
 }
 
 RowSoftmax ShardStatistics::softmax() {

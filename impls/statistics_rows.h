@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "harness/device/kernel/portable.h"
+#include "harness/problem/batch/row_terms.h"
 #include "harness/problem/batch/vocab_shard.h"
 
 namespace lossgrid {
@@ -139,11 +140,7 @@ struct MoveShift {
 /// Per-token output columns, [rows] each; null where a number is not asked for.
 struct OutputColumns {
   float* logprobs;
-  float* entropy;
-  float* vocab_min;
-  float* vocab_max;
-  float* logsumexp;
-  float* mean_logprob;
+  ByRowTerm<float*> terms = {};  // but the divergence (teacher_statistics.h)
 };
 
 /// Writes the outputs of a token, 0 for rows that predict nothing.
@@ -156,29 +153,33 @@ struct WriteRow {
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
-    const float sum = columns.at(Columns::kSum, r);
-    out.logprobs[r] = predicts ? columns.at(Columns::kTarget, r) - std::log(sum) : 0.0f;
-    if (out.entropy != nullptr) {
-      out.entropy[r] = predicts ? std::log(sum) - columns.at(Columns::kWeighted, r) / sum : 0.0f;
-    }
-    if (out.vocab_min != nullptr) {
-      out.vocab_min[r] = predicts ? columns.at(Columns::kMin, r) : 0.0f;
-      out.vocab_max[r] = predicts ? columns.at(Columns::kShift, r) : 0.0f;
-    }
-    if (out.logsumexp != nullptr) {
-      out.logsumexp[r] = predicts ? columns.at(Columns::kShift, r) + std::log(sum) : 0.0f;
-    }
-    if (out.mean_logprob != nullptr) {
-      out.mean_logprob[r] = predicts ? mean_logprob(r) : 0.0f;
+    const float log_sum = std::log(columns.at(Columns::kSum, r));
+    out.logprobs[r] = predicts ? columns.at(Columns::kTarget, r) - log_sum : 0.0f;
+    for (int k = 0; k < kRowTerms; ++k) {
+      if (out.terms.of[k] == nullptr) continue;
+      out.terms.of[k][r] = predicts ? number(static_cast<RowTerm>(k), log_sum, r) : 0.0f;
     }
   }
 
  private:
-  /// (1 / V) sum of z - shift - ln s over logits that are not -inf.
-  LOSSGRID_KERNEL float mean_logprob(std::int64_t r) const {
-    const float of_finite =
-        columns.at(Columns::kFinite, r) * std::log(columns.at(Columns::kSum, r));
-    return (columns.at(Columns::kTotal, r) - of_finite) / vocab;
+  /// Returns a term of row r from its statistics.
+  LOSSGRID_KERNEL float number(RowTerm term, float log_sum, std::int64_t r) const {
+    switch (term) {
+      case RowTerm::entropy:
+        return log_sum - columns.at(Columns::kWeighted, r) / columns.at(Columns::kSum, r);
+      case RowTerm::logsumexp:
+        return columns.at(Columns::kShift, r) + log_sum;
+      case RowTerm::mean_logprob:
+        // (1 / V) sum of z - shift - ln s over logits that are not -inf.
+        return (columns.at(Columns::kTotal, r) - columns.at(Columns::kFinite, r) * log_sum) / vocab;
+      case RowTerm::vocab_min:
+        return columns.at(Columns::kMin, r);
+      case RowTerm::vocab_max:
+        return columns.at(Columns::kShift, r);
+      case RowTerm::divergence:
+        break;
+    }
+    return 0;
   }
 };
 

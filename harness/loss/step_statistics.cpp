@@ -115,9 +115,9 @@ class StepStatistics final : public Objective {
         if (batch.token_mask[batch.cu_seqlens[i] + t] == 0 || batch.sample_mask[i] == 0) continue;
         const TokenTruth& row = rows[batch.cu_seqlens_padded[i] + t - 1];
         losses.push_back(-row.logprob);
-        values[1].push_back(row.entropy);
-        values[2].push_back(row.vocab_min);
-        values[3].push_back(row.vocab_max);
+        values[1].push_back(row.terms[RowTerm::entropy]);
+        values[2].push_back(row.terms[RowTerm::vocab_min]);
+        values[3].push_back(row.terms[RowTerm::vocab_max]);
       }
       if (losses.empty()) continue;
       values[0].insert(values[0].end(), losses.begin(), losses.end());

@@ -67,7 +67,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "harness/core/dtype.h"
@@ -149,12 +148,32 @@ inline double range_bound(const RowTruth& row, double x, DType logits) {
   return std::max(kSmallestNormalF32, rounding + row.range_error);
 }
 
+/// Returns the bound of a row term. `logits`: dtype of the logits.
+inline double term_bound(const RowTruth& row, RowTerm term, int serial_adds, DType logits) {
+  switch (term) {
+    case RowTerm::entropy:
+      return entropy_bound(row, serial_adds);
+    case RowTerm::logsumexp:
+      return logsumexp_bound(row, serial_adds);
+    case RowTerm::mean_logprob:
+      return mean_logprob_bound(row, serial_adds);
+    case RowTerm::divergence:
+      return divergence_bound(row, serial_adds);
+    case RowTerm::vocab_min:
+      return range_bound(row, row.smallest, logits);
+    case RowTerm::vocab_max:
+      return range_bound(row, row.max, logits);
+  }
+  return 0;
+}
+
 /// Returns the number that underflow of probabilities is multiplied by in a gradient.
 inline double gradient_size(const RowTruth& row, const RowGradientTruth& gradient) {
   const double of_logprob = std::abs(gradient.logprob.value);
   if (gradient.logprob_alone()) return of_logprob;
-  return of_logprob + std::abs(gradient.logsumexp.value) + std::abs(gradient.mean_logprob.value) +
-         std::abs(gradient.entropy.value) * (row.entropy() + 88);
+  const auto size = [&](RowTerm term) { return std::abs(gradient.terms[term].value); };
+  return of_logprob + size(RowTerm::logsumexp) + size(RowTerm::mean_logprob) +
+         size(RowTerm::entropy) * (row.entropy() + 88);
 }
 
 /// Bound of the gradient of one row: the parts that all columns share, and functions for the rest.
@@ -180,21 +199,21 @@ class GradientBound {
                  offset_rounding(row),
              kSmallestNormalF32 * std::max(1.0, gradient_size(row, gradient))},
         has_terms_(!gradient.logprob_alone()),
-        of_divergence_(largest_of(gradient.divergence)),
-        terms_{largest_of(gradient.entropy),
-               largest_of(gradient.logsumexp),
-               largest_of(gradient.mean_logprob),
-               gradient.entropy.radius(),
-               gradient.logsumexp.radius(),
-               gradient.mean_logprob.radius(),
+        terms_{{},
+               {},
                row.spread,
                entropy_bound(row, serial_adds),
                1 / row.vocab,
-               row.finite_share()} {}
+               row.finite_share()} {
+    for (const RowTerm term : kAllGradientTerms) {
+      terms_.largest[term] = largest_of(gradient.terms[term]);
+      terms_.radius[term] = gradient.terms[term].radius();
+    }
+  }
 
   /// The bound of a row whose loss depends on its log-probability alone.
   GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
-      : GradientBound(row, RowGradientTruth{grad_logprob, {}, {}, {}}, out, serial_adds) {}
+      : GradientBound(row, RowGradientTruth{grad_logprob}, out, serial_adds) {}
 
   const Row& row() const { return row_; }
 
@@ -221,33 +240,28 @@ class GradientBound {
     const double of_logprob = times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
     if (!has_terms_ || is_minus_infinity(x)) return of_logprob;
     const double of_mean = std::abs(terms_.vocab_share - p * terms_.finite_share);
-    return of_logprob + times(terms_.entropy_radius, p * std::abs(centred_logprob(x, p))) +
-           row_sum_objective(p) + times(terms_.mean_logprob_radius, of_mean);
+    return of_logprob +
+           times(terms_.radius[RowTerm::entropy], p * std::abs(centred_logprob(x, p))) +
+           row_sum_objective(p) + times(terms_.radius[RowTerm::mean_logprob], of_mean);
   }
 
   /// Returns the part of objective() that does not cancel in the sum of a row: that of L.
-  double row_sum_objective(double p) const { return times(terms_.logsumexp_radius, p); }
+  double row_sum_objective(double p) const { return times(terms_.radius[RowTerm::logsumexp], p); }
 
   /// True if an interval of d loss / d numbers has no end; then the gradient of the row has no
   /// bound either.
   bool is_unbounded() const {
-    const double all[] = {row_.largest,        row_.radius,
-                          terms_.entropy,      terms_.entropy_radius,
-                          terms_.logsumexp,    terms_.logsumexp_radius,
-                          terms_.mean_logprob, terms_.mean_logprob_radius,
-                          of_divergence_};
-    return std::any_of(std::begin(all), std::end(all), [](double x) { return std::isinf(x); });
+    const auto is_infinite = [](double x) { return std::isinf(x); };
+    return is_infinite(row_.largest) || is_infinite(row_.radius) ||
+           std::any_of(terms_.largest.begin(), terms_.largest.end(), is_infinite) ||
+           std::any_of(terms_.radius.begin(), terms_.radius.end(), is_infinite);
   }
 
  private:
   /// The largest d loss / d row terms, their radii, and what the columns share of their errors.
   struct Terms {
-    double entropy;       // |h|
-    double logsumexp;     // |l|
-    double mean_logprob;  // |m'|
-    double entropy_radius;
-    double logsumexp_radius;
-    double mean_logprob_radius;
+    ByGradientTerm<double> largest;  // |h|, |l|, |m'|
+    ByGradientTerm<double> radius;
     double spread;         // S1
     double entropy_bound;  // of H
     double vocab_share;    // 1/V
@@ -274,8 +288,9 @@ class GradientBound {
         of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound;
     const double of_mean =
         u4 * (terms_.vocab_share + p * terms_.finite_share) + of_p * terms_.finite_share;
-    return times(terms_.entropy, of_entropy) + times(terms_.logsumexp, of_p) +
-           times(terms_.mean_logprob, of_mean);
+    return times(terms_.largest[RowTerm::entropy], of_entropy) +
+           times(terms_.largest[RowTerm::logsumexp], of_p) +
+           times(terms_.largest[RowTerm::mean_logprob], of_mean);
   }
 
   /// Returns size * x; 0 for x = 0, also with an infinite size.
@@ -283,7 +298,6 @@ class GradientBound {
 
   Row row_;
   bool has_terms_;
-  double of_divergence_;  // largest d loss / d D
   Terms terms_;
 };
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
@@ -67,6 +68,24 @@ double RowTruth::logsumexp() const {
 
 double RowTruth::mean_logprob() const {
   return -mean_distance - finite_share() * std::log(sum);
+}
+
+double RowTruth::term(RowTerm which) const {
+  switch (which) {
+    case RowTerm::entropy:
+      return entropy();
+    case RowTerm::logsumexp:
+      return logsumexp();
+    case RowTerm::mean_logprob:
+      return mean_logprob();
+    case RowTerm::divergence:
+      break;
+    case RowTerm::vocab_min:
+      return smallest;
+    case RowTerm::vocab_max:
+      return max;
+  }
+  return divergence ? divergence->value : std::numeric_limits<double>::quiet_NaN();
 }
 
 namespace {
@@ -267,14 +286,13 @@ void require_numbers(const Problem& problem, const Truth& truth) {
   for (std::int64_t t = problem.tokens() - 1; t >= 0; --t) {
     if (!truth.rows[t].valid) continue;
     const RowGradientTruth grad = truth.objective.gradient(t);
-    const auto require_finite = [&](const char* number, const Enclosure& gradient) {
+    const auto require_finite = [&](std::string_view number, const Enclosure& gradient) {
       if (std::isfinite(gradient.value)) return;
       what = fmt::format("d loss / d {} of {} is {}", number, place_of(problem, t), gradient.value);
     };
-    require_finite("divergence", grad.divergence);
-    require_finite("mean_logprob", grad.mean_logprob);
-    require_finite("logsumexp", grad.logsumexp);
-    require_finite("entropy", grad.entropy);
+    for (auto term = kAllGradientTerms.rbegin(); term != kAllGradientTerms.rend(); ++term) {
+      require_finite(name(*term), grad.terms[*term]);
+    }
     require_finite("logprob", grad.logprob);
     if (std::isinf(truth.rows[t].logprob)) {
       where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
@@ -306,11 +324,6 @@ Enclosure known_logprob(const RowTruth& row, int serial_adds) {
   Enclosure known = known_float32(row.logprob, logprob_bound(row, serial_adds));
   known.high = std::min(known.high, positive_logprob_bound(row, serial_adds));
   return known;
-}
-
-Enclosure known_divergence(const RowTruth& row, int serial_adds) {
-  if (!row.divergence) return {};
-  return known_float32(row.divergence->value, divergence_bound(row, serial_adds));
 }
 
 }  // namespace
@@ -414,14 +427,12 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
   for (std::size_t t = 0; t < rows.size(); ++t) {
     const RowTruth& row = rows[t];
     if (!row.valid) continue;
-    const DType dtype = problem.spec.dtype;
-    tokens[t] = {known_logprob(row, serial_adds),
-                 known_float32(row.entropy(), entropy_bound(row, serial_adds)),
-                 known_float32(row.smallest, range_bound(row, row.smallest, dtype)),
-                 known_float32(row.max, range_bound(row, row.max, dtype)),
-                 known_float32(row.logsumexp(), logsumexp_bound(row, serial_adds)),
-                 known_float32(row.mean_logprob(), mean_logprob_bound(row, serial_adds)),
-                 known_divergence(row, serial_adds)};
+    tokens[t].logprob = known_logprob(row, serial_adds);
+    for (const RowTerm term : kAllRowTerms) {
+      if (term == RowTerm::divergence && !row.divergence) continue;
+      tokens[t].terms[term] =
+          known_float32(row.term(term), term_bound(row, term, serial_adds, problem.spec.dtype));
+    }
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {
@@ -443,10 +454,9 @@ Truth take_part(const Truth& whole, const Problem& part) {
       to.push_back(valid[t] != 0 ? from[part.whole_row(t)] : Enclosure());
     };
     take(whole.objective.grad_logprob, truth.objective.grad_logprob);
-    take(whole.objective.grad_entropy, truth.objective.grad_entropy);
-    take(whole.objective.grad_logsumexp, truth.objective.grad_logsumexp);
-    take(whole.objective.grad_mean_logprob, truth.objective.grad_mean_logprob);
-    take(whole.objective.grad_divergence, truth.objective.grad_divergence);
+    for (const RowTerm term : kAllGradientTerms) {
+      take(whole.objective.grad_terms[term], truth.objective.grad_terms[term]);
+    }
     const auto sides = whole.objective.grad_sides.find(part.whole_row(t));
     if (valid[t] != 0 && sides != whole.objective.grad_sides.end()) {
       truth.objective.grad_sides.emplace(t, sides->second);

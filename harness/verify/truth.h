@@ -51,6 +51,8 @@ struct RowTruth {
   double entropy() const;
   double logsumexp() const;
   double mean_logprob() const;
+  /// Returns any of them; NaN for a divergence that there is not.
+  double term(RowTerm which) const;
   /// Returns ln p + H = x - m + sum p |x - m| of the column with logit x and probability p, whose
   /// mean over p is 0; 0 where p is 0.
   double centred_logprob(double x, double p) const { return p > 0 ? x - max + spread : 0; }

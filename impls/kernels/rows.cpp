@@ -68,10 +68,10 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
 
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out) {
-  if (gradients.divergence != nullptr) {
+  if (gradients.terms[RowTerm::divergence] != nullptr) {
     return rows_divergence_gradient(distilled(rows), softmax.of_divergence(rows.divergence),
                                     softmax.of_teacher(), softmax.divergence_of_student,
-                                    gradients.divergence, out);
+                                    gradients.terms[RowTerm::divergence], out);
   }
   if (on_processor(rows)) return cpu_gradient(rows, softmax, gradients, out);
   if (rows.transforms == nullptr && gradients.logprob_alone()) {

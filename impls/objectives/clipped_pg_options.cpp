@@ -168,7 +168,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
-  needs.terms.entropy = entropy_coefficient != 0;
+  if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
   needs.edges_by_unit = sequence_ratio() || masks_sequences();
   if (clips()) {
     if (ratio_clip_min < 1) needs.log_ratios.add(std::log(1 - ratio_clip_min));

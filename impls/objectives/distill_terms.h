@@ -22,9 +22,11 @@ struct DistillTerms {
                                           SequenceTable<const double> /*coefficients*/,
                                           double* sums, double* /*maxima*/) const {
     if (tokens.valid[t] == 0) return {};
-    sums[0] += token_weight * tokens.divergence[t];
+    sums[0] += token_weight * tokens.terms[RowTerm::divergence][t];
     sums[1] += 1;
-    return {.divergence = static_cast<float>(token_weight)};
+    TokenGradient gradient;
+    gradient.terms[RowTerm::divergence] = static_cast<float>(token_weight);
+    return gradient;
   }
 };
 

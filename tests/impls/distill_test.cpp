@@ -36,10 +36,10 @@ ObjectiveBatch distill_batch() {
   ObjectiveBatch data = make_objective_batch(shape);
   data.batch.token_mask = {1, 1, 0, 1, 0, 1, 1, 1, 1};
   data.batch.denominators = {8, 4, 0};
-  data.divergence.assign(9, kPoison);
-  data.divergence[0] = 0.5;
-  data.divergence[2] = 2;
-  data.divergence[4] = 1.5;
+  data.terms[RowTerm::divergence].assign(9, kPoison);
+  data.terms[RowTerm::divergence][0] = 0.5;
+  data.terms[RowTerm::divergence][2] = 2;
+  data.terms[RowTerm::divergence][4] = 1.5;
   return data;
 }
 
@@ -64,10 +64,12 @@ TEST(Distill, WorkedOutByHand) {
     EXPECT_EQ(run.metrics.at("loss"), (Metric{Reduction::sum, run.loss, 1}));
     EXPECT_EQ(run.metrics.at("num_unmasked_tokens"), (Metric{Reduction::count, 3, 1}));
     EXPECT_EQ(run.metrics.at("num_valid_samples"), (Metric{Reduction::count, 2, 1}));
-    EXPECT_EQ(run.term_gradients[3],
+    EXPECT_EQ(run.term_gradients[RowTerm::divergence],
               (std::vector<float>{0.125f, 0, 0.125f, 0, 0.125f, 0, 0, 0, 0}));
     EXPECT_THAT(run.gradient, Each(0.0f));
-    for (const int other : {0, 1, 2}) EXPECT_TRUE(run.term_gradients[other].empty());
+    for (const RowTerm other : {RowTerm::entropy, RowTerm::logsumexp, RowTerm::mean_logprob}) {
+      EXPECT_TRUE(run.term_gradients[other].empty());
+    }
   }
 }
 
@@ -100,7 +102,7 @@ TEST(Distill, AnotherDivergenceDoesNotMatchTheTruth) {
   for (const ObjectiveBatchShape& shape : random_shapes()) {
     const ObjectiveBatch data = make_objective_batch(shape);
     ObjectiveBatch other = data;
-    for (float& divergence : other.divergence) divergence *= 1.0001f;
+    for (float& divergence : other.terms[RowTerm::divergence]) divergence *= 1.0001f;
     const ObjectiveTruth truth = objective_truth(*distill(), data);
     EXPECT_NE(differences(run_objective(*distill(), other), truth, 1e-6), "");
   }
@@ -147,7 +149,7 @@ TEST(Distill, OfNothingValidIsZero) {
     EXPECT_EQ(run.loss, 0);
     EXPECT_EQ(run.metrics.at("loss").value(), 0);
     EXPECT_EQ(run.metrics.at("num_unmasked_tokens").value(), 0);
-    EXPECT_THAT(run.term_gradients[3], Each(0.0f));
+    EXPECT_THAT(run.term_gradients[RowTerm::divergence], Each(0.0f));
     expect_steps_match_truth(*distill(), data);
   }
 }
@@ -157,7 +159,7 @@ TEST(Distill, WithoutDenominatorsIsZero) {
   data.batch.denominators = {0, 0, 0};
   const ObjectiveRun run = run_objective(*distill(), data);
   EXPECT_EQ(run.loss, 0);
-  EXPECT_THAT(run.term_gradients[3], Each(0.0f));
+  EXPECT_THAT(run.term_gradients[RowTerm::divergence], Each(0.0f));
   expect_steps_match_truth(*distill(), data);
 }
 

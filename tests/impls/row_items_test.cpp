@@ -170,8 +170,13 @@ struct OutputTable {
   explicit OutputTable(std::size_t rows) : columns(6, std::vector<float>(rows, kUnwritten)) {}
   OutputColumns view(const StatisticsKinds& kinds) {
     const auto at = [&](int k, bool is_there) { return is_there ? columns[k].data() : nullptr; };
-    return {at(0, true),      at(1, kinds.all), at(2, kinds.all),
-            at(3, kinds.all), at(4, true),      at(5, kinds.mean)};
+    OutputColumns view{at(0, true)};
+    view.terms[RowTerm::entropy] = at(1, kinds.all);
+    view.terms[RowTerm::vocab_min] = at(2, kinds.all);
+    view.terms[RowTerm::vocab_max] = at(3, kinds.all);
+    view.terms[RowTerm::logsumexp] = at(4, true);
+    view.terms[RowTerm::mean_logprob] = at(5, kinds.mean);
+    return view;
   }
   std::vector<std::vector<float>> columns;
 };

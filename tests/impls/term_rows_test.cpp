@@ -153,8 +153,11 @@ struct Weights {
   }
 
   RowGradients view() const {
-    return {columns[0].data(), entropy ? columns[1].data() : nullptr,
-            logsumexp ? columns[2].data() : nullptr, mean ? columns[3].data() : nullptr};
+    RowGradients view{columns[0].data()};
+    if (entropy) view.terms[RowTerm::entropy] = columns[1].data();
+    if (logsumexp) view.terms[RowTerm::logsumexp] = columns[2].data();
+    if (mean) view.terms[RowTerm::mean_logprob] = columns[3].data();
+    return view;
   }
   TermWeights of(std::size_t r) const {
     return {columns[0][r], columns[1][r], columns[2][r], columns[3][r]};
@@ -502,7 +505,9 @@ TEST_P(TermRows, LowestNumberIsNotMinusInfinity) {
   const std::vector<float> zero{0};
   const std::vector<float> of_entropy{-8};
   const float weighted = 0;
-  const RowGradients gradients{zero.data(), of_entropy.data(), nullptr, weight.data()};
+  RowGradients gradients{zero.data()};
+  gradients.terms[RowTerm::entropy] = of_entropy.data();
+  gradients.terms[RowTerm::mean_logprob] = weight.data();
   const std::vector<float> got =
       run_gradient<float>(rows, {&shift, &sum, &weighted, &finite}, gradients, false);
   EXPECT_NEAR(got[1], 2 * 0.25, 1e-6);  // p ln p is 0, though 8 ln p is infinite
@@ -521,7 +526,10 @@ TEST_P(TermRows, TargetOfMinusInfinityHasItsWeight) {
   run_statistics(rows, statistics.of(true, true));
   EXPECT_EQ(statistics.at(2)[0], -INFINITY);
   const RowSoftmax softmax{statistics.at(0), statistics.at(1), statistics.at(3), statistics.at(6)};
-  const RowGradients all{weight.data(), weight.data(), weight.data(), weight.data()};
+  RowGradients all{weight.data()};
+  for (const RowTerm term : {RowTerm::entropy, RowTerm::logsumexp, RowTerm::mean_logprob}) {
+    all.terms[term] = weight.data();
+  }
   EXPECT_EQ(run_gradient<float>(rows, softmax, all, false)[1], -0.5f);
   EXPECT_EQ(run_gradient<float>(rows, softmax, {weight.data()}, false)[1], -0.5f);
 }
@@ -543,7 +551,7 @@ TEST_P(TermRows, NanStaysVisible) {
       const std::vector<float> ones(2048, 1.0f);
       const std::vector<float> got =
           run_gradient<float>(rows, {ones.data(), ones.data(), ones.data(), ones.data()},
-                              {ones.data(), ones.data(), ones.data(), ones.data()}, false);
+                              {ones.data(), {ones.data(), ones.data(), ones.data()}}, false);
       EXPECT_TRUE(std::isnan(got[at])) << at;
     }
   }
