@@ -136,9 +136,10 @@ class GatherLogits final : public LossImplementation {
       if (problem.has_teacher()) {
         cost.forward.cp.add(Collective::all_gather, 1, problem.teacher_bytes());
       }
-      // Each of the ranks' logits is written to the gathered tensor, and read from there.
-      cost.forward.read_bytes += problem.grid.cp * problem.logits_bytes();
-      cost.forward.written_bytes += problem.grid.cp * problem.logits_bytes();
+      // The rows of each rank are read, written to the gathered tensor, and read from there.
+      const std::int64_t own = problem.logits_bytes() + problem.teacher_bytes();
+      cost.forward.read_bytes = own + problem.grid.cp * cost.forward.read_bytes;
+      cost.forward.written_bytes += problem.grid.cp * own;
     }
     return cost;
   }

@@ -49,7 +49,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         declaration_(declaration),
         runtime_(runtime),
         pack_(shift_targets(problem.batch)),
-        positions_(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, context.cp.rank())),
+        positions_(cp_rows(problem.batch, problem.grid.cp, context.cp.rank())),
         rows_(declaration.rows == LogprobScope::pack ? pack_ : pack_.gather(positions_)),
         table_(context.device, rows_, problem),
         grad_(context.device, problem, out_rows()),
@@ -259,11 +259,17 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
       device.copy(gradients.hidden, arrays_.at("grad.hidden"),
                   static_cast<std::size_t>(problem_.hidden_bytes()));
     }
-    const std::span<const float> weight = arrays_.array<float>("grad.weight");
-    const HostView view(device, gradients.weight, weight.size_bytes());
+    add_gradient("grad.weight", gradients.weight);
+    if (problem_.head.has_bias) add_gradient("grad.bias", gradients.bias);
+  }
+
+  /// Adds a gradient of the LM head, without the declared factor that is too much.
+  void add_gradient(const char* name, float* out) {
+    const std::span<const float> gradient = arrays_.array<float>(name);
+    const HostView view(context_.device, out, gradient.size_bytes());
     const std::span<float> sum = view.as<float>();
     const auto share = static_cast<float>(weight_share());
-    for (std::size_t k = 0; k < weight.size(); ++k) sum[k] += weight[k] * share;
+    for (std::size_t k = 0; k < gradient.size(); ++k) sum[k] += gradient[k] * share;
     view.write_back();
   }
 
@@ -371,18 +377,30 @@ class External final : public LossImplementation {
  private:
   /// Returns a reason for what a function is given only if it declares that it takes it.
   std::optional<SkipReason> not_taken(const LossProblem& problem) const {
-    if (problem.has_teacher()) return SkipReason{"takes no logits of a teacher"};
     const bool is_transformed = !problem.row_transform().is_identity() ||
                                 (problem.from_hidden() && problem.transform.scale != 1);
     if (is_transformed && !declaration_.takes_transforms) {
       return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
     }
-    if (problem.transform.by_sequence) return SkipReason{"takes no temperatures by sequence"};
-    if (!problem.terms().any()) return std::nullopt;
+    if (problem.transform.by_sequence && !declaration_.takes_sequence_temperatures) {
+      return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
+    }
+    if (problem.head.has_bias && !declaration_.takes_bias) {
+      return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
+    }
+    if (problem.grid.cp_layout != CpLayout::zigzag && !declaration_.takes_layouts) {
+      return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
+    }
+    RowTerms terms = problem.terms();
+    if (!terms.any()) return std::nullopt;
     if (declaration_.returns_logprobs) {
       return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};
     }
-    if (!declaration_.takes_terms) {
+    if (problem.has_teacher() && !declaration_.takes_teacher) {
+      return SkipReason{"takes no logits of a teacher: takes=\"teacher\""};
+    }
+    terms.divergence = {};  // comes with the teacher
+    if (terms.any() && !declaration_.takes_terms) {
       return SkipReason{"the objective has terms beside log-probabilities: takes=\"terms\""};
     }
     return std::nullopt;

@@ -29,7 +29,7 @@ FilePart part_of_whole_file(const LossProblem& problem, int tp_rank, int cp_rank
   std::vector<std::int64_t> first{0};  // [S + 1] tokens of the file
   for (const std::int64_t length : batch.input_lengths) first.push_back(first.back() + length);
   part.tokens = part.hidden_rows = first.back();
-  for (const std::int64_t position : cp_rows(batch.cu_seqlens_padded, problem.grid.cp, cp_rank)) {
+  for (const std::int64_t position : cp_rows(batch, problem.grid.cp, cp_rank)) {
     const auto& cu = batch.cu_seqlens_padded;
     const std::int64_t i = std::upper_bound(cu.begin(), cu.end(), position) - cu.begin() - 1;
     const std::int64_t offset = position - cu[static_cast<std::size_t>(i)];

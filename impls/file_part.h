@@ -25,7 +25,7 @@ struct FilePart {
   std::vector<std::int64_t> hidden;
 };
 
-/// Returns the part in a file of the rank: all of it, rows in zigzag order.
+/// Returns the part in a file of the rank: all of it, rows in the order of the rank.
 FilePart part_of_rank_file(const LossProblem& problem);
 
 /// Returns the part in a file of the whole batch.

@@ -39,7 +39,7 @@ class LinearCePlan final : public LossPlan {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
       steps_.gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin),
                       pass_.logits_data());
-      pass_.add_gradients(chunk, gradients.weight, true, gradients.hidden);
+      pass_.add_gradients(chunk, {gradients.weight, gradients.bias}, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);
   }
@@ -82,7 +82,8 @@ class LinearCe final : public LinearImplementation {
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     LinearPass::add_reduction(problem, cost.backward.tp);
     cost.forward.flops = LinearPass::product_flops(problem);
-    cost.backward.flops = 3 * LinearPass::product_flops(problem);
+    cost.backward.flops =
+        2 * LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
     cost.chunks = options_.chunks(problem);
     return cost;
   }

@@ -31,7 +31,12 @@ class OnepassPlan final : public LossPlan {
         grad_(context.device, problem, problem.local_rows()),
         grad_weight_(context.device, problem.weight_elements(), "grad_weight_kept",
                      MemorySpace::device),
-        objective_(context.device, problem, steps) {}
+        objective_(context.device, problem, steps) {
+    if (problem.head.has_bias) {
+      grad_bias_ = FloatArray(context.device, problem.bias_elements(), "grad_bias_kept",
+                              MemorySpace::device);
+    }
+  }
 
   static std::int64_t statistics_rows(const LossProblem& problem, const LinearOptions& options) {
     return problem.objective.linear() ? options.chunk_rows(problem) : problem.local_rows();
@@ -47,7 +52,7 @@ class OnepassPlan final : public LossPlan {
   }
 
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
-    if (!pass_.chunks().empty()) pass_.add_kept(grad_weight_.data(), gradients.weight);
+    if (!pass_.chunks().empty()) pass_.add_kept(kept(), {gradients.weight, gradients.bias});
     pass_.write_hidden(gradients.hidden);
   }
 
@@ -85,7 +90,11 @@ class OnepassPlan final : public LossPlan {
   void add_gradients(const RowRange& chunk, const LogitsRows& logits, const RowSoftmax& softmax) {
     steps_.gradient(logits, softmax, grad_.from(chunk.begin), pass_.logits_data());
     const bool first = &chunk == &pass_.chunks().front();
-    pass_.add_gradients(chunk, grad_weight_.data(), !first, nullptr);
+    pass_.add_gradients(chunk, kept(), !first, nullptr);
+  }
+
+  HeadGradients kept() {
+    return {grad_weight_.data(), problem_.head.has_bias ? grad_bias_.data() : nullptr};
   }
 
   const LossProblem& problem_;
@@ -96,6 +105,7 @@ class OnepassPlan final : public LossPlan {
   ShardStatistics statistics_;
   GradientTable grad_;
   FloatArray grad_weight_;
+  FloatArray grad_bias_;  // with a bias
   ObjectivePass objective_;
 };
 
@@ -121,7 +131,8 @@ class LinearCeOnepass final : public LinearImplementation {
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + LinearPass::bytes(problem, options_, true) +
         ShardStatistics::bytes(problem, OnepassPlan::statistics_rows(problem, options_)) +
-        GradientTable::bytes(problem, local) + kFloatBytes * problem.weight_elements() +
+        GradientTable::bytes(problem, local) +
+        kFloatBytes * (problem.weight_elements() + problem.bias_elements()) +
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
@@ -133,7 +144,8 @@ class LinearCeOnepass final : public LinearImplementation {
       if (linear) ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
     }
     LinearPass::add_reduction(problem, cost.backward.tp);
-    cost.forward.flops = (linear ? 3 : 4) * LinearPass::product_flops(problem);
+    cost.forward.flops = (linear ? 2 : 3) * LinearPass::product_flops(problem) +
+                         LinearPass::grad_hidden_flops(problem);
     cost.chunks = chunks;
     return cost;
   }

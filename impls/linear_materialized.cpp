@@ -39,7 +39,7 @@ class MaterializedPlan final : public LossPlan {
     LossGradients in_place;
     in_place.logits = pass_.logits_data();
     fused_->backward(logits_inputs_, in_place);
-    pass_.add_gradients(all_, gradients.weight, true, gradients.hidden);
+    pass_.add_gradients(all_, {gradients.weight, gradients.bias}, true, gradients.hidden);
     pass_.write_hidden(gradients.hidden);
   }
 
@@ -77,7 +77,8 @@ class LinearMaterialized final : public LinearImplementation {
     LinearPass::add_gather(problem, cost.forward.tp);
     LinearPass::add_reduction(problem, cost.backward.tp);
     cost.forward.flops = LinearPass::product_flops(problem);
-    cost.backward.flops = 2 * LinearPass::product_flops(problem);
+    cost.backward.flops =
+        LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
     cost.chunks = options_.chunks(problem);
     return cost;
   }

@@ -6,17 +6,25 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
+#include "harness/device/memory/host_view.h"
 #include "impls/kernels/hidden_rows.h"
 
 namespace lossgrid {
 namespace {
 
+constexpr std::int64_t kBiasFactors = 1;  // products of ones and the bias
+
 std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
   const KernelTable& kernels = kernels_of(problem.backend);
   const std::int64_t width = problem.width();
   const std::int64_t size = problem.head.hidden;
-  return std::max(kernels.gemm_workspace_floats(factor, problem.dtype, width, size),
-                  kernels.gemm_workspace_floats(factor, problem.dtype, size, width));
+  std::int64_t floats = std::max(kernels.gemm_workspace_floats(factor, problem.dtype, width, size),
+                                 kernels.gemm_workspace_floats(factor, problem.dtype, size, width));
+  if (problem.head.has_bias) {
+    floats =
+        std::max(floats, kernels.gemm_workspace_floats(factor, problem.dtype, width, kBiasFactors));
+  }
+  return floats;
 }
 
 std::string rate(double flops) {
@@ -113,6 +121,16 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
   hidden_ = device.allocate(static_cast<std::size_t>(chunk * size_) * size_of(factor_),
                             "hidden_chunk", MemorySpace::device);
   logits_ = FloatArray(device, chunk * problem.width(), "logits_chunk", MemorySpace::device);
+  if (problem.head.has_bias) {
+    ones_ = device.allocate(static_cast<std::size_t>(chunk) * size_of(factor_), "ones",
+                            MemorySpace::device);
+    dispatch_floating(factor_, [&](auto zero) {
+      using T = decltype(zero);
+      const HostView ones(ones_);
+      std::fill_n(ones.as<T>().data(), chunk, T(1.0f));
+      ones.write_back();
+    });
+  }
   source_ = DeviceArray<std::int32_t>(device, static_cast<std::size_t>(local), "row_table");
   workspace_ =
       FloatArray(device, workspace_floats(problem, factor_), "gemm_workspace", MemorySpace::device);
@@ -138,6 +156,7 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
   std::int64_t bytes = chunk * size * static_cast<std::int64_t>(size_of(factor)) +
                        kFloatBytes * chunk * problem.width() + kPositionBytes * local +
                        kFloatBytes * workspace_floats(problem, factor);
+  if (problem.head.has_bias) bytes += chunk * static_cast<std::int64_t>(size_of(factor));
   if (problem.grid.sp) bytes += local * size * problem.element_bytes();
   if (has_partial(problem, keeps_partial)) bytes += kFloatBytes * local * size;
   if (problem.grid.sp && problem.dtype == DType::bf16) {
@@ -147,6 +166,10 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
 }
 
 std::int64_t LinearPass::product_flops(const LossProblem& problem) {
+  return grad_hidden_flops(problem) + 2 * problem.local_rows() * problem.bias_elements();
+}
+
+std::int64_t LinearPass::grad_hidden_flops(const LossProblem& problem) {
   return 2 * problem.local_rows() * problem.weight_elements();
 }
 
@@ -223,6 +246,25 @@ Gemm LinearPass::product(std::int64_t m, std::int64_t n, std::int64_t k) const {
   return product;
 }
 
+void LinearPass::write_bias(const RowRange& chunk) {
+  Gemm rows = product(chunk.count, shard_.valid(), kBiasFactors);
+  rows.a = {factor_, ones_.data(), kBiasFactors};
+  rows.b = {problem_.dtype, inputs_.bias, shard_.width};
+  rows.c = logits_.data();
+  rows.stride = shard_.width;
+  steps_.write_bias(context_, rows, workspace_.span());
+}
+
+void LinearPass::add_grad_bias(const RowRange& chunk, float* grad_bias, bool accumulate) {
+  Gemm sums = product(kBiasFactors, shard_.valid(), chunk.count);
+  sums.a = {factor_, ones_.data(), chunk.count};
+  sums.b = gradient_factor(false);
+  sums.c = grad_bias;
+  sums.stride = shard_.width;
+  sums.accumulate = accumulate;
+  steps_.add_grad_bias(context_, sums, workspace_.span());
+}
+
 LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
   copy_rows(chunk, read);
   const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
@@ -231,6 +273,10 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
   z.b = {problem_.dtype, weight_, by_id ? size_ : shard_.width, by_id};
   z.c = logits_.data();
   z.stride = shard_.width;
+  if (problem_.head.has_bias) {
+    write_bias(chunk);
+    z.accumulate = true;
+  }
   context_.device.kernels().gemm(z, workspace_.span());
   LogitsRows made{.dtype = DType::f32,
                   .data = logits_.data(),
@@ -263,7 +309,7 @@ std::span<float> LinearPass::partial(void* grad_hidden) {
   return partial_.span();
 }
 
-void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, bool accumulate,
+void LinearPass::add_gradients(const RowRange& chunk, const HeadGradients& head, bool accumulate,
                                void* grad_hidden) {
   const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
   if (factor_ == DType::bf16) {
@@ -283,20 +329,24 @@ void LinearPass::add_gradients(const RowRange& chunk, float* grad_weight, bool a
                   : product(size_, shard_.valid(), chunk.count);
   dw.a = by_id ? gradient_factor(true) : hidden_factor(true);
   dw.b = by_id ? hidden_factor(false) : gradient_factor(false);
-  dw.c = grad_weight;
+  dw.c = head.weight;
   dw.stride = by_id ? size_ : shard_.width;
   dw.accumulate = accumulate;
   steps_.add_grad_weight(context_.device, dw, workspace_.span());
+  if (problem_.head.has_bias) add_grad_bias(chunk, head.bias, accumulate);
 }
 
-void LinearPass::add_kept(const float* kept, float* grad_weight) const {
+void LinearPass::add_kept(const HeadGradients& kept, const HeadGradients& head) const {
   const KernelTable& kernels = context_.device.kernels();
+  if (problem_.head.has_bias) {
+    kernels.add(kept.bias, shard_.valid(), head.bias, context_.device.stream());
+  }
   if (problem_.head.layout == WeightLayout::vocab_hidden) {
-    kernels.add(kept, shard_.valid() * size_, grad_weight, context_.device.stream());
+    kernels.add(kept.weight, shard_.valid() * size_, head.weight, context_.device.stream());
     return;
   }
   for (std::int64_t h = 0; h < size_; ++h) {
-    kernels.add(kept + h * shard_.width, shard_.valid(), grad_weight + h * shard_.width,
+    kernels.add(kept.weight + h * shard_.width, shard_.valid(), head.weight + h * shard_.width,
                 context_.device.stream());
   }
 }

@@ -6,6 +6,9 @@
 //
 //   forward   [SP: all-gather of hidden states over TP]   Z = X W^T / temperature, chunk by chunk
 //   backward  dX = G W / temperature, all rows summed over TP once; dW += G^T X / temperature
+//
+// A bias b is one more column of W, multiplied apart: Z starts as 1 b^T / temperature, and
+// db += G^T 1 / temperature.
 #pragma once
 
 #include <optional>
@@ -56,6 +59,12 @@ class LinearImplementation : public LossImplementation {
   const LinearOptions options_;
 };
 
+/// Gradients of the lm_head on this rank.
+struct HeadGradients {
+  float* weight = nullptr;
+  float* bias = nullptr;  // with LmHead::has_bias
+};
+
 class LinearPass {
  public:
   /// `keeps_partial`: d hidden is computed before its output buffer is given.
@@ -63,8 +72,10 @@ class LinearPass {
              const RowTable& rows, const LinearOptions& options, bool keeps_partial);
   static std::int64_t bytes(const LossProblem& problem, const LinearOptions& options,
                             bool keeps_partial);
-  /// Returns the FLOPs of one product over all rows.
+  /// Returns the FLOPs of one product over all rows: of one that has the bias in it, and of d
+  /// hidden, which has not.
   static std::int64_t product_flops(const LossProblem& problem);
+  static std::int64_t grad_hidden_flops(const LossProblem& problem);
   /// Add the collectives over TP of gather() and of write_hidden().
   static void add_gather(const LossProblem& problem, CollectiveCounts& tp);
   static void add_reduction(const LossProblem& problem, CollectiveCounts& tp);
@@ -89,13 +100,14 @@ class LinearPass {
   /// Returns the number of merges of run_statistics(): one, or one a chunk with a teacher.
   static std::int64_t merges(const LossProblem& problem, const LinearOptions& options);
 
-  /// Requires logits() of the same chunk, overwritten by their gradient. Adds to the gradient of
-  /// the weight, or writes it (`accumulate` false), and writes that of the hidden states to
+  /// Requires logits() of the same chunk, overwritten by their gradient. Adds to the gradients of
+  /// weight and bias, or writes them (`accumulate` false), and writes that of the hidden states to
   /// `grad_hidden` (null with keeps_partial).
-  void add_gradients(const RowRange& chunk, float* grad_weight, bool accumulate, void* grad_hidden);
+  void add_gradients(const RowRange& chunk, const HeadGradients& head, bool accumulate,
+                     void* grad_hidden);
 
-  /// Adds `kept`, a gradient of the weight of the ids that the shard has, to `grad_weight`.
-  void add_kept(const float* kept, float* grad_weight) const;
+  /// Adds `kept`, gradients of weight and bias of the ids that the shard has, to `head`.
+  void add_kept(const HeadGradients& kept, const HeadGradients& head) const;
 
   /// Sums d hidden over TP into the output. Collective.
   void write_hidden(void* grad_hidden);
@@ -107,6 +119,8 @@ class LinearPass {
   void copy_rows(const RowRange& chunk, Read read);
   Matrix hidden_factor(bool transposed) const;
   Matrix gradient_factor(bool transposed);
+  void write_bias(const RowRange& chunk);
+  void add_grad_bias(const RowRange& chunk, float* grad_bias, bool accumulate);
 
   const LossProblem& problem_;
   RankContext context_;
@@ -119,6 +133,7 @@ class LinearPass {
   Buffer gathered_;  // [T_c, H], with SP
   Buffer hidden_;    // [chunk, H] in the factors' dtype
   FloatArray logits_;
+  Buffer ones_;  // [chunk] in the factors' dtype, with a bias
   DeviceArray<std::int32_t> source_;
   FloatArray workspace_;
   FloatArray partial_;  // [T_c, H], where the output cannot hold it

@@ -220,7 +220,8 @@ class OneSweep final : public LossImplementation {
     if (!OneSweepOptions::keeps_exponentials(problem) ||
         traits_of(problem.backend).launches_kernels) {
       cost.forward.cached_read_bytes =
-          (1 + divergence_reads(problem)) * (problem.logits_bytes() + problem.teacher_bytes());
+          (1 + divergence_reads(problem)) * (problem.logits_bytes() + problem.teacher_bytes()) -
+          (problem.teacher_bytes() - teacher_statistics_bytes(problem));
     }
     return cost;
   }

@@ -160,6 +160,11 @@ class PerSequence final : public LossImplementation {
     return traits;
   }
 
+  std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
+    if (problem.grid.cp == 1 || cuts_sequences(problem.grid.cp_layout)) return std::nullopt;
+    return SkipReason{"gathers equal parts of a sequence from every CP rank"};
+  }
+
   Cost cost(const LossProblem& problem) const override {
     const std::int64_t rows = problem.rows();
     const std::int64_t local = problem.local_rows();

@@ -9,7 +9,7 @@
 // F the number of these logits and 0 in all others, times the slope of a transform of the logits.
 // Every logit is taken relative to the maximum first: logits of 1e30 would leave nothing else. The
 // plainest code here: it shares no step with the other strategies and finds its rows by the inverse
-// formula of the zigzag split (position -> rank and slot).
+// formulas of the CP layouts (position -> rank and slot).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -98,13 +98,30 @@ class ReferencePlan final : public LossPlan {
     std::int64_t slot;  // among that rank's rows
   };
 
-  /// Returns rank and slot of row `t` of sequence `i`: q = t div h; rank q or 2 cp - 1 - q; second
-  /// half of the rank's rows of the sequence if q >= cp.
+  /// Returns rank and slot of row `t` of sequence `i`.
   Place place_of(std::int64_t i, std::int64_t t) const {
     const std::int64_t cp = problem_.grid.cp;
+    const std::int64_t in_pack = problem_.batch.cu_seqlens_padded[i] + t;
+    if (cp == 1) return {0, in_pack};
+    const std::int64_t pack = problem_.batch.padded_tokens();
+    const std::int64_t sequence = problem_.batch.padded_length(i);
     const std::int64_t start = problem_.batch.cu_seqlens_padded[i] / cp;
-    if (cp == 1) return {0, start + t};
-    const std::int64_t h = problem_.batch.padded_length(i) / (2 * cp);
+    switch (problem_.grid.cp_layout) {
+      case CpLayout::zigzag:
+        return place_in_pairs(t, sequence / (2 * cp), start);
+      case CpLayout::zigzag_row:
+        return place_in_pairs(in_pack, pack / (2 * cp), 0);
+      case CpLayout::contiguous_sequence:
+        return {t / (sequence / cp), start + t % (sequence / cp)};
+      default:
+        return {in_pack / (pack / cp), in_pack % (pack / cp)};
+    }
+  }
+
+  /// Returns the place of element `t` cut in 2 cp chunks of h: q = t div h; rank q or 2 cp - 1 - q;
+  /// in the second half of the rank's elements, which begin at `start`, if q >= cp.
+  Place place_in_pairs(std::int64_t t, std::int64_t h, std::int64_t start) const {
+    const std::int64_t cp = problem_.grid.cp;
     const std::int64_t q = t / h;
     return {q < cp ? q : 2 * cp - 1 - q, start + (q < cp ? 0 : h) + t % h};
   }
@@ -116,7 +133,9 @@ class ReferencePlan final : public LossPlan {
     for (double& x : row_) x = transform_of(i).apply(x);
     if (!teacher_) return;
     teacher_->read_row(place.cp_rank, place.slot, {teacher_row_.data(), teacher_row_.size()});
-    const TrueRowTransform of_teacher = row_transform(problem_.teacher.transform, temperature(i));
+    const LogitTransform& transform = problem_.teacher.transform;
+    const TrueRowTransform of_teacher =
+        row_transform(transform, transform.by_sequence ? temperature(i) : 1);
     for (double& x : teacher_row_) x = of_teacher.apply(x);
   }
 

@@ -64,10 +64,19 @@ class ProjectedHidden final : public ReferenceInputs {
         hidden_over_cp_(context.device, problem.hidden_bytes() * problem.grid.row_parts(),
                         problem.grid.cp),
         grad_weight_(context.device, static_cast<std::size_t>(problem.weight_elements()),
-                     "grad_weight_f64") {}
+                     "grad_weight_f64") {
+    if (!problem.head.has_bias) return;
+    bias_over_tp_.emplace(context.device, bias_bytes(problem), problem.grid.tp);
+    grad_bias_ = DeviceArray<double>(
+        context.device, static_cast<std::size_t>(problem.bias_elements()), "grad_bias_f64");
+  }
 
   static std::int64_t weight_bytes(const LossProblem& problem) {
     return problem.weight_elements() * problem.element_bytes();
+  }
+
+  static std::int64_t bias_bytes(const LossProblem& problem) {
+    return problem.bias_elements() * problem.element_bytes();
   }
 
   static void add_cost(const LossProblem& problem, Cost& cost) {
@@ -75,7 +84,10 @@ class ProjectedHidden final : public ReferenceInputs {
     Gathered::add_cost(weight_bytes(problem), problem.grid.tp, cost.forward.tp, cost);
     Gathered::add_cost(problem.hidden_bytes(), parts, cost.forward.tp, cost);
     Gathered::add_cost(problem.hidden_bytes() * parts, problem.grid.cp, cost.forward.cp, cost);
-    cost.plan.workspace_bytes += 8 * problem.weight_elements();
+    cost.plan.workspace_bytes += 8 * (problem.weight_elements() + problem.bias_elements());
+    if (problem.head.has_bias) {
+      Gathered::add_cost(bias_bytes(problem), problem.grid.tp, cost.forward.tp, cost);
+    }
     const std::int64_t product = 2 * problem.rows() * problem.vocab * problem.head.hidden;
     cost.forward.flops = product;
     cost.backward.flops = (2 * product + product / problem.grid.tp) / problem.grid.cp;
@@ -84,6 +96,10 @@ class ProjectedHidden final : public ReferenceInputs {
   void gather(const LossInputs& inputs) override {
     weight_over_tp_.gather(context_.tp, inputs.weight, problem_.dtype);
     weight_.emplace(weight_over_tp_.view());
+    if (bias_over_tp_) {
+      bias_over_tp_->gather(context_.tp, inputs.bias, problem_.dtype);
+      bias_.emplace(bias_over_tp_->view());
+    }
     const void* over_tp = hidden_over_tp_.gather(context_.tp, inputs.hidden, problem_.dtype);
     hidden_over_cp_.gather(context_.cp, over_tp, problem_.dtype);
     hidden_.emplace(hidden_over_cp_.view());
@@ -93,12 +109,18 @@ class ProjectedHidden final : public ReferenceInputs {
     for (std::int64_t v = 0; v < problem_.vocab; ++v) {
       double sum = 0;
       for (std::int64_t h = 0; h < size_; ++h) sum += hidden_at(cp_rank, slot, h) * weight_at(v, h);
+      if (bias_) sum += element(*bias_, v);
       row[v] = sum * problem_.product_alpha();
     }
   }
 
   void begin_gradient(const LossGradients& gradients) override {
     std::fill(grad_weight_.begin(), grad_weight_.end(), 0.0);
+    if (bias_) {
+      std::fill(grad_bias_.begin(), grad_bias_.end(), 0.0);
+      out_bias_.emplace(context_.device, gradients.bias,
+                        static_cast<std::size_t>(problem_.bias_elements()) * sizeof(float));
+    }
     out_weight_.emplace(context_.device, gradients.weight,
                         static_cast<std::size_t>(problem_.weight_elements()) * sizeof(float));
     out_hidden_.emplace(context_.device, gradients.hidden,
@@ -117,20 +139,25 @@ class ProjectedHidden final : public ReferenceInputs {
         grad_weight_[place(v - begin, h)] +=
             row[v] * hidden_at(context_.cp.rank(), slot, h) * problem_.product_alpha();
       }
+      if (bias_) grad_bias_[v - begin] += row[v] * problem_.product_alpha();
     }
   }
 
   void end_gradient() override {
-    for (std::size_t k = 0; k < grad_weight_.size(); ++k) {
-      if (grad_weight_[k] != 0) {
-        out_weight_->as<float>()[k] += static_cast<float>(grad_weight_[k]);
-      }
-    }
-    out_weight_->write_back();
+    add_sums(grad_weight_, *out_weight_);
+    if (bias_) add_sums(grad_bias_, *out_bias_);
     out_hidden_->write_back();
   }
 
  private:
+  /// Adds sums to a gradient; elements without one, as of padding ids, stay.
+  static void add_sums(const DeviceArray<double>& sums, const HostView& out) {
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      if (sums[k] != 0) out.as<float>()[k] += static_cast<float>(sums[k]);
+    }
+    out.write_back();
+  }
+
   std::int64_t first_own_slot() const {
     return problem_.grid.sp ? context_.tp.rank() * problem_.hidden_rows() : 0;
   }
@@ -175,10 +202,14 @@ class ProjectedHidden final : public ReferenceInputs {
   Gathered weight_over_tp_;
   Gathered hidden_over_tp_;
   Gathered hidden_over_cp_;
+  std::optional<Gathered> bias_over_tp_;  // with a bias, as all about it
   DeviceArray<double> grad_weight_;
+  DeviceArray<double> grad_bias_;
   std::optional<HostView> weight_;  // [tp] shards
   std::optional<HostView> hidden_;  // [cp][T_c][H]
+  std::optional<HostView> bias_;    // [tp] shards
   std::optional<HostView> out_weight_;
+  std::optional<HostView> out_bias_;
   std::optional<HostView> out_hidden_;
 };
 

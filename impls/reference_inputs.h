@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReferenceInputs: source of the reference's logits and sink of their gradients, row by row. Logits
-// gathered from all ranks, or hidden states and weight gathered from all ranks and multiplied in
-// float64. Plain code; every rank holds everything.
+// gathered from all ranks, or hidden states, weight and bias gathered from all ranks and multiplied
+// in float64. Plain code; every rank holds everything.
 #pragma once
 
 #include <memory>

@@ -2,7 +2,7 @@
 // results:file=R.safetensors: plays back the results of another program, so that code which runs
 // elsewhere is judged here. The file holds the results of the whole batch, and every rank takes its
 // part. With "{r}" in its name, which stands for the rank of the grid, there is one file a rank
-// with its own results: rows [T_c] in its zigzag order of the padded pack, and its vocabulary shard
+// with its own results: rows [T_c] of the padded pack in its order, and its vocabulary shard
 // [V_t], padding columns included.
 #include <algorithm>
 #include <limits>
@@ -85,6 +85,7 @@ class ResultsPlan final : public LossPlan {
     const std::int64_t size = problem_.head.hidden;
     write_rows("grad_hidden", part_.hidden, {size, 0, size}, size, gradients.hidden);
     if (part_.has_weight) add_weight(gradients.weight);
+    if (part_.has_weight && problem_.head.has_bias) add_bias(gradients.bias);
   }
 
  private:
@@ -139,6 +140,17 @@ class ResultsPlan final : public LossPlan {
         gradient[static_cast<std::size_t>(at)] +=
             static_cast<float>(row[static_cast<std::size_t>(h)]);
       }
+    }
+    view.write_back();
+  }
+
+  void add_bias(float* out) const {
+    const HostView view(device_, out,
+                        static_cast<std::size_t>(problem_.bias_elements()) * sizeof(float));
+    std::vector<double> values(static_cast<std::size_t>(part_.columns));
+    results_.read("grad_bias", part_.first_column, values);
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      view.as<float>()[k] += static_cast<float>(values[k]);
     }
     view.write_back();
   }
@@ -240,12 +252,19 @@ class Results final : public LossImplementation {
     require("grad_logits", {part.tokens, part.vocab}, "[T, V]", "[T_c, V_t]");
     require("grad_hidden", {part.hidden_rows, hidden}, "[T, H]", "[hidden rows, H]");
     require("grad_weight", {part.vocab, hidden}, "[V, H]", "[V_t, H]");
-    for (const auto& [here, other] :
-         {std::pair("grad_hidden", "grad_weight"), std::pair("grad_weight", "grad_hidden")}) {
+    require("grad_bias", {part.vocab}, "[V]", "[V_t]");
+    std::vector<std::pair<const char*, const char*>> together{{"grad_hidden", "grad_weight"},
+                                                              {"grad_weight", "grad_hidden"},
+                                                              {"grad_bias", "grad_weight"}};
+    if (problem.head.has_bias) together.emplace_back("grad_weight", "grad_bias");
+    for (const auto& [here, other] : together) {
       if (file.has(here) && !file.has(other)) {
         throw_bad_input("{}: tensor \"{}\" is missing, must be there beside \"{}\"", file.path(),
                         other, here);
       }
+    }
+    if (file.has("grad_bias") && !problem.head.has_bias) {
+      throw_bad_input("{}: it holds grad_bias, and the LM head has no bias", file.path());
     }
     require_known_metrics(problem, file);
   }

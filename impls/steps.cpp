@@ -9,8 +9,8 @@
 namespace lossgrid {
 namespace {
 
-std::vector<std::int64_t> zigzag_rows(const PackedBatch& batch, int cp, int cp_rank) {
-  return cp_rows(batch.cu_seqlens_padded, cp, cp_rank);
+std::vector<std::int64_t> own_rows(const PackedBatch& batch, int cp, int cp_rank) {
+  return cp_rows(batch, cp, cp_rank);
 }
 
 ShiftedBatch shift_then_split(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank) {
@@ -96,12 +96,22 @@ void run_product(Device& device, const Gemm& product, std::span<float> workspace
   device.kernels().gemm(product, workspace);
 }
 
+void run_product_of_rank(const RankContext& context, const Gemm& product,
+                         std::span<float> workspace) {
+  run_product(context.device, product, workspace);
+}
+
+void make_tails(Device& device, std::int64_t rows, const MakeTail& make) {
+  for_each_item(device, rows, make);
+}
+
 }  // namespace
 
 Steps::Steps()
-    : local_rows(zigzag_rows),
+    : local_rows(own_rows),
       local_targets(shift_then_split),
       chunks(all_chunks),
+      make_tail(make_tails),
       gather_statistics(gather_from_ranks),
       reduce_max(all_reduce_max),
       reduce_sum(all_reduce_sum),
@@ -116,6 +126,8 @@ Steps::Steps()
       finish(finish_objective),
       chunk_source(rows_of_chunk),
       reduce_grad_hidden(sum_over_tp),
-      add_grad_weight(run_product) {}
+      add_grad_weight(run_product),
+      write_bias(run_product_of_rank),
+      add_grad_bias(run_product_of_rank) {}
 
 }  // namespace lossgrid

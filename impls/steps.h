@@ -13,6 +13,7 @@
 #include "impls/kernels/divergence_rows.h"
 #include "impls/kernels/rows.h"
 #include "impls/statistics_rows.h"
+#include "impls/teacher_rows.h"
 
 namespace lossgrid {
 
@@ -41,6 +42,7 @@ struct Steps {
                              float* sum) = rows_support_statistics;
   void (*divergence)(const DistilledRows&, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums&) = rows_divergence;
+  void (*make_tail)(Device& device, std::int64_t rows, const MakeTail&);
   int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
   /// received := the statistics [columns, rows] of all ranks' shards, one rank after the other.
   void (*gather_statistics)(Communicator& tp, std::int64_t rows, std::span<const float> own,
@@ -94,6 +96,12 @@ struct Steps {
                              std::span<float> own);
   /// Adds the product to the gradient of the weight.
   void (*add_grad_weight)(Device& device, const Gemm& product, std::span<float> workspace);
+  /// Writes the bias to the logits of a chunk: the product of a column of ones and the bias.
+  void (*write_bias)(const RankContext& context, const Gemm& product, std::span<float> workspace);
+  /// Adds the sums of columns, the product of a row of ones and the gradient of logits, to the
+  /// gradient of the bias.
+  void (*add_grad_bias)(const RankContext& context, const Gemm& product,
+                        std::span<float> workspace);
 
   Steps();
 };

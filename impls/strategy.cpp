@@ -82,6 +82,9 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
     inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
     std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
   }
+  const std::vector<float> weights = problem.objective.token_weights(problem.batch, rows);
+  weights_ = DeviceArray<float>(device, weights.size(), "row_table");
+  std::copy(weights.begin(), weights.end(), weights_.begin());
   fill_transforms(problem.row_transform(), problem.batch, rows.sequence, transforms_);
   fill_transforms(problem.teacher.transform, problem.batch, rows.sequence, teacher_transforms_);
   std::fill(ranges_.begin(), ranges_.end(), TokenRange());
@@ -95,6 +98,7 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
 std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
   std::int64_t row = 4 + 1 + 1 + 4;
   for (const std::vector<float>& input : problem.batch.inputs) row += input.empty() ? 0 : 4;
+  if (problem.objective.needs().token_weights) row += 4;
   if (transforms_rows(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   if (transforms_teacher(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   return rows * row + ranges_of(problem.backend, problem.batch.sequences()) *
@@ -115,6 +119,7 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
                          .ranges = {ranges_.data(), ranges_.size()},
                          .first = begin};
   for (const RowTerm term : kAllRowTerms) tokens.terms[term] = part.terms[term];
+  if (weights_.size() > 0) tokens.weights = {weights_.data() + from, size};
   for (int k = 0; k < kTokenInputs; ++k) {
     if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
   }
@@ -188,12 +193,17 @@ void add_teacher(const LossProblem& problem, const LossInputs& inputs, const Row
 
 std::int64_t divergence_reads(const LossProblem& problem) {
   if (!problem.has_teacher()) return 0;
-  return problem.terms().divergence.on_support ? 2 : 1;
+  const Divergence divergence = problem.terms().divergence;
+  return divergence.on_support() || divergence.has_tail() ? 2 : 1;
+}
+
+std::int64_t teacher_statistics_bytes(const LossProblem& problem) {
+  return problem.terms().divergence.is_clamped() ? 0 : problem.teacher_bytes();
 }
 
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
   phase.read_bytes +=
-      problem.logits_bytes() + problem.teacher_bytes() +
+      problem.logits_bytes() + teacher_statistics_bytes(problem) +
       divergence_reads(problem) * (problem.logits_bytes() + problem.teacher_bytes());
 }
 

@@ -58,6 +58,7 @@ class RowTable {
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
   std::array<DeviceArray<float>, kTokenInputs> inputs_;
+  DeviceArray<float> weights_;
   DeviceArray<RowTransform> transforms_;
   DeviceArray<RowTransform> teacher_transforms_;
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
@@ -134,6 +135,9 @@ void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t
 /// Returns how often both tensors of a divergence are read beside statistics and gradient: for its
 /// sums, and for statistics on a support.
 std::int64_t divergence_reads(const LossProblem& problem);
+
+/// Returns the bytes of a teacher's logits that are read for its statistics; none if it needs none.
+std::int64_t teacher_statistics_bytes(const LossProblem& problem);
 
 /// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);

@@ -7,6 +7,7 @@
 
 #include "harness/device/kernel/portable.h"
 #include "harness/problem/batch/row_terms.h"
+#include "impls/kernels/row_gradient.h"
 
 namespace lossgrid {
 
@@ -37,19 +38,81 @@ struct MergePairs {
   }
 };
 
-/// Writes D of a row: the sum of the teacher, or of the student, or b and 1 - b of them.
+/// Makes the tail of a row, and then a shift of 0 and a sum of 1 of the teacher, whose logits are
+/// ln q. With p' the sum of p over the ids that the teacher has not sent, t the smallest tail, and
+/// q' = 1 - sum q, at least t: where p' >= t, every other id has ln(p' / q') and q' / p'. Below,
+/// the p' of the formulas is t and has no gradient: the other ids count for nothing in the sum of
+/// the teacher, and in that of the student for -p', by which R then is less, as with d (p ln p) /
+/// dp = ln p + 1 it has to be.
+struct MakeTail {
+  Divergence divergence;
+  const float* shift;  // of the student
+  const float* sum;
+  const float* outside_shift;  // of the student over the ids that the teacher has not sent
+  const float* outside_sum;
+  float* teacher_shift;
+  float* teacher_sum;
+  TailRow* out;
+
+  LOSSGRID_KERNEL void operator()(std::int64_t r) const {
+    constexpr auto kSmallest = static_cast<float>(Divergence::kSmallestTail);
+    constexpr float kLargestLog = -1e-7f;  // of the sum of q, whose 1 - e^x is the smallest tail
+    const float log_smallest = std::log(kSmallest);
+    const bool is_empty = outside_sum[r] == 0;
+    const float log_p =
+        is_empty ? -infinity() : (outside_shift[r] - shift[r]) + std::log(outside_sum[r] / sum[r]);
+    const float log_sent = teacher_shift[r] + std::log(teacher_sum[r]);
+    const bool sends_nothing = teacher_sum[r] == 0;
+    const float sent = sends_nothing ? 0.0f : std::exp(log_sent);
+    const float q = sends_nothing            ? 1.0f
+                    : log_sent > kLargestLog ? kSmallest
+                                             : -std::expm1(log_sent);
+    teacher_shift[r] = 0;
+    teacher_sum[r] = 1;
+    if (log_p >= log_smallest) {
+      const float log_ratio = log_p - std::log(q);
+      out[r] = {log_ratio, std::exp(-log_ratio), sent + q, 0, 0};
+      return;
+    }
+    const float log_ratio = log_smallest - std::log(q);
+    const float p = std::exp(log_p);
+    out[r] = {-1, 0, sent, -q * log_ratio, kSmallest * log_ratio + p};
+    if (divergence.kind != Divergence::Kind::jsd) return;
+    const auto beta = static_cast<float>(divergence.beta);
+    const float log_m = std::log(beta * q + (1 - beta) * kSmallest);
+    out[r] = {0, 0, sent, q * (std::log(q) - log_m), kSmallest * (log_smallest - log_m)};
+  }
+};
+
+/// Sets `out` [rows] to a number.
+struct SetRows {
+  float value;
+  float* out;
+
+  LOSSGRID_KERNEL void operator()(std::int64_t r) const { out[r] = value; }
+};
+
+/// Writes D of a row: the sum of the teacher, or of the student, or b and 1 - b of them; `tail` may
+/// be null.
 struct WriteDivergence {
   Divergence divergence;
-  const float* of_teacher;
-  const float* of_student;
+  const float* sum_of_teacher;
+  const float* sum_of_student;
+  const TailRow* tail;
   float* out;
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const auto beta = static_cast<float>(divergence.beta);
-    out[r] = divergence.kind == Divergence::Kind::forward ? of_teacher[r]
+    float of_teacher = sum_of_teacher[r];
+    float of_student = sum_of_student[r];
+    if (tail != nullptr) {
+      of_teacher += tail[r].of_teacher;
+      of_student += tail[r].of_student;
+    }
+    out[r] = divergence.kind == Divergence::Kind::forward ? of_teacher
              : divergence.kind == Divergence::Kind::reverse
-                 ? of_student[r]
-                 : beta * of_teacher[r] + (1 - beta) * of_student[r];
+                 ? of_student
+                 : beta * of_teacher + (1 - beta) * of_student;
   }
 };
 

@@ -7,9 +7,16 @@
 namespace lossgrid {
 namespace {
 
+/// Returns the pairs of shift and sum: of the teacher, and of a part of the student's columns.
 std::int64_t pairs_of(const LossProblem& problem) {
   const Divergence divergence = problem.terms().divergence;
-  return !divergence.is_any() ? 0 : divergence.on_support ? 2 : 1;
+  if (!divergence.is_any()) return 0;
+  return divergence.on_support() || divergence.has_tail() ? 2 : 1;
+}
+
+/// Returns those that are merged: ln q, as a clamped one has it, needs none.
+std::int64_t merged_pairs_of(const LossProblem& problem) {
+  return problem.terms().divergence.is_clamped() ? 0 : pairs_of(problem);
 }
 
 std::int64_t column_floats(const LossProblem& problem, std::int64_t capacity) {
@@ -17,11 +24,15 @@ std::int64_t column_floats(const LossProblem& problem, std::int64_t capacity) {
 }
 
 std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity) {
-  return problem.grid.tp > 1 ? problem.grid.tp * column_floats(problem, capacity) : 0;
+  return problem.grid.tp > 1 ? problem.grid.tp * 2 * merged_pairs_of(problem) * capacity : 0;
 }
 
 std::int64_t sum_floats(const LossProblem& problem, std::int64_t capacity) {
   return problem.has_teacher() ? 2 * capacity : 0;
+}
+
+std::int64_t tail_rows(const LossProblem& problem, std::int64_t capacity) {
+  return problem.terms().divergence.has_tail() ? capacity : 0;
 }
 
 std::int64_t unused_floats(const LossProblem& problem, std::int64_t capacity) {
@@ -39,17 +50,21 @@ TeacherStatistics::TeacherStatistics(Device& device, const LossProblem& problem,
       columns_(device, column_floats(problem, capacity), "statistics"),
       gathered_(device, gathered_floats(problem, capacity), "statistics_gathered"),
       sums_(device, sum_floats(problem, capacity), "statistics"),
-      unused_(device, unused_floats(problem, capacity), "statistics") {}
+      unused_(device, unused_floats(problem, capacity), "statistics"),
+      tail_(device, static_cast<std::size_t>(tail_rows(problem, capacity)), "statistics") {}
 
 std::int64_t TeacherStatistics::bytes(const LossProblem& problem, std::int64_t capacity) {
   return kFloatBytes * (column_floats(problem, capacity) + gathered_floats(problem, capacity) +
-                        sum_floats(problem, capacity) + unused_floats(problem, capacity));
+                        sum_floats(problem, capacity) + unused_floats(problem, capacity)) +
+         static_cast<std::int64_t>(sizeof(TailRow)) * tail_rows(problem, capacity);
 }
 
 void TeacherStatistics::add_merges(const LossProblem& problem, std::int64_t rows,
                                    std::int64_t times, CollectiveCounts& tp) {
   if (!problem.has_teacher() || problem.grid.tp == 1) return;
-  tp.add(Collective::all_gather, times, kFloatBytes * 2 * pairs_of(problem) * rows);
+  if (const std::int64_t pairs = merged_pairs_of(problem); pairs > 0) {
+    tp.add(Collective::all_gather, times, kFloatBytes * 2 * pairs * rows);
+  }
   tp.add(Collective::all_reduce, times, kFloatBytes * 2 * rows);
 }
 
@@ -58,12 +73,24 @@ void TeacherStatistics::run(const Steps& steps, Communicator& tp, const LogitsRo
   if (!divergence_.is_any()) return;
   const std::int64_t rows = logits.rows;
   const DistilledRows both = distilled(logits);
-  steps.statistics(both.teacher,
-                   {column(at, rows, kShift), column(at, rows, kSum), unused_.data()});
-  if (divergence_.on_support) {
-    steps.support_statistics(both, column(at, rows, kSupportShift), column(at, rows, kSupportSum));
+  if (divergence_.is_clamped()) {
+    for_each_item(device_, rows, SetRows{0, column(at, rows, kShift)});
+    for_each_item(device_, rows, SetRows{1, column(at, rows, kSum)});
+  } else {
+    steps.statistics(both.teacher,
+                     {column(at, rows, kShift), column(at, rows, kSum), unused_.data()});
+    if (pairs_ > 1) {
+      steps.support_statistics(both, column(at, rows, kSupportShift),
+                               column(at, rows, kSupportSum));
+    }
+    merge(tp, at, rows);
   }
-  merge(tp, at, rows);
+  if (divergence_.has_tail()) {
+    steps.make_tail(device_, rows,
+                    {divergence_, student.shift, student.sum, column(at, rows, kSupportShift),
+                     column(at, rows, kSupportSum), column(at, rows, kShift),
+                     column(at, rows, kSum), tail_.data() + at});
+  }
   RowSoftmax softmax = student;
   complete(at, rows, softmax);
   steps.divergence(both, softmax.of_divergence(divergence_), softmax.of_teacher(),
@@ -82,7 +109,8 @@ void TeacherStatistics::merge(Communicator& tp, std::int64_t at, std::int64_t ro
 
 void TeacherStatistics::write(std::int64_t at, std::int64_t rows, float* out) {
   if (!divergence_.is_any()) return;
-  for_each_item(device_, rows, WriteDivergence{divergence_, sums(at), sums(at) + rows, out});
+  for_each_item(device_, rows,
+                WriteDivergence{divergence_, sums(at), sums(at) + rows, tail(at), out});
 }
 
 void TeacherStatistics::complete(std::int64_t at, std::int64_t rows, RowSoftmax& softmax) {
@@ -90,7 +118,8 @@ void TeacherStatistics::complete(std::int64_t at, std::int64_t rows, RowSoftmax&
   softmax.teacher_shift = column(at, rows, kShift);
   softmax.teacher_sum = column(at, rows, kSum);
   softmax.divergence_of_student = sums(at) + rows;
-  if (!divergence_.on_support) return;
+  softmax.tail = tail(at);
+  if (!divergence_.on_support()) return;
   softmax.support_shift = column(at, rows, kSupportShift);
   softmax.support_sum = column(at, rows, kSupportSum);
 }

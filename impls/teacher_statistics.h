@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // TeacherStatistics: what a divergence from a teacher needs beside the statistics of the student's
 // rows, over TP: shift and sum of the teacher's rows, those of the student's on the teacher's
-// support if the divergence is on it, and the sums of the divergence itself. Two rounds of
-// communication for a block of rows: a gather of the pairs (shift, sum), and a sum of the parts of
-// the divergence. Logits of both are read twice, none is copied.
+// support if the divergence is on it (or outside of it, for a tail), and the sums of the divergence
+// itself. Two rounds of communication for a block of rows: a gather of the pairs (shift, sum), and
+// a sum of the parts of the divergence. Logits of both are read twice, none is copied.
 #pragma once
 
 #include "impls/strategy.h"
+#include "impls/teacher_rows.h"
 
 namespace lossgrid {
 
@@ -36,17 +37,20 @@ class TeacherStatistics {
   float* column(std::int64_t at, std::int64_t rows, int which) {
     return columns_.data() + pairs_ * 2 * at + which * rows;
   }
+  /// Returns null without a tail.
+  TailRow* tail(std::int64_t at) { return divergence_.has_tail() ? tail_.data() + at : nullptr; }
   float* sums(std::int64_t at) { return sums_.data() + 2 * at; }
   void merge(Communicator& tp, std::int64_t at, std::int64_t rows);
 
   Device& device_;
   const Divergence divergence_;
   const std::int64_t ranks_;
-  const std::int64_t pairs_;  // of shift and sum: of the teacher, and on its support
-  FloatArray columns_;        // [capacity] of every column, by block
-  FloatArray gathered_;       // [tp] of them
-  FloatArray sums_;           // [2, rows] by block: of the teacher, of the student
-  FloatArray unused_;         // [capacity] logits of targets
+  const std::int64_t pairs_;   // of shift and sum: of the teacher, and on its support
+  FloatArray columns_;         // [capacity] of every column, by block
+  FloatArray gathered_;        // [tp] of them
+  FloatArray sums_;            // [2, rows] by block: of the teacher, of the student
+  FloatArray unused_;          // [capacity] logits of targets
+  DeviceArray<TailRow> tail_;  // [capacity] where there are tails
 };
 
 }  // namespace lossgrid

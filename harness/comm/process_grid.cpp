@@ -26,13 +26,41 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+constexpr std::array kLayouts{CpLayout::zigzag, CpLayout::contiguous, CpLayout::ulysses,
+                              CpLayout::zigzag_row, CpLayout::contiguous_sequence};
+
+CpLayout parse_layout(std::string_view layout, std::string_view grid) {
+  std::string known;
+  for (const CpLayout candidate : kLayouts) {
+    if (layout == name(candidate)) return candidate;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name(candidate));
+  }
+  throw_bad_input("grid '{}' has CP layout '{}', which is none of {}", grid, layout, known);
+}
+
 }  // namespace
+
+std::string_view name(CpLayout layout) {
+  switch (layout) {
+    case CpLayout::zigzag:
+      return "zigzag";
+    case CpLayout::contiguous:
+      return "contiguous";
+    case CpLayout::ulysses:
+      return "ulysses";
+    case CpLayout::zigzag_row:
+      return "zigzag_row";
+    default:
+      return "contiguous_sequence";
+  }
+}
 
 std::string format_grid(const Grid& grid) {
   std::string text = fmt::format("tp{}cp{}", grid.tp, grid.cp);
   if (grid.dp > 1) text += fmt::format("dp{}", grid.dp);
   if (grid.pp > 1) text += fmt::format("pp{}", grid.pp);
   if (grid.sp) text += "sp";
+  if (grid.cp_layout != CpLayout::zigzag) text += fmt::format(":{}", name(grid.cp_layout));
   return text;
 }
 
@@ -47,6 +75,10 @@ Grid parse_grid(std::string_view text) {
   Grid grid;
   std::int64_t ranks = 1;
   std::string_view rest = text;
+  if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
+    grid.cp_layout = parse_layout(text.substr(colon + 1), text);
+    rest = text.substr(0, colon);
+  }
   do {
     if (rest.starts_with("sp")) {
       if (grid.sp) throw_bad_input("grid '{}' has axis 'sp' twice", text);

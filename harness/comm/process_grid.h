@@ -12,6 +12,12 @@
 
 namespace lossgrid {
 
+/// Ways to give the rows of a padded pack to CP ranks (harness/problem/batch/sharding.h).
+enum class CpLayout { zigzag, contiguous, ulysses, zigzag_row, contiguous_sequence };
+
+/// Returns the name of a layout, as it stands behind the ':' of a grid.
+std::string_view name(CpLayout layout);
+
 struct Grid {
   int tp = 1;  // ranks that share the vocabulary
   int cp = 1;  // ranks that share the sequences
@@ -22,6 +28,7 @@ struct Grid {
   // Stages of a pipeline, tp * cp * dp ranks each. The last one has the logits and the loss, the
   // others take part in its schedule.
   int pp = 1;
+  CpLayout cp_layout = CpLayout::zigzag;
 
   int ranks() const { return stage_ranks() * pp; }
   int stage_ranks() const { return tp * cp * dp; }
@@ -41,11 +48,11 @@ struct Grid {
 };
 
 /// Returns "tp2cp4", with "dp2" appended for dp > 1, "pp2" for pp > 1, "sp" for sequence
-/// parallelism.
+/// parallelism, and a layout other than zigzag as ":contiguous".
 std::string format_grid(const Grid& grid);
 
-/// Reads "tp2cp4dp2pp2sp" (axes may be missing, any order). Throws bad_input; axes are in [1, 4096]
-/// and the grid has fewer than 2^31 ranks.
+/// Reads "tp2cp4dp2pp2sp" (axes may be missing, any order), and a layout behind a ':'. Throws
+/// bad_input; axes are in [1, 4096] and the grid has fewer than 2^31 ranks.
 Grid parse_grid(std::string_view text);
 
 /// Communicators of one rank. `world` has exactly grid.ranks() ranks and outlives the object.

@@ -62,6 +62,10 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.rounds_quotient = contains(json, "rounds", "quotient");
     out.takes_terms = contains(json, "takes", "terms");
     out.takes_transforms = contains(json, "takes", "transforms");
+    out.takes_sequence_temperatures = contains(json, "takes", "sequence_temperatures");
+    out.takes_teacher = contains(json, "takes", "teacher");
+    out.takes_bias = contains(json, "takes", "bias");
+    out.takes_layouts = contains(json, "takes", "layouts");
     out.has_chunks = json.value("has_chunks", false);
     out.has_supports = json.value("has_supports", false);
     out.has_cost = json.value("has_cost", false);

@@ -45,6 +45,10 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool rounds_quotient = false;
   bool takes_terms = false;       // row terms of the objective
   bool takes_transforms = false;  // of the logits
+  bool takes_sequence_temperatures = false;
+  bool takes_teacher = false;
+  bool takes_bias = false;     // of the LM head
+  bool takes_layouts = false;  // of rows over CP, whichever
   bool has_chunks =
       false;  // has a function that returns the chunks of rows of the weight's gradient
   bool has_supports = false;

@@ -36,8 +36,13 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"logit_scale", problem.transform.scale},
           {"logit_softcap", problem.transform.softcap},
           {"temperature", problem.transform.temperature},
+          {"sequence_temperatures", problem.transform.by_sequence},
+          {"teacher_dtype", problem.has_teacher() ? protocol_name(problem.teacher.dtype) : ""},
+          {"teacher_topk", problem.teacher.sends_topk},
+          {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
+          {"cp_layout", name(problem.grid.cp_layout)},
           {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},
@@ -49,7 +54,9 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"denominators",
            {{"valid_tokens", batch.denominators.valid_tokens},
             {"valid_sequences", batch.denominators.valid_sequences},
-            {"positive_tokens", batch.denominators.positive_tokens}}}};
+            {"positive_tokens", batch.denominators.positive_tokens},
+            {"trained_sequences", batch.denominators.trained_sequences},
+            {"all_sequences", batch.denominators.all_sequences}}}};
 }
 
 nlohmann::json problem_json(const LossProblem& problem, int tp_rank, int cp_rank) {

@@ -69,10 +69,19 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
     layout_.add("weight", element, bytes, weight);
     layout_.add("grad.hidden", element, bytes, hidden);
     layout_.add("grad.weight", "float32", kFloat, weight);
+    if (problem_.head.has_bias) {
+      layout_.add("bias", element, bytes, {problem_.width()});
+      layout_.add("grad.bias", "float32", kFloat, {problem_.width()});
+    }
   } else {
     const std::vector<std::int64_t> logits{problem_.local_rows(), problem_.width()};
     layout_.add("logits", element, bytes, logits);
     layout_.add("grad.logits", element, bytes, logits);
+  }
+
+  if (problem_.has_teacher()) {
+    layout_.add("teacher_logits", protocol_name(problem_.teacher.dtype),
+                size_of(problem_.teacher.dtype), {problem_.local_rows(), problem_.width()});
   }
 
   const PackedBatch& batch = problem_.batch;
@@ -82,6 +91,9 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
   layout_.add("lengths", "int64", kInt, {batch.sequences()});
   layout_.add("sample_mask", "uint8", 1, {batch.sequences()});
   if (!batch.rewards.empty()) layout_.add("rewards", "float32", kFloat, {batch.sequences()});
+  if (!batch.temperatures.empty()) {
+    layout_.add("temperatures", "float32", kFloat, {batch.sequences()});
+  }
   layout_.add("positions", "int64", kInt, {problem_.local_rows()});
   for (const char* name : {"sequence", "ids_padded", "targets"}) {
     layout_.add(name, "int64", kInt, {problem_.rows()});
@@ -116,6 +128,7 @@ void SharedArrays::write_batch() {
   write<std::int64_t>("lengths", batch.input_lengths);
   write<std::uint8_t>("sample_mask", batch.sample_mask);
   if (!batch.rewards.empty()) write<float>("rewards", batch.rewards);
+  if (!batch.temperatures.empty()) write<float>("temperatures", batch.temperatures);
   write<std::int64_t>("positions", positions_);
   write<std::int64_t>("sequence", pack_.sequence);
   write<std::int64_t>("targets", pack_.targets);
@@ -148,23 +161,31 @@ void SharedArrays::write_inputs(Device& device, const LossInputs& inputs) {
     const std::span<std::byte> to = bytes_of(name);
     device.copy(to.data(), from, to.size());
   };
+  const auto is_poison_of_a_row = [&](std::size_t r, double x) {
+    const bool is_trained_on = pack_.valid[static_cast<std::size_t>(positions_[r])] != 0;
+    const bool is_mask = std::isinf(x) && x < 0;
+    return !is_trained_on && !std::isfinite(x) && !is_mask;
+  };
   dispatch_floating(problem_.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (problem_.from_hidden()) {
       copy("hidden", inputs.hidden);
       copy("weight", inputs.weight);
+      if (problem_.head.has_bias) copy("bias", inputs.bias);
       clear_poisoned_rows(array<T>("hidden"), problem_.head.hidden, problem_.head.hidden,
                           [](std::size_t, double x) { return !std::isfinite(x); });
     } else {
       copy("logits", inputs.logits);
-      clear_poisoned_rows(
-          array<T>("logits"), problem_.width(), own_ids_, [&](std::size_t r, double x) {
-            const bool is_trained_on = pack_.valid[static_cast<std::size_t>(positions_[r])] != 0;
-            const bool is_mask = std::isinf(x) && x < 0;
-            return !is_trained_on && !std::isfinite(x) && !is_mask;
-          });
+      clear_poisoned_rows(array<T>("logits"), problem_.width(), own_ids_, is_poison_of_a_row);
     }
   });
+  if (problem_.has_teacher()) {
+    copy("teacher_logits", inputs.teacher);
+    dispatch_floating(problem_.teacher.dtype, [&](auto zero) {
+      clear_poisoned_rows(array<decltype(zero)>("teacher_logits"), problem_.width(), own_ids_,
+                          is_poison_of_a_row);
+    });
+  }
   bits_ = bits();
 }
 

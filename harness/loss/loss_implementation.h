@@ -35,6 +35,7 @@ namespace lossgrid {
 struct LmHead {
   std::int64_t hidden = 0;  // H; 0: the problem starts from logits
   WeightLayout layout = WeightLayout::vocab_hidden;
+  bool has_bias = false;  // one number by id, added to the product of hidden states and weight
 };
 
 /// Logits of a teacher beside those of the student, where the objective has a divergence from it.
@@ -50,7 +51,7 @@ struct Teacher {
 struct LossProblem {
   const PackedBatch& batch;
   std::int64_t vocab;
-  DType dtype;  // of logits, or of hidden states and weight; and of gradients but the weight's
+  DType dtype;  // of logits, or of hidden states, weight and bias; and of gradients but theirs
   Grid grid;    // strategies see one dp rank of it
   const Objective& objective;
   const ObjectiveSpec& objective_spec;  // what `objective` was made of
@@ -67,7 +68,7 @@ struct LossProblem {
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
   RowTerms terms() const {
     RowTerms terms = objective.needs().terms;
-    terms.divergence.on_support &= teacher.sends_topk;
+    if (!teacher.sends_topk) terms.divergence = terms.divergence.of_all_ids();
     return terms;
   }
   /// Returns true for the terms that a plan returns by token: those of the loss, and with row
@@ -93,19 +94,22 @@ struct LossProblem {
   std::int64_t logits_bytes() const { return local_rows() * width() * element_bytes(); }
   std::int64_t hidden_bytes() const { return hidden_rows() * head.hidden * element_bytes(); }
   std::int64_t weight_elements() const { return width() * head.hidden; }
+  std::int64_t bias_elements() const { return head.has_bias ? width() : 0; }
   bool has_teacher() const { return terms().divergence.is_any(); }
   std::int64_t teacher_bytes() const {
     return has_teacher()
                ? local_rows() * width() * static_cast<std::int64_t>(size_of(teacher.dtype))
                : 0;
   }
-  /// Return the bytes of a rank's inputs and of their gradients (that of a weight in float32).
+  /// Return the bytes of a rank's inputs and of their gradients (of weight and bias in float32).
   std::int64_t input_bytes() const {
-    return teacher_bytes() +
-           (from_hidden() ? hidden_bytes() + weight_elements() * element_bytes() : logits_bytes());
+    if (!from_hidden()) return teacher_bytes() + logits_bytes();
+    return teacher_bytes() + hidden_bytes() +
+           (weight_elements() + bias_elements()) * element_bytes();
   }
   std::int64_t gradient_bytes() const {
-    return from_hidden() ? hidden_bytes() + weight_elements() * 4 : logits_bytes();
+    if (!from_hidden()) return logits_bytes();
+    return hidden_bytes() + (weight_elements() + bias_elements()) * 4;
   }
 };
 
@@ -218,12 +222,13 @@ struct Cost {
   std::int64_t chunks = 0;  // of rows, whose logits exist one at a time; 0: they are given
 };
 
-/// Row-major, LossProblem::dtype: logits, or hidden and weight.
+/// Row-major, LossProblem::dtype: logits, or hidden, weight and bias.
 struct LossInputs {
   const void* logits = nullptr;   // [T_c, V_t]
   const void* hidden = nullptr;   // [hidden_rows, H]; with SP part tp_rank of the CP rank's rows
   const void* weight = nullptr;   // [V_t, H] or [H, V_t], by LmHead::layout
   const void* teacher = nullptr;  // [T_c, V_t] in Teacher::dtype, with a divergence
+  const void* bias = nullptr;     // [V_t], with LmHead::has_bias
 };
 
 /// Output columns by token, [T_c] or [T_pad] by ImplementationTraits::logprobs; 0 for rows that
@@ -265,6 +270,7 @@ struct LossGradients {
   // Accumulated, as Megatron-LM's `main_grad`; rows of padding ids stay. The sum over CP and DP
   // ranks is the gradient of the shard.
   float* weight = nullptr;
+  float* bias = nullptr;  // likewise
 };
 
 /// Calls of one operation by a function that does not use Communicator: measured, or predicted by

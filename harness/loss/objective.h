@@ -32,6 +32,7 @@
 #include "harness/loss/objective_tokens.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "harness/problem/batch/packed_batch.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 
@@ -107,6 +108,12 @@ class Objective {
 
   /// Throws bad_input when the whole batch breaks a rule of the objective.
   virtual void require(const PackedBatch& /*batch*/) const {}
+
+  /// Returns a weight for each of `rows`, which belong to the batch, where needs().token_weights.
+  virtual std::vector<float> token_weights(const PackedBatch& /*batch*/,
+                                           const ShiftedBatch& /*rows*/) const {
+    return {};
+  }
 
   /// Step 1: adds the terms of `tokens` to `sums` [S, K].
   virtual void sequence_sums(const ObjectiveTokens& /*tokens*/, const PackedBatch& /*batch*/,

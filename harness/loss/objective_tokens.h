@@ -31,6 +31,7 @@ struct ObjectiveTokens {
   std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
   std::span<const std::int32_t> sequence;                   // of the pack
   std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
+  std::span<const float> weights = {};                      // Objective::token_weights, or empty
   // By sequence, the range that holds its tokens, perhaps with others, in the table whose rows from
   // `first` on these are; empty: unknown.
   std::span<const TokenRange> ranges = {};

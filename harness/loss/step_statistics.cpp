@@ -218,6 +218,11 @@ class WithStatistics final : public Objective {
 
   void require(const PackedBatch& batch) const override { objective_->require(batch); }
 
+  std::vector<float> token_weights(const PackedBatch& batch,
+                                   const ShiftedBatch& rows) const override {
+    return objective_->token_weights(batch, rows);
+  }
+
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
                      SequenceTable<double> sums) const override {
     objective_->sequence_sums(tokens, batch, sums.part(0, own_.sequence_sums));

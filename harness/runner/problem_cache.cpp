@@ -26,8 +26,11 @@ PreparedProblem prepare(Problem problem) {
   prepared.objective = make_objective(spec.objective, spec.statistics);
   const ObjectiveNeeds needs = prepared.objective->needs();
   if (needs.terms.divergence.is_any()) {
-    if (std::holds_alternative<FromCase>(problem.source)) draw_teacher(problem);
-    require_teacher(problem);
+    const Divergence& divergence = needs.terms.divergence;
+    if (std::holds_alternative<FromCase>(problem.source)) {
+      draw_teacher(problem, divergence.takes_logprobs());
+    }
+    require_teacher(problem, divergence);
   }
   prepared.rows = compute_rows(problem, process_threads(), divergence_of(needs, spec));
   require_trainable(problem, prepared.rows);

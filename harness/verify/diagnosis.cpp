@@ -74,7 +74,8 @@ void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, 
   if (all.nan == 0 || gradient.not_written) return;
   out.push_back(fmt::format(
       "{} has NaN in {} of {}{}{}", gradient.name, counted(all.nan, "element"),
-      counted(std::ssize(all.nan_rows), gradient.name == "grad_weight" ? "vocab id" : "row"),
+      counted(std::ssize(all.nan_rows),
+              gradient.name == "grad_weight" || gradient.name == "grad_bias" ? "vocab id" : "row"),
       on_some_only(with_nan, places_of(gradient.parts)),
       beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
 }

@@ -15,7 +15,21 @@ constexpr double kSmallestNormal = std::numeric_limits<float>::min();
 const double kU4 = 4 * unit_roundoff(DType::f32);
 
 bool is_left_out(const Divergence& divergence, double teacher) {
-  return divergence.on_support && teacher == -kInfinity;
+  return divergence.on_support() && teacher == -kInfinity;
+}
+
+/// True if the sum of the teacher, or of the student, counts in D.
+bool has_teacher_side(const Divergence& divergence) {
+  return divergence.kind != Divergence::Kind::reverse;
+}
+bool has_student_side(const Divergence& divergence) {
+  return divergence.kind != Divergence::Kind::forward;
+}
+
+/// Returns the weight of the sum of the teacher.
+double weight_of_teacher(const Divergence& divergence) {
+  if (!has_student_side(divergence)) return 1;
+  return has_teacher_side(divergence) ? divergence.beta : 0;
 }
 
 Softmax softmax_of(std::span<const double> logits, std::span<const double> errors,
@@ -59,9 +73,11 @@ struct Logs {
   double q = 0;  // of the teacher
   double log_p = 0;
   double log_q = 0;
+  double compared_q = 0;  // what ln p is compared with
   double log_m = 0;
   ChainBound p_error;
   ChainBound q_error;
+  ChainBound compared_error;
   // Errors of a mixture: of ln(p / m), and of ln(p / m) and ln(q / m) as they count for its value.
   ChainBound p_by_m_error;
   double p_by_m_own = 0;
@@ -77,6 +93,12 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   logs.q = std::exp(logs.log_q);
   logs.p_error = truth.p.error(student, student_error);
   logs.q_error = truth.q.error(teacher, teacher_error);
+  logs.compared_q = logs.log_q;
+  logs.compared_error = logs.q_error;
+  if (truth.divergence.topk == Divergence::Topk::zero_outside && teacher == -kInfinity) {
+    logs.compared_q = Divergence::kLogOutside;
+    logs.compared_error = {};
+  }
   if (truth.divergence.kind != Divergence::Kind::jsd) return logs;
   logs.log_m = log_mixture(truth.divergence.beta, logs.log_q, logs.log_p);
   if (std::isinf(logs.log_m)) return logs;
@@ -87,6 +109,121 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   logs.p_by_m_error.fixed += (1 - q_share) * p_own + of_m;
   logs.p_by_m_own = p_own + of_m;
   logs.q_by_m_own = truth.q.own_error(teacher) + of_m;
+  return logs;
+}
+
+const double kLogSmallestTail = std::log(Divergence::kSmallestTail);
+
+/// Returns the numbers of an id that was not sent, as its share of the tail.
+Logs logs_of_part(const DivergenceTruth& truth, double student, double student_error) {
+  const TailTruth& tail = truth.tail;
+  Logs logs;
+  logs.log_p = truth.p.log_p(student);
+  logs.p = std::exp(logs.log_p);
+  logs.p_error = truth.p.error(student, student_error);
+  if (!tail.has_gradient()) {
+    logs.compared_q = logs.log_p + 1;
+    logs.log_m = logs.log_p;
+    return logs;
+  }
+  logs.log_q = logs.log_p - tail.log_ratio();
+  logs.q = std::exp(logs.log_q);
+  logs.q_error = sum_of(logs.p_error, sum_of(tail.p_error, tail.q_error));
+  logs.compared_q = logs.log_q;
+  logs.compared_error = sum_of(tail.p_error, tail.q_error);
+  logs.log_m = logs.log_p - (tail.log_p - tail.log_m);
+  logs.p_by_m_error = tail.p_by_m_error;
+  return logs;
+}
+
+/// Returns the numbers of the tail itself.
+Logs logs_of_tail(const DivergenceTruth& truth) {
+  const TailTruth& tail = truth.tail;
+  Logs logs;
+  logs.log_p = std::max(tail.log_p, kLogSmallestTail);
+  logs.log_q = logs.compared_q = tail.log_q;
+  logs.p = std::exp(logs.log_p);
+  logs.q = std::exp(logs.log_q);
+  logs.p_error = tail.p_error;
+  logs.q_error = logs.compared_error = tail.q_error;
+  if (truth.divergence.kind != Divergence::Kind::jsd) return logs;
+  const auto own_error = [](double log) { return kU4 * (4 + std::abs(log)); };
+  logs.log_m = log_mixture(truth.divergence.beta, logs.log_q, logs.log_p);
+  const double of_m = own_error(logs.log_m);
+  const double q_share = std::exp(std::log(truth.divergence.beta) + logs.log_q - logs.log_m);
+  logs.p_by_m_error.add(q_share, sum_of(logs.p_error, logs.q_error));
+  logs.p_by_m_error.fixed += (1 - q_share) * own_error(logs.log_p) + of_m;
+  logs.p_by_m_own = own_error(logs.log_p) + of_m;
+  logs.q_by_m_own = own_error(logs.log_q) + of_m;
+  return logs;
+}
+
+/// Returns the tail of a row, the logits of whose teacher are ln q.
+TailTruth tail_of(const DivergenceTruth& truth, const DistilledLogits& logits) {
+  constexpr int kManyAdds = 4096;  // q' may be less by the error of so many
+  TailTruth tail;
+  double p = 0;
+  double sent = 0;
+  ChainBound sent_error{kU4, 0};
+  for (std::size_t v = 0; v < logits.student.size(); ++v) {
+    if (logits.teacher[v] == -kInfinity) {
+      const double of_id = std::exp(truth.p.log_p(logits.student[v]));
+      p += of_id;
+      tail.p_error.add(of_id, truth.p.error(logits.student[v], logits.student_errors[v]));
+      continue;
+    }
+    const double q = std::exp(logits.teacher[v]);
+    sent += q;
+    sent_error.fixed += q * (kU4 * (8 + std::abs(logits.teacher[v])) + logits.teacher_errors[v]);
+    sent_error.per_add += q * unit_roundoff(DType::f32);
+  }
+  tail.log_p = std::log(p);
+  if (p > 0) {
+    tail.p_error = {tail.p_error.fixed / p + kU4 * (4 + std::abs(tail.log_p)),
+                    tail.p_error.per_add / p};
+  }
+  const double q = std::max(1 - sent, Divergence::kSmallestTail);
+  const double least = std::max(q - sent_error.at(kManyAdds), Divergence::kSmallestTail);
+  tail.log_q = std::log(q);
+  tail.q_error.add(1 / least, sent_error);
+  tail.q_error.fixed += kU4 * (2 + std::abs(tail.log_q));
+  tail.mass = tail.has_gradient() ? sent + q : sent;
+  tail.mass_error = sent_error;
+  if (tail.has_gradient()) tail.mass_error.add(1, sent_error);
+  return tail;
+}
+
+/// The numbers of one column of a clamped divergence; those of q are 0 where nothing was sent.
+struct ClampedLogs {
+  double q = 0;       // exp(log_q)
+  double q_left = 0;  // that where ln p has a gradient
+  double p = 0;
+  double log_q = 0;  // both are at least the clamp
+  double log_p = 0;
+  double distance = 0;  // of ln p from the clamp
+  ChainBound p_error;
+  ChainBound q_error;
+
+  /// True if a computation may find ln p on the other side of the clamp.
+  bool straddles(int serial_adds) const {
+    return q > 0 && std::abs(distance) <= p_error.at(serial_adds);
+  }
+};
+
+ClampedLogs clamped_logs_of(const DivergenceTruth& truth, double student, double teacher,
+                            double student_error, double teacher_error) {
+  const double least = truth.divergence.log_prob_min;
+  const double log_p = truth.p.log_p(student);
+  ClampedLogs logs;
+  logs.p = std::exp(log_p);
+  logs.p_error = truth.p.error(student, student_error);
+  if (teacher == -kInfinity) return logs;
+  logs.log_q = std::max(teacher, least);
+  logs.log_p = std::max(log_p, least);
+  logs.distance = log_p == least ? 0 : log_p - least;
+  logs.q = std::exp(logs.log_q);
+  logs.q_left = log_p > least ? logs.q : 0;
+  logs.q_error = {truth.q.own_error(teacher) + teacher_error};
   return logs;
 }
 
@@ -124,12 +261,62 @@ double Softmax::own_error(double logit) const {
   return kU4 * (2 + std::abs(std::log(sum))) + kU4 * distance;
 }
 
+bool TailTruth::has_gradient() const {
+  return log_p >= kLogSmallestTail;
+}
+
+bool TailTruth::straddles(int serial_adds) const {
+  return std::abs(log_p - kLogSmallestTail) <= p_error.at(serial_adds);
+}
+
+double TailTruth::log_ratio() const {
+  return std::max(log_p, kLogSmallestTail) - log_q;
+}
+
 bool DivergenceTruth::has_gradient() const {
   return !std::isnan(value) && std::isfinite(of_student);
 }
 
 bool DivergenceTruth::gradient_adds_up() const {
   return std::isfinite(value);
+}
+
+namespace {
+
+/// Adds D and R of a clamped divergence.
+void add_clamped_sums(const DistilledLogits& logits, DivergenceTruth& truth) {
+  for (std::size_t v = 0; v < logits.student.size(); ++v) {
+    const ClampedLogs at = clamped_logs_of(truth, logits.student[v], logits.teacher[v],
+                                           logits.student_errors[v], logits.teacher_errors[v]);
+    add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error), truth.value,
+                truth.value_error);
+    add_summand(at.q_left, 1, at.q_error, {}, truth.of_student, truth.of_student_error);
+    for (std::size_t k = 0; k < kStraddleAdds.size(); ++k) {
+      if (at.straddles(kStraddleAdds[k])) truth.straddling[k] += at.q;
+    }
+  }
+}
+
+DivergenceColumn clamped_column(const DivergenceTruth& truth, const Enclosure& gradient,
+                                int serial_adds, const ClampedLogs& at) {
+  const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
+  const double direction = truth.of_student * at.p - at.q_left;
+  double error = at.p * truth.of_student * at.p_error.at(serial_adds) +
+                 at.p * truth.error_of_student(serial_adds) +
+                 at.q_left * at.q_error.at(serial_adds) +
+                 kU4 * (truth.of_student * at.p + at.q_left);
+  if (at.straddles(serial_adds)) error += at.q * (1 + at.q_error.at(serial_adds));
+  return {times(gradient.value, direction),
+          std::max(kSmallestNormal * std::max(1.0, largest), times(largest, error)),
+          times(gradient.radius(), std::abs(direction))};
+}
+
+}  // namespace
+
+double DivergenceTruth::error_of_student(int serial_adds) const {
+  std::size_t k = 0;
+  while (k + 1 < kStraddleAdds.size() && kStraddleAdds[k] < serial_adds) ++k;
+  return of_student_error.at(serial_adds) + straddling[k];
 }
 
 DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLogits& logits,
@@ -148,39 +335,68 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
   if (allows_offset) {
     truth.p.shared_error += std::abs(kU4 * truth.p.max + kU4 * std::log(truth.p.sum));
   }
+  if (divergence.is_clamped()) {
+    truth.q = {.max = 0, .sum = 1};  // logarithms of probabilities
+    add_clamped_sums(logits, truth);
+    return truth;
+  }
+  if (divergence.has_tail()) {
+    truth.q = {.max = 0, .sum = 1};
+    truth.tail = tail_of(truth, logits);
+  }
   double of_teacher = 0;
   double of_student = 0;
   ChainBound teacher_error;
   ChainBound student_error;
-  for (std::size_t v = 0; v < logits.student.size(); ++v) {
-    if (!is_counted(v)) continue;
-    const Logs at = logs_of(truth, logits.student[v], logits.teacher[v], logits.student_errors[v],
-                            logits.teacher_errors[v]);
-    switch (divergence.kind) {
-      case Divergence::Kind::forward:
-        add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error),
-                    of_teacher, teacher_error);
-        break;
-      case Divergence::Kind::reverse:
-        add_summand(at.p, at.log_p - at.log_q, at.p_error, sum_of(at.p_error, at.q_error),
-                    of_student, student_error);
-        break;
-      default:
-        add_summand(at.q, at.log_q - at.log_m, at.q_error, {at.q_by_m_own}, of_teacher,
-                    teacher_error);
-        add_summand(at.p, at.log_p - at.log_m, at.p_error, {at.p_by_m_own}, of_student,
-                    student_error);
-        add_summand(at.p, at.log_p - at.log_m, at.p_error, at.p_by_m_error, truth.of_student,
-                    truth.of_student_error);
+  const auto add = [&](const Logs& at, bool has_gradient = true) {
+    if (divergence.kind == Divergence::Kind::jsd) {
+      add_summand(at.q, at.log_q - at.log_m, at.q_error, {at.q_by_m_own}, of_teacher,
+                  teacher_error);
+      add_summand(at.p, at.log_p - at.log_m, at.p_error, {at.p_by_m_own}, of_student,
+                  student_error);
+      if (!has_gradient) return;
+      add_summand(at.p, at.log_p - at.log_m, at.p_error, at.p_by_m_error, truth.of_student,
+                  truth.of_student_error);
+      return;
     }
-  }
-  if (divergence.kind == Divergence::Kind::reverse) {
+    if (has_teacher_side(divergence)) {
+      add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error), of_teacher,
+                  teacher_error);
+    }
+    if (has_student_side(divergence)) {
+      add_summand(at.p, at.log_p - at.compared_q, at.p_error, sum_of(at.p_error, at.compared_error),
+                  of_student, student_error);
+    }
+  };
+  const auto keep_mean = [&] {
+    if (divergence.kind == Divergence::Kind::jsd) return;
     truth.of_student = of_student;
     truth.of_student_error = student_error;
+  };
+  for (std::size_t v = 0; v < logits.student.size(); ++v) {
+    if (!is_counted(v) || (divergence.has_tail() && logits.teacher[v] == -kInfinity)) continue;
+    add(logs_of(truth, logits.student[v], logits.teacher[v], logits.student_errors[v],
+                logits.teacher_errors[v]));
   }
-  const double beta = divergence.kind == Divergence::Kind::forward   ? 1
-                      : divergence.kind == Divergence::Kind::reverse ? 0
-                                                                     : divergence.beta;
+  keep_mean();
+  if (divergence.has_tail()) {
+    Logs at = logs_of_tail(truth);
+    if (truth.tail.has_gradient()) {
+      if (divergence.kind == Divergence::Kind::jsd) {
+        truth.tail.log_m = at.log_m;
+        truth.tail.p_by_m_error = at.p_by_m_error;
+      }
+      add(at);
+      keep_mean();
+    } else {
+      at.p_error = {kU4};
+      add(at, false);
+      const bool has_ratio = divergence.kind != Divergence::Kind::jsd;
+      if (has_ratio && has_student_side(divergence)) truth.of_student -= std::exp(truth.tail.log_p);
+      truth.of_student_error.fixed += kU4 * Divergence::kSmallestTail;
+    }
+  }
+  const double beta = weight_of_teacher(divergence);
   truth.value = times(beta, of_teacher) + times(1 - beta, of_student);
   truth.value_error.add(beta, teacher_error);
   truth.value_error.add(1 - beta, student_error);
@@ -189,33 +405,66 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
   return truth;
 }
 
+namespace {
+
+/// Returns a bound of the change of an element, that of an id with probability p, by a tail that is
+/// found on the other side of the smallest one.
+double error_of_other_side(const DivergenceTruth& truth, double p, bool is_part_of_tail) {
+  const Divergence& divergence = truth.divergence;
+  const double of_teacher =
+      divergence.kind == Divergence::Kind::jsd ? 0 : weight_of_teacher(divergence);
+  const double q = std::exp(truth.tail.log_q);
+  const double q_by_p = std::exp(-truth.tail.log_ratio());
+  const double own = of_teacher * q_by_p +
+                     (1 - weight_of_teacher(divergence)) *
+                         (1 + std::abs(truth.tail.log_ratio()) - std::log1p(-divergence.beta));
+  const double shared = of_teacher * q + own * Divergence::kSmallestTail;
+  return 1.001 * p * ((is_part_of_tail ? own : 0) + shared);
+}
+
+}  // namespace
+
 DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure& gradient,
                                    int serial_adds, double student, double teacher,
                                    double student_error, double teacher_error) {
   const Divergence& divergence = truth.divergence;
   DivergenceColumn column;
   if (is_left_out(divergence, teacher) || student == -kInfinity) return column;
-  const Logs at = logs_of(truth, student, teacher, student_error, teacher_error);
+  if (divergence.is_clamped()) {
+    return clamped_column(truth, gradient, serial_adds,
+                          clamped_logs_of(truth, student, teacher, student_error, teacher_error));
+  }
+  const bool is_part_of_tail = divergence.has_tail() && teacher == -kInfinity;
+  const Logs at = is_part_of_tail ? logs_of_part(truth, student, student_error)
+                                  : logs_of(truth, student, teacher, student_error, teacher_error);
   const double p_error = at.p_error.at(serial_adds);
   const double q_error = at.q_error.at(serial_adds);
+  const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
   double direction = 0;
   double error = 0;
   double underflow = 1;  // what a probability that vanishes is multiplied by
-  if (divergence.kind == Divergence::Kind::forward) {
-    direction = at.p - at.q;
-    error = at.p * p_error + at.q * q_error + kU4 * (at.p + at.q);
-  } else if (at.p > 0) {
-    const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
-    const double log_r = is_jsd ? at.log_m : at.log_q;
+  if (has_teacher_side(divergence) && !is_jsd) {
+    const double factor = weight_of_teacher(divergence);
+    const double p = truth.tail.mass * at.p;
+    direction = factor * (p - at.q);
+    error = factor * (p * p_error + at.p * truth.tail.mass_error.at(serial_adds) + at.q * q_error +
+                      kU4 * (p + at.q));
+  }
+  if (has_student_side(divergence) && at.p > 0) {
+    const double log_r = is_jsd ? at.log_m : at.compared_q;
     const double log_ratio = at.log_p - log_r;
     const double centred = log_ratio - truth.of_student;
-    const double factor = (is_jsd ? 1 - divergence.beta : 1) * at.p;
-    direction = factor * centred;
-    const double of_ratio = is_jsd ? at.p_by_m_error.at(serial_adds) : p_error + q_error;
-    error =
-        factor * (p_error * std::abs(centred) + of_ratio + truth.of_student_error.at(serial_adds) +
+    const double factor = (1 - weight_of_teacher(divergence)) * at.p;
+    direction += factor * centred;
+    const double of_ratio =
+        is_jsd ? at.p_by_m_error.at(serial_adds) : p_error + at.compared_error.at(serial_adds);
+    error +=
+        factor * (p_error * std::abs(centred) + of_ratio + truth.error_of_student(serial_adds) +
                   kU4 * (std::abs(log_ratio) + std::abs(truth.of_student)));
     underflow = 1 + std::abs(at.log_p) + std::abs(log_r) + std::abs(truth.of_student);
+  }
+  if (divergence.has_tail() && truth.tail.straddles(serial_adds)) {
+    error += error_of_other_side(truth, at.p, is_part_of_tail);
   }
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
   column.want = times(gradient.value, direction);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The float64 truth of a row's divergence from a teacher (row_terms.h), its gradient by the
 // student's logits z, and their error bounds. With p and q the two distributions, g = d loss / d D,
-// R = sum p (ln p - ln r), r = q (reverse) or m = b q + (1 - b) p (jsd):
+// R = sum p (ln p - ln r), r = q (reverse, mixed) or m = b q + (1 - b) p (jsd):
 //   forward  dz_v = g (p_v - q_v)
 //   reverse  dz_v = g p_v (ln p_v - ln q_v - R)
 //   jsd      dz_v = g (1 - b) p_v (ln(p_v / m_v) - R)
+//   mixed    dz_v = b of the first and 1 - b of the second
 // and 0 where z_v is -inf: there is no logit to change. Over a row they add up to 0, but where a
 // forward D is infinite: ids without a probability of the student then leave their q_v out.
 //
@@ -27,10 +28,24 @@
 // and ln p share is (1 - b) p ln(p / m), as that of m = b q + (1 - b) p takes the rest back. So the
 // errors of logarithms count as o + u32 4 (2 + |ln m|) there. ln(q / m) is alike.
 //
+// A clamped divergence (row_terms.h) has q' = exp(max(ln q, c)) and D = sum q' (max(ln q, c) -
+// max(ln p, c)) over the ids that were sent, R = sum q' over those of them with ln p > c, and
+//   clamped  dz_v = g (R p_v - q'_v), q' = 0 where it is not in R
+// ln q is given: its error is o. Where |ln p - c| is within the error of ln p, either side is
+// right: q' counts as an error of R and of its element.
+//
+// A tail (row_terms.h) is one more summand of D: p' of the ids that were not sent, q' = 1 - sum q
+// of those that were, each at least t. ln p' has the error of the p that it is the sum of, q' that
+// of the sum of q: 4 u32 + sum q (4 u32 (8 + |ln q|) + u32 d), whatever is left of 1. Where p' >=
+// t, an id that was not sent has ln(p'/q'), and q_v = p_v q'/p'. Below, the tail has no gradient:
+// with w the weight of the sum of p in D, R is less by w p', an id that was not sent has a ln(p /
+// q) of -1, or ln(p / m) of 0, and sum q in the place of 1 is that of the ids that were sent.
+//
 // A row has no D, which is NaN, if one of the two has no distribution. A reverse D is infinite if
 // the student has a probability where the teacher has none, and has no gradient then.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "harness/loss/enclosure.h"
@@ -67,6 +82,28 @@ struct Softmax {
   double own_error(double logit) const;
 };
 
+/// Lengths of add chains for which the part of R that may be found on either side is kept.
+inline constexpr std::array<int, 3> kStraddleAdds{64, 4096, 1 << 20};
+
+/// The one more id of a divergence with a tail, which stands for all that were not sent.
+struct TailTruth {
+  double log_p = 0;  // of these ids together; -inf if they have no probability
+  double log_q = 0;  // at least the smallest one
+  double log_m = 0;
+  double mass = 1;  // sum of q; of the ids that were sent alone, if the tail has no gradient
+  ChainBound p_error;
+  ChainBound q_error;
+  ChainBound mass_error;
+  ChainBound p_by_m_error;
+
+  /// True if the student's tail is not below the smallest one: then it has a gradient.
+  bool has_gradient() const;
+  /// True if a computation may find otherwise.
+  bool straddles(int serial_adds) const;
+  /// Returns ln(p / q), p being at least the smallest one.
+  double log_ratio() const;
+};
+
 struct DivergenceTruth {
   Divergence divergence;
   Softmax p;              // of the student, on the support if the divergence is on it
@@ -74,8 +111,12 @@ struct DivergenceTruth {
   double value = 0;       // D; NaN if p or q is none
   double of_student = 0;  // R
   ChainBound value_error;
-  ChainBound of_student_error;
+  ChainBound of_student_error;         // without what straddles
+  std::array<double, 3> straddling{};  // part of R whose ln p may be on either side of the clamp
+  TailTruth tail;
 
+  /// Returns the bound of the error of R.
+  double error_of_student(int serial_adds) const;
   /// True if D has a gradient by the logits.
   bool has_gradient() const;
   /// True if the gradient by the logits adds up to 0.

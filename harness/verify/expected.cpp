@@ -81,7 +81,7 @@ Check check_grad_hidden(const Problem& problem, const Truth& truth, const Linear
       const std::int64_t at = t * linear.size + h;
       const double slack =
           row < 0 ? 0.0
-                  : bound.element(linear.hidden, static_cast<std::size_t>(row * linear.size + h),
+                  : bound.element(linear.hidden, static_cast<std::size_t>(row * linear.factors + h),
                                   want[at], 0);
       check.add(got[at], want[at], slack, {0, sequence, t - problem.cu_seqlens[sequence]});
     }
@@ -97,11 +97,24 @@ Check check_grad_weight(const Truth& truth, const LinearBound& bound,
     const std::int64_t id = linear.weight.rows[k];
     for (std::int64_t h = 0; h < linear.size; ++h) {
       const std::int64_t at = id * linear.size + h;
-      check.add(
-          got[at], want[at],
-          bound.element(linear.weight, k * static_cast<std::size_t>(linear.size) + h, want[at], 0),
-          {0, -1, -1, id});
+      check.add(got[at], want[at],
+                bound.element(linear.weight, k * static_cast<std::size_t>(linear.factors) + h,
+                              want[at], 0),
+                {0, -1, -1, id});
     }
+  }
+  return check;
+}
+
+/// Compares the gradient of the bias, the last column of the truth of the weight's.
+Check check_grad_bias(const Truth& truth, const LinearBound& bound, const std::vector<double>& want,
+                      const std::vector<double>& got) {
+  Check check("expected.grad_bias");
+  const LinearTruth& linear = *truth.linear;
+  for (std::size_t k = 0; k < linear.weight.rows.size(); ++k) {
+    const std::int64_t id = linear.weight.rows[k];
+    const auto at = k * static_cast<std::size_t>(linear.factors) + linear.size;
+    check.add(got[id], want[id], bound.element(linear.weight, at, want[id], 0), {0, -1, -1, id});
   }
   return check;
 }
@@ -138,10 +151,14 @@ void add_expected_linear(const Problem& problem, const Truth& truth, BundleResul
   const std::int64_t size = linear->size;
   results.grad_hidden.assign(static_cast<std::size_t>(problem.tokens() * size), 0.0);
   for (std::size_t k = 0; k < linear->hidden.rows.size(); ++k) {
-    std::copy_n(linear->hidden.want.begin() + k * size, size,
+    std::copy_n(linear->hidden.want.begin() + k * linear->factors, size,
                 results.grad_hidden.begin() + linear->hidden.rows[k] * size);
   }
-  results.grad_weight = linear->weight.want;
+  for (std::int64_t id = 0; id < problem.spec.vocab; ++id) {
+    const double* row = linear->weight.want.data() + id * linear->factors;
+    results.grad_weight.insert(results.grad_weight.end(), row, row + size);
+    if (linear->has_bias()) results.grad_bias.push_back(row[size]);
+  }
 }
 
 }  // namespace
@@ -203,6 +220,9 @@ std::vector<Check> check_expected(const Problem& problem, const Truth& truth, in
     checks.push_back(
         check_grad_hidden(problem, truth, hidden, expected.grad_hidden, got.grad_hidden));
     checks.push_back(check_grad_weight(truth, weight, expected.grad_weight, got.grad_weight));
+    if (problem.spec.lm_head_bias) {
+      checks.push_back(check_grad_bias(truth, weight, expected.grad_bias, got.grad_bias));
+    }
   } else if (!got.grad_logits.empty()) {
     checks.push_back(
         check_grad_logits(problem, truth, serial_adds, expected.grad_logits, got.grad_logits));

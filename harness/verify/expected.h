@@ -16,10 +16,10 @@ BundleResults expected_results(const Problem& problem, const Truth& truth);
 
 /// Returns the checks "expected.loss", "expected.logprobs", "expected.entropy",
 /// "expected.metric.NAME" and "expected.grad_logits", or "expected.grad_hidden" and
-/// "expected.grad_weight". Bounds are those of the truth, around the bundle's own values; of a
-/// sampled truth, for the rows and ids in the sample. A tensor that is empty in `got` has no check;
-/// a metric that is missing fails. `declared` is read for the loss and for the gradients of hidden
-/// states and weight only.
+/// "expected.grad_weight", with a bias "expected.grad_bias". Bounds are those of the truth, around
+/// the bundle's own values; of a sampled truth, for the rows and ids in the sample. A tensor that
+/// is empty in `got` has no check; a metric that is missing fails. `declared` is read for the loss
+/// and for the gradients of hidden states and weight only.
 std::vector<Check> check_expected(const Problem& problem, const Truth& truth, int serial_adds,
                                   const BundleResults& expected, const BundleResults& got,
                                   const DeclaredRoundings& declared);

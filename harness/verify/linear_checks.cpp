@@ -26,12 +26,19 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 64;
 
+/// Columns of the rows of a gradient [rows, factors].
+struct Columns {
+  std::int64_t factors;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 /// Comparison of one gradient, row by row.
 class RowComparison {
  public:
-  RowComparison(const LinearRows& rows, std::int64_t size, const LinearBound& bound, DType out,
+  RowComparison(const LinearRows& rows, const Columns& columns, const LinearBound& bound, DType out,
                 LinearFindings& findings)
-      : rows_(rows), size_(size), bound_(bound), out_(out), findings_(findings) {}
+      : rows_(rows), columns_(columns), bound_(bound), out_(out), findings_(findings) {}
 
   /// Compares row `row` of `rows`; got(h) and before(h) return element h of the result and of the
   /// buffer before.
@@ -39,8 +46,9 @@ class RowComparison {
   void compare(std::int64_t row, const ElementPlace& place, Got&& got, Before&& before) {
     if (block_rows_ == 0) block_place_ = place;
     const std::int64_t nan = findings_.failed.nan;
-    for (std::int64_t h = 0; h < size_; ++h) {
-      compare_element(static_cast<std::size_t>(row * size_ + h), got(h), before(h), place);
+    for (std::int64_t h = columns_.begin; h < columns_.end; ++h) {
+      compare_element(static_cast<std::size_t>(row * columns_.factors + h), got(h), before(h),
+                      place);
     }
     block_rounding_ += row_mean_square_;
     block_rounding_squared_ += row_mean_square_ * row_mean_square_;
@@ -101,7 +109,7 @@ class RowComparison {
   }
 
   const LinearRows& rows_;
-  std::int64_t size_;
+  Columns columns_;
   const LinearBound& bound_;
   DType out_;
   LinearFindings& findings_;
@@ -144,7 +152,8 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
   LinearFindings findings("grad_hidden");
   const LinearTruth& linear = *truth.linear;
   const LinearBound bound(truth, problem.spec.dtype, grad_logits, 0);
-  RowComparison comparison(linear.hidden, linear.size, bound, problem.spec.dtype, findings);
+  RowComparison comparison(linear.hidden, {linear.factors, 0, linear.size}, bound,
+                           problem.spec.dtype, findings);
   dispatch_floating(problem.spec.dtype, [&](auto zero) {
     const auto* values = static_cast<const decltype(zero)*>(got);
     for (const RowPlace& place : places) {
@@ -164,28 +173,51 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
   return findings;
 }
 
-LinearFindings check_grad_weight(const Problem& /*problem*/, const Truth& truth,
-                                 const VocabShard& shard, std::span<const double> got,
-                                 std::span<const double> before, const DeclaredRoundings& declared,
-                                 std::int64_t rank) {
-  LinearFindings findings("grad_weight");
+namespace {
+
+/// Compares columns of the gradient of the weight, behind which that of a bias stands.
+LinearFindings check_ids(const std::string& name, const Columns& columns, const Truth& truth,
+                         const VocabShard& shard, std::span<const double> got,
+                         std::span<const double> before, const DeclaredRoundings& declared,
+                         std::int64_t rank) {
+  LinearFindings findings(name);
   const LinearTruth& linear = *truth.linear;
   const std::vector<std::int64_t>& ids = linear.weight.rows;
   const std::int64_t first = std::lower_bound(ids.begin(), ids.end(), shard.begin) - ids.begin();
   const std::int64_t last = std::lower_bound(ids.begin(), ids.end(), shard.end) - ids.begin();
-  const auto elements = static_cast<std::size_t>((last - first) * linear.size);
+  const auto elements = static_cast<std::size_t>((last - first) * linear.factors);
   require_size("were made", got, elements);
   require_size("stood there", before, elements);
   const LinearBound bound = LinearBound::of_weight(truth, declared);
-  RowComparison comparison(linear.weight, linear.size, bound, declared.weight_sum, findings);
+  RowComparison comparison(linear.weight, columns, bound, declared.weight_sum, findings);
   for (std::int64_t k = first; k < last; ++k) {
-    const std::int64_t begin = (k - first) * linear.size;
+    const std::int64_t begin = (k - first) * linear.factors;
     comparison.compare(
         k, {rank, -1, -1, ids[k]}, [&](std::int64_t h) { return got[begin + h]; },
         [&](std::int64_t h) { return before[begin + h]; });
   }
   comparison.finish_block();
   return findings;
+}
+
+}  // namespace
+
+LinearFindings check_grad_weight(const Problem& /*problem*/, const Truth& truth,
+                                 const VocabShard& shard, std::span<const double> got,
+                                 std::span<const double> before, const DeclaredRoundings& declared,
+                                 std::int64_t rank) {
+  const LinearTruth& linear = *truth.linear;
+  return check_ids("grad_weight", {linear.factors, 0, linear.size}, truth, shard, got, before,
+                   declared, rank);
+}
+
+LinearFindings check_grad_bias(const Problem& /*problem*/, const Truth& truth,
+                               const VocabShard& shard, std::span<const double> got,
+                               std::span<const double> before, const DeclaredRoundings& declared,
+                               std::int64_t rank) {
+  const LinearTruth& linear = *truth.linear;
+  return check_ids("grad_bias", {linear.factors, linear.size, linear.factors}, truth, shard, got,
+                   before, declared, rank);
 }
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison of the gradients of hidden states and weight with their truth, element by element
-// within linear_bounds.h, and all elements together:
+// Comparison of the gradients of hidden states, weight and bias with their truth, element by
+// element within linear_bounds.h, and all elements together:
 //   l2: consecutive blocks of up to 64 rows, |error|_2 <= |independent|_2 + |common|_2 of the
 //     bound's lines with K = 1: independent roundings are not at their largest everywhere;
 //   bias: a scale error that no element shows (check_bias). The baseline is the truth of dz,
@@ -30,8 +30,8 @@ struct LinearFindings {
   /// no element is in both, since its errors would not be independent.
   void add(const LinearFindings& other);
 
-  Check elements;  // "grad_hidden" or "grad_weight"
-  Check l2;        // "grad_hidden_l2" or "grad_weight_l2"
+  Check elements;  // "grad_hidden", "grad_weight" or "grad_bias"
+  Check l2;        // "grad_hidden_l2", ...
   FailedElements failed;
   BiasSums bias;
   double error_squared = 0;         // over all compared elements
@@ -49,12 +49,18 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
                                  std::span<const RowPlace> places, const void* got,
                                  DType grad_logits, std::int64_t rank);
 
-/// Compares `got` [ids, H]: rows of the gradient of the weight, summed in float64 over CP and DP
-/// ranks, for the ids of truth.linear->weight.rows that are in `shard`, in their order. `before`
-/// [ids, H]: the rows that the buffers held before. Throws internal for other sizes.
+/// Compares `got` [ids, factors]: rows of the gradient of the weight, with a bias that of the bias
+/// behind them, summed in float64 over CP and DP ranks, for the ids of truth.linear->weight.rows
+/// that are in `shard`, in their order. `before` [ids, factors]: the rows that the buffers held
+/// before. Throws internal for other sizes.
 LinearFindings check_grad_weight(const Problem& problem, const Truth& truth,
                                  const VocabShard& shard, std::span<const double> got,
                                  std::span<const double> before, const DeclaredRoundings& declared,
                                  std::int64_t rank);
+
+/// Compares the last column of the same, the gradient of the bias.
+LinearFindings check_grad_bias(const Problem& problem, const Truth& truth, const VocabShard& shard,
+                               std::span<const double> got, std::span<const double> before,
+                               const DeclaredRoundings& declared, std::int64_t rank);
 
 }  // namespace lossgrid

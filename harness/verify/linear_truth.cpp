@@ -270,8 +270,8 @@ void add_changes_by_roundings(const Projection& projection, const GradientReader
   std::vector<double> z(static_cast<std::size_t>(projection.vocab));
   std::vector<double> p(z.size());
   reader.read_row(token, 0, z, p);
-  std::vector<double> mean(static_cast<std::size_t>(projection.size));  // sum p w
-  std::vector<double> centred(mean.size());                             // sum p s w
+  std::vector<double> mean(static_cast<std::size_t>(projection.factors()));  // sum p w
+  std::vector<double> centred(mean.size());                                  // sum p s w
   for (std::size_t v = 0; v < z.size(); ++v) {
     const float* w = projection.weight_row(static_cast<std::int64_t>(v));
     const double s = reader.row(token).centred_logprob(z[v], p[v]);
@@ -301,7 +301,7 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
     std::vector<double> rounding(gradient.rounds_logits() ? vocab : 0);
     const auto at = static_cast<std::size_t>(found - tokens.begin());
     gradient.read(GradientReader::For::hidden, at, 0, dz, tau, rounding);
-    RowSums sums(projection.size, out);
+    RowSums sums(projection.factors(), out);
     for (std::size_t v = 0; v < vocab; ++v) {
       sums.add(dz[v], tau[v], projection.weight_row(static_cast<std::int64_t>(v)));
     }
@@ -362,7 +362,7 @@ void add_weight(const Problem& problem, const GradientReader& gradient, int thre
           rounding.empty() ? std::span<double>() : std::span(rounding).subspan(k * width, width));
     }
     for (std::size_t id = 0; id < width; ++id) {
-      RowSums sums(projection.size, out);
+      RowSums sums(projection.factors(), out);
       for (std::size_t k = 0; k < tokens.size(); ++k) {
         const float* hidden = projection.hidden_row(problem.whole_row(tokens[k]));
         sums.add(dz[k * width + id], tau[k * width + id], hidden);
@@ -384,7 +384,7 @@ LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth
                               const ObjectiveTruth& objective, int serial_adds, int threads,
                               const LinearLimits& limits,
                               std::span<const LogitRoundings> logit_roundings) {
-  const std::int64_t size = problem.projection->size;
+  const std::int64_t size = problem.projection->factors();
   const std::int64_t vocab = problem.spec.vocab;
   const GradientReader gradient(problem, rows, objective, serial_adds, logit_roundings);
   const bool rounds = gradient.rounds_logits();
@@ -392,7 +392,8 @@ LinearTruth make_linear_truth(const Problem& problem, const std::vector<RowTruth
   const auto taking_part = static_cast<std::int64_t>(tokens.size());
 
   LinearTruth truth;
-  truth.size = size;
+  truth.size = problem.projection->size;
+  truth.factors = size;
   const std::int64_t rows_kept = std::max<std::int64_t>(rows_within(limits, size, vocab), 2);
   const std::int64_t ids_kept = rows_within(limits, size, taking_part);
   truth.hidden = empty_rows(problem, evenly_spread(tokens, rows_kept), size, rounds);

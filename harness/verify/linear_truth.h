@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The float64 truth of the gradients of hidden states x and of the lm_head weight w, for problems
-// that start from them (projection.h), with the numbers of their bounds (linear_bounds.h).
+// that start from them (projection.h), with the numbers of their bounds (linear_bounds.h). A bias
+// is one more column of w, whose x is 1: the last of d weight is d bias, that of d hidden nothing.
 // clang-format off
 //   z = x w^T / temperature,  dz_tv = g_t ([v = y_t] - p_tv)
 //   d hidden[t] = sum_v dz_tv w_v / temperature,  d weight[v] = sum_t dz_tv x_t / temperature
@@ -31,7 +32,8 @@
 
 namespace lossgrid {
 
-/// Rows of a gradient, element by element [rows, H]; a product is dz w / temperature, or dz x.
+/// Rows of a gradient, element by element [rows, factors]; a product is dz w / temperature, or dz
+/// x.
 struct LinearRows {
   std::int64_t terms = 0;          // products that an element is the sum of
   std::vector<std::int64_t> rows;  // token rows of the whole batch, or vocab ids; ascending
@@ -50,10 +52,13 @@ struct LinearRows {
 };
 
 struct LinearTruth {
-  std::int64_t size = 0;  // H
-  LinearRows hidden;      // rows that take part in the loss: the others have the gradient 0
+  std::int64_t size = 0;     // H
+  std::int64_t factors = 0;  // elements of a row: H, and with a bias one more
+  LinearRows hidden;         // rows that take part in the loss: the others have the gradient 0
   LinearRows weight;
   bool sampled = false;  // true if rows or ids are missing
+
+  bool has_bias() const { return factors > size; }
 };
 
 /// Limits of the truth of each of the two gradients: products, and elements that are kept.

@@ -30,14 +30,21 @@ Denominators true_denominators(const Problem& problem) {
       if (problem.token_mask[first + t] != 0) ++valid;
     }
     first += problem.lengths[i];
+    counts.all_sequences += 1;
     if (problem.sample_mask[i] == 0) continue;
     counts.valid_sequences += 1;
+    counts.trained_sequences += valid > 0 ? 1 : 0;
     counts.valid_tokens += valid;
     if (!problem.rewards.empty() && problem.rewards[i] > 0) counts.positive_tokens += valid;
   }
   const CaseSpec& spec = problem.spec;
   if (spec.global_valid_toks != 0) counts.valid_tokens = spec.global_valid_toks;
-  if (spec.global_valid_seqs != 0) counts.valid_sequences = spec.global_valid_seqs;
+  if (spec.global_valid_seqs != 0) {
+    counts.valid_sequences = counts.trained_sequences = counts.all_sequences =
+        spec.global_valid_seqs;
+  }
+  const bool are_needed = problem.denominators.all_sequences > 0;
+  if (!are_needed) counts.trained_sequences = counts.all_sequences = 0;
   return counts;
 }
 

@@ -81,13 +81,37 @@ def k3_without_clamps(problem):
                  if options[name] != wanted[name]), "")
 
 
+def sigmoid_loss(options):
+    """True if pairs of dpo have the logistic loss of the difference of their rewards."""
+    return (options.get("loss_type", "sigmoid") == "sigmoid" and
+            not options.get("label_smoothing") and
+            options.get("f_divergence_type", "reverse_kl") == "reverse_kl")
+
+
 def dpo(problem):
     """The reason why the loss is not DPO with sums of log-probabilities, mean over the pairs."""
     if problem.objective["kind"] != "dpo":
         return "it is a preference loss"
     if problem.objective["sft_loss_weight"] or problem.objective["preference_average_log_probs"]:
         return "it is DPO of sums, without a term of SFT"
+    if not sigmoid_loss(problem.objective):
+        return "it is DPO with the logistic loss"
     return "it has the mean over its own pairs" if problem.microbatches * problem.grid.dp > 1 else ""
+
+
+def distill(problem):
+    """The reason why the loss is not the divergence from all logits of a teacher."""
+    if problem.objective["kind"] != "distill":
+        return "it is a divergence from a teacher"
+    if problem.objective["kl_type"] == "mixed":
+        return "its divergence is forward, reverse or jsd"
+    return "it takes all logits of the teacher" if problem.teacher_topk else ""
+
+
+def beta_of(batch):
+    """Returns the weight of the generalised JSD, whose ends are forward and reverse KL by name."""
+    ends = {"forward": 0.0, "reverse": 1.0}
+    return ends.get(batch.objective["kl_type"], batch.objective["jsd_beta"])
 
 
 def first(*reasons):

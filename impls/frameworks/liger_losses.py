@@ -5,8 +5,8 @@ from typing import Literal
 
 import lossgrid
 import torch
-from adapter_kit import (Rows, by_id, dpo, equal_shards, first, k3_without_clamps, nll,
-                         one_cp_rank, one_rank, policy_loss, terms, transforms)
+from adapter_kit import (Rows, beta_of, by_id, distill, dpo, equal_shards, first, k3_without_clamps,
+                         nll, one_cp_rank, one_rank, policy_loss, terms, transforms)
 from lossgrid import stubs
 
 lossgrid.packages("liger-kernel", "triton", "torch")
@@ -138,3 +138,13 @@ def liger_dpo(logits, batch):
     return LigerFusedLinearDPOFunction.preference_loss_fn(
         now[::2], now[1::2], now, before[::2], before[1::2],
         beta=batch.objective["reference_policy_kl_penalty"])[0]
+
+
+@lossgrid.implementation(returns="loss", takes="teacher",
+                         supports=first(interpreted, one_rank, one_cp_rank, distill))
+def liger_jsd(logits, batch):
+    """liger_jsd of log-probabilities; it divides by the trained tokens of the own rows."""
+    total = functional.liger_jsd(torch.log_softmax(logits, -1),
+                                 torch.log_softmax(batch.teacher_logits, -1),
+                                 shift_labels=batch.labels_ignore, beta=beta_of(batch))
+    return total * batch.mask.sum() / max(batch.denominators.valid_tokens, 1)

@@ -7,7 +7,7 @@ from typing import Literal
 import lossgrid
 import torch
 import typing_extensions
-from adapter_kit import by_id, equal_shards, nll
+from adapter_kit import by_id, equal_shards, first, nll, sigmoid_loss
 from lossgrid import stubs
 
 typing.TypedDict = typing_extensions.TypedDict  # pydantic refuses the other one on Python 3.11
@@ -131,7 +131,9 @@ def nemo_policy(logits, batch, *, packing: Packing = "by_sequence"):
     return packed(packing, losses.ClippedPGLossFn(config), logits, batch, **tables)
 
 
-@lossgrid.implementation(supports=of_kind("dpo"), **loss)
+@lossgrid.implementation(supports=first(
+    of_kind("dpo"), lambda p: "" if sigmoid_loss(p.objective) else "it has the logistic loss"),
+    **loss)
 def nemo_dpo(logits, batch):
     """DPOLossFn. Its options are those of dpo, its reference is aligned with rows."""
     function = losses.DPOLossFn(losses.DPOLossConfig(**batch.objective))

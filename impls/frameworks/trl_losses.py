@@ -6,11 +6,13 @@ from typing import Literal
 
 import lossgrid
 import torch
-from adapter_kit import Rows, by_id, dpo, first, k3_without_clamps, one_rank, policy_loss
+from adapter_kit import (Rows, beta_of, by_id, distill, dpo, first, k3_without_clamps, one_cp_rank,
+                         one_rank, policy_loss, transforms)
 from lossgrid import stubs
 
 lossgrid.packages("trl", "torch")
 stubs.install("datasets", "pandas", "pyarrow")
+from trl.experimental.gkd import GKDTrainer
 from trl.kernels.chunked_logprob import ChunkedLogProbFunction
 from trl.trainer import utils
 from trl.trainer.dpo_trainer import DPOTrainer
@@ -128,3 +130,13 @@ def trl_dpo(logits, batch):
     return DPOTrainer._compute_loss(self, lambda **_: outputs, {
         "input_ids": mask, "attention_mask": mask, "completion_mask": mask,
         "ref_chosen_logps": before[::2], "ref_rejected_logps": before[1::2]}, False)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "teacher"), supports=first(
+    one_rank, one_cp_rank, distill, transforms("temperature")))
+def trl_gkd(logits, batch):
+    """GKDTrainer.generalized_jsd_loss."""
+    return GKDTrainer.generalized_jsd_loss(
+        logits[None], batch.teacher_logits[None], labels=batch.labels_ignore[None],
+        beta=beta_of(batch), temperature=batch.temperature,
+        num_items_in_batch=max(batch.denominators.valid_tokens, 1))

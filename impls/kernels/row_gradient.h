@@ -17,6 +17,18 @@
 
 namespace lossgrid {
 
+/// One more id that stands for all ids that a teacher has not sent (Divergence::Topk::tail), as a
+/// part of each of them: with p', q' of the two tails, every other id has ln(p / q) = ln(p' / q').
+/// A p' below its smallest value is that value, without a gradient: then other ids have the numbers
+/// that leave p' out of the sums, and what it adds to D stands beside.
+struct TailRow {
+  float log_ratio = 0;   // ln(p / q) of every other id
+  float ratio = 0;       // q / p
+  float mass = 1;        // sum of q
+  float of_teacher = 0;  // to be added to DivergenceSums::of_teacher
+  float of_student = 0;
+};
+
 /// Merged statistics of rows that the gradient needs, [rows] each.
 struct RowSoftmax {
   const float* shift;
@@ -30,20 +42,31 @@ struct RowSoftmax {
   const float* support_shift = nullptr;
   const float* support_sum = nullptr;
   const float* divergence_of_student = nullptr;
+  const TailRow* tail = nullptr;  // of a divergence with a tail
 
   /// Returns the statistics from row `begin` on.
   constexpr RowSoftmax from(std::int64_t begin) const {
     const auto at = [begin](const float* column) {
       return column == nullptr ? nullptr : column + begin;
     };
-    return {at(shift),         at(sum),           at(weighted),
-            at(finite),        at(teacher_shift), at(teacher_sum),
-            at(support_shift), at(support_sum),   at(divergence_of_student)};
+    return {at(shift),
+            at(sum),
+            at(weighted),
+            at(finite),
+            at(teacher_shift),
+            at(teacher_sum),
+            at(support_shift),
+            at(support_sum),
+            at(divergence_of_student),
+            tail == nullptr ? nullptr : tail + begin};
   }
   /// Return the statistics of the distributions that a divergence compares.
   constexpr RowSoftmax of_teacher() const { return {teacher_shift, teacher_sum}; }
   constexpr RowSoftmax of_divergence(const Divergence& divergence) const {
-    return divergence.on_support ? RowSoftmax{support_shift, support_sum} : RowSoftmax{shift, sum};
+    RowSoftmax student{shift, sum};
+    if (divergence.on_support()) student = {support_shift, support_sum};
+    student.tail = tail;
+    return student;
   }
 };
 

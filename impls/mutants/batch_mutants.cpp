@@ -110,6 +110,14 @@ const RegisteredMutant batch_mutants[] = {
         .rejected_by = "loss",
     }),
     RegisteredMutant({
+        .catalogue_id = "M137",
+        .name = "teacher_logprobs_rolled_again",
+        .what = "log-probabilities of the teacher rolled where they were rolled before",
+        .strategy = "fused",
+        .batch = [](PackedBatch& b) { shift_input(b, TokenInput::teacher_logprobs, 1); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
         .catalogue_id = "M47",
         .name = "last_column_counted",
         .what = "the wrapped reference of the last column counts",

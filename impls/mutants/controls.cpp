@@ -297,7 +297,10 @@ const RegisteredControl controls[] = {
               s.divergence = divergence_on_host<divergence_by_columns>;
               s.gradient = divergence_gradient_on_host<gradient_by_columns>;
             },
-        .runs_on = distills,
+        .runs_on =
+            [](const LossProblem& problem) {
+              return distills(problem) && !problem.terms().divergence.takes_logprobs();
+            },
     }),
 };
 

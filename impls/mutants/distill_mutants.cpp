@@ -29,7 +29,7 @@ bool has_uneven_sides(const LossProblem& problem) {
 }
 
 bool is_on_support(const LossProblem& problem) {
-  return problem.terms().divergence.on_support;
+  return problem.terms().divergence.on_support();
 }
 
 // --- directions and weights ---------------------------------------------------------------------
@@ -54,7 +54,8 @@ double beta_of(const ObjectiveOptions& options) {
 
 bool swap_directions(ObjectiveOptions& options) {
   const std::string type = type_of(options);
-  if (type == "\"jsd\"" || options.contains("zero_outside_topk")) return false;
+  const bool has_one_side = type == "\"forward\"" || type == "\"reverse\"";
+  if (!has_one_side || options.contains("zero_outside_topk")) return false;
   options["kl_type"] = type == "\"reverse\"" ? "\"forward\"" : "\"reverse\"";
   return true;
 }
@@ -62,6 +63,21 @@ bool swap_directions(ObjectiveOptions& options) {
 bool set_beta(ObjectiveOptions& options, double to) {
   if (type_of(options) != "\"jsd\"" || beta_of(options) == to) return false;
   options["jsd_beta"] = fmt::format("{}", to);
+  return true;
+}
+
+/// Gives the forward side the weight of the reverse one.
+bool swap_weights(ObjectiveOptions& options) {
+  const auto weight = options.find("mixed_kl_weight");
+  if (type_of(options) != "\"mixed\"" || weight == options.end()) return false;
+  weight->second = fmt::format("{}", 1 - parse_number(weight->second, "mixed_kl_weight"));
+  return true;
+}
+
+bool drop_bound(ObjectiveOptions& options) {
+  const auto bound = options.find("loss_max_clamp");
+  if (bound == options.end() || bound->second == "null") return false;
+  bound->second = "null";
   return true;
 }
 
@@ -93,7 +109,7 @@ void teacher_of_own_shard(Compared& compared) {
 }
 
 void student_of_own_shard(Compared& compared) {
-  if (compared.rows.divergence.on_support) {
+  if (compared.rows.divergence.on_support()) {
     make_room(compared);
     rows_support_statistics(compared.rows, compared.shift.data(), compared.sum.data());
   } else {
@@ -197,8 +213,7 @@ class MovedTeacherPlan final : public LossPlan {
 /// Gives every row the teacher of the next one, where that is a row that is trained on.
 std::vector<std::int64_t> next_rows(const LossProblem& problem, int cp_rank) {
   const ShiftedBatch local =
-      shift_targets(problem.batch)
-          .gather(cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, cp_rank));
+      shift_targets(problem.batch).gather(cp_rows(problem.batch, problem.grid.cp, cp_rank));
   std::vector<std::int64_t> rows(local.rows());
   std::iota(rows.begin(), rows.end(), 0);
   for (std::size_t k = 0; k + 1 < rows.size(); ++k) {
@@ -226,7 +241,7 @@ std::vector<std::int64_t> rows_of_other_chunk(const LossProblem& problem, int) {
 void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                          const RowGradients& gradients, void* out) {
   LogitsRows whole = rows;
-  whole.divergence.on_support = false;
+  whole.divergence.topk = Divergence::Topk::whole;
   rows_gradient(whole, softmax, gradients, out);
 }
 
@@ -234,7 +249,7 @@ void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
 void gradient_of_sent_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
   LogitsRows sent = rows;
-  sent.divergence.on_support = true;
+  sent.divergence.topk = Divergence::Topk::renormalized;
   RowSoftmax own = softmax;
   own.support_shift = softmax.shift;
   own.support_sum = softmax.sum;
@@ -253,6 +268,35 @@ void masked_tokens_count(const Objective& objective, const ObjectiveTokens& toke
     if (tokens.valid[t] != 0 || tokens.real[t] == 0) continue;
     totals.sums[0] += weight * tokens.terms[RowTerm::divergence][t];
     grad.terms[RowTerm::divergence][t] = static_cast<float>(weight);
+  }
+}
+
+/// Gives tokens whose loss is at its bounds the gradient of the others.
+void bounds_pass_gradient(const Objective& objective, const ObjectiveTokens& tokens,
+                          const PackedBatch& batch, int, SequenceTable<const double> coefficients,
+                          ObjectiveTotals<double> totals, const TokenGradients& grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  if (batch.denominators.valid_tokens == 0) return;
+  const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    if (tokens.valid[t] != 0) grad.terms[RowTerm::divergence][t] = static_cast<float>(weight);
+  }
+}
+
+bool distills_sampled_tokens(const LossProblem& problem) {
+  return problem.objective_spec.kind == "on_policy_distill";
+}
+
+/// Gives all tokens the gradient of the difference of log-probabilities itself.
+void gradient_without_teacher(const Objective& objective, const ObjectiveTokens& tokens,
+                              const PackedBatch& batch, int,
+                              SequenceTable<const double> coefficients,
+                              ObjectiveTotals<double> totals, const TokenGradients& grad) {
+  objective.token_terms(tokens, batch, coefficients, totals, grad);
+  if (batch.denominators.valid_tokens == 0) return;
+  const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
+  for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+    if (tokens.valid[t] != 0) grad.logprob[t] = static_cast<float>(weight);
   }
 }
 
@@ -318,6 +362,14 @@ const RegisteredMutant distill_mutants[] = {
         .strategy = "fused",
         .change = [](Steps& s) { s.divergence = divergence_on_host<divergence_from_even_mixture>; },
         .runs_on = has_uneven_sides,
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M127",
+        .name = "distill_mixed_weight_of_reverse",
+        .what = "mixed_kl_weight is the weight of the reverse side, not of the forward one",
+        .strategy = "fused",
+        .objective = [](const ObjectiveSpec& spec) { return distill_with(spec, swap_weights); },
         .rejected_by = "divergence",
     }),
     RegisteredMutant({
@@ -449,6 +501,34 @@ const RegisteredMutant distill_mutants[] = {
         .change = [](Steps& s) { s.token_terms = masked_tokens_count; },
         .runs_on = distills,
         .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M133",
+        .name = "distill_loss_without_bound",
+        .what = "the loss of a token has no upper bound, whatever loss_max_clamp is",
+        .strategy = "cp_local",
+        .objective = [](const ObjectiveSpec& spec) { return distill_with(spec, drop_bound); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M134",
+        .name = "distill_bounds_pass_gradient",
+        .what = "tokens whose loss is 0 or loss_max_clamp keep their gradient",
+        .strategy = "fused",
+        .change = [](Steps& s) { s.token_terms = bounds_pass_gradient; },
+        .runs_on =
+            [](const LossProblem& problem) { return problem.terms().divergence.is_clamped(); },
+        .rejected_by = "grad_logits",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M138",
+        .name = "distill_gradient_without_teacher",
+        .what = "the gradient of sampled tokens is 1, whatever the teacher",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.token_terms = gradient_without_teacher; },
+        .runs_on = distills_sampled_tokens,
+        .seen_in = "AReaL 1.0.4, joint distillation",
+        .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
         .catalogue_id = "M112",

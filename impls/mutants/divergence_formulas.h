@@ -61,6 +61,7 @@ struct Compared {
   RowSoftmax q;
   std::vector<float> shift = {};
   std::vector<float> sum = {};
+  std::vector<TailRow> tails = {};
 };
 
 using ChangeCompared = void (*)(Compared&);
@@ -88,7 +89,8 @@ void compare_by(Steps& steps) {
   steps.gradient = divergence_gradient_on_host<gradient_of_changed<kChange>>;
 }
 
-/// One column of a row of both; p = 0 outside of the support with Divergence::on_support.
+/// One column of a row of both; where the teacher has sent nothing p = 0 with a divergence on the
+/// support, and ln q is what it is compared with.
 struct DistilledColumn {
   double z;  // of the student
   float p;
@@ -101,7 +103,7 @@ struct DistilledColumn {
 class PlainColumns {
  public:
   PlainColumns(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q)
-      : on_support_(rows.divergence.on_support),
+      : divergence_(rows.divergence),
         p_(p),
         q_(q),
         student_(transformed_rows(rows.student)),
@@ -110,8 +112,11 @@ class PlainColumns {
   DistilledColumn at(std::int64_t r, std::int64_t v) const {
     DistilledColumn column{student_.at(r, v), 0, -infinity(), 0, -infinity()};
     set(teacher_, q_, r, v, column.q, column.log_q);
-    const bool is_outside = on_support_ && std::isinf(teacher_.at(r, v));
-    if (!is_outside) set(student_, p_, r, v, column.p, column.log_p);
+    const bool is_outside = std::isinf(teacher_.at(r, v));
+    if (is_outside && divergence_.topk == Divergence::Topk::zero_outside) {
+      column.log_q = static_cast<float>(Divergence::kLogOutside);
+    }
+    if (!is_outside || !divergence_.on_support()) set(student_, p_, r, v, column.p, column.log_p);
     return column;
   }
 
@@ -127,7 +132,7 @@ class PlainColumns {
     logarithm = distance - std::log(softmax.sum[r]);
   }
 
-  const bool on_support_;
+  const Divergence divergence_;
   const RowSoftmax p_;
   const RowSoftmax q_;
   const MappedRows student_;
@@ -173,39 +178,39 @@ void divergence_gradient_by(const DistilledRows& rows, const RowSoftmax& p, cons
   });
 }
 
-/// Returns ln r of a column, r being compared with its probabilities.
-inline float log_of_compared(const Divergence& divergence, const DistilledColumn& column) {
-  switch (divergence.kind) {
-    case Divergence::Kind::forward:
-      return column.log_p;
-    case Divergence::Kind::reverse:
-      return column.log_q;
-    default: {
-      const auto b = static_cast<float>(divergence.beta);
-      return std::log(b * column.q + (1 - b) * column.p);
-    }
-  }
+/// Returns ln(b q + (1 - b) p) of a column.
+inline float log_of_mixture(const Divergence& divergence, const DistilledColumn& column) {
+  const auto b = static_cast<float>(divergence.beta);
+  return std::log(b * column.q + (1 - b) * column.p);
 }
 
 /// Returns the summands of a column in both sums by the right formula.
 inline std::pair<float, float> right_terms(const Divergence& divergence,
                                            const DistilledColumn& column) {
-  const float log_r = log_of_compared(divergence, column);
+  const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
+  const float log_m = is_jsd ? log_of_mixture(divergence, column) : 0;
   const bool has_q = column.q > 0 && divergence.kind != Divergence::Kind::reverse;
   const bool has_p = column.p > 0 && divergence.kind != Divergence::Kind::forward;
-  return {has_q ? column.q * (column.log_q - log_r) : 0,
-          has_p ? column.p * (column.log_p - log_r) : 0};
+  return {has_q ? column.q * (column.log_q - (is_jsd ? log_m : column.log_p)) : 0,
+          has_p ? column.p * (column.log_p - (is_jsd ? log_m : column.log_q)) : 0};
+}
+
+/// Returns the weight of the student's sum in D.
+inline float weight_of_student(const Divergence& divergence) {
+  if (divergence.kind == Divergence::Kind::forward) return 0;
+  const bool is_reverse = divergence.kind == Divergence::Kind::reverse;
+  return is_reverse ? 1 : static_cast<float>(1 - divergence.beta);
 }
 
 /// Returns dD / dz of a column by the right formula, with R = `mean`.
 inline float right_slope(const Divergence& divergence, const DistilledColumn& column, float mean) {
-  if (divergence.kind == Divergence::Kind::forward) {
-    return std::isinf(column.z) ? 0 : column.p - column.q;
-  }
-  if (column.p == 0) return 0;
-  const float own = column.p * (column.log_p - log_of_compared(divergence, column) - mean);
-  const bool is_reverse = divergence.kind == Divergence::Kind::reverse;
-  return is_reverse ? own : static_cast<float>(1 - divergence.beta) * own;
+  if (std::isinf(column.z)) return 0;
+  const bool is_jsd = divergence.kind == Divergence::Kind::jsd;
+  const float of_student = weight_of_student(divergence);
+  const float forward = is_jsd ? 0 : (1 - of_student) * (column.p - column.q);
+  if (of_student == 0 || column.p == 0) return forward;
+  const float log_r = is_jsd ? log_of_mixture(divergence, column) : column.log_q;
+  return forward + of_student * column.p * (column.log_p - log_r - mean);
 }
 
 }  // namespace lossgrid

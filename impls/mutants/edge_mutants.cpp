@@ -58,8 +58,10 @@ struct SequenceRatioClamped : ClippedPgFormulas {
 
 /// `NaiveLogSigmoid`: log(1 + exp(-x)) in float32, infinite below -88.
 struct NaiveLogSigmoid : DpoFormulas {
-  static double negative_log_sigmoid(double x) {
-    return std::log(1 + std::exp(-static_cast<float>(x)));
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
+    PairLoss loss = DpoFormulas::pair_loss(options, a, b);
+    loss.value = std::log(1 + std::exp(-static_cast<float>(options.beta() * (a - b))));
+    return loss;
   }
 };
 
@@ -269,7 +271,11 @@ const RegisteredMutant edge_mutants[] = {
         .strategy = "fused",
         .objective = [](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
           if (spec.kind != "dpo") return nullptr;
-          return std::make_unique<DpoObjective<NaiveLogSigmoid>>(read_dpo_options(spec.options));
+          const DpoOptions options = read_dpo_options(spec.options);
+          const bool is_plain =
+              options.loss_type == DpoLossType::sigmoid && options.label_smoothing == 0;
+          if (!is_plain) return nullptr;
+          return std::make_unique<DpoObjective<NaiveLogSigmoid>>(options);
         },
         .rejected_by = "loss",
     }),

@@ -13,8 +13,7 @@ namespace {
 
 /// True if some row of this CP rank is trained on.
 bool has_valid_rows(const LossProblem& problem, int cp_rank) {
-  const std::vector<std::int64_t> own =
-      cp_rows(problem.batch.cu_seqlens_padded, problem.grid.cp, cp_rank);
+  const std::vector<std::int64_t> own = cp_rows(problem.batch, problem.grid.cp, cp_rank);
   const std::vector<std::uint8_t> valid = shift_targets(problem.batch).gather(own).valid;
   return std::find(valid.begin(), valid.end(), std::uint8_t{1}) != valid.end();
 }

@@ -37,7 +37,7 @@ void roll_range(const ShiftedBatch& own, std::int64_t begin, std::int64_t end, R
 
 ShiftedBatch roll_local_rows(const PackedBatch& batch, int cp, int cp_rank, Roll what,
                              std::int64_t parts) {
-  const std::vector<std::int64_t> positions = cp_rows(batch.cu_seqlens_padded, cp, cp_rank);
+  const std::vector<std::int64_t> positions = cp_rows(batch, cp, cp_rank);
   const ShiftedBatch own = own_tokens(batch).gather(positions);
   ShiftedBatch rows = shift_targets(batch).gather(positions);
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
@@ -131,7 +131,7 @@ ShiftedBatch lengths_beyond_rows(const PackedBatch& batch) {
 
 std::vector<std::int64_t> zigzag_of_whole_pack(const PackedBatch& batch, int cp, int cp_rank) {
   const std::vector<std::int64_t> one{0, batch.padded_tokens()};
-  return cp_rows(one, cp, cp_rank);
+  return cp_rows(one, CpLayout::zigzag, cp, cp_rank);
 }
 
 std::vector<std::int64_t> contiguous_rows(const PackedBatch& batch, int cp, int cp_rank) {
@@ -143,7 +143,7 @@ std::vector<std::int64_t> contiguous_rows(const PackedBatch& batch, int cp, int 
 }
 
 std::vector<std::int64_t> chunks_swapped(const PackedBatch& batch, int cp, int cp_rank) {
-  std::vector<std::int64_t> rows = cp_rows(batch.cu_seqlens_padded, cp, cp_rank);
+  std::vector<std::int64_t> rows = cp_rows(batch, cp, cp_rank);
   if (cp == 1) return rows;
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     const auto begin = rows.begin() + batch.cu_seqlens_padded[i] / cp;
@@ -174,8 +174,7 @@ std::vector<std::int64_t> gather_halves_pack(const PackedBatch& batch, const Ste
 /// Writes the right rows of each sequence from another local start.
 ShiftedBatch place_sequences(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank,
                              std::int64_t (*start_of)(const PackedBatch&, std::int64_t, int)) {
-  const ShiftedBatch right =
-      steps.shift(batch).gather(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
+  const ShiftedBatch right = steps.shift(batch).gather(cp_rows(batch, cp, cp_rank));
   ShiftedBatch rows = right;
   std::fill(rows.targets.begin(), rows.targets.end(), -1);
   std::fill(rows.valid.begin(), rows.valid.end(), 0);
@@ -208,7 +207,7 @@ std::int64_t zigzag_offset(std::int64_t padded, int cp, int cp_rank, std::int64_
 
 ShiftedBatch bin_fill_ignored(const PackedBatch& batch, const Steps& steps, int cp, int cp_rank) {
   const ShiftedBatch pack = steps.shift(batch);
-  ShiftedBatch rows = pack.gather(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
+  ShiftedBatch rows = pack.gather(cp_rows(batch, cp, cp_rank));
   const std::int64_t last = batch.sequences() - 1;
   if (last < 0) return rows;
   const std::int64_t multiple = cp > 1 ? 2 * cp : 1;
@@ -227,7 +226,7 @@ ShiftedBatch bin_fill_ignored(const PackedBatch& batch, const Steps& steps, int 
 ShiftedBatch tail_of_second_chunk(const PackedBatch& batch, const Steps& steps, int cp,
                                   int cp_rank) {
   const ShiftedBatch pack = steps.shift(batch);
-  ShiftedBatch rows = pack.gather(cp_rows(batch.cu_seqlens_padded, cp, cp_rank));
+  ShiftedBatch rows = pack.gather(cp_rows(batch, cp, cp_rank));
   for (std::int64_t i = 0; cp > 1 && i < batch.sequences(); ++i) {
     const std::int64_t h = batch.padded_length(i) / (2 * cp);
     const std::int64_t second = (2 * cp - 1 - cp_rank) * h;

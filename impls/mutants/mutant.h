@@ -47,7 +47,7 @@ struct MutantOf {
   /// Returns a reason to refuse a problem, beside those of the strategy.
   std::optional<SkipReason> (*unsupported)(const LossProblem& problem) = nullptr;
   const char* seen_in = "";      // framework and issue where the mistake happened; "": unknown
-  const char* rejected_by = "";  // check that the mutant fails in suites ci and linear
+  const char* rejected_by = "";  // check that the mutant fails in suites ci, linear and layouts
 };
 
 /// Makes a `Plan` that wraps the strategy's own plan, for MutantOf::plan.

@@ -49,7 +49,7 @@ void add_weights(const ClippedPgOptions& options, const PackedBatch& batch,
                  SequenceTable<const double> coefficients, ObjectiveTotals<const double> totals,
                  double mean_weight, Metrics& metrics) {
   const Denominators& denominators = batch.denominators;
-  const bool by_sequence = options.sequence_level_importance_ratios;
+  const bool by_sequence = options.weighs_sequences();
   metrics["sampling_importance_ratio"] =
       by_sequence ? divided(mean_weight, denominators.valid_sequences > 0)
                   : share_of(totals.sums[T::kWeight], denominators.valid_tokens);
@@ -64,22 +64,37 @@ void add_weights(const ClippedPgOptions& options, const PackedBatch& batch,
 
 ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
   if (options.positive_example_nll_weight > 0) positive = coefficients++;
-  const bool has_sequence_weight =
-      options.sequence_level_importance_ratios || options.masks_sequences();
-  if (options.token_level_loss && !has_sequence_weight) return;
+  const bool has_sequence_weight = options.weighs_sequences() || options.masks_sequences();
+  const bool has_shares = options.aggregation().differs_by_sequence();
+  const bool has_masks = options.rejects_sequences() || options.off_policy_mask_threshold;
+  if (!has_shares && !has_sequence_weight && !options.sequence_ratio() && !has_masks) return;
   tokens = sums++;
-  if (!options.token_level_loss) share = coefficients++;
+  if (has_shares) share = coefficients++;
   if (options.sequence_ratio()) {
     log_ratio = sums++;
-    positive_advantages = sums++;
-    negative_advantages = sums++;
     ratio = coefficients++;
-    ratio_gradient = coefficients++;
+    if (options.gspo_token) {
+      ratio_slope = coefficients++;
+    } else {
+      positive_advantages = sums++;
+      negative_advantages = sums++;
+      ratio_gradient = coefficients++;
+    }
   }
   if (has_sequence_weight) {
     log_weight = sums++;
     weight = coefficients++;
     out_of_bounds = coefficients++;
+  }
+  if (options.token_masks_first) kept = sums++;
+  if (options.rejects_sequences()) {
+    if (options.rejection_level > RejectionLevel::token) rejection = sums++;
+    if (options.vetoes()) vetoes = sums++;
+    keep = coefficients++;
+  }
+  if (options.off_policy_mask_threshold) {
+    behaviour = sums++;
+    keep_negative = coefficients++;
   }
 }
 
@@ -94,8 +109,7 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
                                   SequenceTable<const double> coefficients,
                                   ObjectiveTotals<const double> totals, double mean_weight) {
   const Denominators& denominators = batch.denominators;
-  const std::int64_t in_loss =
-      options.token_level_loss ? denominators.valid_tokens : denominators.valid_sequences;
+  const std::int64_t in_loss = options.aggregation().elements(denominators);
   double samples = 0;
   for (const std::uint8_t mask : batch.sample_mask) samples += mask;
 
@@ -121,6 +135,7 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
   if (options.entropy_coefficient != 0) {
     metrics["entropy"] = divided(totals.sums[T::kEntropy], in_loss > 0);
   }
+  if (options.rejects()) add("rollout_rs_masked_fraction", T::kRejected);
   add_ratios(totals, denominators.valid_tokens, metrics);
   add_weights(options, batch, coefficients, totals, mean_weight, metrics);
   return result;

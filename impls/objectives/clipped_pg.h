@@ -59,24 +59,47 @@ class ClippedPgObjective final : public Objective {
         if (column >= 0) coefficients.at(i, column) = value;
       };
       if (columns_.positive >= 0) set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
-      const Real per_token = Terms::inverse(static_cast<std::int64_t>(sum(columns_.tokens)));
-      const Real share = per_token * Terms::inverse(batch.denominators.valid_sequences);
+      const auto tokens = static_cast<std::int64_t>(sum(columns_.tokens));
+      const Real per_token = inverse_or_0<Real>(tokens);
+      const Real share =
+          Formulas::template share<Real>(options_.aggregation(), batch.denominators, tokens);
+      const Real per_kept = columns_.kept < 0
+                                ? per_token
+                                : inverse_or_0<Real>(static_cast<std::int64_t>(sum(columns_.kept)));
       const Real log_weight = sum(columns_.log_weight);
-      const Weight weight = sequence_weight(terms, log_weight, log_weight * per_token);
+      const Weight weight = sequence_weight(terms, log_weight, log_weight * per_kept);
+      const Real rejection = sum(columns_.rejection);
+      const bool is_rejected =
+          Formulas::rejects_sequence(rejection, rejection * per_kept, options_) ||
+          sum(columns_.vetoes) > 0;
+      const bool is_off_policy = options_.off_policy_mask_threshold &&
+                                 sum(columns_.behaviour) * per_token >
+                                     static_cast<Real>(*options_.off_policy_mask_threshold);
+      const Real keep = is_rejected ? 0 : 1;
+      const Real keep_negative = is_off_policy ? 0 : 1;
+      set(columns_.keep, keep);
+      set(columns_.keep_negative, keep_negative);
       set(columns_.share, share);
       set(columns_.weight, weight.value);
       set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
       if (!options_.sequence_ratio()) continue;
 
-      const Real rho = Formulas::ratio(sum(columns_.log_ratio) * per_token);
+      const Pair log = Formulas::bounded_log(sum(columns_.log_ratio) * per_token, options_);
+      const Real rho = Formulas::ratio(log.value);
+      const Real weight_of_all = options_.weighs_sequences() ? terms.used(weight) : Real(1);
       const Pair clipped = Formulas::clipped(rho, options_);
       const auto slope = [&](int advantages) {
         return surrogate<Formulas>(sum(advantages), rho, clipped, options_).slope;
       };
-      const Real by_ratio =
-          slope(columns_.positive_advantages) + slope(columns_.negative_advantages);
+      // Off-policy masking drops the advantages that it may drop.
+      const auto kept_slope = [&](int advantages, Real sign) {
+        return (Formulas::is_maskable(sign) ? keep * keep_negative : keep) * slope(advantages);
+      };
+      const Real by_ratio = kept_slope(columns_.positive_advantages, 1) +
+                            kept_slope(columns_.negative_advantages, -1);
       set(columns_.ratio, rho);
-      set(columns_.ratio_gradient, share * terms.used(weight) * by_ratio * rho * per_token);
+      set(columns_.ratio_slope, rho * log.slope);
+      set(columns_.ratio_gradient, share * weight_of_all * by_ratio * rho * log.slope * per_token);
     }
   }
 
@@ -102,7 +125,7 @@ class ClippedPgObjective final : public Objective {
                          SequenceTable<const double> coefficients,
                          ObjectiveTotals<const double> totals) const override {
     double mean_weight = 0;
-    if (options_.sequence_level_importance_ratios && batch.denominators.valid_sequences > 0) {
+    if (options_.weighs_sequences() && batch.denominators.valid_sequences > 0) {
       std::vector<double> weights;
       for (std::int64_t i = 0; i < batch.sequences(); ++i) {
         weights.push_back(coefficients.at(i, columns_.weight));
@@ -125,6 +148,7 @@ class ClippedPgObjective final : public Objective {
   Terms terms(const PackedBatch& batch) const { return {options_, columns_, batch.denominators}; }
 
   Weight sequence_weight(const Terms& terms, Real log_weight, Real mean_log_weight) const {
+    if (options_.rollout_is == WeightLevel::geometric) log_weight = mean_log_weight;
     if (!options_.masks_sequences()) return terms.bounded(Formulas::finite_exp(log_weight));
     const bool is_masked = Formulas::out_of_bounds(std::exp(mean_log_weight), options_);
     return {is_masked ? Real(0) : Real(1), is_masked};

@@ -4,9 +4,10 @@
 // objective is a struct that derives from ClippedPgFormulas and hides one piece.
 //
 // Sources: NeMo-RL `ClippedPGLossFn` and `calculate_kl`; PPO (Schulman et al., 2017), dual clip (Ye
-// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), KL estimators (Schulman, 2020).
-// Switches follow automatic differentiation: a clamp passes the gradient on its closed interval,
-// the larger of two equal numbers takes half of its gradient from each.
+// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), SAPO (Gao et al., 2025), KL
+// estimators (Schulman, 2020). Switches follow automatic differentiation: a clamp passes the
+// gradient on its closed interval, the larger of two equal numbers takes half of its gradient from
+// each.
 #pragma once
 
 #include <algorithm>
@@ -29,17 +30,40 @@ struct Slope {
 };
 
 struct ClippedPgFormulas {
+  /// Share in the loss of a token of a sequence with `tokens` valid ones. On the host.
+  template <typename Real>
+  static Real share(const Aggregation& aggregation, const Denominators& counts,
+                    std::int64_t tokens) {
+    return share_of_token<Real>(aggregation, counts, tokens);
+  }
+
+  /// Share of a token in the KL term; `share`: in the loss, `token_share`: in a mean over tokens.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real kl_share(Real share, Real /*token_share*/) {
+    return share;
+  }
+
   /// rho of one token by x - prev, or of a sequence by the mean of it; its slope is itself.
   template <typename Real>
   LOSSGRID_KERNEL static Real ratio(Real log_ratio) {
     return std::exp(log_ratio);
   }
 
+  /// The logarithm of a ratio within its bounds; slope by it.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> bounded_log(Real log_ratio, const ClippedPgOptions& options) {
+    const auto& low = options.log_ratio_min;
+    const auto& high = options.log_ratio_max;
+    if (low && log_ratio < static_cast<Real>(*low)) return {static_cast<Real>(*low), Real(0)};
+    if (high && log_ratio > static_cast<Real>(*high)) return {static_cast<Real>(*high), Real(0)};
+    return {log_ratio, Real(1)};
+  }
+
   /// rho within the clip bounds; slope by rho.
   template <typename Real>
   LOSSGRID_KERNEL static Slope<Real> clipped(Real rho, const ClippedPgOptions& options) {
-    const auto low = static_cast<Real>(1 - options.ratio_clip_min);
-    const auto high = static_cast<Real>(1 + options.ratio_clip_max);
+    const auto low = static_cast<Real>(options.lowest_ratio());
+    const auto high = static_cast<Real>(options.highest_ratio());
     return {std::clamp(rho, low, high), low <= rho && rho <= high ? Real(1) : Real(0)};
   }
 
@@ -55,11 +79,27 @@ struct ClippedPgFormulas {
     return advantage < 0;
   }
 
+  /// Temperature of sapo for a token with this advantage.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real sapo_temperature(Real advantage, const ClippedPgOptions& options) {
+    return static_cast<Real>(advantage > 0 ? options.tau_pos : options.tau_neg);
+  }
+
+  /// Gate of sapo, (4 / tau) sigmoid(tau (rho - 1)); slope by rho.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> sapo_gate(Real tau, Real rho) {
+    const Real a = tau * (rho - 1);
+    const Real small = std::exp(-std::abs(a));
+    const Real sigmoid = (a > 0 ? Real(1) : small) / (1 + small);
+    return {4 / tau * sigmoid, 4 * small / ((1 + small) * (1 + small))};
+  }
+
   /// KL by r = reference - current; slope by r.
   template <typename Real>
   LOSSGRID_KERNEL static Slope<Real> kl(KlType type, Real r) {
     if (type == KlType::k1) return {-r, Real(-1)};
     if (type == KlType::k2) return {r * r / 2, r};
+    if (type == KlType::abs) return {std::abs(r), Real(r > 0 ? 1 : r < 0 ? -1 : 0)};
     const Real growth = std::expm1(r);
     return {growth - r, growth};
   }
@@ -81,12 +121,83 @@ struct ClippedPgFormulas {
     return {weight, weight};
   }
 
+  /// The ratio x / prev as a weight of the KL; slope by x.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> kl_ratio(Real log_ratio) {
+    const Real rho = std::exp(log_ratio);
+    return {rho, rho};
+  }
+
+  /// d KL / d x of straight_through and importance, x - reference times a weight.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real kl_replaced_slope(Real x, Real p, Real f, KlGradient kind) {
+    const Real weight =
+        kind == KlGradient::importance ? std::min(std::exp(x - p), Real(10)) : Real(1);
+    return weight * (x - f);
+  }
+
   /// True if an importance weight, or the mean one of a sequence, lies outside of its bounds.
   template <typename Real>
   LOSSGRID_KERNEL static bool out_of_bounds(Real weight, const ClippedPgOptions& options) {
     const auto& low = options.truncated_importance_sampling_ratio_min;
     return weight > static_cast<Real>(*options.truncated_importance_sampling_ratio) ||
            (low && weight < static_cast<Real>(*low));
+  }
+
+  /// Number by which a token with this log weight is rejected.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real rejection_number(Real log_weight, RejectionStatistic statistic) {
+    if (statistic == RejectionStatistic::k1) return log_weight;
+    if (statistic == RejectionStatistic::k2) return log_weight * log_weight / 2;
+    return std::expm1(log_weight) - log_weight;
+  }
+
+  /// True if this number, or a sum or mean of such ones, rejects.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool is_rejected(Real number, const ClippedPgOptions& options) {
+    const auto high = static_cast<Real>(*options.rollout_rs_threshold);
+    if (options.rejection_statistic != RejectionStatistic::k1) return number > high;
+    const auto& low = options.rollout_rs_threshold_min;
+    return number > std::log(high) || (low && number < std::log(static_cast<Real>(*low)));
+  }
+
+  /// True if a token with this log weight takes its sequence with it.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool vetoes(Real log_weight, const ClippedPgOptions& options) {
+    const auto& low = options.veto_ratio_min;
+    const auto& high = options.veto_ratio_max;
+    return (low && log_weight < std::log(static_cast<Real>(*low))) ||
+           (high && log_weight > std::log(static_cast<Real>(*high)));
+  }
+
+  /// Returns what a token adds to the number by which its sequence is rejected; under sequence_max
+  /// 1 if it is beyond the threshold, else 0.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real rejection_term(Real log_weight, const ClippedPgOptions& options) {
+    const Real number = rejection_number(log_weight, options.rejection_statistic);
+    if (options.rejection_level != RejectionLevel::sequence_max) return number;
+    return is_rejected(number, options) ? Real(1) : Real(0);
+  }
+
+  /// True if a sequence is rejected. On the host.
+  template <typename Real>
+  static bool rejects_sequence(Real sum, Real mean, const ClippedPgOptions& options) {
+    switch (options.rejection_level) {
+      case RejectionLevel::sequence_sum:
+        return is_rejected(sum, options);
+      case RejectionLevel::sequence_mean:
+        return is_rejected(mean, options);
+      case RejectionLevel::sequence_max:
+        return sum > 0;
+      default:
+        return false;
+    }
+  }
+
+  /// True if off-policy masking may drop a token with this advantage.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool is_maskable(Real advantage) {
+    return advantage < 0;
   }
 
   /// Returns the importance weight w after tis or icepop.
@@ -122,11 +233,19 @@ struct ClippedPgFormulas {
   }
 };
 
+/// l = -A gate(rho); slope by rho.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> gated(Real advantage, Real rho, const ClippedPgOptions& options) {
+  const Slope<Real> gate = Formulas::sapo_gate(Formulas::sapo_temperature(advantage, options), rho);
+  return {-advantage * gate.value, -advantage * gate.slope};
+}
+
 /// l = max(-A rho, -A rho_c), for a dual clip with A < 0 at most -A c; slope by rho. `clipped` is
 /// rho_c with its slope.
 template <class Formulas, typename Real>
 LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
                                       const ClippedPgOptions& options) {
+  if (options.policy_loss == PolicyLoss::sapo) return gated<Formulas>(advantage, rho, options);
   const Real free = -advantage * rho;
   const Real bound = -advantage * clipped.value;
   Slope<Real> loss{std::max(free, bound),
@@ -140,13 +259,27 @@ LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clip
   return loss;
 }
 
-/// The KL penalty of a token without its factor, for current x, generation q and reference f; slope
-/// by x.
+/// The weight of a token's KL, slope by x, for current x, previous p and generation q.
 template <class Formulas, typename Real>
-LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOptions& options) {
+LOSSGRID_KERNEL Slope<Real> kl_factor(Real x, Real p, Real q, const ClippedPgOptions& options) {
+  switch (options.kl_gradient) {
+    case KlGradient::score:
+      return Formulas::kl_weight(x, q, options);
+    case KlGradient::ratio:
+      return Formulas::kl_ratio(x - p);
+    default:
+      return {Real(1), Real(0)};
+  }
+}
+
+/// The KL penalty of a token without its factor, for current x, previous p, generation q and
+/// reference f; slope by x.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real p, Real q, Real f,
+                                       const ClippedPgOptions& options) {
   Real r = f - x;
   Real r_slope = -1;  // by x
-  Slope<Real> weight = Formulas::kl_weight(x, q, options);
+  Slope<Real> weight = kl_factor<Formulas>(x, p, q, options);
   if (options.kl_input_clamp_value) {
     const auto bound = static_cast<Real>(*options.kl_input_clamp_value);
     if (std::abs(r) > bound) {
@@ -161,6 +294,10 @@ LOSSGRID_KERNEL Slope<Real> kl_penalty(Real x, Real q, Real f, const ClippedPgOp
   if (options.kl_output_clamp_value) {
     const auto bound = static_cast<Real>(*options.kl_output_clamp_value);
     if (std::abs(penalty.value) > bound) penalty = {std::copysign(bound, penalty.value), Real(0)};
+  }
+  const KlGradient kind = options.kl_gradient;
+  if (kind == KlGradient::straight_through || kind == KlGradient::importance) {
+    penalty.slope = Formulas::kl_replaced_slope(x, p, f, kind);
   }
   return penalty;
 }

@@ -10,7 +10,37 @@ namespace lossgrid {
 namespace {
 
 KlType kl_type(const std::string& name) {
-  return name == "k1" ? KlType::k1 : name == "k2" ? KlType::k2 : KlType::k3;
+  return name == "k1"   ? KlType::k1
+         : name == "k2" ? KlType::k2
+         : name == "k3" ? KlType::k3
+                        : KlType::abs;
+}
+
+KlGradient kl_gradient_of(const std::string& name) {
+  return name == "score"              ? KlGradient::score
+         : name == "value"            ? KlGradient::value
+         : name == "straight-through" ? KlGradient::straight_through
+         : name == "importance"       ? KlGradient::importance
+                                      : KlGradient::ratio;
+}
+
+CispoBounds cispo_bounds_of(const std::string& name) {
+  return name == "offset"  ? CispoBounds::offset
+         : name == "upper" ? CispoBounds::upper
+                           : CispoBounds::absolute;
+}
+
+std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  return *name == "token-mean"            ? AggregationMode::token_mean
+         : *name == "token-sum"           ? AggregationMode::token_sum
+         : *name == "seq-mean-token-mean" ? AggregationMode::sequence_mean_token_mean
+         : *name == "seq-mean-token-sum"  ? AggregationMode::sequence_mean_token_sum
+                                          : AggregationMode::sequence_mean_token_sum_norm;
+}
+
+PolicyLoss policy_loss_of(const std::string& name) {
+  return name == "ppo" ? PolicyLoss::ppo : PolicyLoss::sapo;
 }
 
 Truncation truncation(const std::optional<std::string>& name) {
@@ -18,6 +48,53 @@ Truncation truncation(const std::optional<std::string>& name) {
   return *name == "tis"      ? Truncation::tis
          : *name == "icepop" ? Truncation::icepop
                              : Truncation::seq_mask_tis;
+}
+
+struct RejectionName {
+  const char* name;
+  RejectionLevel level;
+  RejectionStatistic statistic;
+};
+
+constexpr RejectionName kRejections[] = {
+    {"token_k1", RejectionLevel::token, RejectionStatistic::k1},
+    {"token_k2", RejectionLevel::token, RejectionStatistic::k2},
+    {"token_k3", RejectionLevel::token, RejectionStatistic::k3},
+    {"seq_sum_k1", RejectionLevel::sequence_sum, RejectionStatistic::k1},
+    {"seq_sum_k2", RejectionLevel::sequence_sum, RejectionStatistic::k2},
+    {"seq_sum_k3", RejectionLevel::sequence_sum, RejectionStatistic::k3},
+    {"seq_mean_k1", RejectionLevel::sequence_mean, RejectionStatistic::k1},
+    {"seq_mean_k2", RejectionLevel::sequence_mean, RejectionStatistic::k2},
+    {"seq_mean_k3", RejectionLevel::sequence_mean, RejectionStatistic::k3},
+    {"seq_max_k2", RejectionLevel::sequence_max, RejectionStatistic::k2},
+    {"seq_max_k3", RejectionLevel::sequence_max, RejectionStatistic::k3},
+};
+
+void read_rejection(const OptionReader& reader, ClippedPgOptions& o) {
+  std::vector<std::string> names;
+  for (const RejectionName& rejection : kRejections) names.emplace_back(rejection.name);
+  const std::optional<std::string> name = reader.optional_one_of("rollout_rs", names);
+  for (const RejectionName& rejection : kRejections) {
+    if (name != rejection.name) continue;
+    o.rejection_level = rejection.level;
+    o.rejection_statistic = rejection.statistic;
+  }
+  const auto read = [&](const char* option, std::optional<double>& value) {
+    value = reader.optional_number(option, value);
+  };
+  read("rollout_rs_threshold", o.rollout_rs_threshold);
+  read("rollout_rs_threshold_min", o.rollout_rs_threshold_min);
+  read("veto_ratio_min", o.veto_ratio_min);
+  read("veto_ratio_max", o.veto_ratio_max);
+  read("off_policy_mask_threshold", o.off_policy_mask_threshold);
+  o.token_masks_first = reader.flag("token_masks_first", o.token_masks_first);
+}
+
+std::optional<WeightLevel> weight_level(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  return *name == "token"      ? WeightLevel::token
+         : *name == "sequence" ? WeightLevel::sequence
+                               : WeightLevel::geometric;
 }
 
 struct Rule {
@@ -34,6 +111,8 @@ void require(std::initializer_list<Rule> rules) {
 void require_values_in_range(const ClippedPgOptions& o) {
   const auto not_positive = [](const std::optional<double>& value) { return value && *value <= 0; };
   require({
+      {o.tau_pos <= 0, "tau_pos must be above 0"},
+      {o.tau_neg <= 0, "tau_neg must be above 0"},
       {o.ratio_clip_min < 0 || o.ratio_clip_min > 1, "ratio_clip_min must be in [0, 1]"},
       {o.ratio_clip_max < 0, "ratio_clip_max must not be negative"},
       {o.ratio_clip_c && *o.ratio_clip_c <= 1, "ratio_clip_c must be above 1, or null"},
@@ -43,17 +122,56 @@ void require_values_in_range(const ClippedPgOptions& o) {
   });
 }
 
+void require_aggregation_fits(const ClippedPgOptions& o) {
+  const bool divides = o.loss_agg_mode == AggregationMode::sequence_mean_token_sum_norm;
+  const bool over_sequences = o.loss_agg_mode && !o.aggregation().over_tokens();
+  require({
+      {divides && !o.loss_scale_factor,
+       "loss_agg_mode = \"seq-mean-token-sum-norm\" needs a loss_scale_factor"},
+      {o.loss_scale_factor && !divides,
+       "loss_scale_factor needs loss_agg_mode = \"seq-mean-token-sum-norm\""},
+      {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
+      {o.count_masked_sequences && !over_sequences,
+       "count_masked_sequences = true needs a loss_agg_mode with a mean over sequences"},
+  });
+}
+
+void require_policy_loss_fits(const ClippedPgOptions& o) {
+  if (o.policy_loss == PolicyLoss::ppo) return;
+  require({
+      {o.use_cispo, "use_cispo = true needs policy_loss = \"ppo\""},
+      {o.disable_ppo_ratio, "disable_ppo_ratio = true needs policy_loss = \"ppo\""},
+      {o.ratio_clip_c.has_value(), "ratio_clip_c needs policy_loss = \"ppo\""},
+  });
+}
+
 void require_ratios_fit(const ClippedPgOptions& o) {
   require({
-      {o.sequence_level_importance_ratios && o.token_level_loss,
-       "sequence_level_importance_ratios = true needs token_level_loss = false"},
+      {o.sequence_level_importance_ratios && o.token_level_loss && !o.loss_agg_mode,
+       "sequence_level_importance_ratios = true needs token_level_loss = false or a "
+       "loss_agg_mode"},
       {o.use_cispo && o.disable_ppo_ratio, "use_cispo = true excludes disable_ppo_ratio = true"},
       {o.use_cispo && o.force_on_policy_ratio,
        "use_cispo = true excludes force_on_policy_ratio = true"},
       {o.use_cispo && o.sequence_level_importance_ratios,
        "use_cispo = true excludes sequence_level_importance_ratios = true"},
+      {o.cispo_bounds != CispoBounds::offset && !o.use_cispo,
+       "cispo_bounds needs use_cispo = true"},
+      {o.use_cispo && o.lowest_ratio() > o.highest_ratio(),
+       "ratio_clip_min must not be above ratio_clip_max where cispo_bounds = \"absolute\""},
+      {o.gspo_token && !o.sequence_ratio(),
+       "gspo_token = true needs sequence_level_importance_ratios = true and a ratio"},
+      {(o.log_ratio_min || o.log_ratio_max) && !o.has_ratio(),
+       "log_ratio_min and log_ratio_max need a ratio"},
+      {o.log_ratio_min && *o.log_ratio_min >= 0, "log_ratio_min must be below 0, or null"},
+      {o.log_ratio_max && *o.log_ratio_max <= 0, "log_ratio_max must be above 0, or null"},
+      {o.kl_gradient != KlGradient::score && o.use_on_policy_kl_approximation,
+       "use_on_policy_kl_approximation = true needs kl_gradient = \"score\""},
+      {o.kl_gradient == KlGradient::ratio && o.sequence_level_importance_ratios,
+       "kl_gradient = \"ratio\" excludes sequence_level_importance_ratios = true"},
       {o.use_cispo && o.ratio_clip_c, "use_cispo = true excludes a ratio_clip_c"},
-      {o.use_cispo && !o.token_level_loss, "use_cispo = true excludes token_level_loss = false"},
+      {o.use_cispo && !o.token_level_loss && !o.loss_agg_mode,
+       "use_cispo = true excludes token_level_loss = false without a loss_agg_mode"},
   });
 }
 
@@ -87,6 +205,29 @@ void require_truncation_fits(const ClippedPgOptions& o) {
   });
 }
 
+void require_rejection_fits(const ClippedPgOptions& o) {
+  const bool has_rule = o.rejection_level != RejectionLevel::none;
+  const std::optional<double>& high = o.rollout_rs_threshold;
+  const std::optional<double>& low = o.rollout_rs_threshold_min;
+  require({
+      {has_rule && (!high || *high <= 0), "rollout_rs needs a rollout_rs_threshold above 0"},
+      {!has_rule && (high || low), "rollout_rs_threshold needs a rollout_rs"},
+      {low && o.rejection_statistic != RejectionStatistic::k1,
+       "rollout_rs_threshold_min needs a rollout_rs by k1"},
+      {low && high && (*low <= 0 || *low > *high),
+       "rollout_rs_threshold_min must be above 0 and not above rollout_rs_threshold"},
+      {o.veto_ratio_min && *o.veto_ratio_min <= 0, "veto_ratio_min must be above 0, or null"},
+      {o.veto_ratio_max && *o.veto_ratio_max <= o.veto_ratio_min.value_or(0),
+       "veto_ratio_max must be above 0 and above veto_ratio_min, or null"},
+      {o.token_masks_first && o.rejection_level != RejectionLevel::token,
+       "token_masks_first = true needs a rollout_rs of tokens"},
+      {o.rollout_is && !o.use_importance_sampling_correction,
+       "rollout_is needs use_importance_sampling_correction = true"},
+      {o.masks_sequences() && o.weighs_sequences(),
+       "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
+  });
+}
+
 }  // namespace
 
 ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
@@ -96,18 +237,33 @@ ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
 ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   ClippedPgOptions o;
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
+  o.loss_agg_mode = aggregation_mode(
+      reader.optional_one_of("loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean",
+                                               "seq-mean-token-sum", "seq-mean-token-sum-norm"}));
+  o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
+  o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
+  o.policy_loss = policy_loss_of(reader.one_of("policy_loss", {"ppo", "sapo"}, "ppo"));
+  o.tau_pos = reader.number("tau_pos", o.tau_pos);
+  o.tau_neg = reader.number("tau_neg", o.tau_neg);
   o.ratio_clip_min = reader.number("ratio_clip_min", o.ratio_clip_min);
   o.ratio_clip_max = reader.number("ratio_clip_max", o.ratio_clip_max);
   o.ratio_clip_c = reader.optional_number("ratio_clip_c", o.ratio_clip_c);
   o.disable_ppo_ratio = reader.flag("disable_ppo_ratio", o.disable_ppo_ratio);
   o.force_on_policy_ratio = reader.flag("force_on_policy_ratio", o.force_on_policy_ratio);
   o.use_cispo = reader.flag("use_cispo", o.use_cispo);
+  o.cispo_bounds =
+      cispo_bounds_of(reader.one_of("cispo_bounds", {"offset", "upper", "absolute"}, "offset"));
+  o.gspo_token = reader.flag("gspo_token", o.gspo_token);
+  o.log_ratio_min = reader.optional_number("log_ratio_min", o.log_ratio_min);
+  o.log_ratio_max = reader.optional_number("log_ratio_max", o.log_ratio_max);
   o.sequence_level_importance_ratios =
       reader.flag("sequence_level_importance_ratios", o.sequence_level_importance_ratios);
   o.reference_policy_kl_penalty =
       reader.number("reference_policy_kl_penalty", o.reference_policy_kl_penalty);
   o.reference_policy_kl_type =
-      kl_type(reader.one_of("reference_policy_kl_type", {"k1", "k2", "k3"}, "k3"));
+      kl_type(reader.one_of("reference_policy_kl_type", {"k1", "k2", "k3", "abs"}, "k3"));
+  o.kl_gradient = kl_gradient_of(reader.one_of(
+      "kl_gradient", {"score", "value", "straight-through", "importance", "ratio"}, "score"));
   o.kl_input_clamp_value = reader.optional_number("kl_input_clamp_value", o.kl_input_clamp_value);
   o.kl_output_clamp_value =
       reader.optional_number("kl_output_clamp_value", o.kl_output_clamp_value);
@@ -122,13 +278,19 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", o.truncated_importance_sampling_ratio);
   o.truncated_importance_sampling_ratio_min = reader.optional_number(
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
+  o.rollout_is =
+      weight_level(reader.optional_one_of("rollout_is", {"token", "sequence", "geometric"}));
+  read_rejection(reader, o);
   o.positive_example_nll_weight =
       reader.number("positive_example_nll_weight", o.positive_example_nll_weight);
   o.entropy_coefficient = reader.number("entropy_coefficient", o.entropy_coefficient);
   reader.require_all_known();
   require_values_in_range(o);
+  require_aggregation_fits(o);
+  require_policy_loss_fits(o);
   require_ratios_fit(o);
   require_truncation_fits(o);
+  require_rejection_fits(o);
   return o;
 }
 
@@ -149,11 +311,28 @@ Edges kl_edges(const ClippedPgOptions& o) {
     if (o.kl_input_clamp_value) edges.add(sign * *o.kl_input_clamp_value);
     if (!o.kl_output_clamp_value) continue;
     const double bound = *o.kl_output_clamp_value;
-    edges.add(o.reference_policy_kl_type == KlType::k1   ? sign * bound
+    const bool is_linear =
+        o.reference_policy_kl_type == KlType::k1 || o.reference_policy_kl_type == KlType::abs;
+    edges.add(is_linear                                  ? sign * bound
               : o.reference_policy_kl_type == KlType::k2 ? sign * std::sqrt(2 * bound)
                                                          : k3_root(bound, sign));
   }
   return edges;
+}
+
+/// Adds the log weights at which tokens, or sequences of equal ones, are rejected.
+void add_rejection_edges(const ClippedPgOptions& o, Edges& edges) {
+  if (o.veto_ratio_min) edges.add(std::log(*o.veto_ratio_min));
+  if (o.veto_ratio_max) edges.add(std::log(*o.veto_ratio_max));
+  if (o.rejection_level == RejectionLevel::none) return;
+  const double bound = *o.rollout_rs_threshold;
+  for (const double sign : {1.0, -1.0}) {
+    if (o.rejection_statistic == RejectionStatistic::k2) edges.add(sign * std::sqrt(2 * bound));
+    if (o.rejection_statistic == RejectionStatistic::k3) edges.add(k3_root(bound, sign));
+  }
+  if (o.rejection_statistic != RejectionStatistic::k1) return;
+  edges.add(std::log(bound));
+  if (o.rollout_rs_threshold_min) edges.add(std::log(*o.rollout_rs_threshold_min));
 }
 
 }  // namespace
@@ -168,18 +347,23 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
+  needs.sequence_counts = loss_agg_mode && !aggregation().over_tokens();
   if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
-  needs.edges_by_unit = sequence_ratio() || masks_sequences();
+  needs.edges_by_unit =
+      sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;
   if (clips()) {
-    if (ratio_clip_min < 1) needs.log_ratios.add(std::log(1 - ratio_clip_min));
-    needs.log_ratios.add(std::log(1 + ratio_clip_max));
+    if (lowest_ratio() > 0) needs.log_ratios.add(std::log(lowest_ratio()));
+    if (highest_ratio() > 0) needs.log_ratios.add(std::log(highest_ratio()));
     if (ratio_clip_c) needs.log_ratios.add(std::log(*ratio_clip_c));
   }
+  if (log_ratio_min) needs.log_ratios.add(*log_ratio_min);
+  if (log_ratio_max) needs.log_ratios.add(*log_ratio_max);
   if (truncates()) {
     const auto& low = truncated_importance_sampling_ratio_min;
     if (low && *low > 0) needs.log_weights.add(std::log(*low));
     needs.log_weights.add(std::log(*truncated_importance_sampling_ratio));
   }
+  add_rejection_edges(*this, needs.log_weights);
   needs.reference_offsets = kl_edges(*this);
   return needs;
 }

@@ -19,15 +19,22 @@ struct ClippedPgColumns {
   int positive_advantages = -1;  // the loss is linear in advantages of one sign
   int negative_advantages = -1;
   int log_weight = -1;  // prev - generation
+  int kept = -1;        // tokens that are not rejected one by one
+  int rejection = -1;   // numbers by which the sequence is rejected
+  int vetoes = -1;      // tokens that take their sequence with them
+  int behaviour = -1;   // generation - x
   int sums = 0;
 
   // Coefficients.
-  int share = -1;           // of a token in the mean over sequences of token means
+  int share = -1;           // of a token in the loss, where it differs by sequence
   int ratio = -1;           // the one ratio of the sequence
+  int ratio_slope = -1;     // its slope by the token's own logprob
   int ratio_gradient = -1;  // d (policy loss) / d logprob of every token, by that ratio
   int weight = -1;          // importance weight; seq-mask-tis: 1 kept, 0 masked
   int out_of_bounds = -1;   // of that weight: 1, else 0
   int positive = -1;        // reward above 0: 1, else 0
+  int keep = -1;            // policy terms of its tokens: 1 kept, 0 dropped
+  int keep_negative = -1;   // the same, of tokens that off-policy masking may drop
   int coefficients = 0;
 };
 
@@ -48,6 +55,7 @@ struct ClippedPgTotals {
     kEntropy,  // with the tokens' shares in the loss
     kWeight,
     kOutOfBounds,
+    kRejected,
     kSums,
   };
   enum Maximum { kMaxRatio, kMaxMinusRatio, kMaxRatioClamped, kMaxMinusRatioClamped, kMaxima };
@@ -64,7 +72,7 @@ struct ClippedPgTotals {
 template <class Formulas = ClippedPgFormulas, class Real = double>
 class ClippedPgTerms {
  public:
-  static constexpr int kSequenceSums = 5;
+  static constexpr int kSequenceSums = 9;
   static constexpr int kSums = ClippedPgTotals::kSums;
   static constexpr int kMaxima = ClippedPgTotals::kMaxima;
   static constexpr bool kHasGradient = true;
@@ -73,10 +81,9 @@ class ClippedPgTerms {
                  const Denominators& denominators)
       : options_(options),
         columns_(columns),
-        share_(inverse(denominators.valid_tokens)),
-        nll_share_(inverse(denominators.positive_tokens)) {}
-
-  static Real inverse(std::int64_t count) { return count > 0 ? 1 / static_cast<Real>(count) : 0; }
+        share_(Formulas::template share<Real>(options.aggregation(), denominators, 0)),
+        token_share_(inverse_or_0<Real>(denominators.valid_tokens)),
+        nll_share_(inverse_or_0<Real>(denominators.positive_tokens)) {}
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
                                        double* sums) const {
@@ -86,9 +93,19 @@ class ClippedPgTerms {
     };
     add(columns_.tokens, 1);
     add(columns_.log_ratio, token.x - token.p);
-    add(columns_.positive_advantages, std::max(token.advantage, Real(0)));
-    add(columns_.negative_advantages, std::min(token.advantage, Real(0)));
-    add(columns_.log_weight, token.p - token.q);
+    const Real log_weight = token.p - token.q;
+    const bool is_kept = !is_rejected_alone(log_weight);
+    const Real factor = is_kept ? own_factor(log_weight) : Real(0);
+    add(columns_.positive_advantages, factor * std::max(token.advantage, Real(0)));
+    add(columns_.negative_advantages, factor * std::min(token.advantage, Real(0)));
+    add(columns_.behaviour, token.q - token.x);
+    if (options_.token_masks_first && !is_kept) return;
+    add(columns_.kept, 1);
+    add(columns_.log_weight, log_weight);
+    if (columns_.rejection >= 0) {
+      add(columns_.rejection, Formulas::rejection_term(log_weight, options_));
+    }
+    if (columns_.vetoes >= 0) add(columns_.vetoes, Formulas::vetoes(log_weight, options_) ? 1 : 0);
   }
 
   LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
@@ -105,19 +122,22 @@ class ClippedPgTerms {
     const Ratio ratio = this->ratio(token, coefficients);
     const Weight weight = token_weight(token, coefficients);
 
-    const Pair policy = actor(token, ratio, weight);
+    const Real keep = kept(token, coefficients);
+    const Pair policy = actor(token, ratio, keep * used(weight));
     sums[ClippedPgTotals::kActor] += share * policy.value;
     Real gradient = share * policy.slope;
     if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
     if (beta != 0) {
-      const Pair kl = kl_penalty<Formulas>(token.x, token.q, token.f, options_);
-      sums[ClippedPgTotals::kKl] += share * kl.value;
-      gradient += beta * share * kl.slope;
+      const Pair kl = kl_penalty<Formulas>(token.x, token.p, token.q, token.f, options_);
+      const Real kl_share = Formulas::kl_share(share, token_share_);
+      sums[ClippedPgTotals::kKl] += kl_share * kl.value;
+      gradient += beta * kl_share * kl.slope;
     }
     if (columns_.positive >= 0 && of_sequence(columns_.positive) > 0) {
       sums[ClippedPgTotals::kPositiveNll] -= nll_share_ * token.x;
       gradient -= nll_weight * nll_share_;
     }
+    sums[ClippedPgTotals::kRejected] += 1 - keep;
     add_metrics(token, ratio, weight, sums, maxima);
     TokenGradient by_number{.logprob = static_cast<float>(gradient)};
     if (options_.entropy_coefficient != 0) {
@@ -181,12 +201,17 @@ class ClippedPgTerms {
     if (options_.force_on_policy_ratio) return {{1, 1}, {1, 1}};
     if (options_.disable_ppo_ratio) return {{token.x, 1}, {token.x, 1}};
     if (options_.sequence_ratio()) {
-      // Its gradient is not the token's own: it stands in the coefficients.
-      const auto rho = static_cast<Real>(coefficients.at(token.sequence, columns_.ratio));
-      return {{rho, 0}, Formulas::clipped(rho, options_)};
+      const auto of_sequence = [&](int column) {
+        return static_cast<Real>(coefficients.at(token.sequence, column));
+      };
+      const Real rho = of_sequence(columns_.ratio);
+      // Unless the slope is the token's own, the gradient stands in the coefficients.
+      const Real slope = columns_.ratio_slope >= 0 ? of_sequence(columns_.ratio_slope) : Real(0);
+      return {{rho, slope}, Formulas::clipped(rho, options_)};
     }
-    const Real rho = Formulas::ratio(token.x - token.p);
-    return {{rho, rho}, Formulas::clipped(rho, options_)};
+    const Pair log = Formulas::bounded_log(token.x - token.p, options_);
+    const Real rho = Formulas::ratio(log.value);
+    return {{rho, rho * log.slope}, Formulas::clipped(rho, options_)};
   }
 
   LOSSGRID_KERNEL Weight token_weight(const Token& token,
@@ -194,14 +219,36 @@ class ClippedPgTerms {
     const auto of_sequence = [&] {
       return static_cast<Real>(coefficients.at(token.sequence, columns_.weight));
     };
-    if (options_.sequence_level_importance_ratios) return {of_sequence(), false};
+    if (options_.weighs_sequences()) return {of_sequence(), false};
     const Real weight = Formulas::finite_exp(token.p - token.q);
     if (options_.masks_sequences()) return {weight * of_sequence(), false};
     return bounded(weight);
   }
 
-  LOSSGRID_KERNEL Pair actor(const Token& token, const Ratio& ratio, const Weight& weight) const {
-    const Real factor = used(weight);
+  LOSSGRID_KERNEL bool is_rejected_alone(Real log_weight) const {
+    if (options_.rejection_level != RejectionLevel::token) return false;
+    const Real number = Formulas::rejection_number(log_weight, options_.rejection_statistic);
+    return Formulas::is_rejected(number, options_);
+  }
+
+  /// The weight of a token's advantage in the sums of its sequence, unless that has one weight.
+  LOSSGRID_KERNEL Real own_factor(Real log_weight) const {
+    if (options_.weighs_sequences()) return 1;
+    return used(bounded(Formulas::finite_exp(log_weight)));
+  }
+
+  /// 1 for a token that keeps its policy term, else 0.
+  LOSSGRID_KERNEL Real kept(const Token& token, SequenceTable<const double> coefficients) const {
+    const auto of_sequence = [&](int column) {
+      return column >= 0 ? static_cast<Real>(coefficients.at(token.sequence, column)) : Real(1);
+    };
+    if (is_rejected_alone(token.p - token.q)) return 0;
+    const Real keep = of_sequence(columns_.keep);
+    return Formulas::is_maskable(token.advantage) ? keep * of_sequence(columns_.keep_negative)
+                                                  : keep;
+  }
+
+  LOSSGRID_KERNEL Pair actor(const Token& token, const Ratio& ratio, Real factor) const {
     if (options_.use_cispo) {
       const Real slope = -token.advantage * ratio.clipped.value * factor;
       return {slope * token.x, slope};
@@ -234,8 +281,9 @@ class ClippedPgTerms {
 
   ClippedPgOptions options_;
   ClippedPgColumns columns_;
-  Real share_;      // of a token in the loss, unless it stands in the coefficients
-  Real nll_share_;  // of a token of a positive example in its term
+  Real share_;        // of a token in the loss, unless it stands in the coefficients
+  Real token_share_;  // of a token in a mean over tokens
+  Real nll_share_;    // of a token of a positive example in its term
 };
 
 }  // namespace lossgrid

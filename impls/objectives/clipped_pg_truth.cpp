@@ -9,6 +9,7 @@
 
 #include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg.h"
+#include "impls/objectives/clipped_pg_truth_rejection.h"
 #include "impls/objectives/clipped_pg_truth_weights.h"
 #include "impls/objectives/gradient_sides.h"
 
@@ -39,6 +40,8 @@ Number kl_estimate(KlType type, const Number& r) {
       return -r;
     case KlType::k2:
       return Number(0.5) * r * r;
+    case KlType::abs:
+      return max(r, -r);
     default:
       return exp(r) - Number(1.0) - r;
   }
@@ -69,10 +72,12 @@ class ClippedPgTruth {
     const ByToken<Var> clipped = clipped_ratios(ratios);
     const ByToken<Enclosure> log_weights =
         each<Enclosure>([](const TrueToken& token) { return token.p.enclosure() - token.q; });
-    const TrueWeights weights =
-        true_weights(options_, batch_.sample_mask, log_weights, sides_.weight, truth_.branches);
-    straddles_ |= weights.straddles;
-    const Var actor = in_loss(actor_terms(ratios, clipped, weights));
+    const TrueKeeps keeps = this->keeps();
+    const TrueWeights weights = true_weights(options_, batch_.sample_mask, log_weights, keeps.alone,
+                                             sides_.weight, truth_.branches);
+    straddles_ |= weights.straddles || keeps.straddles;
+    count_sequences();
+    const Var actor = in_loss(actor_terms(ratios, clipped, weights, keeps));
     const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
     tape_.take_side(sides_.kl);
     const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
@@ -82,13 +87,12 @@ class ClippedPgTruth {
     truth_.loss = loss.enclosure();
     set_gradient(loss);
 
-    const std::int64_t elements =
-        options_.token_level_loss ? counts().valid_tokens : counts().valid_sequences;
     truth_.metrics["loss"] = {Reduction::sum, truth_.loss, 1};
-    truth_.metrics["kl_penalty"] = {Reduction::sum, kl.enclosure(), elements > 0 ? 1.0 : 0.0};
+    truth_.metrics["kl_penalty"] = {Reduction::sum, kl.enclosure(), elements() > 0 ? 1.0 : 0.0};
     add_ratio_metrics("probs_ratio", ratios);
     add_ratio_metrics("probs_ratio_clamped", clipped);
     add_weight_metrics(weights);
+    if (options_.rejects()) add_rejection_metric(keeps);
     add_policy_metrics();
     return std::move(truth_);
   }
@@ -139,12 +143,53 @@ class ClippedPgTruth {
     return over(sum(terms), static_cast<std::int64_t>(terms.size()));
   }
 
-  /// Returns the sum over tokens / G_tok, or the sum over sequences of token means / G_seq.
+  /// True if the loss is a mean or a sum over tokens, whatever sequence they belong to.
+  bool is_over_tokens() const {
+    if (!options_.loss_agg_mode) return options_.token_level_loss;
+    return options_.loss_agg_mode == AggregationMode::token_mean ||
+           options_.loss_agg_mode == AggregationMode::token_sum;
+  }
+
+  /// Returns the number of sequences that a mean over them is divided by.
+  std::int64_t sequences() const {
+    if (!options_.loss_agg_mode) return counts().valid_sequences;
+    return options_.count_masked_sequences ? counts().all_sequences : counts().trained_sequences;
+  }
+
+  /// Returns the number of elements that the loss is about; 0: it has none.
+  std::int64_t elements() const {
+    const bool is_over_samples = !options_.loss_agg_mode && !options_.token_level_loss;
+    return is_over_samples ? counts().valid_sequences : counts().valid_tokens;
+  }
+
+  /// Returns what one sequence adds to the sum over sequences.
+  Var of_sequence(const std::vector<Var>& terms) const {
+    if (!options_.loss_agg_mode) return mean(terms);
+    switch (*options_.loss_agg_mode) {
+      case AggregationMode::sequence_mean_token_sum:
+        return sum(terms);
+      case AggregationMode::sequence_mean_token_sum_norm:
+        return sum(terms) / Var(constant(*options_.loss_scale_factor));
+      default:
+        return mean(terms);
+    }
+  }
+
+  /// Returns the terms of tokens aggregated as the loss is.
   Var in_loss(const ByToken<Var>& terms) const {
-    if (options_.token_level_loss) return over(sum(flat(terms)), counts().valid_tokens);
-    std::vector<Var> means;
-    for (const std::vector<Var>& of_sequence : terms) means.push_back(mean(of_sequence));
-    return over(sum(means), counts().valid_sequences);
+    if (options_.loss_agg_mode == AggregationMode::token_sum) return sum(flat(terms));
+    if (is_over_tokens()) return over(sum(flat(terms)), counts().valid_tokens);
+    std::vector<Var> by_sequence;
+    for (const std::vector<Var>& tokens : terms) by_sequence.push_back(of_sequence(tokens));
+    return over(sum(by_sequence), sequences());
+  }
+
+  void count_sequences() {
+    if (!options_.loss_agg_mode || is_over_tokens()) return;
+    std::int64_t& count = truth_.branches["sequence_without_targets"];
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      count += batch_.sample_mask[i] != 0 && tokens_[i].empty() ? 1 : 0;
+    }
   }
 
   ByToken<Var> ratios() const {
@@ -157,11 +202,22 @@ class ClippedPgTruth {
     ByToken<Var> logs = each<Var>([](const TrueToken& token) { return token.x - token.p; });
     for (std::vector<Var>& of_sequence : logs) {
       if (options_.sequence_level_importance_ratios) {
-        of_sequence.assign(of_sequence.size(), mean(of_sequence));
+        const Var mean = this->mean(of_sequence);
+        for (Var& log : of_sequence) {
+          log = options_.gspo_token ? Tape::record(mean.enclosure(), log, 1.0) : mean;
+        }
       }
-      for (Var& log : of_sequence) log = exp(log);
+      for (Var& log : of_sequence) log = exp(bounded_log(log));
     }
     return logs;
+  }
+
+  /// Returns the logarithm of a ratio in its bounds, beyond which there is no gradient.
+  Var bounded_log(const Var& log) const {
+    if (!options_.log_ratio_min && !options_.log_ratio_max) return log;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return limited(log, options_.log_ratio_min.value_or(-kInfinity),
+                   options_.log_ratio_max.value_or(kInfinity));
   }
 
   ByToken<Var> clipped_ratios(const ByToken<Var>& ratios) const {
@@ -175,23 +231,58 @@ class ClippedPgTruth {
 
   /// False where another number, without clip bounds, stands in the place of rho.
   bool has_ratio() const { return !options_.force_on_policy_ratio && !options_.disable_ppo_ratio; }
-  double lowest_ratio() const { return 1 - options_.ratio_clip_min; }
-  double highest_ratio() const { return 1 + options_.ratio_clip_max; }
+  double lowest_ratio() const {
+    switch (options_.cispo_bounds) {
+      case CispoBounds::upper:
+        return 0;
+      case CispoBounds::absolute:
+        return options_.ratio_clip_min;
+      default:
+        return 1 - options_.ratio_clip_min;
+    }
+  }
+  double highest_ratio() const {
+    const double offset = options_.cispo_bounds == CispoBounds::offset ? 1 : 0;
+    return offset + options_.ratio_clip_max;
+  }
+
+  TrueKeeps keeps() {
+    const ByToken<RejectionToken> tokens = each<RejectionToken>([](const TrueToken& token) {
+      const Enclosure& p = token.p.enclosure();
+      return RejectionToken{p - token.q, token.q - token.x.enclosure(), token.advantage};
+    });
+    return true_keeps(options_, tokens, sides_.weight, truth_.branches);
+  }
 
   ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
-                           const TrueWeights& weights) {
+                           const TrueWeights& weights, const TrueKeeps& keeps) {
     ByToken<Var> terms(tokens_.size());
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
         const TrueToken& token = tokens_[i][k];
-        const Var loss = options_.use_cispo ? -token.advantage * detach(clipped[i][k]) * token.x
-                                            : surrogate(token.advantage, ratios[i][k]);
+        const Var loss = actor_term(token, ratios[i][k], clipped[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
-        terms[i].push_back(
-            options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss);
+        count_log_bounds(ratios[i][k].value());
+        const Var weighted =
+            options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss;
+        terms[i].push_back(Var(keeps.tokens[i][k]) * weighted);
       }
     }
     return terms;
+  }
+
+  Var actor_term(const TrueToken& token, const Var& ratio, const Var& clipped) {
+    if (options_.use_cispo) return -token.advantage * detach(clipped) * token.x;
+    if (options_.policy_loss == PolicyLoss::sapo) return sapo(token.advantage, ratio);
+    return surrogate(token.advantage, ratio);
+  }
+
+  /// -A (4 / tau) sigmoid(tau (rho - 1)).
+  Var sapo(double advantage, const Var& rho) {
+    const bool is_positive = advantage > 0;
+    ++truth_.branches[is_positive ? "sapo_positive" : "sapo_negative"];
+    const Var tau = constant(is_positive ? options_.tau_pos : options_.tau_neg);
+    return -advantage * (4.0 / tau) * exp(log_sigmoid(tau * (rho - 1.0)));
   }
 
   /// max(-A rho, -A rho_c), and the dual clip.
@@ -237,7 +328,7 @@ class ClippedPgTruth {
   void count_actor_branch(double advantage, double rho) {
     ++truth_.branches["tokens"];
     truth_.branches["advantage_zero"] += advantage == 0 ? 1 : 0;
-    if (!has_ratio()) return;
+    if (!has_ratio() || options_.policy_loss != PolicyLoss::ppo) return;
     const bool below = rho < lowest_ratio();
     const bool above = rho > highest_ratio();
     truth_.branches["ratio_inside_clip"] += !below && !above ? 1 : 0;
@@ -253,14 +344,46 @@ class ClippedPgTruth {
     truth_.branches["dual_clip_active"] += is_dual ? 1 : 0;
   }
 
+  void count_log_bounds(double rho) {
+    const auto& low = options_.log_ratio_min;
+    const auto& high = options_.log_ratio_max;
+    if (low) truth_.branches["log_ratio_at_least"] += std::log(rho) <= *low + 1e-9 ? 1 : 0;
+    if (high) truth_.branches["log_ratio_at_most"] += std::log(rho) >= *high - 1e-9 ? 1 : 0;
+  }
+
+  /// Returns the factor of a token's KL.
+  Var kl_weight(const TrueToken& token) const {
+    switch (options_.kl_gradient) {
+      case KlGradient::score:
+        return options_.use_on_policy_kl_approximation ? exp(token.x - token.q) : score(token.x);
+      case KlGradient::ratio:
+        return options_.force_on_policy_ratio ? score(token.x) : exp(token.x - token.p);
+      default:
+        return 1.0;
+    }
+  }
+
+  /// Returns the KL with the gradient that stands in the place of its own.
+  Var with_kl_gradient(const TrueToken& token, const Var& kl) {
+    const Enclosure& x = token.x.enclosure();
+    const Enclosure distance = x - token.f;
+    if (options_.kl_gradient == KlGradient::straight_through) {
+      return Tape::record(kl.enclosure(), token.x, distance);
+    }
+    if (options_.kl_gradient != KlGradient::importance) return kl;
+    const Enclosure ratio = exp(x - token.p.enclosure());
+    truth_.branches["kl_importance_truncated"] += ratio.value > 10 ? 1 : 0;
+    return Tape::record(kl.enclosure(), token.x, min(ratio, 10.0) * distance);
+  }
+
   ByToken<Var> kl_terms() {
     return each<Var>([&](const TrueToken& token) {
       const std::optional<double>& input_bound = options_.kl_input_clamp_value;
       const std::optional<double>& output_bound = options_.kl_output_clamp_value;
       Var r = token.f - token.x;
-      Var weight =
-          options_.use_on_policy_kl_approximation ? exp(token.x - token.q) : score(token.x);
-      const bool is_finite = is_finite_float(weight.value());
+      Var weight = kl_weight(token);
+      const bool is_finite =
+          !options_.use_on_policy_kl_approximation || is_finite_float(weight.value());
       if (!is_finite) weight = Var();
       Enclosure is_clamped = 0.0;
       if (input_bound) {
@@ -272,7 +395,8 @@ class ClippedPgTruth {
       const Var kl = weight * kl_estimate(options_.reference_policy_kl_type, r);
       const bool is_limited = output_bound && std::abs(kl.value()) > *output_bound;
       count_kl_branch(is_finite, is_clamped.value > 0, is_limited);
-      return output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
+      const Var limited_kl = output_bound ? limited(kl, -*output_bound, *output_bound) : kl;
+      return with_kl_gradient(token, limited_kl);
     });
   }
 
@@ -318,9 +442,7 @@ class ClippedPgTruth {
   /// Returns the entropy of the policy, aggregated as the policy term.
   Var entropy() {
     const Var mean = in_loss(each<Var>([](const TrueToken& token) { return token.entropy; }));
-    const std::int64_t elements =
-        options_.token_level_loss ? counts().valid_tokens : counts().valid_sequences;
-    truth_.metrics["entropy"] = {Reduction::sum, mean.enclosure(), elements > 0 ? 1.0 : 0.0};
+    truth_.metrics["entropy"] = {Reduction::sum, mean.enclosure(), elements() > 0 ? 1.0 : 0.0};
     return mean;
   }
 
@@ -363,7 +485,7 @@ class ClippedPgTruth {
   }
 
   void add_weight_metrics(const TrueWeights& weights) {
-    const bool by_sequence = options_.sequence_level_importance_ratios;
+    const bool by_sequence = options_.weighs_sequences();
     const std::int64_t tokens = counts().valid_tokens;
     const std::int64_t sequences = counts().valid_sequences;
     add_metric("sampling_importance_ratio", by_sequence ? weights.sequences : flat(weights.tokens),
@@ -371,6 +493,12 @@ class ClippedPgTruth {
     if (options_.truncated_importance_sampling_type == Truncation::none) return;
     const bool masks = options_.truncated_importance_sampling_type == Truncation::seq_mask_tis;
     add_metric("is_oob_ratio", weights.out_of_bounds, by_sequence || masks ? sequences : tokens);
+  }
+
+  void add_rejection_metric(const TrueKeeps& keeps) {
+    std::vector<Enclosure> rejected;
+    for (const Enclosure& keep : flat(keeps.tokens)) rejected.push_back(1.0 - keep);
+    add_metric("rollout_rs_masked_fraction", rejected, counts().valid_tokens);
   }
 
   /// Adds the metrics of the distances between the policies.

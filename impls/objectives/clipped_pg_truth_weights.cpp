@@ -7,9 +7,32 @@
 namespace lossgrid {
 namespace {
 
-Enclosure mean_weight(const std::vector<Enclosure>& logs) {
-  if (logs.empty()) return 1.0;
-  return exp(sum(logs) * reciprocal(static_cast<std::int64_t>(logs.size())));
+/// Log weights of a sequence: of its valid tokens, and the sum and mean of those that count.
+struct SequenceLogs {
+  std::vector<Enclosure> tokens;
+  Enclosure sum;
+  Enclosure mean;
+};
+
+/// `counted`: 1 for tokens that count, else 0.
+SequenceLogs sequence_logs(const std::vector<Enclosure>& logs,
+                           const std::vector<Enclosure>& counted) {
+  std::vector<Enclosure> terms;
+  double low = 0;
+  double high = 0;
+  double value = 0;
+  for (std::size_t k = 0; k < logs.size(); ++k) {
+    terms.push_back(counted[k] * logs[k]);
+    low += counted[k].low;
+    high += counted[k].high;
+    value += counted[k].value;
+  }
+  const Enclosure total = sum(terms);
+  if (value == 0) return {logs, total, 0.0};
+  Enclosure count = value;
+  count.low = low;
+  count.high = high;
+  return {logs, total, total * (1.0 / count)};
 }
 
 class WeightTruth {
@@ -29,10 +52,10 @@ class WeightTruth {
   }
 
   /// Computes weights for each token, with bounds on their geometric mean.
-  void add_masked_sequence(const std::vector<Enclosure>& logs, bool counts) {
-    const Enclosure out = is_outside(mean_weight(logs));
+  void add_masked_sequence(const SequenceLogs& logs, bool counts) {
+    const Enclosure out = is_outside(exp(logs.mean));
     std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
-    for (const Enclosure& log : logs) {
+    for (const Enclosure& log : logs.tokens) {
       of_tokens.push_back(zero_if(out, finite("is_weight", exp(log))));
     }
     if (!counts) return;
@@ -42,15 +65,16 @@ class WeightTruth {
   }
 
   /// Computes one weight for all tokens of a sequence.
-  void add_sequence(const std::vector<Enclosure>& logs, bool counts) {
+  void add_sequence(const SequenceLogs& logs, bool counts) {
     if (!counts) {  // nor has it valid tokens
       weights_.tokens.emplace_back();
       return;
     }
-    const Enclosure weight = finite("sequence_is_weight", exp(sum(logs)));
+    const bool is_geometric = options_.rollout_is == WeightLevel::geometric;
+    const Enclosure weight = finite("sequence_is_weight", exp(is_geometric ? logs.mean : logs.sum));
     weights_.out_of_bounds.push_back(is_outside(weight));
     weights_.sequences.push_back(truncated(weight, weights_.out_of_bounds.back()));
-    weights_.tokens.emplace_back(logs.size(), weights_.sequences.back());
+    weights_.tokens.emplace_back(logs.tokens.size(), weights_.sequences.back());
   }
 
   TrueWeights take() { return std::move(weights_); }
@@ -111,15 +135,18 @@ class WeightTruth {
 }  // namespace
 
 TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
-                         const ByToken<Enclosure>& log_weights, Side side,
-                         std::map<std::string, std::int64_t>& branches) {
+                         const ByToken<Enclosure>& log_weights, const ByToken<Enclosure>& keeps,
+                         Side side, std::map<std::string, std::int64_t>& branches) {
   WeightTruth weights(options, side, branches);
   for (std::size_t i = 0; i < log_weights.size(); ++i) {
     const bool counts = sample_mask[i] != 0;
-    if (options.sequence_level_importance_ratios) {
-      weights.add_sequence(log_weights[i], counts);
+    const std::vector<Enclosure> all(log_weights[i].size(), 1.0);
+    const SequenceLogs logs =
+        sequence_logs(log_weights[i], options.token_masks_first ? keeps[i] : all);
+    if (options.weighs_sequences()) {
+      weights.add_sequence(logs, counts);
     } else if (options.truncated_importance_sampling_type == Truncation::seq_mask_tis) {
-      weights.add_masked_sequence(log_weights[i], counts);
+      weights.add_masked_sequence(logs, counts);
     } else {
       weights.add_tokens(log_weights[i]);
     }

@@ -35,12 +35,13 @@ struct TrueWeights {
   bool straddles = false;  // a weight that may be on either side of a bound is dropped beyond it
 };
 
-/// `log_weights`: p - q of valid tokens. `side`: of the bounds, where weights may be on either; the
-/// first is inside. Adds the branches taken to `branches`: is_weight_... of
-/// tokens, sequence_... of sequences that count.
+/// `log_weights`: p - q of valid tokens. `keeps`: 0 of those that are rejected one by one, whose
+/// weights are out of sums over sequences under token_masks_first. `side`: of the bounds, where
+/// weights may be on either; the first is inside. Adds the branches taken to `branches`:
+/// is_weight_... of tokens, sequence_... of sequences that count.
 TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
-                         const ByToken<Enclosure>& log_weights, Side side,
-                         std::map<std::string, std::int64_t>& branches);
+                         const ByToken<Enclosure>& log_weights, const ByToken<Enclosure>& keeps,
+                         Side side, std::map<std::string, std::int64_t>& branches);
 
 /// A number from the options, which float32 rounds unless it holds it.
 Enclosure constant(double value);

@@ -4,7 +4,12 @@
 // TRL's GKD trainer for the generalised Jensen-Shannon divergence). The divergences are those of
 // harness/problem/batch/row_terms.h. Where a teacher sends its top k alone, both distributions are
 // renormalised over these ids; with zero_outside_topk the student's is that of the whole
-// vocabulary.
+// vocabulary, and ln q of the other ids is -100 where ln p is compared with it.
+// With verl's loss_mode = "forward_kl_topk" neither is renormalised, logarithms are clamped, and so
+// is the loss of a token. With TRL's distillation_add_tail all ids that were not sent are one more.
+#include <limits>
+#include <map>
+
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
@@ -15,16 +20,26 @@
 namespace lossgrid {
 namespace {
 
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+struct DistillOptions {
+  Divergence divergence;
+  double least = -kUnbounded;  // bounds of the loss of a token
+  double most = kUnbounded;
+
+  bool is_bounded() const { return least > -kUnbounded || most < kUnbounded; }
+};
+
 class DistillObjective final : public Objective {
  public:
-  explicit DistillObjective(const Divergence& divergence) : divergence_(divergence) {}
+  explicit DistillObjective(const DistillOptions& options) : options_(options) {}
 
   std::string_view kind() const override { return "distill"; }
-  bool linear() const override { return true; }
+  bool linear() const override { return !options_.is_bounded(); }
 
   ObjectiveNeeds needs() const override {
     ObjectiveNeeds needs;
-    needs.terms.divergence = divergence_;
+    needs.terms.divergence = options_.divergence;
     return needs;
   }
 
@@ -60,18 +75,21 @@ class DistillObjective final : public Objective {
     Tape tape;
     std::vector<std::int64_t> row_of;
     std::vector<Var> divergences;
+    std::vector<Var> losses;
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       if (batch.sample_mask[i] == 0) continue;
       for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
         if (batch.token_mask[batch.cu_seqlens[i] + t] == 0) continue;
         row_of.push_back(batch.cu_seqlens_padded[i] + t - 1);
         divergences.push_back(tape.variable(rows[row_of.back()].terms[RowTerm::divergence]));
+        losses.push_back(clamp(divergences.back(), options_.least, options_.most));
       }
     }
     const std::int64_t tokens = batch.denominators.valid_tokens;
-    const Var loss = tokens > 0 ? sum(divergences) / static_cast<double>(tokens) : Var(0.0);
+    const Var loss = tokens > 0 ? sum(losses) / static_cast<double>(tokens) : Var(0.0);
     ObjectiveTruth truth;
     truth.loss = loss.enclosure();
+    if (options_.is_bounded()) count_branches(divergences, truth.branches);
     truth.grad_logprob.assign(rows.size(), 0.0);
     truth.grad_terms[RowTerm::divergence].assign(rows.size(), 0.0);
     const std::vector<Enclosure> gradient = tape.gradient(loss, divergences);
@@ -86,9 +104,22 @@ class DistillObjective final : public Objective {
   }
 
  private:
-  static DistillTerms terms(const PackedBatch& batch) {
+  DistillTerms terms(const PackedBatch& batch) const {
     const std::int64_t tokens = batch.denominators.valid_tokens;
-    return {tokens > 0 ? 1 / static_cast<double>(tokens) : 0.0};
+    return {tokens > 0 ? 1 / static_cast<double>(tokens) : 0.0, options_.least, options_.most};
+  }
+
+  void count_branches(std::span<const Var> divergences,
+                      std::map<std::string, std::int64_t>& branches) const {
+    branches["tokens"] += static_cast<std::int64_t>(divergences.size());
+    for (const Var& divergence : divergences) {
+      const double value = divergence.value();
+      const bool is_below = value < options_.least;
+      const bool is_above = value > options_.most;
+      branches["divergence_negative"] += is_below ? 1 : 0;
+      branches["divergence_above_max"] += is_above ? 1 : 0;
+      branches["divergence_inside"] += !is_below && !is_above ? 1 : 0;
+    }
   }
 
   static double valid_samples(const PackedBatch& batch) {
@@ -97,30 +128,89 @@ class DistillObjective final : public Objective {
     return samples;
   }
 
-  const Divergence divergence_;
+  const DistillOptions options_;
 };
 
+Divergence::Kind read_kind(const OptionReader& reader) {
+  const std::string type =
+      reader.one_of("kl_type", {"forward", "reverse", "mixed", "jsd"}, "forward");
+  return type == "forward"   ? Divergence::Kind::forward
+         : type == "reverse" ? Divergence::Kind::reverse
+         : type == "mixed"   ? Divergence::Kind::mixed
+                             : Divergence::Kind::jsd;
+}
+
+/// Makes a mixed divergence of which one side has no weight that of the other side.
+void leave_out_side_without_weight(Divergence& divergence) {
+  if (divergence.kind != Divergence::Kind::mixed) return;
+  if (divergence.beta == 1) divergence.kind = Divergence::Kind::forward;
+  if (divergence.beta == 0) divergence.kind = Divergence::Kind::reverse;
+}
+
+/// Reads the divergences of NeMo-RL and TRL.
 Divergence read_divergence(const OptionReader& reader) {
   Divergence divergence;
-  const std::string type = reader.one_of("kl_type", {"forward", "reverse", "jsd"}, "forward");
-  divergence.beta = reader.number("jsd_beta", divergence.beta);
-  divergence.on_support = !reader.flag("zero_outside_topk", false);
-  if (!(divergence.beta > 0 && divergence.beta < 1)) {
-    throw_bad_input("distill: jsd_beta must be in (0, 1)");
+  divergence.kind = read_kind(reader);
+  const double jsd_beta = reader.number("jsd_beta", divergence.beta);
+  const double mixed_kl_weight = reader.number("mixed_kl_weight", divergence.beta);
+  if (!(jsd_beta > 0 && jsd_beta < 1)) throw_bad_input("distill: jsd_beta must be in (0, 1)");
+  if (!(mixed_kl_weight >= 0 && mixed_kl_weight <= 1)) {
+    throw_bad_input("distill: mixed_kl_weight must be in [0, 1]");
   }
-  if (!divergence.on_support && type != "forward") {
-    throw_bad_input("distill: zero_outside_topk = true needs kl_type = \"forward\"");
+  divergence.beta = divergence.kind == Divergence::Kind::mixed ? mixed_kl_weight : jsd_beta;
+  leave_out_side_without_weight(divergence);
+  const bool zero_outside = reader.flag("zero_outside_topk", false);
+  if (zero_outside && divergence.kind == Divergence::Kind::jsd) {
+    throw_bad_input("distill: zero_outside_topk = true needs another kl_type than \"jsd\"");
   }
-  divergence.kind = type == "forward"   ? Divergence::Kind::forward
-                    : type == "reverse" ? Divergence::Kind::reverse
-                                        : Divergence::Kind::jsd;
+  divergence.topk = zero_outside ? Divergence::Topk::zero_outside : Divergence::Topk::renormalized;
   return divergence;
 }
 
+/// Reads verl's divergence over the top k, of clamped logarithms; the loss of a token is at least
+/// 0, as the two sides do not add up to 1.
+void read_clamped(const OptionReader& reader, DistillOptions& options) {
+  Divergence& divergence = options.divergence;
+  const bool is_changed = divergence.kind != Divergence::Kind::forward ||
+                          divergence.topk != Divergence::Topk::renormalized;
+  if (is_changed) {
+    throw_bad_input(
+        "distill: loss_mode = \"forward_kl_topk\" allows no other kl_type than \"forward\", and no "
+        "zero_outside_topk = true");
+  }
+  divergence.topk = Divergence::Topk::clamped;
+  divergence.log_prob_min = reader.optional_number("log_prob_min_clamp", -10).value_or(-kUnbounded);
+  options.least = 0;
+  options.most = reader.optional_number("loss_max_clamp", 10).value_or(kUnbounded);
+  if (!(divergence.log_prob_min < 0)) {
+    throw_bad_input("distill: log_prob_min_clamp must be negative or null");
+  }
+  if (!(options.most > 0)) throw_bad_input("distill: loss_max_clamp must be positive or null");
+}
+
+/// Reads whether TRL's tail stands for the ids that a teacher has not sent.
+void read_tail(const OptionReader& reader, Divergence& divergence) {
+  if (!reader.flag("distillation_add_tail", false)) return;
+  if (!divergence.on_support()) {
+    throw_bad_input(
+        "distill: distillation_add_tail = true allows no zero_outside_topk = true, and no "
+        "loss_mode");
+  }
+  divergence.topk = Divergence::Topk::tail;
+}
+
+DistillOptions read_distill(const OptionReader& reader) {
+  DistillOptions options;
+  options.divergence = read_divergence(reader);
+  if (reader.optional_one_of("loss_mode", {"forward_kl_topk"})) read_clamped(reader, options);
+  read_tail(reader, options.divergence);
+  return options;
+}
+
 const Registered registered_distill{objective_entry(
-    "distill", "divergence from a teacher's logits: forward or reverse KL, generalised JSD",
-    read_divergence,
-    [](const Divergence& divergence) { return std::make_unique<DistillObjective>(divergence); })};
+    "distill", "divergence from a teacher's logits: forward, reverse or mixed KL, generalised JSD",
+    read_distill,
+    [](const DistillOptions& options) { return std::make_unique<DistillObjective>(options); })};
 
 }  // namespace
 }  // namespace lossgrid

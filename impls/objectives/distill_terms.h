@@ -2,6 +2,8 @@
 // DistillTerms: the terms of one token (harness/loss/terms_kernels.h) of `distill`.
 #pragma once
 
+#include <limits>
+
 #include "harness/device/kernel/portable.h"
 #include "harness/loss/objective_tokens.h"
 
@@ -14,6 +16,9 @@ struct DistillTerms {
   static constexpr bool kHasGradient = true;
 
   double token_weight;
+  // The loss of a token is at least the first and at most the second; outside it has no gradient.
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& /*tokens*/, std::int64_t /*t*/,
                                        double* /*sums*/) const {}
@@ -22,8 +27,13 @@ struct DistillTerms {
                                           SequenceTable<const double> /*coefficients*/,
                                           double* sums, double* /*maxima*/) const {
     if (tokens.valid[t] == 0) return {};
-    sums[0] += token_weight * tokens.terms[RowTerm::divergence][t];
+    const double loss = tokens.terms[RowTerm::divergence][t];
     sums[1] += 1;
+    if (loss < least || loss > most) {
+      sums[0] += token_weight * (loss < least ? least : most);
+      return {};
+    }
+    sums[0] += token_weight * loss;
     TokenGradient gradient;
     gradient.terms[RowTerm::divergence] = static_cast<float>(token_weight);
     return gradient;

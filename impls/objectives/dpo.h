@@ -1,83 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct preference optimisation (NeMo-RL `DPOLossFn`). Sequences of a pack come in pairs: chosen
-// 2j, rejected 2j + 1. With n_i valid tokens in sequence i, ref the reference policy's
-// log-probabilities, s the sample mask and G_seq the valid sequences of the global batch:
-//   R_i = sum_t (lp_t - ref_t)  [/ max(1, n_i) if preference_average_log_probs]
-//   D_j = R_2j - R_2j+1
-//   preference = sum_j s_2j * -log sigmoid(beta D_j) / (G_seq / 2)
+// Direct preference optimisation (NeMo-RL `DPOLossFn`) with the losses of a pair that TRL's
+// `DPOTrainer` has. Sequences of a pack come in pairs: chosen 2j, rejected 2j + 1. With n_i valid
+// tokens in sequence i, ref the reference policy's log-probabilities, s the sample mask, h the
+// score of f_divergence_type (h(x) = x for the reverse KL), l the loss_type and G_seq the valid
+// sequences of the global batch:
+//   R_i = h(sum_t (lp_t - ref_t))  [/ max(1, n_i) if preference_average_log_probs, ipo and
+//         sigmoid_norm]
+//   preference = sum_j s_2j * l(R_2j, R_2j+1) / (G_seq / 2)
 //   sft = sum_j s_2j * (sum_t -lp_t of the chosen  [/ max(1, n) if sft_average_log_probs])
 //         / (G_seq / 2), and 0 when its weight is 0
 //   L = preference_loss_weight * preference + sft_loss_weight * sft;  0 when G_seq = 0
+// l is -log sigmoid(beta (R_2j - R_2j+1)) by default. `aot` (I. Melnyk et al., "Distributional
+// Preference Alignment via Optimal Transport", 2024) sorts the differences of the policy's and of
+// the reference's log-probabilities over the pairs of the whole batch and compares those of the
+// same rank, `aot_unpaired` the scores of chosen and of rejected sequences; such a batch stays in
+// one pack.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
+#include <vector>
 
-#include "harness/loss/objective.h"
+#include "impls/objectives/dpo_losses.h"
+#include "impls/objectives/dpo_options.h"
+#include "impls/objectives/pair_steps.h"
 
 namespace lossgrid {
 
-class OptionReader;
-
-struct DpoOptions {
-  double reference_policy_kl_penalty = 0.05;  // beta
-  double preference_loss_weight = 1;
-  double sft_loss_weight = 0;
-  bool preference_average_log_probs = false;
-  bool sft_average_log_probs = false;
-
-  /// Throws bad_input for a value of another type or a negative number.
-  static DpoOptions read(const OptionReader& reader);
-};
-
-/// Throws bad_input for an unknown option, a value of another type or a negative number.
-DpoOptions read_dpo_options(const ObjectiveOptions& options);
-
-/// The pairing of sequences and the loss of a pair; a variant replaces one of the functions.
+/// The pairing of sequences and the loss of a pair; a variant replaces some of the functions.
 struct DpoFormulas {
-  /// Returns -log sigmoid(x), without overflow.
-  static double negative_log_sigmoid(double x) {
-    return std::max(-x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-  }
   static bool is_chosen(std::int64_t i) { return i % 2 == 0; }
   static std::int64_t partner(const PackedBatch& /*batch*/, std::int64_t i) {
     return is_chosen(i) ? i + 1 : i - 1;
   }
+  /// Returns the tokens that the score of a sequence is divided by.
+  static double divisor(const PackedBatch& /*batch*/, const PairSequence& sequence) {
+    return sequence.tokens_or_one();
+  }
+  static ValueAndSlope score(const DpoOptions& options, double log_ratio) {
+    return dpo_score(options, log_ratio);
+  }
+  static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
+    return dpo_pair_loss(options, a, b);
+  }
+  /// Returns the indices of `numbers`, which `aot` compares by rank, in ascending order.
+  static std::vector<std::size_t> order(const std::vector<double>& numbers, bool of_reference);
 };
 
+/// Returns the truth: the forward formula on a tape, independent of the formulas above. `rows`
+/// [T_pad] by row.
+ObjectiveTruth dpo_truth(const DpoOptions& options, const PackedBatch& batch,
+                         std::span<const TokenTruth> rows);
+
 /// The objective without these.
-class DpoSteps : public Objective {
+class DpoSteps : public PairSteps {
  public:
-  explicit DpoSteps(const DpoOptions& options) : options_(options) {}
+  explicit DpoSteps(const DpoOptions& options) : PairSteps(options.weights()), options_(options) {}
 
   std::string_view kind() const override { return "dpo"; }
   ObjectiveNeeds needs() const override;
-  ObjectiveSizes sizes() const override;
-  /// Bad input: an odd number of sequences; a pair with two sample masks.
-  void require(const PackedBatch& batch) const override;
+  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
+    return dpo_truth(options_, batch, rows);
+  }
 
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                     SequenceTable<double> sums) const override;
-  void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
-                    SequenceTable<double> coefficients) const override;
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override;
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override;
-  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
-                         SequenceTable<const double> coefficients,
-                         ObjectiveTotals<const double> totals) const override;
-  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override;
-
- private:
-  virtual bool is_chosen(std::int64_t i) const = 0;
-  virtual std::int64_t partner(const PackedBatch& batch, std::int64_t i) const = 0;
-  virtual double negative_log_sigmoid(double x) const = 0;
-
-  double reward(SequenceTable<const double> sums, std::int64_t i) const;
+ protected:
+  std::vector<PairLoss> losses(const PackedBatch& batch,
+                               const std::vector<SequencePair>& pairs) const override;
+  double reward(const PackedBatch& batch, const PairSequence& sequence) const override {
+    return scored(batch, sequence).value;
+  }
 
   const DpoOptions options_;
+
+ private:
+  virtual double divisor(const PackedBatch& batch, const PairSequence& sequence) const = 0;
+  virtual ValueAndSlope score(double log_ratio) const = 0;
+  virtual PairLoss pair_loss(double a, double b) const = 0;
+  virtual std::vector<std::size_t> order(const std::vector<double>& numbers,
+                                         bool of_reference) const = 0;
+
+  /// Returns the tokens that the score of a sequence is divided by, 1 if it is not.
+  double tokens(const PackedBatch& batch, const PairSequence& sequence) const {
+    return options_.averages() ? divisor(batch, sequence) : 1;
+  }
+  /// Returns the score of a sequence with its derivative by a token's log-probability.
+  ValueAndSlope scored(const PackedBatch& batch, const PairSequence& sequence) const;
+  /// Returns the losses of `aot`, with derivatives by the scores.
+  std::vector<PairLoss> losses_by_rank(const PackedBatch& batch,
+                                       const std::vector<SequencePair>& pairs) const;
 };
 
 template <class Formulas = DpoFormulas>
@@ -90,7 +98,19 @@ class DpoObjective final : public DpoSteps {
   std::int64_t partner(const PackedBatch& batch, std::int64_t i) const override {
     return Formulas::partner(batch, i);
   }
-  double negative_log_sigmoid(double x) const override { return Formulas::negative_log_sigmoid(x); }
+  double divisor(const PackedBatch& batch, const PairSequence& sequence) const override {
+    return Formulas::divisor(batch, sequence);
+  }
+  ValueAndSlope score(double log_ratio) const override {
+    return Formulas::score(options_, log_ratio);
+  }
+  PairLoss pair_loss(double a, double b) const override {
+    return Formulas::pair_loss(options_, a, b);
+  }
+  std::vector<std::size_t> order(const std::vector<double>& numbers,
+                                 bool of_reference) const override {
+    return Formulas::order(numbers, of_reference);
+  }
 };
 
 }  // namespace lossgrid

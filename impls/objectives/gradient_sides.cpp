@@ -9,12 +9,17 @@ std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
     const std::function<std::vector<Enclosure>(const Sides&)>& gradient) {
   std::vector<std::vector<Enclosure>> by_side;
   for (const Side actor : {Side::first, Side::second, Side::tie}) {
-    for (const Side kl : {Side::first, Side::second}) {
+    for (const Side kl : {Side::first, Side::second, Side::tie}) {
       for (const Side weight : {Side::first, Side::second}) {
         by_side.push_back(gradient({actor, kl, weight}));
       }
     }
   }
+  return different_gradients(by_side);
+}
+
+std::map<std::int64_t, std::vector<Enclosure>> different_gradients(
+    const std::vector<std::vector<Enclosure>>& by_side) {
   std::map<std::int64_t, std::vector<Enclosure>> sides_of;
   for (std::size_t row = 0; row < by_side[0].size(); ++row) {
     std::vector<Enclosure> sides;

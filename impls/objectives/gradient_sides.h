@@ -25,4 +25,8 @@ struct Sides {
 std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
     const std::function<std::vector<Enclosure>(const Sides&)>& gradient);
 
+/// Returns the same of the gradients that are given, [rows] each.
+std::map<std::int64_t, std::vector<Enclosure>> different_gradients(
+    const std::vector<std::vector<Enclosure>>& by_side);
+
 }  // namespace lossgrid

@@ -32,6 +32,7 @@ class Batch(Views):
         self._data = data
         self._pack = PackRows(data, "batch.pack.")
         self._tokens = Tokens(data, "batch.tokens.")
+        self._bias: Optional[torch.Tensor] = None
 
     # Ids and masks.
 
@@ -139,11 +140,29 @@ class Batch(Views):
         return self._own(self._pack.reference_policy_logprobs)
 
     @View
+    def teacher_logprobs(self) -> torch.Tensor:
+        """[T_c] float32: log-probabilities of the predicted tokens by the teacher."""
+        return self._own(self._pack.teacher_logprobs)
+
+    @View
     def rewards(self) -> torch.Tensor:
         """[B] float32."""
         if not self._data.has("rewards"):
             raise AttributeError("rewards")
         return self._data.copy("rewards")
+
+    @View
+    def teacher_logits(self) -> torch.Tensor:
+        """[T_c, V_t] logits of the teacher, with the columns of ``logits``; -inf outside of the ids
+        that it sends where ``teacher_topk`` is true."""
+        if not self._data.has("teacher_logits"):
+            raise AttributeError("teacher_logits")
+        return self._data.columns("teacher_logits")
+
+    @property
+    def teacher_topk(self) -> bool:
+        """True if the teacher sends the logits of its top k ids alone."""
+        return self._data.problem.teacher_topk
 
     @property
     def objective(self) -> Dict[str, Any]:
@@ -188,10 +207,24 @@ class Batch(Views):
         """Divisor of the logits, after a soft-cap."""
         return self._data.problem.temperature
 
+    @View
+    def temperatures(self) -> torch.Tensor:
+        """[B] float32: divisors of the rows of a sequence beside ``temperature``; ones where the
+        case has none."""
+        if self._data.has("temperatures"):
+            return self._data.copy("temperatures")
+        return torch.ones(self._data.problem.sequences, device=self._data.device)
+
     @property
     def weight_layout(self) -> str:
         """"vocab_hidden": weight is [V_t, H]; "hidden_vocab": [H, V_t]."""
         return self._data.problem.weight_layout
+
+    @property
+    def bias(self) -> Optional[torch.Tensor]:
+        """[V_t] bias of the LM head, in the dtype of the weight, which is added to the product of
+        hidden states and weight: an input like these, with a gradient. None where there is none."""
+        return self._bias
 
     @property
     def sequence_parallel(self) -> bool:
@@ -259,10 +292,10 @@ class Batch(Views):
         return pack.index_select(0, self.positions)
 
     def _shard(self) -> Tuple[int, int]:
-        return self._data.shard
+        return self._data.shard.range
 
     def _absent(self, name: str) -> Optional[str]:
-        if name in TOKEN_ARRAYS or name == "rewards":
+        if name in TOKEN_ARRAYS or name in ("rewards", "teacher_logits"):
             return self._data.reason_absent(name)
         return None
 

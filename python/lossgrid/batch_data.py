@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import List
 
 import torch
 
 from lossgrid.arena import Arena
 from lossgrid.groups import GridGroups
-from lossgrid.layout import zigzag
+from lossgrid.layout import own_rows
 from lossgrid.problem import Problem
+from lossgrid.shard import Shard
 from lossgrid.views import Pause
 
 
@@ -23,7 +24,7 @@ class BatchData:
     device: torch.device
     arena: Arena
     pause: Pause
-    shard: Tuple[int, int]  # columns of the vocabulary that the function is given
+    shard: Shard
     roll_labels: bool = False
     ignore_mask: bool = False
 
@@ -33,6 +34,10 @@ class BatchData:
     def copy(self, name: str) -> torch.Tensor:
         """Returns a copy on the device, which user code may change without an effect elsewhere."""
         return self.arena.get(name).clone().to(self.device)
+
+    def columns(self, name: str) -> torch.Tensor:
+        """Returns a copy of an array [rows, V_t] with the columns that the function is given."""
+        return self.shard.cut(self.arena.get(name), 1).clone().to(self.device)
 
     def numbers(self, name: str) -> List[int]:
         return [int(number) for number in self.arena.get(name).tolist()]
@@ -50,7 +55,7 @@ class BatchData:
     def rows_of(self, cp_rank: int) -> torch.Tensor:
         """Returns [T_c] int64: rows of the pack that ``cp_rank`` holds."""
         cp = self.problem.grid.cp
-        rows = zigzag(self.numbers("cu_seqlens_padded"), cp, cp_rank)
+        rows = own_rows(self.problem.cp_layout, self.numbers("cu_seqlens_padded"), cp, cp_rank)
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def _ids(self, name: str) -> torch.Tensor:

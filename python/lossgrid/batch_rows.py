@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Inputs of objectives about tokens.
 TOKEN_ARRAYS = ("advantages", "prev_logprobs", "generation_logprobs",
-                "reference_policy_logprobs")
+                "reference_policy_logprobs", "teacher_logprobs")
 
 
 class _WholePack(Views):
@@ -51,6 +51,11 @@ class _WholePack(Views):
     def reference_policy_logprobs(self) -> torch.Tensor:
         """[T_pad] float32."""
         return self._array("reference_policy_logprobs")
+
+    @View
+    def teacher_logprobs(self) -> torch.Tensor:
+        """[T_pad] float32."""
+        return self._array("teacher_logprobs")
 
 
 class PackRows(_WholePack):

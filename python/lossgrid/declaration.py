@@ -28,7 +28,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
-_TAKEN = ("terms", "transforms")
+_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "bias", "layouts")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -153,13 +153,18 @@ def _rounds(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tu
     return tuple(names)
 
 
-def _takes(name: str, value: Any, returned: Tuple[str, ...]) -> Tuple[str, ...]:
+def _takes(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tuple[str, ...]:
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, (tuple, list)) or any(one not in _TAKEN for one in names):
         raise BadInput(f"{name}: takes={value!r} names something else than " +
                        ", ".join(repr(word) for word in _TAKEN))
-    if "terms" in names and returned != ("loss",):
-        raise BadInput(f"{name}: takes='terms' has no meaning without returns='loss'")
+    for one in ("terms", "teacher"):
+        if one in names and returned != ("loss",):
+            raise BadInput(f"{name}: takes={one!r} has no meaning without returns='loss'")
+    if "bias" in names and inputs != "hidden":
+        raise BadInput(f"{name}: takes='bias' has no meaning with inputs={inputs!r}")
+    if "sequence_temperatures" in names and "transforms" not in names:
+        raise BadInput(f"{name}: takes='sequence_temperatures' has no meaning without 'transforms'")
     return tuple(names)
 
 
@@ -241,15 +246,16 @@ def implementation(
         autograd: "leaf": inputs are leaves. "nonleaf": they share the memory of leaves, and may be
             changed in place. "own": inputs need no gradient, and the function returns
             ``(outputs, backward)``; ``backward`` is given the upstream gradient of each output and
-            returns that of the logits, or (d hidden, d weight).
+            returns that of the logits, or (d hidden, d weight), with a bias (..., d bias).
         vocab_split: "ceil": shards of ceil(V / tp) columns, less (even none) on the last ranks.
             "equal", "padded:-inf": equal shards, columns beyond V hold -inf; "padded:-1e30": they
             hold -1e30.
         overwrites: inputs that the function may change.
         rounds: tensors that the function rounds by design to the dtype of its inputs, bfloat16:
             "loss", and from hidden states "logits" that it makes, "grad_logits" before they are
-            multiplied by hidden states and weight, and "grad_weight". Autograd does all of this
-            with a product of bfloat16. Bounds are wider by the rounding of these tensors.
+            multiplied by hidden states and weight, and "grad_weight", which is about d bias, too.
+            Autograd does all of this with a product of bfloat16. Bounds are wider by the rounding
+            of these tensors.
             "log_sum_exp": log-probabilities or their gradient come of logits minus a log-sum-exp
             in float32, which rounds in proportion to the logits and not to their distances.
             "temperature", "quotient": logits in bfloat16 are divided by a temperature in bfloat16,
@@ -259,7 +265,13 @@ def implementation(
             z_loss_coefficient, of a function that returns the loss. "transforms": logits that
             are scaled, capped and divided before the softmax, by ``batch.logit_scale``,
             ``batch.logit_softcap`` (0: none) and ``batch.temperature``; gradients are of the
-            inputs.
+            inputs. "sequence_temperatures", beside "transforms": rows are divided by
+            ``batch.temperatures`` of their sequence as well. "teacher": the divergence from
+            ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
+            returns the loss; they are divided by the same temperatures. "bias": the bias of the LM
+            head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
+            "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
+            ``batch`` names.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.
@@ -288,7 +300,8 @@ def implementation(
             scale=_scale(called, scale), autograd=_one_of(called, "autograd", autograd),
             vocab_split=_one_of(called, "vocab_split", vocab_split),
             overwrites=_overwrites(called, overwrites, inputs),
-            rounds=_rounds(called, rounds, inputs, returned), takes=_takes(called, takes, returned),
+            rounds=_rounds(called, rounds, inputs, returned),
+            takes=_takes(called, takes, inputs, returned),
             chunks=_chunks(called, chunks, inputs),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),

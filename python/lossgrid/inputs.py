@@ -52,7 +52,10 @@ class InputMaker:
         self._shard = shard
         self._arena = arena
         self._device = device
-        self._names = ("logits",) if declared.inputs == "logits" else ("hidden", "weight")
+        self._names: Tuple[str, ...] = ("logits",)
+        if declared.inputs == "hidden":
+            self._names = ("hidden", "weight", "bias") if problem.lm_head_bias else \
+                ("hidden", "weight")
 
     @property
     def names(self) -> Tuple[str, ...]:
@@ -79,20 +82,15 @@ class InputMaker:
     def _vocab_dimension(self, name: str) -> Optional[int]:
         if name == "logits":
             return 1
+        if name == "bias":
+            return 0
         if name == "weight":
             return 0 if self._problem.weight_layout == "vocab_hidden" else 1
         return None
 
     def _cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         dimension = self._vocab_dimension(name)
-        shard = self._shard
-        if dimension is None or tensor.shape[dimension] == shard.valid:
-            return tensor
-        if shard.fill is None:
-            return tensor.narrow(dimension, 0, shard.valid).contiguous()
-        tensor = tensor.clone()
-        tensor.narrow(dimension, shard.valid, shard.width - shard.valid).fill_(shard.fill)
-        return tensor
+        return tensor if dimension is None else self._shard.cut(tensor, dimension)
 
     def write_gradients(self, gradients: Dict[str, torch.Tensor]) -> None:
         """Writes grad.NAME; 0 in columns of padding."""

@@ -34,15 +34,20 @@ class Denominators:
     valid_tokens: int = 0
     valid_sequences: int = 0
     positive_tokens: int = 0
+    trained_sequences: int = 0  # with a valid token; 0 where the objective does not need it
+    all_sequences: int = 0  # masked ones too; 0 where the objective does not need it
 
 
 @dataclass(frozen=True)
 class Problem:
     """One problem on one grid, as ``supports`` and ``cost`` of a declaration are given it.
 
-    ``dtype`` is "float64", "float32" or "bfloat16", ``device`` "cpu" or "cuda", ``hidden`` 0 where
+    ``dtype`` is "float64", "float32" or "bfloat16", ``teacher_dtype`` that of the teacher's logits
+    or "" without a teacher, ``device`` "cpu" or "cuda", ``hidden`` 0 where
     the problem starts from logits, ``weight_layout`` "vocab_hidden" ([V_t, H]) or "hidden_vocab"
-    ([H, V_t]). ``valid_tokens`` are trained on in this pack; ``denominators`` count the global batch.
+    ([H, V_t]), ``lm_head_bias`` true where there is ``batch.bias``, ``cp_layout`` the way in which
+    rows go to CP ranks (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this
+    pack; ``denominators`` count the global batch.
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
     option of the function with its value.
 
@@ -57,8 +62,13 @@ class Problem:
     logit_scale: float = 1.0
     logit_softcap: float = 0.0
     temperature: float = 1.0
+    sequence_temperatures: bool = False
+    teacher_dtype: str = ""
+    teacher_topk: bool = False
     weight_layout: str = "vocab_hidden"
+    lm_head_bias: bool = False
     sequence_parallel: bool = False
+    cp_layout: str = "zigzag"
     device: str = "cpu"
     sequences: int = 0
     tokens: int = 0

@@ -2,7 +2,10 @@
 """The part of the vocabulary that a TP rank has."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:  # the launcher reports that PyTorch is missing
+    import torch
 
 
 class Shard:
@@ -18,3 +21,14 @@ class Shard:
             self.fill = -1e30 if vocab_split.endswith("1e30") else float("-inf")
         self.given = self.valid if self.fill is None else self.width
         self.range = (self.begin, self.begin + self.given)
+
+    def cut(self, tensor: "torch.Tensor", dimension: int) -> "torch.Tensor":
+        """Returns the columns that the function is given of a tensor that has all of the shard in
+        ``dimension``; the tensor itself where these are the same."""
+        if tensor.shape[dimension] == self.valid:
+            return tensor
+        if self.fill is None:
+            return tensor.narrow(dimension, 0, self.valid).contiguous()
+        tensor = tensor.clone()
+        tensor.narrow(dimension, self.valid, self.width - self.valid).fill_(self.fill)
+        return tensor

@@ -55,7 +55,7 @@ class TrialBase:
         self._shard = Shard(problem.vocab, problem.grid.tp, self._groups.tp.rank,
                             declared.vocab_split)
         self._data = BatchData(problem, self._groups, self._device, arena, self._pause,
-                               self._shard.range)
+                               self._shard)
         self._batch = Batch(self._data)
 
     @contextmanager
@@ -147,8 +147,10 @@ class Trial(TrialBase):
 
     def _call(self, inputs: List[Input], batch: Batch, grad: bool) -> Any:
         tracked = grad and self.declared.autograd != "own"
+        given = {one.name: one.given for one in inputs}
+        batch._bias = given.pop("bias", None)  # by name, beside the arguments of every function
         with torch.set_grad_enabled(tracked):
-            return self.declared.function(*(one.given for one in inputs), batch, **self._options)
+            return self.declared.function(*given.values(), batch, **self._options)
 
     def _checked(self, value: Any, inputs: List[Input], batch: Batch,
                  grad: bool) -> "tuple[Returned, Optional[Backward]]":

@@ -10,6 +10,7 @@ import torch
 
 import shared
 from fake_problem import Case
+from lossgrid.layout import own_rows
 
 
 class BatchViews(unittest.TestCase):
@@ -94,7 +95,8 @@ class BatchViews(unittest.TestCase):
         self.assertEqual(self.values("rewards", 0, real), [1.5, -2])
         self.assertEqual(self.found[0]["objective"], {"kind": "clipped_pg", "ratio_clip_min": 0.2})
         self.assertEqual(self.found[0]["denominators"], {
-            "valid_tokens": 5, "valid_sequences": 2, "positive_tokens": 0})
+            "valid_tokens": 5, "valid_sequences": 2, "positive_tokens": 0,
+            "trained_sequences": 0, "all_sequences": 0})
 
     def test_vocabulary_and_ranks(self) -> None:
         for rank, start, end in ((0, 0, 4), (1, 4, 7), (2, 0, 4), (3, 4, 7)):
@@ -119,6 +121,21 @@ class BatchViews(unittest.TestCase):
 
     def test_views_cannot_be_set(self) -> None:
         self.assertNotIn("set", self.found[0])
+
+
+class Layouts(unittest.TestCase):
+    """Rows of CP ranks on paper."""
+
+    def test_rows_of_ranks(self) -> None:
+        cu = [0, 4, 12]
+        for layout, cp, rows in (
+                ("zigzag", 2, [[0, 3, 4, 5, 10, 11], [1, 2, 6, 7, 8, 9]]),
+                ("contiguous_sequence", 2, [[0, 1, 4, 5, 6, 7], [2, 3, 8, 9, 10, 11]]),
+                ("contiguous", 3, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]),
+                ("ulysses", 2, [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]),
+                ("zigzag_row", 2, [[0, 1, 2, 9, 10, 11], [3, 4, 5, 6, 7, 8]]),
+                ("ulysses", 1, [list(range(12))])):
+            self.assertEqual([own_rows(layout, cu, cp, rank) for rank in range(cp)], rows)
 
 
 class Arena(unittest.TestCase):

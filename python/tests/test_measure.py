@@ -137,7 +137,8 @@ class Memory(Measured):
         case.begin(world, "vocab_parallel")
         alone = world.ask("forward", grad=False, memory=True)[0]["measured"]["peak_bytes"]
         both = world.ask("forward", grad=False, memory=True, trace=True)[0]["measured"]
-        self.assertEqual(both["peak_bytes"], alone)
+        # A collective that has ended may hold its tensor for a moment.
+        self.assertAlmostEqual(both["peak_bytes"], alone, delta=VECTOR)
         self.assertEqual(len(both["calls"]), 3)
 
 

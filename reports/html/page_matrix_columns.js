@@ -5,7 +5,8 @@
 const CHECK_ORDER = [
   'loss', 'logprobs', 'entropy', 'vocab_min', 'vocab_max', 'grad_logits', 'grad_logits_bias',
   'grad_hidden', 'grad_hidden_l2', 'grad_hidden_bias', 'grad_weight', 'grad_weight_l2',
-  'grad_weight_bias', 'extrema', 'gradient', 'bias', 'metrics'
+  'grad_weight_bias', 'grad_bias', 'grad_bias_l2', 'grad_bias_bias', 'extrema', 'gradient', 'bias',
+  'metrics'
 ];
 const LEAST_RATIO = 1e-4;  // begin of the bar
 
@@ -49,6 +50,7 @@ function countedCell(bad, total, badLines, what) {
 function checkFamily(name) {
   if (name.startsWith('metric.')) return 'metrics';
   if (name.startsWith('vocab_')) return 'extrema';
+  if (name === 'grad_bias') return 'gradient';  // of a bias, not a bias of one
   if (name.startsWith('grad_')) return name.endsWith('_bias') ? 'bias' : 'gradient';
   return name;
 }

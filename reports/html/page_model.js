@@ -7,7 +7,8 @@ const caseText = (trial) => trial.id.split('|', 1)[0];
 
 function gridText(grid) {
   return `tp${grid.tp}cp${grid.cp}` + (grid.dp > 1 ? `dp${grid.dp}` : '') +
-      (grid.pp > 1 ? `pp${grid.pp}` : '') + (grid.sp ? 'sp' : '');
+      (grid.pp > 1 ? `pp${grid.pp}` : '') + (grid.sp ? 'sp' : '') +
+      (grid.cp_layout && grid.cp_layout !== 'zigzag' ? `:${grid.cp_layout}` : '');
 }
 
 /// "tp2cp4dp2sp" -> {tp: 2, cp: 4, rest: "dp2sp"}

@@ -95,6 +95,7 @@ std::string TrialRecord::grid() const {
   if (dp > 1) text += fmt::format("dp{}", dp);
   if (pp > 1) text += fmt::format("pp{}", pp);
   if (sp) text += "sp";
+  if (cp_layout != "zigzag") text += ":" + cp_layout;
   return text;
 }
 

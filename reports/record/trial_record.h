@@ -82,6 +82,7 @@ struct TrialRecord {
   int dp = 1;
   int pp = 1;       // pipeline stages
   bool sp = false;  // sequence parallelism
+  std::string cp_layout = "zigzag";
   std::string implementation;
   std::map<std::string, std::string> details;
   std::string backend = "cpu";
@@ -113,7 +114,7 @@ struct TrialRecord {
   std::string reproduce;
   std::vector<std::string> cost_mismatches;
 
-  /// "tp2cp4", and where they apply "dp2", "pp2" and "sp" behind it.
+  /// "tp2cp4", and where they apply "dp2", "pp2", "sp" and ":ulysses" behind it.
   std::string grid() const;
   /// Name and text of the case.
   std::string case_title() const;
@@ -142,6 +143,10 @@ void fields(A& a, TrialRecord& trial) {
     a("sp", trial.sp,
       "Sequence parallelism: hidden states are split by rows over the tensor-parallel ranks.",
       {.usual = "false"});
+    a("cp_layout", trial.cp_layout,
+      "Layout of rows over the context-parallel ranks, where it is not zigzag.",
+      {.one_of = "zigzag contiguous ulysses zigzag_row contiguous_sequence",
+       .left_out = trial.cp_layout == "zigzag"});
   });
   a("implementation", trial.implementation, "Name, with its options as NAME:option=value.",
     {.nonempty = true});
@@ -188,13 +193,13 @@ void fields(A& a, TrialRecord& trial) {
     {.maximum = 1, .usual = "{}", .shared = true});
   a("checks", trial.checks, "Comparisons with the truth.", {.usual = "[]", .shared = true});
   a("relative_l2", trial.relative_l2,
-    "By gradient (grad_hidden, grad_weight): |error| / |truth| over all that is compared, "
-    "Euclidean norms.",
+    "By gradient (grad_hidden, grad_weight, grad_bias): |error| / |truth| over all that is "
+    "compared, Euclidean norms.",
     {.null = true, .infinite = true, .usual = "{}"});
   a("gradient_scale", trial.gradient_scale,
-    "By gradient (grad_logits, or grad_hidden and grad_weight): <got, truth> / <truth, truth> over "
-    "all that is compared, which is 1 but for roundings. Without those whose truth is zero or "
-    "where a number is not finite. Older reports do not have it.",
+    "By gradient (grad_logits, or grad_hidden, grad_weight and grad_bias): <got, truth> / <truth, "
+    "truth> over all that is compared, which is 1 but for roundings. Without those whose truth is "
+    "zero or where a number is not finite. Older reports do not have it.",
     {.minimum = {}, .since = Since::after_1_1, .usual = "{}"});
   a("invariants", trial.invariants, "Properties.", {.usual = "[]", .shared = true});
   a("determinism", trial.determinism, "Bitwise verdicts.", {.usual = "[]", .shared = true});

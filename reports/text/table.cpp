@@ -23,7 +23,9 @@ struct RatioColumn {
 
 const std::vector<RatioColumn>& ratio_columns() {
   const auto is_gradient = [](const std::string& name) { return name.starts_with("grad_"); };
-  const auto is_bias = [](const std::string& name) { return name.ends_with("_bias"); };
+  const auto is_bias = [](const std::string& name) {
+    return name.ends_with("_bias") && name != "grad_bias";  // of a bias, not a bias of one
+  };
   static const std::vector<RatioColumn> columns{
       {"loss", [](const std::string& name) { return name == "loss"; }},
       {"logprobs", [](const std::string& name) { return name == "logprobs"; }},

@@ -28,6 +28,13 @@ TEST(ExportBundles, HoldEveryOptionOfTheObjective) {
   EditableBundle file = EditableBundle::read(path);
   EXPECT_EQ(nlohmann::json::parse(file.metadata()["objective"].get<std::string>()),
             (nlohmann::json{{"kind", "dpo"},
+                            {"discopop_tau", 0.05},
+                            {"f_alpha_divergence_coef", 0.5},
+                            {"f_divergence_type", "reverse_kl"},
+                            {"ipo_average_log_probs", true},
+                            {"label_smoothing", 0.0},
+                            {"ld_alpha", nullptr},
+                            {"loss_type", "sigmoid"},
                             {"preference_average_log_probs", false},
                             {"preference_loss_weight", 1},
                             {"reference_policy_kl_penalty", 0.05},

@@ -61,6 +61,18 @@ TEST(ProcessGrid, TextForm) {
   EXPECT_EQ(parse_grid("dp2"), (Grid{1, 1, 2}));
 }
 
+TEST(ProcessGrid, TextFormWithLayout) {
+  Grid grid{2, 4, 1, true};
+  grid.cp_layout = CpLayout::ulysses;
+  EXPECT_EQ(format_grid(grid), "tp2cp4sp:ulysses");
+  EXPECT_EQ(parse_grid("tp2cp4sp:ulysses"), grid);
+  for (const char* text :
+       {"tp1cp2:contiguous", "tp1cp2:zigzag_row", "tp1cp2:contiguous_sequence"}) {
+    EXPECT_EQ(format_grid(parse_grid(text)), text);
+  }
+  EXPECT_EQ(format_grid(parse_grid("tp1cp2:zigzag")), "tp1cp2");
+}
+
 TEST(ProcessGrid, TextFormWithSequenceParallelism) {
   EXPECT_EQ(format_grid({2, 4, 1, true}), "tp2cp4sp");
   EXPECT_EQ(format_grid({2, 2, 2, true}), "tp2cp2dp2sp");
@@ -98,6 +110,11 @@ TEST(ProcessGrid, HiddenRowsAreSplitWithSequenceParallelismAlone) {
 
 TEST(ProcessGrid, RefusesOtherTexts) {
   for (const std::string text : {"",
+                                 ":ulysses",
+                                 "cp2:",
+                                 "cp2:spiral",
+                                 "cp2:ulysses:ulysses",
+                                 "cp2:ulyssestp2",
                                  "tp",
                                  "2",
                                  "tp0",

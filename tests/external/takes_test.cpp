@@ -51,7 +51,122 @@ def takes_nothing(logits, batch):
     return mean_loss(logits.float(), batch)
 )";
 
+const std::string kDistillations = R"(
+def divided(x, batch, by_sequence=True):
+    x = x.float() / batch.temperature
+    return x / batch.temperatures[batch.sequence][:, None] if by_sequence else x
+
+
+def mean_kl(student, teacher, batch, renormalise=True):
+    sent = teacher > float("-inf")
+    if batch.teacher_topk and renormalise:
+        student = student.masked_fill(~sent, float("-inf"))
+    log_p, log_q = torch.log_softmax(student, -1), torch.log_softmax(teacher, -1)
+    gap = torch.where(sent, log_q - log_p, torch.zeros_like(log_p))
+    kl = (log_q.exp() * gap).sum(1)
+    kl = torch.where(batch.mask, kl, torch.zeros_like(kl))
+    return kl.sum() / max(batch.denominators.valid_tokens, 1)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
+def distills(logits, batch):
+    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
+def one_temperature(logits, batch):
+    return mean_kl(divided(logits, batch, False), divided(batch.teacher_logits, batch, False), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
+def over_all_ids(logits, batch):
+    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch, False)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "teacher"))
+def takes_no_temperatures(logits, batch):
+    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch)
+
+
+@lossgrid.implementation(returns="loss", takes=("transforms", "terms"))
+def takes_no_teacher(logits, batch):
+    return logits.sum()
+)";
+
+const std::string kLayouts = R"(
+def logprobs(logits, ids):
+    return torch.log_softmax(logits.float(), -1).gather(1, ids[:, None])[:, 0]
+
+
+@lossgrid.implementation(takes="layouts")
+def takes_layouts(logits, batch):
+    return logprobs(logits, batch.labels)
+
+
+@lossgrid.implementation(rows="pack", takes="layouts")
+def gathers(logits, batch):
+    return batch.join_cp(logprobs(logits, batch.labels))
+
+
+@lossgrid.implementation(takes="layouts")
+def rolls_after_the_split(logits, batch):
+    return logprobs(logits, batch.split_cp(batch.ids_padded).roll(-1))
+
+
+@lossgrid.implementation()
+def takes_zigzag(logits, batch):
+    return logprobs(logits, batch.labels)
+)";
+
 using ExternalTakes = WithTorch;
+
+TEST_F(ExternalTakes, GivesOtherLayoutsToThoseThatTakeThem) {
+  const std::string report = scratch_.file("layouts.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("layouts.py", kLayouts)},
+                 "--case 'lens=5+8+1+3 vocab=24 mask=all' --grid tp1cp2,tp1cp2:contiguous,"
+                 "tp1cp3:ulysses,tp1cp2:zigzag_row,tp1cp2:contiguous_sequence "
+                 "--impl takes_layouts,gathers,rolls_after_the_split,takes_zigzag --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;
+  std::string reason;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    statuses[trial["implementation"]] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reason = trial["reason"];
+  }
+  EXPECT_EQ(statuses["takes_layouts"], "ppppp") << result.out;
+  EXPECT_EQ(statuses["gathers"], "ppppp") << result.out;
+  EXPECT_EQ(statuses["rolls_after_the_split"], "fffff") << result.out;
+  EXPECT_EQ(statuses["takes_zigzag"], "pssss") << result.out;
+  EXPECT_THAT(reason, HasSubstr("takes=\"layouts\""));
+}
+
+TEST_F(ExternalTakes, GivesATeacherAndTemperaturesToThoseThatTakeThem) {
+  const std::string report = scratch_.file("distill.json");
+  const ProcessResult result = run_loaded(
+      "run", {write_python("distill.py", kDistillations)},
+      "--case 'lens=9+14 vocab=24 mask=ragged objective=distill temperature=0.7 "
+      "teacher_topk=[0,4] sequence_temperatures=[false,true]' --grid tp1cp1 "
+      "--impl distills,one_temperature,over_all_ids,takes_no_temperatures,takes_no_teacher "
+      "--report " +
+          report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;  // by top k, temperatures
+  std::map<std::string, std::string> reasons;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    const std::string name = trial["implementation"];
+    statuses[name] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reasons[name] += trial["reason"].get<std::string>() + "; ";
+  }
+  EXPECT_EQ(statuses["distills"], "pppp") << result.out;
+  EXPECT_EQ(statuses["one_temperature"], "pfpf") << result.out;
+  EXPECT_EQ(statuses["over_all_ids"], "ppff") << result.out;
+  EXPECT_EQ(statuses["takes_no_temperatures"], "psps") << result.out;
+  EXPECT_EQ(statuses["takes_no_teacher"], "ssss");
+  EXPECT_THAT(reasons["takes_no_temperatures"], HasSubstr("takes=\"sequence_temperatures\""));
+  EXPECT_THAT(reasons["takes_no_teacher"], HasSubstr("takes=\"teacher\""));
+}
 
 TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
   const std::string report = scratch_.file("takes.json");
@@ -117,6 +232,75 @@ TEST_F(ExternalTakes, RoundingsOfTheQuotientHaveToBeDeclared) {
   EXPECT_EQ(statuses["another_temperature"], "failed");
 }
 
+const std::string kHeads = R"(
+import torch.nn.functional as F
+
+
+def logprobs(hidden, weight, bias, batch, temperature=True):
+    if batch.weight_layout == "hidden_vocab":
+        weight = weight.t()
+    x = F.linear(hidden.float(), weight.float(), bias)
+    x = x / batch.temperature if temperature else x
+    return torch.log_softmax(x, -1).gather(1, batch.labels[:, None])[:, 0]
+
+
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight", takes="bias")
+def takes_bias(hidden, weight, batch):
+    bias = None if batch.bias is None else batch.bias.float()
+    return logprobs(hidden, weight, bias, batch)
+
+
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight")
+def takes_none(hidden, weight, batch):
+    assert batch.bias is None
+    return logprobs(hidden, weight, None, batch)
+
+
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight", takes="bias")
+def half_gradient(hidden, weight, batch):
+    if batch.bias is None:
+        return logprobs(hidden, weight, None, batch)
+    bias = batch.bias.float()
+    return logprobs(hidden, weight, (bias + bias.detach()) / 2, batch)
+
+
+@lossgrid.implementation(inputs="hidden", rounds="grad_weight", takes="bias")
+def ignores_bias(hidden, weight, batch):
+    return logprobs(hidden, weight, None, batch)
+)";
+
+TEST_F(ExternalTakes, GivesABiasOfTheLmHeadToThoseThatTakeIt) {
+  const std::string report = scratch_.file("heads.json");
+  const ProcessResult result = run_loaded(
+      "run", {write_python("heads.py", kHeads)},
+      "--case 'lens=9+14 vocab=23 hidden=8 mask=all poison=none temperature=0.7 dtype=[f32,bf16] "
+      "lm_head_bias=[false,true]' --grid tp1cp2 "
+      "--impl takes_bias,takes_none,half_gradient --report " +
+          report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;  // by dtype and bias
+  std::map<std::string, std::string> reasons;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    const std::string name = trial["implementation"];
+    statuses[name] += trial["status"].get<std::string>()[0];
+    if (trial["status"] != "passed") reasons[name] += trial["reason"].get<std::string>() + "; ";
+  }
+  EXPECT_EQ(statuses["takes_bias"], "pppp") << reasons["takes_bias"];
+  EXPECT_EQ(statuses["takes_none"], "psps") << reasons["takes_none"];
+  EXPECT_EQ(statuses["half_gradient"], "pfpf");
+  EXPECT_THAT(reasons["takes_none"], HasSubstr("takes=\"bias\""));
+  EXPECT_THAT(reasons["half_gradient"], HasSubstr("grad_bias"));
+}
+
+TEST_F(ExternalTakes, ABiasThatIsNotReadIsAMistake) {
+  const ProcessResult result =
+      run_loaded("run", {write_python("heads.py", kHeads)},
+                 "--case 'lens=9 vocab=23 hidden=8 mask=all lm_head_bias=true' --grid tp1cp1 "
+                 "--impl ignores_bias");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("does not depend on bias"));
+}
+
 TEST_F(ExternalTakes, NamesWhatThereIs) {
   const std::string wrong = R"(
 @lossgrid.implementation(takes="teachers")
@@ -127,6 +311,19 @@ def wrong(logits, batch):
                                           "--case 'lens=5' --impl wrong --grid tp1cp1");
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_THAT(result.err, HasSubstr("takes='teachers' names something else than 'terms', "
+                                    "'transforms', 'sequence_temperatures', 'teacher'"));
+}
+
+TEST_F(ExternalTakes, TemperaturesBySequenceComeWithTransforms) {
+  const std::string wrong = R"(
+@lossgrid.implementation(takes="sequence_temperatures")
+def wrong(logits, batch):
+    return right(logits, batch)
+)";
+  const ProcessResult result = run_loaded("run", {write_python("wrong.py", wrong)},
+                                          "--case 'lens=5' --impl wrong --grid tp1cp1");
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err, HasSubstr("takes='sequence_temperatures' has no meaning without "
                                     "'transforms'"));
 }
 

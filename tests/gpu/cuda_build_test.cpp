@@ -9,8 +9,8 @@
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/objectives/clipped_pg_terms.h"
-#include "impls/objectives/dpo_terms.h"
 #include "impls/objectives/nll_terms.h"
+#include "impls/objectives/pair_terms.h"
 #include "impls/row_positions.h"
 #include "impls/statistics_rows.h"
 
@@ -37,7 +37,7 @@ TEST(CudaBuild, HasTheKernelsOfEverything) {
   const bool built = cuda_launch<LaunchStatistics> != nullptr;
   expect_named<LaunchGradient, LaunchForwardBackward>(built);
   expect_named<LaunchGatherRows, LaunchClearRows, LaunchRoundRows, LaunchWriteFloats>(built);
-  expect_terms<NllTerms, DpoTerms, ClippedPgTerms<ClippedPgFormulas, double>, StepStatisticsTerms>(
+  expect_terms<NllTerms, PairTerms, ClippedPgTerms<ClippedPgFormulas, double>, StepStatisticsTerms>(
       built);
   expect_items<NegateMin, MergeRow, MoveShift, WriteRow, ScatterRow, GatherRow, ScaleRow>(built);
 }

@@ -17,7 +17,11 @@ TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
               ElementsAre(Pair("label_smoothing", "0.0"), Pair("token_level_loss", "true"),
                           Pair("z_loss_coefficient", "0.0")));
   EXPECT_THAT(with_all_options({"dpo", {{"sft_loss_weight", "0.25"}}}).options,
-              ElementsAre(Pair("preference_average_log_probs", "false"),
+              ElementsAre(Pair("discopop_tau", "0.05"), Pair("f_alpha_divergence_coef", "0.5"),
+                          Pair("f_divergence_type", "\"reverse_kl\""),
+                          Pair("ipo_average_log_probs", "true"), Pair("label_smoothing", "0.0"),
+                          Pair("ld_alpha", "null"), Pair("loss_type", "\"sigmoid\""),
+                          Pair("preference_average_log_probs", "false"),
                           Pair("preference_loss_weight", "1.0"),
                           Pair("reference_policy_kl_penalty", "0.05"),
                           Pair("sft_average_log_probs", "false"), Pair("sft_loss_weight", "0.25")));
@@ -25,8 +29,9 @@ TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
 
 TEST(AllOptions, OfDistillAreItsDefaults) {
   EXPECT_THAT(with_all_options({"distill", {{"kl_type", "\"jsd\""}}}).options,
-              ElementsAre(Pair("jsd_beta", "0.5"), Pair("kl_type", "\"jsd\""),
-                          Pair("zero_outside_topk", "false")));
+              ElementsAre(Pair("distillation_add_tail", "false"), Pair("jsd_beta", "0.5"),
+                          Pair("kl_type", "\"jsd\""), Pair("loss_mode", "null"),
+                          Pair("mixed_kl_weight", "0.5"), Pair("zero_outside_topk", "false")));
 }
 
 TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {
@@ -36,7 +41,7 @@ TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {
                          {"kl_input_clamp_value", "null"},
                          {"reference_policy_kl_type", "\"k1\""}}})
           .options;
-  EXPECT_EQ(options.size(), 20u);
+  EXPECT_EQ(options.size(), 39u);
   EXPECT_EQ(options.at("ratio_clip_c"), "3.0");
   EXPECT_EQ(options.at("kl_input_clamp_value"), "null");
   EXPECT_EQ(options.at("kl_output_clamp_value"), "10.0");

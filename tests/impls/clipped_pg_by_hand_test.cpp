@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Examples small enough to compute by hand, and the formulas at their kinks.
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -106,6 +107,119 @@ TEST(ClippedPg, SequencesByHand) {
                  {-1.1 / 6, -2.0 / 6, -3.0 / 6, -4.0 / 2});
 }
 
+TEST(ClippedPg, AggregationsByHand) {
+  // Sequences of one and two targets, one without a target and a masked one.
+  ObjectiveBatch data = tiny({{{1, 0}}, {{2, 0}, {3, 0}}, {}, {{5, 0}}});
+  data.batch.sample_mask.back() = 0;
+  data.logprobs[data.batch.cu_seqlens[3]] = kPoison;
+  data.batch.denominators = count_denominators(data.batch, false);
+  const auto expect_weights = [&](const Options& options, double one, double two) {
+    expect_by_hand(both(kNoKl, options), data, -(one + 5 * two), {-one, -2 * two, -3 * two});
+    expect_by_hand(both(both(kNoKl, kEntropyBonus), options), data, -(one + 5 * two),
+                   {-one, -2 * two, -3 * two}, {{"entropy", 0}});
+  };
+  std::fill(data.terms[RowTerm::entropy].begin(), data.terms[RowTerm::entropy].end(), 0.0f);
+  expect_weights({}, 1.0 / 3, 1.0 / 3);
+  expect_weights(kSequenceMean, 1.0 / 3, 0.5 / 3);
+  expect_weights(aggregated("\"token-mean\""), 1.0 / 3, 1.0 / 3);
+  expect_weights(aggregated("\"token-sum\""), 1, 1);
+  expect_weights(aggregated("\"seq-mean-token-mean\""), 1.0 / 2, 0.5 / 2);
+  expect_weights(aggregated("\"seq-mean-token-sum\""), 1.0 / 2, 1.0 / 2);
+  const Options norm = aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "8"}});
+  expect_weights(norm, 1.0 / 16, 1.0 / 16);
+  const Options masked_too{{"count_masked_sequences", "true"}};
+  expect_weights(aggregated("\"seq-mean-token-mean\"", masked_too), 1.0 / 4, 0.5 / 4);
+  expect_weights(both(norm, masked_too), 1.0 / 32, 1.0 / 32);
+  // The mode stands in the place of the flag.
+  expect_weights(both(aggregated("\"token-sum\""), kSequenceMean), 1, 1);
+}
+
+TEST(ClippedPg, SequenceRatiosInEveryAggregationByHand) {
+  // One ratio of sqrt(1.1) for two tokens whose terms are summed: each token has half of the slope.
+  const ObjectiveBatch data = tiny({{{1, std::log(1.1)}, {2, 0}}, {{1, std::log(1.05)}}});
+  const double rho = std::sqrt(1.1);
+  const Options gspo = both(kNoKl, kGspo);
+  const auto expect_weights = [&](const Options& options, double one, double two) {
+    expect_by_hand(both(options, gspo), data, -(one * 3 * rho + two * 1.05),
+                   {-one * 1.5 * rho, -one * 1.5 * rho, -two * 1.05});
+  };
+  expect_weights({}, 0.25, 0.5);
+  expect_weights(aggregated("\"token-mean\""), 1.0 / 3, 1.0 / 3);
+  expect_weights(aggregated("\"token-sum\""), 1, 1);
+  expect_weights(aggregated("\"seq-mean-token-mean\""), 0.25, 0.5);
+  expect_weights(aggregated("\"seq-mean-token-sum\""), 0.5, 0.5);
+}
+
+TEST(ClippedPg, RejectionsByHand) {
+  const auto token = [](double advantage, double weight) {
+    return TinyToken{advantage, 0, std::log(weight)};
+  };
+  // Weights 2, 1/2 and 1; 1.5, 1.5 and 0.9: products 1 and 2.025, geometric means 1 and 1.27.
+  const ObjectiveBatch data = tiny(
+      {{token(1, 2), token(2, 0.5), token(3, 1)}, {token(4, 1.5), token(-5, 1.5), token(6, 0.9)}});
+  const auto expect_kept = [&](const Options& options, const std::vector<double>& kept) {
+    const std::vector<double> advantages{1, 2, 3, 4, -5, 6};
+    double loss = 0;
+    double dropped = 0;
+    std::vector<double> gradient;
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      gradient.push_back(-kept[k] * advantages[k] / 6);
+      loss += gradient.back();
+      dropped += (1 - kept[k]) / 6;
+    }
+    expect_by_hand(both(options, kNoKl), data, loss, gradient,
+                   {{"rollout_rs_masked_fraction", dropped}});
+  };
+  const Options low{{"rollout_rs_threshold_min", "0.8"}};
+  expect_kept(rejection("\"token_k1\"", "1.6", low), {0, 0, 1, 1, 1, 1});
+  expect_kept(rejection("\"token_k1\"", "1.6"), {0, 1, 1, 1, 1, 1});
+  expect_kept(rejection("\"token_k2\"", "0.1"), {0, 0, 1, 1, 1, 1});
+  expect_kept(rejection("\"seq_sum_k1\"", "1.6", low), {1, 1, 1, 0, 0, 0});
+  expect_kept(rejection("\"seq_mean_k1\"", "1.2", low), {1, 1, 1, 0, 0, 0});
+  expect_kept(rejection("\"seq_mean_k1\"", "1.3", low), {1, 1, 1, 1, 1, 1});
+  // k2 is 0.24 twice; 0.082 twice and 0.006: the largest, sums and means.
+  expect_kept(rejection("\"seq_max_k2\"", "0.1"), {0, 0, 0, 1, 1, 1});
+  expect_kept(rejection("\"seq_sum_k2\"", "0.16"), {0, 0, 0, 0, 0, 0});
+  expect_kept(rejection("\"seq_mean_k2\"", "0.1"), {0, 0, 0, 1, 1, 1});
+  expect_kept({{"veto_ratio_min", "0.6"}}, {0, 0, 0, 1, 1, 1});
+  expect_kept({{"veto_ratio_max", "1.4"}}, {0, 0, 0, 0, 0, 0});
+  // generation - x is minus the mean log weight here: 0 and -0.235.
+  expect_kept({{"off_policy_mask_threshold", "-0.1"}}, {1, 1, 1, 1, 1, 1});
+  expect_kept({{"off_policy_mask_threshold", "-0.3"}}, {1, 1, 1, 1, 0, 1});
+}
+
+TEST(ClippedPg, WeightsOfSequencesByHand) {
+  const auto token = [](double advantage, double weight) {
+    return TinyToken{advantage, 0, std::log(weight)};
+  };
+  const ObjectiveBatch data = tiny({{token(1, 4), token(2, 1)}});
+  const auto expect_weight = [&](const Options& options, double first, double second) {
+    const Options corrects{{"use_importance_sampling_correction", "true"}};
+    expect_by_hand(both(both(options, corrects), kNoKl), data, -(first + 2 * second) / 2,
+                   {-first / 2, -second});
+  };
+  expect_weight({}, 4, 1);
+  expect_weight({{"rollout_is", "\"sequence\""}}, 4, 4);
+  expect_weight({{"rollout_is", "\"geometric\""}}, 2, 2);
+  // The token with weight 4 is rejected; it counts in the weight of the sequence, or does not.
+  const Options rejects = rejection("\"token_k1\"", "3", {{"rollout_is", "\"sequence\""}});
+  expect_weight(rejects, 0, 4);
+  expect_weight(both({{"token_masks_first", "true"}}, rejects), 0, 1);
+}
+
+TEST(ClippedPg, SapoByHand) {
+  const Options sapo =
+      both({{"policy_loss", "\"sapo\""}, {"tau_pos", "2"}, {"tau_neg", "4"}}, kNoKl);
+  // At a ratio of 1 the sigmoid is a half: -2 A / tau, with the gradient of PPO.
+  expect_by_hand(sapo, tiny({{{1, 0}, {-2, 0}, {0, 0}}}), (-1 + 1) / 3.0, {-1.0 / 3, 2.0 / 3, 0});
+  // sigmoid(2 (1.5 - 1)) = s; -A 4 s (1 - s) rho.
+  const double s = 1 / (1 + std::exp(-1));
+  expect_by_hand(sapo, tiny({{{3, std::log(1.5)}}}), -3 * 2 * s, {-3 * 4 * s * (1 - s) * 1.5});
+  // Far away the gate is flat, on one side, and the ratio vanishes, on the other.
+  expect_by_hand(sapo, tiny({{{3, 30}}}), -3 * 2, {0});
+  expect_by_hand(sapo, tiny({{{-3, -30}}}), 3 / (1 + std::exp(4)), {0});
+}
+
 TEST(ClippedPg, ImportanceWeightsByHand) {
   const auto token = [](double advantage, double weight) {
     return TinyToken{advantage, 0, std::log(weight)};
@@ -193,7 +307,7 @@ TEST(ClippedPgFormulas, ClampsAreClosed) {
   const ClippedPgOptions bounded = ClippedPgOptions::from(
       both(kl("\"k2\""), {{"kl_input_clamp_value", "2"}, {"kl_output_clamp_value", "1.125"}}));
   const auto penalty = [&](double r) {
-    return kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0 + r, bounded);
+    return kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -4.0 + r, bounded);
   };
   EXPECT_EQ(penalty(-1.5).value, 1.125);  // on the output bound
   EXPECT_EQ(penalty(-1.5).slope, 1.125 + 1.5);
@@ -201,12 +315,12 @@ TEST(ClippedPgFormulas, ClampsAreClosed) {
   EXPECT_EQ(penalty(-1.75).slope, 0);
   const ClippedPgOptions only_input = ClippedPgOptions::from(
       both(kl("\"k2\""), {{"kl_input_clamp_value", "2"}, {"kl_output_clamp_value", "null"}}));
-  const auto on_input = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -2.0, only_input);
+  const auto on_input = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -2.0, only_input);
   EXPECT_EQ(on_input.value, 2);
   EXPECT_EQ(on_input.slope, 2 - 2);
-  const auto at_minus = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -6.0, only_input);
+  const auto at_minus = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -6.0, only_input);
   EXPECT_EQ(at_minus.slope, 2 + 2);
-  const auto beyond = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -6.5, only_input);
+  const auto beyond = kl_penalty<ClippedPgFormulas>(-4.0, -4.0, -4.0, -6.5, only_input);
   EXPECT_EQ(beyond.value, 2);
   EXPECT_EQ(beyond.slope, 0);
 }

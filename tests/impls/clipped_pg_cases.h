@@ -25,6 +25,7 @@ inline const Options kCispo{{"use_cispo", "true"}};
 inline const Options kSequenceMean{{"token_level_loss", "false"}};
 inline const Options kGspo{{"token_level_loss", "false"},
                            {"sequence_level_importance_ratios", "true"}};
+inline const Options kSapo{{"policy_loss", "\"sapo\""}, {"tau_neg", "1.4"}};
 inline const Options kNoKl{{"reference_policy_kl_penalty", "0"}};
 inline const Options kEntropyBonus{{"entropy_coefficient", "0.3"}};
 inline const Options kNll{{"positive_example_nll_weight", "0.3"}};
@@ -32,6 +33,14 @@ inline const Options kNll{{"positive_example_nll_weight", "0.3"}};
 inline Options kl(const char* type) {
   return {{"reference_policy_kl_penalty", "0.5"}, {"reference_policy_kl_type", type}};
 }
+
+inline Options kl_gradient(const char* type, const char* gradient) {
+  return {{"reference_policy_kl_penalty", "0.5"},
+          {"reference_policy_kl_type", type},
+          {"kl_gradient", gradient}};
+}
+
+inline const Options kLogBounds{{"log_ratio_min", "-0.5"}, {"log_ratio_max", "0.4"}};
 
 inline const Options kKlOfGeneration =
     both(kl("\"k3\""), {{"use_on_policy_kl_approximation", "true"}});
@@ -43,14 +52,113 @@ inline Options truncation(const char* type) {
           {"truncated_importance_sampling_ratio_min", "0.9"}};
 }
 
+inline Options aggregated(const char* mode, Options more = {}) {
+  return both({{"loss_agg_mode", mode}}, more);
+}
+
+/// Every way to aggregate the terms of tokens by `loss_agg_mode`.
+inline const std::vector<Options> kAggregations = {
+    aggregated("\"token-mean\""),
+    aggregated("\"token-sum\""),
+    aggregated("\"seq-mean-token-mean\""),
+    aggregated("\"seq-mean-token-mean\"", {{"count_masked_sequences", "true"}}),
+    aggregated("\"seq-mean-token-sum\""),
+    aggregated("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}),
+    aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}})};
+
 inline std::string shown(const Options& options) {
   std::string text;
   for (const auto& [option, value] : options) text += option + '=' + value + ' ';
   return text;
 }
 
+/// Conventions of ratios and of KL gradients.
+inline std::vector<Options> conventions() {
+  const Options gspo_token = {{"token_level_loss", "false"},
+                              {"sequence_level_importance_ratios", "true"},
+                              {"gspo_token", "true"}};
+  const Options absolute = {{"use_cispo", "true"},
+                            {"cispo_bounds", "\"absolute\""},
+                            {"ratio_clip_min", "0.9"},
+                            {"ratio_clip_max", "1.2"}};
+  std::vector<Options> all = {
+      kLogBounds,
+      both(kLogBounds, kDual),
+      both(kLogBounds, kSapo),
+      both(both(kLogBounds, kGspo), kNoKl),
+      {{"log_ratio_max", "0.2"}},
+      gspo_token,
+      both(gspo_token, kDual),
+      both(gspo_token, kLogBounds),
+      both(gspo_token, both(kSapo, truncation("\"tis\""))),
+      absolute,
+      {{"use_cispo", "true"}, {"cispo_bounds", "\"upper\""}, {"ratio_clip_max", "1.1"}}};
+  for (const char* type : {"\"k1\"", "\"abs\"", "\"k2\"", "\"k3\""}) {
+    for (const char* gradient :
+         {"\"score\"", "\"value\"", "\"straight-through\"", "\"importance\"", "\"ratio\""}) {
+      all.push_back(kl_gradient(type, gradient));
+      all.push_back(both(kl_gradient(type, gradient),
+                         {{"kl_input_clamp_value", "0.4"}, {"kl_output_clamp_value", "0.1"}}));
+    }
+    all.push_back(both(kl_gradient(type, "\"ratio\""), kOnPolicy));
+    all.push_back(both(kl_gradient(type, "\"importance\""), kGspo));
+  }
+  return all;
+}
+
+inline Options rejection(const char* name, const char* threshold, Options more = {}) {
+  return both({{"rollout_rs", name}, {"rollout_rs_threshold", threshold}}, more);
+}
+
+/// Off-policy corrections beside truncated weights.
+inline std::vector<Options> corrections() {
+  const Options low{{"rollout_rs_threshold_min", "0.8"}};
+  const Options veto{{"veto_ratio_min", "0.5"}, {"veto_ratio_max", "2"}};
+  const Options opsm{{"off_policy_mask_threshold", "0.05"}};
+  const Options corrects{{"use_importance_sampling_correction", "true"}};
+  const auto weights = [&](const char* level) {
+    return both({{"rollout_is", level}}, truncation("\"tis\""));
+  };
+  const Options first = rejection("\"token_k1\"", "1.3", {{"token_masks_first", "true"}});
+  std::vector<Options> all = {veto,
+                              {{"veto_ratio_min", "0.5"}},
+                              opsm,
+                              both(veto, opsm),
+                              both(opsm, kSequenceMean),
+                              rejection("\"seq_max_k2\"", "0.2"),
+                              rejection("\"seq_max_k3\"", "0.2", veto),
+                              rejection("\"token_k1\"", "1.2", low),
+                              rejection("\"seq_sum_k1\"", "1.5", low),
+                              rejection("\"seq_mean_k1\"", "1.1", both(low, opsm)),
+                              weights("\"token\""),
+                              weights("\"sequence\""),
+                              weights("\"geometric\""),
+                              both({{"rollout_is", "\"token\""}}, both(kGspo, corrects)),
+                              both({{"rollout_is", "\"geometric\""}}, both(kGspo, corrects)),
+                              both(weights("\"sequence\""), first),
+                              both(weights("\"geometric\""), first),
+                              both(truncation("\"seq-mask-tis\""), both(first, veto))};
+  for (const char* name : {"\"token_k2\"", "\"token_k3\"", "\"seq_sum_k2\"", "\"seq_sum_k3\"",
+                           "\"seq_mean_k2\"", "\"seq_mean_k3\""}) {
+    all.push_back(rejection(name, "0.1"));
+    all.push_back(rejection(name, "0.1", both(kGspo, opsm)));
+  }
+  for (std::size_t k = all.size(); k-- > 0;) {
+    if (all[k].contains("token_level_loss")) continue;
+    all.push_back(both(all[k], k % 3 == 0 ? kGspo : k % 3 == 1 ? kCispo : kSapo));
+  }
+  // Masks of sequences exclude weights of sequences, which ratios of sequences have.
+  std::erase_if(all, [](const Options& options) {
+    const auto type = options.find("truncated_importance_sampling_type");
+    return type != options.end() && type->second == "\"seq-mask-tis\"" &&
+           options.contains("sequence_level_importance_ratios");
+  });
+  return all;
+}
+
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
-/// and the NLL term; every third with an entropy bonus.
+/// and the NLL term; every third with an entropy bonus. Each stands a second time with one of the
+/// aggregations, in turn.
 inline std::vector<Options> all_options() {
   const std::vector<Options> ratios = {{},
                                        kDual,
@@ -62,7 +170,9 @@ inline std::vector<Options> all_options() {
                                        kGspo,
                                        both(kGspo, kDual),
                                        both(kGspo, kReinforce),
-                                       both(kGspo, kOnPolicy)};
+                                       both(kGspo, kOnPolicy),
+                                       kSapo,
+                                       both(kSapo, kGspo)};
   const std::vector<Options> penalties = {
       {},
       kNoKl,
@@ -90,10 +200,13 @@ inline std::vector<Options> all_options() {
               options.contains("sequence_level_importance_ratios") && weight == weights.back();
           if (is_refused) continue;
           all.push_back(all.size() % 3 == 2 ? both(options, kEntropyBonus) : options);
+          all.push_back(both(all.back(), kAggregations[all.size() % kAggregations.size()]));
         }
       }
     }
   }
+  for (const Options& convention : conventions()) all.push_back(convention);
+  for (const Options& correction : corrections()) all.push_back(correction);
   return all;
 }
 

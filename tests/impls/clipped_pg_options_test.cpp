@@ -107,6 +107,48 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.truncated_importance_sampling_ratio, std::nullopt);
   EXPECT_EQ(o.truncated_importance_sampling_ratio_min, std::nullopt);
   EXPECT_EQ(o.positive_example_nll_weight, 0);
+  EXPECT_EQ(o.loss_agg_mode, std::nullopt);
+  EXPECT_EQ(o.rollout_is, std::nullopt);
+  EXPECT_EQ(o.rejection_level, RejectionLevel::none);
+  EXPECT_EQ(o.rollout_rs_threshold, std::nullopt);
+  EXPECT_EQ(o.rollout_rs_threshold_min, std::nullopt);
+  EXPECT_EQ(o.veto_ratio_min, std::nullopt);
+  EXPECT_EQ(o.veto_ratio_max, std::nullopt);
+  EXPECT_EQ(o.off_policy_mask_threshold, std::nullopt);
+  EXPECT_FALSE(o.token_masks_first);
+  EXPECT_EQ(o.cispo_bounds, CispoBounds::offset);
+  EXPECT_FALSE(o.gspo_token);
+  EXPECT_EQ(o.log_ratio_min, std::nullopt);
+  EXPECT_EQ(o.log_ratio_max, std::nullopt);
+  EXPECT_EQ(o.kl_gradient, KlGradient::score);
+  EXPECT_EQ(o.policy_loss, PolicyLoss::ppo);
+  EXPECT_EQ(o.tau_pos, 1.0);
+  EXPECT_EQ(o.tau_neg, 1.05);
+  EXPECT_EQ(o.loss_scale_factor, std::nullopt);
+  EXPECT_FALSE(o.count_masked_sequences);
+}
+
+TEST(ClippedPgOptions, AggregationsAreThoseOfVerl) {
+  const auto of = [](const char* mode, const Options& more = {}) {
+    Options options{{"loss_agg_mode", mode}};
+    options.insert(more.begin(), more.end());
+    return ClippedPgOptions::from(options).aggregation();
+  };
+  const auto mode_of = [&](const char* mode) { return of(mode).mode; };
+  EXPECT_EQ(mode_of("\"token-mean\""), AggregationMode::token_mean);
+  EXPECT_EQ(mode_of("\"token-sum\""), AggregationMode::token_sum);
+  EXPECT_EQ(mode_of("\"seq-mean-token-mean\""), AggregationMode::sequence_mean_token_mean);
+  EXPECT_EQ(mode_of("\"seq-mean-token-sum\""), AggregationMode::sequence_mean_token_sum);
+  const Aggregation norm = of("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "64"}});
+  EXPECT_EQ(norm.mode, AggregationMode::sequence_mean_token_sum_norm);
+  EXPECT_EQ(norm.scale_factor, 64);
+  EXPECT_EQ(norm.counted, CountedSequences::trained);
+  EXPECT_EQ(of("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}).counted,
+            CountedSequences::all);
+  EXPECT_EQ(of("null", {{"token_level_loss", "false"}}).counted, CountedSequences::by_sample_mask);
+  EXPECT_EQ(of("null").mode, AggregationMode::token_mean);
+  EXPECT_EQ(of("null", {{"token_level_loss", "false"}}).mode,
+            AggregationMode::sequence_mean_token_mean);
 }
 
 TEST(ClippedPgOptions, EveryOptionIsRead) {
@@ -169,6 +211,9 @@ TEST(ClippedPgOptions, NeedsFollowTheOptions) {
     EXPECT_FALSE(needs(no_kl).needs(TokenInput::reference_policy_logprobs));
   }
   EXPECT_TRUE(needs({{"positive_example_nll_weight", "0.1"}}).rewards);
+  EXPECT_FALSE(needs({{"token_level_loss", "false"}}).sequence_counts);
+  EXPECT_FALSE(needs({{"loss_agg_mode", "\"token-sum\""}}).sequence_counts);
+  EXPECT_TRUE(needs({{"loss_agg_mode", "\"seq-mean-token-sum\""}}).sequence_counts);
 }
 
 TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
@@ -185,6 +230,14 @@ TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
   refused("reference_policy_kl_type", "\"k4\"");
   refused("truncated_importance_sampling_type", "\"clip\"");
   refused("token_level_loss", "1");
+  refused("loss_agg_mode", "\"batch-mean\"");
+  refused("policy_loss", "\"sapo2\"");
+  refused("tau_pos", "0");
+  refused("cispo_bounds", "\"lower\"");
+  refused("kl_gradient", "\"k2\"");
+  refused("log_ratio_min", "0");
+  refused("log_ratio_max", "-1");
+  refused("tau_neg", "-1");
   expect_bad_input(
       [] {
         ClippedPgOptions::from({{"ratio_clip_maxx", "1"}});
@@ -205,6 +258,39 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({cispo, gspo, by_sequence}, {"use_cispo", "sequence_level_importance_ratios"});
   refused({cispo, {"ratio_clip_c", "3"}}, {"use_cispo", "ratio_clip_c"});
   refused({cispo, by_sequence}, {"use_cispo", "token_level_loss"});
+
+  const std::pair<std::string, std::string> seq_k2{"rollout_rs", "\"seq_mean_k2\""};
+  const std::pair<std::string, std::string> threshold{"rollout_rs_threshold", "2"};
+  refused({seq_k2}, {"rollout_rs", "rollout_rs_threshold"});
+  refused({threshold}, {"rollout_rs_threshold", "rollout_rs"});
+  refused({seq_k2, threshold, {"rollout_rs_threshold_min", "1"}}, {"threshold_min", "k1"});
+  refused({seq_k2, threshold, {"token_masks_first", "true"}}, {"token_masks_first"});
+  refused({{"veto_ratio_min", "2"}, {"veto_ratio_max", "1"}}, {"veto_ratio_max"});
+  refused({{"rollout_is", "\"sequence\""}}, {"rollout_is", "use_importance_sampling_correction"});
+  refused({{"cispo_bounds", "\"upper\""}}, {"cispo_bounds", "use_cispo"});
+  refused({cispo, {"cispo_bounds", "\"absolute\""}, {"ratio_clip_min", "0.5"}},
+          {"ratio_clip_min", "ratio_clip_max"});
+  refused({{"gspo_token", "true"}}, {"gspo_token", "sequence_level_importance_ratios"});
+  refused({{"log_ratio_max", "20"}, {"disable_ppo_ratio", "true"}}, {"log_ratio_max", "ratio"});
+  refused({{"kl_gradient", "\"value\""}, {"use_on_policy_kl_approximation", "true"}},
+          {"kl_gradient", "use_on_policy_kl_approximation"});
+  refused({{"kl_gradient", "\"ratio\""}, by_sequence, gspo}, {"kl_gradient"});
+
+  const std::pair<std::string, std::string> sapo{"policy_loss", "\"sapo\""};
+  refused({sapo, {"use_cispo", "true"}}, {"use_cispo", "policy_loss"});
+  refused({sapo, {"ratio_clip_c", "3"}}, {"ratio_clip_c", "policy_loss"});
+  refused({sapo, {"disable_ppo_ratio", "true"}}, {"disable_ppo_ratio", "policy_loss"});
+
+  const std::pair<std::string, std::string> norm{"loss_agg_mode", "\"seq-mean-token-sum-norm\""};
+  const std::pair<std::string, std::string> token_sum{"loss_agg_mode", "\"token-sum\""};
+  refused({norm}, {"seq-mean-token-sum-norm", "loss_scale_factor"});
+  refused({norm, {"loss_scale_factor", "0"}}, {"loss_scale_factor", "above 0"});
+  refused({{"loss_scale_factor", "2"}}, {"loss_scale_factor", "seq-mean-token-sum-norm"});
+  refused({token_sum, {"loss_scale_factor", "2"}}, {"loss_scale_factor", "loss_agg_mode"});
+  refused({{"count_masked_sequences", "true"}}, {"count_masked_sequences", "loss_agg_mode"});
+  refused({token_sum, {"count_masked_sequences", "true"}}, {"count_masked_sequences"});
+  ClippedPgOptions::from({gspo, token_sum});
+  ClippedPgOptions::from({cispo, by_sequence, token_sum});
 
   const std::string type = "truncated_importance_sampling_type";
   const std::string ratio = "truncated_importance_sampling_ratio";

@@ -41,12 +41,30 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       both(kNoKl, kDual),
       both(kNoKl, kReinforce),
       both(kNoKl, kSequenceMean),
+      both(kNoKl, kSapo),
+      both(kNoKl, kLogBounds),
+      both(kNoKl, rejection("\"seq_mean_k2\"", "0.1", kGspo)),
+      both(kNoKl, rejection("\"token_k3\"", "0.05", kGspo)),
+      both(kNoKl, rejection("\"token_k2\"", "0.05")),
+      both(kNoKl, both(kLogBounds, kGspo)),
+      kl_gradient("\"k1\"", "\"value\""),
+      kl_gradient("\"abs\"", "\"value\""),
+      kl_gradient("\"k3\"", "\"value\""),
+      kl_gradient("\"k2\"", "\"ratio\""),
+      kl_gradient("\"k3\"", "\"ratio\""),
+      both(kNoKl, both(kSapo, kGspo)),
       both(kNoKl, kGspo),
       both(both(kNoKl, kGspo), kDual),
       both(kNoKl, kNll),
       both(kNoKl, truncation("\"tis\"")),
       both(kWide, both(kNoKl, both(kGspo, truncation("\"icepop\"")))),
       both(kWide, both(kNoKl, truncation("\"seq-mask-tis\""))),
+      both(kNoKl, kAggregations[1]),
+      both(kNoKl, kAggregations[2]),
+      both(both(kNoKl, kGspo), kAggregations[0]),
+      both(both(kNoKl, kGspo), kAggregations[3]),
+      both(both(kNoKl, kGspo), kAggregations[6]),
+      both(kKlOfGeneration, kAggregations[4]),
       kKlOfGeneration,
       both(kKlOfGeneration, {{"reference_policy_kl_type", "\"k1\""}}),
       both(kKlOfGeneration, {{"kl_output_clamp_value", "0.1"}}),
@@ -64,6 +82,58 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       checked += truth.grad_logprob[row].value != 0 ? 1 : 0;
     }
     EXPECT_GT(checked, 5) << shown(options);
+  }
+}
+
+// The gradient of GSPO-token is that of the ratio of one token, the others' without gradient; it
+// is GSPO's where advantages are the same in a sequence.
+TEST(ClippedPgTruth, GspoTokenIsGspoForEqualAdvantages) {
+  ObjectiveBatch data = batch_of(402);
+  std::vector<float>& advantages = data.batch.inputs[static_cast<int>(TokenInput::advantages)];
+  for (std::int64_t i = 0; i < data.batch.sequences(); ++i) {
+    for (std::int64_t t = data.batch.cu_seqlens[i]; t < data.batch.cu_seqlens[i + 1]; ++t) {
+      advantages[t] = static_cast<float>(i % 2 == 0 ? 1 + i : -1 - i);
+    }
+  }
+  const auto gspo = make_clipped_pg(both(kNoKl, kGspo));
+  const auto by_token = make_clipped_pg(both({{"gspo_token", "true"}}, both(kNoKl, kGspo)));
+  EXPECT_EQ(differences(run_objective(*by_token, data), objective_truth(*gspo, data), 1e-12), "");
+  EXPECT_NE(differences(run_objective(*by_token, batch_of(402)),
+                        objective_truth(*gspo, batch_of(402)), 1e-12),
+            "");
+}
+
+// rho k3 has the gradient rho (x - ref): the terms of k3 cancel. Straight through is k2's.
+TEST(ClippedPgTruth, KlGradientsAreThoseOfTheirFormulas) {
+  const ObjectiveBatch data = batch_of(403);
+  const auto gradient_of = [&](const Options& options) {
+    Options alone = options;
+    alone["reference_policy_kl_penalty"] = "1";
+    Options without = alone;
+    without["reference_policy_kl_penalty"] = "0";
+    const ObjectiveTruth with_kl = objective_truth(*make_clipped_pg(alone), data);
+    const ObjectiveTruth policy = objective_truth(*make_clipped_pg(without), data);
+    std::vector<double> difference;
+    for (std::size_t row = 0; row < with_kl.grad_logprob.size(); ++row) {
+      difference.push_back(with_kl.grad_logprob[row].value - policy.grad_logprob[row].value);
+    }
+    return difference;
+  };
+  const auto tokens = static_cast<double>(data.batch.denominators.valid_tokens);
+  const std::vector<double> by_ratio = gradient_of(kl_gradient("\"k3\"", "\"ratio\""));
+  const std::vector<double> of_k1 = gradient_of(kl_gradient("\"k1\"", "\"straight-through\""));
+  const std::vector<double> of_k2 = gradient_of(kl_gradient("\"k2\"", "\"value\""));
+  const auto input = [&](TokenInput which, std::int64_t token) {
+    return static_cast<double>(data.batch.inputs[static_cast<std::size_t>(which)][token]);
+  };
+  for (std::int64_t row = 0; row + 1 < data.rows(); ++row) {
+    if (std::isnan(data.logprobs[row])) continue;
+    const double x = data.logprobs[row];
+    const double distance = x - input(TokenInput::reference_policy_logprobs, row + 1);
+    const double rho = std::exp(x - input(TokenInput::prev_logprobs, row + 1));
+    EXPECT_NEAR(by_ratio[row], rho * distance / tokens, 1e-12);
+    EXPECT_NEAR(of_k1[row], distance / tokens, 1e-12);
+    EXPECT_NEAR(of_k2[row], distance / tokens, 1e-12);
   }
 }
 
@@ -143,7 +213,9 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     ASSERT_LE(of("ratio_above_clip_clipped_active"), of("ratio_above_clip"));
     ASSERT_EQ(total({"kl_live", "kl_input_clamped", "kl_output_clamped", "kl_weight_not_finite"}),
               parsed.kl_penalty() == 0 ? 0 : tokens);
-    const bool by_sequence = parsed.sequence_level_importance_ratios;
+    const bool by_sequence = parsed.weighs_sequences();
+    ASSERT_EQ(total({"rejection_kept", "rejection_dropped"}),
+              parsed.rejection_level == RejectionLevel::token ? tokens : 0);
     ASSERT_EQ(
         total({"is_weight_inside", "is_weight_below", "is_weight_above", "is_weight_not_finite"}),
         by_sequence ? 0 : tokens);
@@ -154,7 +226,7 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     for (const auto& [name, count] : truth.branches) seen[name] += count;
   }
   // The batches reach every branch that the options have.
-  EXPECT_EQ(seen.size(), 23u);
+  EXPECT_EQ(seen.size(), 37u);
   for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -24,7 +26,12 @@ std::vector<ObjectiveOptions> all_kinds() {
   return {{{"kl_type", "\"forward\""}},
           {{"kl_type", "\"forward\""}, {"zero_outside_topk", "true"}},
           {{"kl_type", "\"reverse\""}},
-          {{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}}};
+          {{"kl_type", "\"reverse\""}, {"zero_outside_topk", "true"}},
+          {{"kl_type", "\"mixed\""}, {"mixed_kl_weight", "0.2"}},
+          {{"kl_type", "\"mixed\""}, {"zero_outside_topk", "true"}},
+          {{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}},
+          {{"kl_type", "\"reverse\""}, {"distillation_add_tail", "true"}},
+          {{"loss_mode", "\"forward_kl_topk\""}}};
 }
 
 /// Three sequences of which the last is masked as a whole; the pack is a part of a batch of 8 valid
@@ -80,18 +87,49 @@ TEST(Distill, NeedsTheDivergenceOfItsOptions) {
     return terms.divergence;
   };
   using Kind = Divergence::Kind;
-  EXPECT_EQ(divergence({}), (Divergence{Kind::forward, 0.5, true}));
-  EXPECT_EQ(divergence({{"zero_outside_topk", "true"}}), (Divergence{Kind::forward, 0.5, false}));
-  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}}), (Divergence{Kind::reverse, 0.5, true}));
-  EXPECT_EQ(divergence({{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}}),
-            (Divergence{Kind::jsd, 0.1, true}));
+  using Topk = Divergence::Topk;
+  EXPECT_EQ(divergence({}), (Divergence{Kind::forward, 0.5, Topk::renormalized}));
+  EXPECT_EQ(divergence({{"zero_outside_topk", "true"}}),
+            (Divergence{Kind::forward, 0.5, Topk::zero_outside}));
+  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}}),
+            (Divergence{Kind::reverse, 0.5, Topk::renormalized}));
+  EXPECT_EQ(divergence({{"kl_type", "\"reverse\""}, {"zero_outside_topk", "true"}}),
+            (Divergence{Kind::reverse, 0.5, Topk::zero_outside}));
+  EXPECT_EQ(divergence({{"kl_type", "\"jsd\""}, {"jsd_beta", "0.1"}, {"mixed_kl_weight", "0.2"}}),
+            (Divergence{Kind::jsd, 0.1, Topk::renormalized}));
+  EXPECT_EQ(divergence({{"kl_type", "\"mixed\""}, {"jsd_beta", "0.1"}, {"mixed_kl_weight", "0.2"}}),
+            (Divergence{Kind::mixed, 0.2, Topk::renormalized}));
+}
+
+TEST(Distill, ReadsTheClampsOfLogarithms) {
+  const auto divergence = [](ObjectiveOptions options) {
+    options["loss_mode"] = "\"forward_kl_topk\"";
+    return distill(options)->needs().terms.divergence;
+  };
+  using Topk = Divergence::Topk;
+  EXPECT_EQ(divergence({}), (Divergence{Divergence::Kind::forward, 0.5, Topk::clamped, -10}));
+  EXPECT_EQ(divergence({{"log_prob_min_clamp", "-3"}}).log_prob_min, -3);
+  EXPECT_EQ(divergence({{"log_prob_min_clamp", "null"}}).log_prob_min,
+            -std::numeric_limits<double>::infinity());
+}
+
+/// A side without a weight would be 0 times what may be infinite.
+TEST(Distill, AMixedOneOfOneSideIsThatSide) {
+  const auto kind = [](const char* weight) {
+    return distill({{"kl_type", "\"mixed\""}, {"mixed_kl_weight", weight}})
+        ->needs()
+        .terms.divergence.kind;
+  };
+  EXPECT_EQ(kind("1"), Divergence::Kind::forward);
+  EXPECT_EQ(kind("0"), Divergence::Kind::reverse);
+  EXPECT_EQ(kind("0.999"), Divergence::Kind::mixed);
 }
 
 TEST(Distill, StepsMatchTheTruth) {
   for (const ObjectiveBatchShape& shape : random_shapes()) {
     const ObjectiveBatch data = make_objective_batch(shape);
     for (const ObjectiveOptions& options : all_kinds()) {
-      SCOPED_TRACE(fmt::format("kl_type {}, seed {}", options.at("kl_type"), shape.seed));
+      SCOPED_TRACE(fmt::format("{}, seed {}", options.begin()->second, shape.seed));
       expect_steps_match_truth(*distill(options), data);
       expect_steps_match_truth(*with_statistics(distill(options)), data);
     }
@@ -113,8 +151,35 @@ TEST(Distill, TheGradientIsThatOfFiniteDifferences) {
 }
 
 /// A gradient that is known before the forward pass is what linear() promises.
-TEST(Distill, IsLinear) {
-  for (const ObjectiveOptions& options : all_kinds()) EXPECT_TRUE(distill(options)->linear());
+TEST(Distill, IsLinearWithoutBoundsOfTheLoss) {
+  for (const ObjectiveOptions& options : all_kinds()) {
+    EXPECT_EQ(distill(options)->linear(), !options.contains("loss_mode"));
+  }
+}
+
+TEST(Distill, OfClampedLogarithmsHasABoundedLoss) {
+  ObjectiveBatch data = distill_batch();
+  data.terms[RowTerm::divergence][0] = -0.5;  // no loss, no gradient
+  data.terms[RowTerm::divergence][2] = 2;
+  data.terms[RowTerm::divergence][4] = 20;
+  const auto run = [&](const char* most) {
+    return run_objective(*distill({{"loss_mode", "\"forward_kl_topk\""}, {"loss_max_clamp", most}}),
+                         data);
+  };
+  EXPECT_DOUBLE_EQ(run("10").loss, 12.0 / 8);
+  EXPECT_EQ(run("10").term_gradients[RowTerm::divergence],
+            (std::vector<float>{0, 0, 0.125f, 0, 0, 0, 0, 0, 0}));
+  EXPECT_DOUBLE_EQ(run("null").loss, 22.0 / 8);
+  EXPECT_EQ(run("null").term_gradients[RowTerm::divergence],
+            (std::vector<float>{0, 0, 0.125f, 0, 0.125f, 0, 0, 0, 0}));
+  // A bound that is met passes the gradient.
+  EXPECT_EQ(run("2").term_gradients[RowTerm::divergence],
+            (std::vector<float>{0, 0, 0.125f, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(run("1.99").term_gradients[RowTerm::divergence], std::vector<float>(9, 0.0f));
+  for (const char* most : {"10", "2", "1.99", "null"}) {
+    expect_steps_match_truth(
+        *distill({{"loss_mode", "\"forward_kl_topk\""}, {"loss_max_clamp", most}}), data);
+  }
 }
 
 TEST(Distill, NoSplitOverRanksChangesIt) {
@@ -181,10 +246,33 @@ TEST(Distill, RefusesWhatIsNotAnOption) {
   EXPECT_THAT(sideways,
               testing::AllOf(testing::HasSubstr("kl_type"), testing::HasSubstr("sideways"),
                              testing::Not(testing::HasSubstr("\n"))));
-  for (const char* type : {"\"reverse\"", "\"jsd\""}) {
-    EXPECT_EQ(message({{"kl_type", type}, {"zero_outside_topk", "true"}}),
-              "distill: zero_outside_topk = true needs kl_type = \"forward\"");
+  for (const char* weight : {"-0.5", "1.5"}) {
+    EXPECT_EQ(message({{"kl_type", "\"mixed\""}, {"mixed_kl_weight", weight}}),
+              "distill: mixed_kl_weight must be in [0, 1]");
   }
+  EXPECT_EQ(message({{"kl_type", "\"jsd\""}, {"zero_outside_topk", "true"}}),
+            "distill: zero_outside_topk = true needs another kl_type than \"jsd\"");
+  const auto clamped = [&](const char* option, const char* value) {
+    return message({{"loss_mode", "\"forward_kl_topk\""}, {option, value}});
+  };
+  EXPECT_EQ(clamped("log_prob_min_clamp", "0"),
+            "distill: log_prob_min_clamp must be negative or null");
+  EXPECT_EQ(clamped("loss_max_clamp", "-1"), "distill: loss_max_clamp must be positive or null");
+  for (const auto& [option, value] :
+       {std::pair("kl_type", "\"reverse\""), std::pair("zero_outside_topk", "true")}) {
+    EXPECT_EQ(clamped(option, value),
+              "distill: loss_mode = \"forward_kl_topk\" allows no other kl_type than \"forward\", "
+              "and no zero_outside_topk = true");
+  }
+  for (const ObjectiveOptions& other : {ObjectiveOptions{{"zero_outside_topk", "true"}},
+                                        ObjectiveOptions{{"loss_mode", "\"forward_kl_topk\""}}}) {
+    ObjectiveOptions options = other;
+    options["distillation_add_tail"] = "true";
+    EXPECT_EQ(message(options),
+              "distill: distillation_add_tail = true allows no zero_outside_topk = true, and no "
+              "loss_mode");
+  }
+  EXPECT_THAT(message({{"loss_max_clamp", "1"}}), testing::HasSubstr("loss_max_clamp"));
   EXPECT_THAT(message({{"jsd_bet", "0.5"}}), testing::HasSubstr("jsd_bet"));
 }
 

@@ -21,6 +21,8 @@
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"
 #include "harness/device/kernel/rank_threads.h"
+#include "impls/reference_divergence.h"
+#include "impls/teacher_rows.h"
 #include "kernel_targets.h"
 #include "trial_fixture.h"
 
@@ -113,9 +115,9 @@ struct DistillCase {
   Transforms transforms;
 
   std::string text() const {
-    return fmt::format("V {} tp {} kind {} beta {} on support {} top {} transforms {} {}",
+    return fmt::format("V {} tp {} kind {} beta {} convention {} top {} transforms {} {}",
                        split.vocab, split.tp, static_cast<int>(divergence.kind), divergence.beta,
-                       divergence.on_support, top_k, transforms.student.size(),
+                       static_cast<int>(divergence.topk), top_k, transforms.student.size(),
                        transforms.teacher.size());
   }
 };
@@ -128,6 +130,12 @@ void keep_top(std::int64_t k, std::vector<double>& logits) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
   for (auto v = order.begin() + k; v != order.end(); ++v) logits[*v] = kMinusInfinity;
+}
+
+/// Makes logits logarithms of probabilities.
+void normalize(std::vector<double>& logits) {
+  const TermRowTruth row(logits, {}, 0);
+  for (double& logit : logits) logit -= row.max + row.log_sum();
 }
 
 /// Rows of shards in the memory of the processor; padding columns are NaN.
@@ -182,6 +190,10 @@ struct DistilledShards {
         const LogitPair pair = logits_of(r, v, vocab, {from(0), from(1)});
         xs[r].push_back(static_cast<double>(S(pair.student)));
         ys[r].push_back(static_cast<double>(T(pair.teacher)));
+      }
+      if (c.divergence.takes_logprobs()) {
+        normalize(ys[r]);
+        for (double& y : ys[r]) y = static_cast<double>(T(static_cast<float>(y)));
       }
       if (r != kNothing) keep_top(c.top_k, ys[r]);
       add_truth(xs[r], ys[r]);
@@ -243,13 +255,18 @@ struct DistilledShards {
     };
     std::vector<double> supported = x;
     for (std::size_t v = 0; v < y.size(); ++v) {
-      if (setting.divergence.on_support && y[v] == kMinusInfinity) supported[v] = y[v];
+      if (setting.divergence.on_support() && y[v] == kMinusInfinity) supported[v] = y[v];
+    }
+    TermRowTruth teacher(y, of_row(setting.transforms.teacher),
+                         sizeof(T) == 8 ? 0x1p-53 : kRoundoff);
+    if (setting.divergence.takes_logprobs()) {
+      teacher.max = 0;
+      teacher.sum = 1;
     }
     truth.push_back({setting.divergence,
                      TermRowTruth(supported, of_row(setting.transforms.student),
                                   sizeof(S) == 8 ? 0x1p-53 : kRoundoff),
-                     TermRowTruth(y, of_row(setting.transforms.teacher),
-                                  sizeof(T) == 8 ? 0x1p-53 : kRoundoff)});
+                     teacher});
     p.add(truth.back().student);
     q.add(truth.back().teacher);
     of_student.push_back(static_cast<float>(truth.back().sum_of_student()));
@@ -391,15 +408,17 @@ void for_all_dtypes(F&& f) {
 }
 
 std::vector<Divergence> all_divergences() {
-  return {{Kind::forward, 0.5},
-          {Kind::reverse, 0.5},
-          {Kind::jsd, 0.1},
-          {Kind::jsd, 0.5},
-          {Kind::jsd, 0.9}};
+  return {{Kind::forward, 0.5}, {Kind::reverse, 0.5}, {Kind::jsd, 0.1},  {Kind::jsd, 0.5},
+          {Kind::jsd, 0.9},     {Kind::mixed, 0.5},   {Kind::mixed, 0.1}};
 }
 
 Divergence on_support(Divergence divergence) {
-  divergence.on_support = true;
+  divergence.topk = Divergence::Topk::renormalized;
+  return divergence;
+}
+
+Divergence zero_outside(Divergence divergence) {
+  divergence.topk = Divergence::Topk::zero_outside;
   return divergence;
 }
 
@@ -436,10 +455,144 @@ TEST_P(DivergenceRows, SumsAndGradientAreThoseOfTheFormulas) {
   }
 }
 
+/// Logarithms of q = 0 that are compared with those of p.
+TEST_P(DivergenceRows, ColumnsWithoutTheTeacherCountWithZeroOutside) {
+  for (const Divergence& divergence : all_divergences()) {
+    if (divergence.kind == Kind::jsd) continue;
+    for (const Split split : {Split{5, 4}, Split{130, 2}}) {
+      for (const Transforms& by : all_transforms()) {
+        for (const std::int64_t k : {1, 3}) {
+          const DistillCase c{split, zero_outside(divergence), k, by};
+          for_all_dtypes(
+              [&](auto s, auto t) { check_case<decltype(s), decltype(t)>(c, device()); });
+        }
+      }
+    }
+  }
+}
+
+Divergence clamped(double least) {
+  return {Kind::forward, 0.5, Divergence::Topk::clamped, least};
+}
+
+/// verl's, whose teacher sends logarithms of probabilities.
+TEST_P(DivergenceRows, ClampedOnesAreThoseOfTheFormulas) {
+  for (const double least : {-3.0, -10.0, kMinusInfinity}) {
+    for (const Split split : {Split{5, 4}, Split{130, 2}, Split{1100, 1}}) {
+      for (const std::vector<RowTransform>& by :
+           {std::vector<RowTransform>(), all_transforms()[3].student}) {
+        for (const std::int64_t k : {1, 3, 0}) {
+          const DistillCase c{split, clamped(least), k, {by, {}}};
+          for_all_dtypes(
+              [&](auto s, auto t) { check_case<decltype(s), decltype(t)>(c, device()); });
+        }
+      }
+    }
+  }
+}
+
+Divergence tail(Divergence divergence) {
+  divergence.topk = Divergence::Topk::tail;
+  return divergence;
+}
+
+/// Tails of all rows, made as a plan makes them.
+template <typename S, typename T>
+std::vector<TailRow> make_tails(const DistilledShards<S, T>& rows) {
+  std::vector<TailRow> tails(kRows);
+  std::vector<std::vector<float>> shifts;
+  std::vector<std::vector<float>> sums;
+  for (const DistilledRows& part : rows.shards) {
+    rows_support_statistics(part, shifts.emplace_back(kRows).data(),
+                            sums.emplace_back(kRows).data());
+    wait_for(part);
+  }
+  for (std::size_t r = 0; r < kRows; ++r) {
+    float shift = -kInfinity;
+    for (const std::vector<float>& of_shard : shifts) shift = std::max(shift, of_shard[r]);
+    float sum = 0;
+    for (std::size_t k = 0; k < shifts.size(); ++k) {
+      if (sums[k][r] > 0) sum += sums[k][r] * std::exp(shifts[k][r] - shift);
+    }
+    const TermRowTruth teacher(rows.truth[r].teacher.x, {}, 0);
+    auto teacher_shift = static_cast<float>(teacher.max);
+    auto teacher_sum = static_cast<float>(teacher.sum);
+    MakeTail{rows.setting.divergence, &rows.p.shift[r], &rows.p.sum[r], &shift, &sum,
+             &teacher_shift,          &teacher_sum,     &tails[r]}(0);
+    EXPECT_EQ(teacher_shift, 0);
+    EXPECT_EQ(teacher_sum, 1);
+  }
+  return tails;
+}
+
+/// Compares with the formulas in plain float64.
+template <typename S, typename T>
+void check_tail(const DistillCase& c, Device* device) {
+  const DistilledShards<S, T> rows(c, device);
+  const std::vector<TailRow> tails = make_tails(rows);
+  RowSoftmax p = rows.p.view();
+  p.tail = tails.data();
+  Sums merged{std::vector<float>(kRows, 0.0f), std::vector<float>(kRows, 0.0f)};
+  for (const DistilledRows& part : rows.shards) {
+    const Sums own = run_divergence(part, p, rows.q.view());
+    for (std::size_t r = 0; r < kRows; ++r) {
+      merged.of_teacher[r] += own.of_teacher[r];
+      merged.of_student[r] += own.of_student[r];
+    }
+  }
+  std::vector<float> values(kRows);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    WriteDivergence{c.divergence, merged.of_teacher.data(), merged.of_student.data(), tails.data(),
+                    values.data()}(static_cast<std::int64_t>(r));
+  }
+  ShardGradients<S> gradients;
+  for (const DistilledRows& part : rows.shards) {
+    gradients.push_back(run_gradient<S>(part, p, rows.q.view(), merged.of_student.data(),
+                                        rows.gradient.data(), false));
+  }
+  const double u_out = sizeof(S) == 8 ? 0 : unit_roundoff(DTypeOf<S>::value);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    if (r == kNothing) continue;
+    const DivergedRowTruth& truth = rows.truth[r];
+    const double value = plain_divergence(c.divergence, truth.student.x, truth.teacher.x);
+    EXPECT_NEAR(values[r], value, 4e-5 * (1 + std::abs(value))) << r << " " << c.text();
+    std::vector<double> want(truth.student.x.size());
+    add_plain_divergence_gradient(c.divergence, truth.student.x, truth.teacher.x,
+                                  static_cast<double>(rows.gradient[r]), want);
+    for (std::size_t rank = 0; rank < rows.shards.size(); ++rank) {
+      const VocabShard& shard = rows.shards[rank].student.shard;
+      for (std::int64_t v = shard.begin; v < shard.end; ++v) {
+        const std::size_t at =
+            r * static_cast<std::size_t>(shard.width) + static_cast<std::size_t>(v - shard.begin);
+        const double of_id = want[static_cast<std::size_t>(v)];
+        EXPECT_NEAR(static_cast<double>(gradients[rank][at]), of_id,
+                    4e-5 + 1.01 * u_out * std::abs(of_id))
+            << "row " << r << " id " << v << " " << c.text();
+      }
+    }
+  }
+}
+
+/// Few of the ids, half of them or all are sent; a q of the tail that is next to nothing is one of
+/// bounds, which the suites have.
+TEST_P(DivergenceRows, ATailIsOneMoreId) {
+  for (const Divergence& divergence : all_divergences()) {
+    for (const Split split : {Split{5, 4}, Split{130, 2}, Split{1100, 1}}) {
+      for (const std::int64_t k :
+           {std::int64_t{1}, std::int64_t{3}, split.vocab / 2, std::int64_t{0}}) {
+        const DistillCase c{split, tail(divergence), k, {}};
+        check_tail<float, float>(c, device());
+        check_tail<bf16, float>(c, device());
+        check_tail<double, double>(c, device());
+      }
+    }
+  }
+}
+
 /// A divergence to the top k that is not on the support: teacher's columns of -inf have q = 0.
 TEST_P(DivergenceRows, ColumnsWithoutTheTeacherCountForTheMixture) {
   for (const Divergence& divergence : all_divergences()) {
-    if (divergence.kind == Kind::reverse) continue;  // infinite
+    if (divergence.kind == Kind::reverse || divergence.kind == Kind::mixed) continue;  // infinite
     for_all_dtypes([&](auto s, auto t) {
       check_case<decltype(s), decltype(t)>({{130, 2}, divergence, 3, {}}, device());
     });
@@ -449,7 +602,7 @@ TEST_P(DivergenceRows, ColumnsWithoutTheTeacherCountForTheMixture) {
 /// The check has power: results of other formulas are not taken for the right ones.
 template <typename S, typename T>
 void check_power(Device* device) {
-  for (Divergence divergence : all_divergences()) {
+  for (const Divergence& divergence : all_divergences()) {
     const DistillCase c{{130, 2}, divergence, 0, {}};
     const DistilledShards<S, T> rows(c, device);
     const std::vector<float> nothing(kRows, 0.0f);
@@ -489,7 +642,11 @@ void check_power(Device* device) {
         if (other == divergence) continue;
         DivergedRowTruth truth_of_other = truth;
         truth_of_other.by = other;
-        EXPECT_GT(wrong_sums(rows, truth_of_other, r, sums), 0) << where;
+        // The weights of a mixed one count later.
+        const bool has_same_sums = divergence.kind == Kind::mixed && other.kind == Kind::mixed;
+        if (!has_same_sums) {
+          EXPECT_GT(wrong_sums(rows, truth_of_other, r, sums), 0) << where;
+        }
         EXPECT_GT(wrong_elements(rows, truth_of_other, r, rows.gradient[r], right), 0) << where;
       }
     }
@@ -577,7 +734,7 @@ void check_support_statistics(const DistillCase& c, Device* device) {
 
 TEST_P(DivergenceRows, SupportStatisticsAreThoseOfTheFormula) {
   for (const DistillCase& c : all_cases()) {
-    if (!c.divergence.on_support || c.divergence.kind != Kind::forward) continue;
+    if (!c.divergence.on_support() || c.divergence.kind != Kind::forward) continue;
     for_all_dtypes(
         [&](auto s, auto t) { check_support_statistics<decltype(s), decltype(t)>(c, device()); });
   }
@@ -699,12 +856,17 @@ class OneRow {
     std::vector<double> supported;
     std::vector<double> all;
     for (std::size_t v = 0; v < student.size(); ++v) {
-      const bool outside = divergence.on_support && teacher[v] == -kInfinity;
+      const bool outside = divergence.on_support() && teacher[v] == -kInfinity;
       supported.push_back(outside ? kMinusInfinity : static_cast<double>(student[v]));
       all.push_back(static_cast<double>(teacher[v]));
     }
     p_.add(TermRowTruth(supported, {}, 0));
-    q_.add(TermRowTruth(all, {}, 0));
+    TermRowTruth of_teacher(all, {}, 0);
+    if (divergence.takes_logprobs()) {
+      of_teacher.max = 0;
+      of_teacher.sum = 1;
+    }
+    q_.add(of_teacher);
     sums_ = run_divergence(rows_, p_.view(), q_.view());
     gradient_ = run_gradient<float>(rows_, p_.view(), q_.view(), sums_.of_student.data(),
                                     weight_.data(), false);
@@ -765,6 +927,25 @@ TEST_P(DivergenceRows, IsFiniteWhereAFactorIsZero) {
       EXPECT_TRUE(std::isfinite(student.of_student()));
     }
   }
+}
+
+/// ln p = ln(1/4) of three ids, exactly the clamp, or next to it.
+TEST_P(DivergenceRows, AClampPassesTheGradientAboveItAlone) {
+  const std::vector<float> student{0, 0, 0, 0};
+  const float half = std::log(0.5f);
+  const std::vector<float> teacher{half, -5, -kInfinity, -kInfinity};
+  const double q = std::exp(static_cast<double>(half));
+  const double low = std::exp(-2.0);
+  const OneRow below(student, teacher, clamped(-2), device());  // ln p = -1.39
+  EXPECT_NEAR(below.of_teacher(), q * (half + std::log(4.0)) + low * (-2 + std::log(4.0)), 1e-6);
+  EXPECT_NEAR(below.of_student(), q + low, 1e-6);
+  EXPECT_NEAR(below.gradient()[0], (q + low) / 4 - q, 1e-6);
+  EXPECT_NEAR(below.gradient()[1], (q + low) / 4 - low, 1e-6);
+  EXPECT_NEAR(below.gradient()[2], (q + low) / 4, 1e-6);
+  const OneRow above(student, teacher, clamped(-1), device());
+  EXPECT_NEAR(above.of_teacher(), q * (half + 1), 1e-6);
+  EXPECT_EQ(above.of_student(), 0);
+  EXPECT_THAT(above.gradient(), testing::Each(0.0f));
 }
 
 /// Masks of the lowest number are on the support.

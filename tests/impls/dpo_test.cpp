@@ -8,39 +8,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dpo_batches.h"
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
-#include "objective_batch.h"
 
 namespace lossgrid {
 namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-constexpr auto kReference = static_cast<std::size_t>(TokenInput::reference_policy_logprobs);
-
-/// Two pairs: the first one's chosen sequence has valid rows 0 and 2, its rejected one row 5, and
-/// the pair's rewards are 0.75 and -0.5; of the second pair, rows 8 and 10, they are -1 and 0.5.
-ObjectiveBatch small_batch() {
-  ObjectiveBatchShape shape;
-  shape.lengths = {4, 4, 2, 2};
-  ObjectiveBatch data = make_objective_batch(shape);
-  data.batch.token_mask = {1, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1};
-  data.batch.denominators = {20, 8, 0};
-  data.logprobs.assign(12, kPoison);
-  data.batch.inputs[kReference].assign(12, kPoison);
-  const auto set = [&](std::int64_t row, float logprob, float reference) {
-    data.logprobs[row] = logprob;
-    data.batch.inputs[kReference][row + 1] = reference;
-  };
-  set(0, -1, -1.5f);
-  set(2, -2, -2.25f);
-  set(5, -1, -0.5f);
-  set(8, -3, -2);
-  set(10, -0.5f, -1);
-  return data;
-}
 
 DpoOptions small_options() {
   DpoOptions options;
@@ -58,25 +34,19 @@ double metric(const ObjectiveRun& run, const std::string& name) {
   return run.metrics.at(name).value().value();
 }
 
-/// Empty sequences, ones without a target and, by the seed, a pair that is not trained on.
-ObjectiveBatchShape random_shape(std::uint64_t seed) {
-  ObjectiveBatchShape shape;
-  shape.lengths = {9, 1, 6, 5, 0, 12, 8, 7};
-  shape.seed = seed;
-  shape.part_of_more = seed % 2 == 0;
-  shape.drift = seed % 4 == 3 ? Drift::far : Drift::near;
-  if (seed % 3 == 0) shape.sample_mask = {1, 1, 0, 0, 1, 1, 1, 1};
-  return shape;
-}
-
 std::vector<DpoOptions> option_grid() {
   std::vector<DpoOptions> grid;
   for (const double sft_weight : {0.0, 0.3}) {
     for (const double preference_weight : {0.0, 1.0, 1.5}) {
       for (const bool preference_average : {false, true}) {
         for (const bool sft_average : {false, true}) {
-          grid.push_back({preference_average ? 0.7 : 0.05, preference_weight, sft_weight,
-                          preference_average, sft_average});
+          DpoOptions options;
+          options.reference_policy_kl_penalty = preference_average ? 0.7 : 0.05;
+          options.preference_loss_weight = preference_weight;
+          options.sft_loss_weight = sft_weight;
+          options.preference_average_log_probs = preference_average;
+          options.sft_average_log_probs = sft_average;
+          grid.push_back(options);
         }
       }
     }
@@ -85,7 +55,7 @@ std::vector<DpoOptions> option_grid() {
 }
 
 TEST(Dpo, SumsWorkedOutByHand) {
-  const ObjectiveRun run = run_objective(DpoObjective<>(small_options()), small_batch());
+  const ObjectiveRun run = run_objective(DpoObjective<>(small_options()), small_pairs());
   const double pairs = 4;
   const double preference = (softplus(-0.5 * 1.25) + softplus(0.5 * 1.5)) / pairs;
   const double sft = (3.0 + 3.0) / pairs;
@@ -113,7 +83,7 @@ TEST(Dpo, AveragesWorkedOutByHand) {
   DpoOptions options = small_options();
   options.preference_average_log_probs = true;
   options.sft_average_log_probs = true;
-  const ObjectiveRun run = run_objective(DpoObjective<>(options), small_batch());
+  const ObjectiveRun run = run_objective(DpoObjective<>(options), small_pairs());
   const double pairs = 4;
   const double preference = (softplus(-0.5 * 0.875) + softplus(0.5 * 1.5)) / pairs;
   const double sft = (1.5 + 3.0) / pairs;
@@ -127,7 +97,7 @@ TEST(Dpo, AveragesWorkedOutByHand) {
 TEST(Dpo, SftLossWithoutWeightIsZero) {
   DpoOptions options = small_options();
   options.sft_loss_weight = 0;
-  EXPECT_EQ(metric(run_objective(DpoObjective<>(options), small_batch()), "sft_loss"), 0);
+  EXPECT_EQ(metric(run_objective(DpoObjective<>(options), small_pairs()), "sft_loss"), 0);
 }
 
 TEST(Dpo, StepsMatchTheTruth) {
@@ -135,7 +105,7 @@ TEST(Dpo, StepsMatchTheTruth) {
   for (const DpoOptions& options : option_grid()) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
       SCOPED_TRACE(fmt::format("seed {}", seed));
-      const ObjectiveBatch data = make_objective_batch(random_shape(seed));
+      const ObjectiveBatch data = make_objective_batch(random_pairs(seed));
       const DpoObjective<> objective(options);
       expect_steps_match_truth(objective, data);
       expect_steps_match_truth(*with_statistics(std::make_unique<DpoObjective<>>(options)), data);
@@ -151,7 +121,7 @@ TEST(Dpo, StepsMatchTheTruth) {
 
 TEST(Dpo, TheGradientOfTheTruthIsThatOfFiniteDifferences) {
   constexpr double kStep = 1e-4;
-  const ObjectiveBatch data = make_objective_batch(random_shape(6));
+  const ObjectiveBatch data = make_objective_batch(random_pairs(6));
   for (const DpoOptions& options : option_grid()) {
     const DpoObjective<> objective(options);
     const std::vector<Enclosure> gradient = objective_truth(objective, data).grad_logprob;
@@ -167,7 +137,7 @@ TEST(Dpo, TheGradientOfTheTruthIsThatOfFiniteDifferences) {
 }
 
 TEST(Dpo, NoSplitOverRanksChangesIt) {
-  const ObjectiveBatch data = make_objective_batch(random_shape(6));
+  const ObjectiveBatch data = make_objective_batch(random_pairs(6));
   for (const DpoOptions& options : option_grid()) {
     const DpoObjective<> objective(options);
     const ObjectiveTruth truth = objective_truth(objective, data);
@@ -180,7 +150,7 @@ TEST(Dpo, NoSplitOverRanksChangesIt) {
 
 TEST(Dpo, WhatIsNotTrainedOnReachesNothing) {
   // The same batch with other numbers in every slot that is not valid.
-  const ObjectiveBatch poisoned = make_objective_batch(random_shape(3));
+  const ObjectiveBatch poisoned = make_objective_batch(random_pairs(3));
   ObjectiveBatch finite = poisoned;
   for (auto* numbers : {&finite.logprobs, &finite.batch.inputs[kReference]}) {
     for (float& number : *numbers) number = std::isnan(number) ? -1000 : number;
@@ -197,7 +167,7 @@ TEST(Dpo, WhatIsNotTrainedOnReachesNothing) {
 }
 
 TEST(Dpo, OfNothingValidIsZeroAndHasNoMeans) {
-  ObjectiveBatchShape shape = random_shape(1);
+  ObjectiveBatchShape shape = random_pairs(1);
   shape.sample_mask.assign(8, 0);
   const ObjectiveBatch data = make_objective_batch(shape);
   const DpoObjective<> objective(small_options());
@@ -215,7 +185,7 @@ TEST(Dpo, OfNothingValidIsZeroAndHasNoMeans) {
 }
 
 TEST(Dpo, WithoutDenominatorsIsZero) {
-  ObjectiveBatch data = small_batch();
+  ObjectiveBatch data = small_pairs();
   data.batch.denominators = {0, 0, 0};
   const DpoObjective<> objective(small_options());
   const ObjectiveRun run = run_objective(objective, data);
@@ -236,7 +206,7 @@ TEST(Dpo, OfAPackWithoutSequencesIsZero) {
 
 TEST(Dpo, FarApartRewardsDoNotOverflow) {
   for (const double towards : {1.0, -1.0}) {
-    ObjectiveBatch data = small_batch();
+    ObjectiveBatch data = small_pairs();
     for (const std::size_t token : {1, 3}) {
       data.batch.inputs[kReference][token] = static_cast<float>(-towards * 4000);
     }
@@ -250,7 +220,7 @@ TEST(Dpo, FarApartRewardsDoNotOverflow) {
 }
 
 TEST(Dpo, PairsOfEqualRewards) {
-  ObjectiveBatchShape shape = random_shape(2);
+  ObjectiveBatchShape shape = random_pairs(2);
   shape.drift = Drift::equal;
   const ObjectiveBatch data = make_objective_batch(shape);
   const DpoObjective<> objective(small_options());
@@ -346,7 +316,7 @@ struct RejectedFirst : DpoFormulas {
 
 TEST(Dpo, WrongPairsShowInLossAndGradient) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    const ObjectiveBatch data = make_objective_batch(random_shape(seed));
+    const ObjectiveBatch data = make_objective_batch(random_pairs(seed));
     DpoOptions options;
     options.reference_policy_kl_penalty = 0.5;
     const ObjectiveTruth truth = objective_truth(DpoObjective<>(options), data);

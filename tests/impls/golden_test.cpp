@@ -45,6 +45,7 @@ TEST_P(Golden, TheTruthAgreesInFloat64) {
   if (projected) {
     expect_near(ours.grad_hidden, b.expected->grad_hidden);
     expect_near(ours.grad_weight, b.expected->grad_weight);
+    expect_near(ours.grad_bias, b.expected->grad_bias);
   } else {
     expect_near(ours.grad_logits, b.expected->grad_logits);
   }
@@ -114,11 +115,12 @@ TEST_P(Golden, MutantsFail) {
 INSTANTIATE_TEST_SUITE_P(All, Golden,
                          ::testing::Values("nll_basic", "nll_bf16_vocab_edges",
                                            "nll_empty_and_single", "nll_odd_vocab_offset",
-                                           "nll_linear", "grpo_default", "grpo_dual_clip_k2",
-                                           "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
+                                           "nll_linear", "nll_linear_bias", "grpo_default",
+                                           "grpo_dual_clip_k2", "grpo_tis", "cispo", "gspo",
+                                           "dpo_sum", "dpo_sft_linear", "dpo_ipo", "dpo_robust",
                                            "nll_smoothing_zloss", "nll_softcap_temperature",
                                            "grpo_entropy", "distill_forward",
-                                           "distill_reverse_linear"),
+                                           "distill_reverse_linear", "grpo_dr", "sapo"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -19,6 +19,10 @@ const char* const kLinearCases[] = {
     "lens=16+0+1+33 vocab=101 hidden=12 sample_mask=1011 cu=padded temperature=0.6",
     "lens=12+20 vocab=64 hidden=16 dtype=bf16 values=peaked tied_embedding=true",
     "lens=4+4 vocab=16 hidden=4 mask=0000+0000",
+    "lens=5+8+1+3 vocab=23 hidden=6 lm_head_bias=true weight_layout=hidden_vocab microbatches=2",
+    "lens=12+20 vocab=65 hidden=16 dtype=bf16 lm_head_bias=true temperature=0.7 logit_scale=1.3",
+    "lens=12+20 vocab=37 hidden=1 lm_head_bias=true values=offset poison=inf logit_softcap=9e3",
+    "lens=12+20 vocab=37 hidden=8 dtype=bf16 lm_head_bias=true values=offset tied_embedding=true",
     "lens=0+0 vocab=16 hidden=4",
     "lens=5+8+1+3+0+9 vocab=10 hidden=7 microbatches=2 targets=shard_edges poison=inf",
     ("objective=clipped_pg objective.token_level_loss=false "
@@ -100,7 +104,8 @@ TEST(LinearFlops, AProductTwiceIsRejectedForItsFlopsAlone) {
 /// The last shard of a vocabulary has fewer columns, or none; every chunk, pack and dummy counts.
 TEST(LinearFlops, AreThosePredictedOnEveryRank) {
   for (const Grid& grid : {Grid{4, 1}, Grid{2, 2}, Grid{2, 1, 3}, Grid{2, 2, 1, true}}) {
-    for (const char* layout : {"", " weight_layout=hidden_vocab", " dtype=bf16"}) {
+    for (const char* layout : {"", " weight_layout=hidden_vocab", " dtype=bf16",
+                               " lm_head_bias=true", " lm_head_bias=true dtype=bf16"}) {
       for (const char* name : {"linear_ce:chunk_tokens=3", "linear_ce_onepass:chunk_tokens=3",
                                "linear_materialized", "reference"}) {
         const TrialRecord record =

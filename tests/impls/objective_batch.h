@@ -47,16 +47,21 @@ inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 inline Denominators count_denominators(const PackedBatch& batch, bool part_of_more) {
   Denominators counts;
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+    counts.all_sequences += 1;
     if (batch.sample_mask[i] == 0) continue;
     counts.valid_sequences += 1;
+    std::int64_t of_sequence = 0;
     for (std::int64_t t = 1; t < batch.length(i); ++t) {
       const std::int64_t valid = batch.token_mask[batch.cu_seqlens[i] + t] != 0 ? 1 : 0;
+      of_sequence += valid;
       counts.valid_tokens += valid;
       counts.positive_tokens += batch.rewards[i] > 0 ? valid : 0;
     }
+    counts.trained_sequences += of_sequence > 0 ? 1 : 0;
   }
   if (!part_of_more) return counts;
-  return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2};
+  return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2,
+          counts.trained_sequences + 2, counts.all_sequences + 4};
 }
 
 /// Draws the policies' log-probabilities of a token whose own is `x`, with mass on every branch.
@@ -70,7 +75,8 @@ inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift dr
   float prev = x - normal(8) * (pick < 0.4f ? 0.08f : pick < 0.8f ? 0.5f : 1.3f);
   float generation = prev + normal(9) * (pick < 0.5f ? 0.1f : 0.6f);
   float reference = x + normal(10) * (pick < 0.7f ? 0.5f : 1.8f);
-  if (drift == Drift::equal) prev = generation = reference = x;
+  float teacher = x + normal(12) * (pick < 0.7f ? 0.5f : 1.8f);
+  if (drift == Drift::equal) prev = generation = reference = teacher = x;
   if (drift == Drift::far) {
     const int kind = static_cast<int>(random.below(8, token, 41));
     if (kind == 0) generation = prev - 95;
@@ -78,10 +84,13 @@ inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift dr
     if (kind == 2) reference = x + 3.5f;
     if (kind == 3) reference = x + 24;
     if (kind == 4) generation = x - 95;
+    if (kind == 5) teacher = x - 25;
+    if (kind == 6) teacher = x + 4;
   }
   set(TokenInput::prev_logprobs, prev);
   set(TokenInput::generation_logprobs, generation);
   set(TokenInput::reference_policy_logprobs, reference);
+  set(TokenInput::teacher_logprobs, teacher);
   set(TokenInput::advantages, token % 9 == 4 ? 0.0f : normal(11));
 }
 
@@ -165,9 +174,11 @@ inline Parts dealt(const ObjectiveBatch& data, int ranks, std::uint64_t seed) {
 
 /// A rank's rows with their arrays; `tokens` points into this.
 struct HeldRows {
-  HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const ObjectiveNeeds& needs,
+  HeldRows(const ObjectiveBatch& data, const ShiftedBatch& pack, const Objective& objective,
            const std::vector<std::int64_t>& positions)
-      : rows(pack.gather(positions)) {
+      : rows(pack.gather(positions)), weights(objective.token_weights(data.batch, rows)) {
+    const ObjectiveNeeds needs = objective.needs();
+    tokens.weights = weights;
     for (const std::int64_t row : positions) logprobs.push_back(data.logprobs[row]);
     tokens.logprobs = logprobs;
     for (const RowTerm term : kAllRowTerms) {
@@ -183,6 +194,7 @@ struct HeldRows {
   HeldRows(const HeldRows&) = delete;
 
   ShiftedBatch rows;
+  std::vector<float> weights;
   std::vector<float> logprobs;
   ByRowTerm<std::vector<float>> terms;
   ObjectiveTokens tokens;
@@ -222,7 +234,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   std::vector<double> coefficient_numbers;
   const SequenceTable<double> sums = table(sum_numbers, sizes.sequence_sums);
   for (const auto& part : parts) {
-    const HeldRows held(data, pack, objective.needs(), part);
+    const HeldRows held(data, pack, objective, part);
     objective.sequence_sums(held.tokens, batch, table(part_numbers, sizes.sequence_sums));
     for (std::size_t k = 0; k < sum_numbers.size(); ++k) sum_numbers[k] += part_numbers[k];
   }
@@ -235,7 +247,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   ObjectiveRun run;
   HeldGradients all(objective.needs(), static_cast<std::size_t>(data.rows()), kPoison);
   for (const auto& part : parts) {
-    const HeldRows held(data, pack, objective.needs(), part);
+    const HeldRows held(data, pack, objective, part);
     std::vector<double> of_sums(sizes.sums, 0.0);
     std::vector<double> of_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
     HeldGradients own(objective.needs(), part.size(), 0.0f);

@@ -60,7 +60,7 @@ StepOutputs run_steps(const Objective& objective, const ObjectiveBatch& data, co
   out.totals.assign(static_cast<std::size_t>(sizes.sums), 0.0);
   out.totals.resize(static_cast<std::size_t>(sizes.sums + sizes.maxima), -kInfinity);
   for (const auto& part : parts) {
-    HeldRows held(data, pack, objective.needs(), part);
+    HeldRows held(data, pack, objective, part);
     const std::vector<TokenRange> ranges = ranges_of(held.rows.sequence, count, 3);
     if (parts.size() == 1) {  // else anywhere
       held.tokens.ranges = ranges;
@@ -78,7 +78,7 @@ StepOutputs run_steps(const Objective& objective, const ObjectiveBatch& data, co
   const std::span<double> totals = out.totals;
   const ObjectiveTotals<double> all{totals.first(sizes.sums), totals.last(sizes.maxima)};
   for (const auto& part : parts) {
-    const HeldRows held(data, pack, objective.needs(), part);
+    const HeldRows held(data, pack, objective, part);
     HeldGradients own(objective.needs(), part.size(), device == nullptr ? 0.0f : kPoison);
     if (device == nullptr) {
       objective.token_terms(held.tokens, batch, table(coefficients, sizes.coefficients), all,
@@ -164,6 +164,9 @@ std::vector<std::unique_ptr<Objective>> few_objectives() {
   add([] { return find_objective("dpo").make({{"sft_loss_weight", "0.3"}}); });
   add([] { return make_clipped_pg(both(kGspo, kNll)); });
   add([] { return find_objective("distill").make({}); });
+  add([] { return find_objective("distill").make({{"loss_mode", "\"forward_kl_topk\""}}); });
+  add([] { return find_objective("on_policy_distill").make({}); });
+  add([] { return find_objective("on_policy_distill").make({{"loss_mode", "\"score\""}}); });
   return few;
 }
 

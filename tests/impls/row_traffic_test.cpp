@@ -59,8 +59,8 @@ class EmulatedTrial {
   std::int64_t trained_part(std::int64_t bytes, std::size_t rank, bool whole_pack) const {
     ShiftedBatch rows = shift_targets(batch_);
     if (!whole_pack) {
-      rows = rows.gather(cp_rows(batch_.cu_seqlens_padded, setup_.grid.cp,
-                                 setup_.grid.cp_rank(static_cast<int>(rank))));
+      rows =
+          rows.gather(cp_rows(batch_, setup_.grid.cp, setup_.grid.cp_rank(static_cast<int>(rank))));
     }
     const auto all = static_cast<std::int64_t>(rows.rows());
     const auto trained = std::count(rows.valid.begin(), rows.valid.end(), 1);

@@ -330,6 +330,16 @@ TEST(Launched, AProcessThatDiesLeavesFinishedTrialsAndAFlightRecord) {
   }
 }
 
+TEST(Launched, CutsPacksByAnyLayout) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_processes(
+      scratch, 3,
+      "run --suite layouts --impl fused,cp_local,linear_ce --quiet --grid "
+      "tp1cp3:contiguous,tp1cp3:ulysses,tp1cp2:zigzag_row,tp1cp2:contiguous_sequence");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(count_of(result.out, " passed"), 1u) << result.out;
+}
+
 TEST(Launched, AJobThatDiedIsCompletedByAnother) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");

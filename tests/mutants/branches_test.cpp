@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that suite ci reaches every branch of every objective, every option of clipped_pg, dpo, nll
-// and distill at a value that is not its default, alone and in every pair that is allowed, and
-// pipeline stages; every kind of divergence from a teacher's top k; and every map of logits, in
-// pairs and with every row term.
+// Tests that suite ci reaches every branch of every objective, every option of each at a value that
+// is not its default, alone and in every pair that is allowed, and pipeline stages; every kind of
+// divergence from a teacher's top k; and every map of logits, in pairs and with every row term.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -44,6 +43,19 @@ TEST(Branches, AllAreReached) {
                              "ratio_below_clip_clipped_active",
                              "ratio_above_clip_clipped_active",
                              "dual_clip_active",
+                             "rejection_kept",
+                             "rejection_dropped",
+                             "sequence_vetoed",
+                             "sequence_not_vetoed",
+                             "sequence_rejected",
+                             "sequence_not_rejected",
+                             "sequence_near_behaviour",
+                             "sequence_far_from_behaviour",
+                             "log_ratio_at_least",
+                             "log_ratio_at_most",
+                             "kl_importance_truncated",
+                             "sapo_positive",
+                             "sapo_negative",
                              "kl_live",
                              "kl_input_clamped",
                              "kl_output_clamped",
@@ -58,9 +70,26 @@ TEST(Branches, AllAreReached) {
                              "sequence_is_weight_below",
                              "sequence_is_weight_above",
                              "sequence_is_weight_not_finite",
+                             "sequence_without_targets",
                              "positive_sequence_tokens",
+                             "teacher_above",
+                             "teacher_below",
+                             "distillation_bounded",
+                             "divergence_negative",
+                             "divergence_inside",
+                             "divergence_above_max",
                              "pairs_chosen_preferred",
-                             "pairs_rejected_preferred"}) {
+                             "pairs_rejected_preferred",
+                             "pairs_hinge_active",
+                             "pairs_hinge_flat",
+                             "pairs_ranked_apart",
+                             "sequence_alpha_clamped",
+                             "pairs_without_odds",
+                             "sequence_with_tail",
+                             "pairs_desirable",
+                             "pairs_undesirable",
+                             "pairs_kl_live",
+                             "pairs_kl_clamped"}) {
     EXPECT_TRUE(largest.contains(branch)) << branch;
   }
 }
@@ -114,26 +143,127 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"preference_loss_weight", "0.5"},
         {"sft_loss_weight", "0.1"},
         {"preference_average_log_probs", "true"},
-        {"sft_average_log_probs", "true"}}},
+        {"sft_average_log_probs", "true"},
+        {"label_smoothing", "0.2"},
+        {"ld_alpha", "0.25"},
+        {"loss_type", "\"robust\""},
+        {"loss_type", "\"hinge\""},
+        {"loss_type", "\"ipo\""},
+        {"loss_type", "\"exo_pair\""},
+        {"loss_type", "\"nca_pair\""},
+        {"loss_type", "\"bco_pair\""},
+        {"loss_type", "\"sppo_hard\""},
+        {"loss_type", "\"apo_zero\""},
+        {"loss_type", "\"apo_down\""},
+        {"loss_type", "\"discopop\""},
+        {"loss_type", "\"sigmoid_norm\""},
+        {"loss_type", "\"aot\""},
+        {"loss_type", "\"aot_unpaired\""},
+        {"discopop_tau", "0.5"},
+        {"ipo_average_log_probs", "false"},
+        {"f_divergence_type", "\"forward_kl\""},
+        {"f_divergence_type", "\"js_divergence\""},
+        {"f_divergence_type", "\"alpha_divergence\""},
+        {"f_alpha_divergence_coef", "2"}}},
+      {"cpo",
+       {{"beta", "0.5"},
+        {"loss_type", "\"simpo\""},
+        {"loss_type", "\"hinge\""},
+        {"loss_type", "\"ipo\""},
+        {"label_smoothing", "0.2"},
+        {"simpo_gamma", "1.5"},
+        {"alpha", "0.25"},
+        {"cpo_alpha", "0.5"},
+        {"sft_average_log_probs", "false"}}},
+      {"orpo", {{"beta", "0.5"}, {"sft_average_log_probs", "false"}}},
+      {"kto",
+       {{"beta", "0.5"},
+        {"loss_type", "\"apo_zero_unpaired\""},
+        {"desirable_weight", "1.5"},
+        {"undesirable_weight", "0.5"}}},
       {"nll",
        {{"token_level_loss", "false"}, {"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.01"}}},
       {"distill",
        {{"kl_type", "\"reverse\""},
+        {"kl_type", "\"mixed\""},
         {"kl_type", "\"jsd\""},
         {"jsd_beta", "0.1"},
-        {"zero_outside_topk", "true"}}}};
+        {"mixed_kl_weight", "0.2"},
+        {"distillation_add_tail", "true"},
+        {"loss_mode", "\"forward_kl_topk\""},
+        {"log_prob_min_clamp", "-3"},
+        {"log_prob_min_clamp", "null"},
+        {"loss_max_clamp", "0.1"},
+        {"loss_max_clamp", "null"},
+        {"zero_outside_topk", "true"}}},
+      {"on_policy_distill",
+       {{"loss_mode", "\"abs\""},
+        {"loss_mode", "\"k2\""},
+        {"loss_mode", "\"score\""},
+        {"loss_max_clamp", "1.5"},
+        {"loss_max_clamp", "null"}}}};
   return all.at(kind);
 }
+
+/// Options of clipped_pg that stand in cases of their own, beside some of those above.
+const std::vector<Setting> kSettingsAlone{
+    {"loss_agg_mode", "\"token-mean\""},
+    {"loss_agg_mode", "\"token-sum\""},
+    {"loss_agg_mode", "\"seq-mean-token-mean\""},
+    {"loss_agg_mode", "\"seq-mean-token-sum\""},
+    {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
+    {"loss_scale_factor", "64"},
+    {"count_masked_sequences", "true"},
+    {"policy_loss", "\"sapo\""},
+    {"tau_pos", "0.5"},
+    {"tau_neg", "2"},
+    {"cispo_bounds", "\"upper\""},
+    {"cispo_bounds", "\"absolute\""},
+    {"gspo_token", "true"},
+    {"log_ratio_min", "-0.3"},
+    {"log_ratio_max", "0.25"},
+    {"reference_policy_kl_type", "\"abs\""},
+    {"kl_gradient", "\"value\""},
+    {"kl_gradient", "\"straight-through\""},
+    {"kl_gradient", "\"importance\""},
+    {"kl_gradient", "\"ratio\""},
+    {"rollout_is", "\"token\""},
+    {"rollout_is", "\"sequence\""},
+    {"rollout_is", "\"geometric\""},
+    {"rollout_rs", "\"token_k1\""},
+    {"rollout_rs", "\"token_k3\""},
+    {"rollout_rs", "\"seq_sum_k1\""},
+    {"rollout_rs", "\"seq_mean_k1\""},
+    {"rollout_rs", "\"seq_mean_k2\""},
+    {"rollout_rs", "\"seq_max_k2\""},
+    {"veto_ratio_min", "0.75"},
+    {"veto_ratio_max", "1.3"},
+    {"off_policy_mask_threshold", "0"},
+    {"token_masks_first", "true"},
+};
 
 bool has(const ObjectiveOptions& options, const Setting& setting) {
   const auto option = options.find(setting.first);
   return option != options.end() && option->second == setting.second;
 }
 
-bool is_covered(const std::string& kind, const Setting& a, const Setting& b) {
+bool is_covered(const std::string& kind, const Setting& setting) {
   return std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), [&](const CaseSpec& spec) {
-    return spec.objective.kind == kind && has(spec.objective.options, a) &&
-           has(spec.objective.options, b);
+    return spec.objective.kind == kind && has(spec.objective.options, setting);
+  });
+}
+
+/// True if the options have the setting; of the losses of a pair, which the tests of `dpo` combine
+/// with all other options, any one that is not the default.
+bool has_in_pair(const ObjectiveOptions& options, const Setting& setting) {
+  const bool is_of_pair_loss = setting.first == "loss_type" || setting.first == "f_divergence_type";
+  return is_of_pair_loss ? options.contains(setting.first) : has(options, setting);
+}
+
+bool is_pair_covered(const std::string& kind, const Setting& a, const Setting& b) {
+  return std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), [&](const CaseSpec& spec) {
+    return spec.objective.kind == kind && has_in_pair(spec.objective.options, a) &&
+           has_in_pair(spec.objective.options, b);
   });
 }
 
@@ -161,13 +291,14 @@ bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
 
 TEST(Options, EveryAllowedPairIsInACase) {
   int allowed = 0;
-  for (const char* kind : {"clipped_pg", "dpo", "nll", "distill"}) {
+  for (const char* kind :
+       {"clipped_pg", "dpo", "cpo", "orpo", "kto", "nll", "distill", "on_policy_distill"}) {
     for (const Setting& a : settings_of(kind)) {
-      EXPECT_TRUE(is_covered(kind, a, a)) << kind << " " << a.first << "=" << a.second;
+      EXPECT_TRUE(is_covered(kind, a)) << kind << " " << a.first << "=" << a.second;
       for (const Setting& b : settings_of(kind)) {
         if (a.first >= b.first || !is_allowed(kind, a, b)) continue;
         ++allowed;
-        EXPECT_TRUE(is_covered(kind, a, b))
+        EXPECT_TRUE(is_pair_covered(kind, a, b))
             << kind << " " << a.first << "=" << a.second << " " << b.first << "=" << b.second;
       }
     }
@@ -175,15 +306,23 @@ TEST(Options, EveryAllowedPairIsInACase) {
   EXPECT_GT(allowed, 180);
 }
 
+TEST(Options, EveryOtherSettingIsInACase) {
+  for (const Setting& setting : kSettingsAlone) {
+    EXPECT_TRUE(is_covered("clipped_pg", setting)) << setting.first << setting.second;
+  }
+}
+
 TEST(Options, AllAreAmongTheSettings) {
   // An option that nobody sets is an option that nobody tests.
   for (const CaseSpec& spec : suite_ci().cases) {
     for (const auto& [option, value] : spec.objective.options) {
       if (option.starts_with("truncated_importance_sampling_ratio")) continue;
+      if (option.starts_with("rollout_rs_threshold")) continue;
       EXPECT_TRUE(has({{option, value}}, Setting{option, value}));
-      EXPECT_TRUE(std::any_of(settings_of(spec.objective.kind).begin(),
-                              settings_of(spec.objective.kind).end(),
-                              [&](const Setting& s) { return s.first == option; }))
+      const auto is_it = [&](const Setting& s) { return s.first == option; };
+      const std::vector<Setting>& settings = settings_of(spec.objective.kind);
+      EXPECT_TRUE(std::any_of(settings.begin(), settings.end(), is_it) ||
+                  std::any_of(kSettingsAlone.begin(), kSettingsAlone.end(), is_it))
           << option;
     }
   }
@@ -233,28 +372,42 @@ TEST(Maps, EveryPairIsInACaseAndEveryTermWithEach) {
   }
 }
 
-/// Returns the kinds of divergences from a teacher's top k; "zero outside" is a forward one.
+/// Returns the kinds of divergences from a teacher's top k, with their convention.
 std::set<std::string> divergences_from_topk(const Suite& suite) {
   std::set<std::string> kinds;
   for (const CaseSpec& spec : suite.cases) {
     if (spec.objective.kind != "distill" || spec.teacher_topk == 0) continue;
     const auto type = spec.objective.options.find("kl_type");
     const bool is_named = type != spec.objective.options.end();
-    kinds.insert(has_option(spec, "zero_outside_topk") ? "zero outside"
-                 : is_named                            ? type->second
-                                                       : "\"forward\"");
+    kinds.insert((is_named ? type->second : "\"forward\"") +
+                 (has_option(spec, "zero_outside_topk") ? " zero outside" : "") +
+                 (has_option(spec, "loss_mode") ? " clamped" : "") +
+                 (has_option(spec, "distillation_add_tail") ? " tail" : ""));
   }
   return kinds;
 }
 
 TEST(Teachers, EveryKindOfDivergenceIsFromATopK) {
-  const std::set<std::string> all{"\"forward\"", "\"reverse\"", "\"jsd\"", "zero outside"};
+  const std::set<std::string> all{"\"forward\"",
+                                  "\"reverse\"",
+                                  "\"mixed\"",
+                                  "\"jsd\"",
+                                  "\"forward\" zero outside",
+                                  "\"forward\" clamped",
+                                  "\"forward\" tail",
+                                  "\"reverse\" tail",
+                                  "\"mixed\" tail",
+                                  "\"jsd\" tail",
+                                  "\"reverse\" zero outside",
+                                  "\"mixed\" zero outside"};
   EXPECT_EQ(divergences_from_topk(suite_ci()), all);
   Suite without = suite_ci();
   std::erase_if(without.cases, [](const CaseSpec& spec) {
     return has_option(spec, "kl_type") && spec.teacher_topk > 0;
   });
-  EXPECT_EQ(divergences_from_topk(without), (std::set<std::string>{"\"forward\"", "zero outside"}));
+  EXPECT_EQ(
+      divergences_from_topk(without),
+      (std::set<std::string>{"\"forward\"", "\"forward\" clamped", "\"forward\" zero outside"}));
 }
 
 TEST(Maps, ASuiteWithoutAPairIsSeen) {

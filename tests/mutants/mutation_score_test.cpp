@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the two promises of suites ci and linear: every wrong implementation fails, no right one
-// does.
+// Tests of the two promises of suites ci, linear and layouts: every wrong implementation fails, no
+// right one does.
 #include <algorithm>
 #include <set>
 
@@ -16,9 +16,10 @@
 namespace lossgrid {
 namespace {
 
-std::vector<Suite> both_suites() {
+std::vector<Suite> all_suites() {
   return {read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json"),
-          read_suite(LOSSGRID_SOURCE_DIR "/cases/linear.json")};
+          read_suite(LOSSGRID_SOURCE_DIR "/cases/linear.json"),
+          read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json")};
 }
 
 /// True if the rejecting trial failed check `name`, or ended with status `name`.
@@ -54,7 +55,7 @@ void expect_own_checks_alone(const MutantRecord& record) {
 TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogueAndNoControl) {
   ProblemCache problems;
   std::vector<MutantRecord> records;
-  ASSERT_FALSE(run_mutants(both_suites(), {}, RunOptions(), problems,
+  ASSERT_FALSE(run_mutants(all_suites(), {}, RunOptions(), problems,
                            [&](const MutantRecord& record) { records.push_back(record); }));
   for (const MutantRecord& record : records) {
     EXPECT_EQ(record.rejected, !record.is_control)
@@ -83,6 +84,8 @@ TEST(MutationScore, TheCatalogueIsCovered) {
     const bool is_given = k <= 59 || k >= 63;
     EXPECT_EQ(ids.contains(fmt::format("M{}", k)), is_given) << "M" << k;
   }
+  for (int k = 150; k <= 169; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
+  for (int k = 180; k <= 197; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
 }
 
 TEST(MutationScore, ARightImplementationWouldSurvive) {
@@ -114,7 +117,7 @@ class EightSeeds : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(EightSeeds, NoRightImplementationIsRejected) {
   for (std::uint64_t k = 1; k <= 4; ++k) {
-    std::vector<Suite> suites = both_suites();
+    std::vector<Suite> suites = all_suites();
     for (Suite& suite : suites) {
       for (CaseSpec& spec : suite.cases) spec.seed += GetParam() + k;
       keep_eighth_of_grids(suite, GetParam() + k);

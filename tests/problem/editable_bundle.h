@@ -35,6 +35,7 @@ inline std::vector<std::string> golden_names() {
           "nll_bf16_vocab_edges",
           "nll_empty_and_single",
           "nll_linear",
+          "nll_linear_bias",
           "nll_odd_vocab_offset",
           "nll_smoothing_zloss",
           "nll_softcap_temperature"};

@@ -156,7 +156,7 @@ TEST(DivergenceChecks, ARowThatIsTrainedOnNeedsADivergenceWithAGradient) {
                                             why));
     EXPECT_THAT(message, testing::Not(testing::HasSubstr("\n")));
   };
-  for (const char* kind : {"forward", "reverse", "jsd"}) {
+  for (const char* kind : {"forward", "reverse", "mixed", "jsd"}) {
     const std::string options = std::string("objective.kl_type=") + kind;
     EXPECT_EQ(OneDistilledRow(options, fine, fine).refusal(), "");
     expect_refused({options, fine, {0, kChecksNaN, 0}}, "teacher_logits",
@@ -177,9 +177,11 @@ TEST(DivergenceChecks, ARowThatIsTrainedOnNeedsADivergenceWithAGradient) {
     EXPECT_EQ(not_trained.refusal(), "");
     EXPECT_EQ(not_trained.divergence_check(kChecksNaN).compared(), 0);
   }
-  const OneDistilledRow reverse("objective.kl_type=reverse", fine, {0, -kChecksInf, 0});
-  expect_refused(reverse, "logits",
-                 "1 at vocab id 1, must be -inf where the teacher's is: the divergence is inf");
+  for (const char* options : {"objective.kl_type=reverse", "objective.kl_type=mixed"}) {
+    const OneDistilledRow infinite(options, fine, {0, -kChecksInf, 0});
+    expect_refused(infinite, "logits",
+                   "1 at vocab id 1, must be -inf where the teacher's is: the divergence is inf");
+  }
   EXPECT_EQ(OneDistilledRow("objective.kl_type=jsd", fine, {0, -kChecksInf, 0}).refusal(), "");
 }
 
@@ -220,7 +222,11 @@ TEST(LinearDivergences, AreThoseOfDifferences) {
        {"objective.kl_type=forward", "objective.kl_type=reverse temperature=0.7",
         "objective.kl_type=jsd objective.jsd_beta=0.3 logit_softcap=2",
         "objective.kl_type=reverse teacher_topk=3", "objective.kl_type=jsd teacher_topk=2",
-        "objective.kl_type=forward objective.zero_outside_topk=true teacher_topk=2"}) {
+        "objective.kl_type=mixed objective.mixed_kl_weight=0.3 temperature=0.7",
+        "objective.kl_type=mixed teacher_topk=3",
+        "objective.kl_type=forward objective.zero_outside_topk=true teacher_topk=2",
+        "objective.kl_type=reverse objective.zero_outside_topk=true teacher_topk=2",
+        "objective.kl_type=mixed objective.zero_outside_topk=true teacher_topk=2"}) {
     SCOPED_TRACE(options);
     Problem problem = make_problem(parse_case(
         fmt::format("objective=distill lens=4+1+3 mask=1101+1+011 vocab=6 hidden=3 {}", options)));

@@ -81,14 +81,16 @@ inline EmulatedDivergence emulate_divergence(const Divergence& divergence, const
   using Kind = Divergence::Kind;
   const auto is = [fault](DivergenceFault other) { return fault == other; };
   const bool rounds = is(DivergenceFault::rounded_log_sum);
-  const bool on_support = divergence.on_support && !is(DivergenceFault::student_of_all_ids);
+  const bool on_support = divergence.on_support() && !is(DivergenceFault::student_of_all_ids);
   const std::vector<float>& teacher =
       is(DivergenceFault::teacher_of_all_ids) ? row.all_of_teacher : row.teacher;
   emulated::Distribution q(teacher, teacher, style, rounds);
   for (std::size_t v = 0; v < teacher.size(); ++v) {
     if (row.teacher[v] != emulated::kMinusInfinity) continue;
     q.p[v] = 0;
-    q.log_p[v] = emulated::kMinusInfinity;
+    const bool is_floored = divergence.topk == Divergence::Topk::zero_outside;
+    q.log_p[v] =
+        is_floored ? static_cast<float>(Divergence::kLogOutside) : emulated::kMinusInfinity;
   }
   emulated::Distribution p(row.student, on_support ? row.teacher : row.student, style, rounds);
   if (is(DivergenceFault::swapped)) std::swap(p, q);
@@ -105,28 +107,29 @@ inline EmulatedDivergence emulate_divergence(const Divergence& divergence, const
     if (w == 0) return 0.0f;
     return is(DivergenceFault::cross_entropy) ? -w * log_r : w * (log_w - log_r);
   };
+  const bool is_jsd = divergence.kind == Kind::jsd;
+  const bool has_teacher_side = divergence.kind != Kind::reverse;
+  const bool has_student_side = divergence.kind != Kind::forward;
+  const float of_forward = !has_student_side ? 1 : has_teacher_side ? b : 0;
   float of_teacher = 0;
   float of_student = 0;
   for (std::size_t v = 0; v < row.student.size(); ++v) {
-    if (divergence.kind == Kind::forward) of_teacher += summand(q.p[v], q.log_p[v], p.log_p[v]);
-    if (divergence.kind == Kind::reverse) of_student += summand(p.p[v], p.log_p[v], q.log_p[v]);
-    if (divergence.kind != Kind::jsd) continue;
-    of_teacher += summand(q.p[v], q.log_p[v], log_m(v));
-    of_student += summand(p.p[v], p.log_p[v], log_m(v));
+    if (has_teacher_side) {
+      of_teacher += summand(q.p[v], q.log_p[v], is_jsd ? log_m(v) : p.log_p[v]);
+    }
+    if (has_student_side) {
+      of_student += summand(p.p[v], p.log_p[v], is_jsd ? log_m(v) : q.log_p[v]);
+    }
   }
   EmulatedDivergence out;
-  out.value = divergence.kind == Kind::forward   ? of_teacher
-              : divergence.kind == Kind::reverse ? of_student
-                                                 : b * of_teacher + (1 - b) * of_student;
+  out.value = has_teacher_side && has_student_side ? b * of_teacher + (1 - b) * of_student
+                                                   : of_teacher + of_student;
   if (is(DivergenceFault::no_centre)) of_student = 0;
   for (std::size_t v = 0; v < row.student.size(); ++v) {
-    float dz = 0;
-    if (divergence.kind == Kind::forward) {
-      dz = p.p[v] - q.p[v];
-    } else if (p.p[v] > 0) {
-      const bool is_jsd = divergence.kind == Kind::jsd;
-      dz = (is_jsd ? 1 - b : 1) * p.p[v] *
-           (p.log_p[v] - (is_jsd ? log_m(v) : q.log_p[v]) - of_student);
+    float dz = is_jsd ? 0 : of_forward * (p.p[v] - q.p[v]);
+    if (has_student_side && p.p[v] > 0) {
+      dz +=
+          (1 - of_forward) * p.p[v] * (p.log_p[v] - (is_jsd ? log_m(v) : q.log_p[v]) - of_student);
     }
     out.gradient.push_back(row.student[v] == emulated::kMinusInfinity ? 0 : g * dz);
   }

@@ -43,6 +43,21 @@ std::string failures(const LinearCase& c, const BundleResults& expected, const B
   return names;
 }
 
+TEST(Expected, ABiasHasAGradientOfItsOwn) {
+  const LinearCase c = make_linear_case("lens=9+1+6 mask=all vocab=30 hidden=5 lm_head_bias=true");
+  const BundleResults expected = expected_results(c.problem, c.truth);
+  ASSERT_EQ(expected.grad_bias.size(), 30u);
+  ASSERT_EQ(expected.grad_weight.size(), 150u);
+  ASSERT_EQ(expected.grad_hidden.size(), 80u);
+  EXPECT_EQ(failures(c, expected, expected), "");
+  BundleResults wrong = expected;
+  wrong.grad_bias[c.rows[0].target] *= 1.01;
+  EXPECT_EQ(failures(c, expected, wrong), "expected.grad_bias ");
+  wrong = expected;
+  wrong.grad_weight[c.rows[0].target * 5 + 4] *= 1.01;
+  EXPECT_EQ(failures(c, expected, wrong), "expected.grad_weight ");
+}
+
 TEST(Expected, OfHiddenStatesAreGradientsOfBothFactors) {
   for (const char* dtype : {"f32", "bf16"}) {
     const LinearCase c =

@@ -89,6 +89,29 @@ TEST_P(LinearCriterion, SeesNeighboursSwapped) {
   EXPECT_FALSE(judge_weight(c, got).elements.passed());
 }
 
+TEST_P(LinearCriterion, JudgesABiasApart) {
+  const std::string shape = std::string(kShape) + " lm_head_bias=true";
+  for (int seed = 1; seed <= 4; ++seed) {
+    const LinearCase c = make(seed, shape);
+    EmulationOptions options;
+    options.chunks = 1 + seed % 4;
+    const EmulatedOutputs got = emulate(c, options);
+    for (const LinearFindings& found : {judge_hidden(c, got.hidden), judge_weight(c, got, options),
+                                        judge_bias(c, got, options)}) {
+      EXPECT_TRUE(passes(found)) << "seed " << seed << ": " << describe(found);
+    }
+    EXPECT_EQ(judge_weight(c, got, options).elements.compared(), c.vocab() * c.size());
+    EXPECT_EQ(judge_bias(c, got, options).elements.compared(), c.vocab());
+    EXPECT_EQ(judge_bias(c, got, options).elements.name(), "grad_bias");
+  }
+  const LinearCase c = make(5, shape);
+  EmulatedOutputs got = emulate(c);
+  const std::int64_t target = c.rows[0].target;
+  got.weight[target * c.factors() + c.size()] *= 0.5;
+  EXPECT_TRUE(passes(judge_weight(c, got)));
+  EXPECT_FALSE(judge_bias(c, got).elements.passed());
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Regimes, LinearCriterion,
     ::testing::Values(Setting{"normal", "f32"}, Setting{"normal", "bf16"}, Setting{"flat", "f32"},

@@ -26,6 +26,7 @@ struct LinearCase {
 
   std::int64_t vocab() const { return problem.spec.vocab; }
   std::int64_t size() const { return problem.spec.hidden; }
+  std::int64_t factors() const { return problem.projection->factors(); }
 };
 
 /// Makes a case with a serial add chain as long as the vocabulary, without statistics of a step.
@@ -56,7 +57,7 @@ struct EmulationOptions {
 struct EmulatedOutputs {
   std::vector<float> logprobs, entropy, vocab_min, vocab_max;  // [T]
   std::vector<float> hidden;                                   // [T, H] as rounded to the dtype
-  std::vector<double> weight;                                  // [V, H]
+  std::vector<double> weight;                                  // [V, factors]
 
   TokenOutputs tokens() {
     std::span<float> columns[] = {logprobs, entropy, vocab_min, vocab_max};
@@ -71,7 +72,7 @@ class Emulation {
 
   EmulatedOutputs run() {
     const std::int64_t tokens = c_.problem.tokens();
-    const std::int64_t elements = c_.vocab() * c_.size();
+    const std::int64_t elements = c_.vocab() * c_.factors();
     for (auto* column : {&out_.logprobs, &out_.entropy, &out_.vocab_min, &out_.vocab_max}) {
       column->assign(static_cast<std::size_t>(tokens), 0.0f);
     }
@@ -100,7 +101,7 @@ class Emulation {
     const float* x = projection_.hidden_row(t);
     std::vector<float> z(static_cast<std::size_t>(c_.vocab()), 0.0f);
     for (std::int64_t v = 0; v < c_.vocab(); ++v) {
-      for (std::int64_t k = 0; k < c_.size(); ++k) z[v] += x[k] * projection_.weight_row(v)[k];
+      for (std::int64_t k = 0; k < c_.factors(); ++k) z[v] += x[k] * projection_.weight_row(v)[k];
       z[v] *= factor();
     }
     const float max = *std::max_element(z.begin(), z.end());
@@ -136,9 +137,9 @@ class Emulation {
     for (std::int64_t v = 0; v < c_.vocab(); ++v) {
       if (rounds_dz) dz[v] = static_cast<float>(bf16(dz[v]));
       const float* w = projection_.weight_row(v);
-      for (std::int64_t k = 0; k < c_.size(); ++k) {
-        hidden[k] += dz[v] * w[k];
-        weight_sums[v * c_.size() + k] += dz[v] * x[k];
+      for (std::int64_t k = 0; k < c_.size(); ++k) hidden[k] += dz[v] * w[k];
+      for (std::int64_t k = 0; k < c_.factors(); ++k) {
+        weight_sums[v * c_.factors() + k] += dz[v] * x[k];
       }
     }
     for (std::int64_t k = 0; k < c_.size(); ++k) {
@@ -174,6 +175,14 @@ inline LinearFindings judge_weight(const LinearCase& c, const EmulatedOutputs& g
   const std::vector<double> before(got.weight.size(), static_cast<double>(options.before));
   return check_grad_weight(c.problem, c.truth, vocab_shard(c.vocab(), 1, 0), got.weight, before,
                            {c.problem.spec.dtype, options.chunks}, 0);
+}
+
+/// Judges the last column of a case that has a bias.
+inline LinearFindings judge_bias(const LinearCase& c, const EmulatedOutputs& got,
+                                 const EmulationOptions& options = {}) {
+  const std::vector<double> before(got.weight.size(), static_cast<double>(options.before));
+  return check_grad_bias(c.problem, c.truth, vocab_shard(c.vocab(), 1, 0), got.weight, before,
+                         {c.problem.spec.dtype, options.chunks}, 0);
 }
 
 }  // namespace lossgrid

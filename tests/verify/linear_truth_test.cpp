@@ -34,6 +34,7 @@ double difference(const LinearCase& c, std::vector<float> Projection::*factor, s
     Problem problem = c.problem;
     problem.projection = changed;
     problem.logits = make_projected_logits(changed);
+    apply_transform(problem);
     const std::vector<RowTruth> rows = compute_rows(problem, 1);
     losses[side] = make_truth(problem, rows, *c.objective, 12).objective.loss.value;
   }
@@ -50,9 +51,9 @@ TEST_P(LinearGradientByDifferences, Agrees) {
     const std::int64_t row = linear.hidden.find(t);
     ASSERT_EQ(row >= 0, c.truth.rows[t].valid);
     for (std::int64_t h = 0; h < c.size(); ++h) {
-      const double want = row < 0 ? 0.0 : linear.hidden.want[row * c.size() + h];
+      const double want = row < 0 ? 0.0 : linear.hidden.want[row * c.factors() + h];
       largest = std::max(largest, std::abs(want));
-      EXPECT_NEAR(difference(c, &Projection::hidden, t * c.size() + h), want, 1e-8)
+      EXPECT_NEAR(difference(c, &Projection::hidden, t * c.factors() + h), want, 1e-8)
           << "hidden states " << t << ", " << h;
     }
   }
@@ -68,6 +69,10 @@ TEST_P(LinearGradientByDifferences, Agrees) {
 INSTANTIATE_TEST_SUITE_P(
     Objectives, LinearGradientByDifferences,
     ::testing::Values("lens=4+1+3 mask=1101+1+011 vocab=6 hidden=3 temperature=0.7",
+                      "lens=4+1+3 mask=1101+1+011 vocab=6 hidden=3 lm_head_bias=true "
+                      "temperature=0.7",
+                      "lens=5+2 mask=all vocab=5 hidden=4 lm_head_bias=true logit_scale=1.1 "
+                      "logit_softcap=20 temperature=0.7",
                       "lens=5+2 mask=all values=peaked vocab=5 hidden=4 temperature=0.7",
                       "objective=dpo objective.sft_loss_weight=0.1 objective.reference_policy_kl_"
                       "penalty=0.5 lens=5+7+4+3 vocab=6 hidden=3 temperature=0.7",

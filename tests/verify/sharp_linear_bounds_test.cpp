@@ -34,7 +34,7 @@ struct OneElement {
     truth.rows[0].valid = true;
     truth.objective.grad_logprob = {1.0};
     LinearTruth linear;
-    linear.size = 1;
+    linear.size = linear.factors = 1;
     linear.hidden = linear.weight = rows;
     truth.linear = std::make_shared<const LinearTruth>(linear);
   }

@@ -224,6 +224,11 @@ TEST(Truth, CountsItsOwnDenominators) {
   problem.spec.global_valid_toks = 0;
   problem.spec.global_valid_seqs = 20;
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 20, 1}));
+  // Sequences with a target and all of them, where the objective needs them.
+  problem.denominators.all_sequences = 1;
+  EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 20, 1, 20, 20}));
+  problem.spec.global_valid_seqs = 0;
+  EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 3, 1, 2, 4}));
 }
 
 TEST(Truth, NothingValidIsLossZeroAndGradientZero) {

@@ -25,7 +25,7 @@ namespace lossgrid {
 namespace {
 
 struct MutantFlags {
-  std::string suite = "ci,linear";
+  std::string suite = "ci,linear,layouts";
   std::string names;
   std::string report;
   BackendFlags backend;
@@ -162,7 +162,7 @@ void add_mutants_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "mutants", "run the wrong implementations on a suite and print the mutation score");
   command->add_option("--suite", flags->suite,
-                      "suites that must reject them, comma separated (default ci,linear)");
+                      "suites that must reject them, comma separated (default ci,linear,layouts)");
   add_cases_flag(*command);
   command->add_option(
       "--impl", flags->names,

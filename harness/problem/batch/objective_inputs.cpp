@@ -63,10 +63,18 @@ double drawn_reference_offset(const Draw& draw) {
   return with_sign(draw.uniform(2) < 0.5, draw.between(1.5, 2.5, 1));
 }
 
+/// Returns an offset beyond what bounds the difference of log-probabilities, or its estimate.
+double far_teacher_offset(const Draw& draw) {
+  const bool is_beyond_all = draw.uniform(0) < 0.5;
+  const double size = is_beyond_all ? draw.between(25, 40, 1) : draw.between(2.6, 5, 1);
+  return with_sign(draw.uniform(2) < 0.5, size);
+}
+
 struct Policies {
   double prev = 0;
   double generation = 0;
   double reference = 0;
+  double teacher = 0;
 };
 
 /// Moves one of the log-probabilities far away: the reference beyond the input clamp of the KL (20)
@@ -115,13 +123,15 @@ Policies policies_at_edges(const CaseSpec& spec, const ObjectiveNeeds& needs, st
   policies.generation = at_edge(draw(Stream::generation_logprobs), needs.log_weights, from, false);
   policies.reference =
       at_edge(draw(Stream::reference_policy_logprobs), needs.reference_offsets, x, true);
+  policies.teacher = at_edge(draw(Stream::teacher_logprobs), needs.teacher_offsets, x,
+                             draw(Stream::teacher_logprobs).uniform(2) < 0.5);
   return policies;
 }
 
 /// Draws the log-probabilities of token t of a sequence by the other policies, around the `x` of
 /// the current one.
 Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double sequence_drift) {
-  if (spec.drift == Drift::equal) return {x, x, x};
+  if (spec.drift == Drift::equal) return {x, x, x, x};
   const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, t); };
   Policies policies;
   const Draw far = draw(Stream::far_tokens);
@@ -133,6 +143,10 @@ Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double s
   policies.generation =
       shifted(policies.prev, -drawn_log_weight(draw(Stream::generation_logprobs)));
   policies.reference = shifted(x, drawn_reference_offset(draw(Stream::reference_policy_logprobs)));
+  const Draw of_teacher = draw(Stream::teacher_logprobs);
+  policies.teacher = shifted(x, spec.drift == Drift::far && of_teacher.uniform(3) < 1.0 / 3
+                                    ? far_teacher_offset(of_teacher)
+                                    : drawn_reference_offset(of_teacher));
   if (spec.drift == Drift::far && far.uniform(0) < 0.1) drift_far(far, x, policies);
   return policies;
 }
@@ -161,6 +175,24 @@ std::int64_t count_positive_tokens(const Problem& problem) {
     }
   }
   return count;
+}
+
+/// Counts what means over sequences divide by; a stated number of the global batch is taken for
+/// both.
+void count_sequences(Problem& problem, const ObjectiveNeeds& needs) {
+  Denominators& counts = problem.denominators;
+  counts.trained_sequences = counts.all_sequences = 0;
+  if (!needs.sequence_counts) return;
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    ++counts.all_sequences;
+    bool is_any = false;
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      is_any |= is_trained(problem, i, t);
+    }
+    counts.trained_sequences += is_any ? 1 : 0;
+  }
+  const std::int64_t stated = problem.spec.global_valid_seqs;
+  if (stated != 0) counts.trained_sequences = counts.all_sequences = stated;
 }
 
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
@@ -232,6 +264,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
       store(TokenInput::prev_logprobs, policies.prev);
       store(TokenInput::generation_logprobs, policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
+      store(TokenInput::teacher_logprobs, policies.teacher);
     }
     if (needs.rewards) {
       const auto drawn = static_cast<float>(drawn_reward(spec, i));
@@ -239,12 +272,12 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
     }
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
+  count_sequences(problem, needs);
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
-  Divergence divergence = needs.terms.divergence;
-  divergence.on_support &= spec.teacher_topk > 0;
-  return divergence;
+  const Divergence& divergence = needs.terms.divergence;
+  return spec.teacher_topk > 0 ? divergence : divergence.of_all_ids();
 }
 
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
@@ -264,6 +297,7 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
     problem.rewards.clear();
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
+  count_sequences(problem, needs);
 }
 
 }  // namespace lossgrid

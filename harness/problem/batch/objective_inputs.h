@@ -4,6 +4,7 @@
 // clip range, KL in its live range, importance weights inside and outside of their bounds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -15,7 +16,7 @@ namespace lossgrid {
 /// Distances between two log-probabilities at which the formula of an objective switches; 0 alone
 /// if there are none.
 struct Edges {
-  std::array<double, 4> at{};
+  std::array<double, 8> at{};
   int count = 0;
 
   void add(double distance) { at[static_cast<std::size_t>(count++)] = distance; }
@@ -25,31 +26,40 @@ struct Edges {
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
+  bool sequence_counts = false;         // denominators.trained_sequences and all_sequences
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
+  bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
+  bool token_weights = false;           // Objective::token_weights
   RowTerms terms{};                     // numbers of a row that the loss depends on
   // Distances at which the formula switches:
   Edges log_ratios{};          // current - previous
   Edges log_weights{};         // previous - generation
   Edges reference_offsets{};   // reference - current
+  Edges teacher_offsets{};     // teacher - current
   bool edges_by_unit = false;  // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
+  /// Returns the neighbours that must stay in one pack of a batch of this many sequences.
+  std::int64_t unit_of(std::int64_t sequences) const {
+    return whole_batch ? std::max(sequences, sequences_per_unit) : sequences_per_unit;
+  }
 };
 
 /// Returns the divergence that rows of the problem have: on the support of a teacher only where
 /// that sends its top k.
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 
-/// Fills problem.inputs and problem.rewards of a case and counts denominators.positive_tokens.
+/// Fills problem.inputs and problem.rewards of a case and counts the denominators that the needs
+/// name.
 /// `logprobs` [T] by row: log p of the token that row t predicts. With x the log-probability of a
 /// token and spec.drift:
 ///   near: x - prev from a mixture with mass inside and on both sides of the usual clip ranges and
 ///   some beyond a dual clip, plus an offset by sequence; prev - generation mostly N(0, 0.1), a
-///   fifth 0.3 to 1 away; reference - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
+///   fifth 0.3 to 1 away; reference - x and teacher - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
 ///   far: the same, and every tenth token beyond the KL clamps (20 and 10) or with an importance
-///   weight that is not finite in float32;
-///   equal: prev = generation = reference = x as float32;
+///   weight that is not finite in float32, and every third teacher 25 to 40 or 2.6 to 5 away;
+///   equal: prev = generation = reference = teacher = x as float32;
 ///   far_prev: as near, and prev of every fourth token 25 to 40 below x, or half of them above it
 ///   where x is below -40, generation around it: ratios of e^25 to e^40, and of e^-40 to e^-25;
 ///   edge: distances at one of the objective's edges, as near as float32 comes, one float32 further
@@ -64,7 +74,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
 
 /// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
 /// is missing, or is NaN or infinite where a token is trained on (for rewards: where a sequence
-/// counts). Drops inputs that are not needed and counts denominators.positive_tokens.
+/// counts). Drops inputs that are not needed and counts the denominators that the needs name.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

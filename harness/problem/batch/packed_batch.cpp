@@ -3,6 +3,7 @@
 
 #include "harness/core/error.h"
 #include "harness/problem/batch/padding.h"
+#include "harness/problem/batch/sharding.h"
 
 namespace lossgrid {
 namespace {
@@ -31,8 +32,10 @@ std::string_view name(TokenInput input) {
       return "prev_logprobs";
     case TokenInput::generation_logprobs:
       return "generation_logprobs";
-    default:
+    case TokenInput::reference_policy_logprobs:
       return "reference_policy_logprobs";
+    default:
+      return "teacher_logprobs";
   }
 }
 
@@ -41,11 +44,14 @@ PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t 
   if (grid.cp < 1) throw_bad_input("cp = {} is not positive", grid.cp);
   if (pad_multiple < 1) throw_bad_input("pad_multiple = {} is not positive", pad_multiple);
   if (bin_multiple < 1) throw_bad_input("bin_multiple = {} is not positive", bin_multiple);
-  const std::int64_t of_grid = (grid.cp > 1 ? 2 * std::int64_t{grid.cp} : 1) * grid.row_parts();
-  const std::int64_t multiple =
-      checked_lcm(pad_multiple, of_grid, "lcm of pad_multiple and what the grid needs");
-  const std::int64_t of_pack =
-      checked_lcm(bin_multiple, multiple, "lcm of bin_multiple and the padding of a sequence");
+  const std::int64_t of_grid = cp_chunks(grid.cp_layout, grid.cp) * grid.row_parts();
+  const bool pads_end =
+      grid.cp_layout == CpLayout::ulysses || grid.cp_layout == CpLayout::zigzag_row;
+  const std::int64_t multiple = checked_lcm(pad_multiple, pads_end ? 1 : of_grid,
+                                            "lcm of pad_multiple and what the grid needs");
+  const std::int64_t of_pack = checked_lcm(
+      checked_lcm(bin_multiple, multiple, "lcm of bin_multiple and the padding of a sequence"),
+      of_grid, "lcm of the multiple of a pack and what the grid needs");
 
   PackedLayout layout;
   layout.lengths = lengths;

@@ -38,6 +38,7 @@ struct PackedBatch {
   // [S + 1] offsets in the padded pack, whose rows the logits have. P_i >= L_i for every sequence;
   // P_i is a multiple of what the grid needs.
   std::vector<std::int64_t> cu_seqlens_padded;
+  CpLayout cp_layout = CpLayout::zigzag;  // of the rows of the padded pack
 
   std::vector<std::int32_t> input_ids;    // [cu_seqlens.back()]
   std::vector<std::uint8_t> token_mask;   // [cu_seqlens.back()], 1: a target to train on
@@ -68,9 +69,11 @@ struct PackedLayout {
   std::int64_t padded_tokens() const { return cu_padded.back(); }
 };
 
-/// Returns the layout with P_i = L_i rounded up to a multiple of
-/// m = lcm(pad_multiple, (2 cp if cp > 1) x (tp with SP)), the last sequence stretched until the
-/// pack is a multiple of lcm(bin_multiple, m). Throws bad_input where a sum overflows.
+/// Returns the layout with P_i = L_i rounded up to a multiple of m = lcm(pad_multiple, c), the last
+/// sequence stretched until the pack is a multiple of lcm(bin_multiple, m). c is the number of
+/// chunks (cp_chunks) x (tp with SP). Layouts ulysses and zigzag_row, which pad the end of the pack
+/// alone, have m = pad_multiple and packs of a multiple of lcm(bin_multiple, m, c). Throws
+/// bad_input where a sum overflows.
 PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t pad_multiple,
                          std::int64_t bin_multiple, const Grid& grid);
 

@@ -125,6 +125,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
     part.untransformed = std::make_shared<PartLogits>(problem.untransformed, rows);
   }
   part.teacher_dtype = problem.teacher_dtype;
+  part.teacher_sends_logprobs = problem.teacher_sends_logprobs;
   if (problem.given_teacher) {
     part.given_teacher = std::make_shared<PartLogits>(problem.given_teacher, rows);
     part.teacher = std::make_shared<PartLogits>(problem.teacher, std::move(rows));

@@ -12,6 +12,7 @@
 #include "harness/problem/batch/random_streams.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/case/case_keys.h"
+#include "harness/problem/values/logprob_logits.h"
 #include "harness/problem/values/topk_logits.h"
 
 namespace lossgrid {
@@ -27,7 +28,7 @@ void require_checked_keys(const CaseSpec& spec) {
 void require_hidden_keys(const CaseSpec& spec) {
   if (spec.hidden > 0) return;
   const CaseSpec unset;
-  for (const char* name : {"hidden_values", "weight_layout", "tied_embedding"}) {
+  for (const char* name : {"hidden_values", "weight_layout", "tied_embedding", "lm_head_bias"}) {
     const CaseKey& key = *find_case_key(name);
     if (key.get(spec) == key.get(unset)) continue;
     throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
@@ -71,6 +72,10 @@ TrueRowTransform Problem::transform_of_row(std::int64_t t) const {
   const LogitTransform rows = transform_of_rows(transform(), spec.hidden > 0);
   if (temperatures.empty()) return row_transform(rows, 1);
   return row_transform(rows, temperatures[static_cast<std::size_t>(sequence_of(t))]);
+}
+
+LogitTransform Problem::teacher_transform() const {
+  return teacher_sends_logprobs ? LogitTransform() : teacher_part(transform());
 }
 
 double Problem::temperature_of_row(std::int64_t t) const {
@@ -127,7 +132,7 @@ void apply_transform(Problem& problem) {
 }
 
 void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype) {
-  const LogitTransform transform = teacher_part(problem.transform());
+  const LogitTransform transform = problem.teacher_transform();
   problem.given_teacher = std::move(given);
   problem.teacher_dtype = dtype;
   problem.teacher = transform.is_identity()
@@ -136,7 +141,7 @@ void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DT
                                                   temperatures_by_token(problem));
 }
 
-void draw_teacher(Problem& problem) {
+void draw_teacher(Problem& problem, bool sends_logprobs) {
   CaseSpec spec = problem.spec;
   spec.seed = mix_bits(spec.seed + static_cast<std::uint64_t>(Stream::teacher));
   spec.dtype = spec.dtype == DType::bf16 ? DType::bf16 : DType::f32;
@@ -144,18 +149,28 @@ void draw_teacher(Problem& problem) {
       spec.values == Values::buried_target || spec.values == Values::impossible_target;
   if (is_about_targets) spec.values = Values::normal;
   auto logits = make_random_logits(spec, problem.row_targets());
+  if (sends_logprobs) logits = make_logprobs(std::move(logits), spec.vocab, spec.dtype);
   if (spec.teacher_topk > 0) {
     logits = make_topk_logits(std::move(logits), spec.vocab, spec.teacher_topk);
   }
+  problem.teacher_sends_logprobs = sends_logprobs;
   set_teacher(problem, std::move(logits), spec.dtype);
 }
 
-void require_teacher(const Problem& problem) {
-  if (problem.given_teacher != nullptr) return;
-  throw_bad_input(
-      "{}: tensor teacher_logits is missing (nor are there teacher_topk_ids and "
-      "teacher_topk_logits), which {} needs",
-      describe(problem.source), problem.spec.objective.kind);
+void require_teacher(const Problem& problem, const Divergence& divergence) {
+  const bool takes_logprobs = divergence.takes_logprobs();
+  const bool is_there = problem.given_teacher != nullptr;
+  if (is_there && takes_logprobs && problem.spec.teacher_topk == 0) {
+    throw_bad_input("{}: {} with these options needs the top k of a teacher (teacher_topk)",
+                    describe(problem.source), problem.spec.objective.kind);
+  }
+  if (is_there && takes_logprobs == problem.teacher_sends_logprobs) return;
+  throw_bad_input("{}: {}, which {} needs", describe(problem.source),
+                  takes_logprobs
+                      ? "tensor teacher_topk_logprobs (with teacher_topk_ids) is missing"
+                      : "tensor teacher_logits is missing (nor are there teacher_topk_ids and "
+                        "teacher_topk_logits)",
+                  problem.spec.objective.kind);
 }
 
 Problem make_problem(const CaseSpec& spec) {
@@ -208,6 +223,7 @@ PackedBatch pack(const Problem& problem, const Grid& grid) {
   const PackedLayout layout = layout_of(problem, grid);
   PackedBatch batch;
   batch.cu_seqlens_padded = layout.cu_padded;
+  batch.cp_layout = grid.cp_layout;
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
   batch.rewards = problem.rewards;

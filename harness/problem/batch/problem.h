@@ -15,6 +15,7 @@
 #include "harness/comm/process_grid.h"
 #include "harness/problem/batch/packed_batch.h"
 #include "harness/problem/batch/padding.h"
+#include "harness/problem/batch/row_terms.h"
 #include "harness/problem/case/case_spec.h"
 #include "harness/problem/values/logit_transform.h"
 #include "harness/problem/values/logits_source.h"
@@ -79,11 +80,14 @@ struct Problem {
   std::shared_ptr<const LogitsSource> given_teacher = nullptr;
   std::shared_ptr<const LogitsSource> teacher = nullptr;
   DType teacher_dtype = DType::f32;
+  bool teacher_sends_logprobs = false;  // logarithms of probabilities, which nothing divides
 
   const LogitsSource& given_logits() const { return untransformed ? *untransformed : *logits; }
   /// Returns the transform of the case, and the one of a row.
   LogitTransform transform() const;
   TrueRowTransform transform_of_row(std::int64_t t) const;
+  /// Returns the transform of the teacher's logits.
+  LogitTransform teacher_transform() const;
   /// Returns what divides the logits of row t: the temperature, and that of its sequence.
   double temperature_of_row(std::int64_t t) const;
 
@@ -116,11 +120,12 @@ void apply_transform(Problem& problem);
 void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype);
 
 /// Gives a problem of a case its teacher: logits of the case's regime that are drawn apart from the
-/// student's, in bf16 for cases in bf16, else in float32.
-void draw_teacher(Problem& problem);
+/// student's, in bf16 for cases in bf16, else in float32, or with `sends_logprobs` the log-softmax
+/// of these.
+void draw_teacher(Problem& problem, bool sends_logprobs = false);
 
-/// Throws bad_input for a problem of a file that has no teacher.
-void require_teacher(const Problem& problem);
+/// Throws bad_input for a problem without a teacher, or without one that the divergence takes.
+void require_teacher(const Problem& problem, const Divergence& divergence = {});
 
 /// Returns the lengths of a case: explicit, or drawn from its distribution.
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec);

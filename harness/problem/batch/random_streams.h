@@ -32,6 +32,9 @@ enum class Stream : std::uint32_t {
   pad_weight = 20,
   temperatures = 21,  // of sequences
   teacher = 22,
+  teacher_logprobs = 23,
+  bias = 24,  // of the LM head
+  pad_bias = 25,
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <string_view>
 
 namespace lossgrid {
@@ -67,20 +68,45 @@ inline constexpr std::array<RowTerm, kGradientTerms> kAllGradientTerms = [] {
 }();
 
 /// Divergence of a row's distribution p, the student's, from that of a teacher, q. Its value is D:
-///   forward  sum_v q_v (ln q_v - ln p_v)
-///   reverse  sum_v p_v (ln p_v - ln q_v)
-///   jsd      b sum_v q_v ln(q_v / m_v) + (1 - b) sum_v p_v ln(p_v / m_v),  m = b q + (1 - b) p,
+///   forward  F = sum_v q_v (ln q_v - ln p_v)
+///   reverse  R = sum_v p_v (ln p_v - ln q_v)
+///   jsd      b sum_v q_v ln(q_v / m_v) + (1 - b) sum_v p_v ln(p_v / m_v),  m = b q + (1 - b) p
+///   mixed    b F + (1 - b) R
 /// where summands with a factor of 0 are 0 (R. Agarwal et al., "On-Policy Distillation of Language
-/// Models", 2024). With `on_support` p is renormalised over the ids that have a probability of the
-/// teacher, those of its top k, and only these are summed over.
+/// Models", 2024). The ids of a row that a teacher has sent are those whose logits of it are not
+/// -inf; `topk` is what the others count for.
 struct Divergence {
-  enum class Kind { none, forward, reverse, jsd };
+  enum class Kind { none, forward, reverse, jsd, mixed };
+
+  enum class Topk {
+    whole,         // nothing was left out: q is 0 there
+    renormalized,  // p and q are distributions over the ids that were sent, alone summed over
+    zero_outside,  // q is 0 there, and ln q is kLogOutside where it is compared with p
+    // In these two the teacher's logits are its log-probabilities, and q adds up to at most 1.
+    clamped,  // forward over the ids that were sent, of logarithms that are at least log_prob_min
+    tail,     // all others together are one more id, whose probabilities are at least kSmallestTail
+  };
+
+  static constexpr double kLogOutside = -100;                    // NeMo-RL
+  static constexpr double kSmallestTail = 9.999999500000016e-8;  // 1 - exp(-1e-7), TRL
 
   Kind kind = Kind::none;
-  double beta = 0.5;  // b
-  bool on_support = false;
+  double beta = 0.5;  // b, the weight of the teacher's or forward side
+  Topk topk = Topk::whole;
+  double log_prob_min = -std::numeric_limits<double>::infinity();
 
   constexpr bool is_any() const { return kind != Kind::none; }
+  constexpr bool on_support() const { return topk == Topk::renormalized; }
+  constexpr bool has_tail() const { return topk == Topk::tail; }
+  constexpr bool is_clamped() const { return topk == Topk::clamped; }
+  /// True if the teacher's logits are log-probabilities that need no sum.
+  constexpr bool takes_logprobs() const { return has_tail() || is_clamped(); }
+  /// Returns the same of a teacher that sends the logits of every id.
+  constexpr Divergence of_all_ids() const {
+    Divergence all = *this;
+    all.topk = Topk::whole;
+    return all;
+  }
   friend constexpr bool operator==(const Divergence&, const Divergence&) = default;
 };
 

@@ -7,26 +7,56 @@
 
 namespace lossgrid {
 
-std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, int cp, int cp_rank) {
+bool cuts_sequences(CpLayout layout) {
+  return layout == CpLayout::zigzag || layout == CpLayout::contiguous_sequence;
+}
+
+std::int64_t cp_chunks(CpLayout layout, int cp) {
+  if (cp == 1) return 1;
+  const bool pairs = layout == CpLayout::zigzag || layout == CpLayout::zigzag_row;
+  return (pairs ? 2 : 1) * std::int64_t{cp};
+}
+
+std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLayout layout, int cp,
+                                  int cp_rank) {
   if (cp_rank < 0 || cp_rank >= cp) throw_bad_input("cp rank {} is not in [0, {})", cp_rank, cp);
-  const std::int64_t chunks = cp > 1 ? 2 * std::int64_t{cp} : 1;
+  const std::int64_t chunks = cp_chunks(layout, cp);
   std::vector<std::int64_t> rows;
   rows.reserve(static_cast<std::size_t>(cu_padded.back() / cp));
+  const auto append_part = [&](std::int64_t begin, std::int64_t length) {
+    const auto append_chunk = [&](std::int64_t index) {
+      const std::int64_t first = begin + index * (length / chunks);
+      for (std::int64_t k = 0; k < length / chunks; ++k) rows.push_back(first + k);
+    };
+    append_chunk(cp_rank);
+    if (chunks > cp) append_chunk(chunks - 1 - cp_rank);
+  };
+  if (!cuts_sequences(layout)) {
+    if (cu_padded.back() % chunks != 0) {
+      throw_bad_input("the pack has {} rows, which {} cannot cut in {}", cu_padded.back(),
+                      name(layout), chunks);
+    }
+    append_part(0, cu_padded.back());
+    return rows;
+  }
   for (std::size_t i = 0; i + 1 < cu_padded.size(); ++i) {
     const std::int64_t padded = cu_padded[i + 1] - cu_padded[i];
     if (padded < 0 || padded % chunks != 0) {
-      throw_bad_input("sequence {} has padded length {}, not a multiple of 2 cp = {}", i, padded,
-                      chunks);
+      throw_bad_input("sequence {} has padded length {}, which {} cannot cut in {}", i, padded,
+                      name(layout), chunks);
     }
-    const std::int64_t chunk = padded / chunks;
-    const auto append = [&](std::int64_t index) {
-      const std::int64_t begin = cu_padded[i] + index * chunk;
-      for (std::int64_t k = 0; k < chunk; ++k) rows.push_back(begin + k);
-    };
-    append(cp_rank);
-    if (cp > 1) append(chunks - 1 - cp_rank);
+    append_part(cu_padded[i], padded);
   }
   return rows;
+}
+
+std::vector<std::int64_t> cp_rows(const PackedBatch& batch, int cp, int cp_rank) {
+  return cp_rows(batch.cu_seqlens_padded, batch.cp_layout, cp, cp_rank);
+}
+
+std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, const Grid& grid,
+                                  int cp_rank) {
+  return cp_rows(cu_padded, grid.cp_layout, grid.cp, cp_rank);
 }
 
 VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank) {
@@ -63,6 +93,7 @@ ShiftedBatch ShiftedBatch::gather(std::span<const std::int64_t> positions) const
   select(valid, rows.valid);
   select(real, rows.real);
   select(sequence, rows.sequence);
+  select(ordinal, rows.ordinal);
   for (int k = 0; k < kTokenInputs; ++k) select(inputs[k], rows.inputs[k]);
   return rows;
 }
@@ -75,6 +106,7 @@ void ShiftedBatch::append(const ShiftedBatch& other) {
   extend(other.valid, valid);
   extend(other.real, real);
   extend(other.sequence, sequence);
+  extend(other.ordinal, ordinal);
   for (int k = 0; k < kTokenInputs; ++k) extend(other.inputs[k], inputs[k]);
 }
 
@@ -85,6 +117,7 @@ ShiftedBatch shift_targets(const PackedBatch& batch) {
   shifted.valid.assign(padded_tokens, 0);
   shifted.real.assign(padded_tokens, 0);
   shifted.sequence.assign(padded_tokens, 0);
+  shifted.ordinal.assign(padded_tokens, 0);
   for (int k = 0; k < kTokenInputs; ++k) {
     if (!batch.inputs[k].empty()) shifted.inputs[k].assign(padded_tokens, 0.0f);
   }
@@ -96,9 +129,12 @@ ShiftedBatch shift_targets(const PackedBatch& batch) {
     if (!batch.microbatch.dummy) {
       std::fill_n(shifted.real.begin() + rows, batch.input_lengths[i], std::uint8_t{1});
     }
+    std::int32_t ordinal = 0;
     for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
       shifted.targets[rows + t] = batch.input_ids[tokens + t + 1];
       shifted.valid[rows + t] = batch.token_mask[tokens + t + 1] != 0 && batch.sample_mask[i] != 0;
+      shifted.ordinal[rows + t] = ordinal;
+      ordinal += shifted.valid[rows + t];
       for (int k = 0; k < kTokenInputs; ++k) {
         if (!batch.inputs[k].empty()) {
           shifted.inputs[k][rows + t] = batch.inputs[k][tokens + t + 1];

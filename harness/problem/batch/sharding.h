@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right division of a batch over ranks: zigzag CP split of a padded pack, vocab split over TP, and
-// the shift that makes a row's target. The harness lays out logits with it; implementations may use
-// it or do it their own way.
+// Right division of a batch over ranks: CP split of a padded pack, vocab split over TP, and the
+// shift that makes a row's target. The harness lays out logits with it; implementations may use it
+// or do it their own way.
 //
-// Zigzag (per sequence): P_i is cut in 2 cp chunks of h = P_i / (2 cp); cp rank r holds chunk r,
-// then chunk 2 cp - 1 - r. (NeMo-RL `_get_tokens_on_this_cp_rank`; TransformerEngine
-// `thd_partition_src_index`.) cp = 1: the whole sequence.
+// CP rank r of the layouts (CpLayout), all rows for cp = 1:
+//   zigzag               of each sequence, cut in 2 cp chunks of P_i / (2 cp): chunk r, then chunk
+//                        2 cp - 1 - r (NeMo-RL `_get_tokens_on_this_cp_rank`; TransformerEngine
+//                        `thd_partition_src_index`)
+//   contiguous_sequence  of each sequence, cut in cp chunks: chunk r
+//   contiguous           chunk r of the pack cut in cp chunks, whatever its sequences are (verl's
+//                        contiguous layout on Megatron)
+//   ulysses              the same, with pads at the end of the pack alone (the loss of Ulysses:
+//                        verl, SkyRL, AReaL on FSDP)
+//   zigzag_row           chunks r and 2 cp - 1 - r of the pack cut in 2 cp chunks (head-tail of
+//                        torch's context parallelism; Megatron-LM's of rows of one sequence)
 #pragma once
 
 #include <cstdint>
@@ -18,9 +26,19 @@
 
 namespace lossgrid {
 
-/// Returns [T_c] the padded position of every local row of `cp_rank`, local rows in pack order.
-/// Throws bad_input unless cu_padded[i] is divisible by 2 cp (for cp > 1).
-std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, int cp, int cp_rank);
+/// Returns true if every CP rank holds the same number of rows of each sequence.
+bool cuts_sequences(CpLayout layout);
+
+/// Returns the number of chunks that a sequence, or a pack, is cut in.
+std::int64_t cp_chunks(CpLayout layout, int cp);
+
+/// Returns [T_c] the padded position of every local row of `cp_rank`, in its order. Throws
+/// bad_input unless the chunks are equal.
+std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLayout layout, int cp,
+                                  int cp_rank);
+std::vector<std::int64_t> cp_rows(const PackedBatch& batch, int cp, int cp_rank);
+std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, const Grid& grid,
+                                  int cp_rank);
 
 /// Returns the shard of `tp_rank`: ceil(V / tp) ids each, the last ones fewer.
 VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
@@ -35,6 +53,7 @@ struct ShiftedBatch {
   std::vector<std::uint8_t> valid;     // [rows] token mask of that token and sample mask
   std::vector<std::uint8_t> real;      // [rows] 1 for a true token, 0 for a pad
   std::vector<std::int32_t> sequence;  // [rows]
+  std::vector<std::int32_t> ordinal;   // [rows] valid rows of the sequence before this one
   TokenInputs inputs;                  // [rows] about the predicted token; 0 where there is none
 
   std::size_t rows() const { return targets.size(); }

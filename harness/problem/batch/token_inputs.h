@@ -12,6 +12,9 @@ struct Denominators {
   std::int64_t valid_tokens = 0;     // targets with token mask and sample mask
   std::int64_t valid_sequences = 0;  // sum of the sample mask
   std::int64_t positive_tokens = 0;  // valid tokens of sequences with a reward above 0
+  // Counted for objectives that need them (ObjectiveNeeds::sequence_counts), else 0:
+  std::int64_t trained_sequences = 0;  // sequences with a valid token
+  std::int64_t all_sequences = 0;      // all of them, those that count for nothing too
   friend bool operator==(const Denominators&, const Denominators&) = default;
 };
 
@@ -21,8 +24,9 @@ enum class TokenInput {
   prev_logprobs,              // policy that the ratio is taken to
   generation_logprobs,        // policy that sampled
   reference_policy_logprobs,  // policy that the KL penalty or DPO compares with
+  teacher_logprobs,           // policy that is distilled
 };
-inline constexpr int kTokenInputs = 4;
+inline constexpr int kTokenInputs = 5;
 
 /// Returns the name in bundles and messages: "advantages", ...
 std::string_view name(TokenInput input);

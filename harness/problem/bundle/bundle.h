@@ -23,6 +23,7 @@ struct BundleResults {
   std::vector<double> grad_logits;  // [T, V]; optional in a bundle with hidden states
   std::vector<double> grad_hidden;  // [T, H], empty unless the bundle has hidden states
   std::vector<double> grad_weight;  // [V, H], likewise
+  std::vector<double> grad_bias;    // [V], empty unless the bundle has a bias
   std::map<std::string, double> metrics;
 };
 
@@ -37,18 +38,18 @@ struct Bundle {
 
 /// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
 /// index and the rule. Inputs of objectives are kept, also those that this one does not need (see
-/// require_objective_inputs). Hidden states and weight become a projection, in bf16 when both are,
-/// else in f32. `expected.*` is all or nothing, except for `expected.entropy`, which older files do
-/// not have.
+/// require_objective_inputs). Hidden states, weight and bias become a projection, in bf16 when all
+/// are, else in f32. `expected.*` is all or nothing, except for `expected.entropy`, which older
+/// files do not have.
 Bundle read_bundle(const std::string& path);
 
 /// Writes `problem` and, when given, expected results: its logits in its dtype, unpoisoned, or the
-/// hidden states and weight that they come from, then with the gradients of these. Inputs that are
-/// not finite where nothing trains on them (poison) are written as 0. The weight is [V, H] for
-/// every layout of shards. `case_text` is the text form of the case that the problem was made from,
-/// for other programs; empty if there is none. Throws io; bad_input for a problem that the format
-/// cannot express (a tied embedding); internal when a gradient does not
-/// have the size of its tensor.
+/// hidden states, weight and bias that they come from, then with the gradients of these. Inputs
+/// that are not finite where nothing trains on them (poison) are written as 0. The weight is [V, H]
+/// for every layout of shards. `case_text` is the text form of the case that the problem was made
+/// from, for other programs; empty if there is none. Throws io; bad_input for a problem that the
+/// format cannot express (a tied embedding); internal when a gradient does not have the size of its
+/// tensor.
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected, const std::string& case_text = "");
 

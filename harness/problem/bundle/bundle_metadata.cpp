@@ -21,23 +21,27 @@ const std::vector<std::string>& known_tensors() {
                                               "logits",
                                               "hidden",
                                               "weight",
+                                              "bias",
                                               "token_mask",
                                               "sample_mask",
                                               "advantages",
                                               "prev_logprobs",
                                               "generation_logprobs",
                                               "reference_policy_logprobs",
+                                              "teacher_logprobs",
                                               "rewards",
                                               "temperatures",
                                               "teacher_logits",
                                               "teacher_topk_ids",
                                               "teacher_topk_logits",
+                                              "teacher_topk_logprobs",
                                               "expected.loss",
                                               "expected.logprobs",
                                               "expected.entropy",
                                               "expected.grad_logits",
                                               "expected.grad_hidden",
-                                              "expected.grad_weight"};
+                                              "expected.grad_weight",
+                                              "expected.grad_bias"};
   return names;
 }
 

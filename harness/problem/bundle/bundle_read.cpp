@@ -2,6 +2,7 @@
 // Rules of a bundle's tensors, one function for each part of the file.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "harness/core/error.h"
@@ -79,6 +80,34 @@ void read_plain_logits(const BundleTensors& tensors, Bundle& bundle) {
   bundle.nan_or_inf_logits = count_nan_or_inf(view);
 }
 
+/// Puts column(row) behind the columns of a factor [rows, size].
+std::vector<float> with_column(const std::vector<float>& factor, std::int64_t size,
+                               const std::function<float(std::int64_t)>& column) {
+  std::vector<float> wider;
+  wider.reserve(factor.size() + factor.size() / static_cast<std::size_t>(size));
+  const auto rows = static_cast<std::int64_t>(factor.size()) / size;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    wider.insert(wider.end(), factor.begin() + row * size, factor.begin() + (row + 1) * size);
+    wider.push_back(column(row));
+  }
+  return wider;
+}
+
+/// Reads the bias of the lm_head, if there is one.
+void read_bias(const BundleTensors& tensors, Projection& projection) {
+  if (!tensors.has("bias")) return;
+  const TensorView view = tensors.require("bias", {"F32", "BF16"}, 1);
+  tensors.require("bias", {view.dtype}, {projection.vocab}, "[V]");
+  const std::vector<float> bias = elements_as_float(view);
+  projection.has_bias = true;
+  projection.bias_dtype = dtype_of_tensor(view.dtype);
+  projection.hidden =
+      with_column(projection.hidden, projection.size, [](std::int64_t) { return 1.0f; });
+  projection.weight = with_column(projection.weight, projection.size, [&](std::int64_t id) {
+    return bias[static_cast<std::size_t>(id)];
+  });
+}
+
 void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   Problem& problem = bundle.problem;
   const TensorView hidden = tensors.require("hidden", {"F32", "BF16"}, 2);
@@ -101,13 +130,16 @@ void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   projection.size = size;
   projection.hidden = elements_as_float(hidden);
   projection.weight = elements_as_float(weight);
+  read_bias(tensors, projection);
+  problem.spec.lm_head_bias = projection.has_bias;
   projection.temperature = divisor_of_product(problem.transform());
   projection.hidden_dtype = dtype_of_tensor(hidden.dtype);
   projection.weight_dtype = dtype_of_tensor(weight.dtype);
-  // Ranks hold both in one dtype; float32 holds bf16 values exactly.
-  const bool both_bf16 =
-      projection.hidden_dtype == DType::bf16 && projection.weight_dtype == DType::bf16;
-  problem.spec.dtype = both_bf16 ? DType::bf16 : DType::f32;
+  // Ranks hold all in one dtype; float32 holds bf16 values exactly.
+  const bool all_bf16 = projection.hidden_dtype == DType::bf16 &&
+                        projection.weight_dtype == DType::bf16 &&
+                        (!projection.has_bias || projection.bias_dtype == DType::bf16);
+  problem.spec.dtype = all_bf16 ? DType::bf16 : DType::f32;
   problem.projection = std::make_shared<const Projection>(std::move(projection));
   problem.logits = make_projected_logits(problem.projection);
   std::vector<float> row(static_cast<std::size_t>(vocab));  // as implementations make them
@@ -122,6 +154,9 @@ void read_projection(const BundleTensors& tensors, Bundle& bundle) {
 void read_logits(const BundleTensors& tensors, Bundle& bundle) {
   const std::string& path = tensors.file().path();
   const bool linear = tensors.has("hidden") || tensors.has("weight");
+  if (tensors.has("bias") && !linear) {
+    throw_bad_input("{}: it holds bias without hidden and weight", path);
+  }
   if (tensors.has("logits") && linear) {
     throw_bad_input("{}: it holds logits as well as hidden or weight, must hold one of them", path);
   }
@@ -172,7 +207,9 @@ std::vector<std::int32_t> read_topk_ids(const BundleTensors& tensors, const Prob
 void read_teacher(const BundleTensors& tensors, Problem& problem) {
   const std::int64_t tokens = problem.tokens();
   const std::int64_t vocab = problem.spec.vocab;
-  const bool has_topk = tensors.has("teacher_topk_ids") || tensors.has("teacher_topk_logits");
+  const bool has_logprobs = tensors.has("teacher_topk_logprobs");
+  const bool has_topk =
+      tensors.has("teacher_topk_ids") || tensors.has("teacher_topk_logits") || has_logprobs;
   if (tensors.has("teacher_logits")) {
     if (has_topk) {
       throw_bad_input(
@@ -193,10 +230,17 @@ void read_teacher(const BundleTensors& tensors, Problem& problem) {
                     vocab);
   }
   tensors.require("teacher_topk_ids", {"I32"}, {tokens, k}, "[T, k]");
+  if (has_logprobs && tensors.has("teacher_topk_logits")) {
+    throw_bad_input(
+        "{}: it holds teacher_topk_logits as well as teacher_topk_logprobs, must hold one of them",
+        tensors.file().path());
+  }
+  const char* name = has_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
   problem.spec.teacher_topk = k;
+  problem.teacher_sends_logprobs = has_logprobs;
   set_teacher(problem,
               make_logits_at_ids(read_topk_ids(tensors, problem, k),
-                                 tensors.floats("teacher_topk_logits", {tokens, k}, "[T, k]"), k),
+                                 tensors.floats(name, {tokens, k}, "[T, k]"), k),
               DType::f32);
 }
 
@@ -280,6 +324,9 @@ std::optional<BundleResults> read_expected(const BundleTensors& tensors, const P
     const std::int64_t size = problem.projection->size;
     expected.grad_hidden = tensors.doubles("expected.grad_hidden", {tokens, size}, "[T, H]", false);
     expected.grad_weight = tensors.doubles("expected.grad_weight", {vocab, size}, "[V, H]", false);
+    if (problem.projection->has_bias) {
+      expected.grad_bias = tensors.doubles("expected.grad_bias", {vocab}, "[V]", false);
+    }
   }
   return expected;
 }

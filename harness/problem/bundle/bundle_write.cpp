@@ -67,7 +67,9 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     }
   }
   tensors.push_back(tensor_of<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
-  tensors.push_back(tensor_of<float>("teacher_topk_logits", {problem.tokens(), k}, values));
+  const char* name =
+      problem.teacher_sends_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
+  tensors.push_back(tensor_of<float>(name, {problem.tokens(), k}, values));
 }
 
 Json metrics_json(const BundleResults& results) {
@@ -85,6 +87,15 @@ TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int
                                                  values.size(), rows, columns));
   }
   return tensor_of<double>(name, {rows, columns}, values);
+}
+
+TensorToWrite vector_tensor(const std::string& name, std::int64_t size,
+                            const std::vector<double>& values) {
+  if (static_cast<std::int64_t>(values.size()) != size) {
+    throw Error(ErrorCode::internal,
+                fmt::format("{} of {} elements, must be [{}]", name, values.size(), size));
+  }
+  return tensor_of<double>(name, {size}, values);
 }
 
 /// Adds loss, log-probabilities and entropies, as far as there are any.
@@ -111,13 +122,27 @@ void add_expected(const Problem& problem, const BundleResults& expected,
   const std::int64_t size = problem.projection->size;
   tensors.push_back(matrix_tensor("expected.grad_hidden", tokens, size, expected.grad_hidden));
   tensors.push_back(matrix_tensor("expected.grad_weight", vocab, size, expected.grad_weight));
+  if (problem.projection->has_bias) {
+    tensors.push_back(vector_tensor("expected.grad_bias", vocab, expected.grad_bias));
+  }
 }
 
 /// Returns a factor of the logits in the dtype that it was read in, which holds its values exactly.
-TensorToWrite factor_tensor(const char* name, std::int64_t rows, std::int64_t size, DType dtype,
+TensorToWrite factor_tensor(const char* name, const std::vector<std::int64_t>& shape, DType dtype,
                             const std::vector<float>& values) {
-  if (dtype == DType::bf16) return tensor_of<bf16>(name, {rows, size}, values);
-  return tensor_of<float>(name, {rows, size}, values);
+  if (dtype == DType::bf16) return tensor_of<bf16>(name, shape, values);
+  return tensor_of<float>(name, shape, values);
+}
+
+/// Returns columns [begin, end) of a factor of the logits.
+std::vector<float> columns_of(const std::vector<float>& factor, std::int64_t factors,
+                              std::int64_t begin, std::int64_t end) {
+  std::vector<float> columns;
+  for (std::size_t row = 0; row < factor.size(); row += static_cast<std::size_t>(factors)) {
+    const float* first = factor.data() + row;
+    columns.insert(columns.end(), first + begin, first + end);
+  }
+  return columns;
 }
 
 void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
@@ -126,8 +151,17 @@ void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     return;
   }
   const Projection& p = *problem.projection;
-  tensors.push_back(factor_tensor("hidden", p.tokens, p.size, p.hidden_dtype, p.hidden));
-  tensors.push_back(factor_tensor("weight", p.vocab, p.size, p.weight_dtype, p.weight));
+  const auto columns = [&p](const std::vector<float>& factor, std::int64_t begin,
+                            std::int64_t end) {
+    return columns_of(factor, p.factors(), begin, end);
+  };
+  tensors.push_back(
+      factor_tensor("hidden", {p.tokens, p.size}, p.hidden_dtype, columns(p.hidden, 0, p.size)));
+  tensors.push_back(
+      factor_tensor("weight", {p.vocab, p.size}, p.weight_dtype, columns(p.weight, 0, p.size)));
+  if (!p.has_bias) return;
+  tensors.push_back(
+      factor_tensor("bias", {p.vocab}, p.bias_dtype, columns(p.weight, p.size, p.factors())));
 }
 
 void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
@@ -215,6 +249,9 @@ void write_results(const std::string& path, std::int64_t tokens, const BundleRes
   if (size != 0) {
     add("grad_weight", static_cast<std::int64_t>(results.grad_weight.size()) / size,
         results.grad_weight);
+  }
+  if (tokens != 0 && !results.grad_bias.empty()) {
+    tensors.push_back(vector_tensor("grad_bias", std::ssize(results.grad_bias), results.grad_bias));
   }
   write_safetensors(
       path, {{"format", "lossgrid.results/1"}, {"metrics", metrics_json(results).dump()}}, tensors);

@@ -87,6 +87,18 @@ TensorToWrite weight_view(const HeldByRank& held) {
                 pad);
 }
 
+TensorToWrite bias_view(const HeldByRank& held) {
+  const auto fill = [&](void* out) {
+    fill_bias_shard(held.problem, held.grid, held.grid.tp_rank(held.rank), out);
+  };
+  const auto pad = [&](std::int64_t /*row*/, auto columns) {
+    fill_row(columns.subspan(held.shard.valid()), 0);
+  };
+  TensorToWrite tensor = matrix("bias", 1, held.shard.width, held.problem.spec.dtype, fill, pad);
+  tensor.shape = {held.shard.width};
+  return tensor;
+}
+
 std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
   const auto rows = static_cast<std::int64_t>(held.positions.size());
   const std::int64_t sequences = held.batch.sequences();
@@ -107,6 +119,7 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
   } else {
     tensors.push_back(hidden_view(held));
     tensors.push_back(weight_view(held));
+    if (held.problem.projection->has_bias) tensors.push_back(bias_view(held));
   }
   for (int k = 0; k < kTokenInputs; ++k) {
     std::vector<float> values = shifted.inputs[k];
@@ -146,7 +159,7 @@ void write_rank_view(const std::string& path, const Problem& problem, const Grid
                   grid,
                   rank,
                   batch,
-                  cp_rows(batch.cu_seqlens_padded, grid.cp, grid.cp_rank(rank)),
+                  cp_rows(batch, grid.cp, grid.cp_rank(rank)),
                   {},
                   vocab_shard(plain.spec.vocab, grid.tp, grid.tp_rank(rank))};
   held.real = shift_targets(batch).gather(held.positions).real;

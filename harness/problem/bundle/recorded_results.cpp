@@ -14,14 +14,19 @@ namespace {
 constexpr const char* kResultsFormat = "lossgrid.results/1";
 
 const std::vector<std::string>& result_tensors() {
-  static const std::vector<std::string> names{"entropy",     "grad_hidden", "grad_logits",
-                                              "grad_weight", "logprobs",    "loss"};
+  static const std::vector<std::string> names{
+      "entropy", "grad_bias", "grad_hidden", "grad_logits", "grad_weight", "logprobs", "loss"};
   return names;
 }
 
 const std::vector<std::string>& floating_dtypes() {
   static const std::vector<std::string> dtypes{"F64", "F32", "BF16"};
   return dtypes;
+}
+
+/// True for gradients other than that of a bias.
+bool is_matrix(const std::string& name) {
+  return name.starts_with("grad_") && name != "grad_bias";
 }
 
 /// Checks metadata where there is any: other programs need not write it.
@@ -63,7 +68,7 @@ RecordedResults RecordedResults::read(const std::string& path) {
   for (const std::string& name : result_tensors()) {
     if (!file.has(name)) continue;
     results.names_.push_back(name);
-    results.tensors_.require(name, floating_dtypes(), name.starts_with("grad_") ? 2 : 1);
+    results.tensors_.require(name, floating_dtypes(), is_matrix(name) ? 2 : 1);
   }
   results.metrics_ = metrics_in(file);
   if (results.names_.empty() && results.metrics_.empty()) {

@@ -215,6 +215,9 @@ std::vector<CaseKey> make_keys() {
       "of the LM head: vocab_hidden [V, H], hidden_vocab [H, V]");
   add(boolean_key("tied_embedding", &CaseSpec::tied_embedding),
       "the gradient of the weight is added to that of the input embedding: true, false");
+  add(boolean_key("lm_head_bias", &CaseSpec::lm_head_bias),
+      "the LM head has a bias [V], inside of the product that scale and temperature act on: "
+      "true, false");
   add(enum_key<DType>("dtype", &CaseSpec::dtype,
                       {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}}),
       "of logits and their gradient, or of hidden states, weight and d hidden "

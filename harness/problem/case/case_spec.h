@@ -118,6 +118,7 @@ struct CaseSpec {
   // True if the weight is that of the input embedding too: its gradient buffer holds the
   // embedding's part already, and that of the loss is added.
   bool tied_embedding = false;
+  bool lm_head_bias = false;  // the LM head has a bias [V]: logits = hidden weight^T + bias
   DType dtype = DType::f32;
   Values values = Values::normal;
   double scale = 1.0;

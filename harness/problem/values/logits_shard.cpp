@@ -72,7 +72,7 @@ void fill_shard(const Problem& problem, const LogitsSource& logits, DType dtype,
     using T = decltype(element);
     Filler<T> filler(problem, logits, shard, tp_rank);
     T* next = static_cast<T*>(out);
-    for (const std::int64_t position : cp_rows(layout.cu_padded, grid.cp, cp_rank)) {
+    for (const std::int64_t position : cp_rows(layout.cu_padded, grid, cp_rank)) {
       filler.row(rows[position], position, next);
       next += shard.width;
     }

@@ -42,8 +42,8 @@ class ProjectedLogits final : public LogitsSource {
  public:
   explicit ProjectedLogits(std::shared_ptr<const Projection> projection)
       : projection_(std::move(projection)),
-        hidden_norms_(row_norms(projection_->hidden, projection_->tokens, projection_->size)),
-        weight_norms_(row_norms(projection_->weight, projection_->vocab, projection_->size)) {}
+        hidden_norms_(row_norms(projection_->hidden, projection_->tokens, projection_->factors())),
+        weight_norms_(row_norms(projection_->weight, projection_->vocab, projection_->factors())) {}
 
   void read(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
     read_as(token, begin, out);
@@ -55,7 +55,7 @@ class ProjectedLogits final : public LogitsSource {
   bool given() const override { return false; }
 
   double relative_error() const override {
-    return 3 * std::sqrt(static_cast<double>(projection_->size)) * unit_roundoff(DType::f32);
+    return 3 * std::sqrt(static_cast<double>(projection_->factors())) * unit_roundoff(DType::f32);
   }
 
   void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
@@ -71,10 +71,10 @@ class ProjectedLogits final : public LogitsSource {
   void read_as(std::int64_t token, std::int64_t begin, std::span<Out> out) const {
     const Projection& p = *projection_;
     const float* row = p.hidden_row(token);
-    const std::vector<double> hidden(row, row + p.size);  // converted once for all ids
+    const std::vector<double> hidden(row, row + p.factors());  // converted once for all ids
     for (std::size_t k = 0; k < out.size(); ++k) {
       const float* weight = p.weight_row(begin + static_cast<std::int64_t>(k));
-      out[k] = static_cast<Out>(dot(hidden.data(), weight, p.size) / p.temperature);
+      out[k] = static_cast<Out>(dot(hidden.data(), weight, p.factors()) / p.temperature);
     }
   }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Projection`: hidden states and weight of the lm_head, logits = hidden weight^T / temperature,
-// for problems that start from them. Those of a case are drawn from its seed, those of a bundle
-// read from the file. Logits are known in float64, not rounded: implementations make their own, in
-// float32.
+// `Projection`: hidden states, weight and bias of the lm_head, for problems that start from them:
+// logits = (hidden weight^T + bias) / temperature. Those of a case are drawn from its seed, those
+// of a bundle read from the file. Logits are known in float64, not rounded: implementations make
+// their own, in float32. A bias is one more column of the weight, whose hidden states are all 1.
 #pragma once
 
 #include <cstdint>
@@ -23,30 +23,36 @@ struct Projection {
   std::int64_t tokens = 0;    // T
   std::int64_t vocab = 0;     // V
   std::int64_t size = 0;      // H
-  std::vector<float> hidden;  // [T, H]
-  std::vector<float> weight;  // [V, H] for every layout of shards
+  std::vector<float> hidden;  // [T, factors()]
+  std::vector<float> weight;  // [V, factors()] for every layout of shards
   double temperature = 1;     // divisor_of_product of the case's transform
   // Dtypes in which they are given, f32 or bf16; the values above are exact for both.
   DType hidden_dtype = DType::f32;
   DType weight_dtype = DType::f32;
+  bool has_bias = false;
+  DType bias_dtype = DType::f32;
 
-  const float* hidden_row(std::int64_t token) const { return hidden.data() + token * size; }
-  const float* weight_row(std::int64_t id) const { return weight.data() + id * size; }
+  /// Returns the factors of a logit: H, and with a bias one more, the last of a row.
+  std::int64_t factors() const { return size + (has_bias ? 1 : 0); }
+  const float* hidden_row(std::int64_t token) const { return hidden.data() + token * factors(); }
+  const float* weight_row(std::int64_t id) const { return weight.data() + id * factors(); }
+  /// Returns the bias of an id. Requires has_bias.
+  float bias(std::int64_t id) const { return weight_row(id)[size]; }
 };
 
-/// Makes hidden states and weight of a case with hidden > 0, rounded to its dtype, whose logits
-/// (over the temperature) lie in its value regime: pure functions of (seed, token, place) and
-/// (seed, id, place). `ids` [T] holds the id of each row, `targets` [T] the one that it predicts,
-/// -1 for none. Throws bad_input for a regime that no product has (as masked_vocab), for one
-/// that needs H >= 2, for f64, and for one-hot hidden states with H != V or another regime than
-/// normal.
+/// Makes hidden states, weight and bias of a case with hidden > 0, rounded to its dtype, whose
+/// logits (over the temperature) lie in its value regime: pure functions of (seed, token, place)
+/// and (seed, id, place). A shift of logits is in the bias if there is one: a large bias. `ids` [T]
+/// holds the id of each row, `targets` [T] the one that it predicts, -1 for none. Throws bad_input
+/// for a regime that no product has (as masked_vocab), for one that needs H >= 2, for f64, and for
+/// one-hot hidden states with H != V or another regime than normal.
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
                                                   const std::vector<std::int32_t>& ids,
                                                   const std::vector<std::int32_t>& targets);
 
-/// Returns the logits of row t and id v: the dot product of hidden[t] and weight[v] over the
-/// temperature, in float64. Its error bound of a logit z that is made in float32, in any order of
-/// additions, is
+/// Returns the logits of row t and id v: the dot product of hidden[t] and weight[v], the bias
+/// included, over the temperature, in float64. Its error bound of a logit z that is made in
+/// float32, in any order of additions, is
 ///   4 u32 |hidden[t]| |weight[v]| / temperature + 3 sqrt(H) u32 |z|   (Euclidean norms).
 /// Every addition rounds by up to u32 times the partial sum, at random (Higham and Mary, "A new
 /// approach to probabilistic rounding error analysis", 2019). Products of random signs have partial
@@ -66,6 +72,10 @@ void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, in
 /// Writes this rank's vocab shard of the weight in the problem's dtype, [V_t, H] or [H, V_t] by the
 /// case's layout. Padding ids are poisoned.
 void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out);
+
+/// Writes this rank's vocab shard of the bias in the problem's dtype, [V_t]. Padding ids are
+/// poisoned.
+void fill_bias_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out);
 
 /// Writes the initial values of a gradient of the weight (of this layout, float32), which the loss
 /// adds its own to: 0, or with a tied embedding the gradient of the embedding (0 for padding ids).

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hidden states and weight of a case, such that their product over the temperature lies in the
 // value regime of the case. Hidden states are N(0, 1) and rows of the weight N(0, 1) / sqrt(H),
-// times the spread of the logits and the temperature. A shift comes from the last place, where
-// every hidden state is 16; a peak from a multiple of the target's row that is added to the hidden
-// state. With one-hot hidden states the elements of the weight are the logits.
+// times the spread of the logits and the temperature. A bias is N(0, 1) times half of those. A
+// shift comes from the bias, or from the last place, where every hidden state is 16; a peak from a
+// multiple of the target's row that is added to the hidden state. With one-hot hidden states the
+// elements of the weight are the logits.
 #include <algorithm>
 #include <cmath>
 
@@ -59,7 +60,7 @@ void require_possible(const CaseSpec& spec) {
       break;
   }
   if (spec.hidden_values == HiddenValues::one_hot) return require_possible_one_hot(spec);
-  if (is_shifted(spec) && spec.hidden < 2) {
+  if (is_shifted(spec) && !spec.lm_head_bias && spec.hidden < 2) {
     throw_bad_input("hidden = {} leaves no place for the shift of the logits, must be at least 2",
                     spec.hidden);
   }
@@ -90,7 +91,7 @@ class CaseProjection {
       : spec_(spec),
         divisor_(spec.temperature / spec.logit_scale),
         shift_(affine_of(spec).shift),
-        shifted_(is_shifted(spec)) {
+        shifted_(is_shifted(spec) && !spec.lm_head_bias) {
     const bool one_hot = spec.hidden_values == HiddenValues::one_hot;
     const double places = one_hot ? 1 : static_cast<double>(spec.hidden - (shifted_ ? 1 : 0));
     factor_ = affine_of(spec).factor * divisor_ / std::sqrt(places);
@@ -110,6 +111,23 @@ class CaseProjection {
       }
     }
     round(out);
+  }
+
+  /// Makes the bias of an id: integers with ties, as weights, so that they stay ties.
+  float bias(std::int64_t id) const {
+    float value = 0;
+    const std::span<float> out(&value, 1);
+    if (spec_.values == Values::ties) {
+      fill_from_words(random_stream(spec_.seed, Stream::bias), id, out,
+                      [](std::uint32_t word) { return static_cast<float>(word % 3) - 1.0f; });
+    } else {
+      fill_normals(spec_.seed, static_cast<std::uint32_t>(Stream::bias),
+                   static_cast<std::uint64_t>(id), 0, out);
+      const double spread = 0.5 * affine_of(spec_).factor * divisor_;
+      value = static_cast<float>(spread * static_cast<double>(value) + shift_of(id) * divisor_);
+    }
+    round(out);
+    return value;
   }
 
   /// Makes the hidden state of a token with this id, whose row predicts `target`, -1 for none.
@@ -188,15 +206,21 @@ std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
       {spec.logit_scale, spec.logit_softcap, spec.temperature, spec.sequence_temperatures});
   projection.hidden_dtype = spec.dtype;
   projection.weight_dtype = spec.dtype;
-  projection.weight.resize(static_cast<std::size_t>(spec.vocab) * size);
-  projection.hidden.resize(targets.size() * size);
+  projection.has_bias = spec.lm_head_bias;
+  projection.bias_dtype = spec.dtype;
+  const auto factors = static_cast<std::size_t>(projection.factors());
+  projection.weight.resize(static_cast<std::size_t>(spec.vocab) * factors);
+  projection.hidden.resize(targets.size() * factors);
   const CaseProjection rows(spec);
   for (std::int64_t id = 0; id < spec.vocab; ++id) {
-    rows.weight_row(id, {projection.weight.data() + id * spec.hidden, size});
+    float* row = projection.weight.data() + id * projection.factors();
+    rows.weight_row(id, {row, size});
+    if (projection.has_bias) row[size] = rows.bias(id);
   }
   for (std::size_t t = 0; t < targets.size(); ++t) {
-    rows.hidden_row(static_cast<std::int64_t>(t), ids[t], targets[t], projection,
-                    {projection.hidden.data() + t * size, size});
+    float* row = projection.hidden.data() + t * factors;
+    rows.hidden_row(static_cast<std::int64_t>(t), ids[t], targets[t], projection, {row, size});
+    if (projection.has_bias) row[size] = 1;
   }
   return std::make_shared<const Projection>(std::move(projection));
 }

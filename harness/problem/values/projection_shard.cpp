@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hidden states and vocab shard of the lm_head on one rank, with poison in all places that a right
-// implementation does not read, and the initial values of its gradient of the weight.
+// Hidden states and vocab shard of weight and bias of the lm_head on one rank, with poison in all
+// places that a right implementation does not read, and the initial values of its gradient of the
+// weight.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -58,7 +59,7 @@ void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, in
   const Projection& projection = *problem.projection;
   const PackedLayout layout = layout_of(problem, grid);
   const std::vector<std::int64_t> tokens = rows_to_read(problem, layout);
-  const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid.cp, cp_rank);
+  const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid, cp_rank);
   const std::size_t count = positions.size() / static_cast<std::size_t>(grid.row_parts());
   const std::size_t first = grid.sp ? count * static_cast<std::size_t>(tp_rank) : 0;
   std::vector<float> padding(static_cast<std::size_t>(projection.size));
@@ -92,6 +93,23 @@ void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, vo
   dispatch_floating(spec.dtype, [&](auto element) {
     using T = decltype(element);
     write_ids(spec.weight_layout, shard.width, projection.size, row, static_cast<T*>(out));
+  });
+}
+
+void fill_bias_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out) {
+  const CaseSpec& spec = problem.spec;
+  const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
+  dispatch_floating(spec.dtype, [&](auto element) {
+    using T = decltype(element);
+    for (std::int64_t column = 0; column < shard.width; ++column) {
+      float value = 0;
+      if (column < shard.valid()) {
+        value = problem.projection->bias(shard.begin + column);
+      } else {
+        fill_padding(spec, Stream::pad_bias, shard.width * tp_rank + column, {&value, 1});
+      }
+      static_cast<T*>(out)[column] = T(value);
+    }
   });
 }
 

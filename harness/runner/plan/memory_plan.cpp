@@ -14,9 +14,10 @@ std::int64_t rank_data_bytes(const LossProblem& problem) {
   // Places and log-probabilities by row; a row of the truth.
   std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;
   if (problem.from_hidden()) {
-    // The weight's gradient between packs, and its sum in float64 beside what stood there.
+    // Gradients of weight and bias between packs, and sums in float64 beside what stood there.
     constexpr std::int64_t kMostCompared = std::int64_t{1} << 24;
-    host += 4 * problem.weight_elements() + 16 * std::min(problem.weight_elements(), kMostCompared);
+    const std::int64_t elements = problem.weight_elements() + problem.bias_elements();
+    host += 4 * elements + 16 * std::min(elements, kMostCompared);
   }
   return problem.input_bytes() + problem.gradient_bytes() + host;
 }

@@ -216,6 +216,10 @@ class TimedImplementation final : public SampledItem {
     write_a_nan(phase, shared_.rank_pack(), *setup_.truth, places_.own, outputs_, gradients_);
   }
 
+  HostView gradient_view(const float* gradient, std::int64_t elements) const {
+    return {shared_.device(), gradient, static_cast<std::size_t>(elements) * sizeof(float)};
+  }
+
   RankResult check() const {
     const StageScope scope(Stage::compare);
     const PackRank& rank = shared_.rank();
@@ -235,9 +239,15 @@ class TimedImplementation final : public SampledItem {
                                  rank.rank, declared_roundings(setup_));
     result.result_bits = fingerprint_result(result.result);
     if (shared_.loss_problem().from_hidden() && description_.outputs.gradients) {
-      const auto elements = static_cast<std::size_t>(shared_.loss_problem().weight_elements());
-      const HostView weight(shared_.device(), gradients_.weight, elements * sizeof(float));
-      result.grad_weight = check_weight_sum(setup_, shared_.groups(), weight.as<const float>());
+      const LossProblem& problem = shared_.loss_problem();
+      const HostView weight = gradient_view(gradients_.weight, problem.weight_elements());
+      WeightGradient gradient{weight.as<const float>()};
+      std::optional<HostView> bias;
+      if (problem.head.has_bias) {
+        bias.emplace(gradient_view(gradients_.bias, problem.bias_elements()));
+        gradient.bias = bias->as<const float>();
+      }
+      judge_weight_gradient(setup_, shared_.groups(), gradient, result);
     }
     return result;
   }

@@ -17,8 +17,8 @@ class RowPlacement {
         from_hidden_(problem_.spec.hidden > 0),
         shard_(vocab_shard(problem_.spec.vocab, setup.grid.tp, setup.grid.tp_rank(rank))) {
     const std::vector<std::int64_t> cu_padded = pack(problem_, setup.grid).cu_seqlens_padded;
-    places_ = place_rows(problem_, cu_padded,
-                         cp_rows(cu_padded, setup.grid.cp, setup.grid.cp_rank(rank)));
+    places_ =
+        place_rows(problem_, cu_padded, cp_rows(cu_padded, setup.grid, setup.grid.cp_rank(rank)));
     if (from_hidden_ && setup.grid.sp) {
       gradient_count_ = places_.size() / static_cast<std::size_t>(setup.grid.tp);
       gradient_begin_ = gradient_count_ * static_cast<std::size_t>(setup.grid.tp_rank(rank));
@@ -68,9 +68,9 @@ class RowPlacement {
   std::size_t gradient_count_ = 0;
 };
 
-/// Adds the gradient of this rank's shard of the weight, without its initial value.
+/// Adds the gradients of this rank's shard of weight and bias, without their initial values.
 void add_weight_gradient(const TrialSetup& setup, int rank, const RankResult& result,
-                         std::vector<double>& sum) {
+                         BundleResults& sum) {
   const Problem& problem = *setup.problem;
   const WeightPlaces places = weight_places(problem.spec, setup.grid, setup.grid.tp_rank(rank));
   std::vector<float> before(static_cast<std::size_t>(places.size));
@@ -78,7 +78,12 @@ void add_weight_gradient(const TrialSetup& setup, int rank, const RankResult& re
     embedding_gradient(problem, id, before);
     for (std::int64_t h = 0; h < places.size; ++h) {
       const std::int64_t at = places.at(id - places.shard.begin, h);
-      sum[id * places.size + h] += static_cast<double>(result.weight_gradient[at]) - before[h];
+      sum.grad_weight[id * places.size + h] +=
+          static_cast<double>(result.weight_gradient[at]) - before[h];
+    }
+    if (places.has_bias) {
+      const std::int64_t at = places.at(id - places.shard.begin, places.size);
+      sum.grad_bias[id] += static_cast<double>(result.weight_gradient[at]);
     }
   }
 }
@@ -102,6 +107,7 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
   if (given.gradients && spec.hidden > 0) {
     out.grad_hidden = zeros(tokens, spec.hidden);
     out.grad_weight = zeros(spec.vocab, spec.hidden);
+    if (spec.lm_head_bias) out.grad_bias = zeros(spec.vocab, 1);
   } else if (given.gradients) {
     out.grad_logits = zeros(tokens, spec.vocab);
   }
@@ -111,7 +117,7 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
       if (parts[m].problem->microbatch.dummy) continue;
       RowPlacement(setup, r, parts[m]).place(ranks[r].packs[m], out);
     }
-    if (!out.grad_weight.empty()) add_weight_gradient(setup, r, ranks[r], out.grad_weight);
+    if (!out.grad_weight.empty()) add_weight_gradient(setup, r, ranks[r], out);
   }
   return out;
 }

@@ -10,13 +10,18 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+using Counts = std::array<std::int64_t, 5>;
+
+/// Returns how many of the counts the ranks add up: those that the objective needs.
 std::size_t count_of(const Problem& whole) {
+  if (whole.denominators.all_sequences > 0) return Counts().size();
   return whole.rewards.empty() ? 2 : 3;
 }
 
-/// Counts valid tokens, valid sequences and valid tokens of sequences with a reward above 0.
-std::array<std::int64_t, 3> counts_in(const Problem& problem) {
-  std::array<std::int64_t, 3> counts{};
+/// Counts valid tokens, valid sequences, valid tokens of sequences with a reward above 0, sequences
+/// with a valid token and all sequences but the copies of a dummy.
+Counts counts_in(const Problem& problem) {
+  Counts counts{};
   const std::vector<std::uint8_t> valid = problem.row_valid();
   for (std::int64_t i = 0; i < problem.sequences(); ++i) {
     std::int64_t tokens = 0;
@@ -26,6 +31,8 @@ std::array<std::int64_t, 3> counts_in(const Problem& problem) {
     counts[0] += tokens;
     counts[1] += problem.sample_mask[i];
     if (!problem.rewards.empty() && problem.rewards[i] > 0) counts[2] += tokens;
+    counts[3] += tokens > 0 ? 1 : 0;
+    counts[4] += problem.microbatch.dummy ? 0 : 1;
   }
   return counts;
 }
@@ -68,9 +75,9 @@ double joined_amount(const Metric& metric, double sum, const Extrema& extrema) {
 
 Denominators count_denominators(std::span<const TrialPart> parts, const Problem& whole,
                                 Communicator& dp) {
-  std::array<std::int64_t, 3> counts{};
+  Counts counts{};
   for (const TrialPart& part : parts) {
-    const std::array<std::int64_t, 3> here = counts_in(*part.problem);
+    const Counts here = counts_in(*part.problem);
     for (std::size_t k = 0; k < counts.size(); ++k) counts[k] += here[k];
   }
   if (dp.size() > 1) {
@@ -80,6 +87,10 @@ Denominators count_denominators(std::span<const TrialPart> parts, const Problem&
   const CaseSpec& spec = whole.spec;
   if (spec.global_valid_toks != 0) denominators.valid_tokens = spec.global_valid_toks;
   if (spec.global_valid_seqs != 0) denominators.valid_sequences = spec.global_valid_seqs;
+  if (whole.denominators.all_sequences == 0) return denominators;
+  const bool is_stated = spec.global_valid_seqs != 0;
+  denominators.trained_sequences = is_stated ? spec.global_valid_seqs : counts[3];
+  denominators.all_sequences = is_stated ? spec.global_valid_seqs : counts[4];
   return denominators;
 }
 

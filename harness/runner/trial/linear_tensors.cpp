@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of packs that start from hidden states and the weight of the lm_head. The gradient of the
-// hidden states is compared with its truth here, that of the weight only once all packs have added
-// to it; but its invariants are checked after every pack: padding ids are left alone, no NaN.
+// Tensors of packs that start from hidden states, weight and bias of the lm_head. The gradient of
+// the hidden states is compared with its truth here, those of weight and bias only once all packs
+// have added to them; but their invariants are checked after every pack: padding ids are left
+// alone, no NaN.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
@@ -23,7 +25,9 @@ std::span<const RowPlace> own_part(const RankPack& pack) {
   return pack.rows.subspan(split ? static_cast<std::size_t>(pack.rank.tp_rank) * count : 0, count);
 }
 
-/// Elements of the weight's gradient that are wrong whatever the truth is.
+constexpr std::uint64_t kBiasBits = 3;  // place of the bias in a fingerprint of the inputs
+
+/// Elements of the gradients of weight and bias that are wrong whatever the truth is.
 struct WeightFaults {
   std::int64_t not_written = 0;      // poison of an output that was added
   std::int64_t not_finite = 0;       // other NaN and infinities
@@ -42,23 +46,33 @@ class LinearTensors final : public RankTensors {
             static_cast<std::size_t>(places_.elements() * pack.loss_problem.element_bytes()),
             "weight", MemorySpace::device)),
         teacher_(pack) {
+    if (places_.has_bias) {
+      bias_ = pack.device.allocate(
+          static_cast<std::size_t>(places_.bias_elements() * pack.loss_problem.element_bytes()),
+          "bias", MemorySpace::device);
+    }
     restore_inputs();
   }
 
   LossInputs inputs() const override {
-    return {.hidden = hidden_.data(), .weight = weight_.data(), .teacher = teacher_.data()};
+    return {.hidden = hidden_.data(),
+            .weight = weight_.data(),
+            .teacher = teacher_.data(),
+            .bias = bias_.data()};
   }
 
   std::uint64_t input_bits() const override {
+    const std::uint64_t bias_bits =
+        places_.has_bias ? fingerprint(HostView(bias_).bytes(), kBiasBits) : 0;
     return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1) +
-           teacher_.bits();
+           bias_bits + teacher_.bits();
   }
 
   std::optional<SkipReason> shift(double /*amount*/) override {
     return SkipReason{"starts from hidden states"};
   }
 
-  /// Nothing takes the place of hidden states or weight.
+  /// Nothing takes the place of hidden states, weight or bias.
   void keep_inputs() override {}
 
   void restore_inputs() override {
@@ -69,6 +83,10 @@ class LinearTensors final : public RankTensors {
     const HostView weight(weight_);
     fill_weight_shard(pack_.problem, grid, pack_.rank.tp_rank, weight.data());
     weight.write_back();
+    if (!places_.has_bias) return;
+    const HostView bias(bias_);
+    fill_bias_shard(pack_.problem, grid, pack_.rank.tp_rank, bias.data());
+    bias.write_back();
   }
 
   void set_in_place(bool /*in_place*/) override {}
@@ -77,6 +95,11 @@ class LinearTensors final : public RankTensors {
     grad_hidden_ = pack_.device.allocate(hidden_bytes(), "grad_hidden", MemorySpace::device);
     grad_weight_ = DeviceArray<float>(pack_.device, static_cast<std::size_t>(places_.elements()),
                                       "grad_weight", MemorySpace::device);
+    if (places_.has_bias) {
+      grad_bias_ =
+          DeviceArray<float>(pack_.device, static_cast<std::size_t>(places_.bias_elements()),
+                             "grad_bias", MemorySpace::device);
+    }
     write_before();
   }
 
@@ -87,15 +110,20 @@ class LinearTensors final : public RankTensors {
 
   void renew_gradients() override {
     grad_hidden_.poison();
-    const HostView weight = weight_gradient();
-    std::swap_ranges(before().begin(), before().end(), weight.as<float>().begin());
-    weight.write_back();
+    swap_before(grad_weight_, 0);
+    if (places_.has_bias) swap_before(grad_bias_, static_cast<std::size_t>(places_.elements()));
   }
 
-  LossGradients gradients() override { return {nullptr, grad_hidden_.data(), grad_weight_.data()}; }
+  LossGradients gradients() override {
+    return {nullptr, grad_hidden_.data(), grad_weight_.data(),
+            places_.has_bias ? grad_bias_.data() : nullptr};
+  }
 
   std::map<std::string, std::uint64_t> gradient_bits(const Truth& truth) const override {
-    return {{"grad_hidden", hidden_bits(truth)}, {"grad_weight", weight_bits()}};
+    std::map<std::string, std::uint64_t> bits{{"grad_hidden", hidden_bits(truth)},
+                                              {"grad_weight", weight_bits()}};
+    if (places_.has_bias) bits["grad_bias"] = bias_bits();
+    return bits;
   }
 
   void check(const GradientTruth& truth, PackFindings& findings) const override {
@@ -116,10 +144,10 @@ class LinearTensors final : public RankTensors {
     findings.add_invariant("padded_vocab_zero", weight.changed_padding == 0,
                            describe_misplaced(weight.changed_padding, weight.first));
     const std::int64_t not_finite = truth.grad_hidden ? hidden_not_finite() : 0;
-    findings.add_invariant(
-        "gradients_finite", not_finite + weight.not_finite == 0,
-        fmt::format("rank {}: {} elements of d hidden and {} of d weight are not", pack_.rank.rank,
-                    not_finite, weight.not_finite));
+    findings.add_invariant("gradients_finite", not_finite + weight.not_finite == 0,
+                           fmt::format("rank {}: {} elements of d hidden and {} of {} are not",
+                                       pack_.rank.rank, not_finite, weight.not_finite,
+                                       places_.has_bias ? "d weight and d bias" : "d weight"));
   }
 
   std::vector<std::string> gradient_invariants() const override {
@@ -135,13 +163,24 @@ class LinearTensors final : public RankTensors {
     return static_cast<std::size_t>(pack_.loss_problem.hidden_bytes());
   }
 
-  /// Returns the gradient of the weight before this pack.
+  /// Returns the gradients of weight and bias before this pack.
   std::span<float> before() const { return pack_.rank.weight_gradient; }
   void write_before() {
-    pack_.device.copy(grad_weight_.data(), before().data(), before().size_bytes());
+    const auto elements = static_cast<std::size_t>(places_.elements());
+    const std::span<float> weight = before().first(elements);
+    pack_.device.copy(grad_weight_.data(), weight.data(), weight.size_bytes());
+    if (!places_.has_bias) return;
+    const std::span<float> bias = before().subspan(elements);
+    pack_.device.copy(grad_bias_.data(), bias.data(), bias.size_bytes());
   }
 
-  HostView weight_gradient() const { return HostView(grad_weight_.buffer()); }
+  /// Swaps a gradient with the part of before() that begins at `begin`.
+  void swap_before(const DeviceArray<float>& gradient, std::size_t begin) {
+    const HostView view(gradient.buffer());
+    const std::span<float> values = view.as<float>();
+    std::swap_ranges(values.begin(), values.end(), before().begin() + begin);
+    view.write_back();
+  }
 
   std::uint64_t hidden_bits(const Truth& truth) const {
     const std::size_t stride =
@@ -162,7 +201,7 @@ class LinearTensors final : public RankTensors {
     const std::int64_t lines = by_id ? places_.shard.valid() : places_.size;
     const std::int64_t length = by_id ? places_.size : places_.shard.valid();
     const std::int64_t stride = by_id ? places_.size : places_.shard.width;
-    const HostView weight = weight_gradient();
+    const HostView weight(grad_weight_.buffer());
     std::uint64_t bits = 0;
     for (std::int64_t k = 0; k < lines; ++k) {
       const std::span<const float> line(weight.as<const float>().data() + k * stride,
@@ -173,6 +212,13 @@ class LinearTensors final : public RankTensors {
     return bits;
   }
 
+  std::uint64_t bias_bits() const {
+    const HostView bias(grad_bias_.buffer());
+    const std::span<const float> valid(bias.as<const float>().data(),
+                                       static_cast<std::size_t>(places_.shard.valid()));
+    return fingerprint(std::as_bytes(valid), static_cast<std::uint64_t>(pack_.rank.tp_rank));
+  }
+
   WeightFaults find_weight_faults() const {
     WeightFaults faults;
     const auto count = [&](std::int64_t& counter, std::int64_t place) {
@@ -181,10 +227,12 @@ class LinearTensors final : public RankTensors {
       ++counter;
     };
     faults.first.rank = pack_.rank.rank;
-    const HostView weight = weight_gradient();
-    const std::span<const float> gradient = weight.as<const float>();
-    for (std::int64_t place = 0; place < places_.elements(); ++place) {
-      const float got = gradient[static_cast<std::size_t>(place)];
+    const HostView weight(grad_weight_.buffer());
+    std::optional<HostView> bias;
+    WeightGradient gradient{weight.as<const float>()};
+    if (places_.has_bias) gradient.bias = bias.emplace(grad_bias_.buffer()).as<const float>();
+    for (std::int64_t place = 0; place < places_.all_elements(); ++place) {
+      const float got = gradient.at(place);
       if (places_.column(place) >= places_.shard.valid()) {
         if (!(got == before()[static_cast<std::size_t>(place)])) {
           count(faults.changed_padding, place);
@@ -215,9 +263,11 @@ class LinearTensors final : public RankTensors {
   std::span<const RowPlace> rows_;
   Buffer hidden_;
   Buffer weight_;
+  Buffer bias_;  // as its gradient, where the problem has one
   TeacherTensor teacher_;
   Buffer grad_hidden_;
   DeviceArray<float> grad_weight_;
+  DeviceArray<float> grad_bias_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ constexpr const char* kNotGiven = "the implementation does not return it";
 TokenPlaces place_tokens(const Problem& problem, const LossProblem& loss_problem, int cp_rank,
                          LogprobScope scope) {
   const std::vector<std::int64_t>& cu_padded = loss_problem.batch.cu_seqlens_padded;
-  const std::vector<std::int64_t> own = cp_rows(cu_padded, loss_problem.grid.cp, cp_rank);
+  const std::vector<std::int64_t> own = cp_rows(cu_padded, loss_problem.grid, cp_rank);
   TokenPlaces places;
   if (scope == LogprobScope::pack) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(loss_problem.rows()));
@@ -59,7 +59,7 @@ void PackChecks::describe_failed_logprobs(const LossOutputs& outputs,
   if (places.own.size() < places.rows.size()) {  // rows of other CP ranks too
     rows.by_cp_rank.clear();
     for (int cp_rank = 0; cp_rank < grid.cp; ++cp_rank) {
-      rows.by_cp_rank.push_back(cp_rows(loss_problem.batch.cu_seqlens_padded, grid.cp, cp_rank));
+      rows.by_cp_rank.push_back(cp_rows(loss_problem.batch, grid.cp, cp_rank));
     }
   }
   findings.failed_logprobs =

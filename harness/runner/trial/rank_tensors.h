@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `RankTensors`: the tensors that a pack starts from on one rank, and their gradients: logits, or
-// hidden states and the weight of the lm_head. Everything the runner does with them depends on the
-// kind: how they are made, what must not change, which gradients have which truth.
+// hidden states, weight and bias of the lm_head. Everything the runner does with them depends on
+// the kind: how they are made, what must not change, which gradients have which truth.
 #pragma once
 
 #include <cstdint>
@@ -53,17 +53,18 @@ class RankTensors {
   /// or, as at first, have buffers of their own. No effect where there are no logits.
   virtual void set_in_place(bool in_place) = 0;
 
-  /// Allocates the gradients as an implementation finds them: poisoned, but that of the weight,
-  /// which holds PackRank::weight_gradient.
+  /// Allocates the gradients as an implementation finds them: poisoned, but those of weight and
+  /// bias, which hold PackRank::weight_gradient.
   virtual void allocate_gradients() = 0;
   /// Puts the existing buffers into that state; PackRank::weight_gradient is not changed.
   virtual void restore_gradients() = 0;
-  /// Puts the existing buffers into that state for a second run of the pack. The weight's gradient
-  /// of the first run goes to PackRank::weight_gradient: call it once.
+  /// Puts the existing buffers into that state for a second run of the pack. The gradients of
+  /// weight and bias of the first run go to PackRank::weight_gradient: call it once.
   virtual void renew_gradients() = 0;
   virtual LossGradients gradients() = 0;
-  /// Returns fingerprints: "grad_logits", or "grad_hidden" and "grad_weight", of rows that take
-  /// part in the loss and of valid ids. Sums over ranks, packs and rows depend on no order.
+  /// Returns fingerprints: "grad_logits", or "grad_hidden", "grad_weight" and with a bias
+  /// "grad_bias", of rows that take part in the loss and of valid ids. Sums over ranks, packs and
+  /// rows depend on no order.
   virtual std::map<std::string, std::uint64_t> gradient_bits(const Truth& truth) const = 0;
   /// Compares the gradients with the truth, all but that of the weight, which is known only after
   /// the last pack; adds invariants.

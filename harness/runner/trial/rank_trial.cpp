@@ -11,7 +11,6 @@
 #include "harness/runner/trial/global_batch.h"
 #include "harness/runner/trial/pack_trial.h"
 #include "harness/runner/trial/pipeline.h"
-#include "harness/runner/trial/weight_gradient.h"
 
 namespace lossgrid {
 namespace {
@@ -89,13 +88,22 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   result.result_bits = fingerprint_result(result.result);
   if (setup.problem->spec.hidden > 0 && has_loss && outputs.gradients) {
     // Sums of the harness itself are not counted.
-    result.grad_weight = check_weight_sum(setup, groups, weight_gradient);
+    const WeightPlaces places = weight_places(setup.problem->spec, setup.grid, groups.tp_rank());
+    judge_weight_gradient(setup, groups, split_gradient(places, weight_gradient), result);
   }
   if (setup.keep_outputs) result.weight_gradient = std::move(weight_gradient);
   return result;
 }
 
 }  // namespace
+
+void judge_weight_gradient(const TrialSetup& setup, const ProcessGrid& groups,
+                           const WeightGradient& gradient, RankResult& result) {
+  std::optional<WeightFindings> found = check_weight_sum(setup, groups, gradient);
+  if (!found) return;
+  result.grad_weight = std::move(found->weight);
+  result.grad_bias = std::move(found->bias);
+}
 
 RankResult run_rank(const TrialSetup& setup, Communicator& world) {
   RankResult result = run_parts(setup, world);

@@ -12,6 +12,7 @@
 #include "harness/core/stage_clock.h"
 #include "harness/runner/trial/pack_findings.h"
 #include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/trial/weight_gradient.h"
 
 namespace lossgrid {
 
@@ -25,11 +26,16 @@ struct RankResult {
   CollectiveCounts predicted_batch_dp;
   CollectiveCounts batch_pp;  // before each and after the last microbatch
   CollectiveCounts predicted_batch_pp;
-  std::optional<LinearFindings>
-      grad_weight;                     // of the sum over CP and DP, on one rank for each shard
-  std::vector<float> weight_gradient;  // of this rank's shard, kept for --out only
+  // These two are about the sum over CP and DP, on one rank for each shard.
+  std::optional<LinearFindings> grad_weight;
+  std::optional<LinearFindings> grad_bias;
+  std::vector<float> weight_gradient;  // of this rank's shard (WeightPlaces), kept for --out only
   StageTimes stages;                   // of a trial
 };
+
+/// Compares the sums of the ranks' gradients of weight and bias. Collective (check_weight_sum).
+void judge_weight_gradient(const TrialSetup& setup, const ProcessGrid& groups,
+                           const WeightGradient& gradient, RankResult& result);
 
 /// Runs a rank of a trial. Collective over `world`.
 RankResult run_rank(const TrialSetup& setup, Communicator& world);

@@ -154,6 +154,7 @@ TrialRecord describe_trial(const Problem& problem, const std::string& implementa
   record.dp = grid.dp;
   record.pp = grid.pp;
   record.sp = grid.sp;
+  record.cp_layout = name(grid.cp_layout);
   record.microbatches = static_cast<int>(problem.spec.microbatches);
   record.implementation = implementation;
   record.tokens = problem.tokens();
@@ -210,8 +211,8 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
                           .log_sum_exp = traits.rounds_log_sum_exp,
                           .temperature = traits.rounds_temperature,
                           .quotient = traits.rounds_quotient});
-  const auto plans =
-      partition(*prepared.problem, grid.dp, prepared.objective->needs().sequences_per_unit);
+  const auto plans = partition(*prepared.problem, grid.dp,
+                               prepared.objective->needs().unit_of(prepared.problem->sequences()));
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
   const bool whole = grid.dp == 1 && microbatches == 1;
   for (const std::vector<MicrobatchPlan>& of_rank : plans) {

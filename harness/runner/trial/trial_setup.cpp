@@ -13,17 +13,16 @@ namespace lossgrid {
 LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
                               const Objective& objective, Backend backend) {
   const CaseSpec& spec = problem.spec;
-  return {
-      .batch = batch,
-      .vocab = spec.vocab,
-      .dtype = spec.dtype,
-      .grid = grid,
-      .objective = objective,
-      .objective_spec = spec.objective,
-      .head = {spec.hidden, spec.weight_layout},
-      .backend = backend,
-      .transform = problem.transform(),
-      .teacher = {problem.teacher_dtype, spec.teacher_topk > 0, teacher_part(problem.transform())}};
+  return {.batch = batch,
+          .vocab = spec.vocab,
+          .dtype = spec.dtype,
+          .grid = grid,
+          .objective = objective,
+          .objective_spec = spec.objective,
+          .head = {spec.hidden, spec.weight_layout, spec.lm_head_bias},
+          .backend = backend,
+          .transform = problem.transform(),
+          .teacher = {problem.teacher_dtype, spec.teacher_topk > 0, problem.teacher_transform()}};
 }
 
 std::optional<SkipReason> inputs_mismatch(const LossImplementation& implementation,

@@ -20,24 +20,30 @@ std::span<const std::int64_t> ids_of(const LinearTruth& truth, const VocabShard&
 }  // namespace
 
 WeightPlaces weight_places(const CaseSpec& spec, const Grid& grid, int tp_rank) {
-  return {vocab_shard(spec.vocab, grid.tp, tp_rank), spec.hidden, spec.weight_layout};
+  return {vocab_shard(spec.vocab, grid.tp, tp_rank), spec.hidden, spec.weight_layout,
+          spec.lm_head_bias};
+}
+
+WeightGradient split_gradient(const WeightPlaces& places, std::span<const float> gradient) {
+  const auto elements = static_cast<std::size_t>(places.elements());
+  return {gradient.first(elements), gradient.subspan(elements)};
 }
 
 std::vector<float> first_weight_gradient(const TrialSetup& setup, int tp_rank) {
   const Problem& problem = *setup.problem;
   if (problem.spec.hidden == 0) return {};
   const WeightPlaces places = weight_places(problem.spec, setup.grid, tp_rank);
-  std::vector<float> gradient(static_cast<std::size_t>(places.elements()));
+  std::vector<float> gradient(static_cast<std::size_t>(places.all_elements()));
   fill_weight_gradient(problem, setup.grid, tp_rank, gradient.data());
   return gradient;
 }
 
-std::optional<LinearFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
-                                               std::span<const float> gradient) {
+std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
+                                               const WeightGradient& gradient) {
   const Problem& problem = *setup.problem;
   const WeightPlaces places = weight_places(problem.spec, setup.grid, groups.tp_rank());
   const std::span<const std::int64_t> ids = ids_of(*setup.truth->linear, places.shard);
-  const auto size = static_cast<std::size_t>(places.size);
+  const auto size = static_cast<std::size_t>(places.factors());
   const bool judges = groups.cp_rank() == 0 && groups.dp_rank() == 0;
   std::vector<double> sums;
   std::vector<double> block;
@@ -47,7 +53,7 @@ std::optional<LinearFindings> check_weight_sum(const TrialSetup& setup, const Pr
     for (std::size_t k = begin; k < end; ++k) {
       const std::int64_t column = ids[k / size] - places.shard.begin;
       const std::int64_t h = static_cast<std::int64_t>(k % size);
-      block.push_back(gradient[static_cast<std::size_t>(places.at(column, h))]);
+      block.push_back(gradient.at(places.at(column, h)));
     }
     groups.cp->all_reduce(std::span<double>(block), ReduceOp::sum);
     groups.dp->all_reduce(std::span<double>(block), ReduceOp::sum);
@@ -57,14 +63,20 @@ std::optional<LinearFindings> check_weight_sum(const TrialSetup& setup, const Pr
 
   const double ranks = static_cast<double>(setup.grid.cp) * setup.grid.dp;
   std::vector<double> before;
-  std::vector<float> row(size);
+  std::vector<float> row(size);  // of a bias nothing stands before
   for (const std::int64_t id : ids) {
-    embedding_gradient(problem, id, row);
+    embedding_gradient(problem, id, std::span(row).first(static_cast<std::size_t>(places.size)));
     for (const float value : row) before.push_back(ranks * static_cast<double>(value));
   }
   const DeclaredRoundings declared = declared_roundings(setup);
-  return check_grad_weight(problem, *setup.truth, places.shard, sums, before, declared,
-                           groups.world->rank());
+  const int rank = groups.world->rank();
+  WeightFindings findings{
+      check_grad_weight(problem, *setup.truth, places.shard, sums, before, declared, rank), {}};
+  if (places.has_bias) {
+    findings.bias =
+        check_grad_bias(problem, *setup.truth, places.shard, sums, before, declared, rank);
+  }
+  return findings;
 }
 
 }  // namespace lossgrid

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of the lm_head's weight on one rank, float32: packs add to it one after the other, as to
-// a trainer's gradient buffer, and the sum over CP and DP ranks is the gradient of the vocab shard.
-// So it belongs to a rank and not to a pack, and has a truth only after the last pack.
+// Gradients of the lm_head's weight and bias on one rank, float32: packs add to them one after the
+// other, as to a trainer's gradient buffer, and the sum over CP and DP ranks is the gradient of the
+// vocab shard. So they belong to a rank and not to a pack, and have a truth only after the last
+// pack. A rank keeps both in one array, the bias behind the weight.
 #pragma once
 
 #include <optional>
@@ -14,24 +15,52 @@
 
 namespace lossgrid {
 
-/// Places of the elements of a rank's shard of the weight.
+/// Places of the elements of a rank's shard of the weight, and behind them those of the bias.
 struct WeightPlaces {
   VocabShard shard;
   std::int64_t size = 0;  // H
   WeightLayout layout = WeightLayout::vocab_hidden;
+  bool has_bias = false;
 
-  std::int64_t elements() const { return shard.width * size; }
-  /// Returns the place of id shard.begin + column, coordinate h.
+  std::int64_t elements() const { return shard.width * size; }  // of the weight
+  std::int64_t bias_elements() const { return has_bias ? shard.width : 0; }
+  std::int64_t all_elements() const { return elements() + bias_elements(); }
+  /// Returns the numbers of an id: H, and with a bias one more, the last.
+  std::int64_t factors() const { return size + (has_bias ? 1 : 0); }
+  /// Returns the place of id shard.begin + column, coordinate h < factors().
   std::int64_t at(std::int64_t column, std::int64_t h) const {
+    if (h == size) return elements() + column;
     return layout == WeightLayout::vocab_hidden ? column * size + h : h * shard.width + column;
   }
   /// Returns the column of the element at `place`.
   std::int64_t column(std::int64_t place) const {
+    if (place >= elements()) return place - elements();
     return layout == WeightLayout::vocab_hidden ? place / size : place % shard.width;
   }
 };
 
 WeightPlaces weight_places(const CaseSpec& spec, const Grid& grid, int tp_rank);
+
+/// Gradients of weight and bias on one rank, wherever they stand.
+struct WeightGradient {
+  std::span<const float> weight;
+  std::span<const float> bias = {};
+
+  /// Returns the element at a place of WeightPlaces.
+  float at(std::int64_t place) const {
+    const auto k = static_cast<std::size_t>(place);
+    return k < weight.size() ? weight[k] : bias[k - weight.size()];
+  }
+};
+
+/// Returns the gradients that a rank keeps in one array.
+WeightGradient split_gradient(const WeightPlaces& places, std::span<const float> gradient);
+
+/// Findings about the gradients of weight and bias.
+struct WeightFindings {
+  LinearFindings weight;
+  std::optional<LinearFindings> bias;
+};
 
 /// Returns the initial gradient, before the first pack; empty when the problem starts from logits.
 std::vector<float> first_weight_gradient(const TrialSetup& setup, int tp_rank);
@@ -39,7 +68,7 @@ std::vector<float> first_weight_gradient(const TrialSetup& setup, int tp_rank);
 /// Compares the sum over CP and DP ranks with the truth, in float64, for the ids of this shard that
 /// have one. Returns findings on the first CP rank of the first dp rank, nullopt elsewhere.
 /// Collective over groups.cp and groups.dp.
-std::optional<LinearFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
-                                               std::span<const float> gradient);
+std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
+                                               const WeightGradient& gradient);
 
 }  // namespace lossgrid

@@ -39,7 +39,7 @@ std::vector<std::int64_t> minus_inf_rows(const Problem& problem, const Truth& tr
   return rows;
 }
 
-/// Collects the parts of the three gradients, as far as they exist.
+/// Collects the parts of the gradients, as far as they exist.
 class GradientCollector {
  public:
   explicit GradientCollector(const TrialSetup& setup) : grid_(setup.grid) {}
@@ -59,11 +59,14 @@ class GradientCollector {
       add(weight_, rank, {place_of(grid_, rank, 0), found->bias, found->failed},
           found->not_written);
     }
+    if (const auto& found = result.grad_bias) {
+      add(bias_, rank, {place_of(grid_, rank, 0), found->bias, found->failed}, found->not_written);
+    }
   }
 
   std::vector<GradientFacts> take(const TrialRecord& record) {
     std::vector<GradientFacts> gradients;
-    for (GradientFacts* facts : {&logits_, &hidden_, &weight_}) {
+    for (GradientFacts* facts : {&logits_, &hidden_, &weight_, &bias_}) {
       facts->failed = has_failed(record, facts->name);
       facts->bias_failed = has_failed(record, facts->name + "_bias");
       if (!facts->parts.empty()) gradients.push_back(std::move(*facts));
@@ -82,6 +85,7 @@ class GradientCollector {
   GradientFacts logits_{.name = "grad_logits"};
   GradientFacts hidden_{.name = "grad_hidden"};
   GradientFacts weight_{.name = "grad_weight"};
+  GradientFacts bias_{.name = "grad_bias"};
 };
 
 }  // namespace

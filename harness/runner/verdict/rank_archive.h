@@ -148,7 +148,7 @@ template <typename A>
 void fields(A& archive, RankResult& rank) {
   archive(rank.result, rank.checks, rank.result_bits, rank.packs, rank.peak_bytes, rank.batch_dp,
           rank.predicted_batch_dp, rank.batch_pp, rank.predicted_batch_pp, rank.grad_weight,
-          rank.weight_gradient, rank.stages);
+          rank.grad_bias, rank.weight_gradient, rank.stages);
 }
 
 template <typename A>

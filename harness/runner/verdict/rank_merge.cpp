@@ -55,6 +55,7 @@ void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
       }
     }
     if (ranks[r].grad_weight) add_linear("grad_weight", *ranks[r].grad_weight, true);
+    if (ranks[r].grad_bias) add_linear("grad_bias", *ranks[r].grad_bias, true);
   }
   for (const auto& [gradient, sums] : bias) {
     merged.push_back(check_bias(sums, gradient + "_bias"));

@@ -32,13 +32,25 @@ struct DivergedRow {
   float log_sum_ratio;   // ln(s / t)
   float teacher_weight;  // b
   float student_weight;  // 1 - b
+  // Ids that the teacher has not sent: ln(p / q) = own_log ln p + outside.log_ratio, q = ratio p.
+  float log_sum;       // ln s
+  float own_log;       // 1 or 0
+  TailRow outside;     // with a tail, or with a logarithm of q = 0
+  float log_prob_min;  // of a clamped one
 
-  DivergedRow(const Divergence& divergence, float student_sum, float teacher_sum)
+  DivergedRow(const Divergence& divergence, float student_sum, float teacher_sum,
+              const TailRow* tail)
       : of_p(1 / student_sum),
         of_q(1 / teacher_sum),
         log_sum_ratio(std::log(student_sum / teacher_sum)),
         teacher_weight(normal(divergence.beta)),
-        student_weight(normal(1 - divergence.beta)) {}
+        student_weight(normal(1 - divergence.beta)),
+        log_sum(std::log(student_sum)),
+        own_log(divergence.has_tail() ? 0.0f : 1.0f),
+        log_prob_min(static_cast<float>(divergence.log_prob_min)) {
+    outside.log_ratio = -static_cast<float>(Divergence::kLogOutside);
+    if (divergence.has_tail()) outside = *tail;
+  }
 
  private:
   /// Returns a number that has a logarithm.
@@ -46,6 +58,11 @@ struct DivergedRow {
     return std::max(static_cast<float>(weight), std::numeric_limits<float>::min());
   }
 };
+
+/// Returns a logarithm that is at least `least`; NaN stays.
+HWY_INLINE FloatVector clamped_log(FloatVector log, FloatVector least) {
+  return hn::IfThenElse(hn::Lt(log, least), least, log);
+}
 
 struct Probabilities {
   FloatVector p;
@@ -59,6 +76,38 @@ HWY_INLINE Probabilities probabilities_of(const DivergedRow& row, FloatVector st
   return {hn::Mul(exp_of_distance(student), hn::Set(d, row.of_p)),
           hn::Mul(exp_of_distance(teacher), hn::Set(d, row.of_q)),
           hn::Sub(hn::Sub(student, teacher), hn::Set(d, row.log_sum_ratio))};
+}
+
+/// Sets what ids count for that the teacher has not sent.
+HWY_INLINE void set_outside(const DivergedRow& row, FloatVector student, FloatVector teacher,
+                            Probabilities& x) {
+  const Floats d;
+  const auto is_outside = hn::Eq(teacher, minus_infinity());
+  const FloatVector log_p = hn::Sub(student, hn::Set(d, row.log_sum));
+  const FloatVector own = row.own_log == 0 ? hn::Zero(d) : log_p;
+  x.log_ratio =
+      hn::IfThenElse(is_outside, hn::Add(own, hn::Set(d, row.outside.log_ratio)), x.log_ratio);
+  x.q = hn::IfThenElse(is_outside, hn::Mul(x.p, hn::Set(d, row.outside.ratio)), x.q);
+}
+
+/// The numbers of a clamped divergence at an id.
+struct ClampedColumn {
+  FloatVector q;       // 0 where the teacher has not sent the id
+  FloatVector q_left;  // 0 as well where ln p is not above the clamp
+  FloatVector log;     // ln q - ln p, both clamped
+  FloatVector p;
+};
+
+HWY_INLINE ClampedColumn clamped_column(const DivergedRow& row, FloatVector student,
+                                        FloatVector teacher) {
+  const Floats d;
+  const FloatVector least = hn::Set(d, row.log_prob_min);
+  const FloatVector log_p = hn::Sub(student, hn::Set(d, row.log_sum));
+  const FloatVector log_q = clamped_log(teacher, least);
+  const auto is_outside = hn::Eq(teacher, minus_infinity());
+  const FloatVector q = hn::IfThenZeroElse(is_outside, exp_of_distance(log_q));
+  return {q, hn::IfThenZeroElse(hn::Le(log_p, least), q), hn::Sub(log_q, clamped_log(log_p, least)),
+          hn::Mul(exp_of_distance(student), hn::Set(d, row.of_p))};
 }
 
 /// Returns factor * log, 0 where the factor is 0.
@@ -108,7 +157,8 @@ struct BlockDivergence {
   float of_student;
 };
 
-template <Divergence::Kind kKind>
+/// `kOutside`: ids that the teacher has not sent count for something.
+template <Divergence::Kind kKind, bool kOutside>
 HWY_INLINE BlockDivergence divergence_of_block(const DivergedRow& row, const TermBlock& student,
                                                const TermBlock& teacher) {
   const Floats d;
@@ -116,10 +166,15 @@ HWY_INLINE BlockDivergence divergence_of_block(const DivergedRow& row, const Ter
   FloatVector of_student[kVectors];
   for (std::size_t k = 0; k < kVectors; ++k) of_teacher[k] = of_student[k] = hn::Zero(d);
   for_each_vector(student, [&](FloatVector distance, std::size_t k, std::int64_t at) HWY_ATTR {
-    const Probabilities x = probabilities_of(row, distance, hn::Load(d, teacher.z + at));
+    const FloatVector of_teacher_row = hn::Load(d, teacher.z + at);
+    Probabilities x = probabilities_of(row, distance, of_teacher_row);
+    if constexpr (kOutside) set_outside(row, distance, of_teacher_row, x);
     if constexpr (kKind == Divergence::Kind::forward) {
       of_teacher[k] = hn::Add(of_teacher[k], product_or_zero(x.q, hn::Neg(x.log_ratio)));
     } else if constexpr (kKind == Divergence::Kind::reverse) {
+      of_student[k] = hn::Add(of_student[k], product_or_zero(x.p, x.log_ratio));
+    } else if constexpr (kKind == Divergence::Kind::mixed) {
+      of_teacher[k] = hn::Add(of_teacher[k], product_or_zero(x.q, hn::Neg(x.log_ratio)));
       of_student[k] = hn::Add(of_student[k], product_or_zero(x.p, x.log_ratio));
     } else {
       const LogsByMixture logs = logs_by_mixture(row, x.log_ratio);
@@ -130,14 +185,44 @@ HWY_INLINE BlockDivergence divergence_of_block(const DivergedRow& row, const Ter
   return {tree_sum(of_teacher), tree_sum(of_student)};
 }
 
+HWY_INLINE BlockDivergence clamped_divergence_of_block(const DivergedRow& row,
+                                                       const TermBlock& student,
+                                                       const TermBlock& teacher) {
+  const Floats d;
+  FloatVector of_teacher[kVectors];
+  FloatVector left[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) of_teacher[k] = left[k] = hn::Zero(d);
+  for_each_vector(student, [&](FloatVector distance, std::size_t k, std::int64_t at) HWY_ATTR {
+    const ClampedColumn x = clamped_column(row, distance, hn::Load(d, teacher.z + at));
+    of_teacher[k] = hn::Add(of_teacher[k], product_or_zero(x.q, x.log));
+    left[k] = hn::Add(left[k], x.q_left);
+  });
+  return {tree_sum(of_teacher), tree_sum(left)};
+}
+
 /// Factors of a row's gradient.
 struct DivergenceGradient {
   float scale;       // d loss / d D times the factor of the transform, for jsd times 1 - b
   float of_student;  // R
 };
 
+/// Returns the sum of q times p.
+template <bool kOutside>
+HWY_INLINE FloatVector mass_of_p(const DivergedRow& row, const Probabilities& x) {
+  return kOutside ? hn::Mul(x.p, hn::Set(Floats(), row.outside.mass)) : x.p;
+}
+
+/// Stores a gradient by z times dz / dx where z is not -inf, else 0.
+template <bool kSlope>
+HWY_INLINE void store_gradient(FloatVector by_z, FloatVector distance, std::int64_t at,
+                               TermBlock& student) {
+  const Floats d;
+  if constexpr (kSlope) by_z = hn::Mul(by_z, hn::Load(d, student.slope + at));
+  hn::Store(hn::IfThenZeroElse(hn::Eq(distance, minus_infinity()), by_z), d, student.z + at);
+}
+
 /// student := the gradient; slopes count with kSlope alone.
-template <Divergence::Kind kKind, bool kSlope>
+template <Divergence::Kind kKind, bool kOutside, bool kSlope>
 HWY_INLINE void divergence_gradient_of_block(const DivergedRow& row,
                                              const DivergenceGradient& gradient,
                                              const TermBlock& teacher, TermBlock& student) {
@@ -145,28 +230,50 @@ HWY_INLINE void divergence_gradient_of_block(const DivergedRow& row,
   const FloatVector scale = hn::Set(d, gradient.scale);
   const FloatVector mean = hn::Set(d, gradient.of_student);
   for_each_vector(student, [&](FloatVector distance, std::size_t, std::int64_t at) HWY_ATTR {
-    const Probabilities x = probabilities_of(row, distance, hn::Load(d, teacher.z + at));
+    const FloatVector of_teacher_row = hn::Load(d, teacher.z + at);
+    Probabilities x = probabilities_of(row, distance, of_teacher_row);
+    if constexpr (kOutside) set_outside(row, distance, of_teacher_row, x);
     FloatVector by_z;
     if constexpr (kKind == Divergence::Kind::forward) {
-      by_z = hn::Sub(x.p, x.q);
+      by_z = hn::Sub(mass_of_p<kOutside>(row, x), x.q);
+    } else if constexpr (kKind == Divergence::Kind::mixed) {
+      const FloatVector of_reverse = product_or_zero(x.p, hn::Sub(x.log_ratio, mean));
+      const FloatVector of_forward = hn::Sub(mass_of_p<kOutside>(row, x), x.q);
+      by_z = hn::Add(hn::Mul(hn::Set(d, row.teacher_weight), of_forward),
+                     hn::Mul(hn::Set(d, row.student_weight), of_reverse));
     } else if constexpr (kKind == Divergence::Kind::reverse) {
       by_z = product_or_zero(x.p, hn::Sub(x.log_ratio, mean));
     } else {
       by_z = product_or_zero(x.p, hn::Sub(logs_by_mixture(row, x.log_ratio).of_p, mean));
     }
-    by_z = hn::Mul(by_z, scale);
-    if constexpr (kSlope) by_z = hn::Mul(by_z, hn::Load(d, student.slope + at));
-    hn::Store(hn::IfThenZeroElse(hn::Eq(distance, minus_infinity()), by_z), d, student.z + at);
+    store_gradient<kSlope>(hn::Mul(by_z, scale), distance, at, student);
   });
 }
 
-/// Makes columns -inf in which the teacher has no probability.
+template <bool kSlope>
+HWY_INLINE void clamped_gradient_of_block(const DivergedRow& row,
+                                          const DivergenceGradient& gradient,
+                                          const TermBlock& teacher, TermBlock& student) {
+  const Floats d;
+  const FloatVector scale = hn::Set(d, gradient.scale);
+  const FloatVector left = hn::Set(d, gradient.of_student);
+  for_each_vector(student, [&](FloatVector distance, std::size_t, std::int64_t at) HWY_ATTR {
+    const ClampedColumn x = clamped_column(row, distance, hn::Load(d, teacher.z + at));
+    const FloatVector by_z = hn::Sub(hn::Mul(left, x.p), x.q_left);
+    store_gradient<kSlope>(hn::Mul(by_z, scale), distance, at, student);
+  });
+}
+
+/// Makes columns -inf in which the teacher has no probability, or those in which it has one.
+template <bool kKeepsOutside = false>
 HWY_INLINE void keep_support(const TermBlock& teacher, TermBlock& student) {
   const Floats d;
   for_each_vector(student, [&](FloatVector z, std::size_t, std::int64_t at) HWY_ATTR {
     const FloatVector nothing = minus_infinity();
     const auto is_outside = hn::Eq(hn::Load(d, teacher.z + at), nothing);
-    hn::Store(hn::IfThenElse(is_outside, nothing, z), d, student.z + at);
+    hn::Store(kKeepsOutside ? hn::IfThenElse(is_outside, z, nothing)
+                            : hn::IfThenElse(is_outside, nothing, z),
+              d, student.z + at);
   });
 }
 

@@ -20,17 +20,18 @@ namespace HWY_NAMESPACE {
 struct DistilledRow {
   DistanceRow of_student;
   DistanceRow of_teacher;
-  bool on_support;
+  Divergence::Topk topk;  // renormalized and tail drop columns
   TermBlock student;
   TermBlock teacher;
 
-  DistilledRow(const DistilledRows& rows, bool on_support, std::int64_t r)
-      : of_student(rows.student, r), of_teacher(rows.teacher, r), on_support(on_support) {}
+  DistilledRow(const DistilledRows& rows, Divergence::Topk topk, std::int64_t r)
+      : of_student(rows.student, r), of_teacher(rows.teacher, r), topk(topk) {}
 
   void read(std::int64_t begin, std::int64_t count, float student_shift, float teacher_shift) {
     of_student.read(begin, count, student_shift, student);
     of_teacher.read(begin, count, teacher_shift, teacher);
-    if (on_support) keep_support(teacher, student);
+    if (topk == Divergence::Topk::renormalized) keep_support(teacher, student);
+    if (topk == Divergence::Topk::tail) keep_support<true>(teacher, student);
   }
 };
 
@@ -55,7 +56,8 @@ void support_statistics_of_rows(const DistilledRows& rows, float* shift, float* 
       sum[r] = 1;
       continue;
     }
-    DistilledRow row(rows, true, r);
+    using Topk = Divergence::Topk;
+    DistilledRow row(rows, rows.divergence.has_tail() ? Topk::tail : Topk::renormalized, r);
     SupportSum support;
     for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
       const std::int64_t count = std::min(kBlockSize, columns - begin);
@@ -71,7 +73,47 @@ void support_statistics_of_rows(const DistilledRows& rows, float* shift, float* 
   }
 }
 
-template <Divergence::Kind kKind>
+/// Returns what columns of a row for sums and gradient are dropped for.
+Divergence::Topk dropped_for(const Divergence& divergence) {
+  return divergence.on_support() ? divergence.topk : Divergence::Topk::whole;
+}
+
+/// The formula of a divergence with an own loop.
+template <Divergence::Kind kKind, bool kOutside>
+struct PlainFormula {
+  static constexpr bool kIsJsd = kKind == Divergence::Kind::jsd;
+
+  static BlockDivergence sums(const DivergedRow& row, const TermBlock& student,
+                              const TermBlock& teacher) {
+    return divergence_of_block<kKind, kOutside>(row, student, teacher);
+  }
+  template <bool kSlope>
+  static void gradient(const DivergedRow& row, const DivergenceGradient& gradient,
+                       const TermBlock& teacher, TermBlock& student) {
+    divergence_gradient_of_block<kKind, kOutside, kSlope>(row, gradient, teacher, student);
+  }
+};
+
+struct ClampedFormula {
+  static constexpr bool kIsJsd = false;
+
+  static BlockDivergence sums(const DivergedRow& row, const TermBlock& student,
+                              const TermBlock& teacher) {
+    return clamped_divergence_of_block(row, student, teacher);
+  }
+  template <bool kSlope>
+  static void gradient(const DivergedRow& row, const DivergenceGradient& gradient,
+                       const TermBlock& teacher, TermBlock& student) {
+    clamped_gradient_of_block<kSlope>(row, gradient, teacher, student);
+  }
+};
+
+DivergedRow diverged_row(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
+                         std::int64_t r) {
+  return {rows.divergence, p.sum[r], q.sum[r], p.tail == nullptr ? nullptr : p.tail + r};
+}
+
+template <typename Formula>
 void divergence_of_rows(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                         const DivergenceSums& out, const RowPart& part) {
   const FlushDenormals flush;
@@ -81,11 +123,11 @@ void divergence_of_rows(const DistilledRows& rows, const RowSoftmax& p, const Ro
     double of_teacher = 0;
     double of_student = 0;
     if (rows.student.targets[r] >= 0) {
-      const DivergedRow numbers(rows.divergence, p.sum[r], q.sum[r]);
-      DistilledRow row(rows, rows.divergence.on_support, r);
+      const DivergedRow numbers = diverged_row(rows, p, q, r);
+      DistilledRow row(rows, dropped_for(rows.divergence), r);
       for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
         row.read(begin, std::min(kBlockSize, columns - begin), p.shift[r], q.shift[r]);
-        const BlockDivergence block = divergence_of_block<kKind>(numbers, row.student, row.teacher);
+        const BlockDivergence block = Formula::sums(numbers, row.student, row.teacher);
         of_teacher += block.of_teacher;
         of_student += block.of_student;
       }
@@ -96,26 +138,26 @@ void divergence_of_rows(const DistilledRows& rows, const RowSoftmax& p, const Ro
 }
 
 /// Writes the gradient of row r.
-template <Divergence::Kind kKind, typename T>
+template <typename Formula, typename T>
 void write_divergence_gradient(const DistilledRows& rows, const DivergedRow& numbers,
                                const DivergenceGradient& gradient, float student_shift,
                                float teacher_shift, std::int64_t r, T* to) {
   const std::int64_t columns = rows.student.shard.valid();
-  DistilledRow row(rows, rows.divergence.on_support, r);
+  DistilledRow row(rows, dropped_for(rows.divergence), r);
   for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
     const std::int64_t count = std::min(kBlockSize, columns - begin);
     row.read(begin, count, student_shift, teacher_shift);
     if (row.of_student.transform.limit == 0) {
-      divergence_gradient_of_block<kKind, false>(numbers, gradient, row.teacher, row.student);
+      Formula::template gradient<false>(numbers, gradient, row.teacher, row.student);
     } else {
-      divergence_gradient_of_block<kKind, true>(numbers, gradient, row.teacher, row.student);
+      Formula::template gradient<true>(numbers, gradient, row.teacher, row.student);
     }
     write_elements(row.student, count, to + begin);
   }
   std::fill(to + columns, to + rows.student.shard.width, T(0));
 }
 
-template <Divergence::Kind kKind, typename T>
+template <typename Formula, typename T>
 void divergence_gradient_of_rows(const DistilledRows& rows, const RowSoftmax& p,
                                  const RowSoftmax& q, const float* of_student,
                                  const float* gradient, T* out, const RowPart& part) {
@@ -127,43 +169,59 @@ void divergence_gradient_of_rows(const DistilledRows& rows, const RowSoftmax& p,
       std::fill_n(to, width, T(0));
       continue;
     }
-    const DivergedRow numbers(rows.divergence, p.sum[r], q.sum[r]);
+    const DivergedRow numbers = diverged_row(rows, p, q, r);
     float scale = gradient[r] * DistanceRow(rows.student, r).transform.factor;
-    if (kKind == Divergence::Kind::jsd) scale *= numbers.student_weight;
-    write_divergence_gradient<kKind>(rows, numbers, {scale, of_student[r]}, p.shift[r], q.shift[r],
-                                     r, to);
+    if (Formula::kIsJsd) scale *= numbers.student_weight;
+    write_divergence_gradient<Formula>(rows, numbers, {scale, of_student[r]}, p.shift[r],
+                                       q.shift[r], r, to);
   }
 }
 
-/// Calls f(constant of the kind).
-template <typename F>
+/// Calls f(formula of the kind).
+template <bool kOutside, typename F>
 void with_kind(Divergence::Kind kind, F&& f) {
   using Kind = Divergence::Kind;
   switch (kind) {
     case Kind::none:
       return;
     case Kind::forward:
-      return f(std::integral_constant<Kind, Kind::forward>());
+      return f(PlainFormula<Kind::forward, kOutside>());
     case Kind::reverse:
-      return f(std::integral_constant<Kind, Kind::reverse>());
+      return f(PlainFormula<Kind::reverse, kOutside>());
     case Kind::jsd:
-      return f(std::integral_constant<Kind, Kind::jsd>());
+      return f(PlainFormula<Kind::jsd, kOutside>());
+    case Kind::mixed:
+      return f(PlainFormula<Kind::mixed, kOutside>());
+  }
+}
+
+template <typename F>
+void with_formula(const Divergence& divergence, F&& f) {
+  switch (divergence.topk) {
+    case Divergence::Topk::whole:
+    case Divergence::Topk::renormalized:
+      return with_kind<false>(divergence.kind, f);
+    case Divergence::Topk::zero_outside:
+    case Divergence::Topk::tail:
+      return with_kind<true>(divergence.kind, f);
+    case Divergence::Topk::clamped:
+      return f(ClampedFormula());
   }
 }
 
 void divergence_part(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums& out, const RowPart& part) {
-  with_kind(rows.divergence.kind,
-            [&](auto kind) { divergence_of_rows<decltype(kind)::value>(rows, p, q, out, part); });
+  with_formula(rows.divergence,
+               [&](auto formula) { divergence_of_rows<decltype(formula)>(rows, p, q, out, part); });
 }
 
 void divergence_gradient_part(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                               const float* of_student, const float* gradient, void* out,
                               const RowPart& part) {
-  with_kind(rows.divergence.kind, [&](auto kind) {
+  with_formula(rows.divergence, [&](auto formula) {
     dispatch_floating(rows.student.dtype, [&](auto zero) {
-      divergence_gradient_of_rows<decltype(kind)::value>(rows, p, q, of_student, gradient,
-                                                         static_cast<decltype(zero)*>(out), part);
+      divergence_gradient_of_rows<decltype(formula)>(rows, p, q, of_student, gradient,
+                                                     static_cast<decltype(zero)*>(out), part);
     });
   });
 }

@@ -13,7 +13,7 @@ template <class... Items>
 using ItemsOnGpu = OnGpu<LaunchItems<Items>...>;
 
 const ItemsOnGpu<NegateMin, MergeRow, MoveShift, WriteRow> statistics;
-const ItemsOnGpu<MergePairs, WriteDivergence> teacher;
+const ItemsOnGpu<MergePairs, MakeTail, SetRows, WriteDivergence> teacher;
 const ItemsOnGpu<ScatterRow, GatherRow, ScaleRow> positions;
 
 }  // namespace

@@ -5,8 +5,9 @@
 #include "harness/loss/step_statistics_terms.h"
 #include "impls/objectives/clipped_pg_terms.h"
 #include "impls/objectives/distill_terms.h"
-#include "impls/objectives/dpo_terms.h"
 #include "impls/objectives/nll_terms.h"
+#include "impls/objectives/on_policy_distill_terms.h"
+#include "impls/objectives/pair_terms.h"
 
 namespace lossgrid {
 namespace {
@@ -17,7 +18,8 @@ using TermsOnGpu = OnGpu<LaunchSequenceSums<Terms>, LaunchTokenTerms<Terms>>;
 const TermsOnGpu<NllTerms> nll;
 const TermsOnGpu<ClippedPgTerms<>> clipped_pg;
 const TermsOnGpu<DistillTerms> distill;
-const TermsOnGpu<DpoTerms> dpo;
+const TermsOnGpu<PairTerms> pairs;
+const TermsOnGpu<OnPolicyDistillTerms> on_policy_distill;
 const TermsOnGpu<StepStatisticsTerms> step_statistics;
 
 }  // namespace

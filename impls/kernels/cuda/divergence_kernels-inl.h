@@ -98,6 +98,18 @@ struct DivergedColumn {
   float log_ratio;  // ln(p / q); NaN where both are 0
 };
 
+/// A column of a clamped divergence.
+struct ClampedColumn {
+  float q;       // 0 where the teacher has not sent the id
+  float q_left;  // 0 as well where ln p is not above the clamp
+  float log;     // ln q - ln p, both clamped
+};
+
+/// Returns a logarithm that is at least `least`; NaN stays.
+LOSSGRID_KERNEL float clamped_log(float log, float least) {
+  return log < least ? least : log;
+}
+
 struct LogsByMixture {
   float of_p;  // ln(p / m)
   float of_q;  // ln(q / m)
@@ -107,7 +119,7 @@ struct LogsByMixture {
 struct DivergedRow {
   EitherLogit student;
   EitherLogit teacher;
-  bool on_support;
+  Divergence::Topk topk;
   float student_shift;
   float teacher_shift;
   float of_p;            // 1 / sum of the student
@@ -115,19 +127,28 @@ struct DivergedRow {
   float log_sum_ratio;   // ln of the ratio of these sums
   float teacher_weight;  // b
   float student_weight;  // 1 - b
+  float log_sum;         // ln of the sum of the student
+  float log_prob_min;    // of a clamped one
+  // Ids that the teacher has not sent, with a tail or where ln q counts though q is 0:
+  TailRow outside;  // q = ratio p, ln(p / q) = log_ratio, without a tail ln p more
 
   LOSSGRID_KERNEL DivergedRow(const CudaDistilledRows& rows, const RowSoftmax& softmax,
                               const RowSoftmax& of_teacher, std::int64_t r)
       : student{transform_of(rows.student_transforms, r)},
         teacher{transform_of(rows.teacher_transforms, r)},
-        on_support(rows.divergence.on_support),
+        topk(rows.divergence.topk),
         student_shift(softmax.shift[r]),
         teacher_shift(of_teacher.shift[r]),
         of_p(1 / softmax.sum[r]),
         of_q(1 / of_teacher.sum[r]),
         log_sum_ratio(std::log(softmax.sum[r] / of_teacher.sum[r])),
         teacher_weight(normal_weight(rows.divergence.beta)),
-        student_weight(normal_weight(1 - rows.divergence.beta)) {}
+        student_weight(normal_weight(1 - rows.divergence.beta)),
+        log_sum(std::log(softmax.sum[r])),
+        log_prob_min(static_cast<float>(rows.divergence.log_prob_min)) {
+    outside.log_ratio = -static_cast<float>(Divergence::kLogOutside);
+    if (rows.divergence.has_tail()) outside = softmax.tail[r];
+  }
 
   LOSSGRID_KERNEL static RowTransform transform_of(const RowTransform* transforms, std::int64_t r) {
     return transforms == nullptr ? RowTransform{} : transforms[r];
@@ -136,11 +157,28 @@ struct DivergedRow {
   template <typename S, typename T>
   LOSSGRID_KERNEL DivergedColumn column(S x, T y) const {
     const float of_teacher = finite_distance(teacher.z(operand(y)), teacher_shift);
-    const bool outside = on_support && of_teacher == -infinity();
-    const float of_student =
-        outside ? -infinity() : finite_distance(student.z(operand(x)), student_shift);
-    return {of_student, exp_of(of_student) * of_p, exp_of(of_teacher) * of_q,
-            (of_student - of_teacher) - log_sum_ratio};
+    const bool is_outside = of_teacher == -infinity();
+    const float of_student = is_outside && topk == Divergence::Topk::renormalized
+                                 ? -infinity()
+                                 : finite_distance(student.z(operand(x)), student_shift);
+    DivergedColumn column{of_student, exp_of(of_student) * of_p, exp_of(of_teacher) * of_q,
+                          (of_student - of_teacher) - log_sum_ratio};
+    if (is_outside && topk == Divergence::Topk::tail) {
+      column.q = column.p * outside.ratio;
+      column.log_ratio = outside.log_ratio;
+    } else if (is_outside && topk == Divergence::Topk::zero_outside) {
+      column.log_ratio = (of_student - log_sum) + outside.log_ratio;
+    }
+    return column;
+  }
+
+  template <typename T>
+  LOSSGRID_KERNEL ClampedColumn clamped_column(float of_student, T y) const {
+    const float of_teacher = finite_distance(teacher.z(operand(y)), teacher_shift);
+    const float log_p = of_student - log_sum;
+    const float log_q = clamped_log(of_teacher, log_prob_min);
+    const float q = of_teacher == -infinity() ? 0.0f : exp_of(log_q);
+    return {q, log_p <= log_prob_min ? 0.0f : q, log_q - clamped_log(log_p, log_prob_min)};
   }
 
   LOSSGRID_KERNEL LogsByMixture logs_by_mixture(float log_ratio) const {
@@ -171,9 +209,16 @@ struct DivergenceOfThread {
     for (int k = 0; k < kCount; ++k) {
       teacher[k] = student[k] = 0;
       const DivergedColumn column = row.column(x[k], y[k]);
-      if (kind == Divergence::Kind::forward) {
+      if (row.topk == Divergence::Topk::clamped) {
+        const ClampedColumn clamped = row.clamped_column(column.student, y[k]);
+        teacher[k] = product_or_zero(clamped.q, clamped.log);
+        student[k] = clamped.q_left;
+      } else if (kind == Divergence::Kind::forward) {
         teacher[k] = product_or_zero(column.q, -column.log_ratio);
       } else if (kind == Divergence::Kind::reverse) {
+        student[k] = product_or_zero(column.p, column.log_ratio);
+      } else if (kind == Divergence::Kind::mixed) {
+        teacher[k] = product_or_zero(column.q, -column.log_ratio);
         student[k] = product_or_zero(column.p, column.log_ratio);
       } else {
         const LogsByMixture logs = row.logs_by_mixture(column.log_ratio);
@@ -235,11 +280,13 @@ struct SupportStatisticsKernel {
       return;
     }
     const EitherLogit map{DivergedRow::transform_of(rows.student_transforms, r)};
+    const bool keeps_outside = rows.divergence.has_tail();
     const auto own = block.each([&](int thread) {
       Moments<false> moments = Moments<false>::none();
-      add_pairs_of_thread(RowAccess<S>{rows.student}.row(r), RowAccess<T>{rows.teacher}.row(r),
-                          rows.student.columns, thread, block.threads(),
-                          [&](const auto& x, const auto& y) { add_supported(map, x, y, moments); });
+      add_pairs_of_thread(
+          RowAccess<S>{rows.student}.row(r), RowAccess<T>{rows.teacher}.row(r),
+          rows.student.columns, thread, block.threads(),
+          [&](const auto& x, const auto& y) { add_supported(map, keeps_outside, x, y, moments); });
       return moments;
     });
     const Moments<false> whole =
@@ -252,12 +299,13 @@ struct SupportStatisticsKernel {
 
  private:
   template <int kCount>
-  LOSSGRID_KERNEL static void add_supported(const EitherLogit& map, const S (&x)[kCount],
-                                            const T (&y)[kCount], Moments<false>& moments) {
+  LOSSGRID_KERNEL static void add_supported(const EitherLogit& map, bool keeps_outside,
+                                            const S (&x)[kCount], const T (&y)[kCount],
+                                            Moments<false>& moments) {
     decltype(operand(S())) z[kCount];
     for (int k = 0; k < kCount; ++k) {
       z[k] = map.z(operand(x[k]));
-      if (operand(y[k]) == -infinity()) z[k] = -infinity();
+      if ((operand(y[k]) == -infinity()) != keeps_outside) z[k] = -infinity();
     }
     moments.add_elements(z);
   }
@@ -303,8 +351,13 @@ struct DivergenceGradientKernel {
     const DivergedColumn column = row.column(x, y);
     if (column.student == -infinity()) return 0;
     float by_z = 0;
-    if (rows.divergence.kind == Divergence::Kind::forward) {
-      by_z = column.p - column.q;
+    if (rows.divergence.is_clamped()) {
+      by_z = mean * column.p - row.clamped_column(column.student, y).q_left;
+    } else if (rows.divergence.kind == Divergence::Kind::forward) {
+      by_z = row.outside.mass * column.p - column.q;
+    } else if (rows.divergence.kind == Divergence::Kind::mixed) {
+      by_z = row.teacher_weight * (row.outside.mass * column.p - column.q) +
+             row.student_weight * product_or_zero(column.p, column.log_ratio - mean);
     } else if (rows.divergence.kind == Divergence::Kind::reverse) {
       by_z = product_or_zero(column.p, column.log_ratio - mean);
     } else {

@@ -110,6 +110,22 @@ TEST(ObjectiveInputs, PositiveTokensAreCountedExactly) {
   EXPECT_TRUE(some);
 }
 
+TEST(ObjectiveInputs, SequencesAreCountedWhereTheyAreNeeded) {
+  // One sequence is masked, one has no target but its first token, one has no token.
+  Problem problem = problem_of("lens=5+4+2+3+0 mask=11111+1111+10+111+ sample_mask=10111 vocab=8");
+  using Counts = std::pair<std::int64_t, std::int64_t>;
+  ObjectiveNeeds needs;
+  const auto counted = [&] {
+    require_objective_inputs(problem, needs);
+    return Counts(problem.denominators.trained_sequences, problem.denominators.all_sequences);
+  };
+  EXPECT_EQ(counted(), Counts(0, 0));
+  needs.sequence_counts = true;
+  EXPECT_EQ(counted(), Counts(2, 5));
+  problem.spec.global_valid_seqs = 9;
+  EXPECT_EQ(counted(), Counts(9, 9));
+}
+
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
   Problem problem = problem_of("lens=3 mask=all vocab=8");
   EXPECT_THROW(draw_objective_inputs(problem, kEverything, std::vector<double>(2, -1.0)), Error);

@@ -254,7 +254,7 @@ TEST(TakePart, OfNothingWorksEverywhere) {
       EXPECT_TRUE(batch.input_ids.empty());
       EXPECT_TRUE(batch.input_lengths.empty());
       EXPECT_EQ(shift_targets(batch).rows(), 0u);
-      EXPECT_TRUE(cp_rows(batch.cu_seqlens_padded, cp, 0).empty());
+      EXPECT_TRUE(cp_rows(batch, cp, 0).empty());
       float untouched = 7;
       fill_logits_shard(part, grid, 0, 0, &untouched);
       EXPECT_EQ(untouched, 7);

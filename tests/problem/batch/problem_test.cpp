@@ -68,8 +68,8 @@ TEST(MakeProblem, ProductsThatOverflowAreRefused) {
 }
 
 TEST(MakeProblem, KeysOfTheLmHeadNeedHiddenStates) {
-  for (const std::string key :
-       {"weight_layout = hidden_vocab", "tied_embedding = true", "hidden_values = one_hot"}) {
+  for (const std::string key : {"weight_layout = hidden_vocab", "tied_embedding = true",
+                                "hidden_values = one_hot", "lm_head_bias = true"}) {
     std::string text = key;
     text.erase(text.find(" = "), 3);
     text.insert(key.find(" = "), "=");

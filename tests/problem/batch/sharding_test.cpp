@@ -2,6 +2,7 @@
 #include "harness/problem/batch/sharding.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -30,10 +31,16 @@ PackedBatch worked_example(std::int64_t bin_multiple) {
   return batch;
 }
 
+Grid with_layout(int cp, CpLayout layout) {
+  Grid grid{1, cp};
+  grid.cp_layout = layout;
+  return grid;
+}
+
 std::vector<std::int32_t> split_targets(const PackedBatch& batch, int cp_rank) {
   const ShiftedBatch shifted = shift_targets(batch);
   std::vector<std::int32_t> out;
-  for (const std::int64_t row : cp_rows(batch.cu_seqlens_padded, 2, cp_rank)) {
+  for (const std::int64_t row : cp_rows(batch, 2, cp_rank)) {
     out.push_back(shifted.targets[row]);
   }
   return out;
@@ -41,8 +48,8 @@ std::vector<std::int32_t> split_targets(const PackedBatch& batch, int cp_rank) {
 
 TEST(CpRows, WorkedExample) {
   const Ints cu{0, 8, 16, 20, 24};
-  EXPECT_EQ(cp_rows(cu, 2, 0), (Ints{0, 1, 6, 7, 8, 9, 14, 15, 16, 19, 20, 23}));
-  EXPECT_EQ(cp_rows(cu, 2, 1), (Ints{2, 3, 4, 5, 10, 11, 12, 13, 17, 18, 21, 22}));
+  EXPECT_EQ(cp_rows(cu, Grid{1, 2}, 0), (Ints{0, 1, 6, 7, 8, 9, 14, 15, 16, 19, 20, 23}));
+  EXPECT_EQ(cp_rows(cu, Grid{1, 2}, 1), (Ints{2, 3, 4, 5, 10, 11, 12, 13, 17, 18, 21, 22}));
 }
 
 TEST(CpRows, TargetsOfTheWorkedExampleAreShiftedBeforeTheSplit) {
@@ -56,7 +63,7 @@ TEST(CpRows, TargetsOfTheWorkedExampleAreShiftedBeforeTheSplit) {
 TEST(CpRows, BinFillMovesTokensToAnotherRank) {
   const PackedBatch batch = worked_example(32);
   EXPECT_EQ(batch.cu_seqlens_padded, (Ints{0, 8, 16, 20, 32}));
-  const Ints rank0 = cp_rows(batch.cu_seqlens_padded, 2, 0);
+  const Ints rank0 = cp_rows(batch, 2, 0);
   EXPECT_EQ(Ints(rank0.begin() + 10, rank0.end()), (Ints{20, 21, 22, 29, 30, 31}));
   EXPECT_EQ(split_targets(batch, 0), (std::vector<std::int32_t>{1, 2, -1, -1, 11, 12, 17, -1, -1,
                                                                 -1, 31, 32, -1, -1, -1, -1}));
@@ -75,7 +82,7 @@ TEST(CpRows, AreABijectionWithTheKnownInverse) {
       std::vector<int> seen(static_cast<std::size_t>(layout.padded_tokens()), 0);
       std::vector<Ints> rows;
       for (int rank = 0; rank < cp; ++rank) {
-        rows.push_back(cp_rows(layout.cu_padded, cp, rank));
+        rows.push_back(cp_rows(layout.cu_padded, Grid{1, cp}, rank));
         ASSERT_EQ(static_cast<std::int64_t>(rows.back().size()) * cp, layout.padded_tokens());
         for (const std::int64_t row : rows.back()) ++seen[row];
       }
@@ -97,8 +104,95 @@ TEST(CpRows, AreABijectionWithTheKnownInverse) {
 }
 
 TEST(CpRows, LengthsThatDoNotSplitAreRefused) {
-  expect_bad_input([] { cp_rows(Ints{0, 8, 14}, 2, 0); }, {"sequence 1", "6", "2 cp = 4"});
-  expect_bad_input([] { cp_rows(Ints{0, 8}, 2, 2); }, {"cp rank 2", "[0, 2)"});
+  expect_bad_input(
+      [] {
+        cp_rows(Ints{0, 8, 14}, Grid{1, 2}, 0);
+      },
+      {"sequence 1", "6", "zigzag cannot cut in 4"});
+  expect_bad_input([] { cp_rows(Ints{0, 8}, Grid{1, 2}, 2); }, {"cp rank 2", "[0, 2)"});
+  expect_bad_input(
+      [] {
+        cp_rows(Ints{0, 8, 15}, with_layout(3, CpLayout::contiguous_sequence), 0);
+      },
+      {"sequence 0", "8", "contiguous_sequence cannot cut in 3"});
+  expect_bad_input(
+      [] {
+        cp_rows(Ints{0, 8, 14}, with_layout(3, CpLayout::ulysses), 0);
+      },
+      {"the pack has 14 rows", "ulysses cannot cut in 3"});
+  expect_bad_input(
+      [] {
+        cp_rows(Ints{0, 8, 14}, with_layout(2, CpLayout::zigzag_row), 0);
+      },
+      {"the pack has 14 rows", "zigzag_row cannot cut in 4"});
+}
+
+struct LayoutExample {
+  CpLayout layout;
+  int cp;
+  Ints cu_padded;
+  std::vector<std::vector<std::int32_t>> targets;  // by rank
+};
+
+/// The worked example on paper: sequences of 5, 8, 1 and 3 tokens with ids 0.., 10.., 20 and 30...
+TEST(CpRows, WorkedExampleInEveryLayout) {
+  const std::vector<LayoutExample> examples{
+      {CpLayout::contiguous,
+       2,
+       {0, 6, 14, 16, 20},
+       {{1, 2, 3, 4, -1, -1, 11, 12, 13, 14}, {15, 16, 17, -1, -1, -1, 31, 32, -1, -1}}},
+      {CpLayout::contiguous_sequence,
+       2,
+       {0, 6, 14, 16, 20},
+       {{1, 2, 3, 11, 12, 13, 14, -1, 31, 32}, {4, -1, -1, 15, 16, 17, -1, -1, -1, -1}}},
+      {CpLayout::ulysses,
+       3,
+       {0, 5, 13, 14, 18},
+       {{1, 2, 3, 4, -1, 11}, {12, 13, 14, 15, 16, 17}, {-1, -1, 31, 32, -1, -1}}},
+      {CpLayout::zigzag_row,
+       2,
+       {0, 5, 13, 14, 20},
+       {{1, 2, 3, 4, -1, 32, -1, -1, -1, -1}, {11, 12, 13, 14, 15, 16, 17, -1, -1, 31}}}};
+  for (const LayoutExample& example : examples) {
+    SCOPED_TRACE(name(example.layout));
+    const Grid grid = with_layout(example.cp, example.layout);
+    PackedBatch batch = worked_example(1);
+    batch.cu_seqlens_padded = make_layout({5, 8, 1, 3}, 1, 1, grid).cu_padded;
+    batch.cp_layout = example.layout;
+    EXPECT_EQ(batch.cu_seqlens_padded, example.cu_padded);
+    for (int rank = 0; rank < example.cp; ++rank) {
+      EXPECT_EQ(shift_targets(batch).gather(cp_rows(batch, example.cp, rank)).targets,
+                example.targets[static_cast<std::size_t>(rank)]);
+    }
+  }
+}
+
+TEST(CpRows, EveryLayoutHoldsEveryRowOnce) {
+  std::mt19937 random(5);
+  for (const CpLayout layout : {CpLayout::contiguous, CpLayout::ulysses, CpLayout::zigzag_row,
+                                CpLayout::contiguous_sequence}) {
+    for (const int cp : {1, 2, 3, 8}) {
+      for (const int tp : {1, 3}) {
+        std::vector<std::int64_t> lengths(1 + random() % 6);
+        for (auto& length : lengths) length = random() % 4 == 0 ? 0 : random() % 70;
+        Grid grid = with_layout(cp, layout);
+        grid.tp = tp;
+        grid.sp = true;
+        const PackedLayout padded = make_layout(lengths, 1 + random() % 5, 1 + random() % 40, grid);
+        std::vector<std::int64_t> all;
+        for (int rank = 0; rank < cp; ++rank) {
+          const Ints rows = cp_rows(padded.cu_padded, grid, rank);
+          EXPECT_EQ(rows.size() % static_cast<std::size_t>(tp), 0u);  // equal parts with SP
+          EXPECT_EQ(static_cast<std::int64_t>(rows.size()) * cp, padded.padded_tokens());
+          all.insert(all.end(), rows.begin(), rows.end());
+        }
+        std::sort(all.begin(), all.end());
+        Ints want(static_cast<std::size_t>(padded.padded_tokens()));
+        std::iota(want.begin(), want.end(), 0);
+        EXPECT_EQ(all, want);
+      }
+    }
+  }
 }
 
 TEST(VocabShard, PartitionsTheVocabulary) {
@@ -168,7 +262,7 @@ TEST(ShiftTargets, InputsOfTheWorkedExampleGoWithTheTokensThatTheyAreAbout) {
   const PackedBatch batch = worked_example(1);
   const ShiftedBatch shifted = shift_targets(batch);
   for (const int cp_rank : {0, 1}) {
-    const ShiftedBatch mine = shifted.gather(cp_rows(batch.cu_seqlens_padded, 2, cp_rank));
+    const ShiftedBatch mine = shifted.gather(cp_rows(batch, 2, cp_rank));
     // Tokens are named by their ids, and so is the input about them.
     std::vector<float> wanted;
     for (const std::int32_t target : split_targets(batch, cp_rank)) {
@@ -177,7 +271,7 @@ TEST(ShiftTargets, InputsOfTheWorkedExampleGoWithTheTokensThatTheyAreAbout) {
     EXPECT_EQ(mine.inputs[0], wanted);
     EXPECT_EQ(mine.rows(), 12u);
   }
-  const ShiftedBatch first = shifted.gather(cp_rows(batch.cu_seqlens_padded, 2, 0));
+  const ShiftedBatch first = shifted.gather(cp_rows(batch, 2, 0));
   EXPECT_EQ(first.inputs[0], (std::vector<float>{1, 2, 0, 0, 11, 12, 17, 0, 0, 0, 31, 0}));
   EXPECT_EQ(first.real, (std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0}));
   EXPECT_EQ(first.sequence, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3}));

@@ -25,6 +25,10 @@ TEST(BundleInputs, OfGoldenFilesAreReadAsTheyStand) {
   const EditableBundle plain = EditableBundle::read(golden_path("grpo_default"));
   for (int k = 0; k < kTokenInputs; ++k) {
     const std::string tensor(name(static_cast<TokenInput>(k)));
+    if (static_cast<TokenInput>(k) == TokenInput::teacher_logprobs) {  // no input of a policy loss
+      EXPECT_TRUE(problem.inputs[k].empty());
+      continue;
+    }
     ASSERT_THAT(problem.inputs[k], SizeIs(57)) << tensor;
     for (std::size_t t = 0; t < 57; ++t) {
       EXPECT_EQ(problem.inputs[k][t], plain.get<float>(tensor, t)) << tensor << ' ' << t;
@@ -113,6 +117,9 @@ void expect_same_projection(const Problem& a, const Problem& b) {
   EXPECT_EQ(a.projection->weight, b.projection->weight);
   EXPECT_EQ(a.projection->hidden_dtype, b.projection->hidden_dtype);
   EXPECT_EQ(a.projection->weight_dtype, b.projection->weight_dtype);
+  EXPECT_EQ(a.projection->has_bias, b.projection->has_bias);
+  if (!a.projection->has_bias) return;
+  EXPECT_EQ(a.projection->bias_dtype, b.projection->bias_dtype);
 }
 
 TEST(LinearBundle, IsBf16WhereBothFactorsAre) {
@@ -147,19 +154,36 @@ TEST(LinearBundle, OfACaseIsTheCase) {
   const ScratchFile scratch;
   for (const std::string text :
        {"lens=5+8+1+3 vocab=13 hidden=6", "lens=5+8 vocab=13 hidden=6 dtype=bf16 values=peaked",
-        "lens=0 vocab=3 hidden=2", "lens=5+8 vocab=13 hidden=6 weight_layout=hidden_vocab"}) {
+        "lens=0 vocab=3 hidden=2", "lens=5+8 vocab=13 hidden=6 weight_layout=hidden_vocab",
+        "lens=5+8 vocab=13 hidden=6 lm_head_bias=true",
+        "lens=5+8 vocab=13 hidden=6 lm_head_bias=true dtype=bf16"}) {
     SCOPED_TRACE(text);
     const Problem problem = make_problem(parse_case(text));
     write_bundle(scratch.path(), problem, std::nullopt);
     const Bundle bundle = read_bundle(scratch.path());
     expect_same_projection(problem, bundle.problem);
     EXPECT_EQ(bundle.problem.spec.hidden, problem.spec.hidden);
+    EXPECT_EQ(bundle.problem.spec.lm_head_bias, problem.spec.lm_head_bias);
     EXPECT_EQ(bundle.problem.spec.vocab, problem.spec.vocab);
     EXPECT_EQ(bundle.problem.spec.dtype, problem.spec.dtype);
     EXPECT_EQ(bundle.problem.spec.weight_layout, WeightLayout::vocab_hidden);
     EXPECT_EQ(bundle.problem.input_ids, problem.input_ids);
     EXPECT_EQ(bundle.nan_or_inf_logits, 0);
   }
+}
+
+TEST(LinearBundle, RefusesABiasThatDoesNotFit) {
+  const ScratchFile scratch;
+  const auto refused = [&](const std::string& text, std::vector<std::int64_t> shape,
+                           std::vector<std::string> words) {
+    write_bundle(scratch.path(), make_problem(parse_case(text)), std::nullopt);
+    EditableBundle edited = EditableBundle::read(scratch.path());
+    const std::string zeros(static_cast<std::size_t>(shape[0]) * 4, '\0');
+    edited.add("bias", "F32", shape, zeros);
+    expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); }, words);
+  };
+  refused("lens=5 vocab=7 hidden=3", {6}, {"bias", "[V]"});
+  refused("lens=5 vocab=7", {7}, {"bias", "without hidden and weight"});
 }
 
 TEST(LinearBundle, HasNoEmbedding) {
@@ -277,6 +301,7 @@ TEST(LinearBundle, CountsLogitsThatAreNoNumbers) {
 }
 
 TEST(BundleInputs, AreFiniteWhereTheyAreTrainedOn) {
+  const ObjectiveNeeds of_policies{.inputs = {true, true, true, true}, .rewards = true};
   const Problem good = read_bundle(golden_path("grpo_default")).problem;
   std::vector<std::int64_t> trained;  // the second token of it and one that is not
   std::int64_t untrained = -1;
@@ -305,7 +330,7 @@ TEST(BundleInputs, AreFiniteWhereTheyAreTrainedOn) {
     }
     Problem bad = good;
     bad.rewards[1] = value;
-    expect_bad_input([&] { require_objective_inputs(bad, kEverything); },
+    expect_bad_input([&] { require_objective_inputs(bad, of_policies); },
                      {"rewards", "sequence 1", "must be finite"});
   }
 }

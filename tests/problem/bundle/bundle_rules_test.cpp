@@ -95,6 +95,7 @@ TEST(BundleRules, MissingTensors) {
       missing("nll_linear", "weight"),
       missing("nll_linear", "expected.grad_hidden"),
       missing("nll_linear", "expected.grad_weight"),
+      missing("nll_linear_bias", "expected.grad_bias"),
       {"nll_linear",
        [](EditableBundle& b) {
          b.add("logits", "F32", {37, 1}, std::string(148, '\0'));
@@ -145,6 +146,7 @@ TEST(BundleRules, DtypesAndShapes) {
       dtype("nll_bf16_vocab_edges", "logits", "F16"),
       dtype("nll_linear", "hidden", "I32"),
       dtype("nll_linear", "weight", "I32"),
+      dtype("nll_linear_bias", "bias", "I32"),
       dtype("grpo_default", "advantages", "I32"),
       dtype("grpo_default", "rewards", "I32"),
       dtype("grpo_default", "prev_logprobs", "I32"),

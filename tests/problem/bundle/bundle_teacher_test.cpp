@@ -106,6 +106,50 @@ TEST(BundleTeacher, OfACaseSurvivesWriting) {
   }
 }
 
+TEST(BundleTeacher, OfLogprobsSurvivesWritingAndNothingDividesThem) {
+  const ScratchFile scratch;
+  for (const char* text : {"dtype=f32 temperature=0.7", "dtype=bf16 sequence_temperatures=true"}) {
+    SCOPED_TRACE(text);
+    Problem problem =
+        problem_of(std::string("objective=distill lens=5+8 vocab=7 teacher_topk=4 ") + text);
+    draw_teacher(problem, true);
+    write_bundle(scratch.path(), problem, std::nullopt);
+    EXPECT_FALSE(SafetensorsFile::read(scratch.path()).has("teacher_topk_logits"));
+    const Problem read = read_bundle(scratch.path()).problem;
+    EXPECT_TRUE(read.teacher_sends_logprobs);
+    const std::vector<double> rows = rows_of(*read.teacher, read);
+    EXPECT_EQ(rows, rows_of(*problem.given_teacher, problem));
+    EXPECT_EQ(rows, rows_of(*read.given_teacher, read));
+    for (std::size_t t = 0; t < 13; ++t) {
+      double sum = 0;
+      int sent = 0;
+      for (std::size_t v = 0; v < 7; ++v) {
+        EXPECT_LE(rows[7 * t + v], 0);
+        sum += std::exp(rows[7 * t + v]);
+        sent += rows[7 * t + v] == kBuried ? 0 : 1;
+      }
+      EXPECT_EQ(sent, 4);
+      EXPECT_GT(sum, 4.0 / 7);
+      EXPECT_LT(sum, 1);
+    }
+  }
+}
+
+TEST(BundleTeacher, IsOfTheKindThatTheDivergenceTakes) {
+  const Divergence clamped{Divergence::Kind::forward, 0.5, Divergence::Topk::clamped};
+  Problem logprobs = problem_of("objective=distill lens=5+8 vocab=7 teacher_topk=4");
+  draw_teacher(logprobs, true);
+  EXPECT_NO_THROW(require_teacher(logprobs, clamped));
+  expect_bad_input([&] { require_teacher(logprobs); }, {"teacher_logits is missing"});
+  Problem logits = problem_of("objective=distill lens=5+8 vocab=7 teacher_topk=4");
+  draw_teacher(logits);
+  EXPECT_NO_THROW(require_teacher(logits));
+  expect_bad_input([&] { require_teacher(logits, clamped); }, {"teacher_topk_logprobs"});
+  Problem all = problem_of("objective=distill lens=5+8 vocab=7");
+  draw_teacher(all, true);
+  expect_bad_input([&] { require_teacher(all, clamped); }, {"needs the top k of a teacher"});
+}
+
 TEST(BundleTeacher, IsWrittenAsItWasRead) {
   const ScratchFile scratch;
   for (const std::int64_t k : {1, 3, 80}) {

@@ -95,12 +95,14 @@ TEST(RankView, HoldsShardsWithWhatTheirRowsPredict) {
 TEST(RankView, OfHiddenStatesHoldsRowsAndTheWeightOfTheShard) {
   const ScratchFile scratch;
   const Problem problem =
-      make_problem(parse_case("lens=5+3 vocab=7 hidden=4 weight_layout=hidden_vocab"));
+      make_problem(parse_case("lens=5+3 vocab=7 hidden=4 weight_layout=hidden_vocab "
+                              "lm_head_bias=true"));
   const Grid grid{2, 1, 1, true};
   for (int rank = 0; rank < 2; ++rank) {
     const EditableBundle file = view_of(scratch, problem, grid, rank);
     ASSERT_THAT(shape_in(file, "hidden"), ElementsAre(5, 4));  // 6 + 4 padded rows, over two ranks
     ASSERT_THAT(shape_in(file, "weight"), ElementsAre(4, 4));
+    ASSERT_THAT(shape_in(file, "bias"), ElementsAre(4));
     ASSERT_THAT(shape_in(file, "labels"), ElementsAre(10));  // of all rows of the CP rank
     for (std::int64_t k = 0; k < 5; ++k) {
       const std::int64_t position = 5 * rank + k;
@@ -117,6 +119,7 @@ TEST(RankView, OfHiddenStatesHoldsRowsAndTheWeightOfTheShard) {
         EXPECT_EQ(file.get<float>("weight", column * 4 + h),
                   id < 7 ? problem.projection->weight_row(id)[h] : 0);
       }
+      EXPECT_EQ(file.get<float>("bias", column), id < 7 ? problem.projection->bias(id) : 0);
     }
   }
 }

@@ -49,6 +49,7 @@ class RandomSpecs {
     spec.weight_layout =
         pick<WeightLayout>({WeightLayout::vocab_hidden, WeightLayout::hidden_vocab});
     spec.tied_embedding = below(2) == 0;
+    spec.lm_head_bias = below(2) == 0;
     spec.dtype = pick<DType>({DType::f64, DType::f32, DType::bf16});
     spec.values = static_cast<Values>(below(9));
     spec.scale = pick<double>({1.0, 0.0, 0.1, 1e-300, 1.0 / 3, 1e30});

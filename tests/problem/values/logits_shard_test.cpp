@@ -49,7 +49,7 @@ std::vector<std::vector<T>> gather(const Problem& problem, const Grid& grid) {
   std::vector<std::vector<T>> whole(static_cast<std::size_t>(layout.padded_tokens()),
                                     std::vector<T>(static_cast<std::size_t>(width * grid.tp)));
   for (int cp_rank = 0; cp_rank < grid.cp; ++cp_rank) {
-    const auto rows = cp_rows(layout.cu_padded, grid.cp, cp_rank);
+    const auto rows = cp_rows(layout.cu_padded, grid, cp_rank);
     for (int tp_rank = 0; tp_rank < grid.tp; ++tp_rank) {
       std::vector<T> shard(rows.size() * static_cast<std::size_t>(width));
       fill_logits_shard(problem, grid, tp_rank, cp_rank, shard.data());

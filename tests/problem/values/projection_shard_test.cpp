@@ -35,7 +35,7 @@ constexpr std::array<Grid, 14> kHiddenGrids{{{1, 1},
 /// Positions in the padded pack of the rows that a rank holds, by their definition.
 std::vector<std::int64_t> positions_of(const Problem& problem, const Grid& grid, int tp_rank,
                                        int cp_rank) {
-  const auto all = cp_rows(layout_of(problem, grid).cu_padded, grid.cp, cp_rank);
+  const auto all = cp_rows(layout_of(problem, grid).cu_padded, grid, cp_rank);
   if (!grid.sp) return all;
   EXPECT_EQ(all.size() % static_cast<std::size_t>(grid.tp), 0u);
   const auto part = static_cast<std::int64_t>(all.size()) / grid.tp;
@@ -237,6 +237,64 @@ TEST(WeightShard, PlausiblePadsAreOfOnePlaceEach) {
   for (std::size_t k = 64; k < shard.size(); ++k) squares += shard[k] * shard[k];
   EXPECT_NEAR(squares / 128, 1, 0.4);
   EXPECT_FALSE(std::equal(shard.begin() + 64, shard.begin() + 128, shard.begin() + 128));
+}
+
+/// Expects a bias of the shard on every rank, the same number for an id on all grids.
+template <typename T>
+void expect_bias(const Problem& problem, const std::string& poison) {
+  for (const Grid& grid : kHiddenGrids) {
+    for (int tp_rank = 0; tp_rank < grid.tp; ++tp_rank) {
+      const VocabShard shard = vocab_shard(problem.spec.vocab, grid.tp, tp_rank);
+      std::vector<T> values(static_cast<std::size_t>(shard.width + 1), T(7.0f));
+      fill_bias_shard(problem, grid, tp_rank, values.data());
+      for (std::int64_t column = 0; column < shard.width; ++column) {
+        const auto value = static_cast<float>(values[static_cast<std::size_t>(column)]);
+        if (column < shard.valid()) {
+          ASSERT_EQ(value, problem.projection->bias(shard.begin + column));
+        } else {
+          ASSERT_EQ(std::isnan(value), poison == "nan");
+          ASSERT_EQ(std::isinf(value), poison == "inf");
+        }
+      }
+      ASSERT_EQ(static_cast<float>(values.back()), 7.0f);
+    }
+  }
+}
+
+TEST(BiasShard, IsTheSameOnEveryGrid) {
+  for (const std::string poison : {"nan", "inf", "none"}) {
+    const std::string text = "lens=3 vocab=37 hidden=9 lm_head_bias=true poison=" + poison;
+    expect_bias<float>(problem_of(text), poison);
+    expect_bias<bf16>(problem_of(text + " dtype=bf16"), poison);
+  }
+}
+
+TEST(BiasShard, LeavesHiddenStatesAndWeightAsTheyAre) {
+  const std::string text = "lens=5+3 vocab=37 hidden=9";
+  const Problem plain = problem_of(text);
+  const Problem biased = problem_of(text + " lm_head_bias=true");
+  EXPECT_EQ(biased.projection->factors(), 10);
+  for (std::int64_t id = 0; id < 37; ++id) {
+    for (std::int64_t h = 0; h < 9; ++h) {
+      ASSERT_EQ(biased.projection->weight_row(id)[h], plain.projection->weight_row(id)[h]);
+    }
+  }
+  for (std::int64_t t = 0; t < 8; ++t) {
+    double without = 0;
+    double with = 0;
+    plain.logits->read(t, 11, std::span<double>(&without, 1));
+    biased.logits->read(t, 11, std::span<double>(&with, 1));
+    EXPECT_NEAR(with, without + double{biased.projection->bias(11)}, 1e-12);
+  }
+  const Grid grid{2, 2};
+  expect_hidden<float>(biased, grid, kIsNan, true, true);
+}
+
+TEST(BiasShard, HoldsTheShiftOfTheLogits) {
+  const Problem problem = problem_of("lens=5 vocab=9 hidden=1 lm_head_bias=true values=offset");
+  for (std::int64_t id = 0; id < 9; ++id) {
+    EXPECT_NEAR(problem.projection->bias(id), 1e4, 10);
+  }
 }
 
 TEST(WeightGradient, StartsAtZeroOrAtThatOfTheEmbedding) {

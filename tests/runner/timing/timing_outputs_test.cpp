@@ -197,6 +197,7 @@ TEST(TimedOutputs, OfAnLmHeadAreVerifiedWithTheSumOfItsWeightGradient) {
                                        "linear_ce_onepass"};
   for (const char* text : {"lens=16+32 vocab=96 hidden=24 dtype=bf16",
                            "lens=16+32 vocab=97 hidden=24 weight_layout=hidden_vocab",
+                           "lens=16+32 vocab=97 hidden=24 lm_head_bias=true",
                            "lens=16+32 vocab=96 hidden=24 tied_embedding=true"}) {
     for (const char* grid : {"tp1cp2", "tp2cp2sp"}) {
       const TimingRecord record = time_case(text, names, parse_grid(grid)).record;

@@ -99,6 +99,36 @@ TEST(CountDenominators, AddsUpOverMicrobatchesAndDpRanks) {
   EXPECT_EQ(calls[Collective::all_reduce], (CollectiveCount{1, 24}));
 }
 
+TEST(CountDenominators, AddsUpSequencesWhereTheyAreNeeded) {
+  Problem whole = problem_of({1, 1, 1, 1, 1}, {});
+  whole.denominators.all_sequences = 4;  // as if an objective needed them
+  const auto first = std::make_shared<const Problem>(problem_of({1, 1, 1, 1, 1}, {}));
+  // Its second sequence has no target but the first token, which is none.
+  const auto second = std::make_shared<const Problem>(problem_of({1, 0, 1, 1, 0}, {}));
+  Problem copy = problem_of({1, 1, 1, 1, 1}, {});
+  copy.sample_mask = {0, 0};
+  copy.microbatch.dummy = true;
+  const auto dummy = std::make_shared<const Problem>(std::move(copy));
+  const auto counted = [&](Problem of_whole) {
+    const std::vector<std::vector<TrialPart>> parts{{{first, nullptr}, {dummy, nullptr}},
+                                                    {{second, nullptr}}};
+    std::vector<Denominators> counts(2);
+    const RanksOutcome outcome = run_thread_ranks(
+        2,
+        [&](Communicator& dp) {
+          const auto rank = static_cast<std::size_t>(dp.rank());
+          counts[rank] = count_denominators(parts[rank], of_whole, dp);
+        },
+        std::chrono::seconds(10));
+    EXPECT_TRUE(outcome.all_ok());
+    EXPECT_EQ(counts[1], counts[0]);
+    return counts[0];
+  };
+  EXPECT_EQ(counted(whole), (Denominators{4, 4, 0, 3, 4}));
+  whole.spec.global_valid_seqs = 9;
+  EXPECT_EQ(counted(whole), (Denominators{4, 9, 0, 9, 9}));
+}
+
 TEST(CountDenominators, KeepsWhatTheProblemSaysOfTheGlobalBatch) {
   Problem whole = problem_of({1, 1, 1, 1, 1}, {});
   whole.spec.global_valid_toks = 16777217;

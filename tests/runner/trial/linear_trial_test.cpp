@@ -268,6 +268,76 @@ TEST(LinearTrial, SeesAWeightGradientThatChangesFromRunToRun) {
   EXPECT_EQ(failures_of(record), "run_to_run ");
 }
 
+/// Spoils a case with a bias.
+TrialRecord spoiled_bias(Spoil spoil, const Grid& grid) {
+  return spoiled(spoil, grid, std::string(kCase) + " lm_head_bias=true");
+}
+
+TEST(LinearTrial, NamesTheIdOfTheBiasThatIsWrong) {
+  const TrialRecord record = spoiled_bias(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients) gradients->bias[4] += 1e-3f;
+      },
+      {2, 2});
+  EXPECT_THAT(failures_of(record), HasSubstr("grad_bias "));
+  EXPECT_THAT(failures_of(record), Not(HasSubstr("grad_weight")));
+  const CheckRecord& check = check_of(record, "grad_bias");
+  EXPECT_EQ(check.compared, 25);
+  EXPECT_EQ(check.beyond_bound, 2);
+  ASSERT_TRUE(check.worst);
+  EXPECT_EQ(check.worst->vocab_id % kWidth, 4);
+  EXPECT_NEAR(check.worst->got - check.worst->want, 2e-3, 1e-6);
+}
+
+TEST(LinearTrial, SeesAWriteToThePaddingOfABias) {
+  const TrialRecord record = spoiled_bias(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients) gradients->bias[12] = std::nanf("");
+      },
+      {2, 1});
+  EXPECT_EQ(invariant_of(record, "padded_vocab_zero"),
+            "failed: 1 elements, first: rank 1, vocab id 25");
+}
+
+TEST(LinearTrial, SeesABiasGradientThatIsNoNumber) {
+  EXPECT_THAT(failures_of(spoiled_bias(
+                  [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                    if (gradients) gradients->bias[3] = std::numeric_limits<float>::infinity();
+                  },
+                  {1, 1})),
+              AllOf(HasSubstr("gradients_finite"), HasSubstr("grad_bias ")));
+  EXPECT_THAT(failures_of(spoiled_bias(
+                  [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+                    if (!gradients) return;
+                    const std::uint16_t poison[2] = {kPoisonPattern, kPoisonPattern};
+                    std::memcpy(gradients->bias + 3, poison, sizeof(poison));
+                  },
+                  {1, 1})),
+              HasSubstr("every_element_written"));
+}
+
+TEST(LinearTrial, SeesAWriteToTheBias) {
+  EXPECT_THAT(failures_of(spoiled_bias(
+                  [](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
+                    if (gradients)
+                      const_cast<float*>(static_cast<const float*>(inputs.bias))[5] = 1;
+                  },
+                  {1, 1})),
+              HasSubstr("inputs_unmodified"));
+}
+
+TEST(LinearTrial, SeesABiasGradientThatChangesFromRunToRun) {
+  static std::atomic<int> calls{0};
+  const TrialRecord record = spoiled_bias(
+      [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
+        if (gradients && calls++ == 1) {
+          gradients->bias[0] = std::nextafter(gradients->bias[0], 1.0f);
+        }
+      },
+      {1, 1});
+  EXPECT_EQ(failures_of(record), "run_to_run ");
+}
+
 // --- a gradient that is added to -----------------------------------------------------------------
 
 /// Overwrites the gradient of the weight instead of adding to it.
@@ -321,7 +391,7 @@ TEST(LinearTrial, TheWeightGradientIsAddedToWhatStandsThere) {
 }
 
 TEST(LinearTrial, GathersWhatItAdded) {
-  const std::string text = "lens=8+16+5+11 vocab=25 hidden=6 mask=all";
+  const std::string text = "lens=8+16+5+11 vocab=25 hidden=6 mask=all lm_head_bias=true";
   const PreparedProblem whole = prepare(make_problem(parse_case(text)));
   const BundleResults want =
       expected_results(*whole.problem, make_truth(*whole.problem, whole.rows, *whole.objective, 0));
@@ -340,6 +410,10 @@ TEST(LinearTrial, GathersWhatItAdded) {
       }
       for (std::size_t k = 0; k < want.grad_weight.size(); ++k) {
         ASSERT_NEAR(trial.outputs->grad_weight[k], want.grad_weight[k], 1e-6) << k;
+      }
+      ASSERT_EQ(trial.outputs->grad_bias.size(), 25u);
+      for (std::size_t k = 0; k < 25; ++k) {
+        ASSERT_NEAR(trial.outputs->grad_bias[k], want.grad_bias[k], 1e-6) << k;
       }
       std::vector<bool> passed;
       for (const Check& check : check_outputs(setup, want, *trial.outputs)) {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// PairTerms: the terms of one token (harness/loss/terms_kernels.h) of objectives of preference
+// pairs.
+#pragma once
+
+#include "harness/device/kernel/portable.h"
+#include "harness/loss/objective_tokens.h"
+
+namespace lossgrid {
+
+struct PairTerms {
+  enum SequenceSum { kLogRatio, kLogprob, kTokens };  // the first one of weight * (lp - ref)
+  enum Coefficient { kPreference, kSft };             // d loss / d lp of a valid token by term
+
+  static constexpr int kSequenceSums = 3;
+  static constexpr int kCoefficients = 2;
+  static constexpr int kSums = 0;
+  static constexpr int kMaxima = 0;
+  static constexpr bool kHasGradient = true;
+
+  LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,
+                                       double* sums) const {
+    const double logprob = tokens.logprobs[t];
+    const double weight = weights_tokens ? tokens.weights[t] : 1;
+    sums[kLogRatio] +=
+        weight * (has_reference ? logprob - tokens.input(TokenInput::reference_policy_logprobs)[t]
+                                : logprob);
+    sums[kLogprob] += logprob;
+    sums[kTokens] += 1;
+  }
+
+  LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
+                                          SequenceTable<const double> coefficients,
+                                          double* /*sums*/, double* /*maxima*/) const {
+    if (tokens.valid[t] == 0) return {};
+    const std::int64_t sequence = tokens.sequence[t];
+    const double weight = weights_tokens ? tokens.weights[t] : 1;
+    return {.logprob = static_cast<float>(weight * coefficients.at(sequence, kPreference) +
+                                          coefficients.at(sequence, kSft))};
+  }
+
+  bool has_reference = true;
+  bool weights_tokens = false;  // by Objective::token_weights, else by 1
+};
+
+}  // namespace lossgrid

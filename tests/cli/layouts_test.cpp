@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// CP layouts on the command line: the suite, bundles on every layout, reports and bad input.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "full_report.h"
+#include "process.h"
+
+namespace lossgrid {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kLayouts =
+    "tp2cp2:contiguous,tp1cp3:ulysses,tp2cp2:zigzag_row,tp1cp3:contiguous_sequence";
+
+void expect_passes(const std::string& arguments) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(scratch, arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr(" passed"));
+}
+
+TEST(Layouts, TheSuitePasses) {
+  expect_passes("run --suite layouts --quiet");
+}
+
+TEST(Layouts, TheSuitePassesOnEmulatedDevices) {
+  expect_passes(
+      "run --suite layouts --impl fused,cp_gather_logits,cp_local,one_sweep,linear_ce "
+      "--backend cuda_emulated --quiet");
+}
+
+TEST(Layouts, BundlesPass) {
+  for (const char* bundle : {"grpo_default", "dpo_sum", "nll_linear", "gspo", "distill_forward"}) {
+    expect_passes("replay " LOSSGRID_SOURCE_DIR "/tests/golden/" + std::string(bundle) +
+                  ".safetensors --grid " + kLayouts);
+  }
+}
+
+TEST(Layouts, StandInIdReportAndReproductionLine) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("report.json");
+  const ProcessResult result =
+      run_lossgrid(scratch,
+                   "run --impl mutant/shift_at_rank_boundary --grid tp1cp2:contiguous,tp1cp2 "
+                   "--case 'lens=5+8+1+3 mask=all vocab=24' --report " +
+                       report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  const nlohmann::json written = full_report(report);
+  ASSERT_EQ(written["trials"].size(), 2u);
+  for (const nlohmann::json& trial : written["trials"]) {
+    const bool is_zigzag = !trial["grid"].contains("cp_layout");
+    EXPECT_EQ(trial["status"], is_zigzag ? "skipped" : "failed");
+    if (is_zigzag) continue;
+    EXPECT_EQ(trial["grid"]["cp_layout"], "contiguous");
+    EXPECT_THAT(trial["id"], HasSubstr("|tp1cp2:contiguous|"));
+    EXPECT_THAT(trial["reproduce"], HasSubstr("--grid tp1cp2:contiguous "));
+  }
+  EXPECT_EQ(run_lossgrid(scratch, "validate " + report).exit_code, 0);
+}
+
+TEST(Layouts, AnUnknownOneIsOneLine) {
+  const ScratchFolder scratch;
+  const ProcessResult result = run_lossgrid(scratch, "run --suite smoke --grid tp2cp2:spiral");
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_EQ(result.err,
+            "lossgrid: grid 'tp2cp2:spiral' has CP layout 'spiral', which is none of zigzag, "
+            "contiguous, ulysses, zigzag_row, contiguous_sequence\n");
+}
+
+}  // namespace
+}  // namespace lossgrid
