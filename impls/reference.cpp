@@ -168,10 +168,16 @@ class ReferencePlan final : public LossPlan {
     const LogSumExp lse = log_sum_exp();
     double smallest = std::numeric_limits<double>::infinity();
     double sum_logprob = 0;
+    double sum_p2 = 0;
+    double sum_logit = 0;
+    double finite = 0;
     for (const double x : row_) {
       if (std::isinf(x)) continue;
       smallest = std::min(smallest, x);
       sum_logprob += lse.logprob(x);
+      sum_p2 += std::exp(2 * lse.logprob(x));
+      sum_logit += x;
+      finite += 1;
     }
     TokenTruth row{lse.logprob(row_[target])};
     row.terms[RowTerm::entropy] = entropy(lse);
@@ -180,6 +186,11 @@ class ReferencePlan final : public LossPlan {
     row.terms[RowTerm::divergence] = divergence();
     row.terms[RowTerm::vocab_min] = smallest;
     row.terms[RowTerm::vocab_max] = lse.max;
+    row.terms[RowTerm::sum_p2] = sum_p2;
+    // The first of the largest ones, as in torch.argmax.
+    const bool is_top = std::max_element(row_.begin(), row_.end()) - row_.begin() == target;
+    row.terms[RowTerm::top1] = is_top ? 1.0 : 0.0;
+    row.terms[RowTerm::mean_logit] = sum_logit / finite;
     return row;
   }
 

@@ -9,8 +9,9 @@ namespace {
 
 StatisticsKinds kinds_of(const LossProblem& problem) {
   const RowTerms terms = problem.terms();
+  const bool predictions = problem.predictions();
   return {problem.row_statistics() || terms.has(RowTerm::entropy),
-          terms.has(RowTerm::mean_logprob)};
+          terms.has(RowTerm::mean_logprob) || predictions, predictions};
 }
 
 std::int64_t width_of(const LossProblem& problem) {
@@ -78,6 +79,10 @@ RowStatistics ShardStatistics::own(std::int64_t begin) {
     out.total = own.column(Column::kTotal) + begin;
     out.finite = own.column(Column::kFinite) + begin;
   }
+  if (kinds_.predictions) {
+    out.squares = own.column(Column::kSquares) + begin;
+    out.beaten = own.column(Column::kBeaten) + begin;
+  }
   return out;
 }
 
@@ -113,8 +118,7 @@ void ShardStatistics::reduce_one_by_one(const Steps& steps, Communicator& tp,
   steps.reduce_max(tp, columns(kinds_.all ? Column::kMin : Column::kShift, Column::kShift));
   const VocabShard shard = shards_[static_cast<std::size_t>(tp.rank())];
   for_each_item(device_, rows_, MoveShift{selected(), own_shift, shard, targets});
-  steps.reduce_sum(tp, columns(kinds_.mean ? Column::kTotal : Column::kSum,
-                               kinds_.all ? Column::kWeighted : Column::kSum));
+  steps.reduce_sum(tp, columns(kinds_.mean ? Column::kTotal : Column::kSum, last_sum()));
   steps.reduce_target(tp, columns(Column::kTarget, Column::kTarget));
 }
 

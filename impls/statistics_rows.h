@@ -14,16 +14,19 @@ namespace lossgrid {
 
 /// Statistics of a row that are made beside shift, target and sum.
 struct StatisticsKinds {
-  bool all = false;   // min and weighted, for entropy and extrema
-  bool mean = false;  // total and finite, for the mean over the vocabulary
+  bool all = false;          // min and weighted, for entropy and extrema
+  bool mean = false;         // total and finite, for means over the vocabulary
+  bool predictions = false;  // squares and beaten; only with `mean`
 
-  constexpr std::int64_t width() const { return 3 + (all ? 2 : 0) + (mean ? 2 : 0); }
+  constexpr std::int64_t width() const {
+    return 3 + (all ? 2 : 0) + (mean ? 2 : 0) + (predictions ? 2 : 0);
+  }
 };
 
 /// Table [columns, rows] of the statistics that there are, in the order of Column. Columns that are
 /// reduced together are adjacent.
 struct StatisticsColumns {
-  enum Column { kMin, kShift, kTarget, kTotal, kFinite, kSum, kWeighted };
+  enum Column { kMin, kShift, kTarget, kTotal, kFinite, kSum, kWeighted, kSquares, kBeaten };
 
   float* data;
   std::int64_t rows;
@@ -31,11 +34,26 @@ struct StatisticsColumns {
 
   constexpr std::int64_t width() const { return kinds.width(); }
   constexpr float* column(Column which) const {
-    const int left_out = (kinds.all ? 0 : 1) + (kinds.mean || which < kTotal ? 0 : 2);
+    const int left_out = (kinds.all           ? 0
+                          : which > kWeighted ? 2
+                                              : 1) +
+                         (kinds.mean || which < kTotal ? 0 : 2);
     return data + (which - left_out) * rows;
   }
   constexpr float& at(Column which, std::int64_t r) const { return column(which)[r]; }
 };
+
+/// True if a shard has an id that is more probable than the target: `own` are its statistics, and
+/// `shift` is the largest logit of the vocabulary. The shard that owns the target knows whether its
+/// own ids are, and else that those of the others are; that a lower id has the same logit is known
+/// where that is.
+LOSSGRID_KERNEL bool beats(const StatisticsColumns& own, float own_shift, const VocabShard& shard,
+                           std::int32_t target, float shift, std::int64_t r) {
+  if (shard.owns(target)) {
+    return own.at(StatisticsColumns::kBeaten, r) > 0 || own_shift < shift;
+  }
+  return shard.end <= target && own_shift == shift;
+}
 
 /// Negates the minimum, so that a maximum over ranks reduces it.
 struct NegateMin {
@@ -68,16 +86,22 @@ struct MergeRow {
     float target = 0;
     float total = 0;
     float finite = 0;
+    float squares = 0;
+    float beaten = 0;
     for (std::int64_t k = 0; k < ranks; ++k) {
       const Columns shard = of(k);
       const float distance = shard.at(Columns::kShift, r) - shift;
       if (shards[k].owns(targets[r])) target = shard.at(Columns::kTarget, r) + distance;
       if (whole.kinds.mean) add_total(shard, distance, r, total, finite);
+      if (whole.kinds.predictions &&
+          beats(shard, shard.at(Columns::kShift, r), shards[k], targets[r], shift, r))
+        beaten = 1;
       const float own = shard.at(Columns::kSum, r);
       if (own == 0) continue;  // exp(distance) of an empty shard may be infinite
       const float scale = std::exp(distance);
       if (scale == 0) continue;  // nothing is left, and distance * own may be infinite
       sum += scale * own;
+      if (whole.kinds.predictions) squares += scale * (scale * shard.at(Columns::kSquares, r));
       if (whole.kinds.all) weighted += scale * (shard.at(Columns::kWeighted, r) + distance * own);
     }
     whole.at(Columns::kShift, r) = shift;
@@ -86,6 +110,10 @@ struct MergeRow {
     if (whole.kinds.mean) {
       whole.at(Columns::kTotal, r) = total;
       whole.at(Columns::kFinite, r) = finite;
+    }
+    if (whole.kinds.predictions) {
+      whole.at(Columns::kSquares, r) = squares;
+      whole.at(Columns::kBeaten, r) = beaten;
     }
     if (!whole.kinds.all) return;
     whole.at(Columns::kWeighted, r) = weighted;
@@ -125,6 +153,11 @@ struct MoveShift {
     if (columns.kinds.mean && columns.at(Columns::kFinite, r) > 0) {
       columns.at(Columns::kTotal, r) += columns.at(Columns::kFinite, r) * distance;
     }
+    if (columns.kinds.predictions) {
+      const float whole = columns.at(Columns::kShift, r);
+      columns.at(Columns::kBeaten, r) =
+          beats(columns, own_shift[r], shard, targets[r], whole, r) ? 1.0f : 0.0f;
+    }
     float& sum = columns.at(Columns::kSum, r);
     if (sum == 0) return;  // exp(distance) of an empty shard may be infinite
     const float scale = std::exp(distance);
@@ -132,6 +165,10 @@ struct MoveShift {
       float& weighted = columns.at(Columns::kWeighted, r);
       // If the scale is 0, distance * sum may be infinite.
       weighted = scale > 0 ? scale * (weighted + distance * sum) : 0.0f;
+    }
+    if (columns.kinds.predictions) {
+      float& squares = columns.at(Columns::kSquares, r);
+      squares = scale * (scale * squares);
     }
     sum *= scale;
   }
@@ -176,6 +213,15 @@ struct WriteRow {
         return columns.at(Columns::kMin, r);
       case RowTerm::vocab_max:
         return columns.at(Columns::kShift, r);
+      case RowTerm::sum_p2: {
+        const float sum = columns.at(Columns::kSum, r);
+        return columns.at(Columns::kSquares, r) / sum / sum;
+      }
+      case RowTerm::top1:
+        return columns.at(Columns::kBeaten, r) > 0 ? 0.0f : 1.0f;
+      case RowTerm::mean_logit:
+        return columns.at(Columns::kShift, r) +
+               columns.at(Columns::kTotal, r) / columns.at(Columns::kFinite, r);
       case RowTerm::divergence:
         break;
     }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/loss/loss_implementation.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "harness/loss/prediction_metrics_terms.h"
+
 namespace lossgrid {
 namespace {
 
@@ -24,7 +29,10 @@ bool Outputs::has_metric(const std::string& name) const {
   if (metrics) return metrics->contains(name);
   const bool of_entropy = name.starts_with("entropy_");
   const bool of_range = name.starts_with("vocab_min_") || name.starts_with("vocab_max_");
-  return (entropy || !of_entropy) && (vocab_range || !of_range);
+  const bool of_predictions =
+      std::find(std::begin(kPredictionMetrics), std::end(kPredictionMetrics), name) !=
+      std::end(kPredictionMetrics);
+  return (entropy || !of_entropy) && (vocab_range || !of_range) && (terms || !of_predictions);
 }
 
 bool Outputs::has(RowTerm term) const {

@@ -65,16 +65,18 @@ struct LossProblem {
   LogitTransform row_transform() const { return transform_of_rows(transform, from_hidden()); }
   double product_alpha() const { return from_hidden() ? 1 / divisor_of_product(transform) : 1; }
   bool row_statistics() const { return objective.needs().row_statistics; }
+  bool predictions() const { return objective.needs().predictions; }
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
   RowTerms terms() const {
     RowTerms terms = objective.needs().terms;
     if (!teacher.sends_topk) terms.divergence = terms.divergence.of_all_ids();
     return terms;
   }
-  /// Returns true for the terms that a plan returns by token: those of the loss, and with row
-  /// statistics these.
+  /// Returns true for the terms that a plan returns by token: those of the loss, row statistics and
+  /// numbers about predictions where they are asked for.
   bool returns(RowTerm term) const {
-    return terms().has(term) || (is_statistic(term) && row_statistics());
+    return terms().has(term) || (is_statistic(term) && row_statistics()) ||
+           (is_prediction(term) && predictions());
   }
   /// Returns the number of arrays by token that a plan returns: log-probabilities and these terms.
   std::int64_t token_columns() const {
@@ -138,7 +140,8 @@ struct Outputs {
   // These two where the problem asks for row statistics, the entropy also as a term.
   bool entropy = true;
   bool vocab_range = true;  // vocab_min and vocab_max
-  bool terms = true;        // logsumexp, mean_logprob, divergence where the objective has them
+  // Terms of the objective but the entropy, and numbers about predictions, where there are any.
+  bool terms = true;
   bool loss = true;
   // Names of the metrics that are given, the others are left out of ObjectiveResult::metrics.
   // Unset: all but those that are made of a column that is not given.

@@ -147,9 +147,13 @@ class Objective {
                                std::span<const TokenTruth> rows) const = 0;
 };
 
-/// Wraps an objective with the statistics of a step (step_statistics.cpp): their metrics are added
-/// to its own, loss and gradient stay.
+/// Adds the metrics of another objective to those of an objective, whose loss and gradient stay.
+std::unique_ptr<Objective> with_metrics(std::unique_ptr<Objective> objective,
+                                        std::unique_ptr<Objective> metrics);
+/// Adds the statistics of a step (step_statistics.cpp).
 std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective);
+/// Adds the metrics about predictions (prediction_metrics.cpp).
+std::unique_ptr<Objective> with_predictions(std::unique_ptr<Objective> objective);
 
 using ObjectiveOptions = std::map<std::string, std::string>;  // values as JSON text
 

@@ -25,7 +25,8 @@ struct TokenRange {
 struct ObjectiveTokens {
   std::span<const float> logprobs;
   // Entropy with needs().row_statistics or as one of needs().terms, vocab_min and vocab_max with
-  // row_statistics, others as one of needs().terms; else empty.
+  // row_statistics, sum_p2, top1 and mean_logit with predictions, others as one of needs().terms;
+  // else empty.
   ByRowTerm<std::span<const float>> terms;
   std::span<const std::uint8_t> valid;                      // 1: trained on
   std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad

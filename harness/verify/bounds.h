@@ -16,6 +16,9 @@
 //   |M - truth| <= u32 (4 (8 + A + |ln s| + |truth|) + (1 + A) d) + r F/V
 //                  + (1/V) sum e + (F/V) sum p e,
 //     M = -A - (F/V) ln s, A = (1/V) sum |x - m| over the F logits that are not -inf
+//   |P - truth| <= u32 (4 (8 P + 2 S1 / s + 2 P (S1 + |ln s|)) + 3 d P) + 2 P r
+//                  + sum 2 p |p - P| e,  P = sum p^2
+//   |Z - truth| <= u32 (4 (8 + A V/F + |truth|) + (1 + A V/F) d) + (1/F) sum e,  Z = m - A V/F
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
 //                       + |g| p_i (u32 (4 (8 + |x_i - m| + |ln s|) + d) + r)
 //                       + u32 |g| 4 |p_i - [i = y]|
@@ -40,6 +43,11 @@
 // float64 logits to float32 as well. A is a sum of distances, each rounded in proportion to itself,
 // in a chain of d additions: u32 (A (1 + d) + c). ln s enters M by at most its own error, as F <=
 // V, and S1 <= H <= ln V, by which s is off, is below the constant for every V that has 32 bits.
+//
+// P is (sum exp(2 (x - m))) / s^2: twice the relative errors of exp(x - m) and of s, whose part in
+// proportion to a distance is sum p^2 |x - m| <= S1 max p = S1 / s. Z is m and a mean of distances.
+// Top-1 has no rounding: it may be either number where errors of logits exceed the margin of the
+// target (RowTruth::may_change_top), and is exact elsewhere.
 //
 // The row terms have the gradients -p_i (ln p_i + H), p_i and 1/V - p_i F/V (logit_gradient.h). D_i
 // bounds the relative error of p_i and, since |ln p_i| <= |x_i - m| + |ln s|, the error of ln p_i.
@@ -148,6 +156,25 @@ inline double range_bound(const RowTruth& row, double x, DType logits) {
   return std::max(kSmallestNormalF32, rounding + row.range_error);
 }
 
+/// Returns the bound of P.
+inline double sum_p2_bound(const RowTruth& row, int serial_adds) {
+  const double u32 = unit_roundoff(DType::f32);
+  const double p2 = row.sum_p2();
+  const double of_distances = row.spread / row.sum;
+  const double b = 8 * p2 + 2 * of_distances + 2 * p2 * (row.spread + std::abs(std::log(row.sum)));
+  return std::max(kSmallestNormalF32, u32 * (4 * b + 3 * p2 * serial_adds) +
+                                          2 * p2 * offset_rounding(row) + row.sum_p2_error);
+}
+
+/// Returns the bound of the mean logit.
+inline double mean_logit_bound(const RowTruth& row, int serial_adds) {
+  const double u32 = unit_roundoff(DType::f32);
+  const double distance = row.mean_distance / row.finite_share();
+  const double b = 4 * u32 * 8 + 4 * u32 * distance + 4 * u32 * std::abs(row.mean_logit());
+  const double of_adds = u32 * serial_adds + u32 * distance * serial_adds;
+  return std::max(kSmallestNormalF32, b + of_adds + row.mean_logit_error);
+}
+
 /// Returns the bound of a row term. `logits`: dtype of the logits.
 inline double term_bound(const RowTruth& row, RowTerm term, int serial_adds, DType logits) {
   switch (term) {
@@ -163,6 +190,12 @@ inline double term_bound(const RowTruth& row, RowTerm term, int serial_adds, DTy
       return range_bound(row, row.smallest, logits);
     case RowTerm::vocab_max:
       return range_bound(row, row.max, logits);
+    case RowTerm::sum_p2:
+      return sum_p2_bound(row, serial_adds);
+    case RowTerm::top1:
+      return row.may_change_top() ? 1 : 0;
+    case RowTerm::mean_logit:
+      return mean_logit_bound(row, serial_adds);
   }
   return 0;
 }

@@ -40,10 +40,15 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
     for (std::size_t c = 0; c < of_terms.size(); ++c) {
       const RowTerm term = kAllRowTerms[c];
       if (got.terms[term].empty()) continue;
-      const double want = row.term(term);
+      double want = row.term(term);
       if (term == RowTerm::divergence && std::isnan(want)) continue;
-      of_terms[c].add_float32(got.terms[term][k], want,
-                              term_bound(row, term, serial_adds, problem.spec.dtype), at);
+      double bound = term_bound(row, term, serial_adds, problem.spec.dtype);
+      if (term == RowTerm::top1) {
+        // It is one of two numbers also where either is right.
+        if (bound > 0) want = got.terms[term][k] == 0 ? 0 : 1;
+        bound = 0;
+      }
+      of_terms[c].add_float32(got.terms[term][k], want, bound, at);
     }
   }
   std::vector<Check> checks;

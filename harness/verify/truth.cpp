@@ -77,6 +77,15 @@ double RowTruth::mean_logprob() const {
   return -mean_distance - finite_share() * std::log(sum);
 }
 
+bool RowTruth::may_change_top() const {
+  double most = target_error + range_error;
+  if (reads_as_float32) most += 2 * unit_roundoff(DType::f32) * std::abs(target_logit) * 1.01;
+  // Kernels may read denormal numbers as zero.
+  constexpr double kSmallestNormal = std::numeric_limits<float>::min();
+  if (std::abs(target_logit) < 2 * kSmallestNormal) most += 2 * kSmallestNormal;
+  return most > 0 && std::abs(margin) <= most;
+}
+
 double RowTruth::term(RowTerm which) const {
   switch (which) {
     case RowTerm::entropy:
@@ -91,6 +100,12 @@ double RowTruth::term(RowTerm which) const {
       return smallest;
     case RowTerm::vocab_max:
       return max;
+    case RowTerm::sum_p2:
+      return sum_p2();
+    case RowTerm::top1:
+      return is_top() ? 1 : 0;
+    case RowTerm::mean_logit:
+      return mean_logit();
   }
   return divergence ? divergence->value : std::numeric_limits<double>::quiet_NaN();
 }
@@ -100,7 +115,9 @@ namespace {
 void add_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row) {
   const double log_sum = std::log(row.sum);
   const double entropy = row.entropy();
+  const double sum_p2 = row.sum_p2();
   double of_finite = 0;
+  row.target_error = row.mean_error = row.range_error = row.entropy_error = row.sum_p2_error = 0;
   for (std::size_t v = 0; v < logits.size(); ++v) {
     const double log_p = logits[v] - row.max - log_sum;
     const double p = std::exp(log_p);
@@ -109,9 +126,11 @@ void add_errors(std::span<const double> logits, std::span<const double> errors, 
     if (p == 0) continue;
     row.mean_error += p * errors[v];
     row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
+    row.sum_p2_error += 2 * p * std::abs(p - sum_p2) * errors[v];
   }
   row.target_error = errors[row.target];
   row.mean_logprob_error = of_finite + row.finite_share() * row.mean_error;
+  row.mean_logit_error = of_finite / row.finite_share();
 }
 
 /// True if logits have probabilities: no NaN, no inf, and not -inf alone.
@@ -157,6 +176,7 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
   SoftmaxSums all = others;
   all.add(softmax_sums(logits.subspan(static_cast<std::size_t>(target), 1), row.max));
   row.others = others.exponentials;
+  row.squares = all.squares;
   row.sum = all.exponentials;
   row.smallest = all.smallest;
   row.vocab = static_cast<double>(logits.size());
@@ -166,6 +186,11 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
   row.spread = all.weighted / row.sum;
   row.spread_squared = all.squared / row.sum;
   row.target_logit = logits[target];
+  const std::span<const double> before = logits.first(static_cast<std::size_t>(target));
+  const std::span<const double> behind = logits.subspan(static_cast<std::size_t>(target) + 1);
+  const double largest_before = largest_logit(before);
+  row.margin = row.target_logit - std::max(largest_before, largest_logit(behind));
+  row.ties_with_lower = largest_before == row.target_logit;
   row.logprob = row.target_logit - row.max - std::log(row.sum);
   if (!errors.empty()) add_errors(logits, errors, row);
   return row;
@@ -373,7 +398,6 @@ std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
       roundings[t].add(p[v], e, row.centred_logprob(logits[v], p[v]));
       errors[v] += e;
     }
-    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
     add_errors(logits, errors, row);
   });
   return roundings;
@@ -409,7 +433,6 @@ void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& 
     for (std::size_t v = 0; v < logits.size(); ++v) {
       if (std::isfinite(logits[v])) errors[v] += row.quotient_error * std::abs(logits[v]);
     }
-    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
     add_errors(logits, errors, row);
   });
 }
@@ -440,6 +463,9 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
       tokens[t].terms[term] =
           known_float32(row.term(term), term_bound(row, term, serial_adds, problem.spec.dtype));
     }
+    Enclosure& top1 = tokens[t].terms[RowTerm::top1];
+    top1.low = std::max(top1.low, 0.0);
+    top1.high = std::min(top1.high, 1.0);
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   if (problem.projection) {

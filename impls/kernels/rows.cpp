@@ -60,8 +60,10 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
   } else if (rows.transforms == nullptr && out.total == nullptr) {
     launch_kernels(*rows.device, LaunchStatistics{device_view(rows), view(out)});
   } else {
-    launch_kernels(*rows.device, LaunchTermStatistics{device_view(rows), rows.transforms, view(out),
-                                                      out.total, out.finite});
+    launch_kernels(*rows.device, LaunchTermStatistics{
+                                     device_view(rows),
+                                     rows.transforms,
+                                     {view(out), out.total, out.finite, out.squares, out.beaten}});
   }
   return owned_targets(rows);
 }

@@ -130,6 +130,9 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
       made.terms[RowTerm::logsumexp][t - 1] = 5 * random.normal(t, 14);
       made.terms[RowTerm::mean_logprob][t - 1] = static_cast<float>(-1 - 4 * random.uniform(t, 3));
       made.terms[RowTerm::divergence][t - 1] = static_cast<float>(2 * random.uniform(t, 4));
+      made.terms[RowTerm::sum_p2][t - 1] = static_cast<float>(random.uniform(t, 5));
+      made.terms[RowTerm::top1][t - 1] = random.uniform(t, 6) < 0.4 ? 1.0f : 0.0f;
+      made.terms[RowTerm::mean_logit][t - 1] = random.normal(t, 15);
       draw_inputs(random, t, shape.drift, made.logprobs[t - 1], batch.inputs);
     }
   }
@@ -183,7 +186,8 @@ struct HeldRows {
     tokens.logprobs = logprobs;
     for (const RowTerm term : kAllRowTerms) {
       for (const std::int64_t row : positions) terms[term].push_back(data.terms[term][row]);
-      const bool is_given = needs.terms.has(term) || (needs.row_statistics && is_statistic(term));
+      const bool is_given = needs.terms.has(term) || (needs.row_statistics && is_statistic(term)) ||
+                            (needs.predictions && is_prediction(term));
       if (is_given) tokens.terms[term] = terms[term];
     }
     tokens.valid = rows.valid;

@@ -112,17 +112,19 @@ struct ShardedRows {
 };
 
 struct TermStatistics {
-  std::vector<std::vector<float>> columns{7, std::vector<float>(kRows, -7.0f)};
+  std::vector<std::vector<float>> columns{9, std::vector<float>(kRows, -7.0f)};
 
   float* at(std::size_t k) { return columns[k].data(); }
-  RowStatistics of(bool all, bool mean) {
+  RowStatistics of(bool all, bool mean, bool predictions = false) {
     return {at(0),
             at(1),
             at(2),
             all ? at(3) : nullptr,
             all ? at(4) : nullptr,
             mean ? at(5) : nullptr,
-            mean ? at(6) : nullptr};
+            mean ? at(6) : nullptr,
+            predictions ? at(7) : nullptr,
+            predictions ? at(8) : nullptr};
   }
 };
 
@@ -221,6 +223,31 @@ std::vector<Split> splits() {
   return {{1, 1}, {5, 4}, {64, 1}, {130, 2}, {1000, 3}, {1100, 1}};
 }
 
+/// Checks whether the target is less probable than another id of its shard, by logits before
+/// their transform, which keeps their order, or makes them equal.
+template <typename T>
+void check_beaten(const ShardedRows<T>& rows, const LogitsRows& part, std::size_t r, float got) {
+  const std::int32_t y = rows.targets[r];
+  if (!part.shard.owns(y)) {
+    EXPECT_EQ(got, 0);
+    return;
+  }
+  const std::vector<double>& x = rows.truth[r].x;
+  bool is_beaten = false;
+  bool is_close = false;
+  for (std::int64_t v = part.shard.begin; v < part.shard.end; ++v) {
+    const double more = x[static_cast<std::size_t>(v)] - x[static_cast<std::size_t>(y)];
+    is_beaten |= more > 0 || (more == 0 && v < y);
+    const double z = rows.truth[r].z[static_cast<std::size_t>(y)];
+    const double of_z = rows.truth[r].z[static_cast<std::size_t>(v)] - z;
+    const double off = (2 * rows.truth[r].of_z + 4 * kRoundoff) * std::abs(z);
+    is_close |= v != y && more != 0 && std::abs(of_z) <= off;
+  }
+  if (!is_close) {
+    EXPECT_EQ(got, is_beaten ? 1 : 0);
+  }
+}
+
 template <typename T>
 void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, std::size_t r,
                           const RowStatistics& got) {
@@ -252,12 +279,16 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   double total = 0;
   double of_total = 0;
   double min = -kMinusInfinity;
+  double squares = 0;
+  double of_squares = 0;
   for (std::size_t v = begin; v < end; ++v) {
     if (whole.z[v] == kMinusInfinity) continue;
     const double distance = whole.z[v] - got.shift[r];
     const double off = of_z * std::abs(whole.z[v]) + kRoundoff * std::abs(distance);
     const double e = std::exp(distance);
     const double of_e = e * (off + kRoundoff * (8 + 2 * std::abs(distance)));
+    squares += e * e;
+    of_squares += 2 * e * of_e + kRoundoff * (kStatisticsSerialAdds + 2) * e * e;
     sum += e;
     of_sum += of_e + kRoundoff * kStatisticsSerialAdds * e;
     weighted += e * distance;
@@ -288,6 +319,9 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   if (got.total == nullptr) return;
   EXPECT_LE(std::abs(got.total[r] - total), of_total);
   EXPECT_EQ(got.finite[r], truth.finite);
+  if (got.squares == nullptr) return;
+  EXPECT_LE(std::abs(got.squares[r] - squares), of_squares + 1e-35);
+  check_beaten(rows, part, r, got.beaten[r]);
 }
 
 template <typename T>
@@ -297,10 +331,12 @@ void check_statistics(Device* device) {
       const ShardedRows<T> rows(split.vocab, split.tp, transforms, device);
       for (const LogitsRows& part : rows.shards) {
         for (const bool all : {false, true}) {
-          for (const bool mean : {false, true}) {
+          for (const int more : {0, 1, 2}) {
+            const bool mean = more > 0;
+            const bool predictions = more > 1;
             if (transforms.empty() && !mean) continue;  // softmax_rows_test.cpp
             TermStatistics statistics;
-            const RowStatistics got = statistics.of(all, mean);
+            const RowStatistics got = statistics.of(all, mean, predictions);
             run_statistics(part, got);
             for (std::size_t r = 0; r < kRows; ++r) {
               SCOPED_TRACE(fmt::format("{} V {} of {} row {} all {} mean {} transform {} {}",
@@ -312,7 +348,7 @@ void check_statistics(Device* device) {
                 continue;
               }
               for (std::size_t k = 0; k < statistics.columns.size(); ++k) {
-                const bool is_asked = k < 3 || (k < 5 ? all : mean);
+                const bool is_asked = k < 3 || (k < 5 ? all : k < 7 ? mean : predictions);
                 EXPECT_EQ(statistics.columns[k][r], !is_asked ? -7 : k == 1 ? 1 : 0) << k;
               }
             }

@@ -7,6 +7,9 @@
 //   divergence    D from the distribution of a teacher
 //   vocab_min     min_v z_v over the v with a logit that is not -inf
 //   vocab_max     max_v z_v
+//   sum_p2        sum_v p_v^2
+//   top1          1 if the label is the id with the largest logit, the lowest such id; else 0
+//   mean_logit    the mean of z_v over the v with a logit that is not -inf
 // Logits of -inf have no probability and contribute nothing to any of them. docs/extending.md has
 // the places that a new one needs. Plain data only: nvcc compiles this header.
 #pragma once
@@ -18,21 +21,36 @@
 namespace lossgrid {
 
 /// The first ones have a gradient: a loss may depend on them.
-enum class RowTerm { entropy, logsumexp, mean_logprob, divergence, vocab_min, vocab_max };
+enum class RowTerm {
+  entropy,
+  logsumexp,
+  mean_logprob,
+  divergence,
+  vocab_min,
+  vocab_max,
+  sum_p2,
+  top1,
+  mean_logit
+};
 inline constexpr int kGradientTerms = 4;
-inline constexpr int kRowTerms = 6;
+inline constexpr int kRowTerms = 9;
 
 /// Returns the name in checks, metrics and messages.
 constexpr std::string_view name(RowTerm term) {
   constexpr std::array<std::string_view, kRowTerms> kNames = {
-      "entropy", "logsumexp", "mean_logprob", "divergence", "vocab_min", "vocab_max"};
+      "entropy",   "logsumexp", "mean_logprob", "divergence", "vocab_min",
+      "vocab_max", "sum_p2",    "top1",         "mean_logit"};
   return kNames[static_cast<std::size_t>(term)];
 }
 
-/// True for the row statistics (ObjectiveNeeds::row_statistics): the entropy and all without a
-/// gradient.
+/// True for the row statistics (ObjectiveNeeds::row_statistics).
 constexpr bool is_statistic(RowTerm term) {
-  return term == RowTerm::entropy || static_cast<int>(term) >= kGradientTerms;
+  return term == RowTerm::entropy || term == RowTerm::vocab_min || term == RowTerm::vocab_max;
+}
+
+/// True for the numbers about predictions (ObjectiveNeeds::predictions).
+constexpr bool is_prediction(RowTerm term) {
+  return term == RowTerm::sum_p2 || term == RowTerm::top1 || term == RowTerm::mean_logit;
 }
 
 /// An element for each row term, or for each of the first `size`.

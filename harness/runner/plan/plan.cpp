@@ -45,7 +45,7 @@ class PackLayout {
  public:
   /// Lays the case out, without `padding` where that does not fit (padding_misfit).
   PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {})
-      : grid_(grid), objective_(make_objective(spec.objective, spec.statistics)) {
+      : grid_(grid), objective_(make_objective(spec.objective, spec.statistics, spec.predictions)) {
     require_rules(spec);
     problem_.spec = spec;
     problem_.lengths = case_lengths(spec);
@@ -228,7 +228,8 @@ Fit fit_case(const CaseSpec& spec, const Grid& grid, const std::string& implemen
              std::int64_t limit_bytes) {
   Fit fit;
   fit.key = varied_key(spec, key);
-  const ObjectiveNeeds needs = make_objective(spec.objective, spec.statistics)->needs();
+  const ObjectiveNeeds needs =
+      make_objective(spec.objective, spec.statistics, spec.predictions)->needs();
   const std::int64_t unit = fit.key == "seqs" ? needs.sequences_per_unit : 1;
   const std::int64_t most = std::max(std::int64_t{1}, most_value(spec, fit.key) / unit);
   // Keeps the plan with `units` of the key where it fits.

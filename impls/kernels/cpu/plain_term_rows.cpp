@@ -12,6 +12,17 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// True if a column has a larger logit than column `target`, or the same one before it.
+template <class Map>
+bool is_beaten(const double* x, std::int64_t columns, std::int64_t target, const Map& map) {
+  const double of_target = map.z(x[target]);
+  for (std::int64_t v = 0; v < columns; ++v) {
+    const double z = map.z(x[v]);
+    if (z > of_target || (z == of_target && v < target)) return true;
+  }
+  return false;
+}
+
 template <class Map>
 void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int64_t r,
                       const Map& map) {
@@ -31,12 +42,14 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   double sum = 0;
   double weighted = 0;
   double total = 0;
+  double squares = 0;
   for (std::int64_t v = 0; v < columns; ++v) {
     const double z = map.z(x[v]);
     if (z == -kInfinity) continue;
     const double distance = exact_distance_to_shift(z, shift);
     const double e = std::exp(distance);
     sum += e;
+    squares += e * e;
     weighted += e == 0 ? 0.0 : e * distance;
     total += distance;
   }
@@ -53,6 +66,9 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   if (out.total == nullptr) return;
   out.total[r] = to_float(total);
   out.finite[r] = static_cast<float>(finite);
+  if (out.squares == nullptr) return;
+  out.squares[r] = static_cast<float>(squares);
+  out.beaten[r] = rows.shard.owns(y) && is_beaten(x, columns, y - rows.shard.begin, map) ? 1 : 0;
 }
 
 template <class Map>
