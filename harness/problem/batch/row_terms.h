@@ -78,7 +78,7 @@ inline constexpr std::array<RowTerm, kRowTerms> kAllRowTerms = [] {
   return all;
 }();
 
-/// Those that have a gradient.
+/// All row terms that have a gradient.
 inline constexpr std::array<RowTerm, kGradientTerms> kAllGradientTerms = [] {
   std::array<RowTerm, kGradientTerms> all{};
   for (std::size_t k = 0; k < all.size(); ++k) all[k] = kAllRowTerms[k];
