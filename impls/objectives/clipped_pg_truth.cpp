@@ -202,9 +202,9 @@ class ClippedPgTruth {
     ByToken<Var> logs = each<Var>([](const TrueToken& token) { return token.x - token.p; });
     for (std::vector<Var>& of_sequence : logs) {
       if (options_.sequence_level_importance_ratios) {
-        const Var mean = this->mean(of_sequence);
+        const Var of_mean = mean(of_sequence);
         for (Var& log : of_sequence) {
-          log = options_.gspo_token ? Tape::record(mean.enclosure(), log, 1.0) : mean;
+          log = options_.gspo_token ? Tape::record(of_mean.enclosure(), log, 1.0) : of_mean;
         }
       }
       for (Var& log : of_sequence) log = exp(bounded_log(log));
