@@ -26,6 +26,8 @@ class GatherLogitsPlan final : public LossPlan {
                                         MemorySpace::device)),
         teacher_(context.device.allocate(gathered_teacher_bytes(problem), "teacher_gathered",
                                          MemorySpace::device)),
+        mask_(context.device.allocate(gathered_mask_bytes(problem), "sampling_mask_gathered",
+                                      MemorySpace::device)),
         statistics_(context.device, problem, steps, problem.rows()),
         outputs_(context.device, problem.token_columns() * problem.rows(), "outputs_received"),
         pack_grad_(context.device, problem, problem.rows()),
@@ -42,6 +44,11 @@ class GatherLogitsPlan final : public LossPlan {
                                : 0;
   }
 
+  static std::size_t gathered_mask_bytes(const LossProblem& problem) {
+    return problem.grid.cp > 1 ? static_cast<std::size_t>(problem.mask_bytes() * problem.grid.cp)
+                               : 0;
+  }
+
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     LossInputs gathered_inputs = inputs;
     if (problem_.grid.cp > 1) {
@@ -51,6 +58,11 @@ class GatherLogitsPlan final : public LossPlan {
       if (problem_.has_teacher()) {
         context_.cp.all_gather(inputs.teacher, teacher_.data(), elements, problem_.teacher.dtype);
         gathered_inputs.teacher = teacher_.data();
+      }
+      if (problem_.sampling.has_mask) {
+        context_.cp.all_gather(inputs.kept, mask_.data(),
+                               static_cast<std::size_t>(problem_.mask_bytes()), DType::u8);
+        gathered_inputs.kept = reinterpret_cast<const std::uint64_t*>(mask_.data());
       }
     }
     const LogitsRows rows = logits_rows(problem_, shard_, gathered_inputs, received_);
@@ -100,6 +112,7 @@ class GatherLogitsPlan final : public LossPlan {
   RowTable pack_;
   Buffer logits_;
   Buffer teacher_;
+  Buffer mask_;
   ShardStatistics statistics_;
   FloatArray outputs_;
   GradientTable pack_grad_;
@@ -124,7 +137,8 @@ class GatherLogits final : public LossImplementation {
     Cost cost;
     cost.plan.workspace_bytes =
         static_cast<std::int64_t>(GatherLogitsPlan::gathered_bytes(problem) +
-                                  GatherLogitsPlan::gathered_teacher_bytes(problem)) +
+                                  GatherLogitsPlan::gathered_teacher_bytes(problem) +
+                                  GatherLogitsPlan::gathered_mask_bytes(problem)) +
         2 * RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, rows) + kFloatBytes * problem.token_columns() * rows +
         GradientTable::bytes(problem, rows + local) + ObjectivePass::bytes(problem);
@@ -136,8 +150,12 @@ class GatherLogits final : public LossImplementation {
       if (problem.has_teacher()) {
         cost.forward.cp.add(Collective::all_gather, 1, problem.teacher_bytes());
       }
+      if (problem.sampling.has_mask) {
+        cost.forward.cp.add(Collective::all_gather, 1, problem.mask_bytes());
+      }
       // The rows of each rank are read, written to the gathered tensor, and read from there.
-      const std::int64_t own = problem.logits_bytes() + problem.teacher_bytes();
+      const std::int64_t own =
+          problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
       cost.forward.read_bytes = own + problem.grid.cp * cost.forward.read_bytes;
       cost.forward.written_bytes += problem.grid.cp * own;
     }

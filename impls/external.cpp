@@ -377,6 +377,9 @@ class External final : public LossImplementation {
  private:
   /// Returns a reason for what a function is given only if it declares that it takes it.
   std::optional<SkipReason> not_taken(const LossProblem& problem) const {
+    if (problem.sampling.has_mask && !declaration_.takes_sampling_mask) {
+      return SkipReason{"takes no sampling mask: takes=\"sampling_mask\""};
+    }
     const bool is_transformed = !problem.row_transform().is_identity() ||
                                 (problem.from_hidden() && problem.transform.scale != 1);
     if (is_transformed && !declaration_.takes_transforms) {

@@ -10,9 +10,17 @@ namespace {
 
 /// Returns the same problem, starting from logits.
 LossProblem from_logits(const LossProblem& problem) {
-  return {problem.batch,           problem.vocab,          DType::f32, problem.grid,
-          problem.objective,       problem.objective_spec, {},         problem.backend,
-          problem.row_transform(), problem.teacher};
+  return {problem.batch,
+          problem.vocab,
+          DType::f32,
+          problem.grid,
+          problem.objective,
+          problem.objective_spec,
+          {},
+          problem.backend,
+          problem.row_transform(),
+          problem.teacher,
+          problem.sampling};
 }
 
 class MaterializedPlan final : public LossPlan {
@@ -32,6 +40,7 @@ class MaterializedPlan final : public LossPlan {
     pass_.logits(all_, LinearPass::Read::predicting);
     logits_inputs_.logits = pass_.logits_data();
     logits_inputs_.teacher = inputs.teacher;
+    logits_inputs_.kept = inputs.kept;
     fused_->forward(logits_inputs_, outputs);
   }
 

@@ -288,6 +288,7 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
                   .vocab = problem_.vocab,
                   .transforms = rows_.transforms(chunk.begin)};
   add_teacher(problem_, inputs_, rows_, chunk.begin, made);
+  add_mask(problem_, inputs_, chunk.begin, made);
   return made;
 }
 

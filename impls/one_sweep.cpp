@@ -29,7 +29,7 @@ struct OneSweepOptions {
   static bool keeps_exponentials(const LossProblem& problem) {
     return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
            !problem.row_statistics() && !problem.predictions() && !problem.terms().any() &&
-           problem.row_transform().is_identity();
+           problem.row_transform().is_identity() && !problem.sampling.has_mask;
   }
 
   std::int64_t block_rows(const LossProblem& problem) const {
@@ -213,7 +213,8 @@ class OneSweep final : public LossImplementation {
         ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
       }
     }
-    cost.forward.read_bytes = problem.logits_bytes() + problem.teacher_bytes();
+    cost.forward.read_bytes =
+        problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
     cost.forward.written_bytes = problem.logits_bytes();
     // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
     // fit on a multiprocessor.
@@ -221,7 +222,7 @@ class OneSweep final : public LossImplementation {
         traits_of(problem.backend).launches_kernels) {
       cost.forward.cached_read_bytes =
           (1 + divergence_reads(problem)) * (problem.logits_bytes() + problem.teacher_bytes()) -
-          (problem.teacher_bytes() - teacher_statistics_bytes(problem));
+          (problem.teacher_bytes() - teacher_statistics_bytes(problem)) + problem.mask_bytes();
     }
     return cost;
   }

@@ -7,6 +7,8 @@
 //   d L / d x_v = (d L / d lp_t) ([v = y] - p_v) - (d L / d H_t) p_v (ln p_v + H_t)
 //                 + (d L / d lse_t) p_v + (d L / d M_t) (1 - F p_v) / V,
 // F the number of these logits and 0 in all others, times the slope of a transform of the logits.
+// Transformed logits outside of a row's kept set are -inf; a target there that is trained on has
+// lp_t = 0, and d L / d lp_t counts as 0.
 // Every logit is taken relative to the maximum first: logits of 1e30 would leave nothing else. The
 // plainest code here: it shares no step with the other strategies and finds its rows by the inverse
 // formulas of the CP layouts (position -> rank and slot).
@@ -21,9 +23,12 @@
 #include "harness/loss/registry.h"
 #include "impls/reference_divergence.h"
 #include "impls/reference_inputs.h"
+#include "impls/reference_mask.h"
 
 namespace lossgrid {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ReferencePlan final : public LossPlan {
  public:
@@ -34,6 +39,7 @@ class ReferencePlan final : public LossPlan {
         rows_(context.device, static_cast<std::size_t>(problem.rows()), "rows"),
         row_(context.device, static_cast<std::size_t>(problem.vocab), "row"),
         teacher_row_(context.device, teacher_numbers(problem), "row") {
+    if (problem.sampling.has_mask) mask_.emplace(problem, context);
     if (!problem.has_teacher()) return;
     teacher_.emplace(problem, context, problem.teacher_bytes(), problem.teacher.dtype);
   }
@@ -45,6 +51,7 @@ class ReferencePlan final : public LossPlan {
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     inputs_->gather(inputs);
     if (teacher_) teacher_->gather(inputs.teacher);
+    if (mask_) mask_->gather(inputs);
     const PackedBatch& batch = problem_.batch;
     std::fill(rows_.begin(), rows_.end(), TokenTruth());
     outputs.owned_labels = 0;
@@ -80,7 +87,9 @@ class ReferencePlan final : public LossPlan {
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
         read_row(i, t);
-        write_gradient(truth_.gradient(batch.cu_seqlens_padded[i] + t), target, transform_of(i));
+        RowGradientTruth gradient = truth_.gradient(batch.cu_seqlens_padded[i] + t);
+        if (is_filtered(target)) gradient.logprob = 0;
+        write_gradient(gradient, target, transform_of(i));
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
     }
@@ -131,12 +140,20 @@ class ReferencePlan final : public LossPlan {
     const Place place = place_of(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
     for (double& x : row_) x = transform_of(i).apply(x);
+    for (std::int64_t v = 0; mask_ && v < problem_.vocab; ++v) {
+      if (!mask_->keeps(place.cp_rank, place.slot, v)) row_[v] = -kInfinity;
+    }
     if (!teacher_) return;
     teacher_->read_row(place.cp_rank, place.slot, {teacher_row_.data(), teacher_row_.size()});
     const LogitTransform& transform = problem_.teacher.transform;
     const TrueRowTransform of_teacher =
         row_transform(transform, transform.by_sequence ? temperature(i) : 1);
     for (double& x : teacher_row_) x = of_teacher.apply(x);
+  }
+
+  /// True if a target outside of the kept set of the row in row_ has the log-probability 0.
+  bool is_filtered(std::int32_t target) const {
+    return problem_.sampling.zeroes_targets && row_[target] == -kInfinity;
   }
 
   /// Returns the map of sequence i from logits to those of the softmax.
@@ -166,7 +183,7 @@ class ReferencePlan final : public LossPlan {
   /// Returns the outputs of the row in row_, as exact numbers.
   TokenTruth about_row(std::int32_t target) const {
     const LogSumExp lse = log_sum_exp();
-    double smallest = std::numeric_limits<double>::infinity();
+    double smallest = kInfinity;
     double sum_logprob = 0;
     double sum_p2 = 0;
     double sum_logit = 0;
@@ -179,7 +196,7 @@ class ReferencePlan final : public LossPlan {
       sum_logit += x;
       finite += 1;
     }
-    TokenTruth row{lse.logprob(row_[target])};
+    TokenTruth row{is_filtered(target) ? 0 : lse.logprob(row_[target])};
     row.terms[RowTerm::entropy] = entropy(lse);
     row.terms[RowTerm::logsumexp] = lse.max + lse.log_sum;
     row.terms[RowTerm::mean_logprob] = sum_logprob / vocab();
@@ -256,6 +273,7 @@ class ReferencePlan final : public LossPlan {
   DeviceArray<double> row_;
   DeviceArray<double> teacher_row_;
   std::optional<GatheredLogits> teacher_;
+  std::optional<ReferenceMask> mask_;
   ObjectiveTruth truth_;
 };
 
@@ -277,6 +295,7 @@ class Reference final : public LossImplementation {
                                 (problem.has_teacher() ? 2 : 1) * row_bytes;
     add_reference_inputs(problem, cost);
     if (problem.has_teacher()) GatheredLogits::add_cost(problem, problem.teacher_bytes(), cost);
+    if (problem.sampling.has_mask) ReferenceMask::add_cost(problem, cost);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     return cost;
   }

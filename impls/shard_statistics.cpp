@@ -33,6 +33,7 @@ ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, con
                                  std::int64_t capacity, Exchange exchange)
     : device_(device),
       kinds_(kinds_of(problem)),
+      zeroes_filtered_(problem.sampling.zeroes_targets),
       vocab_(problem.vocab),
       width_(width_of(problem)),
       exchange_(exchange),
@@ -129,8 +130,9 @@ void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
   for (const RowTerm term : kAllRowTerms) {
     if (term != RowTerm::divergence) to.terms[term] = at(out.terms[term]);
   }
-  steps.write_outputs(device_, rows_,
-                      WriteRow{selected(), targets, to, static_cast<float>(vocab_)});
+  steps.write_outputs(
+      device_, rows_,
+      WriteRow{selected(), targets, to, static_cast<float>(vocab_), zeroes_filtered_});
   teacher_.write(at_, rows_, out.terms[RowTerm::divergence].data());
 }
 
@@ -139,6 +141,7 @@ RowSoftmax ShardStatistics::softmax() {
   RowSoftmax softmax{columns.column(Column::kShift), columns.column(Column::kSum)};
   if (kinds_.all) softmax.weighted = columns.column(Column::kWeighted);
   if (kinds_.mean) softmax.finite = columns.column(Column::kFinite);
+  if (zeroes_filtered_) softmax.filtered = columns.column(Column::kTarget);
   teacher_.complete(at_, rows_, softmax);
   return softmax;
 }

@@ -85,6 +85,7 @@ class ShardStatistics {
 
   Device& device_;
   const StatisticsKinds kinds_;
+  const bool zeroes_filtered_;
   const std::int64_t vocab_;
   const std::int64_t width_;
   const Exchange exchange_;

@@ -186,12 +186,15 @@ struct WriteRow {
   Columns columns;
   const std::int32_t* targets;  // [rows]
   OutputColumns out;
-  float vocab;  // V
+  float vocab;                   // V
+  bool zeroes_filtered = false;  // a target of -inf has the log-probability 0
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
     const float log_sum = std::log(columns.at(Columns::kSum, r));
-    out.logprobs[r] = predicts ? columns.at(Columns::kTarget, r) - log_sum : 0.0f;
+    const float target = columns.at(Columns::kTarget, r);
+    const bool is_filtered = zeroes_filtered && target == -infinity();
+    out.logprobs[r] = predicts && !is_filtered ? target - log_sum : 0.0f;
     for (int k = 0; k < kRowTerms; ++k) {
       if (out.terms.of[k] == nullptr) continue;
       out.terms.of[k][r] = predicts ? number(static_cast<RowTerm>(k), log_sum, r) : 0.0f;

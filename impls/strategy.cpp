@@ -8,6 +8,7 @@
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
 #include "harness/device/kernel/items.h"
+#include "impls/kernels/kept_columns.h"
 #include "impls/row_positions.h"
 
 namespace lossgrid {
@@ -177,6 +178,7 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                     .vocab = problem.vocab,
                     .transforms = rows.transforms()};
   add_teacher(problem, inputs, rows, 0, logits);
+  add_mask(problem, inputs, 0, logits);
   return logits;
 }
 
@@ -191,6 +193,12 @@ void add_teacher(const LossProblem& problem, const LossInputs& inputs, const Row
   logits.teacher_transforms = rows.teacher_transforms(begin);
 }
 
+void add_mask(const LossProblem& problem, const LossInputs& inputs, std::int64_t begin,
+              LogitsRows& logits) {
+  if (!problem.sampling.has_mask) return;
+  logits.kept = KeptColumns::of_row(inputs.kept, problem.width(), begin).words;
+}
+
 std::int64_t divergence_reads(const LossProblem& problem) {
   if (!problem.has_teacher()) return 0;
   const Divergence divergence = problem.terms().divergence;
@@ -203,13 +211,14 @@ std::int64_t teacher_statistics_bytes(const LossProblem& problem) {
 
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
   phase.read_bytes +=
-      problem.logits_bytes() + teacher_statistics_bytes(problem) +
+      problem.logits_bytes() + problem.mask_bytes() + teacher_statistics_bytes(problem) +
       divergence_reads(problem) * (problem.logits_bytes() + problem.teacher_bytes());
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {
   add_statistics_traffic(problem, cost.forward);
-  cost.backward.read_bytes += problem.logits_bytes() + problem.teacher_bytes();
+  cost.backward.read_bytes +=
+      problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
   cost.backward.written_bytes += problem.logits_bytes();
 }
 

@@ -77,6 +77,11 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
 void add_teacher(const LossProblem& problem, const LossInputs& inputs, const RowTable& rows,
                  std::int64_t begin, LogitsRows& logits);
 
+/// Adds the kept columns of the rows, which begin at row `begin` of the inputs; nothing where the
+/// problem has no sampling mask.
+void add_mask(const LossProblem& problem, const LossInputs& inputs, std::int64_t begin,
+              LogitsRows& logits);
+
 /// A buffer of floats and its span. The host may access it only if it may access the space.
 class FloatArray {
  public:

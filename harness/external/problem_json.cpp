@@ -20,6 +20,12 @@ std::int64_t valid_tokens(const PackedBatch& batch) {
   return std::count(valid.begin(), valid.end(), std::uint8_t{1});
 }
 
+/// Returns "" without a sampling mask.
+const char* filtered_targets(const Sampling& sampling) {
+  if (!sampling.has_mask) return "";
+  return sampling.zeroes_targets ? "zero" : "drop";
+}
+
 }  // namespace
 
 nlohmann::json problem_json(const LossProblem& problem) {
@@ -39,6 +45,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"sequence_temperatures", problem.transform.by_sequence},
           {"teacher_dtype", problem.has_teacher() ? protocol_name(problem.teacher.dtype) : ""},
           {"teacher_topk", problem.teacher.sends_topk},
+          {"filtered_targets", filtered_targets(problem.sampling)},
           {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},

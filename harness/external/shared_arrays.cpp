@@ -83,6 +83,9 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
     layout_.add("teacher_logits", protocol_name(problem_.teacher.dtype),
                 size_of(problem_.teacher.dtype), {problem_.local_rows(), problem_.width()});
   }
+  if (problem_.sampling.has_mask) {
+    layout_.add("sampling_mask", "uint8", 1, {problem_.local_rows(), problem_.width()});
+  }
 
   const PackedBatch& batch = problem_.batch;
   for (const char* name : {"cu_seqlens", "cu_seqlens_padded"}) {
@@ -186,7 +189,23 @@ void SharedArrays::write_inputs(Device& device, const LossInputs& inputs) {
                           is_poison_of_a_row);
     });
   }
+  if (problem_.sampling.has_mask) write_mask(device, inputs.kept);
   bits_ = bits();
+}
+
+/// Writes a byte for every bit; 0 in columns of padding.
+void SharedArrays::write_mask(Device& device, const std::uint64_t* kept) {
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(problem_.mask_bytes()) / 8);
+  device.copy(words.data(), kept, static_cast<std::size_t>(problem_.mask_bytes()));
+  const std::int64_t width = problem_.width();
+  const auto mask = array<std::uint8_t>("sampling_mask");
+  for (std::int64_t r = 0; r < problem_.local_rows(); ++r) {
+    for (std::int64_t v = 0; v < own_ids_; ++v) {
+      const std::int64_t word = r * mask_words(width) + v / kMaskWordBits;
+      mask[static_cast<std::size_t>(r * width + v)] =
+          words[static_cast<std::size_t>(word)] >> (v % kMaskWordBits) & 1;
+    }
+  }
 }
 
 std::vector<std::string> SharedArrays::changed() const {

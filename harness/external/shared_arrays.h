@@ -52,6 +52,7 @@ class SharedArrays {
   void lay_out(std::int64_t out_rows);
   void write_batch();
   void write_token_input(int k);
+  void write_mask(Device& device, const std::uint64_t* kept);
   /// Copies the values of an array of `T`, converted.
   template <typename T, typename U>
   void write(const std::string& name, const std::vector<U>& values);

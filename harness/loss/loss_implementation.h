@@ -28,6 +28,7 @@
 #include "harness/problem/batch/padding.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/values/logit_transform.h"
+#include "harness/problem/values/sampling_mask.h"
 
 namespace lossgrid {
 
@@ -47,6 +48,15 @@ struct Teacher {
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 
+/// Kept sets of rows (harness/problem/values/sampling_mask.h), an input beside the logits.
+struct Sampling {
+  bool has_mask = false;
+  // A target outside has the log-probability 0, which has no gradient; else none is trained on.
+  bool zeroes_targets = false;
+
+  friend bool operator==(const Sampling&, const Sampling&) = default;
+};
+
 /// The task of an implementation on one pack; the referenced objects outlive it.
 struct LossProblem {
   const PackedBatch& batch;
@@ -59,6 +69,7 @@ struct LossProblem {
   Backend backend = Backend::cpu;
   LogitTransform transform = {};  // of the logits, with PackedBatch::temperatures
   Teacher teacher = {};
+  Sampling sampling = {};
 
   /// Returns the part of the transform that acts on rows of logits; the other one is alpha of the
   /// product that makes them.
@@ -103,10 +114,14 @@ struct LossProblem {
                ? local_rows() * width() * static_cast<std::int64_t>(size_of(teacher.dtype))
                : 0;
   }
+  /// Returns the bytes of a sampling mask: a bit for a column, whole words of 64 bits for a row.
+  std::int64_t mask_bytes() const {
+    return sampling.has_mask ? local_rows() * mask_words(width()) * 8 : 0;
+  }
   /// Return the bytes of a rank's inputs and of their gradients (of weight and bias in float32).
   std::int64_t input_bytes() const {
-    if (!from_hidden()) return teacher_bytes() + logits_bytes();
-    return teacher_bytes() + hidden_bytes() +
+    if (!from_hidden()) return teacher_bytes() + mask_bytes() + logits_bytes();
+    return teacher_bytes() + mask_bytes() + hidden_bytes() +
            (weight_elements() + bias_elements()) * element_bytes();
   }
   std::int64_t gradient_bytes() const {
@@ -232,6 +247,9 @@ struct LossInputs {
   const void* weight = nullptr;   // [V_t, H] or [H, V_t], by LmHead::layout
   const void* teacher = nullptr;  // [T_c, V_t] in Teacher::dtype, with a divergence
   const void* bias = nullptr;     // [V_t], with LmHead::has_bias
+  // [T_c, mask_words(V_t)] with a sampling mask: bit c % 64 of word c / 64 is 1 where column c of
+  // the shard belongs to the kept set of the row
+  const std::uint64_t* kept = nullptr;
 };
 
 /// Output columns by token, [T_c] or [T_pad] by ImplementationTraits::logprobs; 0 for rows that

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/problem_cache.h"
 
+#include "harness/core/error.h"
 #include "harness/core/stage_clock.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
@@ -17,6 +18,13 @@ bool is_large(const PreparedProblem& prepared) {
   return projection.hidden.size() + projection.weight.size() > kElements;
 }
 
+/// Throws bad_input for a divergence from a teacher, which has no filters, over a filtered student.
+void require_no_mask(const Problem& problem) {
+  if (problem.sampling_mask == nullptr) return;
+  throw_bad_input("{}: {} takes no sampling mask: the teacher has probabilities outside of it",
+                  describe(problem.source), problem.spec.objective.kind);
+}
+
 }  // namespace
 
 PreparedProblem prepare(Problem problem) {
@@ -26,6 +34,7 @@ PreparedProblem prepare(Problem problem) {
   prepared.objective = make_objective(spec.objective, spec.statistics, spec.predictions);
   const ObjectiveNeeds needs = prepared.objective->needs();
   if (needs.terms.divergence.is_any()) {
+    require_no_mask(problem);
     const Divergence& divergence = needs.terms.divergence;
     if (std::holds_alternative<FromCase>(problem.source)) {
       draw_teacher(problem, divergence.takes_logprobs());

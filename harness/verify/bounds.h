@@ -108,9 +108,10 @@ inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
                   b + unit_roundoff(DType::f32) * serial_adds + row.target_error + row.mean_error);
 }
 
-/// Returns the bound of lp; 0 for a target of probability 0, whose log-probability is -inf.
+/// Returns the bound of lp; 0 for a target of probability 0, whose log-probability is -inf, or 0
+/// where a sampling mask leaves it out.
 inline double logprob_bound(const RowTruth& row, int serial_adds) {
-  if (std::isinf(row.logprob)) return 0;
+  if (std::isinf(row.logprob) || row.is_filtered) return 0;
   return positive_logprob_bound(row, serial_adds) + offset_rounding(row);
 }
 

@@ -200,17 +200,16 @@ void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int6
                        std::span<const double> logits, std::span<double> errors) {
   source.read_errors(token, begin, errors);
   const double relative = source.relative_error();
-  for (std::size_t k = 0; k < errors.size(); ++k) errors[k] += relative * std::abs(logits[k]);
+  // -inf stays -inf, and times a relative error it is no bound.
+  for (std::size_t k = 0; k < errors.size(); ++k) {
+    errors[k] = std::isinf(logits[k]) ? 0.0 : errors[k] + relative * std::abs(logits[k]);
+  }
 }
 
 void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t begin,
                       std::span<double> logits, std::span<double> errors) {
   problem.teacher->read(token, begin, logits);
   read_logit_errors(*problem.teacher, token, begin, logits, errors);
-  // -inf times a relative error is no bound.
-  for (std::size_t k = 0; k < errors.size(); ++k) {
-    if (std::isinf(logits[k])) errors[k] = 0;
-  }
 }
 
 namespace {
@@ -253,6 +252,10 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
     rows[t] = row_truth(logits, targets[t], errors);
     rows[t].reads_as_float32 = problem.spec.dtype == DType::f64;
     rows[t].valid = valid[t] != 0;
+    if (problem.zeroes_filtered_targets() && std::isinf(rows[t].logprob)) {
+      rows[t].is_filtered = true;
+      rows[t].logprob = 0;
+    }
     if (divergence.is_any() && !std::isnan(rows[t].logprob)) {
       rows[t].divergence = divergence_of_row(problem, t, divergence, logits, errors, rows[t]);
     }
@@ -353,6 +356,7 @@ Enclosure known_float32(double value, double radius) {
 }
 
 Enclosure known_logprob(const RowTruth& row, int serial_adds) {
+  if (row.is_filtered) return {};
   Enclosure known = known_float32(row.logprob, logprob_bound(row, serial_adds));
   known.high = std::min(known.high, positive_logprob_bound(row, serial_adds));
   return known;
@@ -437,6 +441,15 @@ void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& 
   });
 }
 
+/// The log-probability 0 of a target that a sampling mask leaves out is a constant.
+void take_out_filtered_logprobs(Truth& truth) {
+  for (std::size_t t = 0; t < truth.rows.size(); ++t) {
+    if (!truth.rows[t].valid || !truth.rows[t].is_filtered) continue;
+    truth.objective.grad_logprob[t] = {};
+    truth.objective.grad_sides.erase(static_cast<std::int64_t>(t));
+  }
+}
+
 }  // namespace
 
 Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objective& objective,
@@ -468,6 +481,7 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
     top1.high = std::min(top1.high, 1.0);
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
+  take_out_filtered_logprobs(truth);
   if (problem.projection) {
     truth.linear = std::make_shared<const LinearTruth>(make_linear_truth(
         problem, exact, truth.objective, serial_adds, process_threads(), {}, roundings));

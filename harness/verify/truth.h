@@ -49,6 +49,9 @@ struct RowTruth {
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
   double quotient_error = 0;        // relative error of logits by declared roundings to bf16
+  // A sampling mask leaves its target out, and the case keeps it: logprob is 0, whatever the logits
+  // are, and has no gradient.
+  bool is_filtered = false;
   // Set where the objective has a divergence from a teacher.
   std::optional<DivergenceTruth> divergence = std::nullopt;
 

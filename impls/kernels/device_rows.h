@@ -20,7 +20,8 @@ inline CudaRows device_view(const LogitsRows& rows) {
           .width = rows.shard.width,
           .columns = rows.shard.valid(),
           .first_id = rows.shard.begin,
-          .targets = rows.targets};
+          .targets = rows.targets,
+          .kept = rows.kept};
 }
 
 }  // namespace lossgrid

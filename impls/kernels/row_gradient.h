@@ -35,6 +35,8 @@ struct RowSoftmax {
   const float* sum;                 // s = sum of exp(z - shift)
   const float* weighted = nullptr;  // sum of exp(z - shift) (z - shift), with d loss / d entropy
   const float* finite = nullptr;    // F, with d loss / d mean_logprob
+  // z_y - shift, if the log-probability of a target of -inf is a constant: such a row has no a.
+  const float* filtered = nullptr;
   // With d loss / d divergence (divergence_rows.h): shift and sum of the teacher, those of the
   // student on its support if the divergence is on it, and the merged DivergenceSums::of_student.
   const float* teacher_shift = nullptr;
@@ -53,6 +55,7 @@ struct RowSoftmax {
             at(sum),
             at(weighted),
             at(finite),
+            at(filtered),
             at(teacher_shift),
             at(teacher_sum),
             at(support_shift),
@@ -127,7 +130,8 @@ LOSSGRID_KERNEL RowCoefficients row_coefficients(const RowSoftmax& softmax,
                                                  const RowGradients& gradients, std::int64_t vocab,
                                                  std::int64_t r) {
   RowCoefficients row;
-  row.a = gradients.logprob[r];
+  const bool is_filtered = softmax.filtered != nullptr && softmax.filtered[r] == -infinity();
+  row.a = is_filtered ? 0 : gradients.logprob[r];
   const ByGradientTerm<const float*>& by = gradients.terms;
   if (by[RowTerm::logsumexp] != nullptr) row.b = by[RowTerm::logsumexp][r];
   if (by[RowTerm::entropy] != nullptr) {

@@ -9,6 +9,7 @@
 #include "impls/kernels/cuda/term_kernels-inl.h"
 #include "impls/kernels/device_rows.h"
 #include "impls/kernels/divergence_rows.h"
+#include "impls/kernels/kept_columns.h"
 
 namespace lossgrid {
 namespace {
@@ -35,6 +36,7 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   part.targets += begin;
   part.valid += begin;
   if (transforms != nullptr) part.transforms += begin;
+  if (kept != nullptr) part.kept = KeptColumns::of_row(kept, shard.width, begin).words;
   if (teacher != nullptr) {
     part.teacher = static_cast<const std::byte*>(teacher) +
                    static_cast<std::size_t>(begin * shard.width) * size_of(teacher_dtype);
@@ -57,7 +59,7 @@ DistilledRows distilled(const LogitsRows& logits) {
 std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
   if (on_processor(rows)) {
     cpu_statistics(rows, out);
-  } else if (rows.transforms == nullptr && out.total == nullptr) {
+  } else if (rows.transforms == nullptr && rows.kept == nullptr && out.total == nullptr) {
     launch_kernels(*rows.device, LaunchStatistics{device_view(rows), view(out)});
   } else {
     launch_kernels(*rows.device, LaunchTermStatistics{
@@ -76,7 +78,7 @@ void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowG
                                     gradients.terms[RowTerm::divergence], out);
   }
   if (on_processor(rows)) return cpu_gradient(rows, softmax, gradients, out);
-  if (rows.transforms == nullptr && gradients.logprob_alone()) {
+  if (rows.transforms == nullptr && rows.kept == nullptr && gradients.logprob_alone()) {
     return launch_kernels(*rows.device, LaunchGradient{device_view(rows), softmax.shift,
                                                        softmax.sum, gradients.logprob, out});
   }

@@ -41,6 +41,8 @@ struct LogitsRows {
   std::int64_t vocab = 0;
   // [rows] the map to the logits z that statistics and gradient are about; null: z = x.
   const RowTransform* transforms = nullptr;
+  // [rows, words] kept columns (kept_columns.h), logits of all others count as -inf; null: all.
+  const std::uint64_t* kept = nullptr;
   // Logits of a teacher, row for row of the same shard, where the loss has a divergence from it.
   DType teacher_dtype = DType::f32;
   const void* teacher = nullptr;
@@ -88,11 +90,11 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out);
 
-/// Fused forward-backward, for float32 and bf16 logits without transforms where d loss / d logprob
-/// is known before and is all, and the shard is the whole vocabulary: rows_statistics (of three
-/// statistics) and rows_gradient into `gradient`, which may be the logits, in one pass over memory;
-/// the same bits but for the rounding of one product. Returns the number of valid targets that the
-/// shard owns.
+/// Fused forward-backward, for float32 and bf16 logits without transforms or a mask where d loss /
+/// d logprob is known before and is all, and the shard is the whole vocabulary: rows_statistics (of
+/// three statistics) and rows_gradient into `gradient`, which may be the logits, in one pass over
+/// memory; the same bits but for the rounding of one product. Returns the number of valid targets
+/// that the shard owns.
 std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,
                                    std::span<float> scratch, const RowStatistics& out,
                                    void* gradient);

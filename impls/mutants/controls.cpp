@@ -17,10 +17,10 @@
 namespace lossgrid {
 namespace {
 
-/// Runs Steps::statistics for rows without transforms on the mapped logits.
+/// Runs Steps::statistics for rows without transforms and mask on the mapped logits.
 template <auto kStep>
 std::int64_t of_mapped(const LogitsRows& rows, const RowStatistics& out) {
-  if (rows.transforms == nullptr) return kStep(rows, out);
+  if (rows.transforms == nullptr && rows.kept == nullptr) return kStep(rows, out);
   return kStep(transformed_rows(rows).rows(), out);
 }
 

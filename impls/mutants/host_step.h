@@ -9,6 +9,7 @@
 
 #include "harness/core/heap_watch.h"
 #include "harness/device/memory/host_view.h"
+#include "harness/problem/values/sampling_mask.h"
 #include "impls/kernels/rows.h"
 
 namespace lossgrid {
@@ -21,6 +22,10 @@ class HostRows {
     if (rows.device == nullptr || rows.device->host_reads(rows.data)) return;
     view_.emplace(*rows.device, rows.data, bytes());
     rows_.data = view_->data();
+    if (rows.kept != nullptr) {
+      kept_.emplace(*rows.device, rows.kept, kept_bytes());
+      rows_.kept = kept_->as<const std::uint64_t>().data();
+    }
     rows_.device = nullptr;
   }
 
@@ -42,9 +47,14 @@ class HostRows {
     return static_cast<std::size_t>(rows_.rows * rows_.shard.width) * size_of(rows_.dtype);
   }
 
+  std::size_t kept_bytes() const {
+    return static_cast<std::size_t>(rows_.rows * mask_words(rows_.shard.width)) * 8;
+  }
+
   HeapWatchScope unwatched_{nullptr};
   LogitsRows rows_;
   std::optional<HostView> view_;
+  std::optional<HostView> kept_;
 };
 
 /// Steps::statistics, run on the host.

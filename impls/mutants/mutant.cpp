@@ -30,10 +30,10 @@ class AlteredProblem {
       : batch_(original.batch), objective_(altered_objective(mutant, original)) {
     if (mutant.batch != nullptr) mutant.batch(batch_);
     const Objective& objective = objective_ ? *objective_ : original.objective;
-    problem_ = std::make_unique<LossProblem>(
-        LossProblem{batch_, original.vocab, original.dtype, original.grid, objective,
-                    original.objective_spec, original.head, original.backend,
-                    altered_transform(mutant, original), altered_teacher(mutant, original)});
+    problem_ = std::make_unique<LossProblem>(LossProblem{
+        batch_, original.vocab, original.dtype, original.grid, objective, original.objective_spec,
+        original.head, original.backend, altered_transform(mutant, original),
+        altered_teacher(mutant, original), original.sampling});
   }
   AlteredProblem(const AlteredProblem&) = delete;
   AlteredProblem& operator=(const AlteredProblem&) = delete;

@@ -11,14 +11,20 @@
 #include <vector>
 
 #include "harness/device/kernel/items.h"
+#include "impls/kernels/kept_columns.h"
 #include "impls/kernels/transformed_logit.h"
 #include "impls/mutants/host_step.h"
 #include "impls/steps.h"
 
 namespace lossgrid {
 
-/// `MappedRows`: rows with z = map(row, x) in the place of their logits x, and without transforms:
-/// float32, or float64 for float64 logits.
+/// True if column v of row r belongs to the kept set of the row.
+inline bool is_kept(const LogitsRows& rows, std::int64_t r, std::int64_t v) {
+  return rows.kept == nullptr || KeptColumns::of_row(rows.kept, rows.shard.width, r).keeps(v);
+}
+
+/// `MappedRows`: rows with z = map(row, x) in the place of their logits x, or -inf outside of the
+/// kept set, and without transforms and mask: float32, or float64 for float64 logits.
 class MappedRows {
  public:
   template <typename Map>
@@ -32,7 +38,8 @@ class MappedRows {
         if (rows.targets[r] < 0) continue;
         for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
           const std::int64_t at = r * rows.shard.width + v;
-          values[static_cast<std::size_t>(at)] = map(r, operand(x[at]));
+          values[static_cast<std::size_t>(at)] =
+              is_kept(rows, r, v) ? map(r, operand(x[at])) : static_cast<Number>(-infinity());
         }
       }
       rows_.data = values.data();
@@ -40,6 +47,7 @@ class MappedRows {
     rows_.dtype = rows.dtype == DType::f64 ? DType::f64 : DType::f32;
     rows_.device = nullptr;
     rows_.transforms = nullptr;
+    rows_.kept = nullptr;
   }
   MappedRows(const MappedRows&) = delete;
   MappedRows& operator=(const MappedRows&) = delete;

@@ -164,6 +164,20 @@ class Batch(Views):
         """True if the teacher sends the logits of its top k ids alone."""
         return self._data.problem.teacher_topk
 
+    @View
+    def sampling_mask(self) -> torch.Tensor:
+        """[T_c, V_t] bool, with the columns of ``logits``: true for the ids that the sampler could
+        have drawn. Logits count as -inf elsewhere, after ``temperature``."""
+        if not self._data.has("sampling_mask"):
+            raise AttributeError("sampling_mask")
+        return self._data.columns("sampling_mask").to(torch.bool)
+
+    @property
+    def filtered_targets(self) -> str:
+        """"zero": targets outside of ``sampling_mask`` have the log-probability 0, without a
+        gradient; "drop": none of them is trained on; "" without a mask."""
+        return self._data.problem.filtered_targets
+
     @property
     def objective(self) -> Dict[str, Any]:
         """Every option of the objective with its value, and its name as "kind"."""
@@ -295,6 +309,8 @@ class Batch(Views):
         return self._data.shard.range
 
     def _absent(self, name: str) -> Optional[str]:
+        if name == "sampling_mask":
+            return "this case has no sampling mask"
         if name in TOKEN_ARRAYS or name in ("rewards", "teacher_logits"):
             return self._data.reason_absent(name)
         return None

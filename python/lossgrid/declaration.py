@@ -28,7 +28,8 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
-_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "bias", "layouts")
+_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "bias", "layouts",
+          "sampling_mask")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -271,7 +272,8 @@ def implementation(
             returns the loss; they are divided by the same temperatures. "bias": the bias of the LM
             head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
             "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
-            ``batch`` names.
+            ``batch`` names. "sampling_mask": the softmax over the ids of ``batch.sampling_mask``
+            alone, with ``batch.filtered_targets``.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

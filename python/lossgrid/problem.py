@@ -43,11 +43,12 @@ class Problem:
     """One problem on one grid, as ``supports`` and ``cost`` of a declaration are given it.
 
     ``dtype`` is "float64", "float32" or "bfloat16", ``teacher_dtype`` that of the teacher's logits
-    or "" without a teacher, ``device`` "cpu" or "cuda", ``hidden`` 0 where
-    the problem starts from logits, ``weight_layout`` "vocab_hidden" ([V_t, H]) or "hidden_vocab"
-    ([H, V_t]), ``lm_head_bias`` true where there is ``batch.bias``, ``cp_layout`` the way in which
-    rows go to CP ranks (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this
-    pack; ``denominators`` count the global batch.
+    or "" without a teacher, ``filtered_targets`` "drop" or "zero", or "" without a sampling mask,
+    ``device`` "cpu" or "cuda", ``hidden`` 0 where the problem starts from logits, ``weight_layout``
+    "vocab_hidden" ([V_t, H]) or "hidden_vocab" ([H, V_t]), ``lm_head_bias`` true where there is
+    ``batch.bias``, ``cp_layout`` the way in which rows go to CP ranks
+    (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this pack;
+    ``denominators`` count the global batch.
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
     option of the function with its value.
 
@@ -65,6 +66,7 @@ class Problem:
     sequence_temperatures: bool = False
     teacher_dtype: str = ""
     teacher_topk: bool = False
+    filtered_targets: str = ""
     weight_layout: str = "vocab_hidden"
     lm_head_bias: bool = False
     sequence_parallel: bool = False

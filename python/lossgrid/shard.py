@@ -30,5 +30,6 @@ class Shard:
         if self.fill is None:
             return tensor.narrow(dimension, 0, self.valid).contiguous()
         tensor = tensor.clone()
-        tensor.narrow(dimension, self.valid, self.width - self.valid).fill_(self.fill)
+        fill = self.fill if tensor.is_floating_point() else 0
+        tensor.narrow(dimension, self.valid, self.width - self.valid).fill_(fill)
         return tensor

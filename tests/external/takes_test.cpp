@@ -191,6 +191,53 @@ TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
   EXPECT_THAT(reasons["takes_terms"], HasSubstr("takes=\"transforms\""));
 }
 
+const std::string kFiltered = R"(
+def masked_lp(logits, batch, zero=True, ids=True):
+    x = logits.float() / batch.temperature
+    if ids:
+        x = x.masked_fill(~batch.sampling_mask, float("-inf"))
+    kept = batch.sampling_mask.gather(1, batch.labels[:, None])[:, 0]
+    lp = torch.log_softmax(x, -1).gather(1, batch.labels[:, None])[:, 0]
+    return torch.where(kept, lp, torch.zeros_like(lp)) if zero else lp
+
+
+@lossgrid.implementation(takes=("transforms", "sampling_mask"))
+def filters(logits, batch):
+    return masked_lp(logits, batch, batch.filtered_targets == "zero")
+
+
+@lossgrid.implementation(takes=("transforms", "sampling_mask"))
+def over_the_vocabulary(logits, batch):
+    return masked_lp(logits, batch, batch.filtered_targets == "zero", ids=False)
+
+
+@lossgrid.implementation(takes="transforms")
+def takes_no_mask(logits, batch):
+    return torch.log_softmax(logits.float(), -1).gather(1, batch.labels[:, None])[:, 0]
+)";
+
+TEST_F(ExternalTakes, GivesASamplingMaskToThoseThatTakeIt) {
+  const std::string report = scratch_.file("filtered.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("filtered.py", kFiltered)},
+                 "--case 'lens=9+14 vocab=24 mask=all temperature=0.7 top_k=5 statistics=false "
+                 "filtered_targets=[drop,zero]' --grid tp1cp1 "
+                 "--impl filters,over_the_vocabulary,takes_no_mask --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
+  std::map<std::string, std::string> statuses;  // by treatment of filtered targets
+  std::map<std::string, std::string> reasons;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    const std::string name = trial["implementation"];
+    statuses[name] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reasons[name] = trial["reason"];
+  }
+  EXPECT_EQ(statuses["filters"], "pp") << result.out;
+  EXPECT_EQ(statuses["over_the_vocabulary"], "ff") << result.out;
+  EXPECT_EQ(statuses["takes_no_mask"], "ss");
+  EXPECT_THAT(reasons["takes_no_mask"], HasSubstr("takes=\"sampling_mask\""));
+}
+
 const std::string kQuotients = R"(
 def quotient(logits, batch, factor=1.0):
     temperature = torch.tensor(batch.temperature * factor, dtype=logits.dtype)
@@ -311,7 +358,8 @@ def wrong(logits, batch):
                                           "--case 'lens=5' --impl wrong --grid tp1cp1");
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_THAT(result.err, HasSubstr("takes='teachers' names something else than 'terms', "
-                                    "'transforms', 'sequence_temperatures', 'teacher'"));
+                                    "'transforms', 'sequence_temperatures', 'teacher', 'bias', "
+                                    "'layouts', 'sampling_mask'"));
 }
 
 TEST_F(ExternalTakes, TemperaturesBySequenceComeWithTransforms) {

@@ -38,6 +38,7 @@ TEST_P(Golden, TheTruthAgreesInFloat64) {
   const auto expect_near = [&](const std::vector<double>& got, const std::vector<double>& want) {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
+      if (got[i] == want[i]) continue;  // -inf of targets without a probability
       EXPECT_NEAR(got[i], want[i], relative * std::abs(want[i]) + absolute) << i;
     }
   };
@@ -112,16 +113,15 @@ TEST_P(Golden, MutantsFail) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Golden,
-                         ::testing::Values("nll_basic", "nll_bf16_vocab_edges",
-                                           "nll_empty_and_single", "nll_odd_vocab_offset",
-                                           "nll_linear", "nll_linear_bias", "grpo_default",
-                                           "grpo_dual_clip_k2", "grpo_tis", "cispo", "gspo",
-                                           "dpo_sum", "dpo_sft_linear", "dpo_ipo", "dpo_robust",
-                                           "nll_smoothing_zloss", "nll_softcap_temperature",
-                                           "grpo_entropy", "distill_forward",
-                                           "distill_reverse_linear", "grpo_dr", "sapo"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Golden,
+    ::testing::Values("nll_basic", "nll_bf16_vocab_edges", "nll_empty_and_single",
+                      "nll_odd_vocab_offset", "nll_linear", "nll_linear_bias", "grpo_default",
+                      "grpo_dual_clip_k2", "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
+                      "dpo_ipo", "dpo_robust", "nll_smoothing_zloss", "nll_softcap_temperature",
+                      "grpo_entropy", "distill_forward", "distill_reverse_linear", "grpo_dr",
+                      "sapo", "nll_sampling_drop", "nll_sampling_zero", "nll_sampling_linear"),
+    [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace lossgrid

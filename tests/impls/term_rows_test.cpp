@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row kernels where a loss has terms beside the log-probability, or logits have transforms,
-// against the formulas in float64: on every instruction set of this processor and with the emulated
-// kernels of GPUs, for all dtypes, all sets of terms and shards that divide nothing evenly.
+// The row kernels where a loss has terms beside the log-probability, or logits have transforms or a
+// sampling mask, against the formulas in float64: on every instruction set of this processor and
+// with the emulated kernels of GPUs, for all dtypes, all sets of terms and shards that divide
+// nothing evenly.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -62,10 +63,19 @@ float logit_of(std::size_t row, std::int64_t v, std::int64_t vocab, float x) {
   return unmasked(row, x);
 }
 
+/// True if a mask keeps a column: two of three; in row 2 the target alone, in row 3 the second
+/// half. It keeps all targets but that of row 4.
+bool is_kept_column(std::size_t row, std::int64_t v, std::int64_t vocab, std::int64_t target) {
+  if (v == target) return row != 4 || vocab == 1;
+  if (row == 2) return false;
+  return row == 3 ? v >= vocab / 2 : (v + static_cast<std::int64_t>(row)) % 3 != 0;
+}
+
 /// Rows of one vocabulary in shards of `tp` ranks; padding columns are NaN.
 template <typename T>
 struct ShardedRows {
-  ShardedRows(std::int64_t vocab, int tp, const std::vector<RowTransform>& by, Device* device)
+  ShardedRows(std::int64_t vocab, int tp, const std::vector<RowTransform>& by, bool masked,
+              Device* device)
       : vocab(vocab), transforms(by) {
     const RandomStream random(11, 3);
     const double unit = sizeof(T) == 8 ? 0x1p-53 : kRoundoff;
@@ -76,11 +86,15 @@ struct ShardedRows {
         x.push_back(static_cast<double>(
             T(logit_of(r, v, vocab, static_cast<float>(6 * random.uniform(i) - 3)))));
       }
-      truth.emplace_back(x, by.empty() ? RowTransform{} : by[r], unit);
       // Row 0 has its target among the logits that are not -inf.
       targets.push_back(
           r == kNothing ? -1 : static_cast<std::int32_t>((vocab - 1 - 37 * r % vocab) % vocab));
       if (r == 0) targets[0] = static_cast<std::int32_t>(vocab - 1);
+      std::vector<bool> keeps(x.size(), true);
+      for (std::int64_t v = 0; masked && v < vocab; ++v) {
+        keeps[static_cast<std::size_t>(v)] = is_kept_column(r, v, vocab, targets[r]);
+      }
+      truth.emplace_back(x, keeps, by.empty() ? RowTransform{} : by[r], unit);
       valid.push_back(1);
     }
     for (int rank = 0; rank < tp; ++rank) {
@@ -96,11 +110,26 @@ struct ShardedRows {
       }
       shards.push_back({DTypeOf<T>::value, part.data(), kRows, shard, targets.data(), valid.data(),
                         device, kStreamBytes, vocab,
-                        transforms.empty() ? nullptr : transforms.data()});
+                        transforms.empty() ? nullptr : transforms.data(),
+                        masked ? kept.emplace_back(bits_of(shard)).data() : nullptr});
     }
   }
   ShardedRows(const ShardedRows&) = delete;
   ShardedRows& operator=(const ShardedRows&) = delete;
+
+  /// Returns the words of the rows' bits; those behind the columns are 1.
+  std::vector<std::uint64_t> bits_of(const VocabShard& shard) const {
+    const auto row_words = static_cast<std::size_t>((shard.width + 63) / 64);
+    std::vector<std::uint64_t> words(kRows * row_words, ~std::uint64_t{0});
+    for (std::size_t r = 0; r < kRows; ++r) {
+      for (std::int64_t v = shard.begin; v < shard.end; ++v) {
+        if (truth[r].kept[static_cast<std::size_t>(v)]) continue;
+        const auto column = static_cast<std::size_t>(v - shard.begin);
+        words[r * row_words + column / 64] &= ~(std::uint64_t{1} << (column % 64));
+      }
+    }
+    return words;
+  }
 
   std::int64_t vocab;
   std::vector<RowTransform> transforms;
@@ -108,6 +137,7 @@ struct ShardedRows {
   std::vector<std::int32_t> targets;
   std::vector<std::uint8_t> valid;
   std::vector<std::vector<T>> logits;
+  std::vector<std::vector<std::uint64_t>> kept;
   std::vector<LogitsRows> shards;
 };
 
@@ -254,8 +284,10 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   const TermRowTruth& whole = rows.truth[r];
   const auto begin = static_cast<std::size_t>(part.shard.begin);
   const auto end = static_cast<std::size_t>(part.shard.end);
-  const TermRowTruth truth({whole.x.begin() + part.shard.begin, whole.x.begin() + part.shard.end},
-                           whole.transform, 0);
+  const TermRowTruth truth(
+      {whole.x.begin() + part.shard.begin, whole.x.begin() + part.shard.end},
+      {whole.kept.begin() + part.shard.begin, whole.kept.begin() + part.shard.end}, whole.transform,
+      0);
   const double of_z = whole.of_z;
   const bool nothing = truth.max == kMinusInfinity;
   ASSERT_EQ(got.shift[r] == kMinusInfinity, nothing);
@@ -325,16 +357,16 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
 }
 
 template <typename T>
-void check_statistics(Device* device) {
+void check_statistics(bool masked, Device* device) {
   for (const Split split : splits()) {
     for (const auto& transforms : all_transforms()) {
-      const ShardedRows<T> rows(split.vocab, split.tp, transforms, device);
+      const ShardedRows<T> rows(split.vocab, split.tp, transforms, masked, device);
       for (const LogitsRows& part : rows.shards) {
         for (const bool all : {false, true}) {
           for (const int more : {0, 1, 2}) {
             const bool mean = more > 0;
             const bool predictions = more > 1;
-            if (transforms.empty() && !mean) continue;  // softmax_rows_test.cpp
+            if (transforms.empty() && !masked && !mean) continue;  // softmax_rows_test.cpp
             TermStatistics statistics;
             const RowStatistics got = statistics.of(all, mean, predictions);
             run_statistics(part, got);
@@ -360,9 +392,11 @@ void check_statistics(Device* device) {
 }
 
 TEST_P(TermRows, StatisticsAreThoseOfTheFormula) {
-  check_statistics<float>(device());
-  check_statistics<bf16>(device());
-  check_statistics<double>(device());
+  for (const bool masked : {false, true}) {
+    check_statistics<float>(masked, device());
+    check_statistics<bf16>(masked, device());
+    check_statistics<double>(masked, device());
+  }
 }
 
 /// Returns the number of elements of row r whose gradient is not that of `by`.
@@ -394,13 +428,13 @@ int wrong_elements(const ShardedRows<T>& rows, std::size_t r, const TermWeights&
 }
 
 template <typename T>
-void check_gradient(Device* device) {
+void check_gradient(bool masked, Device* device) {
   for (const Split split : splits()) {
     for (const auto& transforms : all_transforms()) {
-      const ShardedRows<T> rows(split.vocab, split.tp, transforms, device);
+      const ShardedRows<T> rows(split.vocab, split.tp, transforms, masked, device);
       const MergedSoftmax softmax(rows.truth);
       for (int terms = 0; terms < 8; ++terms) {
-        if (terms == 0 && transforms.empty()) continue;  // softmax_rows_test.cpp
+        if (terms == 0 && transforms.empty() && !masked) continue;  // softmax_rows_test.cpp
         const Weights weights(terms);
         std::vector<std::vector<T>> got;
         for (const LogitsRows& part : rows.shards) {
@@ -420,16 +454,51 @@ void check_gradient(Device* device) {
 }
 
 TEST_P(TermRows, GradientIsThatOfTheFormula) {
-  check_gradient<float>(device());
-  check_gradient<bf16>(device());
-  check_gradient<double>(device());
+  for (const bool masked : {false, true}) {
+    check_gradient<float>(masked, device());
+    check_gradient<bf16>(masked, device());
+    check_gradient<double>(masked, device());
+  }
+}
+
+/// A target of -inf whose log-probability is a constant leaves the other terms.
+template <typename T>
+void check_filtered_target(Device* device) {
+  constexpr std::size_t kRow = 4;
+  const ShardedRows<T> rows(130, 2, {}, true, device);
+  const MergedSoftmax merged(rows.truth);
+  std::vector<float> target(kRows, -1.0f);
+  target[kRow] = -std::numeric_limits<float>::infinity();
+  for (const int terms : {0, 7}) {
+    Weights weights(terms);
+    weights.columns[0][kRow] = 0.5f;
+    for (const bool is_constant : {false, true}) {
+      RowSoftmax softmax = merged.view();
+      if (is_constant) softmax.filtered = target.data();
+      std::vector<std::vector<T>> got;
+      for (const LogitsRows& part : rows.shards) {
+        got.push_back(run_gradient<T>(part, softmax, weights.view(), false));
+      }
+      TermWeights by = weights.of(kRow);
+      if (is_constant) by.logprob = 0;
+      EXPECT_EQ(wrong_elements(rows, kRow, by, got), 0) << is_constant;
+      by.logprob = 0.5 - by.logprob;
+      EXPECT_GT(wrong_elements(rows, kRow, by, got), 0) << is_constant;
+    }
+  }
+}
+
+TEST_P(TermRows, AFilteredTargetMayHaveAConstantLogprob) {
+  check_filtered_target<float>(device());
+  check_filtered_target<bf16>(device());
+  check_filtered_target<double>(device());
 }
 
 /// The check has power: the gradient of a loss with one weight of the other sign, or without it, is
 /// not taken for the right one.
 template <typename T>
 void check_power(Device* device) {
-  const ShardedRows<T> rows(130, 2, {}, device);
+  const ShardedRows<T> rows(130, 2, {}, false, device);
   const MergedSoftmax softmax(rows.truth);
   const Weights weights(7);
   std::vector<std::vector<T>> got;
@@ -456,38 +525,44 @@ TEST_P(TermRows, OtherWeightsAreSeen) {
   check_power<double>(device());
 }
 
-TEST(TermRowsTruth, GradientIsThatOfTheLoss) {
-  for (const auto& transforms : all_transforms()) {
-    const ShardedRows<double> rows(24, 1, transforms, nullptr);
-    for (int terms = 0; terms < 8; ++terms) {
-      const Weights weights(terms);
-      for (const std::size_t r : {0, 1, 2, 4, 6}) {
-        const auto target = static_cast<std::size_t>(rows.targets[r]);
-        const TermWeights by{-0.5, weights.of(0).entropy, weights.of(0).logsumexp,
-                             weights.of(0).mean_logprob};
-        const TermRowTruth& truth = rows.truth[r];
-        for (std::size_t v = 0; v < truth.x.size(); ++v) {
-          constexpr double kStep = 1e-4;
-          std::vector<double> up = truth.x;
-          std::vector<double> down = truth.x;
-          up[v] += kStep;
-          down[v] -= kStep;
-          const double difference = TermRowTruth(up, truth.transform, 0).loss(target, by) -
-                                    TermRowTruth(down, truth.transform, 0).loss(target, by);
-          EXPECT_NEAR(truth.gradient(v, target, by), difference / (2 * kStep), 2e-7)
-              << r << " " << v << " " << terms;
-        }
+void check_gradient_of_truth(const std::vector<RowTransform>& transforms, bool masked) {
+  const ShardedRows<double> rows(24, 1, transforms, masked, nullptr);
+  for (int terms = 0; terms < 8; ++terms) {
+    const Weights weights(terms);
+    for (const std::size_t r : {0, 1, 2, 4, 6}) {
+      if (masked && r == 4) continue;  // its log-probability is -inf
+      const auto target = static_cast<std::size_t>(rows.targets[r]);
+      const TermWeights by{-0.5, weights.of(0).entropy, weights.of(0).logsumexp,
+                           weights.of(0).mean_logprob};
+      const TermRowTruth& truth = rows.truth[r];
+      for (std::size_t v = 0; v < truth.x.size(); ++v) {
+        constexpr double kStep = 1e-4;
+        std::vector<double> up = truth.x;
+        std::vector<double> down = truth.x;
+        up[v] += kStep;
+        down[v] -= kStep;
+        const double difference =
+            TermRowTruth(up, truth.kept, truth.transform, 0).loss(target, by) -
+            TermRowTruth(down, truth.kept, truth.transform, 0).loss(target, by);
+        EXPECT_NEAR(truth.gradient(v, target, by), difference / (2 * kStep), 2e-7)
+            << r << " " << v << " " << terms;
       }
     }
+  }
+}
+
+TEST(TermRowsTruth, GradientIsThatOfTheLoss) {
+  for (const auto& transforms : all_transforms()) {
+    for (const bool masked : {false, true}) check_gradient_of_truth(transforms, masked);
   }
 }
 
 /// From the statistics of shards, merged, to the gradient; and the same bits however many threads,
 /// and past the caches.
 template <typename T>
-void check_bits(Device* device) {
+void check_bits(bool masked, Device* device) {
   for (const auto& transforms : all_transforms()) {
-    const ShardedRows<T> rows(2500, 1, transforms, device);
+    const ShardedRows<T> rows(2500, 1, transforms, masked, device);
     const Weights weights(7);
     const LogitsRows& whole = rows.shards[0];
     std::vector<TermStatistics> statistics(2);
@@ -516,9 +591,11 @@ void check_bits(Device* device) {
 }
 
 TEST_P(TermRows, SameBitsWhateverThePartition) {
-  check_bits<float>(device());
-  check_bits<bf16>(device());
-  check_bits<double>(device());
+  for (const bool masked : {false, true}) {
+    check_bits<float>(masked, device());
+    check_bits<bf16>(masked, device());
+    check_bits<double>(masked, device());
+  }
 }
 
 /// A mask of the lowest number stays finite below a temperature: it counts for the mean.

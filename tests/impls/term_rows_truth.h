@@ -43,7 +43,8 @@ inline double transform_error(const RowTransform& by, double unit) {
 /// A row of the whole vocabulary.
 struct TermRowTruth {
   std::vector<double> x;
-  std::vector<double> z;
+  std::vector<bool> kept;
+  std::vector<double> z;  // -inf outside of the kept set
   RowTransform transform;
   double of_z;  // relative error of z
   double max = kMinusInfinity;
@@ -52,10 +53,14 @@ struct TermRowTruth {
   double finite = 0;
 
   /// `unit`: of the arithmetic that transforms logits.
-  TermRowTruth(std::vector<double> logits, const RowTransform& by, double unit)
-      : x(std::move(logits)), transform(by), of_z(transform_error(by, unit)) {
-    for (const double logit : x) {
-      z.push_back(transformed(logit, by));
+  TermRowTruth(std::vector<double> logits, std::vector<bool> kept_columns, const RowTransform& by,
+               double unit)
+      : x(std::move(logits)),
+        kept(std::move(kept_columns)),
+        transform(by),
+        of_z(transform_error(by, unit)) {
+    for (std::size_t v = 0; v < x.size(); ++v) {
+      z.push_back(kept[v] ? transformed(x[v], by) : kMinusInfinity);
       max = std::max(max, z.back());
     }
     for (const double logit : z) {
@@ -66,6 +71,9 @@ struct TermRowTruth {
       ++finite;
     }
   }
+
+  TermRowTruth(const std::vector<double>& logits, const RowTransform& by, double unit)
+      : TermRowTruth(logits, std::vector<bool>(logits.size(), true), by, unit) {}
 
   double vocab() const { return static_cast<double>(x.size()); }
   double log_sum() const { return std::log(sum); }

@@ -37,6 +37,9 @@ inline std::vector<std::string> golden_names() {
           "nll_linear",
           "nll_linear_bias",
           "nll_odd_vocab_offset",
+          "nll_sampling_drop",
+          "nll_sampling_linear",
+          "nll_sampling_zero",
           "nll_smoothing_zloss",
           "nll_softcap_temperature"};
 }

@@ -177,6 +177,24 @@ std::vector<std::int32_t> case_input_ids(const CaseSpec& spec, std::int64_t toke
   return ids;
 }
 
+void draw_kept_targets(const CaseSpec& spec, const std::vector<std::int64_t>& cu_seqlens,
+                       const SamplingMask& mask, std::vector<std::int32_t>& ids) {
+  if (spec.targets == "shard_edges" || spec.hidden_values == HiddenValues::one_hot) return;
+  const RandomStream random = random_stream(spec.seed, Stream::kept_targets);
+  std::vector<std::int32_t> kept;
+  for (std::size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
+    for (std::int64_t row = cu_seqlens[i]; row + 1 < cu_seqlens[i + 1]; ++row) {
+      const auto place = 2 * static_cast<std::uint64_t>(row);
+      if (mask.keeps(row, ids[row + 1]) || random.below(4, place) == 0) continue;
+      kept.clear();
+      for (std::int32_t id = 0; id < spec.vocab; ++id) {
+        if (mask.keeps(row, id)) kept.push_back(id);
+      }
+      ids[row + 1] = kept[random.below(static_cast<std::uint32_t>(kept.size()), place + 1)];
+    }
+  }
+}
+
 Denominators case_denominators(const CaseSpec& spec, const std::vector<std::int64_t>& cu_seqlens,
                                const std::vector<std::uint8_t>& token_mask,
                                const std::vector<std::uint8_t>& sample_mask) {

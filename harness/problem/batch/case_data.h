@@ -8,6 +8,7 @@
 
 #include "harness/problem/batch/packed_batch.h"
 #include "harness/problem/case/case_spec.h"
+#include "harness/problem/values/sampling_mask.h"
 
 namespace lossgrid {
 
@@ -22,6 +23,11 @@ std::vector<std::uint8_t> case_token_mask(const CaseSpec& spec,
 
 /// Returns [T] ids in [0, V). A token is the target of the row before it.
 std::vector<std::int32_t> case_input_ids(const CaseSpec& spec, std::int64_t tokens);
+
+/// Replaces three quarters of the targets that the kept set of their row leaves out by ids of that
+/// set, as a sampler draws them; none where the case chooses its ids, or its rows follow from them.
+void draw_kept_targets(const CaseSpec& spec, const std::vector<std::int64_t>& cu_seqlens,
+                       const SamplingMask& mask, std::vector<std::int32_t>& ids);
 
 /// Returns the denominators that the case states for the global batch; those that it does not state
 /// are counted over the targets of this batch.

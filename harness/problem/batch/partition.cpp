@@ -99,6 +99,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.source = problem.source;
   part.denominators = problem.denominators;
   part.projection = problem.projection;
+  part.sampling_mask = problem.sampling_mask;
   part.poison_true_rows = problem.poison_true_rows;
   part.padding = problem.padding;
   part.microbatch = {of_count, dp, plan.dummy, plan.slots, plan.index};

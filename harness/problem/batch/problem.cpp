@@ -2,6 +2,7 @@
 #include "harness/problem/batch/problem.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "harness/core/error.h"
@@ -34,6 +35,16 @@ void require_hidden_keys(const CaseSpec& spec) {
     throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
                     key.get(spec));
   }
+}
+
+/// Throws for filters of a sampler that cannot be, or for the way they treat targets without any.
+void require_filters(const CaseSpec& spec) {
+  if (spec.top_k > spec.vocab) {
+    throw_bad_input("top_k = {}, must lie in [0, vocab = {}]", spec.top_k, spec.vocab);
+  }
+  const bool filters = SamplingFilter{spec.top_k, spec.top_p}.is_any();
+  if (filters || spec.filtered_targets == FilteredTargets::drop) return;
+  throw_bad_input("filtered_targets = zero belongs to a case with top_k or top_p");
 }
 
 /// Throws for a teacher that sends more ids than there are.
@@ -131,6 +142,26 @@ void apply_transform(Problem& problem) {
       make_transformed_logits(problem.untransformed, rows, temperatures_by_token(problem));
 }
 
+bool Problem::leaves_out_target(std::int64_t t, std::int32_t target) const {
+  if (sampling_mask == nullptr || target < 0) return false;
+  double z = 0;
+  logits->read(t, target, std::span<double>(&z, 1));
+  return z == -std::numeric_limits<double>::infinity();
+}
+
+void set_sampling_mask(Problem& problem, std::shared_ptr<const SamplingMask> mask) {
+  if (problem.untransformed == nullptr) problem.untransformed = problem.logits;
+  problem.sampling_mask = std::move(mask);
+  problem.logits = make_masked_logits(problem.logits, problem.sampling_mask);
+  if (problem.spec.filtered_targets != FilteredTargets::drop) return;
+  const std::vector<std::int32_t> targets = problem.row_targets();
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (problem.leaves_out_target(t, targets[t])) problem.token_mask[t + 1] = 0;
+  }
+  problem.denominators =
+      case_denominators(problem.spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+}
+
 void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype) {
   const LogitTransform transform = problem.teacher_transform();
   problem.given_teacher = std::move(given);
@@ -177,6 +208,7 @@ Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
   require_hidden_keys(spec);
   require_teacher_ids(spec);
+  require_filters(spec);
   Problem problem;
   problem.spec = spec;
   problem.source = FromCase{format_case(spec)};
@@ -199,6 +231,11 @@ Problem make_problem(const CaseSpec& spec) {
   }
   problem.temperatures = case_temperatures(spec, problem.sequences());
   apply_transform(problem);
+  if (const SamplingFilter filter{spec.top_k, spec.top_p}; filter.is_any()) {
+    auto mask = make_sampling_mask(*problem.logits, problem.tokens(), spec.vocab, filter);
+    draw_kept_targets(spec, problem.cu_seqlens, *mask, problem.input_ids);
+    set_sampling_mask(problem, std::move(mask));
+  }
   problem.poison_true_rows = spec.poison != Poison::none;
   return problem;
 }

@@ -20,6 +20,7 @@
 #include "harness/problem/values/logit_transform.h"
 #include "harness/problem/values/logits_source.h"
 #include "harness/problem/values/projection.h"
+#include "harness/problem/values/sampling_mask.h"
 
 namespace lossgrid {
 
@@ -75,6 +76,10 @@ struct Problem {
   std::vector<std::int64_t> origin_row;       // [T]
   MicrobatchPlace microbatch;
 
+  // The kept sets of rows, those of the whole batch: row t of a part is its row whole_row(t); null:
+  // all ids. Then `logits` are -inf outside of them. Set by set_sampling_mask.
+  std::shared_ptr<const SamplingMask> sampling_mask = nullptr;
+
   // Logits of a teacher, row by row beside the student's, as they are given, and divided by the
   // temperatures; null unless the objective has a divergence from it. -inf outside of its top k.
   std::shared_ptr<const LogitsSource> given_teacher = nullptr;
@@ -102,6 +107,12 @@ struct Problem {
 
   /// Returns [T] the id that row t predicts (the next token of its sequence), -1 at last tokens.
   std::vector<std::int32_t> row_targets() const;
+  /// True if the target of row t is one that the sampling mask leaves out: then z of it is -inf.
+  bool leaves_out_target(std::int64_t t, std::int32_t target) const;
+  /// True if such targets have the log-probability 0.
+  bool zeroes_filtered_targets() const {
+    return sampling_mask != nullptr && spec.filtered_targets == FilteredTargets::zero;
+  }
   /// Returns [T] 1 where row t predicts a target that is trained on, else 0.
   std::vector<std::uint8_t> row_valid() const;
 };
@@ -115,6 +126,10 @@ Problem make_problem(const CaseSpec& spec);
 /// Puts the transform of rows on problem.logits, if there is one: that of the case, with
 /// problem.temperatures.
 void apply_transform(Problem& problem);
+
+/// Keeps the ids of `mask` in every row, and masks the targets that it leaves out, unless the case
+/// keeps them; then denominators are counted anew.
+void set_sampling_mask(Problem& problem, std::shared_ptr<const SamplingMask> mask);
 
 /// Sets problem.given_teacher and what follows of it.
 void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype);
@@ -159,5 +174,10 @@ void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, in
 /// Writes this rank's shard of the teacher's logits [T_c, width] in their dtype, in the same way.
 void fill_teacher_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                         void* out);
+
+/// Writes this rank's bits of the sampling mask, mask_words(width) words a row: bit k is that of
+/// column k of the shard. Bits of padding columns are 1, rows that are not to be read keep nothing.
+void fill_mask_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                     std::uint64_t* out);
 
 }  // namespace lossgrid

@@ -34,6 +34,7 @@ const std::vector<std::string>& known_tensors() {
                                               "teacher_logits",
                                               "teacher_topk_ids",
                                               "teacher_topk_logits",
+                                              "sampling_mask",
                                               "teacher_topk_logprobs",
                                               "expected.loss",
                                               "expected.logprobs",
@@ -46,10 +47,16 @@ const std::vector<std::string>& known_tensors() {
 }
 
 const std::vector<std::string>& known_metadata() {
-  static const std::vector<std::string> keys{
-      "format",           "objective",    "transform",         "case",
-      "pad_multiple",     "bin_multiple", "global_valid_toks", "expected_metrics",
-      "global_valid_seqs"};
+  static const std::vector<std::string> keys{"format",
+                                             "objective",
+                                             "transform",
+                                             "case",
+                                             "pad_multiple",
+                                             "bin_multiple",
+                                             "global_valid_toks",
+                                             "expected_metrics",
+                                             "global_valid_seqs",
+                                             "filtered_targets"};
   return keys;
 }
 
@@ -141,6 +148,18 @@ std::string transform_text(const CaseSpec& spec) {
   if (spec.logit_softcap != 0) json["logit_softcap"] = spec.logit_softcap;
   if (spec.temperature != 1) json["temperature"] = spec.temperature;
   return json.empty() ? "" : json.dump();
+}
+
+void read_filtered_targets(const SafetensorsFile& file, CaseSpec& spec) {
+  const auto at = file.metadata().find("filtered_targets");
+  if (at == file.metadata().end()) return;
+  const std::string what = file.path() + ": __metadata__.filtered_targets";
+  if (at->second != "drop" && at->second != "zero") {
+    throw_bad_input("{} is {}, must be drop or zero", what, printable(at->second));
+  }
+  if (!file.has("sampling_mask"))
+    throw_bad_input("{} is about a sampling_mask, there is none", what);
+  if (at->second == "zero") spec.filtered_targets = FilteredTargets::zero;
 }
 
 std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std::int64_t counted) {

@@ -30,6 +30,9 @@ ObjectiveSpec read_bundle_objective(const SafetensorsFile& file);
 /// absent.
 void read_transform(const SafetensorsFile& file, CaseSpec& spec);
 
+/// Reads the treatment of targets that a sampling mask leaves out; drop when it is absent.
+void read_filtered_targets(const SafetensorsFile& file, CaseSpec& spec);
+
 /// Returns the transform as JSON text; "" where it changes nothing.
 std::string transform_text(const CaseSpec& spec);
 

@@ -250,6 +250,36 @@ std::string bits_text(const std::vector<std::uint8_t>& bits, std::int64_t begin,
   return text;
 }
 
+/// Throws for a row that keeps no id and predicts a token that is trained on; others may be empty.
+void require_kept_ids(const std::string& what, const Problem& problem, const SamplingMask& mask) {
+  const std::vector<std::uint8_t> valid = problem.row_valid();
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (valid[t] == 0 || mask.keeps_any(t)) continue;
+    throw_bad_input("{}: row {}, whose next token is trained on, has no 1, must have one at least",
+                    what, t);
+  }
+}
+
+/// Reads the kept sets of rows, if there are any; masks have been read.
+void read_sampling_mask(const BundleTensors& tensors, Problem& problem) {
+  read_filtered_targets(tensors.file(), problem.spec);
+  if (!tensors.has("sampling_mask")) return;
+  const std::int64_t vocab = problem.spec.vocab;
+  const std::string what = tensors.what("sampling_mask");
+  const TensorView view =
+      tensors.require("sampling_mask", {"U8"}, {problem.tokens(), vocab}, "[T, V]");
+  auto mask = std::make_shared<SamplingMask>(problem.tokens(), vocab);
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      const int bit = view.at<std::uint8_t>(t * vocab + v);
+      if (bit > 1) throw_bad_input("{}: {} at index [{}, {}], must be 0 or 1", what, bit, t, v);
+      if (bit == 1) mask->keep(t, v);
+    }
+  }
+  require_kept_ids(what, problem, *mask);
+  set_sampling_mask(problem, std::move(mask));
+}
+
 void read_masks(const BundleTensors& tensors, Problem& problem) {
   const std::int64_t sequences = problem.sequences();
   problem.token_mask = tensors.bits("token_mask", problem.tokens(), "[T]");
@@ -257,6 +287,7 @@ void read_masks(const BundleTensors& tensors, Problem& problem) {
   if (tensors.has("sample_mask")) {
     problem.sample_mask = tensors.bits("sample_mask", sequences, "[S]");
   }
+  read_sampling_mask(tensors, problem);
   if (sequences == 0) return;
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < problem.lengths.size(); ++i) {

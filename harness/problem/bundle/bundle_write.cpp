@@ -72,6 +72,19 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   tensors.push_back(tensor_of<float>(name, {problem.tokens(), k}, values));
 }
 
+/// Adds the kept sets of rows, if there are any.
+void add_sampling_mask(const Problem& problem, std::vector<TensorToWrite>& tensors) {
+  if (problem.sampling_mask == nullptr) return;
+  const std::int64_t vocab = problem.spec.vocab;
+  TensorToWrite tensor{"sampling_mask", "U8", {problem.tokens(), vocab}, {}};
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      tensor.data.push_back(problem.sampling_mask->keeps(t, v) ? std::byte{1} : std::byte{0});
+    }
+  }
+  tensors.push_back(std::move(tensor));
+}
+
 Json metrics_json(const BundleResults& results) {
   Json json = Json::object();
   for (const auto& [name, value] : results.metrics) {
@@ -205,6 +218,9 @@ void write_bundle(const std::string& path, const Problem& problem,
   if (const std::string transform = transform_text(spec); !transform.empty()) {
     metadata["transform"] = transform;
   }
+  if (problem.sampling_mask != nullptr) {
+    metadata["filtered_targets"] = problem.zeroes_filtered_targets() ? "zero" : "drop";
+  }
   if (!case_text.empty()) metadata["case"] = case_text;
   if (spec.pad_multiple != 1) metadata["pad_multiple"] = std::to_string(spec.pad_multiple);
   if (spec.bin_multiple != 1) metadata["bin_multiple"] = std::to_string(spec.bin_multiple);
@@ -226,6 +242,7 @@ void write_bundle(const std::string& path, const Problem& problem,
         tensor_of<float>("temperatures", {problem.sequences()}, problem.temperatures));
   }
   add_teacher(problem, tensors);
+  add_sampling_mask(problem, tensors);
   add_inputs(problem, tensors);
   if (expected) {
     metadata["expected_metrics"] = metrics_json(*expected).dump();

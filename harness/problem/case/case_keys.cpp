@@ -152,6 +152,15 @@ CaseKey softcap_key() {
           }};
 }
 
+CaseKey top_p_key() {
+  return {"top_p", JsonType::number, [](const CaseSpec& spec) { return format_number(spec.top_p); },
+          [](CaseSpec& spec, std::string_view text) {
+            const double value = parse_number(text, "top_p");
+            if (!(value > 0 && value <= 1)) throw_bad_input("top_p = {} is outside (0, 1]", text);
+            spec.top_p = value;
+          }};
+}
+
 CaseKey seed_key() {
   return {"seed", JsonType::number, [](const CaseSpec& spec) { return std::to_string(spec.seed); },
           [](CaseSpec& spec, std::string_view text) {
@@ -207,6 +216,13 @@ std::vector<CaseKey> make_keys() {
   add(factor_key("temperature", &CaseSpec::temperature), "divides the logits, after a soft-cap");
   add(boolean_key("sequence_temperatures", &CaseSpec::sequence_temperatures),
       "every sequence has a temperature of its own, drawn in [0.5, 2], beside it: true, false");
+  add(integer_key("top_k", &CaseSpec::top_k, 0, kMaxVocab),
+      "the softmax is over the ids whose z is at least the k-th largest of the row; 0: over all");
+  add(top_p_key(), "then over the most probable of these that add up to p; 1: over all of them");
+  add(enum_key<FilteredTargets>("filtered_targets", &CaseSpec::filtered_targets,
+                                {{FilteredTargets::drop, "drop"}, {FilteredTargets::zero, "zero"}}),
+      "targets that top_k and top_p leave out: drop masks them, zero keeps them with the "
+      "log-probability 0 and no gradient");
   add(integer_key("teacher_topk", &CaseSpec::teacher_topk, 0, kMaxVocab),
       "of distill: the teacher's logits of its k most probable ids alone; 0: of all");
   add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,

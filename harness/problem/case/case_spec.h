@@ -61,6 +61,13 @@ enum class Drift { near, far, equal, far_prev, edge };
 /// rows need H = V and make logits = weight^T[ids] / temperature: a bigram model.
 enum class HiddenValues { normal, one_hot };
 
+/// Treatment of targets outside of the kept set of their row (sampling_mask.h), whose
+/// log-probability is -inf.
+enum class FilteredTargets {
+  drop,  // masked, as if they were never trained on: no denominator counts them
+  zero,  // they stay, with a log-probability of 0 that has no gradient, as NeMo-RL treats them
+};
+
 /// Storage order of a vocab shard of the lm_head: [V_t, H], one row for an id, or [H, V_t].
 enum class WeightLayout { vocab_hidden, hidden_vocab };
 
@@ -113,7 +120,11 @@ struct CaseSpec {
   double logit_softcap = 0;
   double temperature = 1;
   bool sequence_temperatures = false;  // every sequence has one of its own beside it
-  std::int64_t teacher_topk = 0;       // ids of a row that a teacher's logits are given for; 0: all
+  // Filters of a sampler on the transformed logits (sampling_mask.h), top_k first.
+  std::int64_t top_k = 0;  // 0: none
+  double top_p = 1;        // 1: none
+  FilteredTargets filtered_targets = FilteredTargets::drop;
+  std::int64_t teacher_topk = 0;  // ids of a row that a teacher's logits are given for; 0: all
   WeightLayout weight_layout = WeightLayout::vocab_hidden;
   // True if the weight is that of the input embedding too: its gradient buffer holds the
   // embedding's part already, and that of the loss is added.

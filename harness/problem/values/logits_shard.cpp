@@ -86,6 +86,24 @@ void fill_logits_shard(const Problem& problem, const Grid& grid, int tp_rank, in
   fill_shard(problem, problem.given_logits(), problem.spec.dtype, grid, tp_rank, cp_rank, out);
 }
 
+void fill_mask_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                     std::uint64_t* out) {
+  const PackedLayout layout = layout_of(problem, grid);
+  const VocabShard shard = vocab_shard(problem.spec.vocab, grid.tp, tp_rank);
+  const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
+  const std::int64_t words = mask_words(shard.width);
+  for (const std::int64_t position : cp_rows(layout.cu_padded, grid, cp_rank)) {
+    const std::span<std::uint64_t> row(out, static_cast<std::size_t>(words));
+    if (rows[position] < 0) {
+      std::fill(row.begin(), row.end(), 0);
+    } else {
+      problem.sampling_mask->read(problem.whole_row(rows[position]), shard.begin, shard.valid(),
+                                  row);
+    }
+    out += words;
+  }
+}
+
 void fill_teacher_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
                         void* out) {
   fill_shard(problem, *problem.given_teacher, problem.teacher_dtype, grid, tp_rank, cp_rank, out);

@@ -37,6 +37,11 @@ void require_rules(const CaseSpec& spec) {
   small.global_valid_seqs = 0;
   small.vocab = std::min<std::int64_t>(spec.vocab, 16);
   small.hidden = std::min<std::int64_t>(spec.hidden, 16);
+  // Those that exceed the vocabulary stay: that is a broken rule.
+  if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
+  if (spec.teacher_topk <= spec.vocab) {
+    small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
+  }
   make_problem(small);
 }
 
@@ -49,6 +54,9 @@ class PackLayout {
     require_rules(spec);
     problem_.spec = spec;
     problem_.lengths = case_lengths(spec);
+    if (SamplingFilter{spec.top_k, spec.top_p}.is_any()) {
+      problem_.sampling_mask = std::make_shared<const SamplingMask>(0, spec.vocab);
+    }
     require_fits(problem_, grid);
     misfit_ = padding_misfit(problem_, padding, grid);
     if (!misfit_) problem_.padding = padding;

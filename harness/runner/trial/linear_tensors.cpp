@@ -45,7 +45,8 @@ class LinearTensors final : public RankTensors {
         weight_(pack.device.allocate(
             static_cast<std::size_t>(places_.elements() * pack.loss_problem.element_bytes()),
             "weight", MemorySpace::device)),
-        teacher_(pack) {
+        teacher_(pack),
+        mask_(pack) {
     if (places_.has_bias) {
       bias_ = pack.device.allocate(
           static_cast<std::size_t>(places_.bias_elements() * pack.loss_problem.element_bytes()),
@@ -58,14 +59,15 @@ class LinearTensors final : public RankTensors {
     return {.hidden = hidden_.data(),
             .weight = weight_.data(),
             .teacher = teacher_.data(),
-            .bias = bias_.data()};
+            .bias = bias_.data(),
+            .kept = mask_.data()};
   }
 
   std::uint64_t input_bits() const override {
     const std::uint64_t bias_bits =
         places_.has_bias ? fingerprint(HostView(bias_).bytes(), kBiasBits) : 0;
     return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1) +
-           bias_bits + teacher_.bits();
+           bias_bits + teacher_.bits() + mask_.bits();
   }
 
   std::optional<SkipReason> shift(double /*amount*/) override {
@@ -265,6 +267,7 @@ class LinearTensors final : public RankTensors {
   Buffer weight_;
   Buffer bias_;  // as its gradient, where the problem has one
   TeacherTensor teacher_;
+  MaskTensor mask_;
   Buffer grad_hidden_;
   DeviceArray<float> grad_weight_;
   DeviceArray<float> grad_bias_;

@@ -19,16 +19,17 @@ class LogitsTensors final : public RankTensors {
       : pack_(pack),
         shard_(vocab_shard(pack.problem.spec.vocab, pack.loss_problem.grid.tp, pack.rank.tp_rank)),
         logits_(pack.device.allocate(bytes(), "logits", MemorySpace::device)),
-        teacher_(pack) {
+        teacher_(pack),
+        mask_(pack) {
     fill();
   }
 
   LossInputs inputs() const override {
-    return {.logits = logits_.data(), .teacher = teacher_.data()};
+    return {.logits = logits_.data(), .teacher = teacher_.data(), .kept = mask_.data()};
   }
 
   std::uint64_t input_bits() const override {
-    return parallel_fingerprint(HostView(logits_).bytes()) + teacher_.bits();
+    return parallel_fingerprint(HostView(logits_).bytes()) + teacher_.bits() + mask_.bits();
   }
 
   std::optional<SkipReason> shift(double amount) override {
@@ -139,6 +140,7 @@ class LogitsTensors final : public RankTensors {
   VocabShard shard_;
   Buffer logits_;
   TeacherTensor teacher_;
+  MaskTensor mask_;
   Buffer kept_;
   Buffer grad_;
   bool in_place_ = false;

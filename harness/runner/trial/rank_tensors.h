@@ -92,6 +92,20 @@ class TeacherTensor {
   Buffer buffer_;
 };
 
+/// The sampling mask of one rank, in the same way.
+class MaskTensor {
+ public:
+  explicit MaskTensor(const RankPack& pack);
+
+  const std::uint64_t* data() const {
+    return reinterpret_cast<const std::uint64_t*>(buffer_.data());
+  }
+  std::uint64_t bits() const;
+
+ private:
+  Buffer buffer_;
+};
+
 /// Returns the elements of a floating tensor in float64.
 std::vector<double> as_doubles(const Buffer& buffer, DType dtype);
 

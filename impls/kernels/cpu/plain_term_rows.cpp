@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "impls/kernels/cpu/plain_rows.h"
+#include "impls/kernels/kept_columns.h"
 #include "impls/kernels/transformed_logit.h"
 
 namespace lossgrid {
@@ -12,12 +13,27 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// True if a column has a larger logit than column `target`, or the same one before it.
+/// z of the columns of a row: -inf for those that are not kept.
 template <class Map>
-bool is_beaten(const double* x, std::int64_t columns, std::int64_t target, const Map& map) {
-  const double of_target = map.z(x[target]);
+struct PlainRow {
+  const Map& map;
+  const double* x;
+  const LogitsRows& rows;
+  std::int64_t r;
+
+  double z(std::int64_t column) const {
+    const bool is_kept =
+        rows.kept == nullptr || KeptColumns::of_row(rows.kept, rows.shard.width, r).keeps(column);
+    return is_kept ? map.z(x[column]) : -kInfinity;
+  }
+};
+
+/// True if a column has a larger z than column `target`, or the same one before it.
+template <class Map>
+bool is_beaten(const PlainRow<Map>& row, std::int64_t columns, std::int64_t target) {
+  const double of_target = row.z(target);
   for (std::int64_t v = 0; v < columns; ++v) {
-    const double z = map.z(x[v]);
+    const double z = row.z(v);
     if (z > of_target || (z == of_target && v < target)) return true;
   }
   return false;
@@ -27,12 +43,13 @@ template <class Map>
 void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int64_t r,
                       const Map& map) {
   const double* x = static_cast<const double*>(rows.data) + r * rows.shard.width;
+  const PlainRow<Map> row{map, x, rows, r};
   const std::int64_t columns = rows.shard.valid();
   double max = -kInfinity;
   double min = kInfinity;
   double finite = 0;
   for (std::int64_t v = 0; v < columns; ++v) {
-    const double z = map.z(x[v]);
+    const double z = row.z(v);
     max = std::max(max, z);
     if (z == -kInfinity) continue;
     min = std::min(min, z);
@@ -44,7 +61,7 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   double total = 0;
   double squares = 0;
   for (std::int64_t v = 0; v < columns; ++v) {
-    const double z = map.z(x[v]);
+    const double z = row.z(v);
     if (z == -kInfinity) continue;
     const double distance = exact_distance_to_shift(z, shift);
     const double e = std::exp(distance);
@@ -57,7 +74,7 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   out.sum[r] = static_cast<float>(sum);
   const std::int64_t y = rows.targets[r];
   out.target[r] = rows.shard.owns(y)
-                      ? distance_to_shift(map.z(x[y - rows.shard.begin]), finite > 0 ? shift : 0)
+                      ? distance_to_shift(row.z(y - rows.shard.begin), finite > 0 ? shift : 0)
                       : 0.0f;
   if (out.weighted != nullptr) {
     out.weighted[r] = static_cast<float>(weighted);
@@ -68,7 +85,7 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   out.finite[r] = static_cast<float>(finite);
   if (out.squares == nullptr) return;
   out.squares[r] = static_cast<float>(squares);
-  out.beaten[r] = rows.shard.owns(y) && is_beaten(x, columns, y - rows.shard.begin, map) ? 1 : 0;
+  out.beaten[r] = rows.shard.owns(y) && is_beaten(row, columns, y - rows.shard.begin) ? 1 : 0;
 }
 
 template <class Map>
@@ -76,13 +93,14 @@ void write_gradient(const LogitsRows& rows, const RowSoftmax& softmax,
                     const RowCoefficients& coefficients, std::int64_t r, const Map& map,
                     double* out) {
   const double* x = static_cast<const double*>(rows.data) + r * rows.shard.width;
+  const PlainRow<Map> row{map, x, rows, r};
   const std::int64_t columns = rows.shard.valid();
   const double sum = softmax.sum[r];
   const double log_sum = std::log(sum);
   const std::int64_t target =
       rows.shard.owns(rows.targets[r]) ? rows.targets[r] - rows.shard.begin : -1;
   for (std::int64_t v = 0; v < columns; ++v) {
-    const double z = map.z(x[v]);
+    const double z = row.z(v);
     const double distance = exact_distance_to_shift(z, softmax.shift[r]);
     const double p = std::exp(distance) / sum;
     const double log_p = distance - log_sum;

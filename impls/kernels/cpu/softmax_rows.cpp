@@ -126,7 +126,9 @@ HWY_EXPORT(gradient_f32);
 HWY_EXPORT(gradient_bf16);
 
 void cpu_statistics(const LogitsRows& rows, const RowStatistics& out) {
-  if (rows.transforms != nullptr || out.total != nullptr) return cpu_term_statistics(rows, out);
+  if (rows.transforms != nullptr || rows.kept != nullptr || out.total != nullptr) {
+    return cpu_term_statistics(rows, out);
+  }
   if (rows.dtype == DType::f64) return plain_statistics(rows, out);
   for_each_part(rows.rows, [&](const RowPart& part) {
     if (rows.dtype == DType::bf16) {
@@ -139,7 +141,7 @@ void cpu_statistics(const LogitsRows& rows, const RowStatistics& out) {
 
 void cpu_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                   void* out) {
-  if (rows.transforms != nullptr || !gradients.logprob_alone()) {
+  if (rows.transforms != nullptr || rows.kept != nullptr || !gradients.logprob_alone()) {
     return cpu_term_gradient(rows, softmax, gradients, out);
   }
   const float* shift = softmax.shift;

@@ -10,6 +10,8 @@
 #define LOSSGRID_TERM_BLOCKS_INL_H_
 #endif
 
+#include <span>
+
 #include "harness/problem/values/row_transform.h"
 #include "impls/kernels/cpu/row_blocks-inl.h"
 #include "impls/kernels/cpu/vector_tanh-inl.h"
@@ -107,6 +109,46 @@ HWY_INLINE void read_block(const T* x, std::int64_t count, const RowTransform& t
   } else {
     read_with(CappedLanes{transform.limit, transform.factor / transform.limit}, x, count, ahead,
               block);
+  }
+}
+
+/// Returns 64 bits from bit `at` on; 0 beyond the words.
+HWY_INLINE std::uint64_t bits_from(std::span<const std::uint64_t> words, std::int64_t at) {
+  const auto first = static_cast<std::size_t>(at / 64);
+  const auto by = static_cast<unsigned>(at % 64);
+  const std::uint64_t low = words[first] >> by;
+  if (by == 0 || first + 1 == words.size()) return low;
+  return low | words[first + 1] << (64 - by);
+}
+
+/// Returns the bits of 32 elements or fewer that the lanes of a vector test; `kPairs`: every other
+/// one of them, as load_lanes deals bf16 elements.
+template <bool kPairs>
+HWY_INLINE hn::Vec<Words> lane_bits(std::size_t vector) {
+  const Words d;
+  const auto lane = hn::Iota(d, 0);
+  if constexpr (!kPairs) return hn::Shl(hn::Set(d, 1u), lane);
+  const auto first = hn::Set(d, static_cast<std::uint32_t>(vector % 2));
+  return hn::Shl(hn::Set(d, 1u), hn::Add(hn::Add(lane, lane), first));
+}
+
+/// Sets z to -inf where the bit of the element, the first of which is bit `at`, is 0.
+template <typename T>
+HWY_INLINE void mask_block(std::span<const std::uint64_t> words, std::int64_t at,
+                           TermBlock& block) {
+  constexpr bool kPairs = HWY_TARGET != HWY_SCALAR && sizeof(T) == 2;
+  static_assert(kVectorSize <= 16, "lanes of two vectors have bits in one word of 32");
+  const Floats d;
+  const Words words_of_lanes;
+  for (std::int64_t i = 0; i < block.size; i += kLanes) {
+    const std::uint64_t bits = bits_from(words, at + i);
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      float* z = block.z + i + static_cast<std::int64_t>(k * kVectorSize);
+      const std::size_t first = (kPairs ? k / 2 * 2 : k) * kVectorSize;
+      const auto own = hn::Set(words_of_lanes, static_cast<std::uint32_t>(bits >> first));
+      const auto is_kept = hn::RebindMask(d, hn::TestBit(own, lane_bits<kPairs>(k)));
+      hn::Store(hn::IfThenElse(is_kept, hn::Load(d, z), minus_infinity()), d, z);
+    }
   }
 }
 

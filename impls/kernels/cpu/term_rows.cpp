@@ -7,6 +7,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "harness/problem/values/sampling_mask.h"
 #include "impls/kernels/cpu/flush_denormals.h"
 #include "impls/kernels/cpu/plain_rows.h"
 #include "impls/kernels/cpu/plain_term_rows.h"
@@ -15,6 +16,7 @@
 #include "impls/kernels/cpu/streaming.h"
 #include "impls/kernels/cpu/term_blocks-inl.h"
 #include "impls/kernels/cpu/term_rows.h"
+#include "impls/kernels/kept_columns.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
@@ -78,18 +80,24 @@ HWY_INLINE void add_block(const TermBlock& block, AskedTerms asked, TermSums& ro
   row.finite += finite.count;
 }
 
-/// The row of a tensor with its transform.
+/// The row of a tensor with its transform and its kept columns.
 template <typename T>
 struct TransformedRow {
   const T* x;
   RowTransform transform;
+  std::span<const std::uint64_t> kept;  // empty: all
 
   TransformedRow(const LogitsRows& rows, std::int64_t r)
       : x(static_cast<const T*>(rows.data) + r * rows.shard.width),
-        transform(rows.transforms == nullptr ? RowTransform{} : rows.transforms[r]) {}
+        transform(rows.transforms == nullptr ? RowTransform{} : rows.transforms[r]) {
+    if (rows.kept == nullptr) return;
+    kept = {KeptColumns::of_row(rows.kept, rows.shard.width, r).words,
+            static_cast<std::size_t>(mask_words(rows.shard.width))};
+  }
 
   void read(std::int64_t begin, std::int64_t count, std::int64_t ahead, TermBlock& block) const {
     read_block(x + begin, count, transform, ahead, block);
+    if (!kept.empty()) mask_block<T>(kept, begin, block);
   }
 };
 

@@ -18,6 +18,7 @@ struct CudaRows {
   std::int64_t columns;         // that count
   std::int64_t first_id;        // vocab id of the first column
   const std::int32_t* targets;  // [rows]; -1: the row predicts nothing
+  const std::uint64_t* kept;    // [rows, words] kept columns; null: all
 };
 
 /// [rows] each; `weighted` and `min` both null or both not.

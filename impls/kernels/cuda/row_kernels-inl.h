@@ -101,8 +101,9 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
   const std::int64_t columns = access.rows.columns;
   const std::int64_t target = access.target_column(r);
   // In place, the thread that has the target overwrites what the others read.
-  const auto of_target =
-      block.each([&](int) { return target < 0 ? 0.0f : gradient.of_target(row[target]); });
+  const auto of_target = block.each([&](int) {
+    return target < 0 ? 0.0f : gradient.of_target(as_loaded(load, row[target], target));
+  });
   block.sync();
   const bool aligned = is_aligned(to);
   block.run([&](int thread) {
@@ -129,7 +130,7 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
     }
     for (; v < count; v += threads) write(v, load(v));
     for (std::int64_t k = count * kVectorSize<T> + thread; k < columns; k += threads) {
-      store_element(to, k, element(load_element(row, k), k));
+      store_element(to, k, element(as_loaded(load, load_element(row, k), k), k));
     }
   });
   write_zeros(block, to, columns, access.rows.width);

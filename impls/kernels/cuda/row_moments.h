@@ -96,7 +96,7 @@ LOSSGRID_KERNEL void add_elements_of_thread(const T* row, std::int64_t columns, 
     add(load(v).items, [&](int k) { return v * kVectorSize<T> + k; });
   }
   for (std::int64_t k = vectors * kVectorSize<T> + thread; k < columns; k += threads) {
-    const T x[1] = {load_element(row, k)};
+    const T x[1] = {as_loaded(load, load_element(row, k), k)};
     add(x, [&](int) { return k; });
   }
 }

@@ -8,6 +8,7 @@
 
 #include "harness/device/kernel/portable.h"
 #include "harness/device/kernel/row_traffic.h"
+#include "impls/kernels/kept_columns.h"
 
 namespace lossgrid {
 
@@ -89,5 +90,37 @@ class RowVectors {
   const T* row_;
   bool aligned_;
 };
+
+/// Reads the vectors of a row of which columns are kept, -inf in place of all others.
+template <typename T>
+class KeptVectors {
+ public:
+  LOSSGRID_KERNEL KeptVectors(const T* row, const KeptColumns& kept) : row_(row), kept_(kept) {}
+  LOSSGRID_KERNEL Vector<T> operator()(std::int64_t v) const {
+    Vector<T> x = row_(v);
+    for (int k = 0; k < kVectorSize<T>; ++k) {
+      if (!kept_.keeps(v * kVectorSize<T> + k)) store(-infinity(), x.items[k]);
+    }
+    return x;
+  }
+  LOSSGRID_KERNEL T masked(T x, std::int64_t column) const {
+    if (!kept_.keeps(column)) store(-infinity(), x);
+    return x;
+  }
+
+ private:
+  RowVectors<T> row_;
+  KeptColumns kept_;
+};
+
+/// Returns `x`, the element of a column, as `load` reads it.
+template <typename Load, typename T>
+LOSSGRID_KERNEL T as_loaded(const Load& /*load*/, T x, std::int64_t /*column*/) {
+  return x;
+}
+template <typename T>
+LOSSGRID_KERNEL T as_loaded(const KeptVectors<T>& load, T x, std::int64_t column) {
+  return load.masked(x, column);
+}
 
 }  // namespace lossgrid

@@ -99,8 +99,26 @@ struct PredictionMoments {
   }
 };
 
+/// Calls f(load) with what reads the vectors of row r: all columns, or with kMask the kept ones.
+template <bool kMask, typename T, typename F>
+LOSSGRID_KERNEL void with_row_vectors(const RowAccess<T>& access, std::int64_t r, F&& f) {
+  if constexpr (kMask) {
+    f(KeptVectors<T>(access.row(r), KeptColumns::of_row(access.rows.kept, access.rows.width, r)));
+  } else {
+    f(RowVectors<T>(access.row(r)));
+  }
+}
+
+/// Counts the reads of a row of the mask.
+template <bool kMask, typename Block>
+LOSSGRID_KERNEL void count_mask_read(Block& block, const CudaRows& rows) {
+  if constexpr (kMask) {
+    block.one([&] { count_row_read((rows.width + 63) / 64 * 8); });
+  }
+}
+
 /// With kPredictions also what PredictionMoments hold.
-template <typename T, bool kPredictions>
+template <typename T, bool kMask, bool kPredictions>
 struct TermStatisticsKernel {
   using Row = std::conditional_t<kPredictions, PredictionMoments, TermMoments>;
   using Z = decltype(operand(T()));
@@ -120,21 +138,25 @@ struct TermStatisticsKernel {
       });
       return;
     }
-    with_map_of_row(transforms, r, [&](const auto& map) { write_row(block, r, map); });
+    count_mask_read<kMask>(block, access.rows);
+    with_row_vectors<kMask>(access, r, [&](const auto& load) {
+      with_map_of_row(transforms, r, [&](const auto& map) { write_row(block, r, map, load); });
+    });
   }
 
  private:
   LOSSGRID_KERNEL static TermMoments& terms_of(TermMoments& row) { return row; }
   LOSSGRID_KERNEL static TermMoments& terms_of(PredictionMoments& row) { return row.terms; }
 
-  template <typename Block, class Map>
-  LOSSGRID_KERNEL void write_row(Block& block, std::int64_t r, const Map& map) const {
+  template <typename Block, class Map, class Load>
+  LOSSGRID_KERNEL void write_row(Block& block, std::int64_t r, const Map& map,
+                                 const Load& load) const {
     const T* row = access.row(r);
     const std::int64_t target = access.target_column(r);
-    const Z of_target = target < 0 ? Z(0) : map.z(operand(row[target]));
+    const Z of_target = target < 0 ? Z(0) : map.z(operand(as_loaded(load, row[target], target)));
     const auto own = block.each([&](int thread) {
       Row moments;
-      add_elements_of_thread(row, access.rows.columns, thread, block.threads(), RowVectors<T>(row),
+      add_elements_of_thread(row, access.rows.columns, thread, block.threads(), load,
                              [&](const auto& x, const auto& column) {
                                add_mapped(map, target, of_target, x, column, moments);
                              });
@@ -212,7 +234,7 @@ struct TermGradientOfRow {
   }
 };
 
-template <typename T>
+template <typename T, bool kMask>
 struct TermGradientKernel {
   RowAccess<T> access;
   const RowTransform* transforms;
@@ -228,13 +250,16 @@ struct TermGradientKernel {
       write_zeros(block, static_cast<T*>(out) + r * access.rows.width, 0, access.rows.width);
       return;
     }
+    count_mask_read<kMask>(block, access.rows);
     const RowCoefficients coefficients = row_coefficients(softmax, gradients, vocab, r);
     const float sum = softmax.sum[r];
     with_map_of_row(transforms, r, [&](const auto& map) {
       using Map = std::decay_t<decltype(map)>;
       const TermGradientOfRow<T, Map> gradient{map, softmax.shift[r], std::log(sum), sum,
                                                coefficients};
-      write_gradient(block, access, r, gradient, out, RowVectors<T>(access.row(r)));
+      with_row_vectors<kMask>(access, r, [&](const auto& load) {
+        write_gradient(block, access, r, gradient, out, load);
+      });
     });
   }
 };
@@ -251,12 +276,22 @@ struct LaunchTermStatistics {
   void operator()(Launcher& launcher) const {
     dispatch_floating(rows.dtype, [&](auto zero) {
       using T = decltype(zero);
-      if (out.squares != nullptr) {
-        launcher(TermStatisticsKernel<T, true>{{rows}, transforms, out}, rows.rows, 0);
+      if (rows.kept != nullptr) {
+        launch<T, true>(launcher);
       } else {
-        launcher(TermStatisticsKernel<T, false>{{rows}, transforms, out}, rows.rows, 0);
+        launch<T, false>(launcher);
       }
     });
+  }
+
+ private:
+  template <typename T, bool kMask, typename Launcher>
+  void launch(Launcher& launcher) const {
+    if (out.squares != nullptr) {
+      launcher(TermStatisticsKernel<T, kMask, true>{{rows}, transforms, out}, rows.rows, 0);
+    } else {
+      launcher(TermStatisticsKernel<T, kMask, false>{{rows}, transforms, out}, rows.rows, 0);
+    }
   }
 };
 
@@ -273,8 +308,13 @@ struct LaunchTermGradient {
   void operator()(Launcher& launcher) const {
     dispatch_floating(rows.dtype, [&](auto zero) {
       using T = decltype(zero);
-      launcher(TermGradientKernel<T>{{rows}, transforms, softmax, gradients, vocab, out}, rows.rows,
-               0);
+      if (rows.kept != nullptr) {
+        launcher(TermGradientKernel<T, true>{{rows}, transforms, softmax, gradients, vocab, out},
+                 rows.rows, 0);
+      } else {
+        launcher(TermGradientKernel<T, false>{{rows}, transforms, softmax, gradients, vocab, out},
+                 rows.rows, 0);
+      }
     });
   }
 };

@@ -147,6 +147,8 @@ TEST(Plan, IsWhatARunPredictsAndMeasures) {
     }
     expect_as_run("objective=dpo lens=5+8+0+3 vocab=23 dtype=bf16 pad_multiple=3", implementation,
                   {2, 2});
+    expect_as_run("lens=5+8+1 vocab=23 top_k=20 filtered_targets=zero", implementation, {2, 2});
+    expect_as_run("objective=distill lens=5+8+1 vocab=23 teacher_topk=20", implementation, {2, 2});
   }
   expect_as_run("lens=50+8+1 vocab=23", "fused:chunk_tokens=7", {2, 2});
 }
@@ -157,6 +159,7 @@ TEST(Plan, OfHiddenStatesIsWhatARunPredictsAndMeasures) {
       expect_as_run("lens=5+8+1 vocab=23 hidden=6", implementation, grid);
       expect_as_run("objective=clipped_pg lens=5+8+1 vocab=23 hidden=6 dtype=bf16", implementation,
                     grid);
+      expect_as_run("lens=5+8+1 vocab=23 hidden=6 top_p=0.9", implementation, grid);
     }
   }
 }
@@ -173,6 +176,7 @@ TEST(Plan, RefusesWhatARunRefuses) {
     return error_of([&] { plan(case_text, "reference", grid); });
   };
   EXPECT_THAT(error("lens=8 vocab=4", {.tp = 5}), HasSubstr("exceeds the vocabulary"));
+  EXPECT_THAT(error("lens=8 vocab=24 top_k=25"), HasSubstr("top_k = 25"));
   EXPECT_THAT(error("lens=8 seqs=9"), HasSubstr("belong to a distribution"));
   EXPECT_THAT(error("lens=8+4 mask=01101100+011"), HasSubstr("has 3 bits"));
   EXPECT_THAT(error("lens=8+4 sample_mask=101"), HasSubstr("sample_mask"));
