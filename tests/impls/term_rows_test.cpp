@@ -253,8 +253,9 @@ std::vector<Split> splits() {
   return {{1, 1}, {5, 4}, {64, 1}, {130, 2}, {1000, 3}, {1100, 1}};
 }
 
-/// Checks whether the target is less probable than another id of its shard, by logits before
-/// their transform, which keeps their order, or makes them equal.
+/// Checks if the target is less probable than another id of its shard, by logits before their
+/// transform, which keeps their order, or makes them equal. Where the shard has nothing but -inf,
+/// either answer will do: the id with the largest logit is another shard's.
 template <typename T>
 void check_beaten(const ShardedRows<T>& rows, const LogitsRows& part, std::size_t r, float got) {
   const std::int32_t y = rows.targets[r];
@@ -262,11 +263,17 @@ void check_beaten(const ShardedRows<T>& rows, const LogitsRows& part, std::size_
     EXPECT_EQ(got, 0);
     return;
   }
-  const std::vector<double>& x = rows.truth[r].x;
+  const auto kept_logit = [&](std::int64_t v) {
+    const auto at = static_cast<std::size_t>(v);
+    return rows.truth[r].kept[at] ? rows.truth[r].x[at] : kMinusInfinity;
+  };
   bool is_beaten = false;
-  bool is_close = false;
+  bool is_close = true;
   for (std::int64_t v = part.shard.begin; v < part.shard.end; ++v) {
-    const double more = x[static_cast<std::size_t>(v)] - x[static_cast<std::size_t>(y)];
+    if (kept_logit(v) != kMinusInfinity) is_close = false;
+  }
+  for (std::int64_t v = part.shard.begin; v < part.shard.end; ++v) {
+    const double more = kept_logit(v) - kept_logit(y);
     is_beaten |= more > 0 || (more == 0 && v < y);
     const double z = rows.truth[r].z[static_cast<std::size_t>(y)];
     const double of_z = rows.truth[r].z[static_cast<std::size_t>(v)] - z;
