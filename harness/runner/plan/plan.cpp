@@ -37,7 +37,7 @@ void require_rules(const CaseSpec& spec) {
   small.global_valid_seqs = 0;
   small.vocab = std::min<std::int64_t>(spec.vocab, 16);
   small.hidden = std::min<std::int64_t>(spec.hidden, 16);
-  // Those that exceed the vocabulary stay: that is a broken rule.
+  // A number that exceeds the vocabulary stays: that is a broken rule.
   if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
   if (spec.teacher_topk <= spec.vocab) {
     small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
