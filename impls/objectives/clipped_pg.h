@@ -61,8 +61,9 @@ class ClippedPgObjective final : public Objective {
       if (columns_.positive >= 0) set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
       const auto tokens = static_cast<std::int64_t>(sum(columns_.tokens));
       const Real per_token = inverse_or_0<Real>(tokens);
-      const Real share =
-          Formulas::template share<Real>(options_.aggregation(), batch.denominators, tokens);
+      const Real share = Formulas::template share<Real>(
+          options_.aggregation(), batch.denominators,
+          batch.group_tokens.empty() ? tokens : batch.group_tokens[i]);
       const Real per_kept = columns_.kept < 0
                                 ? per_token
                                 : inverse_or_0<Real>(static_cast<std::int64_t>(sum(columns_.kept)));

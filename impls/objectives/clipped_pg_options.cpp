@@ -36,6 +36,7 @@ std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>
          : *name == "token-sum"           ? AggregationMode::token_sum
          : *name == "seq-mean-token-mean" ? AggregationMode::sequence_mean_token_mean
          : *name == "seq-mean-token-sum"  ? AggregationMode::sequence_mean_token_sum
+         : *name == "prompt-mean"         ? AggregationMode::prompt_mean
                                           : AggregationMode::sequence_mean_token_sum_norm;
 }
 
@@ -122,15 +123,23 @@ void require_values_in_range(const ClippedPgOptions& o) {
   });
 }
 
+constexpr double kLargestGroup = 2147483647;
+
 void require_aggregation_fits(const ClippedPgOptions& o) {
   const bool divides = o.loss_agg_mode == AggregationMode::sequence_mean_token_sum_norm;
   const bool over_sequences = o.loss_agg_mode && !o.aggregation().over_tokens();
+  const bool over_groups = o.aggregation().over_groups();
+  const std::optional<double>& group = o.prompt_group_size;
   require({
       {divides && !o.loss_scale_factor,
        "loss_agg_mode = \"seq-mean-token-sum-norm\" needs a loss_scale_factor"},
       {o.loss_scale_factor && !divides,
        "loss_scale_factor needs loss_agg_mode = \"seq-mean-token-sum-norm\""},
       {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
+      {over_groups && !group, "loss_agg_mode = \"prompt-mean\" needs a prompt_group_size"},
+      {group && !over_groups, "prompt_group_size needs loss_agg_mode = \"prompt-mean\""},
+      {group && (*group < 1 || *group > kLargestGroup || *group != std::floor(*group)),
+       "prompt_group_size must be a whole number in [1, 2^31)"},
       {o.count_masked_sequences && !over_sequences,
        "count_masked_sequences = true needs a loss_agg_mode with a mean over sequences"},
   });
@@ -237,10 +246,11 @@ ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
 ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   ClippedPgOptions o;
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
-  o.loss_agg_mode = aggregation_mode(
-      reader.optional_one_of("loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean",
-                                               "seq-mean-token-sum", "seq-mean-token-sum-norm"}));
+  o.loss_agg_mode = aggregation_mode(reader.optional_one_of(
+      "loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum",
+                        "seq-mean-token-sum-norm", "prompt-mean"}));
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
+  o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
   o.policy_loss = policy_loss_of(reader.one_of("policy_loss", {"ppo", "sapo"}, "ppo"));
   o.tau_pos = reader.number("tau_pos", o.tau_pos);
@@ -347,7 +357,9 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
-  needs.sequence_counts = loss_agg_mode && !aggregation().over_tokens();
+  needs.sequence_counts =
+      loss_agg_mode && !aggregation().over_tokens() && !aggregation().over_groups();
+  if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
   needs.terms.entropy = entropy_coefficient != 0;
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;

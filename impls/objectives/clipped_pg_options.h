@@ -74,6 +74,7 @@ struct ClippedPgOptions {
   std::optional<AggregationMode> loss_agg_mode;  // in the place of token_level_loss; verl
   std::optional<double> loss_scale_factor;       // of seq-mean-token-sum-norm; verl
   bool count_masked_sequences = false;           // in means over sequences by loss_agg_mode
+  std::optional<double> prompt_group_size;       // neighbours that answer one prompt; prompt-mean
   PolicyLoss policy_loss = PolicyLoss::ppo;      // verl, as tau_pos and tau_neg
   double tau_pos = 1.0;                          // temperature of sapo for advantages above 0
   double tau_neg = 1.05;                         // for others

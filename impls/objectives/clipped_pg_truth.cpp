@@ -149,9 +149,12 @@ class ClippedPgTruth {
            options_.loss_agg_mode == AggregationMode::token_sum;
   }
 
-  /// Returns the number of sequences that a mean over them is divided by.
+  /// Returns the number of sequences, or of groups, that a mean over them is divided by.
   std::int64_t sequences() const {
     if (!options_.loss_agg_mode) return counts().valid_sequences;
+    if (options_.loss_agg_mode == AggregationMode::prompt_mean) {
+      return options_.count_masked_sequences ? counts().all_groups : counts().trained_groups;
+    }
     return options_.count_masked_sequences ? counts().all_sequences : counts().trained_sequences;
   }
 
@@ -161,12 +164,14 @@ class ClippedPgTruth {
     return is_over_samples ? counts().valid_sequences : counts().valid_tokens;
   }
 
-  /// Returns what one sequence adds to the sum over sequences.
-  Var of_sequence(const std::vector<Var>& terms) const {
+  /// Returns what sequence i adds to the sum over sequences or groups.
+  Var of_sequence(std::size_t i, const std::vector<Var>& terms) const {
     if (!options_.loss_agg_mode) return mean(terms);
     switch (*options_.loss_agg_mode) {
       case AggregationMode::sequence_mean_token_sum:
         return sum(terms);
+      case AggregationMode::prompt_mean:  // a part of the mean of its group
+        return over(sum(terms), batch_.group_tokens[i]);
       case AggregationMode::sequence_mean_token_sum_norm:
         return sum(terms) / Var(constant(*options_.loss_scale_factor));
       default:
@@ -179,7 +184,7 @@ class ClippedPgTruth {
     if (options_.loss_agg_mode == AggregationMode::token_sum) return sum(flat(terms));
     if (is_over_tokens()) return over(sum(flat(terms)), counts().valid_tokens);
     std::vector<Var> by_sequence;
-    for (const std::vector<Var>& tokens : terms) by_sequence.push_back(of_sequence(tokens));
+    for (std::size_t i = 0; i < terms.size(); ++i) by_sequence.push_back(of_sequence(i, terms[i]));
     return over(sum(by_sequence), sequences());
   }
 

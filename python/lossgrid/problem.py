@@ -36,6 +36,8 @@ class Denominators:
     positive_tokens: int = 0
     trained_sequences: int = 0  # with a valid token; 0 where the objective does not need it
     all_sequences: int = 0  # masked ones too; 0 where the objective does not need it
+    trained_groups: int = 0  # groups with a valid token; 0 where the objective has no groups
+    all_groups: int = 0
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,14 @@ TEST(ClippedPg, AggregationsByHand) {
   const Options masked_too{{"count_masked_sequences", "true"}};
   expect_weights(aggregated("\"seq-mean-token-mean\"", masked_too), 1.0 / 4, 0.5 / 4);
   expect_weights(both(norm, masked_too), 1.0 / 32, 1.0 / 32);
+  // Groups of one and two targets, and one whose sequences are masked or have none.
+  count_groups(data.batch, false);
+  const Options of_two = aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}});
+  expect_weights(of_two, 1.0 / 3, 1.0 / 3);
+  expect_weights(both(of_two, masked_too), 1.0 / 6, 1.0 / 6);
+  data.batch.group_tokens = {1, 2, 2, 2};
+  data.batch.denominators.trained_groups = 2;
+  expect_weights(of_two, 1.0 / 2, 0.5 / 2);
   // The mode stands in the place of the flag.
   expect_weights(both(aggregated("\"token-sum\""), kSequenceMean), 1, 1);
 }

@@ -64,7 +64,10 @@ inline const std::vector<Options> kAggregations = {
     aggregated("\"seq-mean-token-mean\"", {{"count_masked_sequences", "true"}}),
     aggregated("\"seq-mean-token-sum\""),
     aggregated("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}),
-    aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}})};
+    aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}}),
+    aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}}),
+    aggregated("\"prompt-mean\"",
+               {{"prompt_group_size", "2"}, {"count_masked_sequences", "true"}})};
 
 inline std::string shown(const Options& options) {
   std::string text;

@@ -126,6 +126,7 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.tau_neg, 1.05);
   EXPECT_EQ(o.loss_scale_factor, std::nullopt);
   EXPECT_FALSE(o.count_masked_sequences);
+  EXPECT_EQ(o.prompt_group_size, std::nullopt);
 }
 
 TEST(ClippedPgOptions, AggregationsAreThoseOfVerl) {
@@ -214,6 +215,10 @@ TEST(ClippedPgOptions, NeedsFollowTheOptions) {
   EXPECT_FALSE(needs({{"token_level_loss", "false"}}).sequence_counts);
   EXPECT_FALSE(needs({{"loss_agg_mode", "\"token-sum\""}}).sequence_counts);
   EXPECT_TRUE(needs({{"loss_agg_mode", "\"seq-mean-token-sum\""}}).sequence_counts);
+  const Options of_prompts{{"loss_agg_mode", "\"prompt-mean\""}, {"prompt_group_size", "4"}};
+  EXPECT_FALSE(needs(of_prompts).sequence_counts);
+  EXPECT_EQ(needs(of_prompts).group_size, 4);
+  EXPECT_EQ(needs({}).group_size, 0);
 }
 
 TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
@@ -289,6 +294,12 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({token_sum, {"loss_scale_factor", "2"}}, {"loss_scale_factor", "loss_agg_mode"});
   refused({{"count_masked_sequences", "true"}}, {"count_masked_sequences", "loss_agg_mode"});
   refused({token_sum, {"count_masked_sequences", "true"}}, {"count_masked_sequences"});
+  const std::pair<std::string, std::string> prompts{"loss_agg_mode", "\"prompt-mean\""};
+  refused({prompts}, {"prompt-mean", "prompt_group_size"});
+  refused({{"prompt_group_size", "4"}}, {"prompt_group_size", "prompt-mean"});
+  for (const char* size : {"0", "1.5", "-2", "1e10"}) {
+    refused({prompts, {"prompt_group_size", size}}, {"prompt_group_size", "whole number"});
+  }
   ClippedPgOptions::from({gspo, token_sum});
   ClippedPgOptions::from({cispo, by_sequence, token_sum});
 

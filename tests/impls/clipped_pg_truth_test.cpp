@@ -64,6 +64,8 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       both(both(kNoKl, kGspo), kAggregations[0]),
       both(both(kNoKl, kGspo), kAggregations[3]),
       both(both(kNoKl, kGspo), kAggregations[6]),
+      both(both(kNoKl, kGspo), kAggregations[7]),
+      both(kKlOfGeneration, kAggregations[8]),
       both(kKlOfGeneration, kAggregations[4]),
       kKlOfGeneration,
       both(kKlOfGeneration, {{"reference_policy_kl_type", "\"k1\""}}),

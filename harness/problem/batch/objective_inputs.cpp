@@ -195,6 +195,28 @@ void count_sequences(Problem& problem, const ObjectiveNeeds& needs) {
   if (stated != 0) counts.trained_sequences = counts.all_sequences = stated;
 }
 
+/// Counts the valid tokens of every group of neighbours, and the groups.
+void count_groups(Problem& problem, const ObjectiveNeeds& needs) {
+  Denominators& counts = problem.denominators;
+  counts.trained_groups = counts.all_groups = 0;
+  problem.group_size = needs.group_size;
+  problem.group_tokens.clear();
+  if (needs.group_size == 0) return;
+  const std::int64_t sequences = problem.sequences();
+  for (std::int64_t first = 0; first < sequences; first += needs.group_size) {
+    const std::int64_t end = std::min(first + needs.group_size, sequences);
+    std::int64_t tokens = 0;
+    for (std::int64_t i = first; i < end; ++i) {
+      for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+        tokens += is_trained(problem, i, t);
+      }
+    }
+    problem.group_tokens.resize(static_cast<std::size_t>(end), tokens);
+    counts.all_groups += 1;
+    counts.trained_groups += tokens > 0 ? 1 : 0;
+  }
+}
+
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
                      std::int64_t wanted) {
   if (elements != 0 || wanted == 0) return;
@@ -273,6 +295,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
   count_sequences(problem, needs);
+  count_groups(problem, needs);
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
@@ -298,6 +321,7 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
   count_sequences(problem, needs);
+  count_groups(problem, needs);
 }
 
 }  // namespace lossgrid

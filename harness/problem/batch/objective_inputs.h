@@ -26,7 +26,8 @@ struct Edges {
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
-  bool sequence_counts = false;         // denominators.trained_sequences and all_sequences
+  bool sequence_counts = false;  // denominators.trained_sequences and all_sequences
+  std::int64_t group_size = 0;   // neighbours whose valid tokens are counted together; 0: none are
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities

@@ -53,7 +53,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   require_same_trial(setup, world);
 
   const std::vector<TrialPart>& parts = setup.parts.at(static_cast<std::size_t>(groups.dp_rank()));
-  const Denominators denominators = count_denominators(parts, *setup.problem, communicators.dp());
+  const GlobalCounts global = count_global_batch(parts, *setup.problem, communicators.dp());
   const bool has_loss = groups.is_last_stage();
   std::vector<float> weight_gradient;
   if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
@@ -68,7 +68,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
     if (recorder) recorder->begin_step(microbatch);
     announce_shape(shape_of(*part.problem, setup.grid), microbatch++, communicators.pp());
     if (has_loss) {
-      result.packs.push_back(run_pack(setup, part, denominators, rank, device));
+      result.packs.push_back(run_pack(setup, part, global, rank, device));
       join_result(result.result, result.packs.back().result);
     }
   }

@@ -126,6 +126,27 @@ TEST(ObjectiveInputs, SequencesAreCountedWhereTheyAreNeeded) {
   EXPECT_EQ(counted(), Counts(9, 9));
 }
 
+TEST(ObjectiveInputs, GroupsAreCountedWhereTheyAreNeeded) {
+  // Groups of 4 and 0, of none, and of one sequence, the last one, with 2.
+  Problem problem =
+      problem_of("lens=5+4+2+3+3 mask=11111+1111+10+111+111 sample_mask=10101 vocab=8");
+  ObjectiveNeeds needs;
+  require_objective_inputs(problem, needs);
+  EXPECT_TRUE(problem.group_tokens.empty());
+  EXPECT_EQ(problem.denominators.all_groups, 0);
+  needs.group_size = 2;
+  require_objective_inputs(problem, needs);
+  EXPECT_EQ(problem.group_tokens, (std::vector<std::int64_t>{4, 4, 0, 0, 2}));
+  EXPECT_EQ(problem.denominators.all_groups, 3);
+  EXPECT_EQ(problem.denominators.trained_groups, 2);
+  // Sequences of a part keep the counts of their groups.
+  MicrobatchPlan plan;
+  plan.sequences = {1, 4};
+  const Problem part = take_part(problem, plan, 1, 2);
+  EXPECT_EQ(part.group_tokens, (std::vector<std::int64_t>{4, 2}));
+  EXPECT_EQ(part.group_of(1), 2);
+}
+
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
   Problem problem = problem_of("lens=3 mask=all vocab=8");
   EXPECT_THROW(draw_objective_inputs(problem, kEverything, std::vector<double>(2, -1.0)), Error);
