@@ -10,6 +10,7 @@
 
 #include "drawn_inputs.h"
 #include "expect_error.h"
+#include "harness/problem/batch/partition.h"
 
 namespace lossgrid {
 namespace {
