@@ -58,6 +58,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"microbatch", batch.microbatch.index},
           {"microbatches", batch.microbatch.count},
           {"objective", objective},
+          {"input_sum", batch.input_sum},
           {"denominators",
            {{"valid_tokens", batch.denominators.valid_tokens},
             {"valid_sequences", batch.denominators.valid_sequences},

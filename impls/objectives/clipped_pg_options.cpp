@@ -98,6 +98,10 @@ std::optional<WeightLevel> weight_level(const std::optional<std::string>& name) 
                                : WeightLevel::geometric;
 }
 
+LackOfGeneration lack_of_generation(const std::string& name) {
+  return name == "refuse" ? LackOfGeneration::refused : LackOfGeneration::zero_weight;
+}
+
 struct Rule {
   bool is_broken;
   const char* text;
@@ -232,6 +236,17 @@ void require_rejection_fits(const ClippedPgOptions& o) {
        "token_masks_first = true needs a rollout_rs of tokens"},
       {o.rollout_is && !o.use_importance_sampling_correction,
        "rollout_is needs use_importance_sampling_correction = true"},
+      {o.rollout_is_batch_normalize && !o.use_importance_sampling_correction,
+       "rollout_is_batch_normalize = true needs use_importance_sampling_correction = true"},
+      {o.rollout_is_batch_normalize && (o.masks_sequences() || o.force_on_policy_ratio),
+       "rollout_is_batch_normalize = true excludes force_on_policy_ratio = true and "
+       "truncated_importance_sampling_type = \"seq-mask-tis\""},
+      {o.takes_lack_of_generation() && !o.use_importance_sampling_correction,
+       "nonfinite_generation_logprobs = \"zero_weight\" needs "
+       "use_importance_sampling_correction = true"},
+      {o.takes_lack_of_generation() && o.rejects(),
+       "nonfinite_generation_logprobs = \"zero_weight\" excludes rollout_rs, veto_ratio_min, "
+       "veto_ratio_max and off_policy_mask_threshold"},
       {o.masks_sequences() && o.weighs_sequences(),
        "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
   });
@@ -288,8 +303,12 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", o.truncated_importance_sampling_ratio);
   o.truncated_importance_sampling_ratio_min = reader.optional_number(
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
+  o.nonfinite_generation_logprobs = lack_of_generation(
+      reader.one_of("nonfinite_generation_logprobs", {"refuse", "zero_weight"}, "refuse"));
   o.rollout_is =
       weight_level(reader.optional_one_of("rollout_is", {"token", "sequence", "geometric"}));
+  o.rollout_is_batch_normalize =
+      reader.flag("rollout_is_batch_normalize", o.rollout_is_batch_normalize);
   read_rejection(reader, o);
   o.positive_example_nll_weight =
       reader.number("positive_example_nll_weight", o.positive_example_nll_weight);
@@ -358,8 +377,11 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
   needs.sequence_counts =
-      loss_agg_mode && !aggregation().over_tokens() && !aggregation().over_groups();
+      (loss_agg_mode && !aggregation().over_tokens() && !aggregation().over_groups()) ||
+      (rollout_is_batch_normalize && weighs_sequences());
+  needs.input_sum = rollout_is_batch_normalize;
   if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
+  needs.generation_may_lack = takes_lack_of_generation();
   needs.terms.entropy = entropy_coefficient != 0;
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;

@@ -127,6 +127,8 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.loss_scale_factor, std::nullopt);
   EXPECT_FALSE(o.count_masked_sequences);
   EXPECT_EQ(o.prompt_group_size, std::nullopt);
+  EXPECT_FALSE(o.rollout_is_batch_normalize);
+  EXPECT_EQ(o.nonfinite_generation_logprobs, LackOfGeneration::refused);
 }
 
 TEST(ClippedPgOptions, AggregationsAreThoseOfVerl) {
@@ -308,6 +310,21 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   const std::string ratio_min = "truncated_importance_sampling_ratio_min";
   const std::string corrects = "use_importance_sampling_correction";
   const std::pair<std::string, std::string> corrected{corrects, "true"};
+  const std::pair<std::string, std::string> lacks{"nonfinite_generation_logprobs",
+                                                  "\"zero_weight\""};
+  refused({lacks}, {"nonfinite_generation_logprobs", "use_importance_sampling_correction"});
+  const std::pair<std::string, std::string> normalised{"rollout_is_batch_normalize", "true"};
+  refused({normalised}, {"rollout_is_batch_normalize", "use_importance_sampling_correction"});
+  refused({normalised, corrected, {"force_on_policy_ratio", "true"}},
+          {"rollout_is_batch_normalize", "force_on_policy_ratio"});
+  const ObjectiveNeeds of_tokens = ClippedPgOptions::from({normalised, corrected}).needs();
+  EXPECT_TRUE(of_tokens.input_sum && !of_tokens.sequence_counts);
+  const ObjectiveNeeds of_sequences =
+      ClippedPgOptions::from({normalised, corrected, {"rollout_is", "\"sequence\""}}).needs();
+  EXPECT_TRUE(of_sequences.input_sum && of_sequences.sequence_counts);
+  refused({lacks, corrected, {"veto_ratio_max", "2"}}, {"nonfinite_generation_logprobs", "veto"});
+  EXPECT_TRUE(ClippedPgOptions::from({lacks, corrected}).needs().generation_may_lack);
+  EXPECT_FALSE(ClippedPgOptions::from({corrected}).needs().generation_may_lack);
   refused({{ratio, "2"}}, {ratio, type});
   refused({{ratio_min, "0.5"}}, {ratio_min, type});
   refused({{type, "\"tis\""}, {ratio, "2"}}, {type, corrects});

@@ -257,7 +257,8 @@ struct HeldGradients {
 /// Runs the three steps as CP ranks do, with sums over ranks after the first and the last.
 inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBatch& data,
                                   const Parts& parts) {
-  const PackedBatch batch = with_needed(data.batch, objective.needs());
+  PackedBatch batch = with_needed(data.batch, objective.needs());
+  if (objective.needs().input_sum) batch.input_sum = objective.input_sum(batch);
   const ShiftedBatch pack = shift_targets(batch);
   const ObjectiveSizes sizes = objective.sizes();
   const auto table = [&](std::vector<double>& numbers, int columns) {

@@ -151,6 +151,15 @@ Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double s
   return policies;
 }
 
+/// Returns the log-probability of the generating policy, or for every eighth token what an engine
+/// sends that has none: -inf, inf or NaN.
+double with_lack(const CaseSpec& spec, std::int64_t t, double logprob) {
+  const Draw draw(spec.seed, Stream::lacking_logprobs, t);
+  if (draw.uniform(0) >= 0.125) return logprob;
+  const double kind = draw.uniform(1);
+  return kind < 0.4 ? -HUGE_VAL : kind < 0.8 ? std::nan("") : HUGE_VAL;
+}
+
 double drawn_reward(const CaseSpec& spec, std::int64_t sequence) {
   const Draw draw(spec.seed, Stream::rewards, sequence);
   return spec.drift == Drift::edge && draw.uniform(0) < 1.0 / 3 ? 0 : draw.normal();
@@ -284,7 +293,9 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
               : drawn_policies(spec, t, x, drift);
       store(TokenInput::advantages, drawn_advantage(Draw(spec.seed, Stream::advantages, t)));
       store(TokenInput::prev_logprobs, policies.prev);
-      store(TokenInput::generation_logprobs, policies.generation);
+      store(TokenInput::generation_logprobs, needs.generation_may_lack
+                                                 ? with_lack(spec, t, policies.generation)
+                                                 : policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
       store(TokenInput::teacher_logprobs, policies.teacher);
     }
@@ -308,7 +319,9 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
     if (needs.inputs[k]) {
       require_present(problem, name(static_cast<TokenInput>(k)), problem.inputs[k].size(),
                       problem.tokens());
-      require_finite_tokens(problem, static_cast<TokenInput>(k));
+      const auto input = static_cast<TokenInput>(k);
+      if (input == TokenInput::generation_logprobs && needs.generation_may_lack) continue;
+      require_finite_tokens(problem, input);
     } else {
       problem.inputs[k].clear();
     }

@@ -81,6 +81,7 @@ double joined_amount(const Metric& metric, double sum, const Extrema& extrema) {
 
 void GlobalCounts::give_to(const Problem& part, PackedBatch& batch) const {
   batch.denominators = denominators;
+  batch.input_sum = input_sum;
   if (tokens_of_groups.empty()) return;
   for (std::int64_t i = 0; i < part.sequences(); ++i) {
     batch.group_tokens[i] = tokens_of_groups[static_cast<std::size_t>(part.group_of(i))];
@@ -112,6 +113,14 @@ GlobalCounts count_global_batch(std::span<const TrialPart> parts, const Problem&
   return global;
 }
 
+double sum_inputs(std::span<const TrialPart> parts, const Objective& objective, Communicator& dp) {
+  if (!objective.needs().input_sum) return 0;
+  double sum = 0;
+  for (const TrialPart& part : parts) sum += objective.input_sum(pack(*part.problem, Grid{}));
+  if (dp.size() > 1) dp.all_reduce(std::span<double>(&sum, 1), ReduceOp::sum);
+  return sum;
+}
+
 void reduce_result(ObjectiveResult& result, Communicator& dp) {
   if (dp.size() == 1) return;
   std::vector<double> sums{result.loss};
@@ -134,11 +143,13 @@ void reduce_result(ObjectiveResult& result, Communicator& dp) {
   }
 }
 
-CollectiveCounts batch_cost(const Problem& whole, const ObjectiveResult& result) {
+CollectiveCounts batch_cost(const Problem& whole, const ObjectiveNeeds& needs,
+                            const ObjectiveResult& result) {
   constexpr std::int64_t kNumberBytes = 8;
   const auto metrics = static_cast<std::int64_t>(result.metrics.size());
   CollectiveCounts cost;
   cost.add(Collective::all_reduce, 1, kNumberBytes * static_cast<std::int64_t>(count_of(whole)));
+  if (needs.input_sum) cost.add(Collective::all_reduce, 1, kNumberBytes);
   cost.add(Collective::all_reduce, 1, kNumberBytes * (1 + 2 * metrics));
   if (metrics > 0) cost.add(Collective::all_reduce, 1, kNumberBytes * 2 * metrics);
   return cost;

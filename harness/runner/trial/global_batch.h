@@ -17,6 +17,7 @@ namespace lossgrid {
 struct GlobalCounts {
   Denominators denominators;
   std::vector<std::int64_t> tokens_of_groups;  // by group, where the objective needs them
+  double input_sum = 0;                        // of packs, as sum_inputs returns it
 
   /// Gives them to `batch`, the pack of `part`.
   void give_to(const Problem& part, PackedBatch& batch) const;
@@ -28,11 +29,16 @@ struct GlobalCounts {
 GlobalCounts count_global_batch(std::span<const TrialPart> parts, const Problem& whole,
                                 Communicator& dp);
 
+/// Returns Objective::input_sum over the global batch: one all-reduce over `dp` of a number where
+/// the objective needs it.
+double sum_inputs(std::span<const TrialPart> parts, const Objective& objective, Communicator& dp);
+
 /// Joins `result` over dp ranks: one all-reduce of all sums and counts, one of all extrema. The
 /// metrics have the same names on all ranks.
 void reduce_result(ObjectiveResult& result, Communicator& dp);
 
-/// Returns the cost of the two exchanges on a rank with this result.
-CollectiveCounts batch_cost(const Problem& whole, const ObjectiveResult& result);
+/// Returns the cost of the exchanges on a rank with this result.
+CollectiveCounts batch_cost(const Problem& whole, const ObjectiveNeeds& needs,
+                            const ObjectiveResult& result);
 
 }  // namespace lossgrid

@@ -2,6 +2,7 @@
 #include "harness/problem/batch/objective_inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -125,6 +126,30 @@ TEST(ObjectiveInputs, SequencesAreCountedWhereTheyAreNeeded) {
   EXPECT_EQ(counted(), Counts(2, 5));
   problem.spec.global_valid_seqs = 9;
   EXPECT_EQ(counted(), Counts(9, 9));
+}
+
+TEST(ObjectiveInputs, GenerationLacksWhereTheObjectiveTakesThat) {
+  std::string lens = "lens=2";
+  for (int i = 1; i < 4000; ++i) lens += "+2";
+  Problem problem = problem_of(lens + " mask=all vocab=8");
+  const auto generation = [&]() -> const std::vector<float>& {
+    return problem.inputs[static_cast<std::size_t>(TokenInput::generation_logprobs)];
+  };
+  ObjectiveNeeds needs = kEverything;
+  needs.generation_may_lack = true;
+  draw_objective_inputs(problem, needs, std::vector<double>(8000, -3.0));
+  std::array<int, 3> seen{};
+  for (std::size_t t = 1; t < 8000; t += 2) {
+    const float logprob = generation()[t];
+    if (std::isnan(logprob)) ++seen[0];
+    if (std::isinf(logprob)) ++seen[logprob > 0 ? 1 : 2];
+  }
+  EXPECT_NEAR(seen[0] + seen[1] + seen[2], 500, 80);
+  for (const int kind : seen) EXPECT_GT(kind, 50);
+  require_objective_inputs(problem, needs);
+  EXPECT_THROW(require_objective_inputs(problem, kEverything), Error);
+  draw_objective_inputs(problem, kEverything, std::vector<double>(8000, -3.0));
+  for (std::size_t t = 1; t < 8000; t += 2) EXPECT_TRUE(std::isfinite(generation()[t]));
 }
 
 TEST(ObjectiveInputs, GroupsAreCountedWhereTheyAreNeeded) {

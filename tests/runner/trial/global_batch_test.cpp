@@ -160,7 +160,7 @@ TEST(CountDenominators, AddsUpGroupsThatRanksShare) {
   EXPECT_EQ(counts[0].denominators.all_groups, 2);
   EXPECT_EQ(counts[0].denominators.trained_groups, 1);
   EXPECT_EQ(calls[Collective::all_reduce], (CollectiveCount{1, 8 * 7}));
-  EXPECT_EQ(batch_cost(whole, {})[Collective::all_reduce].payload_bytes, 8 * 7 + 8);
+  EXPECT_EQ(batch_cost(whole, {}, {})[Collective::all_reduce].payload_bytes, 8 * 7 + 8);
   PackedBatch batch;
   batch.group_tokens = {0, 0};
   counts[0].give_to(*parts[1][0].problem, batch);
