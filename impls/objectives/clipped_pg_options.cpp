@@ -382,7 +382,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   needs.input_sum = rollout_is_batch_normalize;
   if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
   needs.generation_may_lack = takes_lack_of_generation();
-  needs.terms.entropy = entropy_coefficient != 0;
+  if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;
   if (clips()) {

@@ -33,6 +33,7 @@ struct ObjectiveNeeds {
   bool generation_may_lack = false;     // some generation_logprobs are not finite
   bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
+  bool predictions = false;             // sum_p2, top1 and mean_logit beside them
   bool token_weights = false;           // Objective::token_weights
   RowTerms terms{};                     // numbers of a row that the loss depends on
   // Distances at which the formula switches:
