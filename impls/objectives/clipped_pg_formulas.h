@@ -237,8 +237,8 @@ struct ClippedPgFormulas {
 
   /// Mean importance weight of the global batch, of tokens or of sequences with a valid token. On
   /// the host.
-  template <class Objective>
-  static double batch_mean_weight(const Objective& objective, const PackedBatch& batch) {
+  template <class Objective, class Batch>
+  static double batch_mean_weight(const Objective& objective, const Batch& batch) {
     return batch.input_sum / static_cast<double>(objective.weights_of(batch.denominators));
   }
 
