@@ -279,7 +279,9 @@ class ClippedPgTruth {
     const std::int64_t count =
         options_.weighs_sequences() ? counts().trained_sequences : counts().valid_tokens;
     if (count == 0) return 1.0;
-    const Enclosure mean = sum(terms) * reciprocal(count);
+    // A pack that is a part of the global batch is given the sum of that.
+    const Enclosure total = batch_.input_sum != 0 ? Enclosure(batch_.input_sum) : sum(terms);
+    const Enclosure mean = total * reciprocal(count);
     return mean.value > 1e-8 ? 1.0 / mean : Enclosure(1.0);
   }
 
