@@ -58,12 +58,15 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"microbatch", batch.microbatch.index},
           {"microbatches", batch.microbatch.count},
           {"objective", objective},
+          {"input_sum", batch.input_sum},
           {"denominators",
            {{"valid_tokens", batch.denominators.valid_tokens},
             {"valid_sequences", batch.denominators.valid_sequences},
             {"positive_tokens", batch.denominators.positive_tokens},
             {"trained_sequences", batch.denominators.trained_sequences},
-            {"all_sequences", batch.denominators.all_sequences}}}};
+            {"all_sequences", batch.denominators.all_sequences},
+            {"trained_groups", batch.denominators.trained_groups},
+            {"all_groups", batch.denominators.all_groups}}}};
 }
 
 nlohmann::json problem_json(const LossProblem& problem, int tp_rank, int cp_rank) {

@@ -94,6 +94,9 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
   layout_.add("lengths", "int64", kInt, {batch.sequences()});
   layout_.add("sample_mask", "uint8", 1, {batch.sequences()});
   if (!batch.rewards.empty()) layout_.add("rewards", "float32", kFloat, {batch.sequences()});
+  if (!batch.group_tokens.empty()) {
+    layout_.add("group_tokens", "int64", kInt, {batch.sequences()});
+  }
   if (!batch.temperatures.empty()) {
     layout_.add("temperatures", "float32", kFloat, {batch.sequences()});
   }
@@ -131,6 +134,7 @@ void SharedArrays::write_batch() {
   write<std::int64_t>("lengths", batch.input_lengths);
   write<std::uint8_t>("sample_mask", batch.sample_mask);
   if (!batch.rewards.empty()) write<float>("rewards", batch.rewards);
+  if (!batch.group_tokens.empty()) write<std::int64_t>("group_tokens", batch.group_tokens);
   if (!batch.temperatures.empty()) write<float>("temperatures", batch.temperatures);
   write<std::int64_t>("positions", positions_);
   write<std::int64_t>("sequence", pack_.sequence);

@@ -28,6 +28,7 @@ class WithFramework final : public Objective {
   ObjectiveSizes sizes() const override { return objective_->sizes(); }
   bool linear() const override { return objective_->linear(); }
   void require(const PackedBatch& batch) const override { objective_->require(batch); }
+  double input_sum(const PackedBatch& batch) const override { return objective_->input_sum(batch); }
   std::vector<float> token_weights(const PackedBatch& batch,
                                    const ShiftedBatch& rows) const override {
     return objective_->token_weights(batch, rows);

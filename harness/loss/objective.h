@@ -109,6 +109,10 @@ class Objective {
   /// Throws bad_input when the whole batch breaks a rule of the objective.
   virtual void require(const PackedBatch& /*batch*/) const {}
 
+  /// Returns the part of a pack in a number that is summed up over the global batch before the
+  /// first microbatch, as counts are; it depends on the inputs alone. Where needs().input_sum.
+  virtual double input_sum(const PackedBatch& /*batch*/) const { return 0; }
+
   /// Returns a weight for each of `rows`, which belong to the batch, where needs().token_weights.
   virtual std::vector<float> token_weights(const PackedBatch& /*batch*/,
                                            const ShiftedBatch& /*rows*/) const {

@@ -68,6 +68,7 @@ class WithMetrics final : public Objective {
   }
 
   void require(const PackedBatch& batch) const override { objective_->require(batch); }
+  double input_sum(const PackedBatch& batch) const override { return objective_->input_sum(batch); }
 
   std::vector<float> token_weights(const PackedBatch& batch,
                                    const ShiftedBatch& rows) const override {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string_view>
 
 #include "harness/core/clock.h"
@@ -48,6 +49,26 @@ Denominators true_denominators(const Problem& problem) {
   return counts;
 }
 
+/// Adds the valid tokens of the group of every sequence, and the groups.
+void count_true_groups(const Problem& problem, PackedBatch& batch) {
+  if (problem.group_size == 0) return;
+  const std::vector<std::uint8_t> valid = problem.row_valid();
+  std::map<std::int64_t, std::int64_t> tokens;
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    std::int64_t& of_group = tokens[static_cast<std::int64_t>(i) / problem.group_size];
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      of_group += valid[t];
+    }
+  }
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    batch.group_tokens.push_back(tokens[static_cast<std::int64_t>(i) / problem.group_size]);
+  }
+  for (const auto& [group, of_group] : tokens) {
+    batch.denominators.all_groups += 1;
+    batch.denominators.trained_groups += of_group > 0 ? 1 : 0;
+  }
+}
+
 }  // namespace
 
 PackedBatch unpadded_batch(const Problem& problem) {
@@ -62,6 +83,7 @@ PackedBatch unpadded_batch(const Problem& problem) {
   batch.rewards = problem.rewards;
   batch.input_lengths = problem.lengths;
   batch.microbatch = problem.microbatch;
+  count_true_groups(problem, batch);
   return batch;
 }
 

@@ -83,6 +83,30 @@ void sequences_of_microbatch(PackedBatch& batch) {
   batch.denominators.all_sequences = std::max<std::int64_t>(batch.sequences(), 1) * parts;
 }
 
+bool is_over_groups(const ClippedPgOptions& options) {
+  return options.aggregation().over_groups();
+}
+
+/// Counts the valid tokens of a sequence in the place of those of its group.
+void groups_of_one(PackedBatch& batch) {
+  for (std::size_t i = 0; i < batch.group_tokens.size(); ++i) {
+    std::int64_t tokens = 0;
+    for (std::int64_t t = batch.cu_seqlens[i] + 1; t < batch.cu_seqlens[i + 1]; ++t) {
+      tokens += batch.token_mask[t] != 0 && batch.sample_mask[i] != 0 ? 1 : 0;
+    }
+    batch.group_tokens[i] = tokens;
+  }
+}
+
+/// `MeanOverSequencesOfGroups`: the mean over groups divided by the sequences.
+struct MeanOverSequencesOfGroups : ClippedPgFormulas {
+  template <typename Real>
+  static Real share(const Aggregation& /*aggregation*/, const Denominators& counts,
+                    std::int64_t tokens) {
+    return inverse_or_0<Real>(tokens) * inverse_or_0<Real>(counts.valid_sequences);
+  }
+};
+
 const RegisteredMutant aggregation_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M150",
@@ -177,6 +201,29 @@ const RegisteredMutant aggregation_mutants[] = {
                                       [](ClippedPgOptions& o) { return is_over_sequences(o); });
             },
         .seen_in = "TRL 1.16",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M170",
+        .name = "groups_of_one",
+        .what = "prompt-mean: the mean of a sequence in the place of its group's",
+        .strategy = "cp_local",
+        .batch = groups_of_one,
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_aggregation(spec, [](ClippedPgOptions& o) { return is_over_groups(o); });
+            },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M171",
+        .name = "groups_divided_by_sequences",
+        .what = "prompt-mean: the sum over groups is divided by the sequences",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<MeanOverSequencesOfGroups>(spec, is_over_groups);
+            },
         .rejected_by = "loss",
     }),
 };

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants of off-policy corrections: weights, rejections and masks by other numbers or of others.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
 #include "impls/mutants/mutant.h"
 #include "impls/mutants/wrong_formulas.h"
 
@@ -55,6 +59,13 @@ struct MasksAllAdvantages : ClippedPgFormulas {
   }
 };
 
+/// `VetoesAfterMasks`: a token that is rejected by itself does not take its sequence with it.
+struct VetoesAfterMasks : ClippedPgFormulas {
+  static bool may_veto(bool is_kept, const ClippedPgOptions& options) {
+    return is_kept || !options.token_masks_first;
+  }
+};
+
 bool without_token_masks(ClippedPgOptions& options) {
   const bool are_first = options.token_masks_first;
   options.token_masks_first = false;
@@ -66,6 +77,57 @@ bool products_for_means(ClippedPgOptions& options) {
   options.rollout_is = WeightLevel::sequence;
   return is_geometric;
 }
+
+bool takes_lack(const ClippedPgOptions& options) {
+  return options.takes_lack_of_generation();
+}
+
+/// `LackingWeightClamped`: the logarithm of a weight is at most 20, also where there is none.
+struct LackingWeightClamped : ClippedPgFormulas {
+  template <typename Real>
+  static Real finite_exp(Real x) {
+    return std::exp(x < 20 ? x : Real(20));
+  }
+};
+
+/// `LackingWeightInMask`: a weight that does not exist takes part in the mean of its sequence.
+struct LackingWeightInMask : ClippedPgFormulas {
+  template <typename Real>
+  static Real log_weight_in_mask(Real log_weight) {
+    return log_weight;
+  }
+};
+
+bool without_normalisation(ClippedPgOptions& options) {
+  const bool normalises = options.rollout_is_batch_normalize;
+  options.rollout_is_batch_normalize = false;
+  return normalises;
+}
+
+/// `MeanWeightOfMicrobatch`: weights are divided by the mean of their own pack.
+struct MeanWeightOfMicrobatch : ClippedPgFormulas {
+  template <class Objective>
+  static double batch_mean_weight(const Objective& objective, const PackedBatch& batch) {
+    const ShiftedBatch rows = shift_targets(batch);
+    Denominators own;
+    own.valid_tokens = std::count(rows.valid.begin(), rows.valid.end(), 1);
+    std::set<std::int32_t> sequences;
+    for (std::size_t t = 0; t < rows.rows(); ++t) {
+      if (rows.valid[t] != 0) sequences.insert(rows.sequence[t]);
+    }
+    own.trained_sequences = static_cast<std::int64_t>(sequences.size());
+    const std::int64_t count = objective.weights_of(own);
+    return count == 0 ? 0 : objective.input_sum(batch) / static_cast<double>(count);
+  }
+};
+
+/// `MeanWeightOfAllSequences`: the mean counts masked sequences and those without a target.
+struct MeanWeightOfAllSequences : ClippedPgFormulas {
+  template <class Objective>
+  static double batch_mean_weight(const Objective& /*objective*/, const PackedBatch& batch) {
+    return batch.input_sum / static_cast<double>(batch.denominators.all_sequences);
+  }
+};
 
 const RegisteredMutant rejection_mutants[] = {
     RegisteredMutant({
@@ -132,6 +194,79 @@ const RegisteredMutant rejection_mutants[] = {
         .strategy = "cp_local",
         .objective =
             [](const ObjectiveSpec& spec) { return with_corrections(spec, without_token_masks); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M174",
+        .name = "weights_not_normalised",
+        .what = "importance weights are not divided by their mean",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_corrections(spec, without_normalisation); },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M175",
+        .name = "weights_normalised_by_microbatch",
+        .what = "importance weights are divided by the mean of their own microbatch",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<MeanWeightOfMicrobatch>(
+                  spec, [](const ClippedPgOptions& o) { return o.rollout_is_batch_normalize; });
+            },
+        .seen_in = "verl 0.9.1, in bypass mode",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M176",
+        .name = "weights_normalised_over_masked",
+        .what = "the mean weight of sequences counts masked ones",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<MeanWeightOfAllSequences>(spec, [](const ClippedPgOptions& o) {
+                return o.rollout_is_batch_normalize && o.weighs_sequences();
+              });
+            },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M177",
+        .name = "vetoes_after_token_masks",
+        .what = "token_masks_first: vetoes of tokens that are rejected by themselves do not count",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<VetoesAfterMasks>(spec, [](const ClippedPgOptions& o) {
+                return o.token_masks_first && o.vetoes();
+              });
+            },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M172",
+        .name = "lacking_weight_clamped",
+        .what = "a generation log-probability that is not finite makes a weight of e^20",
+        .strategy = "fused",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<LackingWeightClamped>(spec, takes_lack);
+            },
+        .seen_in = "verl, SkyRL, by design",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M173",
+        .name = "lacking_weight_in_mask",
+        .what = "seq-mask-tis: log weights that are not finite are in the mean of their sequence",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<LackingWeightInMask>(spec, [](const ClippedPgOptions& o) {
+                return o.takes_lack_of_generation() && o.masks_sequences();
+              });
+            },
         .rejected_by = "loss",
     }),
     RegisteredMutant({

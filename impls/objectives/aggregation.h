@@ -8,9 +8,10 @@
 //   seq-mean-token-mean      1 / (S n_i)
 //   seq-mean-token-sum       1 / S
 //   seq-mean-token-sum-norm  1 / (S C), C the loss_scale_factor (Dr. GRPO)
+//   prompt-mean              1 / (P m_i), m_i the valid tokens of its group, P the groups (SkyRL)
 //
 // S counts sequences with a valid token, as verl and OpenRLHF do, or all of them, as SkyRL and TRL
-// do. nvcc compiles this header.
+// do; P groups alike. nvcc compiles this header.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ enum class AggregationMode {
   sequence_mean_token_mean,
   sequence_mean_token_sum,
   sequence_mean_token_sum_norm,
+  prompt_mean,
 };
 
 /// Sequences of the global batch that a mean over sequences counts.
@@ -44,13 +46,18 @@ struct Aggregation {
   }
   /// True if tokens of different sequences have different shares.
   constexpr bool differs_by_sequence() const {
-    return mode == AggregationMode::sequence_mean_token_mean;
+    return mode == AggregationMode::sequence_mean_token_mean || over_groups();
   }
+  constexpr bool over_groups() const { return mode == AggregationMode::prompt_mean; }
   /// Returns S.
   constexpr std::int64_t sequences(const Denominators& counts) const {
     return counted == CountedSequences::trained ? counts.trained_sequences
            : counted == CountedSequences::all   ? counts.all_sequences
                                                 : counts.valid_sequences;
+  }
+  /// Returns P.
+  constexpr std::int64_t groups(const Denominators& counts) const {
+    return counted == CountedSequences::all ? counts.all_groups : counts.trained_groups;
   }
   /// Returns the number of elements that the loss is about; 0: it has none.
   constexpr std::int64_t elements(const Denominators& counts) const {
@@ -65,7 +72,8 @@ Real inverse_or_0(std::int64_t count) {
   return count > 0 ? 1 / static_cast<Real>(count) : Real(0);
 }
 
-/// Returns the share of a token of a sequence with `tokens` valid ones.
+/// Returns the share of a token of a sequence with `tokens` valid ones; under prompt_mean of a
+/// group with that many.
 template <typename Real>
 Real share_of_token(const Aggregation& aggregation, const Denominators& counts,
                     std::int64_t tokens) {
@@ -77,6 +85,8 @@ Real share_of_token(const Aggregation& aggregation, const Denominators& counts,
       return Real(1);
     case AggregationMode::sequence_mean_token_mean:
       return inverse_or_0<Real>(tokens) * per_sequence;
+    case AggregationMode::prompt_mean:
+      return inverse_or_0<Real>(tokens) * inverse_or_0<Real>(aggregation.groups(counts));
     case AggregationMode::sequence_mean_token_sum_norm:
       return per_sequence / static_cast<Real>(aggregation.scale_factor);
     default:

@@ -15,6 +15,7 @@
 
 #include "harness/loss/objective.h"
 #include "harness/loss/terms_kernels.h"
+#include "harness/problem/batch/sharding.h"
 #include "impls/objectives/clipped_pg_terms.h"
 
 namespace lossgrid {
@@ -42,6 +43,26 @@ class ClippedPgObjective final : public Objective {
     return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima};
   }
 
+  /// Returns the sum of the importance weights of valid tokens, or of sequences that have some.
+  double input_sum(const PackedBatch& batch) const override {
+    const ShiftedBatch rows = shift_targets(batch);
+    const std::vector<float> no_logprobs(rows.rows(), 0.0f);  // weights do not depend on them
+    ObjectiveTokens tokens;
+    tokens.logprobs = no_logprobs;
+    tokens.valid = rows.valid;
+    tokens.real = rows.real;
+    tokens.sequence = rows.sequence;
+    for (std::size_t k = 0; k < rows.inputs.size(); ++k) tokens.inputs[k] = rows.inputs[k];
+    const Terms terms(options_, columns_, batch.denominators);
+    return options_.weighs_sequences() ? sum_of_sequence_weights(terms, tokens, batch.sequences())
+                                       : sum_of_token_weights(terms, tokens);
+  }
+
+  /// Returns the number of weights that a mean over the global batch counts.
+  std::int64_t weights_of(const Denominators& counts) const {
+    return options_.weighs_sequences() ? counts.trained_sequences : counts.valid_tokens;
+  }
+
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
                      SequenceTable<double> sums) const override {
     add_sequence_sums(terms(batch), tokens, sums);
@@ -61,13 +82,13 @@ class ClippedPgObjective final : public Objective {
       if (columns_.positive >= 0) set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
       const auto tokens = static_cast<std::int64_t>(sum(columns_.tokens));
       const Real per_token = inverse_or_0<Real>(tokens);
-      const Real share =
-          Formulas::template share<Real>(options_.aggregation(), batch.denominators, tokens);
+      const Real share = Formulas::template share<Real>(
+          options_.aggregation(), batch.denominators,
+          batch.group_tokens.empty() ? tokens : batch.group_tokens[i]);
       const Real per_kept = columns_.kept < 0
                                 ? per_token
                                 : inverse_or_0<Real>(static_cast<std::int64_t>(sum(columns_.kept)));
-      const Real log_weight = sum(columns_.log_weight);
-      const Weight weight = sequence_weight(terms, log_weight, log_weight * per_kept);
+      const Weight weight = weight_of_sequence(terms, sums, i);
       const Real rejection = sum(columns_.rejection);
       const bool is_rejected =
           Formulas::rejects_sequence(rejection, rejection * per_kept, options_) ||
@@ -145,7 +166,49 @@ class ClippedPgObjective final : public Objective {
   using Pair = typename Terms::Pair;
   using Weight = typename Terms::Weight;
 
-  Terms terms(const PackedBatch& batch) const { return {options_, columns_, batch.denominators}; }
+  Terms terms(const PackedBatch& batch) const {
+    return {options_, columns_, batch.denominators, weight_scale(batch)};
+  }
+
+  /// Returns what makes the mean weight of the global batch 1.
+  Real weight_scale(const PackedBatch& batch) const {
+    if (!options_.rollout_is_batch_normalize) return 1;
+    constexpr double kLeastMean = 1e-8;  // verl divides by none below
+    const double mean = Formulas::batch_mean_weight(*this, batch);
+    return mean > kLeastMean ? static_cast<Real>(1 / mean) : Real(1);
+  }
+
+  static double sum_of_token_weights(const Terms& terms, const ObjectiveTokens& tokens) {
+    double sum = 0;
+    for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
+      if (tokens.valid[t] != 0) sum += terms.own_weight(tokens, static_cast<std::int64_t>(t)).value;
+    }
+    return sum;
+  }
+
+  double sum_of_sequence_weights(const Terms& terms, const ObjectiveTokens& tokens,
+                                 std::int64_t sequences) const {
+    std::vector<double> numbers(static_cast<std::size_t>(sequences * columns_.sums), 0.0);
+    const SequenceTable<double> sums{numbers.data(), sequences, columns_.sums, columns_.sums};
+    add_sequence_sums(terms, tokens, sums);
+    double sum = 0;
+    for (std::int64_t i = 0; i < sequences; ++i) {
+      if (sums.at(i, columns_.tokens) > 0) sum += weight_of_sequence(terms, sums, i).value;
+    }
+    return sum;
+  }
+
+  /// Returns the weight that the tokens of sequence i share, by its sums.
+  template <typename Number>
+  Weight weight_of_sequence(const Terms& terms, SequenceTable<Number> sums, std::int64_t i) const {
+    const auto sum = [&](int column) {
+      return column >= 0 ? static_cast<Real>(sums.at(i, column)) : Real(0);
+    };
+    const Real count = sum(columns_.kept >= 0 ? columns_.kept : columns_.tokens);
+    const Real log_weight = sum(columns_.log_weight);
+    return sequence_weight(terms, log_weight,
+                           log_weight * inverse_or_0<Real>(static_cast<std::int64_t>(count)));
+  }
 
   Weight sequence_weight(const Terms& terms, Real log_weight, Real mean_log_weight) const {
     if (options_.rollout_is == WeightLevel::geometric) log_weight = mean_log_weight;

@@ -30,7 +30,8 @@ struct Slope {
 };
 
 struct ClippedPgFormulas {
-  /// Share in the loss of a token of a sequence with `tokens` valid ones. On the host.
+  /// Share in the loss of a token of a sequence, under prompt_mean of a group, with `tokens` valid
+  /// ones. On the host.
   template <typename Real>
   static Real share(const Aggregation& aggregation, const Denominators& counts,
                     std::int64_t tokens) {
@@ -111,6 +112,19 @@ struct ClippedPgFormulas {
     return result <= static_cast<Real>(std::numeric_limits<float>::max()) ? result : Real(0);
   }
 
+  /// True for a number that is neither infinite nor NaN in float32.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool is_finite(Real x) {
+    return std::abs(x) <= static_cast<Real>(std::numeric_limits<float>::max());
+  }
+
+  /// The log weight of a token in the mean of its sequence that decides on a mask: 0 where it is
+  /// not finite.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real log_weight_in_mask(Real log_weight) {
+    return is_finite(log_weight) ? log_weight : Real(0);
+  }
+
   /// Weight of a token's KL, slope by x: exp(x - x without gradient), whose slope makes the
   /// gradient that of the expectation over tokens drawn from the policy (score function), or the
   /// importance weight exp(x - q) of tokens that another policy has drawn.
@@ -159,6 +173,12 @@ struct ClippedPgFormulas {
     if (options.rejection_statistic != RejectionStatistic::k1) return number > high;
     const auto& low = options.rollout_rs_threshold_min;
     return number > std::log(high) || (low && number < std::log(static_cast<Real>(*low)));
+  }
+
+  /// True if a token may take its sequence with it, also one that is rejected by itself: vetoes
+  /// come before all other masks.
+  LOSSGRID_KERNEL static bool may_veto(bool /*is_kept*/, const ClippedPgOptions& /*options*/) {
+    return true;
   }
 
   /// True if a token with this log weight takes its sequence with it.
@@ -213,6 +233,13 @@ struct ClippedPgFormulas {
       default:
         return weight;
     }
+  }
+
+  /// Mean importance weight of the global batch, of tokens or of sequences with a valid token. On
+  /// the host.
+  template <class Objective, class Batch>
+  static double batch_mean_weight(const Objective& objective, const Batch& batch) {
+    return batch.input_sum / static_cast<double>(objective.weights_of(batch.denominators));
   }
 
   /// d loss / d entropy of a token that has the whole share: the loss has - coefficient H.

@@ -36,6 +36,7 @@ std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>
          : *name == "token-sum"           ? AggregationMode::token_sum
          : *name == "seq-mean-token-mean" ? AggregationMode::sequence_mean_token_mean
          : *name == "seq-mean-token-sum"  ? AggregationMode::sequence_mean_token_sum
+         : *name == "prompt-mean"         ? AggregationMode::prompt_mean
                                           : AggregationMode::sequence_mean_token_sum_norm;
 }
 
@@ -97,6 +98,10 @@ std::optional<WeightLevel> weight_level(const std::optional<std::string>& name) 
                                : WeightLevel::geometric;
 }
 
+LackOfGeneration lack_of_generation(const std::string& name) {
+  return name == "refuse" ? LackOfGeneration::refused : LackOfGeneration::zero_weight;
+}
+
 struct Rule {
   bool is_broken;
   const char* text;
@@ -122,15 +127,23 @@ void require_values_in_range(const ClippedPgOptions& o) {
   });
 }
 
+constexpr double kLargestGroup = 2147483647;
+
 void require_aggregation_fits(const ClippedPgOptions& o) {
   const bool divides = o.loss_agg_mode == AggregationMode::sequence_mean_token_sum_norm;
   const bool over_sequences = o.loss_agg_mode && !o.aggregation().over_tokens();
+  const bool over_groups = o.aggregation().over_groups();
+  const std::optional<double>& group = o.prompt_group_size;
   require({
       {divides && !o.loss_scale_factor,
        "loss_agg_mode = \"seq-mean-token-sum-norm\" needs a loss_scale_factor"},
       {o.loss_scale_factor && !divides,
        "loss_scale_factor needs loss_agg_mode = \"seq-mean-token-sum-norm\""},
       {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
+      {over_groups && !group, "loss_agg_mode = \"prompt-mean\" needs a prompt_group_size"},
+      {group && !over_groups, "prompt_group_size needs loss_agg_mode = \"prompt-mean\""},
+      {group && (*group < 1 || *group > kLargestGroup || *group != std::floor(*group)),
+       "prompt_group_size must be a whole number in [1, 2^31)"},
       {o.count_masked_sequences && !over_sequences,
        "count_masked_sequences = true needs a loss_agg_mode with a mean over sequences"},
   });
@@ -223,6 +236,17 @@ void require_rejection_fits(const ClippedPgOptions& o) {
        "token_masks_first = true needs a rollout_rs of tokens"},
       {o.rollout_is && !o.use_importance_sampling_correction,
        "rollout_is needs use_importance_sampling_correction = true"},
+      {o.rollout_is_batch_normalize && !o.use_importance_sampling_correction,
+       "rollout_is_batch_normalize = true needs use_importance_sampling_correction = true"},
+      {o.rollout_is_batch_normalize && (o.masks_sequences() || o.force_on_policy_ratio),
+       "rollout_is_batch_normalize = true excludes force_on_policy_ratio = true and "
+       "truncated_importance_sampling_type = \"seq-mask-tis\""},
+      {o.takes_lack_of_generation() && !o.use_importance_sampling_correction,
+       "nonfinite_generation_logprobs = \"zero_weight\" needs "
+       "use_importance_sampling_correction = true"},
+      {o.takes_lack_of_generation() && o.rejects(),
+       "nonfinite_generation_logprobs = \"zero_weight\" excludes rollout_rs, veto_ratio_min, "
+       "veto_ratio_max and off_policy_mask_threshold"},
       {o.masks_sequences() && o.weighs_sequences(),
        "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
   });
@@ -237,10 +261,11 @@ ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
 ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   ClippedPgOptions o;
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
-  o.loss_agg_mode = aggregation_mode(
-      reader.optional_one_of("loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean",
-                                               "seq-mean-token-sum", "seq-mean-token-sum-norm"}));
+  o.loss_agg_mode = aggregation_mode(reader.optional_one_of(
+      "loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum",
+                        "seq-mean-token-sum-norm", "prompt-mean"}));
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
+  o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
   o.policy_loss = policy_loss_of(reader.one_of("policy_loss", {"ppo", "sapo"}, "ppo"));
   o.tau_pos = reader.number("tau_pos", o.tau_pos);
@@ -278,8 +303,12 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", o.truncated_importance_sampling_ratio);
   o.truncated_importance_sampling_ratio_min = reader.optional_number(
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
+  o.nonfinite_generation_logprobs = lack_of_generation(
+      reader.one_of("nonfinite_generation_logprobs", {"refuse", "zero_weight"}, "refuse"));
   o.rollout_is =
       weight_level(reader.optional_one_of("rollout_is", {"token", "sequence", "geometric"}));
+  o.rollout_is_batch_normalize =
+      reader.flag("rollout_is_batch_normalize", o.rollout_is_batch_normalize);
   read_rejection(reader, o);
   o.positive_example_nll_weight =
       reader.number("positive_example_nll_weight", o.positive_example_nll_weight);
@@ -347,7 +376,12 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
-  needs.sequence_counts = loss_agg_mode && !aggregation().over_tokens();
+  needs.sequence_counts =
+      (loss_agg_mode && !aggregation().over_tokens() && !aggregation().over_groups()) ||
+      (rollout_is_batch_normalize && weighs_sequences());
+  needs.input_sum = rollout_is_batch_normalize;
+  if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
+  needs.generation_may_lack = takes_lack_of_generation();
   if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;

@@ -69,11 +69,18 @@ enum class PolicyLoss {
   sapo,  // Soft Adaptive Policy Optimization, a soft gate in the place of the clip
 };
 
+/// Treatment of a generation log-probability that is not finite.
+enum class LackOfGeneration {
+  refused,
+  zero_weight,  // the token, or the sequence that has one weight, has the importance weight 0
+};
+
 struct ClippedPgOptions {
   bool token_level_loss = true;                  // false: mean over sequences of their token means
   std::optional<AggregationMode> loss_agg_mode;  // in the place of token_level_loss; verl
   std::optional<double> loss_scale_factor;       // of seq-mean-token-sum-norm; verl
   bool count_masked_sequences = false;           // in means over sequences by loss_agg_mode
+  std::optional<double> prompt_group_size;       // neighbours that answer one prompt; prompt-mean
   PolicyLoss policy_loss = PolicyLoss::ppo;      // verl, as tau_pos and tau_neg
   double tau_pos = 1.0;                          // temperature of sapo for advantages above 0
   double tau_neg = 1.05;                         // for others
@@ -99,7 +106,9 @@ struct ClippedPgOptions {
   Truncation truncated_importance_sampling_type = Truncation::none;
   std::optional<double> truncated_importance_sampling_ratio;
   std::optional<double> truncated_importance_sampling_ratio_min;
-  std::optional<WeightLevel> rollout_is;  // null: of sequences under sequence-level ratios; verl
+  LackOfGeneration nonfinite_generation_logprobs = LackOfGeneration::refused;
+  std::optional<WeightLevel> rollout_is;    // null: of sequences under sequence-level ratios; verl
+  bool rollout_is_batch_normalize = false;  // divides weights by their mean; verl
   RejectionLevel rejection_level = RejectionLevel::none;  // of rollout_rs; verl
   RejectionStatistic rejection_statistic = RejectionStatistic::k1;
   std::optional<double> rollout_rs_threshold;
@@ -153,6 +162,9 @@ struct ClippedPgOptions {
   /// True if all tokens of a sequence share one importance weight.
   constexpr bool weighs_sequences() const {
     return rollout_is ? *rollout_is != WeightLevel::token : sequence_level_importance_ratios;
+  }
+  constexpr bool takes_lack_of_generation() const {
+    return nonfinite_generation_logprobs == LackOfGeneration::zero_weight;
   }
   constexpr bool vetoes() const { return veto_ratio_min || veto_ratio_max; }
   /// True if a rule drops whole sequences by the weights of their tokens.

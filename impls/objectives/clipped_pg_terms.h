@@ -78,9 +78,10 @@ class ClippedPgTerms {
   static constexpr bool kHasGradient = true;
 
   ClippedPgTerms(const ClippedPgOptions& options, const ClippedPgColumns& columns,
-                 const Denominators& denominators)
+                 const Denominators& denominators, Real weight_scale = 1)
       : options_(options),
         columns_(columns),
+        weight_scale_(weight_scale),
         share_(Formulas::template share<Real>(options.aggregation(), denominators, 0)),
         token_share_(inverse_or_0<Real>(denominators.valid_tokens)),
         nll_share_(inverse_or_0<Real>(denominators.positive_tokens)) {}
@@ -99,13 +100,16 @@ class ClippedPgTerms {
     add(columns_.positive_advantages, factor * std::max(token.advantage, Real(0)));
     add(columns_.negative_advantages, factor * std::min(token.advantage, Real(0)));
     add(columns_.behaviour, token.q - token.x);
+    if (columns_.vetoes >= 0 && Formulas::may_veto(is_kept, options_)) {
+      add(columns_.vetoes, Formulas::vetoes(log_weight, options_) ? 1 : 0);
+    }
     if (options_.token_masks_first && !is_kept) return;
     add(columns_.kept, 1);
-    add(columns_.log_weight, log_weight);
+    add(columns_.log_weight,
+        options_.masks_sequences() ? Formulas::log_weight_in_mask(log_weight) : log_weight);
     if (columns_.rejection >= 0) {
       add(columns_.rejection, Formulas::rejection_term(log_weight, options_));
     }
-    if (columns_.vetoes >= 0) add(columns_.vetoes, Formulas::vetoes(log_weight, options_) ? 1 : 0);
   }
 
   LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
@@ -163,9 +167,15 @@ class ClippedPgTerms {
             options_.truncates() && Formulas::out_of_bounds(weight, options_)};
   }
 
+  /// The importance weight of a token, unless its sequence has one.
+  LOSSGRID_KERNEL Weight own_weight(const ObjectiveTokens& tokens, std::int64_t t) const {
+    const Token token = read(tokens, t);
+    return bounded(Formulas::finite_exp(token.p - token.q));
+  }
+
   /// Its factor in the loss.
   LOSSGRID_KERNEL Real used(const Weight& weight) const {
-    return options_.use_importance_sampling_correction ? weight.value : Real(1);
+    return options_.use_importance_sampling_correction ? weight_scale_ * weight.value : Real(1);
   }
 
  private:
@@ -266,11 +276,13 @@ class ClippedPgTerms {
     sums[T::kTokens] += 1;
     sums[T::kRatio] += ratio.free.value;
     sums[T::kRatioClamped] += ratio.clipped.value;
-    sums[T::kMultProbError] += std::exp(std::abs(gap));
-    sums[T::kGenKl] += Formulas::kl(type, gap).value;
-    sums[T::kPolicyKl] += Formulas::kl(type, -gap).value;
-    sums[T::kJsDivergence] += js_divergence(token.p, token.q);
-    sums[T::kApproxEntropy] -= std::exp(token.x - token.q) * token.x;
+    if (!options_.takes_lack_of_generation() || Formulas::is_finite(token.q)) {
+      sums[T::kMultProbError] += std::exp(std::abs(gap));
+      sums[T::kGenKl] += Formulas::kl(type, gap).value;
+      sums[T::kPolicyKl] += Formulas::kl(type, -gap).value;
+      sums[T::kJsDivergence] += js_divergence(token.p, token.q);
+      sums[T::kApproxEntropy] -= std::exp(token.x - token.q) * token.x;
+    }
     sums[T::kWeight] += weight.value;
     sums[T::kOutOfBounds] += weight.is_out_of_bounds ? 1 : 0;
     raise_to(maxima[T::kMaxRatio], ratio.free.value);
@@ -281,9 +293,10 @@ class ClippedPgTerms {
 
   ClippedPgOptions options_;
   ClippedPgColumns columns_;
-  Real share_;        // of a token in the loss, unless it stands in the coefficients
-  Real token_share_;  // of a token in a mean over tokens
-  Real nll_share_;    // of a token of a positive example in its term
+  Real weight_scale_;  // of importance weights in the loss
+  Real share_;         // of a token in the loss, unless it stands in the coefficients
+  Real token_share_;   // of a token in a mean over tokens
+  Real nll_share_;     // of a token of a positive example in its term
 };
 
 }  // namespace lossgrid

@@ -24,6 +24,8 @@ struct TrueToken {
   double q = 0;
   double f = 0;
   double advantage = 0;
+
+  bool has_generation() const { return std::isfinite(q); }
 };
 
 /// As limited() of Enclosures, with the gradient of a closed clamp, whose ends are rounded too.
@@ -70,14 +72,16 @@ class ClippedPgTruth {
     tape_.take_side(sides_.actor);
     const ByToken<Var> ratios = this->ratios();
     const ByToken<Var> clipped = clipped_ratios(ratios);
-    const ByToken<Enclosure> log_weights =
-        each<Enclosure>([](const TrueToken& token) { return token.p.enclosure() - token.q; });
+    const ByToken<Enclosure> log_weights = each<Enclosure>([](const TrueToken& token) {
+      return token.has_generation() ? token.p.enclosure() - token.q : Enclosure(kNoLogWeight);
+    });
     const TrueKeeps keeps = this->keeps();
     const TrueWeights weights = true_weights(options_, batch_.sample_mask, log_weights, keeps.alone,
                                              sides_.weight, truth_.branches);
     straddles_ |= weights.straddles || keeps.straddles;
+    const Enclosure weight_scale = this->weight_scale(log_weights, keeps);
     count_sequences();
-    const Var actor = in_loss(actor_terms(ratios, clipped, weights, keeps));
+    const Var actor = in_loss(actor_terms(ratios, clipped, weights, weight_scale, keeps));
     const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
     tape_.take_side(sides_.kl);
     const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
@@ -150,9 +154,12 @@ class ClippedPgTruth {
            options_.loss_agg_mode == AggregationMode::token_sum;
   }
 
-  /// Returns the number of sequences that a mean over them is divided by.
+  /// Returns the number of sequences, or of groups, that a mean over them is divided by.
   std::int64_t sequences() const {
     if (!options_.loss_agg_mode) return counts().valid_sequences;
+    if (options_.loss_agg_mode == AggregationMode::prompt_mean) {
+      return options_.count_masked_sequences ? counts().all_groups : counts().trained_groups;
+    }
     return options_.count_masked_sequences ? counts().all_sequences : counts().trained_sequences;
   }
 
@@ -162,12 +169,14 @@ class ClippedPgTruth {
     return is_over_samples ? counts().valid_sequences : counts().valid_tokens;
   }
 
-  /// Returns what one sequence adds to the sum over sequences.
-  Var of_sequence(const std::vector<Var>& terms) const {
+  /// Returns what sequence i adds to the sum over sequences or groups.
+  Var of_sequence(std::size_t i, const std::vector<Var>& terms) const {
     if (!options_.loss_agg_mode) return mean(terms);
     switch (*options_.loss_agg_mode) {
       case AggregationMode::sequence_mean_token_sum:
         return sum(terms);
+      case AggregationMode::prompt_mean:  // a part of the mean of its group
+        return over(sum(terms), batch_.group_tokens[i]);
       case AggregationMode::sequence_mean_token_sum_norm:
         return sum(terms) / Var(constant(*options_.loss_scale_factor));
       default:
@@ -180,7 +189,7 @@ class ClippedPgTruth {
     if (options_.loss_agg_mode == AggregationMode::token_sum) return sum(flat(terms));
     if (is_over_tokens()) return over(sum(flat(terms)), counts().valid_tokens);
     std::vector<Var> by_sequence;
-    for (const std::vector<Var>& tokens : terms) by_sequence.push_back(of_sequence(tokens));
+    for (std::size_t i = 0; i < terms.size(); ++i) by_sequence.push_back(of_sequence(i, terms[i]));
     return over(sum(by_sequence), sequences());
   }
 
@@ -254,17 +263,44 @@ class ClippedPgTruth {
     return true_keeps(options_, tokens, sides_.weight, truth_.branches);
   }
 
+  /// Returns 1 / the mean weight of tokens, or of sequences with a valid token. Weights that may be
+  /// on either side of a bound are on both here, whatever side the others are on.
+  Enclosure weight_scale(const ByToken<Enclosure>& log_weights, const TrueKeeps& keeps) const {
+    if (!options_.rollout_is_batch_normalize) return 1.0;
+    std::map<std::string, std::int64_t> counted_before;
+    const TrueWeights weights = true_weights(options_, batch_.sample_mask, log_weights, keeps.alone,
+                                             Side::either, counted_before);
+    std::vector<Enclosure> terms;
+    for (const std::vector<Enclosure>& tokens : weights.tokens) {
+      if (tokens.empty()) continue;
+      const auto end = options_.weighs_sequences() ? tokens.begin() + 1 : tokens.end();
+      terms.insert(terms.end(), tokens.begin(), end);
+    }
+    const std::int64_t count =
+        options_.weighs_sequences() ? counts().trained_sequences : counts().valid_tokens;
+    if (count == 0) return 1.0;
+    // A pack that is a part of the global batch is given the sum of that.
+    const Enclosure total = batch_.input_sum != 0 ? Enclosure(batch_.input_sum) : sum(terms);
+    const Enclosure mean = total * reciprocal(count);
+    return mean.value > 1e-8 ? 1.0 / mean : Enclosure(1.0);
+  }
+
   ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
-                           const TrueWeights& weights, const TrueKeeps& keeps) {
+                           const TrueWeights& weights, const Enclosure& weight_scale,
+                           const TrueKeeps& keeps) {
     ByToken<Var> terms(tokens_.size());
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
         const TrueToken& token = tokens_[i][k];
         const Var loss = actor_term(token, ratios[i][k], clipped[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
+        if (options_.takes_lack_of_generation()) {
+          truth_.branches["generation_lacks"] += token.has_generation() ? 0 : 1;
+        }
         count_log_bounds(ratios[i][k].value());
-        const Var weighted =
-            options_.use_importance_sampling_correction ? Var(weights.tokens[i][k]) * loss : loss;
+        const Var weighted = options_.use_importance_sampling_correction
+                                 ? Var(weights.tokens[i][k] * weight_scale) * loss
+                                 : loss;
         terms[i].push_back(Var(keeps.tokens[i][k]) * weighted);
       }
     }
@@ -355,7 +391,8 @@ class ClippedPgTruth {
   Var kl_weight(const TrueToken& token) const {
     switch (options_.kl_gradient) {
       case KlGradient::score:
-        return options_.use_on_policy_kl_approximation ? exp(token.x - token.q) : score(token.x);
+        if (!options_.use_on_policy_kl_approximation) return score(token.x);
+        return token.has_generation() ? exp(token.x - token.q) : Var();
       case KlGradient::ratio:
         return options_.force_on_policy_ratio ? score(token.x) : exp(token.x - token.p);
       default:
@@ -382,8 +419,8 @@ class ClippedPgTruth {
       const std::optional<double>& output_bound = options_.kl_output_clamp_value;
       Var r = token.f - token.x;
       Var weight = kl_weight(token);
-      const bool is_finite =
-          !options_.use_on_policy_kl_approximation || is_finite_float(weight.value());
+      const bool is_finite = !options_.use_on_policy_kl_approximation ||
+                             (token.has_generation() && is_finite_float(weight.value()));
       if (!is_finite) weight = Var();
       Enclosure is_clamped = 0.0;
       if (input_bound) {
@@ -506,6 +543,7 @@ class ClippedPgTruth {
     const KlType type = options_.reference_policy_kl_type;
     const auto add = [&](const char* name, auto&& f) {
       const auto term = [&](const TrueToken& token) {
+        if (!token.has_generation()) return Enclosure();  // no distance to a policy
         return f(token.x.enclosure(), token.p.enclosure(), Enclosure(token.q));
       };
       add_metric(name, flat(each<Enclosure>(term)), counts().valid_tokens);

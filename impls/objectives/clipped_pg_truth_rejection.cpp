@@ -22,7 +22,7 @@ class RejectionTruth {
       if (has_rule) count(is_out, "rejection_kept", "rejection_dropped");
       alone.push_back(1.0 - on_side(is_out));
     }
-    const Enclosure sequence = tokens.empty() ? 1.0 : 1.0 - of_sequence(tokens, alone);
+    const Enclosure sequence = tokens.empty() ? 1.0 : 1.0 - of_sequence(tokens);
     const Enclosure negative = tokens.empty() ? 1.0 : 1.0 - off_policy(tokens);
     std::vector<Enclosure>& kept = keeps_.tokens.emplace_back();
     for (std::size_t k = 0; k < tokens.size(); ++k) {
@@ -65,17 +65,15 @@ class RejectionTruth {
     return outside;
   }
 
-  /// Returns 1 if the weights of the tokens that count reject the sequence.
-  Enclosure of_sequence(const std::vector<RejectionToken>& tokens,
-                        const std::vector<Enclosure>& alone) {
+  /// Returns 1 if the weights of the tokens reject the sequence.
+  Enclosure of_sequence(const std::vector<RejectionToken>& tokens) {
     const RejectionLevel level = options_.rejection_level;
     Enclosure vetoed = 0.0;
     Enclosure largest = 0.0;
     std::vector<Enclosure> numbers;
-    for (std::size_t k = 0; k < tokens.size(); ++k) {
-      const Enclosure counted = options_.token_masks_first ? alone[k] : 1.0;
-      vetoed = max(vetoed, counted * is_vetoed(tokens[k].log_weight));
-      numbers.push_back(number(tokens[k].log_weight));
+    for (const RejectionToken& token : tokens) {
+      vetoed = max(vetoed, is_vetoed(token.log_weight));
+      numbers.push_back(number(token.log_weight));
       if (level == RejectionLevel::sequence_max) largest = max(largest, beyond(numbers.back()));
     }
     if (options_.vetoes()) count(vetoed, "sequence_not_vetoed", "sequence_vetoed");

@@ -14,20 +14,33 @@ struct SequenceLogs {
   Enclosure mean;
 };
 
-/// `counted`: 1 for tokens that count, else 0.
+/// True if there is a weight. One token without makes the product of its sequence 0.
+bool is_known(const Enclosure& log) {
+  return log.value != kNoLogWeight;
+}
+
+/// Returns the weight, infinite for one that does not exist.
+Enclosure weight_of(const Enclosure& log) {
+  return is_known(log) ? exp(log) : log;
+}
+
+/// `counted`: 1 for tokens that count, else 0. `without_unknown`: the unknown ones count as 0.
 SequenceLogs sequence_logs(const std::vector<Enclosure>& logs,
-                           const std::vector<Enclosure>& counted) {
+                           const std::vector<Enclosure>& counted, bool without_unknown) {
   std::vector<Enclosure> terms;
   double low = 0;
   double high = 0;
   double value = 0;
+  bool is_any_unknown = false;
   for (std::size_t k = 0; k < logs.size(); ++k) {
-    terms.push_back(counted[k] * logs[k]);
+    is_any_unknown |= !is_known(logs[k]);
+    terms.push_back(is_known(logs[k]) ? counted[k] * logs[k] : Enclosure());
     low += counted[k].low;
     high += counted[k].high;
     value += counted[k].value;
   }
   const Enclosure total = sum(terms);
+  if (is_any_unknown && !without_unknown) return {logs, kNoLogWeight, kNoLogWeight};
   if (value == 0) return {logs, total, 0.0};
   Enclosure count = value;
   count.low = low;
@@ -45,7 +58,7 @@ class WeightTruth {
   void add_tokens(const std::vector<Enclosure>& logs) {
     std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
     for (const Enclosure& log : logs) {
-      const Enclosure weight = finite("is_weight", exp(log));
+      const Enclosure weight = finite("is_weight", weight_of(log));
       weights_.out_of_bounds.push_back(is_outside(weight));
       of_tokens.push_back(truncated(weight, weights_.out_of_bounds.back()));
     }
@@ -56,7 +69,7 @@ class WeightTruth {
     const Enclosure out = is_outside(exp(logs.mean));
     std::vector<Enclosure>& of_tokens = weights_.tokens.emplace_back();
     for (const Enclosure& log : logs.tokens) {
-      of_tokens.push_back(zero_if(out, finite("is_weight", exp(log))));
+      of_tokens.push_back(zero_if(out, finite("is_weight", weight_of(log))));
     }
     if (!counts) return;
     weights_.out_of_bounds.push_back(out);
@@ -71,7 +84,8 @@ class WeightTruth {
       return;
     }
     const bool is_geometric = options_.rollout_is == WeightLevel::geometric;
-    const Enclosure weight = finite("sequence_is_weight", exp(is_geometric ? logs.mean : logs.sum));
+    const Enclosure weight =
+        finite("sequence_is_weight", weight_of(is_geometric ? logs.mean : logs.sum));
     weights_.out_of_bounds.push_back(is_outside(weight));
     weights_.sequences.push_back(truncated(weight, weights_.out_of_bounds.back()));
     weights_.tokens.emplace_back(logs.tokens.size(), weights_.sequences.back());
@@ -141,11 +155,12 @@ TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::u
   for (std::size_t i = 0; i < log_weights.size(); ++i) {
     const bool counts = sample_mask[i] != 0;
     const std::vector<Enclosure> all(log_weights[i].size(), 1.0);
+    const bool masks = options.truncated_importance_sampling_type == Truncation::seq_mask_tis;
     const SequenceLogs logs =
-        sequence_logs(log_weights[i], options.token_masks_first ? keeps[i] : all);
+        sequence_logs(log_weights[i], options.token_masks_first ? keeps[i] : all, masks);
     if (options.weighs_sequences()) {
       weights.add_sequence(logs, counts);
-    } else if (options.truncated_importance_sampling_type == Truncation::seq_mask_tis) {
+    } else if (masks) {
       weights.add_masked_sequence(logs, counts);
     } else {
       weights.add_tokens(log_weights[i]);

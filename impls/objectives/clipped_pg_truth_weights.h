@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ std::vector<T> flat(const ByToken<T>& by_token) {
   for (const std::vector<T>& terms : by_token) all.insert(all.end(), terms.begin(), terms.end());
   return all;
 }
+
+/// The log weight of a token whose generation log-probability is not finite: its weight is 0.
+inline constexpr double kNoLogWeight = std::numeric_limits<double>::infinity();
 
 /// The weights of tokens, under sequence-level ratios also those of the sequences that count, and
 /// for tokens or sequences, whichever the bounds apply to, 1 if outside of them, else 0.

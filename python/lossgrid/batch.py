@@ -152,6 +152,14 @@ class Batch(Views):
         return self._data.copy("rewards")
 
     @View
+    def group_tokens(self) -> torch.Tensor:
+        """[B] int64: valid tokens that the group of a sequence has in the global batch, for
+        ``loss_agg_mode=prompt-mean``."""
+        if not self._data.has("group_tokens"):
+            raise AttributeError("group_tokens")
+        return self._data.copy("group_tokens")
+
+    @View
     def teacher_logits(self) -> torch.Tensor:
         """[T_c, V_t] logits of the teacher, with the columns of ``logits``; -inf outside of the ids
         that it sends where ``teacher_topk`` is true."""
@@ -311,7 +319,7 @@ class Batch(Views):
     def _absent(self, name: str) -> Optional[str]:
         if name == "sampling_mask":
             return "this case has no sampling mask"
-        if name in TOKEN_ARRAYS or name in ("rewards", "teacher_logits"):
+        if name in TOKEN_ARRAYS or name in ("rewards", "group_tokens", "teacher_logits"):
             return self._data.reason_absent(name)
         return None
 

@@ -36,6 +36,8 @@ class Denominators:
     positive_tokens: int = 0
     trained_sequences: int = 0  # with a valid token; 0 where the objective does not need it
     all_sequences: int = 0  # masked ones too; 0 where the objective does not need it
+    trained_groups: int = 0  # groups with a valid token; 0 where the objective has no groups
+    all_groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Problem:
     ``batch.bias``, ``cp_layout`` the way in which rows go to CP ranks
     (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this pack;
     ``denominators`` count the global batch.
+    ``input_sum`` is the sum over the global batch of importance weights that
+    ``rollout_is_batch_normalize`` divides by, else 0.
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
     option of the function with its value.
 
@@ -80,6 +84,7 @@ class Problem:
     microbatches: int = 1
     objective: Mapping[str, Any] = None  # type: ignore[assignment]
     denominators: Denominators = Denominators()
+    input_sum: float = 0.0
     tp_rank: int = 0
     cp_rank: int = 0
     columns: int = 0

@@ -96,7 +96,8 @@ class BatchViews(unittest.TestCase):
         self.assertEqual(self.found[0]["objective"], {"kind": "clipped_pg", "ratio_clip_min": 0.2})
         self.assertEqual(self.found[0]["denominators"], {
             "valid_tokens": 5, "valid_sequences": 2, "positive_tokens": 0,
-            "trained_sequences": 0, "all_sequences": 0})
+            "trained_sequences": 0, "all_sequences": 0,
+            "trained_groups": 0, "all_groups": 0})
 
     def test_vocabulary_and_ranks(self) -> None:
         for rank, start, end in ((0, 0, 4), (1, 4, 7), (2, 0, 4), (3, 4, 7)):

@@ -130,6 +130,14 @@ TEST(ClippedPg, AggregationsByHand) {
   const Options masked_too{{"count_masked_sequences", "true"}};
   expect_weights(aggregated("\"seq-mean-token-mean\"", masked_too), 1.0 / 4, 0.5 / 4);
   expect_weights(both(norm, masked_too), 1.0 / 32, 1.0 / 32);
+  // Groups of one and two targets, and one whose sequences are masked or have none.
+  count_groups(data.batch, false);
+  const Options of_two = aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}});
+  expect_weights(of_two, 1.0 / 3, 1.0 / 3);
+  expect_weights(both(of_two, masked_too), 1.0 / 6, 1.0 / 6);
+  data.batch.group_tokens = {1, 2, 2, 2};
+  data.batch.denominators.trained_groups = 2;
+  expect_weights(of_two, 1.0 / 2, 0.5 / 2);
   // The mode stands in the place of the flag.
   expect_weights(both(aggregated("\"token-sum\""), kSequenceMean), 1, 1);
 }
@@ -205,6 +213,10 @@ TEST(ClippedPg, WeightsOfSequencesByHand) {
   const Options rejects = rejection("\"token_k1\"", "3", {{"rollout_is", "\"sequence\""}});
   expect_weight(rejects, 0, 4);
   expect_weight(both({{"token_masks_first", "true"}}, rejects), 0, 1);
+  // It vetoes in either order.
+  for (const char* first : {"true", "false"}) {
+    expect_weight(both({{"token_masks_first", first}, {"veto_ratio_max", "3.5"}}, rejects), 0, 0);
+  }
 }
 
 TEST(ClippedPg, SapoByHand) {
@@ -285,6 +297,51 @@ TEST(ClippedPg, PoliciesApartByHand) {
                   {"policy_kl_error", (std::exp(-0.5) - 0.5 + std::exp(1) - 2) / 2},
                   {"js_divergence_error", js / 2},
                   {"approx_entropy", (2 * std::exp(0.5) + 2 * std::exp(-1)) / 2}});
+}
+
+TEST(ClippedPg, NormalisedWeightsByHand) {
+  // Weights of 2, 1 and 0.5: of sequences 2 and 0.5; a sequence without a target has none.
+  const double two = std::log(2);
+  const ObjectiveBatch data = tiny({{{1, 0, two}, {2, 0, 0}}, {{3, 0, -two}}, {}});
+  const Options options = both(kNoKl, {{"rollout_is_batch_normalize", "true"},
+                                       {"use_importance_sampling_correction", "true"}});
+  expect_by_hand(options, data, -5.5 / 3.5, {-2 / 3.5, -2 / 3.5, -1.5 / 3.5},
+                 {{"sampling_importance_ratio", 3.5 / 3}});
+  expect_by_hand(both(options, {{"rollout_is", "\"sequence\""}}), data, -(1.6 * 3 + 0.4 * 3) / 3,
+                 {-1.6 / 3, -3.2 / 3, -1.2 / 3});
+  // After truncation: 1.2, 1, 0.9.
+  expect_by_hand(both(options, truncation("\"tis\"")), data, -(1.2 + 2 + 2.7) / 3.1,
+                 {-1.2 / 3.1, -2 / 3.1, -2.7 / 3.1});
+  // All weights are 0, and stay so.
+  const Options none{{"truncated_importance_sampling_ratio", "6"},
+                     {"truncated_importance_sampling_ratio_min", "5"}};
+  expect_by_hand(both(none, both(options, truncation("\"icepop\""))), data, 0, {0, 0, 0});
+}
+
+TEST(ClippedPg, WeightsThatDoNotExistByHand) {
+  ObjectiveBatch data = tiny({{{1, 0}, {2, 0}, {3, 0, std::log(2)}}, {{4, 0}}});
+  std::vector<float>& generation =
+      data.batch.inputs[static_cast<std::size_t>(TokenInput::generation_logprobs)];
+  generation[1] = -HUGE_VALF;
+  generation[2] = std::nanf("");
+  const Options zero = both(kNoKl, {{"nonfinite_generation_logprobs", "\"zero_weight\""},
+                                    {"use_importance_sampling_correction", "true"}});
+  // Weights of 0, 0, 2 and 1.
+  expect_by_hand(zero, data, -10.0 / 4, {0, 0, -6.0 / 4, -4.0 / 4},
+                 {{"sampling_importance_ratio", 3.0 / 4}, {"token_mult_prob_error", 3.0 / 4}});
+  // The lower bound raises them as it raises any.
+  expect_by_hand(both(zero, truncation("\"tis\"")), data, -(0.9 + 1.8 + 3.6 + 4) / 4,
+                 {-0.9 / 4, -1.8 / 4, -3.6 / 4, -4.0 / 4});
+  // One of them makes the weight of its sequence 0.
+  expect_by_hand(both(zero, kGspo), data, -2, {0, 0, 0, -2}, {{"sampling_importance_ratio", 0.5}});
+  // The mean of log weights is ln 2 / 3, of a weight of 1.26.
+  const Options masks = both(zero, truncation("\"seq-mask-tis\""));
+  expect_by_hand(masks, data, -1, {0, 0, 0, -1}, {{"is_oob_ratio", 0.5}});
+  expect_by_hand(both({{"truncated_importance_sampling_ratio", "1.3"}}, masks), data, -10.0 / 4,
+                 {0, 0, -6.0 / 4, -4.0 / 4}, {{"is_oob_ratio", 0}});
+  // Infinity is no log-probability either; the bounds drop the weights of 0 and 2.
+  generation[1] = HUGE_VALF;
+  expect_by_hand(both(zero, truncation("\"icepop\"")), data, -4.0 / 4, {0, 0, 0, -1});
 }
 
 ClippedPgOptions quarter_clip(const Options& more = {}) {

@@ -64,7 +64,10 @@ inline const std::vector<Options> kAggregations = {
     aggregated("\"seq-mean-token-mean\"", {{"count_masked_sequences", "true"}}),
     aggregated("\"seq-mean-token-sum\""),
     aggregated("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}),
-    aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}})};
+    aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}}),
+    aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}}),
+    aggregated("\"prompt-mean\"",
+               {{"prompt_group_size", "2"}, {"count_masked_sequences", "true"}})};
 
 inline std::string shown(const Options& options) {
   std::string text;
@@ -115,6 +118,7 @@ inline std::vector<Options> corrections() {
   const Options low{{"rollout_rs_threshold_min", "0.8"}};
   const Options veto{{"veto_ratio_min", "0.5"}, {"veto_ratio_max", "2"}};
   const Options opsm{{"off_policy_mask_threshold", "0.05"}};
+  const Options normalised{{"rollout_is_batch_normalize", "true"}};
   const Options corrects{{"use_importance_sampling_correction", "true"}};
   const auto weights = [&](const char* level) {
     return both({{"rollout_is", level}}, truncation("\"tis\""));
@@ -137,6 +141,10 @@ inline std::vector<Options> corrections() {
                               both({{"rollout_is", "\"geometric\""}}, both(kGspo, corrects)),
                               both(weights("\"sequence\""), first),
                               both(weights("\"geometric\""), first),
+                              both(weights("\"token\""), normalised),
+                              both(weights("\"sequence\""), both(first, normalised)),
+                              both(weights("\"geometric\""), normalised),
+                              both(truncation("\"icepop\""), both(veto, normalised)),
                               both(truncation("\"seq-mask-tis\""), both(first, veto))};
   for (const char* name : {"\"token_k2\"", "\"token_k3\"", "\"seq_sum_k2\"", "\"seq_sum_k3\"",
                            "\"seq_mean_k2\"", "\"seq_mean_k3\""}) {

@@ -126,6 +126,9 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.tau_neg, 1.05);
   EXPECT_EQ(o.loss_scale_factor, std::nullopt);
   EXPECT_FALSE(o.count_masked_sequences);
+  EXPECT_EQ(o.prompt_group_size, std::nullopt);
+  EXPECT_FALSE(o.rollout_is_batch_normalize);
+  EXPECT_EQ(o.nonfinite_generation_logprobs, LackOfGeneration::refused);
 }
 
 TEST(ClippedPgOptions, AggregationsAreThoseOfVerl) {
@@ -214,6 +217,10 @@ TEST(ClippedPgOptions, NeedsFollowTheOptions) {
   EXPECT_FALSE(needs({{"token_level_loss", "false"}}).sequence_counts);
   EXPECT_FALSE(needs({{"loss_agg_mode", "\"token-sum\""}}).sequence_counts);
   EXPECT_TRUE(needs({{"loss_agg_mode", "\"seq-mean-token-sum\""}}).sequence_counts);
+  const Options of_prompts{{"loss_agg_mode", "\"prompt-mean\""}, {"prompt_group_size", "4"}};
+  EXPECT_FALSE(needs(of_prompts).sequence_counts);
+  EXPECT_EQ(needs(of_prompts).group_size, 4);
+  EXPECT_EQ(needs({}).group_size, 0);
 }
 
 TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
@@ -289,6 +296,12 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({token_sum, {"loss_scale_factor", "2"}}, {"loss_scale_factor", "loss_agg_mode"});
   refused({{"count_masked_sequences", "true"}}, {"count_masked_sequences", "loss_agg_mode"});
   refused({token_sum, {"count_masked_sequences", "true"}}, {"count_masked_sequences"});
+  const std::pair<std::string, std::string> prompts{"loss_agg_mode", "\"prompt-mean\""};
+  refused({prompts}, {"prompt-mean", "prompt_group_size"});
+  refused({{"prompt_group_size", "4"}}, {"prompt_group_size", "prompt-mean"});
+  for (const char* size : {"0", "1.5", "-2", "1e10"}) {
+    refused({prompts, {"prompt_group_size", size}}, {"prompt_group_size", "whole number"});
+  }
   ClippedPgOptions::from({gspo, token_sum});
   ClippedPgOptions::from({cispo, by_sequence, token_sum});
 
@@ -297,6 +310,21 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   const std::string ratio_min = "truncated_importance_sampling_ratio_min";
   const std::string corrects = "use_importance_sampling_correction";
   const std::pair<std::string, std::string> corrected{corrects, "true"};
+  const std::pair<std::string, std::string> lacks{"nonfinite_generation_logprobs",
+                                                  "\"zero_weight\""};
+  refused({lacks}, {"nonfinite_generation_logprobs", "use_importance_sampling_correction"});
+  const std::pair<std::string, std::string> normalised{"rollout_is_batch_normalize", "true"};
+  refused({normalised}, {"rollout_is_batch_normalize", "use_importance_sampling_correction"});
+  refused({normalised, corrected, {"force_on_policy_ratio", "true"}},
+          {"rollout_is_batch_normalize", "force_on_policy_ratio"});
+  const ObjectiveNeeds of_tokens = ClippedPgOptions::from({normalised, corrected}).needs();
+  EXPECT_TRUE(of_tokens.input_sum && !of_tokens.sequence_counts);
+  const ObjectiveNeeds of_sequences =
+      ClippedPgOptions::from({normalised, corrected, {"rollout_is", "\"sequence\""}}).needs();
+  EXPECT_TRUE(of_sequences.input_sum && of_sequences.sequence_counts);
+  refused({lacks, corrected, {"veto_ratio_max", "2"}}, {"nonfinite_generation_logprobs", "veto"});
+  EXPECT_TRUE(ClippedPgOptions::from({lacks, corrected}).needs().generation_may_lack);
+  EXPECT_FALSE(ClippedPgOptions::from({corrected}).needs().generation_may_lack);
   refused({{ratio, "2"}}, {ratio, type});
   refused({{ratio_min, "0.5"}}, {ratio_min, type});
   refused({{type, "\"tis\""}, {ratio, "2"}}, {type, corrects});

@@ -41,7 +41,30 @@ struct ObjectiveBatchShape {
   bool part_of_more = true;  // false: the pack is the global batch
 };
 
+/// Sequences of a group, where an objective has groups.
+inline constexpr std::int64_t kGroupSize = 2;
+
 inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+
+/// Counts the valid tokens of the group of every sequence, and the groups.
+inline void count_groups(PackedBatch& batch, bool part_of_more) {
+  Denominators& counts = batch.denominators;
+  counts.all_groups = counts.trained_groups = part_of_more ? 1 : 0;
+  batch.group_tokens.assign(static_cast<std::size_t>(batch.sequences()), 0);
+  for (std::int64_t first = 0; first < batch.sequences(); first += kGroupSize) {
+    const std::int64_t end = std::min(first + kGroupSize, batch.sequences());
+    std::int64_t tokens = part_of_more ? 3 : 0;
+    for (std::int64_t i = first; i < end; ++i) {
+      for (std::int64_t t = 1; t < batch.length(i); ++t) {
+        const bool is_masked = batch.token_mask[batch.cu_seqlens[i] + t] == 0;
+        tokens += is_masked || batch.sample_mask[i] == 0 ? 0 : 1;
+      }
+    }
+    for (std::int64_t i = first; i < end; ++i) batch.group_tokens[i] = tokens;
+    counts.all_groups += 1;
+    counts.trained_groups += tokens > 0 ? 1 : 0;
+  }
+}
 
 /// Counts denominators from masks and rewards.
 inline Denominators count_denominators(const PackedBatch& batch, bool part_of_more) {
@@ -137,6 +160,7 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
     }
   }
   batch.denominators = count_denominators(batch, shape.part_of_more);
+  count_groups(batch, shape.part_of_more);
   return made;
 }
 
@@ -147,6 +171,7 @@ inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& n
     if (!needs.inputs[k]) needed.inputs[k].clear();
   }
   if (!needs.rewards) needed.rewards.clear();
+  if (needs.group_size == 0) needed.group_tokens.clear();
   return needed;
 }
 
@@ -225,7 +250,8 @@ struct HeldGradients {
 /// Runs the three steps as CP ranks do, with sums over ranks after the first and the last.
 inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBatch& data,
                                   const Parts& parts) {
-  const PackedBatch batch = with_needed(data.batch, objective.needs());
+  PackedBatch batch = with_needed(data.batch, objective.needs());
+  if (objective.needs().input_sum) batch.input_sum = objective.input_sum(batch);
   const ShiftedBatch pack = shift_targets(batch);
   const ObjectiveSizes sizes = objective.sizes();
   const auto table = [&](std::vector<double>& numbers, int columns) {

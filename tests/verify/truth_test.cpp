@@ -229,6 +229,11 @@ TEST(Truth, CountsItsOwnDenominators) {
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 20, 1, 20, 20}));
   problem.spec.global_valid_seqs = 0;
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 3, 1, 2, 4}));
+  // Groups, whatever the problem says of their tokens.
+  problem.group_size = 3;
+  problem.group_tokens = {7, 7, 7, 7};
+  EXPECT_EQ(unpadded_batch(problem).group_tokens, (std::vector<std::int64_t>{2, 2, 2, 1}));
+  EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 3, 1, 2, 4, 2, 2}));
 }
 
 TEST(Truth, NothingValidIsLossZeroAndGradientZero) {

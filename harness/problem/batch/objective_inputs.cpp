@@ -151,6 +151,15 @@ Policies drawn_policies(const CaseSpec& spec, std::int64_t t, double x, double s
   return policies;
 }
 
+/// Returns the log-probability of the generating policy, or for every eighth token what an engine
+/// sends that has none: -inf, inf or NaN.
+double with_lack(const CaseSpec& spec, std::int64_t t, double logprob) {
+  const Draw draw(spec.seed, Stream::lacking_logprobs, t);
+  if (draw.uniform(0) >= 0.125) return logprob;
+  const double kind = draw.uniform(1);
+  return kind < 0.4 ? -HUGE_VAL : kind < 0.8 ? std::nan("") : HUGE_VAL;
+}
+
 double drawn_reward(const CaseSpec& spec, std::int64_t sequence) {
   const Draw draw(spec.seed, Stream::rewards, sequence);
   return spec.drift == Drift::edge && draw.uniform(0) < 1.0 / 3 ? 0 : draw.normal();
@@ -193,6 +202,28 @@ void count_sequences(Problem& problem, const ObjectiveNeeds& needs) {
   }
   const std::int64_t stated = problem.spec.global_valid_seqs;
   if (stated != 0) counts.trained_sequences = counts.all_sequences = stated;
+}
+
+/// Counts the valid tokens of every group of neighbours, and the groups.
+void count_groups(Problem& problem, const ObjectiveNeeds& needs) {
+  Denominators& counts = problem.denominators;
+  counts.trained_groups = counts.all_groups = 0;
+  problem.group_size = needs.group_size;
+  problem.group_tokens.clear();
+  if (needs.group_size == 0) return;
+  const std::int64_t sequences = problem.sequences();
+  for (std::int64_t first = 0; first < sequences; first += needs.group_size) {
+    const std::int64_t end = std::min(first + needs.group_size, sequences);
+    std::int64_t tokens = 0;
+    for (std::int64_t i = first; i < end; ++i) {
+      for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+        tokens += is_trained(problem, i, t);
+      }
+    }
+    problem.group_tokens.resize(static_cast<std::size_t>(end), tokens);
+    counts.all_groups += 1;
+    counts.trained_groups += tokens > 0 ? 1 : 0;
+  }
 }
 
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
@@ -262,7 +293,9 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
               : drawn_policies(spec, t, x, drift);
       store(TokenInput::advantages, drawn_advantage(Draw(spec.seed, Stream::advantages, t)));
       store(TokenInput::prev_logprobs, policies.prev);
-      store(TokenInput::generation_logprobs, policies.generation);
+      store(TokenInput::generation_logprobs, needs.generation_may_lack
+                                                 ? with_lack(spec, t, policies.generation)
+                                                 : policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
       store(TokenInput::teacher_logprobs, policies.teacher);
     }
@@ -273,6 +306,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
   count_sequences(problem, needs);
+  count_groups(problem, needs);
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
@@ -285,7 +319,9 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
     if (needs.inputs[k]) {
       require_present(problem, name(static_cast<TokenInput>(k)), problem.inputs[k].size(),
                       problem.tokens());
-      require_finite_tokens(problem, static_cast<TokenInput>(k));
+      const auto input = static_cast<TokenInput>(k);
+      if (input == TokenInput::generation_logprobs && needs.generation_may_lack) continue;
+      require_finite_tokens(problem, input);
     } else {
       problem.inputs[k].clear();
     }
@@ -298,6 +334,7 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
   count_sequences(problem, needs);
+  count_groups(problem, needs);
 }
 
 }  // namespace lossgrid

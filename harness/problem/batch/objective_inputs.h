@@ -26,8 +26,11 @@ struct Edges {
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
-  bool sequence_counts = false;         // denominators.trained_sequences and all_sequences
+  bool sequence_counts = false;  // denominators.trained_sequences and all_sequences
+  std::int64_t group_size = 0;   // neighbours whose valid tokens are counted together; 0: none are
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
+  bool input_sum = false;               // PackedBatch::input_sum
+  bool generation_may_lack = false;     // some generation_logprobs are not finite
   bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
   bool predictions = false;             // sum_p2, top1 and mean_logit beside them
@@ -66,6 +69,8 @@ Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 ///   edge: distances at one of the objective's edges, as near as float32 comes, one float32 further
 ///   or 2^-10 further, to either side: close enough that an edge in bf16 is another one, and
 ///   further than any rounding.
+/// Where the objective takes generation_logprobs that are not finite, every eighth token has one:
+/// -inf, inf or NaN.
 /// Advantages are N(0, 1), every tenth 0; rewards N(0, 1), for edge every third 0. No drawn
 /// log-probability is positive.
 /// Slots that are not trained on are poisoned with spec.poison. Throws bad_input where inputs
@@ -74,8 +79,9 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
                            std::span<const double> logprobs);
 
 /// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
-/// is missing, or is NaN or infinite where a token is trained on (for rewards: where a sequence
-/// counts). Drops inputs that are not needed and counts the denominators that the needs name.
+/// is missing, or is NaN or infinite where a token is trained on, unless the objective takes that
+/// (for rewards: where a sequence counts). Drops inputs that are not needed and counts the
+/// denominators that the needs name.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

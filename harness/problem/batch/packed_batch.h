@@ -47,6 +47,10 @@ struct PackedBatch {
 
   TokenInputs inputs;          // about each token: [cu_seqlens.back()], or empty when not needed
   std::vector<float> rewards;  // [S], or empty when not needed
+  // [S] valid tokens that the group of the sequence has in the global batch, or empty when not
+  // needed: other sequences of it may be in other packs.
+  std::vector<std::int64_t> group_tokens;
+  double input_sum = 0;  // Objective::input_sum over the global batch, or 0 when not needed
   std::vector<float> temperatures;  // [S], or empty unless LogitTransform::by_sequence
   // [S] true lengths, which a trainer knows even where cu_seqlens holds padded lengths.
   std::vector<std::int64_t> input_lengths;

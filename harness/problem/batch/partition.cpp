@@ -106,6 +106,8 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.lengths = picked(problem.lengths, plan.sequences);
   part.sample_mask = picked(problem.sample_mask, plan.sequences);
   part.rewards = picked(problem.rewards, plan.sequences);
+  part.group_size = problem.group_size;
+  part.group_tokens = picked(problem.group_tokens, plan.sequences);
   part.temperatures = picked(problem.temperatures, plan.sequences);
 
   std::vector<std::int64_t> rows;

@@ -264,6 +264,7 @@ PackedBatch pack(const Problem& problem, const Grid& grid) {
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
   batch.rewards = problem.rewards;
+  batch.group_tokens = problem.group_tokens;
   batch.temperatures = problem.temperatures;
   batch.input_lengths = problem.lengths;
   batch.microbatch = problem.microbatch;

@@ -52,9 +52,13 @@ struct Problem {
   std::vector<std::uint8_t> token_mask;   // [T]
   std::vector<std::uint8_t> sample_mask;  // [S]
   Denominators denominators;
-  TokenInputs inputs;               // [T] about each token, or empty; see objective_inputs.h
-  std::vector<float> rewards;       // [S], or empty
-  std::vector<float> temperatures;  // [S], or empty: temperatures by sequence
+  TokenInputs inputs;          // [T] about each token, or empty; see objective_inputs.h
+  std::vector<float> rewards;  // [S], or empty
+  // Neighbouring sequences of the whole batch that are a group, as the answers to one prompt; the
+  // last group may have fewer. 0: there are no groups.
+  std::int64_t group_size = 0;
+  std::vector<std::int64_t> group_tokens;  // [S] valid tokens of the group of a sequence, or empty
+  std::vector<float> temperatures;         // [S], or empty: temperatures by sequence
   // The logits that the softmax is of, transformed.
   std::shared_ptr<const LogitsSource> logits;
   // The logits that implementations are given, or hidden x weight; null: those above. Set by
@@ -100,6 +104,8 @@ struct Problem {
   std::int64_t whole_sequence(std::int64_t i) const {
     return origin_sequence.empty() ? i : origin_sequence[i];
   }
+  /// Returns the group of sequence i, among those of the whole batch.
+  std::int64_t group_of(std::int64_t i) const { return whole_sequence(i) / group_size; }
   std::int64_t whole_row(std::int64_t t) const { return origin_row.empty() ? t : origin_row[t]; }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   /// Returns the sequence that token t belongs to.

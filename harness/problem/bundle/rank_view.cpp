@@ -137,6 +137,10 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
     }
     tensors.push_back(tensor_of<float>("rewards", {sequences}, rewards));
   }
+  if (!held.batch.group_tokens.empty()) {
+    tensors.push_back(
+        tensor_of<std::int64_t>("group_tokens", {sequences}, held.batch.group_tokens));
+  }
   return tensors;
 }
 

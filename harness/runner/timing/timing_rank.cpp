@@ -61,8 +61,10 @@ class SharedTensors {
         tokens_(device(),
                 static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
                 "token_outputs") {
-    batch_.denominators =
-        count_denominators(plan.setups.front().parts[0], problem_, communicators_.dp());
+    const TrialSetup& first = plan.setups.front();
+    GlobalCounts global = count_global_batch(first.parts[0], problem_, communicators_.dp());
+    global.input_sum = sum_inputs(first.parts[0], *first.objective, communicators_.dp());
+    global.give_to(problem_, batch_);
     if (any_in_place(plan.setups)) tensors_->keep_inputs();
     input_bits_ = tensors_->input_bits();
     tensors_->allocate_gradients();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/trial/global_batch.h"
 
-#include <array>
 #include <limits>
 #include <vector>
 
@@ -10,18 +9,24 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-using Counts = std::array<std::int64_t, 5>;
+/// Counts that every batch may have; behind them stand the tokens of groups.
+constexpr std::size_t kCounts = 5;
+
+std::size_t groups_of(const Problem& whole) {
+  if (whole.group_size == 0) return 0;
+  return static_cast<std::size_t>((whole.sequences() + whole.group_size - 1) / whole.group_size);
+}
 
 /// Returns how many of the counts the ranks add up: those that the objective needs.
 std::size_t count_of(const Problem& whole) {
-  if (whole.denominators.all_sequences > 0) return Counts().size();
+  if (whole.group_size > 0) return kCounts + groups_of(whole);
+  if (whole.denominators.all_sequences > 0) return kCounts;
   return whole.rewards.empty() ? 2 : 3;
 }
 
-/// Counts valid tokens, valid sequences, valid tokens of sequences with a reward above 0, sequences
-/// with a valid token and all sequences but the copies of a dummy.
-Counts counts_in(const Problem& problem) {
-  Counts counts{};
+/// Adds valid tokens, valid sequences, valid tokens of sequences with a reward above 0, sequences
+/// with a valid token, all sequences but the copies of a dummy, and valid tokens by group.
+void add_counts(const Problem& problem, std::vector<std::int64_t>& counts) {
   const std::vector<std::uint8_t> valid = problem.row_valid();
   for (std::int64_t i = 0; i < problem.sequences(); ++i) {
     std::int64_t tokens = 0;
@@ -33,8 +38,9 @@ Counts counts_in(const Problem& problem) {
     if (!problem.rewards.empty() && problem.rewards[i] > 0) counts[2] += tokens;
     counts[3] += tokens > 0 ? 1 : 0;
     counts[4] += problem.microbatch.dummy ? 0 : 1;
+    if (problem.group_size == 0) continue;
+    counts[kCounts + static_cast<std::size_t>(problem.group_of(i))] += tokens;
   }
-  return counts;
 }
 
 /// Two maxima for a number that must be the same on all ranks: itself and its negative.
@@ -73,25 +79,46 @@ double joined_amount(const Metric& metric, double sum, const Extrema& extrema) {
 
 }  // namespace
 
-Denominators count_denominators(std::span<const TrialPart> parts, const Problem& whole,
-                                Communicator& dp) {
-  Counts counts{};
-  for (const TrialPart& part : parts) {
-    const Counts here = counts_in(*part.problem);
-    for (std::size_t k = 0; k < counts.size(); ++k) counts[k] += here[k];
+void GlobalCounts::give_to(const Problem& part, PackedBatch& batch) const {
+  batch.denominators = denominators;
+  batch.input_sum = input_sum;
+  if (tokens_of_groups.empty()) return;
+  for (std::int64_t i = 0; i < part.sequences(); ++i) {
+    batch.group_tokens[i] = tokens_of_groups[static_cast<std::size_t>(part.group_of(i))];
   }
+}
+
+GlobalCounts count_global_batch(std::span<const TrialPart> parts, const Problem& whole,
+                                Communicator& dp) {
+  std::vector<std::int64_t> counts(kCounts + groups_of(whole), 0);
+  for (const TrialPart& part : parts) add_counts(*part.problem, counts);
   if (dp.size() > 1) {
     dp.all_reduce(std::span<std::int64_t>(counts).first(count_of(whole)), ReduceOp::sum);
   }
-  Denominators denominators{counts[0], counts[1], counts[2]};
+  GlobalCounts global;
+  Denominators& denominators = global.denominators;
+  denominators = {counts[0], counts[1], counts[2]};
+  global.tokens_of_groups.assign(counts.begin() + kCounts, counts.end());
+  for (const std::int64_t tokens : global.tokens_of_groups) {
+    denominators.all_groups += 1;
+    denominators.trained_groups += tokens > 0 ? 1 : 0;
+  }
   const CaseSpec& spec = whole.spec;
   if (spec.global_valid_toks != 0) denominators.valid_tokens = spec.global_valid_toks;
   if (spec.global_valid_seqs != 0) denominators.valid_sequences = spec.global_valid_seqs;
-  if (whole.denominators.all_sequences == 0) return denominators;
+  if (whole.denominators.all_sequences == 0) return global;
   const bool is_stated = spec.global_valid_seqs != 0;
   denominators.trained_sequences = is_stated ? spec.global_valid_seqs : counts[3];
   denominators.all_sequences = is_stated ? spec.global_valid_seqs : counts[4];
-  return denominators;
+  return global;
+}
+
+double sum_inputs(std::span<const TrialPart> parts, const Objective& objective, Communicator& dp) {
+  if (!objective.needs().input_sum) return 0;
+  double sum = 0;
+  for (const TrialPart& part : parts) sum += objective.input_sum(pack(*part.problem, Grid{}));
+  if (dp.size() > 1) dp.all_reduce(std::span<double>(&sum, 1), ReduceOp::sum);
+  return sum;
 }
 
 void reduce_result(ObjectiveResult& result, Communicator& dp) {
@@ -116,11 +143,13 @@ void reduce_result(ObjectiveResult& result, Communicator& dp) {
   }
 }
 
-CollectiveCounts batch_cost(const Problem& whole, const ObjectiveResult& result) {
+CollectiveCounts batch_cost(const Problem& whole, const ObjectiveNeeds& needs,
+                            const ObjectiveResult& result) {
   constexpr std::int64_t kNumberBytes = 8;
   const auto metrics = static_cast<std::int64_t>(result.metrics.size());
   CollectiveCounts cost;
   cost.add(Collective::all_reduce, 1, kNumberBytes * static_cast<std::int64_t>(count_of(whole)));
+  if (needs.input_sum) cost.add(Collective::all_reduce, 1, kNumberBytes);
   cost.add(Collective::all_reduce, 1, kNumberBytes * (1 + 2 * metrics));
   if (metrics > 0) cost.add(Collective::all_reduce, 1, kNumberBytes * 2 * metrics);
   return cost;

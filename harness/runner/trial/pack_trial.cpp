@@ -31,7 +31,7 @@ std::vector<RowPlace> own_rows(const TokenPlaces& places) {
 
 class PackTrial {
  public:
-  PackTrial(const TrialSetup& setup, const TrialPart& part, const Denominators& denominators,
+  PackTrial(const TrialSetup& setup, const TrialPart& part, const GlobalCounts& counts,
             const PackRank& rank, Device& device)
       : setup_(setup),
         problem_(*part.problem),
@@ -54,7 +54,7 @@ class PackTrial {
                 .given = description_.outputs,
                 .rank = rank.rank},
         heap_(loss_problem_, description_, rank.rank) {
-    batch_.denominators = denominators;
+    counts.give_to(problem_, batch_);
   }
 
   PackFindings run() {
@@ -323,9 +323,9 @@ class PackTrial {
 
 }  // namespace
 
-PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
-                      const Denominators& denominators, const PackRank& rank, Device& device) {
-  return PackTrial(setup, part, denominators, rank, device).run();
+PackFindings run_pack(const TrialSetup& setup, const TrialPart& part, const GlobalCounts& counts,
+                      const PackRank& rank, Device& device) {
+  return PackTrial(setup, part, counts, rank, device).run();
 }
 
 }  // namespace lossgrid

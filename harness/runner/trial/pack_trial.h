@@ -5,6 +5,7 @@
 // share its device: buffers that one leaves there are found in the memory of the next.
 #pragma once
 
+#include "harness/runner/trial/global_batch.h"
 #include "harness/runner/trial/pack_findings.h"
 #include "harness/runner/trial/pack_rank.h"
 #include "harness/runner/trial/trial_setup.h"
@@ -12,7 +13,7 @@
 namespace lossgrid {
 
 /// Returns the findings of a pack. All buffers are on `device`, and freed at the end.
-PackFindings run_pack(const TrialSetup& setup, const TrialPart& part,
-                      const Denominators& denominators, const PackRank& rank, Device& device);
+PackFindings run_pack(const TrialSetup& setup, const TrialPart& part, const GlobalCounts& counts,
+                      const PackRank& rank, Device& device);
 
 }  // namespace lossgrid

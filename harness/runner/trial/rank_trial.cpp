@@ -53,7 +53,8 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   require_same_trial(setup, world);
 
   const std::vector<TrialPart>& parts = setup.parts.at(static_cast<std::size_t>(groups.dp_rank()));
-  const Denominators denominators = count_denominators(parts, *setup.problem, communicators.dp());
+  GlobalCounts global = count_global_batch(parts, *setup.problem, communicators.dp());
+  global.input_sum = sum_inputs(parts, *setup.objective, communicators.dp());
   const bool has_loss = groups.is_last_stage();
   std::vector<float> weight_gradient;
   if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
@@ -68,7 +69,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
     if (recorder) recorder->begin_step(microbatch);
     announce_shape(shape_of(*part.problem, setup.grid), microbatch++, communicators.pp());
     if (has_loss) {
-      result.packs.push_back(run_pack(setup, part, denominators, rank, device));
+      result.packs.push_back(run_pack(setup, part, global, rank, device));
       join_result(result.result, result.packs.back().result);
     }
   }
@@ -76,7 +77,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   share_result(result.result, communicators.pp());
   reduce_result(result.result, communicators.dp());
   if (setup.grid.dp > 1) {
-    result.predicted_batch_dp = batch_cost(*setup.problem, result.result);
+    result.predicted_batch_dp = batch_cost(*setup.problem, setup.objective->needs(), result.result);
   }
   if (setup.grid.pp > 1) {
     result.predicted_batch_pp = pipeline_cost(microbatch, result.result);

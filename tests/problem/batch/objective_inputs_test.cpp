@@ -2,6 +2,7 @@
 #include "harness/problem/batch/objective_inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 
 #include "drawn_inputs.h"
 #include "expect_error.h"
+#include "harness/problem/batch/partition.h"
 
 namespace lossgrid {
 namespace {
@@ -124,6 +126,51 @@ TEST(ObjectiveInputs, SequencesAreCountedWhereTheyAreNeeded) {
   EXPECT_EQ(counted(), Counts(2, 5));
   problem.spec.global_valid_seqs = 9;
   EXPECT_EQ(counted(), Counts(9, 9));
+}
+
+TEST(ObjectiveInputs, GenerationLacksWhereTheObjectiveTakesThat) {
+  std::string lens = "lens=2";
+  for (int i = 1; i < 4000; ++i) lens += "+2";
+  Problem problem = problem_of(lens + " mask=all vocab=8");
+  const auto generation = [&]() -> const std::vector<float>& {
+    return problem.inputs[static_cast<std::size_t>(TokenInput::generation_logprobs)];
+  };
+  ObjectiveNeeds needs = kEverything;
+  needs.generation_may_lack = true;
+  draw_objective_inputs(problem, needs, std::vector<double>(8000, -3.0));
+  std::array<int, 3> seen{};
+  for (std::size_t t = 1; t < 8000; t += 2) {
+    const float logprob = generation()[t];
+    if (std::isnan(logprob)) ++seen[0];
+    if (std::isinf(logprob)) ++seen[logprob > 0 ? 1 : 2];
+  }
+  EXPECT_NEAR(seen[0] + seen[1] + seen[2], 500, 80);
+  for (const int kind : seen) EXPECT_GT(kind, 50);
+  require_objective_inputs(problem, needs);
+  EXPECT_THROW(require_objective_inputs(problem, kEverything), Error);
+  draw_objective_inputs(problem, kEverything, std::vector<double>(8000, -3.0));
+  for (std::size_t t = 1; t < 8000; t += 2) EXPECT_TRUE(std::isfinite(generation()[t]));
+}
+
+TEST(ObjectiveInputs, GroupsAreCountedWhereTheyAreNeeded) {
+  // Groups of 4 and 0, of none, and of one sequence, the last one, with 2.
+  Problem problem =
+      problem_of("lens=5+4+2+3+3 mask=11111+1111+10+111+111 sample_mask=10101 vocab=8");
+  ObjectiveNeeds needs;
+  require_objective_inputs(problem, needs);
+  EXPECT_TRUE(problem.group_tokens.empty());
+  EXPECT_EQ(problem.denominators.all_groups, 0);
+  needs.group_size = 2;
+  require_objective_inputs(problem, needs);
+  EXPECT_EQ(problem.group_tokens, (std::vector<std::int64_t>{4, 4, 0, 0, 2}));
+  EXPECT_EQ(problem.denominators.all_groups, 3);
+  EXPECT_EQ(problem.denominators.trained_groups, 2);
+  // Sequences of a part keep the counts of their groups.
+  MicrobatchPlan plan;
+  plan.sequences = {1, 4};
+  const Problem part = take_part(problem, plan, 1, 2);
+  EXPECT_EQ(part.group_tokens, (std::vector<std::int64_t>{4, 2}));
+  EXPECT_EQ(part.group_of(1), 2);
 }
 
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {

@@ -88,7 +88,7 @@ TEST(CountDenominators, AddsUpOverMicrobatchesAndDpRanks) {
         CollectiveCounts own;
         const auto dp = count_calls(world, own);
         const auto rank = static_cast<std::size_t>(world.rank());
-        counted[rank] = count_denominators(parts[rank], whole, *dp);
+        counted[rank] = count_global_batch(parts[rank], whole, *dp).denominators;
         if (rank == 0) calls = own;
       },
       std::chrono::seconds(10));
@@ -117,7 +117,7 @@ TEST(CountDenominators, AddsUpSequencesWhereTheyAreNeeded) {
         2,
         [&](Communicator& dp) {
           const auto rank = static_cast<std::size_t>(dp.rank());
-          counts[rank] = count_denominators(parts[rank], of_whole, dp);
+          counts[rank] = count_global_batch(parts[rank], of_whole, dp).denominators;
         },
         std::chrono::seconds(10));
     EXPECT_TRUE(outcome.all_ok());
@@ -129,6 +129,44 @@ TEST(CountDenominators, AddsUpSequencesWhereTheyAreNeeded) {
   EXPECT_EQ(counted(whole), (Denominators{4, 9, 0, 9, 9}));
 }
 
+TEST(CountDenominators, AddsUpGroupsThatRanksShare) {
+  // Four sequences in groups of three: one group has three of them, the other one has the last.
+  Problem whole = problem_of({1, 1, 1, 1, 1}, {});
+  whole.lengths = {3, 2, 3, 2};
+  whole.group_size = 3;
+  const auto part = [&](std::vector<std::int64_t> sequences, std::vector<std::uint8_t> mask) {
+    Problem problem = problem_of(std::move(mask), {});
+    problem.origin_sequence = std::move(sequences);
+    problem.group_size = 3;
+    return std::make_shared<const Problem>(std::move(problem));
+  };
+  const std::vector<std::vector<TrialPart>> parts{{{part({0, 1}, {1, 1, 1, 1, 1}), nullptr}},
+                                                  {{part({2, 3}, {1, 0, 1, 1, 0}), nullptr}}};
+  std::vector<GlobalCounts> counts(2);
+  CollectiveCounts calls;
+  const RanksOutcome outcome = run_thread_ranks(
+      2,
+      [&](Communicator& world) {
+        CollectiveCounts own;
+        const auto dp = count_calls(world, own);
+        const auto rank = static_cast<std::size_t>(world.rank());
+        counts[rank] = count_global_batch(parts[rank], whole, *dp);
+        if (rank == 0) calls = own;
+      },
+      std::chrono::seconds(10));
+  ASSERT_TRUE(outcome.all_ok());
+  EXPECT_EQ(counts[0].tokens_of_groups, (std::vector<std::int64_t>{4, 0}));
+  EXPECT_EQ(counts[1].tokens_of_groups, counts[0].tokens_of_groups);
+  EXPECT_EQ(counts[0].denominators.all_groups, 2);
+  EXPECT_EQ(counts[0].denominators.trained_groups, 1);
+  EXPECT_EQ(calls[Collective::all_reduce], (CollectiveCount{1, 8 * 7}));
+  EXPECT_EQ(batch_cost(whole, {}, {})[Collective::all_reduce].payload_bytes, 8 * 7 + 8);
+  PackedBatch batch;
+  batch.group_tokens = {0, 0};
+  counts[0].give_to(*parts[1][0].problem, batch);
+  EXPECT_EQ(batch.group_tokens, (std::vector<std::int64_t>{4, 0}));
+}
+
 TEST(CountDenominators, KeepsWhatTheProblemSaysOfTheGlobalBatch) {
   Problem whole = problem_of({1, 1, 1, 1, 1}, {});
   whole.spec.global_valid_toks = 16777217;
@@ -137,7 +175,8 @@ TEST(CountDenominators, KeepsWhatTheProblemSaysOfTheGlobalBatch) {
   const RanksOutcome outcome = run_thread_ranks(
       1,
       [&](Communicator& dp) {
-        EXPECT_EQ(count_denominators(parts, whole, dp), (Denominators{16777217, 2, 0}));
+        EXPECT_EQ(count_global_batch(parts, whole, dp).denominators,
+                  (Denominators{16777217, 2, 0}));
       },
       std::chrono::seconds(10));
   EXPECT_TRUE(outcome.all_ok());
