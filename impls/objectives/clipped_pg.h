@@ -90,7 +90,8 @@ class ClippedPgObjective final : public Objective {
       }
       if (options_.is_vespo()) {
         const auto gate = [&](double k, double lambda) {
-          return Formulas::vespo_gate(sum(columns_.log_ratio), static_cast<Real>(k),
+          const Real log = sum(columns_.log_ratio);
+          return Formulas::vespo_gate(log, log * per_token, static_cast<Real>(k),
                                       static_cast<Real>(lambda));
         };
         set(columns_.gate, gate(options_.vespo_k_pos, options_.vespo_lambda_pos));

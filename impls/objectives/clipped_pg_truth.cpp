@@ -209,13 +209,16 @@ class ClippedPgTruth {
 
   /// Returns the ratios of geo_mean, for each token that of its sequence.
   ByToken<Var> geometric_means() {
-    ByToken<Var> ratios = each<Var>([&](const TrueToken& token) {
-      return geo_mean_log(options_, bounded_log(token.x - token.p), token.advantage,
-                          truth_.branches);
-    });
-    for (std::vector<Var>& of_sequence : ratios) {
-      const Var ratio = exp(mean(of_sequence));
-      for (Var& of_token : of_sequence) of_token = ratio;
+    ByToken<Var> ratios(tokens_.size());
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      std::vector<Var> logs;
+      std::vector<double> advantages;
+      for (const TrueToken& token : tokens_[i]) {
+        logs.push_back(bounded_log(token.x - token.p));
+        advantages.push_back(token.advantage);
+      }
+      const Var ratio = exp(mean(geo_mean_logs(options_, logs, advantages, truth_.branches)));
+      ratios[i].assign(logs.size(), ratio);
     }
     return ratios;
   }

@@ -106,9 +106,10 @@ struct PolicyLossFormulas {
     return options.ratio_clip_c ? std::min(rho, static_cast<Real>(*options.ratio_clip_c)) : rho;
   }
 
-  /// phi of vespo by the sum of d over a sequence, without gradient. On the host.
+  /// phi of vespo by the sum of d over a sequence, whose mean over tokens is `mean`, without
+  /// gradient. On the host.
   template <typename Real>
-  static Real vespo_gate(Real sum, Real k, Real lambda) {
+  static Real vespo_gate(Real sum, Real /*mean*/, Real k, Real lambda) {
     const Real s = std::clamp(sum, std::log(static_cast<Real>(1e-8)), Real(20));
     return std::exp(lambda + k * s - lambda * std::exp(s));
   }

@@ -36,18 +36,30 @@ Var limited(const Var& a, double low, double high) {
   return Tape::record(limited(a.enclosure(), low, high), clamp(near, low, high), 1.0);
 }
 
-Var geo_mean_log(const ClippedPgOptions& options, const Var& log, double advantage,
-                 std::map<std::string, std::int64_t>& branches) {
+std::vector<Var> geo_mean_logs(const ClippedPgOptions& options, const std::vector<Var>& logs,
+                               const std::vector<double>& advantages,
+                               std::map<std::string, std::int64_t>& branches) {
   const double high = options.ratio_clip_max;
   const double low = -options.ratio_clip_min;
-  const bool is_clipped =
-      (advantage > 0 && log.value() > high) || (advantage < 0 && log.value() < low);
-  ++branches[advantage == 0  ? "geo_mean_zero"
-             : !is_clipped   ? "geo_mean_open"
-             : advantage > 0 ? "geo_mean_clipped_above"
-                             : "geo_mean_clipped_below"];
-  if (advantage == 0) return 0.0;
-  return advantage > 0 ? limited(log, -kNoBound, high) : limited(log, low, kNoBound);
+  std::vector<Var> used;
+  std::size_t clipped = 0;
+  for (std::size_t k = 0; k < logs.size(); ++k) {
+    const double log = logs[k].value();
+    if (advantages[k] == 0) {
+      used.emplace_back(0.0);
+      ++branches["geo_mean_zero"];
+      continue;
+    }
+    const bool is_above = advantages[k] > 0;
+    used.push_back(is_above ? limited(logs[k], -kNoBound, high) : limited(logs[k], low, kNoBound));
+    const bool is_clipped = is_above ? log > high : log < low;
+    clipped += is_clipped ? 1 : 0;
+    ++branches[!is_clipped ? "geo_mean_open"
+               : is_above  ? "geo_mean_clipped_above"
+                           : "geo_mean_clipped_below"];
+  }
+  branches["sequence_all_clipped"] += !logs.empty() && clipped == logs.size() ? 1 : 0;
+  return used;
 }
 
 VespoGates vespo_gates(const ClippedPgOptions& options, const Enclosure& sum,

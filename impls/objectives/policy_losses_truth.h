@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "harness/loss/enclosure.h"
 #include "harness/loss/tape.h"
@@ -16,10 +17,11 @@ namespace lossgrid {
 /// As limited() of Enclosures, with the gradient of a closed clamp, whose ends are rounded too.
 Var limited(const Var& a, double low, double high);
 
-/// Returns the logarithm of a token's ratio in the mean of geo_mean. Adds the branch taken to
-/// `branches`.
-Var geo_mean_log(const ClippedPgOptions& options, const Var& log, double advantage,
-                 std::map<std::string, std::int64_t>& branches);
+/// Returns the logarithms of a sequence's ratios as they are in the mean of geo_mean. Adds the
+/// branches taken to `branches`.
+std::vector<Var> geo_mean_logs(const ClippedPgOptions& options, const std::vector<Var>& logs,
+                               const std::vector<double>& advantages,
+                               std::map<std::string, std::int64_t>& branches);
 
 /// Weights of the tokens of a sequence in vespo, by the sign of their advantages.
 struct VespoGates {
