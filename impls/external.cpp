@@ -210,11 +210,11 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     context_.device.synchronise();  // a kernel of the objective may still read what stands there
     copy_column("out.logprobs", tokens.logprobs);
     // Metrics that would be made of zeros are left out (ImplementationTraits::outputs).
-    for (const std::span<float> column : {tokens.entropy, tokens.vocab_min, tokens.vocab_max}) {
+    for (const std::span<float> column : tokens.terms) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
     if (declaration_.returns_entropy && problem_.row_statistics()) {
-      copy_column("out.entropy", tokens.entropy);
+      copy_column("out.entropy", tokens.terms[RowTerm::entropy]);
     }
   }
 

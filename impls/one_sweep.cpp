@@ -28,7 +28,7 @@ struct OneSweepOptions {
   /// True if the exponentials of a row become its gradient.
   static bool keeps_exponentials(const LossProblem& problem) {
     return problem.grid.tp == 1 && problem.dtype != DType::f64 && problem.objective.linear() &&
-           !problem.row_statistics() && !problem.terms().any() &&
+           !problem.row_statistics() && !problem.predictions() && !problem.terms().any() &&
            problem.row_transform().is_identity() && !problem.sampling.has_mask;
   }
 

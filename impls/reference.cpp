@@ -185,15 +185,30 @@ class ReferencePlan final : public LossPlan {
     const LogSumExp lse = log_sum_exp();
     double smallest = kInfinity;
     double sum_logprob = 0;
+    double sum_p2 = 0;
+    double sum_logit = 0;
+    double finite = 0;
     for (const double x : row_) {
       if (std::isinf(x)) continue;
       smallest = std::min(smallest, x);
       sum_logprob += lse.logprob(x);
+      sum_p2 += std::exp(2 * lse.logprob(x));
+      sum_logit += x;
+      finite += 1;
     }
-    const double logprob = is_filtered(target) ? 0 : lse.logprob(row_[target]);
-    return {logprob,     entropy(lse),          smallest,
-            lse.max,     lse.max + lse.log_sum, sum_logprob / vocab(),
-            divergence()};
+    TokenTruth row{is_filtered(target) ? 0 : lse.logprob(row_[target])};
+    row.terms[RowTerm::entropy] = entropy(lse);
+    row.terms[RowTerm::logsumexp] = lse.max + lse.log_sum;
+    row.terms[RowTerm::mean_logprob] = sum_logprob / vocab();
+    row.terms[RowTerm::divergence] = divergence();
+    row.terms[RowTerm::vocab_min] = smallest;
+    row.terms[RowTerm::vocab_max] = lse.max;
+    row.terms[RowTerm::sum_p2] = sum_p2;
+    // The first of the largest ones, as in torch.argmax.
+    const bool is_top = std::max_element(row_.begin(), row_.end()) - row_.begin() == target;
+    row.terms[RowTerm::top1] = is_top ? 1.0 : 0.0;
+    row.terms[RowTerm::mean_logit] = sum_logit / finite;
+    return row;
   }
 
   double entropy(const LogSumExp& lse) const {
@@ -222,7 +237,7 @@ class ReferencePlan final : public LossPlan {
     if (teacher_) {
       add_plain_divergence_gradient(problem_.terms().divergence, {row_.data(), row_.size()},
                                     {teacher_row_.data(), teacher_row_.size()},
-                                    grad.divergence.value, of_divergence);
+                                    grad.terms[RowTerm::divergence].value, of_divergence);
     }
     const LogSumExp lse = log_sum_exp();
     const double h = entropy(lse);
@@ -233,8 +248,9 @@ class ReferencePlan final : public LossPlan {
       const double p = std::exp(logprob);
       double sum = grad.logprob.value * ((v == target ? 1.0 : 0.0) - p);
       if (!std::isinf(row_[v])) {
-        if (p > 0) sum -= grad.entropy.value * p * (logprob + h);
-        sum += grad.logsumexp.value * p + grad.mean_logprob.value * (1 - finite * p) / vocab();
+        if (p > 0) sum -= grad.terms[RowTerm::entropy].value * p * (logprob + h);
+        sum += grad.terms[RowTerm::logsumexp].value * p;
+        sum += grad.terms[RowTerm::mean_logprob].value * (1 - finite * p) / vocab();
       }
       row_[v] = transform.slope(row_[v]) * (sum + of_divergence[static_cast<std::size_t>(v)]);
     }
@@ -243,15 +259,10 @@ class ReferencePlan final : public LossPlan {
   void write_outputs(const TokenOutputs& out) const {
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       out.logprobs[k] = static_cast<float>(rows_[k].logprob.value);
-      const auto write = [&](std::span<float> column, const Enclosure& number) {
-        if (!column.empty()) column[k] = static_cast<float>(number.value);
-      };
-      write(out.entropy, rows_[k].entropy);
-      write(out.vocab_min, rows_[k].vocab_min);
-      write(out.vocab_max, rows_[k].vocab_max);
-      write(out.logsumexp, rows_[k].logsumexp);
-      write(out.mean_logprob, rows_[k].mean_logprob);
-      write(out.divergence, rows_[k].divergence);
+      for (const RowTerm term : kAllRowTerms) {
+        if (out.terms[term].empty()) continue;
+        out.terms[term][k] = static_cast<float>(rows_[k].terms[term].value);
+      }
     }
   }
 

@@ -63,7 +63,7 @@ class ResultsPlan final : public LossPlan {
 
   void forward(const LossInputs& /*inputs*/, LossOutputs& outputs) override {
     write_column("logprobs", outputs.tokens.logprobs);
-    write_column("entropy", outputs.tokens.entropy);
+    write_column("entropy", outputs.tokens.terms[RowTerm::entropy]);
     outputs.owned_labels = 0;
     outputs.result.loss = results_.loss().value_or(0);
     outputs.result.metrics.clear();

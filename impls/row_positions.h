@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "harness/device/kernel/portable.h"
+#include "harness/problem/batch/row_terms.h"
 
 namespace lossgrid {
 
 /// Scatters. Item rank * rows + k is row k of the rank in every column:
 /// to[column][positions[rank * stride + k]] := from[rank, column, k].
 struct ScatterRow {
-  static constexpr int kMostColumns = 7;
+  static constexpr int kMostColumns = 1 + kRowTerms;
 
   const float* from;  // [ranks, columns, rows]
   std::int64_t rows;  // of a rank

@@ -9,7 +9,9 @@ namespace {
 
 StatisticsKinds kinds_of(const LossProblem& problem) {
   const RowTerms terms = problem.terms();
-  return {problem.row_statistics() || terms.entropy, terms.mean_logprob};
+  const bool predictions = problem.predictions();
+  return {problem.row_statistics() || terms.has(RowTerm::entropy),
+          terms.has(RowTerm::mean_logprob) || predictions, predictions};
 }
 
 std::int64_t width_of(const LossProblem& problem) {
@@ -78,6 +80,10 @@ RowStatistics ShardStatistics::own(std::int64_t begin) {
     out.total = own.column(Column::kTotal) + begin;
     out.finite = own.column(Column::kFinite) + begin;
   }
+  if (kinds_.predictions) {
+    out.squares = own.column(Column::kSquares) + begin;
+    out.beaten = own.column(Column::kBeaten) + begin;
+  }
   return out;
 }
 
@@ -113,20 +119,21 @@ void ShardStatistics::reduce_one_by_one(const Steps& steps, Communicator& tp,
   steps.reduce_max(tp, columns(kinds_.all ? Column::kMin : Column::kShift, Column::kShift));
   const VocabShard shard = shards_[static_cast<std::size_t>(tp.rank())];
   for_each_item(device_, rows_, MoveShift{selected(), own_shift, shard, targets});
-  steps.reduce_sum(tp, columns(kinds_.mean ? Column::kTotal : Column::kSum,
-                               kinds_.all ? Column::kWeighted : Column::kSum));
+  steps.reduce_sum(tp, columns(kinds_.mean ? Column::kTotal : Column::kSum, last_sum()));
   steps.reduce_target(tp, columns(Column::kTarget, Column::kTarget));
 }
 
 void ShardStatistics::write(const Steps& steps, const std::int32_t* targets,
                             const TokenOutputs& out) {
   const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
-  const OutputColumns to{at(out.logprobs),  at(out.entropy),   at(out.vocab_min),
-                         at(out.vocab_max), at(out.logsumexp), at(out.mean_logprob)};
+  OutputColumns to{at(out.logprobs)};
+  for (const RowTerm term : kAllRowTerms) {
+    if (term != RowTerm::divergence) to.terms[term] = at(out.terms[term]);
+  }
   steps.write_outputs(
       device_, rows_,
       WriteRow{selected(), targets, to, static_cast<float>(vocab_), zeroes_filtered_});
-  teacher_.write(at_, rows_, out.divergence.data());
+  teacher_.write(at_, rows_, out.terms[RowTerm::divergence].data());
 }
 
 RowSoftmax ShardStatistics::softmax() {

@@ -45,7 +45,8 @@ class ShardStatistics {
   /// Writes the outputs by token, after merge() or if the shard is the vocabulary:
   ///   lp = z_y - m - ln s,  H = - sum p ln p = ln s - w / s,  L = m + ln s,
   ///   M = (sum of z - m over the F finite logits - F ln s) / V,
-  /// and vocab extrema, those that are asked for; 0 for rows that predict nothing.
+  ///   sum p^2 = q / s^2 with q = sum of exp(2 (z - m)),  m + (sum of z - m) / F,
+  /// top-1 and vocab extrema, those that are asked for; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
   /// Runs add and merge for one block of rows, those of `logits`, and what a divergence from a
@@ -68,7 +69,14 @@ class ShardStatistics {
   /// Returns the columns of the selected rows.
   StatisticsColumns selected() { return {columns_.data() + width_ * at_, rows_, kinds_}; }
   std::span<float> columns(Column first, Column last) {
-    return {selected().column(first), static_cast<std::size_t>((last - first + 1) * rows_)};
+    const StatisticsColumns own = selected();
+    return {own.column(first),
+            static_cast<std::size_t>(own.column(last) + rows_ - own.column(first))};
+  }
+  /// Returns the last one of the columns that add up over shards.
+  Column last_sum() const {
+    if (kinds_.predictions) return Column::kBeaten;
+    return kinds_.all ? Column::kWeighted : Column::kSum;
   }
   std::span<float> all_columns() { return columns_.span(width_ * at_, width_ * rows_); }
 

@@ -7,22 +7,26 @@
 #include <algorithm>
 
 #include "harness/device/kernel/portable.h"
+#include "harness/problem/batch/row_terms.h"
 #include "harness/problem/batch/vocab_shard.h"
 
 namespace lossgrid {
 
 /// Statistics of a row that are made beside shift, target and sum.
 struct StatisticsKinds {
-  bool all = false;   // min and weighted, for entropy and extrema
-  bool mean = false;  // total and finite, for the mean over the vocabulary
+  bool all = false;          // min and weighted, for entropy and extrema
+  bool mean = false;         // total and finite, for means over the vocabulary
+  bool predictions = false;  // squares and beaten; only with `mean`
 
-  constexpr std::int64_t width() const { return 3 + (all ? 2 : 0) + (mean ? 2 : 0); }
+  constexpr std::int64_t width() const {
+    return 3 + (all ? 2 : 0) + (mean ? 2 : 0) + (predictions ? 2 : 0);
+  }
 };
 
 /// Table [columns, rows] of the statistics that there are, in the order of Column. Columns that are
 /// reduced together are adjacent.
 struct StatisticsColumns {
-  enum Column { kMin, kShift, kTarget, kTotal, kFinite, kSum, kWeighted };
+  enum Column { kMin, kShift, kTarget, kTotal, kFinite, kSum, kWeighted, kSquares, kBeaten };
 
   float* data;
   std::int64_t rows;
@@ -30,11 +34,26 @@ struct StatisticsColumns {
 
   constexpr std::int64_t width() const { return kinds.width(); }
   constexpr float* column(Column which) const {
-    const int left_out = (kinds.all ? 0 : 1) + (kinds.mean || which < kTotal ? 0 : 2);
+    const int left_out = (kinds.all           ? 0
+                          : which > kWeighted ? 2
+                                              : 1) +
+                         (kinds.mean || which < kTotal ? 0 : 2);
     return data + (which - left_out) * rows;
   }
   constexpr float& at(Column which, std::int64_t r) const { return column(which)[r]; }
 };
+
+/// True if a shard has an id that is more probable than the target: `own` are its statistics, and
+/// `shift` is the largest logit of the vocabulary. The shard that owns the target knows whether its
+/// own ids are, and else that those of the others are; that a lower id has the same logit is known
+/// where that is.
+LOSSGRID_KERNEL bool beats(const StatisticsColumns& own, float own_shift, const VocabShard& shard,
+                           std::int32_t target, float shift, std::int64_t r) {
+  if (shard.owns(target)) {
+    return own.at(StatisticsColumns::kBeaten, r) > 0 || own_shift < shift;
+  }
+  return shard.end <= target && own_shift == shift;
+}
 
 /// Negates the minimum, so that a maximum over ranks reduces it.
 struct NegateMin {
@@ -67,16 +86,22 @@ struct MergeRow {
     float target = 0;
     float total = 0;
     float finite = 0;
+    float squares = 0;
+    float beaten = 0;
     for (std::int64_t k = 0; k < ranks; ++k) {
       const Columns shard = of(k);
       const float distance = shard.at(Columns::kShift, r) - shift;
       if (shards[k].owns(targets[r])) target = shard.at(Columns::kTarget, r) + distance;
       if (whole.kinds.mean) add_total(shard, distance, r, total, finite);
+      if (whole.kinds.predictions &&
+          beats(shard, shard.at(Columns::kShift, r), shards[k], targets[r], shift, r))
+        beaten = 1;
       const float own = shard.at(Columns::kSum, r);
       if (own == 0) continue;  // exp(distance) of an empty shard may be infinite
       const float scale = std::exp(distance);
       if (scale == 0) continue;  // nothing is left, and distance * own may be infinite
       sum += scale * own;
+      if (whole.kinds.predictions) squares += scale * (scale * shard.at(Columns::kSquares, r));
       if (whole.kinds.all) weighted += scale * (shard.at(Columns::kWeighted, r) + distance * own);
     }
     whole.at(Columns::kShift, r) = shift;
@@ -85,6 +110,10 @@ struct MergeRow {
     if (whole.kinds.mean) {
       whole.at(Columns::kTotal, r) = total;
       whole.at(Columns::kFinite, r) = finite;
+    }
+    if (whole.kinds.predictions) {
+      whole.at(Columns::kSquares, r) = squares;
+      whole.at(Columns::kBeaten, r) = beaten;
     }
     if (!whole.kinds.all) return;
     whole.at(Columns::kWeighted, r) = weighted;
@@ -124,6 +153,11 @@ struct MoveShift {
     if (columns.kinds.mean && columns.at(Columns::kFinite, r) > 0) {
       columns.at(Columns::kTotal, r) += columns.at(Columns::kFinite, r) * distance;
     }
+    if (columns.kinds.predictions) {
+      const float whole = columns.at(Columns::kShift, r);
+      columns.at(Columns::kBeaten, r) =
+          beats(columns, own_shift[r], shard, targets[r], whole, r) ? 1.0f : 0.0f;
+    }
     float& sum = columns.at(Columns::kSum, r);
     if (sum == 0) return;  // exp(distance) of an empty shard may be infinite
     const float scale = std::exp(distance);
@@ -132,6 +166,10 @@ struct MoveShift {
       // If the scale is 0, distance * sum may be infinite.
       weighted = scale > 0 ? scale * (weighted + distance * sum) : 0.0f;
     }
+    if (columns.kinds.predictions) {
+      float& squares = columns.at(Columns::kSquares, r);
+      squares = scale * (scale * squares);
+    }
     sum *= scale;
   }
 };
@@ -139,11 +177,7 @@ struct MoveShift {
 /// Per-token output columns, [rows] each; null where a number is not asked for.
 struct OutputColumns {
   float* logprobs;
-  float* entropy;
-  float* vocab_min;
-  float* vocab_max;
-  float* logsumexp;
-  float* mean_logprob;
+  ByRowTerm<float*> terms = {};  // but the divergence (teacher_statistics.h)
 };
 
 /// Writes the outputs of a token, 0 for rows that predict nothing.
@@ -157,31 +191,44 @@ struct WriteRow {
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
-    const float sum = columns.at(Columns::kSum, r);
+    const float log_sum = std::log(columns.at(Columns::kSum, r));
     const float target = columns.at(Columns::kTarget, r);
     const bool is_filtered = zeroes_filtered && target == -infinity();
-    out.logprobs[r] = predicts && !is_filtered ? target - std::log(sum) : 0.0f;
-    if (out.entropy != nullptr) {
-      out.entropy[r] = predicts ? std::log(sum) - columns.at(Columns::kWeighted, r) / sum : 0.0f;
-    }
-    if (out.vocab_min != nullptr) {
-      out.vocab_min[r] = predicts ? columns.at(Columns::kMin, r) : 0.0f;
-      out.vocab_max[r] = predicts ? columns.at(Columns::kShift, r) : 0.0f;
-    }
-    if (out.logsumexp != nullptr) {
-      out.logsumexp[r] = predicts ? columns.at(Columns::kShift, r) + std::log(sum) : 0.0f;
-    }
-    if (out.mean_logprob != nullptr) {
-      out.mean_logprob[r] = predicts ? mean_logprob(r) : 0.0f;
+    out.logprobs[r] = predicts && !is_filtered ? target - log_sum : 0.0f;
+    for (int k = 0; k < kRowTerms; ++k) {
+      if (out.terms.of[k] == nullptr) continue;
+      out.terms.of[k][r] = predicts ? number(static_cast<RowTerm>(k), log_sum, r) : 0.0f;
     }
   }
 
  private:
-  /// (1 / V) sum of z - shift - ln s over logits that are not -inf.
-  LOSSGRID_KERNEL float mean_logprob(std::int64_t r) const {
-    const float of_finite =
-        columns.at(Columns::kFinite, r) * std::log(columns.at(Columns::kSum, r));
-    return (columns.at(Columns::kTotal, r) - of_finite) / vocab;
+  /// Returns a term of row r from its statistics.
+  LOSSGRID_KERNEL float number(RowTerm term, float log_sum, std::int64_t r) const {
+    switch (term) {
+      case RowTerm::entropy:
+        return log_sum - columns.at(Columns::kWeighted, r) / columns.at(Columns::kSum, r);
+      case RowTerm::logsumexp:
+        return columns.at(Columns::kShift, r) + log_sum;
+      case RowTerm::mean_logprob:
+        // (1 / V) sum of z - shift - ln s over logits that are not -inf.
+        return (columns.at(Columns::kTotal, r) - columns.at(Columns::kFinite, r) * log_sum) / vocab;
+      case RowTerm::vocab_min:
+        return columns.at(Columns::kMin, r);
+      case RowTerm::vocab_max:
+        return columns.at(Columns::kShift, r);
+      case RowTerm::sum_p2: {
+        const float sum = columns.at(Columns::kSum, r);
+        return columns.at(Columns::kSquares, r) / sum / sum;
+      }
+      case RowTerm::top1:
+        return columns.at(Columns::kBeaten, r) > 0 ? 0.0f : 1.0f;
+      case RowTerm::mean_logit:
+        return columns.at(Columns::kShift, r) +
+               columns.at(Columns::kTotal, r) / columns.at(Columns::kFinite, r);
+      case RowTerm::divergence:
+        break;
+    }
+    return 0;
   }
 };
 

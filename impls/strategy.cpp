@@ -112,18 +112,14 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
   const auto size = static_cast<std::size_t>(count);
   const TokenOutputs part = outputs.part(begin, count);
   ObjectiveTokens tokens{.logprobs = part.logprobs,
-                         .entropy = part.entropy,
-                         .vocab_min = part.vocab_min,
-                         .vocab_max = part.vocab_max,
-                         .logsumexp = part.logsumexp,
-                         .mean_logprob = part.mean_logprob,
-                         .divergence = part.divergence,
+                         .terms = {},
                          .valid = {valid_.data() + from, size},
                          .real = {real_.data() + from, size},
                          .sequence = {sequence_.data() + from, size},
                          .inputs = {},
                          .ranges = {ranges_.data(), ranges_.size()},
                          .first = begin};
+  for (const RowTerm term : kAllRowTerms) tokens.terms[term] = part.terms[term];
   if (weights_.size() > 0) tokens.weights = {weights_.data() + from, size};
   for (int k = 0; k < kTokenInputs; ++k) {
     if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
@@ -133,8 +129,9 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
 
 RowGradients row_gradients(const TokenGradients& gradients) {
   const auto at = [](std::span<float> column) { return column.empty() ? nullptr : column.data(); };
-  return {gradients.logprob.data(), at(gradients.entropy), at(gradients.logsumexp),
-          at(gradients.mean_logprob), at(gradients.divergence)};
+  RowGradients rows{gradients.logprob.data()};
+  for (const RowTerm term : kAllGradientTerms) rows.terms[term] = at(gradients.terms[term]);
+  return rows;
 }
 
 void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& from,

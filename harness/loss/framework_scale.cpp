@@ -50,8 +50,9 @@ class WithFramework final : public Objective {
     std::array<std::vector<float>, TokenGradients::kColumns> added;
     const auto columns = gradients.columns();
     for (std::size_t c = 0; c < columns.size(); ++c) added[c].assign(columns[c].size(), 0.0f);
-    objective_->token_terms(tokens, batch, coefficients, totals,
-                            {added[0], added[1], added[2], added[3], added[4]});
+    TokenGradients own{added[0]};
+    for (int k = 0; k < kGradientTerms; ++k) own.terms.of[k] = added[1 + k];
+    objective_->token_terms(tokens, batch, coefficients, totals, own);
     for (std::size_t c = 0; c < columns.size(); ++c) {
       for (std::size_t t = 0; t < columns[c].size(); ++t) {
         columns[c][t] += static_cast<float>(scaled(added[c][t]));
@@ -77,10 +78,7 @@ class WithFramework final : public Objective {
       }
     };
     scale(truth.grad_logprob);
-    scale(truth.grad_entropy);
-    scale(truth.grad_logsumexp);
-    scale(truth.grad_mean_logprob);
-    scale(truth.grad_divergence);
+    for (std::vector<Enclosure>& gradients : truth.grad_terms) scale(gradients);
     for (auto& [row, sides] : truth.grad_sides) scale(sides);
     for (auto& [name, metric] : truth.metrics) {
       if (adds_up(metric.reduction)) metric.amount = metric.amount * metric_factor_;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/loss/loss_implementation.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "harness/loss/prediction_metrics_terms.h"
+
 namespace lossgrid {
 namespace {
 
@@ -24,21 +29,22 @@ bool Outputs::has_metric(const std::string& name) const {
   if (metrics) return metrics->contains(name);
   const bool of_entropy = name.starts_with("entropy_");
   const bool of_range = name.starts_with("vocab_min_") || name.starts_with("vocab_max_");
-  return (entropy || !of_entropy) && (vocab_range || !of_range);
+  const bool of_predictions =
+      std::find(std::begin(kPredictionMetrics), std::end(kPredictionMetrics), name) !=
+      std::end(kPredictionMetrics);
+  return (entropy || !of_entropy) && (vocab_range || !of_range) && (terms || !of_predictions);
+}
+
+bool Outputs::has(RowTerm term) const {
+  if (term == RowTerm::entropy) return entropy;
+  return term == RowTerm::vocab_min || term == RowTerm::vocab_max ? vocab_range : terms;
 }
 
 TokenOutputs Outputs::only_given(const TokenOutputs& columns) const {
   TokenOutputs given;
   if (logprobs) given.logprobs = columns.logprobs;
-  if (entropy) given.entropy = columns.entropy;
-  if (vocab_range) {
-    given.vocab_min = columns.vocab_min;
-    given.vocab_max = columns.vocab_max;
-  }
-  if (terms) {
-    given.logsumexp = columns.logsumexp;
-    given.mean_logprob = columns.mean_logprob;
-    given.divergence = columns.divergence;
+  for (const RowTerm term : kAllRowTerms) {
+    if (has(term)) given.terms[term] = columns.terms[term];
   }
   return given;
 }
@@ -53,20 +59,15 @@ TokenOutputs TokenOutputs::part(std::int64_t begin, std::int64_t count) const {
                ? column
                : column.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
   };
-  return {cut(logprobs),  cut(entropy),      cut(vocab_min), cut(vocab_max),
-          cut(logsumexp), cut(mean_logprob), cut(divergence)};
+  TokenOutputs part{cut(logprobs)};
+  for (const RowTerm term : kAllRowTerms) part.terms[term] = cut(terms[term]);
+  return part;
 }
 
 TokenOutputs columns_in(std::span<float> block, const LossProblem& problem, std::int64_t rows) {
   Columns next{block, static_cast<std::size_t>(rows)};
-  const RowTerms terms = problem.terms();
   TokenOutputs columns{next.take(true)};
-  columns.entropy = next.take(problem.row_statistics() || terms.entropy);
-  columns.vocab_min = next.take(problem.row_statistics());
-  columns.vocab_max = next.take(problem.row_statistics());
-  columns.logsumexp = next.take(terms.logsumexp);
-  columns.mean_logprob = next.take(terms.mean_logprob);
-  columns.divergence = next.take(terms.divergence.is_any());
+  for (const RowTerm term : kAllRowTerms) columns.terms[term] = next.take(problem.returns(term));
   return columns;
 }
 
@@ -74,10 +75,7 @@ TokenGradients gradients_in(std::span<float> block, const LossProblem& problem, 
   Columns next{block, static_cast<std::size_t>(rows)};
   const RowTerms terms = problem.terms();
   TokenGradients columns{next.take(true)};
-  columns.entropy = next.take(terms.entropy);
-  columns.logsumexp = next.take(terms.logsumexp);
-  columns.mean_logprob = next.take(terms.mean_logprob);
-  columns.divergence = next.take(terms.divergence.is_any());
+  for (const RowTerm term : kAllGradientTerms) columns.terms[term] = next.take(terms.has(term));
   return columns;
 }
 

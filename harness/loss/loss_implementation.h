@@ -9,6 +9,7 @@
 // same metrics; every rank enters every collective, also with nothing valid to contribute.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -75,18 +76,23 @@ struct LossProblem {
   LogitTransform row_transform() const { return transform_of_rows(transform, from_hidden()); }
   double product_alpha() const { return from_hidden() ? 1 / divisor_of_product(transform) : 1; }
   bool row_statistics() const { return objective.needs().row_statistics; }
+  bool predictions() const { return objective.needs().predictions; }
   /// Returns the numbers of a row, beside its log-probability, that the loss depends on.
   RowTerms terms() const {
     RowTerms terms = objective.needs().terms;
     if (!teacher.sends_topk) terms.divergence = terms.divergence.of_all_ids();
     return terms;
   }
-  /// Returns the number of arrays by token that a plan returns: log-probabilities, with row
-  /// statistics entropy, vocab_min and vocab_max, and the terms.
+  /// Returns true for the terms that a plan returns by token: those of the loss, row statistics and
+  /// numbers about predictions where they are asked for.
+  bool returns(RowTerm term) const {
+    return terms().has(term) || (is_statistic(term) && row_statistics()) ||
+           (is_prediction(term) && predictions());
+  }
+  /// Returns the number of arrays by token that a plan returns: log-probabilities and these terms.
   std::int64_t token_columns() const {
-    const RowTerms terms = this->terms();
-    if (!row_statistics()) return 1 + terms.count();
-    return 4 + terms.count() - (terms.entropy ? 1 : 0);
+    return 1 + std::count_if(kAllRowTerms.begin(), kAllRowTerms.end(),
+                             [this](RowTerm term) { return returns(term); });
   }
   /// Returns the number of arrays d loss / d number by token.
   std::int64_t gradient_columns() const { return 1 + terms().count(); }
@@ -146,10 +152,11 @@ struct TokenOutputs;
 /// not given are not read; a loss that is not given stays 0.
 struct Outputs {
   bool logprobs = true;
-  // These two where the problem asks for row statistics.
+  // These two where the problem asks for row statistics, the entropy also as a term.
   bool entropy = true;
   bool vocab_range = true;  // vocab_min and vocab_max
-  bool terms = true;        // logsumexp, mean_logprob, divergence where the objective has them
+  // Terms of the objective but the entropy, and numbers about predictions, where there are any.
+  bool terms = true;
   bool loss = true;
   // Names of the metrics that are given, the others are left out of ObjectiveResult::metrics.
   // Unset: all but those that are made of a column that is not given.
@@ -159,6 +166,7 @@ struct Outputs {
   bool grad_hidden = true;  // where gradients are given, and the problem starts from hidden states
 
   bool has_metric(const std::string& name) const;
+  bool has(RowTerm term) const;
   /// Returns the columns that are given; the others are empty.
   TokenOutputs only_given(const TokenOutputs& columns) const;
   /// Removes the metrics that are not given from `all`.
@@ -248,16 +256,15 @@ struct LossInputs {
 /// predict nothing. Columns that the problem does not ask for are empty.
 struct TokenOutputs {
   std::span<float> logprobs;
-  std::span<float> entropy = {};    // of the policy, in nats; with row statistics, or as a term
-  std::span<float> vocab_min = {};  // smallest logit that is not -inf; with row statistics
-  std::span<float> vocab_max = {};
-  std::span<float> logsumexp = {};     // as a term (harness/problem/batch/row_terms.h)
-  std::span<float> mean_logprob = {};  // as a term
-  std::span<float> divergence = {};    // as a term
+  ByRowTerm<std::span<float>> terms = {};  // LossProblem::returns
+
+  static constexpr std::size_t kColumns = 1 + kRowTerms;
 
   /// Returns all columns, in this order; those that are not asked for are empty.
-  std::array<std::span<float>, 7> columns() const {
-    return {logprobs, entropy, vocab_min, vocab_max, logsumexp, mean_logprob, divergence};
+  std::array<std::span<float>, kColumns> columns() const {
+    std::array<std::span<float>, kColumns> all{logprobs};
+    std::copy(terms.begin(), terms.end(), all.begin() + 1);
+    return all;
   }
   TokenOutputs part(std::int64_t begin, std::int64_t count) const;
 };

@@ -22,8 +22,9 @@ RowGradientTruth ObjectiveTruth::gradient(std::int64_t row) const {
   const auto of = [row](const std::vector<Enclosure>& column) {
     return column.empty() ? Enclosure() : column[static_cast<std::size_t>(row)];
   };
-  return {of(grad_logprob), of(grad_entropy), of(grad_logsumexp), of(grad_mean_logprob),
-          of(grad_divergence)};
+  RowGradientTruth gradient{of(grad_logprob)};
+  for (const RowTerm term : kAllGradientTerms) gradient.terms[term] = of(grad_terms[term]);
+  return gradient;
 }
 
 std::map<std::string, double> ObjectiveTruth::branch_shares(const PackedBatch& batch) const {

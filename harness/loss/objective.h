@@ -15,6 +15,7 @@
 // written independently; its gradient comes from automatic differentiation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,25 +51,17 @@ struct ObjectiveResult {
 /// Intervals of a row's outputs, the inputs of the truth.
 struct TokenTruth {
   Enclosure logprob;
-  Enclosure entropy;
-  Enclosure vocab_min;
-  Enclosure vocab_max;
-  Enclosure logsumexp = {};
-  Enclosure mean_logprob = {};
-  Enclosure divergence = {};
+  ByRowTerm<Enclosure> terms = {};
 };
 
 /// Intervals of d loss / d numbers of one row.
 struct RowGradientTruth {
   Enclosure logprob;
-  Enclosure entropy;
-  Enclosure logsumexp;
-  Enclosure mean_logprob;
-  Enclosure divergence = {};
+  ByGradientTerm<Enclosure> terms = {};
 
   bool logprob_alone() const {
-    const auto is_zero = [](const Enclosure& x) { return x.is_exact() && x.value == 0; };
-    return is_zero(entropy) && is_zero(logsumexp) && is_zero(mean_logprob) && is_zero(divergence);
+    return std::all_of(terms.begin(), terms.end(),
+                       [](const Enclosure& x) { return x.is_exact() && x.value == 0; });
   }
 };
 
@@ -85,10 +78,7 @@ struct ObjectiveTruth {
   Enclosure loss;
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
   // The same by the row terms; empty where the loss does not depend on them.
-  std::vector<Enclosure> grad_entropy = {};
-  std::vector<Enclosure> grad_logsumexp = {};
-  std::vector<Enclosure> grad_mean_logprob = {};
-  std::vector<Enclosure> grad_divergence = {};
+  ByGradientTerm<std::vector<Enclosure>> grad_terms = {};
   // By row whose logprob may be on either side of a switch of the formula, as at a clip bound: the
   // interval of every side. A right gradient is in one of them; grad_logprob holds them all.
   std::map<std::int64_t, std::vector<Enclosure>> grad_sides;
@@ -157,9 +147,13 @@ class Objective {
                                std::span<const TokenTruth> rows) const = 0;
 };
 
-/// Wraps an objective with the statistics of a step (step_statistics.cpp): their metrics are added
-/// to its own, loss and gradient stay.
+/// Adds the metrics of another objective to those of an objective, whose loss and gradient stay.
+std::unique_ptr<Objective> with_metrics(std::unique_ptr<Objective> objective,
+                                        std::unique_ptr<Objective> metrics);
+/// Adds the statistics of a step (step_statistics.cpp).
 std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective);
+/// Adds the metrics about predictions (prediction_metrics.cpp).
+std::unique_ptr<Objective> with_predictions(std::unique_ptr<Objective> objective);
 
 using ObjectiveOptions = std::map<std::string, std::string>;  // values as JSON text
 

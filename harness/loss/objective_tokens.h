@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 
+#include "harness/problem/batch/row_terms.h"
 #include "harness/problem/batch/token_inputs.h"
 
 namespace lossgrid {
@@ -23,12 +24,10 @@ struct TokenRange {
 /// rows that are not valid are arbitrary, NaN included: they are selected away, never multiplied.
 struct ObjectiveTokens {
   std::span<const float> logprobs;
-  std::span<const float> entropy;    // empty unless needs().row_statistics or terms.entropy
-  std::span<const float> vocab_min;  // smallest logit of the row that is not -inf; empty unless
-  std::span<const float> vocab_max;  // needs().row_statistics
-  std::span<const float> logsumexp;  // empty unless of needs().terms, as the next one
-  std::span<const float> mean_logprob;
-  std::span<const float> divergence;
+  // Entropy with needs().row_statistics or as one of needs().terms, vocab_min and vocab_max with
+  // row_statistics, sum_p2, top1 and mean_logit with predictions, others as one of needs().terms;
+  // else empty.
+  ByRowTerm<std::span<const float>> terms;
   std::span<const std::uint8_t> valid;                      // 1: trained on
   std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
   std::span<const std::int32_t> sequence;                   // of the pack
@@ -56,47 +55,43 @@ struct ObjectiveTokens {
 /// d loss / d numbers of one token.
 struct TokenGradient {
   float logprob = 0;
-  float entropy = 0;
-  float logsumexp = 0;
-  float mean_logprob = 0;
-  float divergence = 0;
+  ByGradientTerm<float> terms = {};
 };
 
-/// Columns of d loss / d numbers by token. All but the first are empty unless they belong to the
-/// terms of the objective (ObjectiveNeeds::terms).
+/// Columns of d loss / d numbers by token. Those of row terms are empty unless the terms are of the
+/// objective (ObjectiveNeeds::terms).
 struct TokenGradients {
   std::span<float> logprob;
-  std::span<float> entropy = {};
-  std::span<float> logsumexp = {};
-  std::span<float> mean_logprob = {};
-  std::span<float> divergence = {};
+  ByGradientTerm<std::span<float>> terms = {};
 
-  static constexpr std::size_t kColumns = 5;
+  static constexpr std::size_t kColumns = 1 + kGradientTerms;
 
   constexpr std::array<std::span<float>, kColumns> columns() const {
-    return {logprob, entropy, logsumexp, mean_logprob, divergence};
+    std::array<std::span<float>, kColumns> all{logprob};
+    for (int k = 0; k < kGradientTerms; ++k) all[static_cast<std::size_t>(1 + k)] = terms.of[k];
+    return all;
   }
   /// Adds the gradient of token t.
   constexpr void add(std::size_t t, const TokenGradient& gradient) const {
     logprob[t] += gradient.logprob;
-    if (!entropy.empty()) entropy[t] += gradient.entropy;
-    if (!logsumexp.empty()) logsumexp[t] += gradient.logsumexp;
-    if (!mean_logprob.empty()) mean_logprob[t] += gradient.mean_logprob;
-    if (!divergence.empty()) divergence[t] += gradient.divergence;
+    for (int k = 0; k < kGradientTerms; ++k) {
+      if (!terms.of[k].empty()) terms.of[k][t] += gradient.terms.of[k];
+    }
   }
   /// Sets the gradient of token t, never to -0.
   constexpr void set(std::size_t t, const TokenGradient& gradient) const {
     logprob[t] = 0.0f + gradient.logprob;
-    if (!entropy.empty()) entropy[t] = 0.0f + gradient.entropy;
-    if (!logsumexp.empty()) logsumexp[t] = 0.0f + gradient.logsumexp;
-    if (!mean_logprob.empty()) mean_logprob[t] = 0.0f + gradient.mean_logprob;
-    if (!divergence.empty()) divergence[t] = 0.0f + gradient.divergence;
+    for (int k = 0; k < kGradientTerms; ++k) {
+      if (!terms.of[k].empty()) terms.of[k][t] = 0.0f + gradient.terms.of[k];
+    }
   }
   TokenGradients part(std::size_t begin, std::size_t count) const {
-    const auto cut = [&](std::span<float> column) {
-      return column.empty() ? column : column.subspan(begin, count);
-    };
-    return {cut(logprob), cut(entropy), cut(logsumexp), cut(mean_logprob), cut(divergence)};
+    TokenGradients part;
+    if (!logprob.empty()) part.logprob = logprob.subspan(begin, count);
+    for (const RowTerm term : kAllGradientTerms) {
+      if (!terms[term].empty()) part.terms[term] = terms[term].subspan(begin, count);
+    }
+    return part;
   }
 };
 

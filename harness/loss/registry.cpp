@@ -126,8 +126,10 @@ ObjectiveSpec with_all_options(const ObjectiveSpec& spec) {
   return {spec.kind, find_objective(spec.kind).all_options(spec.options)};
 }
 
-std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics) {
+std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics,
+                                          bool predictions) {
   std::unique_ptr<Objective> objective = find_objective(spec.kind).make(spec.options);
+  if (predictions) objective = with_predictions(std::move(objective));
   return statistics ? with_statistics(std::move(objective)) : std::move(objective);
 }
 

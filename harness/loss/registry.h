@@ -74,7 +74,8 @@ const ObjectiveEntry& find_objective(std::string_view kind);
 ObjectiveSpec with_all_options(const ObjectiveSpec& spec);
 
 /// Makes the objective of a case, with the statistics of a step if `statistics`. Throws bad_input.
-std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics);
+std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics,
+                                          bool predictions = false);
 
 /// Registers at static initialisation: `const Registered registered{ImplementationEntry{...}};`
 struct Registered {

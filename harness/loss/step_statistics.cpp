@@ -115,9 +115,9 @@ class StepStatistics final : public Objective {
         if (batch.token_mask[batch.cu_seqlens[i] + t] == 0 || batch.sample_mask[i] == 0) continue;
         const TokenTruth& row = rows[batch.cu_seqlens_padded[i] + t - 1];
         losses.push_back(-row.logprob);
-        values[1].push_back(row.entropy);
-        values[2].push_back(row.vocab_min);
-        values[3].push_back(row.vocab_max);
+        values[1].push_back(row.terms[RowTerm::entropy]);
+        values[2].push_back(row.terms[RowTerm::vocab_min]);
+        values[3].push_back(row.terms[RowTerm::vocab_max]);
       }
       if (losses.empty()) continue;
       values[0].insert(values[0].end(), losses.begin(), losses.end());
@@ -155,128 +155,10 @@ class StepStatistics final : public Objective {
   }
 };
 
-template <typename T>
-ObjectiveTotals<T> first_part(const ObjectiveTotals<T>& totals, const ObjectiveSizes& sizes) {
-  return {totals.sums.first(sizes.sums), totals.maxima.first(sizes.maxima)};
-}
-template <typename T>
-ObjectiveTotals<T> last_part(const ObjectiveTotals<T>& totals, const ObjectiveSizes& sizes) {
-  return {totals.sums.last(sizes.sums), totals.maxima.last(sizes.maxima)};
-}
-
-class WithStatisticsKernels final : public ObjectiveKernels {
- public:
-  WithStatisticsKernels(std::unique_ptr<ObjectiveKernels> objective, const ObjectiveSizes& own,
-                        std::unique_ptr<ObjectiveKernels> statistics, const ObjectiveSizes& added)
-      : objective_(std::move(objective)),
-        own_(own),
-        statistics_(std::move(statistics)),
-        added_(added) {}
-
-  void sequence_sums(Device& device, const ObjectiveTokens& tokens,
-                     SequenceTable<double> sums) const override {
-    objective_->sequence_sums(device, tokens, sums.part(0, own_.sequence_sums));
-    statistics_->sequence_sums(device, tokens, sums.part(own_.sequence_sums, added_.sequence_sums));
-  }
-
-  void token_terms(Device& device, const ObjectiveTokens& tokens,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients, double* partial_totals) const override {
-    objective_->token_terms(device, tokens, coefficients, first_part(totals, own_), gradients,
-                            partial_totals);
-    statistics_->token_terms(device, tokens, {}, last_part(totals, added_), gradients,
-                             partial_totals);
-  }
-
- private:
-  std::unique_ptr<ObjectiveKernels> objective_;
-  ObjectiveSizes own_;
-  std::unique_ptr<ObjectiveKernels> statistics_;
-  ObjectiveSizes added_;
-};
-
-/// Columns and totals of the objective, followed by those of the statistics.
-class WithStatistics final : public Objective {
- public:
-  explicit WithStatistics(std::unique_ptr<Objective> objective)
-      : objective_(std::move(objective)), own_(objective_->sizes()), added_(statistics_.sizes()) {}
-
-  std::string_view kind() const override { return objective_->kind(); }
-
-  bool linear() const override { return objective_->linear(); }
-
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs = objective_->needs();
-    needs.row_statistics = true;
-    return needs;
-  }
-
-  ObjectiveSizes sizes() const override {
-    return {own_.sequence_sums + added_.sequence_sums, own_.coefficients + added_.coefficients,
-            own_.sums + added_.sums, own_.maxima + added_.maxima};
-  }
-
-  void require(const PackedBatch& batch) const override { objective_->require(batch); }
-
-  std::vector<float> token_weights(const PackedBatch& batch,
-                                   const ShiftedBatch& rows) const override {
-    return objective_->token_weights(batch, rows);
-  }
-
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                     SequenceTable<double> sums) const override {
-    objective_->sequence_sums(tokens, batch, sums.part(0, own_.sequence_sums));
-    statistics_.sequence_sums(tokens, batch, sums.part(own_.sequence_sums, added_.sequence_sums));
-  }
-
-  void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
-                    SequenceTable<double> coefficients) const override {
-    objective_->coefficients(batch, sums.part(0, own_.sequence_sums), coefficients);
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    objective_->token_terms(tokens, batch, coefficients, first_part(totals, own_), gradients);
-    statistics_.token_terms(tokens, batch, {}, last_part(totals, added_), gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override {
-    auto own = objective_->kernels(backend, batch);
-    auto added = statistics_.kernels(backend, batch);
-    if (own == nullptr || added == nullptr) return nullptr;
-    return std::make_unique<WithStatisticsKernels>(std::move(own), own_, std::move(added), added_);
-  }
-
-  ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
-                         SequenceTable<const double> coefficients,
-                         ObjectiveTotals<const double> totals) const override {
-    ObjectiveResult result = objective_->finish(batch, sums.part(0, own_.sequence_sums),
-                                                coefficients, first_part(totals, own_));
-    ObjectiveResult added = statistics_.finish(
-        batch, sums.part(own_.sequence_sums, added_.sequence_sums), {}, last_part(totals, added_));
-    result.metrics.merge(added.metrics);
-    return result;
-  }
-
-  ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
-    ObjectiveTruth truth = objective_->truth(batch, rows);
-    truth.metrics.merge(statistics_.truth(batch, rows).metrics);
-    return truth;
-  }
-
- private:
-  std::unique_ptr<Objective> objective_;
-  StepStatistics statistics_;
-  ObjectiveSizes own_;
-  ObjectiveSizes added_;
-};
-
 }  // namespace
 
 std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective) {
-  return std::make_unique<WithStatistics>(std::move(objective));
+  return with_metrics(std::move(objective), std::make_unique<StepStatistics>());
 }
 
 }  // namespace lossgrid

@@ -28,8 +28,9 @@ struct StepStatisticsTerms {
     sums[0] += tokens.real[t];
     if (tokens.valid[t] == 0) return {};
     sums[1] += 1;
-    const double values[kValues] = {-tokens.logprobs[t], tokens.entropy[t], tokens.vocab_min[t],
-                                    tokens.vocab_max[t]};
+    const double values[kValues] = {-tokens.logprobs[t], tokens.terms[RowTerm::entropy][t],
+                                    tokens.terms[RowTerm::vocab_min][t],
+                                    tokens.terms[RowTerm::vocab_max][t]};
     for (int k = 0; k < kValues; ++k) {
       sums[2 + k] += values[k];
       raise_to(maxima[2 * k], -values[k]);

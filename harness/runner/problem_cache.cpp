@@ -31,7 +31,7 @@ PreparedProblem prepare(Problem problem) {
   const StageScope scope(Stage::truth);
   const CaseSpec& spec = problem.spec;
   PreparedProblem prepared;
-  prepared.objective = make_objective(spec.objective, spec.statistics);
+  prepared.objective = make_objective(spec.objective, spec.statistics, spec.predictions);
   const ObjectiveNeeds needs = prepared.objective->needs();
   if (needs.terms.divergence.is_any()) {
     require_no_mask(problem);

@@ -170,7 +170,7 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ran
       }
     }
     for (const CaseSpec& spec : suite.cases) {
-      const auto objective = make_objective(spec.objective, spec.statistics);
+      const auto objective = make_objective(spec.objective, spec.statistics, spec.predictions);
       const bool has_pairs = objective->needs().sequences_per_unit > 1;
       if (has_pairs && !memory_shortage(case_memory_bytes(spec))) {
         objective->require(unpadded_batch(make_problem(spec)));

@@ -16,6 +16,9 @@
 //   |M - truth| <= u32 (4 (8 + A + |ln s| + |truth|) + (1 + A) d) + r F/V
 //                  + (1/V) sum e + (F/V) sum p e,
 //     M = -A - (F/V) ln s, A = (1/V) sum |x - m| over the F logits that are not -inf
+//   |P - truth| <= u32 (4 (8 P + 2 S1 / s + 2 P (S1 + |ln s|)) + 3 d P) + 2 P r
+//                  + sum 2 p |p - P| e,  P = sum p^2
+//   |Z - truth| <= u32 (4 (8 + A V/F + |truth|) + (1 + A V/F) d) + (1/F) sum e,  Z = m - A V/F
 //   |dz_i - truth_i| <= 1.01 u_out |truth_i|
 //                       + |g| p_i (u32 (4 (8 + |x_i - m| + |ln s|) + d) + r)
 //                       + u32 |g| 4 |p_i - [i = y]|
@@ -40,6 +43,11 @@
 // float64 logits to float32 as well. A is a sum of distances, each rounded in proportion to itself,
 // in a chain of d additions: u32 (A (1 + d) + c). ln s enters M by at most its own error, as F <=
 // V, and S1 <= H <= ln V, by which s is off, is below the constant for every V that has 32 bits.
+//
+// P is (sum exp(2 (x - m))) / s^2: twice the relative errors of exp(x - m) and of s, whose part in
+// proportion to a distance is sum p^2 |x - m| <= S1 max p = S1 / s. Z is m and a mean of distances.
+// Top-1 has no rounding: it may be either number where errors of logits exceed the margin of the
+// target (RowTruth::may_change_top), and is exact elsewhere.
 //
 // The row terms have the gradients -p_i (ln p_i + H), p_i and 1/V - p_i F/V (logit_gradient.h). D_i
 // bounds the relative error of p_i and, since |ln p_i| <= |x_i - m| + |ln s|, the error of ln p_i.
@@ -67,7 +75,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "harness/core/dtype.h"
@@ -150,12 +157,57 @@ inline double range_bound(const RowTruth& row, double x, DType logits) {
   return std::max(kSmallestNormalF32, rounding + row.range_error);
 }
 
+/// Returns the bound of P.
+inline double sum_p2_bound(const RowTruth& row, int serial_adds) {
+  const double u32 = unit_roundoff(DType::f32);
+  const double p2 = row.sum_p2();
+  const double of_distances = row.spread / row.sum;
+  const double b = 8 * p2 + 2 * of_distances + 2 * p2 * (row.spread + std::abs(std::log(row.sum)));
+  return std::max(kSmallestNormalF32, u32 * (4 * b + 3 * p2 * serial_adds) +
+                                          2 * p2 * offset_rounding(row) + row.sum_p2_error);
+}
+
+/// Returns the bound of the mean logit.
+inline double mean_logit_bound(const RowTruth& row, int serial_adds) {
+  const double u32 = unit_roundoff(DType::f32);
+  const double distance = row.mean_distance / row.finite_share();
+  const double b = 4 * u32 * 8 + 4 * u32 * distance + 4 * u32 * std::abs(row.mean_logit());
+  const double of_adds = u32 * serial_adds + u32 * distance * serial_adds;
+  return std::max(kSmallestNormalF32, b + of_adds + row.mean_logit_error);
+}
+
+/// Returns the bound of a row term. `logits`: dtype of the logits.
+inline double term_bound(const RowTruth& row, RowTerm term, int serial_adds, DType logits) {
+  switch (term) {
+    case RowTerm::entropy:
+      return entropy_bound(row, serial_adds);
+    case RowTerm::logsumexp:
+      return logsumexp_bound(row, serial_adds);
+    case RowTerm::mean_logprob:
+      return mean_logprob_bound(row, serial_adds);
+    case RowTerm::divergence:
+      return divergence_bound(row, serial_adds);
+    case RowTerm::vocab_min:
+      return range_bound(row, row.smallest, logits);
+    case RowTerm::vocab_max:
+      return range_bound(row, row.max, logits);
+    case RowTerm::sum_p2:
+      return sum_p2_bound(row, serial_adds);
+    case RowTerm::top1:
+      return row.may_change_top() ? 1 : 0;
+    case RowTerm::mean_logit:
+      return mean_logit_bound(row, serial_adds);
+  }
+  return 0;
+}
+
 /// Returns the number that underflow of probabilities is multiplied by in a gradient.
 inline double gradient_size(const RowTruth& row, const RowGradientTruth& gradient) {
   const double of_logprob = std::abs(gradient.logprob.value);
   if (gradient.logprob_alone()) return of_logprob;
-  return of_logprob + std::abs(gradient.logsumexp.value) + std::abs(gradient.mean_logprob.value) +
-         std::abs(gradient.entropy.value) * (row.entropy() + 88);
+  const auto size = [&](RowTerm term) { return std::abs(gradient.terms[term].value); };
+  return of_logprob + size(RowTerm::logsumexp) + size(RowTerm::mean_logprob) +
+         size(RowTerm::entropy) * (row.entropy() + 88);
 }
 
 /// Bound of the gradient of one row: the parts that all columns share, and functions for the rest.
@@ -181,21 +233,21 @@ class GradientBound {
                  offset_rounding(row),
              kSmallestNormalF32 * std::max(1.0, gradient_size(row, gradient))},
         has_terms_(!gradient.logprob_alone()),
-        of_divergence_(largest_of(gradient.divergence)),
-        terms_{largest_of(gradient.entropy),
-               largest_of(gradient.logsumexp),
-               largest_of(gradient.mean_logprob),
-               gradient.entropy.radius(),
-               gradient.logsumexp.radius(),
-               gradient.mean_logprob.radius(),
+        terms_{{},
+               {},
                row.spread,
                entropy_bound(row, serial_adds),
                1 / row.vocab,
-               row.finite_share()} {}
+               row.finite_share()} {
+    for (const RowTerm term : kAllGradientTerms) {
+      terms_.largest[term] = largest_of(gradient.terms[term]);
+      terms_.radius[term] = gradient.terms[term].radius();
+    }
+  }
 
   /// The bound of a row whose loss depends on its log-probability alone.
   GradientBound(const RowTruth& row, const Enclosure& grad_logprob, DType out, int serial_adds)
-      : GradientBound(row, RowGradientTruth{grad_logprob, {}, {}, {}}, out, serial_adds) {}
+      : GradientBound(row, RowGradientTruth{grad_logprob}, out, serial_adds) {}
 
   const Row& row() const { return row_; }
 
@@ -222,33 +274,28 @@ class GradientBound {
     const double of_logprob = times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
     if (!has_terms_ || is_minus_infinity(x)) return of_logprob;
     const double of_mean = std::abs(terms_.vocab_share - p * terms_.finite_share);
-    return of_logprob + times(terms_.entropy_radius, p * std::abs(centred_logprob(x, p))) +
-           row_sum_objective(p) + times(terms_.mean_logprob_radius, of_mean);
+    return of_logprob +
+           times(terms_.radius[RowTerm::entropy], p * std::abs(centred_logprob(x, p))) +
+           row_sum_objective(p) + times(terms_.radius[RowTerm::mean_logprob], of_mean);
   }
 
   /// Returns the part of objective() that does not cancel in the sum of a row: that of L.
-  double row_sum_objective(double p) const { return times(terms_.logsumexp_radius, p); }
+  double row_sum_objective(double p) const { return times(terms_.radius[RowTerm::logsumexp], p); }
 
   /// True if an interval of d loss / d numbers has no end; then the gradient of the row has no
   /// bound either.
   bool is_unbounded() const {
-    const double all[] = {row_.largest,        row_.radius,
-                          terms_.entropy,      terms_.entropy_radius,
-                          terms_.logsumexp,    terms_.logsumexp_radius,
-                          terms_.mean_logprob, terms_.mean_logprob_radius,
-                          of_divergence_};
-    return std::any_of(std::begin(all), std::end(all), [](double x) { return std::isinf(x); });
+    const auto is_infinite = [](double x) { return std::isinf(x); };
+    return is_infinite(row_.largest) || is_infinite(row_.radius) ||
+           std::any_of(terms_.largest.begin(), terms_.largest.end(), is_infinite) ||
+           std::any_of(terms_.radius.begin(), terms_.radius.end(), is_infinite);
   }
 
  private:
   /// The largest d loss / d row terms, their radii, and what the columns share of their errors.
   struct Terms {
-    double entropy;       // |h|
-    double logsumexp;     // |l|
-    double mean_logprob;  // |m'|
-    double entropy_radius;
-    double logsumexp_radius;
-    double mean_logprob_radius;
+    ByGradientTerm<double> largest;  // |h|, |l|, |m'|
+    ByGradientTerm<double> radius;
     double spread;         // S1
     double entropy_bound;  // of H
     double vocab_share;    // 1/V
@@ -275,8 +322,9 @@ class GradientBound {
         of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound;
     const double of_mean =
         u4 * (terms_.vocab_share + p * terms_.finite_share) + of_p * terms_.finite_share;
-    return times(terms_.entropy, of_entropy) + times(terms_.logsumexp, of_p) +
-           times(terms_.mean_logprob, of_mean);
+    return times(terms_.largest[RowTerm::entropy], of_entropy) +
+           times(terms_.largest[RowTerm::logsumexp], of_p) +
+           times(terms_.largest[RowTerm::mean_logprob], of_mean);
   }
 
   /// Returns size * x; 0 for x = 0, also with an infinite size.
@@ -284,7 +332,6 @@ class GradientBound {
 
   Row row_;
   bool has_terms_;
-  double of_divergence_;  // largest d loss / d D
   Terms terms_;
 };
 

@@ -45,7 +45,8 @@ Check check_grad_logits(const Problem& problem, const Truth& truth, int serial_a
     const GradientBound bound(row, numbers, problem.spec.dtype, serial_adds);
     const LogitGradient gradient(row, numbers);
     const InputTransform transform = input_transform(problem, row, t);
-    const DivergenceColumns divergences(problem, row, numbers.divergence, t, 0, vocab, serial_adds);
+    const DivergenceColumns divergences(problem, row, numbers.terms[RowTerm::divergence], t, 0,
+                                        vocab, serial_adds);
     const std::int64_t sequence = problem.sequence_of(t);
     problem.logits->read(t, 0, std::span<double>(logits));
     truth_probabilities(row, logits, p);
@@ -131,8 +132,8 @@ std::vector<double> expected_grad_logits(const Problem& problem, const Truth& tr
     const std::span<double> out = std::span<double>(gradient).subspan(t * vocab, vocab);
     LogitGradient(row, truth.objective.gradient(t)).write(logits, p, 0, out);
     const TrueRowTransform transform = problem.transform_of_row(t);
-    const DivergenceColumns divergences(problem, row, truth.objective.gradient(t).divergence, t, 0,
-                                        vocab, 0);
+    const DivergenceColumns divergences(
+        problem, row, truth.objective.gradient(t).terms[RowTerm::divergence], t, 0, vocab, 0);
     for (std::int64_t v = 0; v < vocab; ++v) {
       if (divergences.is_any()) out[v] += divergences.at(v, logits[v], 0).want;
       out[v] *= transform.slope(logits[v]);

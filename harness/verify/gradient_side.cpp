@@ -11,8 +11,7 @@ namespace lossgrid {
 const Enclosure& gradient_side(std::span<const Enclosure> sides, const RowTruth& row,
                                const RowGradientTruth& gradient, std::int64_t begin,
                                std::span<const double> logits, std::span<const double> got) {
-  const LogitGradient of_terms(
-      row, {Enclosure(), gradient.entropy, gradient.logsumexp, gradient.mean_logprob});
+  const LogitGradient of_terms(row, {Enclosure(), gradient.terms});
   // got = g ([v = y] - p_v) + the gradient of the row terms: g by least squares.
   double products = 0;
   double squares = 0;

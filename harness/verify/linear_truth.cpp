@@ -69,7 +69,8 @@ class GradientReader {
     gradients_[k].write(z, p, begin, dz);
     const double g = objective_.grad_logprob[t].value;
     const TrueRowTransform transform = problem_.transform_of_row(t);
-    const DivergenceColumns divergences(problem_, row, objective_.gradient(t).divergence, t, begin,
+    const DivergenceColumns divergences(problem_, row,
+                                        objective_.gradient(t).terms[RowTerm::divergence], t, begin,
                                         static_cast<std::int64_t>(dz.size()), serial_adds_);
     for (std::size_t v = 0; v < rounding.size(); ++v) {
       const double e = logit_rounding(z[v]);

@@ -10,9 +10,10 @@ LogitGradient::LogitGradient(const RowTruth& row, const RowGradientTruth& gradie
     : row_(row),
       logprob_alone_(gradient.logprob_alone()),
       logprob_(gradient.logprob.value),
-      entropy_(gradient.entropy.value),
-      factor_(gradient.logsumexp.value - gradient.mean_logprob.value * row.finite_share()),
-      of_finite_(gradient.mean_logprob.value / row.vocab) {}
+      entropy_(gradient.terms[RowTerm::entropy].value),
+      factor_(gradient.terms[RowTerm::logsumexp].value -
+              gradient.terms[RowTerm::mean_logprob].value * row.finite_share()),
+      of_finite_(gradient.terms[RowTerm::mean_logprob].value / row.vocab) {}
 
 double LogitGradient::at(double z, double p, bool is_target) const {
   // Written as 1 - p_y it would cancel when the label is certain.

@@ -40,6 +40,7 @@ HWY_INLINE std::size_t add_sums(D d, std::span<const double> logits, std::size_t
   auto exponentials = hn::Zero(d);
   auto weighted = hn::Zero(d);
   auto squared = hn::Zero(d);
+  auto squares = hn::Zero(d);
   auto distances = hn::Zero(d);
   auto finite = hn::Zero(d);
   auto smallest = infinity;
@@ -53,6 +54,7 @@ HWY_INLINE std::size_t add_sums(D d, std::span<const double> logits, std::size_t
     weighted = hn::Add(weighted, product);
     squared = hn::MulAdd(product, distance, squared);
     const auto is_finite = hn::Gt(x, nothing);
+    squares = hn::MulAdd(e, e, squares);
     const auto scaled = hn::NegMulAdd(x, scale, scaled_top);
     distances = hn::Add(distances, hn::IfThenElseZero(is_finite, scaled));
     finite = hn::Add(finite, hn::IfThenElseZero(is_finite, one));
@@ -61,6 +63,7 @@ HWY_INLINE std::size_t add_sums(D d, std::span<const double> logits, std::size_t
   sums.exponentials += hn::GetLane(hn::SumOfLanes(d, exponentials));
   sums.weighted += hn::GetLane(hn::SumOfLanes(d, weighted));
   sums.squared += hn::GetLane(hn::SumOfLanes(d, squared));
+  sums.squares += hn::GetLane(hn::SumOfLanes(d, squares));
   sums.distances += hn::GetLane(hn::SumOfLanes(d, distances));
   sums.finite += hn::GetLane(hn::SumOfLanes(d, finite));
   sums.smallest = std::min(sums.smallest, hn::GetLane(hn::MinOfLanes(d, smallest)));
@@ -118,6 +121,7 @@ void SoftmaxSums::add(const SoftmaxSums& other) {
   exponentials += other.exponentials;
   weighted += other.weighted;
   squared += other.squared;
+  squares += other.squares;
   distances += other.distances;
   finite += other.finite;
   smallest = std::min(smallest, other.smallest);

@@ -15,6 +15,7 @@ struct SoftmaxSums {
   double exponentials = 0;                                    // sum exp(x - m)
   double weighted = 0;                                        // sum exp(x - m) (m - x)
   double squared = 0;                                         // sum exp(x - m) (m - x)^2
+  double squares = 0;                                         // sum exp(x - m)^2
   double distances = 0;                                       // kDistanceScale sum (m - x)
   double finite = 0;                                          // number of x that are not -inf
   double smallest = std::numeric_limits<double>::infinity();  // x that is not -inf

@@ -26,14 +26,9 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
                                 std::span<const RowPlace> places, const TokenOutputs& all,
                                 const Outputs& outputs, int serial_adds, std::int64_t rank) {
   const TokenOutputs got = outputs.only_given(all);
-  const DType dtype = problem.spec.dtype;
   Check logprobs("logprobs");
-  Check entropy("entropy");
-  Check vocab_min("vocab_min");
-  Check vocab_max("vocab_max");
-  Check logsumexp("logsumexp");
-  Check mean_logprob("mean_logprob");
-  Check divergence("divergence");
+  std::vector<Check> of_terms;
+  for (const RowTerm term : kAllRowTerms) of_terms.emplace_back(std::string(name(term)));
   for (std::size_t k = 0; k < places.size(); ++k) {
     if (places[k].row < 0) continue;
     const RowTruth& row = truth.rows[places[k].row];
@@ -42,37 +37,25 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
     if (!got.logprobs.empty()) {
       logprobs.add_float32(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
     }
-    if (!got.entropy.empty()) {
-      entropy.add_float32(got.entropy[k], row.entropy(), entropy_bound(row, serial_adds), at);
-    }
-    if (!got.vocab_min.empty()) {
-      vocab_min.add_float32(got.vocab_min[k], row.smallest, range_bound(row, row.smallest, dtype),
-                            at);
-    }
-    if (!got.vocab_max.empty()) {
-      vocab_max.add_float32(got.vocab_max[k], row.max, range_bound(row, row.max, dtype), at);
-    }
-    if (!got.logsumexp.empty()) {
-      logsumexp.add_float32(got.logsumexp[k], row.logsumexp(), logsumexp_bound(row, serial_adds),
-                            at);
-    }
-    if (!got.mean_logprob.empty()) {
-      mean_logprob.add_float32(got.mean_logprob[k], row.mean_logprob(),
-                               mean_logprob_bound(row, serial_adds), at);
-    }
-    if (!got.divergence.empty() && !std::isnan(row.divergence->value)) {
-      divergence.add_float32(got.divergence[k], row.divergence->value,
-                             divergence_bound(row, serial_adds), at);
+    for (std::size_t c = 0; c < of_terms.size(); ++c) {
+      const RowTerm term = kAllRowTerms[c];
+      if (got.terms[term].empty()) continue;
+      double want = row.term(term);
+      if (term == RowTerm::divergence && std::isnan(want)) continue;
+      double bound = term_bound(row, term, serial_adds, problem.spec.dtype);
+      if (term == RowTerm::top1) {
+        // It is one of two numbers also where either is right.
+        if (bound > 0) want = got.terms[term][k] == 0 ? 0 : 1;
+        bound = 0;
+      }
+      of_terms[c].add_float32(got.terms[term][k], want, bound, at);
     }
   }
   std::vector<Check> checks;
   if (outputs.logprobs) checks.push_back(std::move(logprobs));
-  if (!got.entropy.empty()) checks.push_back(std::move(entropy));
-  if (!got.vocab_min.empty()) checks.push_back(std::move(vocab_min));
-  if (!got.vocab_max.empty()) checks.push_back(std::move(vocab_max));
-  if (!got.logsumexp.empty()) checks.push_back(std::move(logsumexp));
-  if (!got.mean_logprob.empty()) checks.push_back(std::move(mean_logprob));
-  if (!got.divergence.empty()) checks.push_back(std::move(divergence));
+  for (std::size_t c = 0; c < of_terms.size(); ++c) {
+    if (!got.terms[kAllRowTerms[c]].empty()) checks.push_back(std::move(of_terms[c]));
+  }
   return checks;
 }
 
@@ -242,16 +225,17 @@ class GradientComparison {
     reading_ns_ += steady_clock_ns() - start;
     const RowTruth& truth = truth_.rows[place.row];
     const RowGradientTruth grad = gradient_of(place.row, got);
-    const TrainedRow<T> row{place,
-                            got,
-                            truth,
-                            grad,
-                            LogitGradient(truth, grad),
-                            GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
-                            input_transform(problem_, truth, place.row),
-                            DivergenceColumns(problem_, truth, grad.divergence, place.row,
-                                              shard_.begin, shard_.valid(), serial_adds_),
-                            truth.target - shard_.begin};
+    const TrainedRow<T> row{
+        place,
+        got,
+        truth,
+        grad,
+        LogitGradient(truth, grad),
+        GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
+        input_transform(problem_, truth, place.row),
+        DivergenceColumns(problem_, truth, grad.terms[RowTerm::divergence], place.row, shard_.begin,
+                          shard_.valid(), serial_adds_),
+        truth.target - shard_.begin};
     if (row.bound.is_unbounded()) return compare_unbounded_row(row);
     if (problem_.untransformed != nullptr || !row.divergence.adds_up()) {
       return compare_row_of_any_sum(row);
@@ -282,7 +266,7 @@ class GradientComparison {
     double magnitude = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
       const Column column = compare_plainly(row, v, sums);
-      sums.values -= row.grad.logsumexp.value * column.p;
+      sums.values -= row.grad.terms[RowTerm::logsumexp].value * column.p;
       sums.bounds += row.bound.row_sum_objective(column.p);
       magnitude += std::abs(column.truth.want);
     }

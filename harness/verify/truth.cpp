@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
@@ -76,12 +77,47 @@ double RowTruth::mean_logprob() const {
   return -mean_distance - finite_share() * std::log(sum);
 }
 
+bool RowTruth::may_change_top() const {
+  double most = target_error + range_error;
+  if (reads_as_float32) most += 2 * unit_roundoff(DType::f32) * std::abs(target_logit) * 1.01;
+  // Kernels may read denormal numbers as zero.
+  constexpr double kSmallestNormal = std::numeric_limits<float>::min();
+  if (std::abs(target_logit) < 2 * kSmallestNormal) most += 2 * kSmallestNormal;
+  return most > 0 && std::abs(margin) <= most;
+}
+
+double RowTruth::term(RowTerm which) const {
+  switch (which) {
+    case RowTerm::entropy:
+      return entropy();
+    case RowTerm::logsumexp:
+      return logsumexp();
+    case RowTerm::mean_logprob:
+      return mean_logprob();
+    case RowTerm::divergence:
+      break;
+    case RowTerm::vocab_min:
+      return smallest;
+    case RowTerm::vocab_max:
+      return max;
+    case RowTerm::sum_p2:
+      return sum_p2();
+    case RowTerm::top1:
+      return is_top() ? 1 : 0;
+    case RowTerm::mean_logit:
+      return mean_logit();
+  }
+  return divergence ? divergence->value : std::numeric_limits<double>::quiet_NaN();
+}
+
 namespace {
 
 void add_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row) {
   const double log_sum = std::log(row.sum);
   const double entropy = row.entropy();
+  const double sum_p2 = row.sum_p2();
   double of_finite = 0;
+  row.target_error = row.mean_error = row.range_error = row.entropy_error = row.sum_p2_error = 0;
   for (std::size_t v = 0; v < logits.size(); ++v) {
     const double log_p = logits[v] - row.max - log_sum;
     const double p = std::exp(log_p);
@@ -90,9 +126,11 @@ void add_errors(std::span<const double> logits, std::span<const double> errors, 
     if (p == 0) continue;
     row.mean_error += p * errors[v];
     row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
+    row.sum_p2_error += 2 * p * std::abs(p - sum_p2) * errors[v];
   }
   row.target_error = errors[row.target];
   row.mean_logprob_error = of_finite + row.finite_share() * row.mean_error;
+  row.mean_logit_error = of_finite / row.finite_share();
 }
 
 /// True if logits have probabilities: no NaN, no inf, and not -inf alone.
@@ -138,6 +176,7 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
   SoftmaxSums all = others;
   all.add(softmax_sums(logits.subspan(static_cast<std::size_t>(target), 1), row.max));
   row.others = others.exponentials;
+  row.squares = all.squares;
   row.sum = all.exponentials;
   row.smallest = all.smallest;
   row.vocab = static_cast<double>(logits.size());
@@ -147,6 +186,11 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
   row.spread = all.weighted / row.sum;
   row.spread_squared = all.squared / row.sum;
   row.target_logit = logits[target];
+  const std::span<const double> before = logits.first(static_cast<std::size_t>(target));
+  const std::span<const double> behind = logits.subspan(static_cast<std::size_t>(target) + 1);
+  const double largest_before = largest_logit(before);
+  row.margin = row.target_logit - std::max(largest_before, largest_logit(behind));
+  row.ties_with_lower = largest_before == row.target_logit;
   row.logprob = row.target_logit - row.max - std::log(row.sum);
   if (!errors.empty()) add_errors(logits, errors, row);
   return row;
@@ -277,14 +321,13 @@ void require_numbers(const Problem& problem, const Truth& truth) {
   for (std::int64_t t = problem.tokens() - 1; t >= 0; --t) {
     if (!truth.rows[t].valid) continue;
     const RowGradientTruth grad = truth.objective.gradient(t);
-    const auto require_finite = [&](const char* number, const Enclosure& gradient) {
+    const auto require_finite = [&](std::string_view number, const Enclosure& gradient) {
       if (std::isfinite(gradient.value)) return;
       what = fmt::format("d loss / d {} of {} is {}", number, place_of(problem, t), gradient.value);
     };
-    require_finite("divergence", grad.divergence);
-    require_finite("mean_logprob", grad.mean_logprob);
-    require_finite("logsumexp", grad.logsumexp);
-    require_finite("entropy", grad.entropy);
+    for (auto term = kAllGradientTerms.rbegin(); term != kAllGradientTerms.rend(); ++term) {
+      require_finite(name(*term), grad.terms[*term]);
+    }
     require_finite("logprob", grad.logprob);
     if (std::isinf(truth.rows[t].logprob)) {
       where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
@@ -317,11 +360,6 @@ Enclosure known_logprob(const RowTruth& row, int serial_adds) {
   Enclosure known = known_float32(row.logprob, logprob_bound(row, serial_adds));
   known.high = std::min(known.high, positive_logprob_bound(row, serial_adds));
   return known;
-}
-
-Enclosure known_divergence(const RowTruth& row, int serial_adds) {
-  if (!row.divergence) return {};
-  return known_float32(row.divergence->value, divergence_bound(row, serial_adds));
 }
 
 }  // namespace
@@ -364,7 +402,6 @@ std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
       roundings[t].add(p[v], e, row.centred_logprob(logits[v], p[v]));
       errors[v] += e;
     }
-    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
     add_errors(logits, errors, row);
   });
   return roundings;
@@ -400,7 +437,6 @@ void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& 
     for (std::size_t v = 0; v < logits.size(); ++v) {
       if (std::isfinite(logits[v])) errors[v] += row.quotient_error * std::abs(logits[v]);
     }
-    row.target_error = row.mean_error = row.range_error = row.entropy_error = 0;
     add_errors(logits, errors, row);
   });
 }
@@ -434,14 +470,15 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
   for (std::size_t t = 0; t < rows.size(); ++t) {
     const RowTruth& row = rows[t];
     if (!row.valid) continue;
-    const DType dtype = problem.spec.dtype;
-    tokens[t] = {known_logprob(row, serial_adds),
-                 known_float32(row.entropy(), entropy_bound(row, serial_adds)),
-                 known_float32(row.smallest, range_bound(row, row.smallest, dtype)),
-                 known_float32(row.max, range_bound(row, row.max, dtype)),
-                 known_float32(row.logsumexp(), logsumexp_bound(row, serial_adds)),
-                 known_float32(row.mean_logprob(), mean_logprob_bound(row, serial_adds)),
-                 known_divergence(row, serial_adds)};
+    tokens[t].logprob = known_logprob(row, serial_adds);
+    for (const RowTerm term : kAllRowTerms) {
+      if (term == RowTerm::divergence && !row.divergence) continue;
+      tokens[t].terms[term] =
+          known_float32(row.term(term), term_bound(row, term, serial_adds, problem.spec.dtype));
+    }
+    Enclosure& top1 = tokens[t].terms[RowTerm::top1];
+    top1.low = std::max(top1.low, 0.0);
+    top1.high = std::min(top1.high, 1.0);
   }
   Truth truth{std::move(rows), objective.truth(unpadded_batch(problem), tokens)};
   take_out_filtered_logprobs(truth);
@@ -464,10 +501,9 @@ Truth take_part(const Truth& whole, const Problem& part) {
       to.push_back(valid[t] != 0 ? from[part.whole_row(t)] : Enclosure());
     };
     take(whole.objective.grad_logprob, truth.objective.grad_logprob);
-    take(whole.objective.grad_entropy, truth.objective.grad_entropy);
-    take(whole.objective.grad_logsumexp, truth.objective.grad_logsumexp);
-    take(whole.objective.grad_mean_logprob, truth.objective.grad_mean_logprob);
-    take(whole.objective.grad_divergence, truth.objective.grad_divergence);
+    for (const RowTerm term : kAllGradientTerms) {
+      take(whole.objective.grad_terms[term], truth.objective.grad_terms[term]);
+    }
     const auto sides = whole.objective.grad_sides.find(part.whole_row(t));
     if (valid[t] != 0 && sides != whole.objective.grad_sides.end()) {
       truth.objective.grad_sides.emplace(t, sides->second);

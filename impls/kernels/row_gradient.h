@@ -76,26 +76,29 @@ struct RowSoftmax {
 /// d loss / d number of every row, [rows] each; null where the loss does not depend on it.
 struct RowGradients {
   const float* logprob;
-  const float* entropy = nullptr;
-  const float* logsumexp = nullptr;
-  const float* mean_logprob = nullptr;
-  const float* divergence = nullptr;  // then it is all (divergence_rows.h)
+  ByGradientTerm<const float*> terms = {};  // a divergence is all then (divergence_rows.h)
 
   constexpr bool logprob_alone() const {
-    return entropy == nullptr && logsumexp == nullptr && mean_logprob == nullptr &&
-           divergence == nullptr;
+    for (const float* column : terms) {
+      if (column != nullptr) return false;
+    }
+    return true;
   }
   /// True if the loss does not depend on row r: its gradient is 0 whatever its statistics are.
   LOSSGRID_KERNEL bool is_zero(std::int64_t r) const {
-    const auto zero = [r](const float* column) { return column == nullptr || column[r] == 0; };
-    return logprob[r] == 0 && zero(entropy) && zero(logsumexp) && zero(mean_logprob);
+    if (logprob[r] != 0) return false;
+    for (int k = 0; k < kGradientTerms; ++k) {
+      if (terms.of[k] != nullptr && terms.of[k][r] != 0) return false;
+    }
+    return true;
   }
   /// Returns the gradients from row `begin` on.
   constexpr RowGradients from(std::int64_t begin) const {
-    const auto at = [begin](const float* column) {
-      return column == nullptr ? nullptr : column + begin;
-    };
-    return {logprob + begin, at(entropy), at(logsumexp), at(mean_logprob), at(divergence)};
+    RowGradients from{logprob + begin};
+    for (int k = 0; k < kGradientTerms; ++k) {
+      if (terms.of[k] != nullptr) from.terms.of[k] = terms.of[k] + begin;
+    }
+    return from;
   }
 };
 
@@ -129,14 +132,15 @@ LOSSGRID_KERNEL RowCoefficients row_coefficients(const RowSoftmax& softmax,
   RowCoefficients row;
   const bool is_filtered = softmax.filtered != nullptr && softmax.filtered[r] == -infinity();
   row.a = is_filtered ? 0 : gradients.logprob[r];
-  if (gradients.logsumexp != nullptr) row.b = gradients.logsumexp[r];
-  if (gradients.entropy != nullptr) {
-    const float h = gradients.entropy[r];
+  const ByGradientTerm<const float*>& by = gradients.terms;
+  if (by[RowTerm::logsumexp] != nullptr) row.b = by[RowTerm::logsumexp][r];
+  if (by[RowTerm::entropy] != nullptr) {
+    const float h = by[RowTerm::entropy][r];
     row.b -= h * (std::log(softmax.sum[r]) - softmax.weighted[r] / softmax.sum[r]);
     row.c = -h;
   }
-  if (gradients.mean_logprob != nullptr) {
-    row.d = gradients.mean_logprob[r] / static_cast<float>(vocab);
+  if (by[RowTerm::mean_logprob] != nullptr) {
+    row.d = by[RowTerm::mean_logprob][r] / static_cast<float>(vocab);
     row.b -= row.d * softmax.finite[r];
   }
   return row;

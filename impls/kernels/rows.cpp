@@ -62,18 +62,20 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out) {
   } else if (rows.transforms == nullptr && rows.kept == nullptr && out.total == nullptr) {
     launch_kernels(*rows.device, LaunchStatistics{device_view(rows), view(out)});
   } else {
-    launch_kernels(*rows.device, LaunchTermStatistics{device_view(rows), rows.transforms, view(out),
-                                                      out.total, out.finite});
+    launch_kernels(*rows.device, LaunchTermStatistics{
+                                     device_view(rows),
+                                     rows.transforms,
+                                     {view(out), out.total, out.finite, out.squares, out.beaten}});
   }
   return owned_targets(rows);
 }
 
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out) {
-  if (gradients.divergence != nullptr) {
+  if (gradients.terms[RowTerm::divergence] != nullptr) {
     return rows_divergence_gradient(distilled(rows), softmax.of_divergence(rows.divergence),
                                     softmax.of_teacher(), softmax.divergence_of_student,
-                                    gradients.divergence, out);
+                                    gradients.terms[RowTerm::divergence], out);
   }
   if (on_processor(rows)) return cpu_gradient(rows, softmax, gradients, out);
   if (rows.transforms == nullptr && rows.kept == nullptr && gradients.logprob_alone()) {

@@ -68,6 +68,11 @@ struct RowStatistics {
   // For a mean over the vocabulary, or both null; with or without the two above:
   float* total = nullptr;   // sum of z - shift over columns that are not -inf
   float* finite = nullptr;  // number of these columns
+  // About predictions, or both null; only with the two above:
+  float* squares = nullptr;  // sum of exp(2 (z - shift))
+  // 1 if the shard owns the target, and a column of it has a larger logit, or the same one and a
+  // lower id; else 0.
+  float* beaten = nullptr;
 };
 
 /// Longest serial float32 add chain of `rows_statistics`.

@@ -170,12 +170,24 @@ double mean_weight(const LossProblem& problem) {
 
 using Number = double (BoundedRow::*)() const;
 
-template <std::span<float> TokenOutputs::*column, Number want, Number bound>
+/// Returns a column of the outputs.
+using ColumnOf = std::span<float> (*)(const TokenOutputs&);
+
+std::span<float> logprobs_of(const TokenOutputs& outputs) {
+  return outputs.logprobs;
+}
+
+template <RowTerm term>
+std::span<float> column_of(const TokenOutputs& outputs) {
+  return outputs.terms[term];
+}
+
+template <ColumnOf column, Number want, Number bound>
 void token(const LossProblem& /*problem*/, const Rows& rows, const Results& results) {
   if (results.outputs == nullptr) return;
   Beyond<float> beyond;
   for (const BoundedRow& row : rows) {
-    float* place = &(results.outputs->tokens.*column)[static_cast<std::size_t>(row.row)];
+    float* place = &column(results.outputs->tokens)[static_cast<std::size_t>(row.row)];
     const double right = (row.*want)();
     // Downwards and not close to 0: in the range that other invariants allow.
     if (std::abs(right) > 3 * (row.*bound)()) beyond.offer_below(place, right, (row.*bound)());
@@ -184,13 +196,13 @@ void token(const LossProblem& /*problem*/, const Rows& rows, const Results& resu
 }
 
 /// A float64 logit that is rounded to float32.
-template <std::span<float> TokenOutputs::*column, bool is_largest>
+template <RowTerm term, bool is_largest>
 void extremum(const LossProblem& /*problem*/, const Rows& rows, const Results& results) {
   if (results.outputs == nullptr) return;
   Beyond<float> beyond;
   for (const BoundedRow& row : rows) {
     const double want = is_largest ? row.max : row.smallest;
-    float* place = &(results.outputs->tokens.*column)[static_cast<std::size_t>(row.row)];
+    float* place = &results.outputs->tokens.terms[term][static_cast<std::size_t>(row.row)];
     beyond.offer(place, want, kRoundoff * std::abs(want));
   }
   beyond.write();
@@ -292,13 +304,13 @@ struct Tensor {
 
 constexpr Tensor kTensors[] = {
     {"logprobs", "a log-probability", "logprobs",
-     beyond<token<&TokenOutputs::logprobs, &BoundedRow::logprob, &BoundedRow::logprob_bound>>},
+     beyond<token<logprobs_of, &BoundedRow::logprob, &BoundedRow::logprob_bound>>},
     {"entropy", "an entropy", "entropy",
-     beyond<token<&TokenOutputs::entropy, &BoundedRow::entropy, &BoundedRow::entropy_bound>>},
+     beyond<token<column_of<RowTerm::entropy>, &BoundedRow::entropy, &BoundedRow::entropy_bound>>},
     {"vocab_min", "the smallest logit of a row", "vocab_min",
-     beyond<extremum<&TokenOutputs::vocab_min, false>>, true},
+     beyond<extremum<RowTerm::vocab_min, false>>, true},
     {"vocab_max", "the largest logit of a row", "vocab_max",
-     beyond<extremum<&TokenOutputs::vocab_max, true>>, true},
+     beyond<extremum<RowTerm::vocab_max, true>>, true},
     {"loss", "the loss", "loss", beyond<loss>},
     {"metric", "the metric entropy_avg", "metric.entropy_avg", beyond<entropy_avg>},
     {"grad_logits", "an element of d logits", "grad_logits", beyond<gradient_element<false>>},

@@ -164,10 +164,10 @@ void entropy_by_distances(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
   gradient_by(rows, softmax, gradients, out, [&](std::int64_t r) {
     RowGradients others = gradients;
-    others.entropy = nullptr;
+    others.terms[RowTerm::entropy] = nullptr;
     RowCoefficients row = row_coefficients(softmax, others, rows.vocab, r);
-    row.b += gradients.entropy[r] * (softmax.weighted[r] / softmax.sum[r]);
-    row.c = -gradients.entropy[r];
+    row.b += gradients.terms[RowTerm::entropy][r] * (softmax.weighted[r] / softmax.sum[r]);
+    row.c = -gradients.terms[RowTerm::entropy][r];
     return [row](const PlainColumn& column) { return dz_of(row, column, column.distance); };
   });
 }
@@ -272,7 +272,7 @@ const RegisteredControl controls[] = {
         .what = "the gradient of the entropy from distances to the maximum, without ln p",
         .strategy = "fused",
         .change = [](Steps& s) { s.gradient = gradient_on_host<entropy_by_distances>; },
-        .runs_on = [](const LossProblem& problem) { return problem.terms().entropy; },
+        .runs_on = [](const LossProblem& problem) { return problem.terms().has(RowTerm::entropy); },
     }),
     RegisteredControl({
         .name = "divided_by_temperature",

@@ -266,8 +266,8 @@ void masked_tokens_count(const Objective& objective, const ObjectiveTokens& toke
   const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] != 0 || tokens.real[t] == 0) continue;
-    totals.sums[0] += weight * tokens.divergence[t];
-    grad.divergence[t] = static_cast<float>(weight);
+    totals.sums[0] += weight * tokens.terms[RowTerm::divergence][t];
+    grad.terms[RowTerm::divergence][t] = static_cast<float>(weight);
   }
 }
 
@@ -279,7 +279,7 @@ void bounds_pass_gradient(const Objective& objective, const ObjectiveTokens& tok
   if (batch.denominators.valid_tokens == 0) return;
   const double weight = 1 / static_cast<double>(batch.denominators.valid_tokens);
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-    if (tokens.valid[t] != 0) grad.divergence[t] = static_cast<float>(weight);
+    if (tokens.valid[t] != 0) grad.terms[RowTerm::divergence][t] = static_cast<float>(weight);
   }
 }
 

@@ -50,7 +50,7 @@ void divergence_gradient_on_host(const LogitsRows& rows, const RowSoftmax& softm
   const HostDistilledRows host(distilled(rows));
   host.student().with_output(rows.device, out, out == rows.data, [&](void* to) {
     kStep(host.rows(), softmax.of_divergence(rows.divergence), softmax.of_teacher(),
-          softmax.divergence_of_student, gradients.divergence, to);
+          softmax.divergence_of_student, gradients.terms[RowTerm::divergence], to);
   });
 }
 

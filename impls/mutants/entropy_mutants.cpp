@@ -14,7 +14,7 @@ namespace lossgrid {
 namespace {
 
 bool has_bonus(const LossProblem& problem) {
-  return problem.terms().entropy;
+  return problem.terms().has(RowTerm::entropy);
 }
 
 bool options_have_bonus(const ClippedPgOptions& options) {
@@ -67,7 +67,7 @@ std::int64_t probability_times_infinity(const LogitsRows& rows, const RowStatist
 /// Returns the coefficients of dz without the part of the entropy.
 RowCoefficients without_entropy(const LogitsRows& rows, const RowSoftmax& softmax,
                                 RowGradients gradients, std::int64_t r) {
-  gradients.entropy = nullptr;
+  gradients.terms[RowTerm::entropy] = nullptr;
   return row_coefficients(softmax, gradients, rows.vocab, r);
 }
 
@@ -90,7 +90,7 @@ void gradient_of_raw_logits(const LogitsRows& rows, const RowSoftmax& softmax,
   gradient_by(rows, softmax, gradients, out, [&](std::int64_t r) {
     const RowCoefficients row = without_entropy(rows, softmax, gradients, r);
     const float mean = softmax.shift[r] + softmax.weighted[r] / softmax.sum[r];
-    return [row, mean, h = gradients.entropy[r],
+    return [row, mean, h = gradients.terms[RowTerm::entropy][r],
             log_sum = std::log(softmax.sum[r])](const PlainColumn& column) {
       const float of_bonus =
           column.p == 0 ? 0 : h * column.p * (mean - static_cast<float>(column.z));
@@ -116,10 +116,10 @@ void log_sum_exp_in_bf16(const LogitsRows& rows, const RowSoftmax& softmax,
 void entropy_from_bf16(Device& device, std::int64_t rows, const WriteRow& write) {
   using Columns = StatisticsColumns;
   write_and_change(device, rows, write, [&](std::int64_t r) {
-    if (write.out.entropy == nullptr) return;
+    if (write.out.terms[RowTerm::entropy] == nullptr) return;
     const float log_sum_exp =
         write.columns.at(Columns::kShift, r) + std::log(write.columns.at(Columns::kSum, r));
-    write.out.entropy[r] += static_cast<float>(bf16(log_sum_exp)) - log_sum_exp;
+    write.out.terms[RowTerm::entropy][r] += static_cast<float>(bf16(log_sum_exp)) - log_sum_exp;
   });
 }
 
@@ -150,7 +150,7 @@ template <typename Factor>
 void with_entropy_shares(const ObjectiveTokens& tokens, const PackedBatch& batch,
                          ObjectiveTotals<double> totals, const TokenGradients& grad,
                          Factor&& factor) {
-  if (grad.entropy.empty()) return;
+  if (grad.terms[RowTerm::entropy].empty()) return;
   std::vector<std::int64_t> counts(static_cast<std::size_t>(batch.sequences()), 0);
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] != 0) ++counts[static_cast<std::size_t>(tokens.sequence[t])];
@@ -160,11 +160,12 @@ void with_entropy_shares(const ObjectiveTokens& tokens, const PackedBatch& batch
   double wrong = 0;
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] == 0) continue;
-    const double share =
-        grad.entropy[t] * factor(counts[static_cast<std::size_t>(tokens.sequence[t])]);
-    right += grad.entropy[t] * static_cast<double>(tokens.entropy[t]);
-    wrong += share * tokens.entropy[t];
-    grad.entropy[t] = static_cast<float>(share);
+    const double share = grad.terms[RowTerm::entropy][t] *
+                         factor(counts[static_cast<std::size_t>(tokens.sequence[t])]);
+    right +=
+        grad.terms[RowTerm::entropy][t] * static_cast<double>(tokens.terms[RowTerm::entropy][t]);
+    wrong += share * tokens.terms[RowTerm::entropy][t];
+    grad.terms[RowTerm::entropy][t] = static_cast<float>(share);
   }
   if (right != 0) totals.sums[ClippedPgTotals::kEntropy] *= wrong / right;
 }
@@ -209,11 +210,12 @@ void entropy_of_masked_rows(const Objective& objective, const ObjectiveTokens& t
                             ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto counts = [](float g) { return g != 0; };
-  const auto first = std::find_if(grad.entropy.begin(), grad.entropy.end(), counts);
-  if (first == grad.entropy.end()) return;
+  const auto first = std::find_if(grad.terms[RowTerm::entropy].begin(),
+                                  grad.terms[RowTerm::entropy].end(), counts);
+  if (first == grad.terms[RowTerm::entropy].end()) return;
   const float own = *first;
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-    if (tokens.valid[t] == 0 && tokens.real[t] != 0) grad.entropy[t] = own;
+    if (tokens.valid[t] == 0 && tokens.real[t] != 0) grad.terms[RowTerm::entropy][t] = own;
   }
 }
 

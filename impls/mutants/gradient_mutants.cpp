@@ -44,13 +44,14 @@ void scaled_gradient(const LogitsRows& rows, const RowSoftmax& softmax,
     return values;
   };
   const std::vector<float> logprob = scaled(gradients.logprob);
-  const std::vector<float> entropy = scaled(gradients.entropy);
-  const std::vector<float> logsumexp = scaled(gradients.logsumexp);
-  const std::vector<float> mean_logprob = scaled(gradients.mean_logprob);
-  const auto at = [](const std::vector<float>& column) {
-    return column.empty() ? nullptr : column.data();
-  };
-  rows_gradient(rows, softmax, {at(logprob), at(entropy), at(logsumexp), at(mean_logprob)}, out);
+  ByGradientTerm<std::vector<float>> terms;
+  RowGradients by{logprob.data()};
+  for (const RowTerm term : kAllGradientTerms) {
+    if (gradients.terms[term] == nullptr || term == RowTerm::divergence) continue;
+    terms[term] = scaled(gradients.terms[term]);
+    by.terms[term] = terms[term].data();
+  }
+  rows_gradient(rows, softmax, by, out);
 }
 
 /// Calls f(r, logits of the row, gradient of the row) for rows with a gradient.

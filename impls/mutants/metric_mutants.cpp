@@ -96,8 +96,8 @@ void write_and_change_entropy(Device& device, std::int64_t rows, const WriteRow&
                               Change&& change) {
   for_each_item(device, rows, write);
   device.synchronise();
-  if (write.out.entropy == nullptr) return;
-  for (std::int64_t r = 0; r < rows; ++r) change(r, write.out.entropy[r]);
+  if (write.out.terms[RowTerm::entropy] == nullptr) return;
+  for (std::int64_t r = 0; r < rows; ++r) change(r, write.out.terms[RowTerm::entropy][r]);
 }
 
 void entropy_sign(Device& device, std::int64_t rows, const WriteRow& write) {

@@ -45,8 +45,9 @@ class AlteredProblem {
                                                       const LossProblem& original) {
     if (mutant.objective == nullptr) return nullptr;
     std::unique_ptr<Objective> objective = mutant.objective(original.objective_spec);
-    const bool statistics = objective != nullptr && original.row_statistics();
-    return statistics ? with_statistics(std::move(objective)) : std::move(objective);
+    if (objective == nullptr) return nullptr;
+    if (original.predictions()) objective = with_predictions(std::move(objective));
+    return original.row_statistics() ? with_statistics(std::move(objective)) : std::move(objective);
   }
 
  private:

@@ -14,7 +14,7 @@ namespace lossgrid {
 namespace {
 
 bool smooths(const LossProblem& problem) {
-  return problem.terms().mean_logprob;
+  return problem.terms().has(RowTerm::mean_logprob);
 }
 
 bool smooths_shards(const LossProblem& problem) {
@@ -68,26 +68,27 @@ void gradient_over_padded(const LogitsRows& rows, const RowSoftmax& softmax,
 
 void mean_over_finite(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change(device, rows, write, [&](std::int64_t r) {
-    if (write.out.mean_logprob == nullptr) return;
-    write.out.mean_logprob[r] *= write.vocab / write.columns.at(StatisticsColumns::kFinite, r);
+    if (write.out.terms[RowTerm::mean_logprob] == nullptr) return;
+    write.out.terms[RowTerm::mean_logprob][r] *=
+        write.vocab / write.columns.at(StatisticsColumns::kFinite, r);
   });
 }
 
 void gradient_over_finite(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
-  const std::vector<float> mean = scaled(gradients.mean_logprob, rows.rows, [&](std::int64_t r) {
-    return static_cast<float>(rows.vocab) / softmax.finite[r];
-  });
+  const std::vector<float> mean =
+      scaled(gradients.terms[RowTerm::mean_logprob], rows.rows,
+             [&](std::int64_t r) { return static_cast<float>(rows.vocab) / softmax.finite[r]; });
   RowGradients over_finite = gradients;
-  over_finite.mean_logprob = mean.data();
+  over_finite.terms[RowTerm::mean_logprob] = mean.data();
   rows_gradient(rows, softmax, over_finite, out);
 }
 
 /// The mean over the V - 1 ids beside the label: (V M - ln p_y) / (V - 1).
 void mean_over_others(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change(device, rows, write, [&](std::int64_t r) {
-    if (write.out.mean_logprob == nullptr) return;
-    float& mean = write.out.mean_logprob[r];
+    if (write.out.terms[RowTerm::mean_logprob] == nullptr) return;
+    float& mean = write.out.terms[RowTerm::mean_logprob][r];
     mean = (write.vocab * mean - write.out.logprobs[r]) / (write.vocab - 1);
   });
 }
@@ -96,13 +97,14 @@ void gradient_over_others(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
   const auto others = static_cast<float>(rows.vocab - 1);
   std::vector<float> logprob(gradients.logprob, gradients.logprob + rows.rows);
-  for (std::size_t r = 0; r < logprob.size(); ++r) logprob[r] -= gradients.mean_logprob[r] / others;
-  const std::vector<float> mean = scaled(gradients.mean_logprob, rows.rows, [&](std::int64_t) {
-    return static_cast<float>(rows.vocab) / others;
-  });
+  for (std::size_t r = 0; r < logprob.size(); ++r)
+    logprob[r] -= gradients.terms[RowTerm::mean_logprob][r] / others;
+  const std::vector<float> mean =
+      scaled(gradients.terms[RowTerm::mean_logprob], rows.rows,
+             [&](std::int64_t) { return static_cast<float>(rows.vocab) / others; });
   RowGradients over_others = gradients;
   over_others.logprob = logprob.data();
-  over_others.mean_logprob = mean.data();
+  over_others.terms[RowTerm::mean_logprob] = mean.data();
   rows_gradient(rows, softmax, over_others, out);
 }
 
@@ -114,16 +116,16 @@ void label_keeps_its_weight(const Objective& objective, const ObjectiveTokens& t
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] == 0) continue;
     // With the weight w of a token the gradients are -(1 - e) w and -e w.
-    const double of_smoothing = grad.mean_logprob[t];
+    const double of_smoothing = grad.terms[RowTerm::mean_logprob][t];
     totals.sums[0] += of_smoothing * tokens.logprobs[t];
-    grad.logprob[t] += grad.mean_logprob[t];
+    grad.logprob[t] += grad.terms[RowTerm::mean_logprob][t];
   }
 }
 
 void smoothing_detached(const LogitsRows& rows, const RowSoftmax& softmax,
                         const RowGradients& gradients, void* out) {
   RowGradients detached = gradients;
-  detached.mean_logprob = nullptr;
+  detached.terms[RowTerm::mean_logprob] = nullptr;
   rows_gradient(rows, softmax, detached, out);
 }
 

@@ -97,8 +97,8 @@ std::int64_t keep_given_entropies(const LogitsRows& rows, const RowStatistics& o
 
 void write_kept_entropies(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change(device, rows, write, [&](std::int64_t r) {
-    if (write.out.entropy == nullptr) return;
-    write.out.entropy[r] = kept_entropies[static_cast<std::size_t>(r)];
+    if (write.out.terms[RowTerm::entropy] == nullptr) return;
+    write.out.terms[RowTerm::entropy][r] = kept_entropies[static_cast<std::size_t>(r)];
   });
 }
 

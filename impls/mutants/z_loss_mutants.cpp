@@ -13,7 +13,7 @@ namespace lossgrid {
 namespace {
 
 bool has_z_loss(const LossProblem& problem) {
-  return problem.terms().logsumexp;
+  return problem.terms().has(RowTerm::logsumexp);
 }
 
 /// A log-sum-exp by row, of the last statistics that the rank, a thread, has made.
@@ -39,31 +39,32 @@ std::int64_t keep_given_log_sum_exp(const LogitsRows& rows, const RowStatistics&
 
 void write_kept_log_sum_exp(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change(device, rows, write, [&](std::int64_t r) {
-    if (write.out.logsumexp == nullptr) return;
-    write.out.logsumexp[r] = kept_log_sum_exp[static_cast<std::size_t>(r)];
+    if (write.out.terms[RowTerm::logsumexp] == nullptr) return;
+    write.out.terms[RowTerm::logsumexp][r] = kept_log_sum_exp[static_cast<std::size_t>(r)];
   });
 }
 
 void maximum_for_log_sum_exp(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change(device, rows, write, [&](std::int64_t r) {
-    if (write.out.logsumexp == nullptr) return;
-    write.out.logsumexp[r] = write.columns.at(StatisticsColumns::kShift, r);
+    if (write.out.terms[RowTerm::logsumexp] == nullptr) return;
+    write.out.terms[RowTerm::logsumexp][r] = write.columns.at(StatisticsColumns::kShift, r);
   });
 }
 
 void derivative_without_2(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
-  std::vector<float> half(gradients.logsumexp, gradients.logsumexp + rows.rows);
+  std::vector<float> half(gradients.terms[RowTerm::logsumexp],
+                          gradients.terms[RowTerm::logsumexp] + rows.rows);
   for (float& g : half) g /= 2;
   RowGradients halved = gradients;
-  halved.logsumexp = half.data();
+  halved.terms[RowTerm::logsumexp] = half.data();
   rows_gradient(rows, softmax, halved, out);
 }
 
 void z_loss_detached(const LogitsRows& rows, const RowSoftmax& softmax,
                      const RowGradients& gradients, void* out) {
   RowGradients detached = gradients;
-  detached.logsumexp = nullptr;
+  detached.terms[RowTerm::logsumexp] = nullptr;
   rows_gradient(rows, softmax, detached, out);
 }
 
@@ -74,9 +75,10 @@ void z_loss_of_masked_rows(const Objective& objective, const ObjectiveTokens& to
   objective.token_terms(tokens, batch, coefficients, totals, grad);
   const auto first = std::find(tokens.valid.begin(), tokens.valid.end(), 1);
   if (first == tokens.valid.end()) return;
-  const float own = grad.logsumexp[static_cast<std::size_t>(first - tokens.valid.begin())];
+  const float own =
+      grad.terms[RowTerm::logsumexp][static_cast<std::size_t>(first - tokens.valid.begin())];
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-    if (tokens.valid[t] == 0 && tokens.real[t] != 0) grad.logsumexp[t] = own;
+    if (tokens.valid[t] == 0 && tokens.real[t] != 0) grad.terms[RowTerm::logsumexp][t] = own;
   }
 }
 
@@ -94,8 +96,10 @@ void mean_over_all_rows(const Objective& objective, const ObjectiveTokens& token
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] == 0) continue;
     // Its loss is half of the gradient 2 c L times L.
-    totals.sums[0] += (factor - 1) * grad.logsumexp[t] * tokens.logsumexp[t] / 2;
-    grad.logsumexp[t] = static_cast<float>(factor * grad.logsumexp[t]);
+    totals.sums[0] +=
+        (factor - 1) * grad.terms[RowTerm::logsumexp][t] * tokens.terms[RowTerm::logsumexp][t] / 2;
+    grad.terms[RowTerm::logsumexp][t] =
+        static_cast<float>(factor * grad.terms[RowTerm::logsumexp][t]);
   }
 }
 

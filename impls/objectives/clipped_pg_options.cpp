@@ -388,7 +388,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
   needs.sequence_counts = loss_agg_mode && !aggregation().over_tokens();
-  needs.terms.entropy = entropy_coefficient != 0;
+  if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;
   if (clips()) {

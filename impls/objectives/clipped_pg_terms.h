@@ -145,8 +145,10 @@ class ClippedPgTerms {
     TokenGradient by_number{.logprob = static_cast<float>(gradient)};
     if (options_.entropy_coefficient != 0) {
       const auto coefficient = static_cast<Real>(options_.entropy_coefficient);
-      sums[ClippedPgTotals::kEntropy] += share * static_cast<Real>(tokens.entropy[t]);
-      by_number.entropy = static_cast<float>(Formulas::entropy_slope(coefficient) * share);
+      sums[ClippedPgTotals::kEntropy] +=
+          share * static_cast<Real>(tokens.terms[RowTerm::entropy][t]);
+      by_number.terms[RowTerm::entropy] =
+          static_cast<float>(Formulas::entropy_slope(coefficient) * share);
     }
     return by_number;
   }

@@ -108,7 +108,8 @@ class ClippedPgTruth {
         TrueToken token;
         token.row = batch_.cu_seqlens_padded[i] + t - 1;
         token.x = tape_.variable(rows[token.row].logprob);
-        if (has_entropy_bonus()) token.entropy = tape_.variable(rows[token.row].entropy);
+        if (has_entropy_bonus())
+          token.entropy = tape_.variable(rows[token.row].terms[RowTerm::entropy]);
         token.p = options_.force_on_policy_ratio ? detach(token.x)
                                                  : Var(input(TokenInput::prev_logprobs));
         token.q = input(TokenInput::generation_logprobs);
@@ -526,8 +527,9 @@ class ClippedPgTruth {
     };
     set(&TrueToken::x, truth_.grad_logprob);
     if (!has_entropy_bonus()) return;
-    truth_.grad_entropy.assign(truth_.grad_logprob.size(), 0.0);
-    set(&TrueToken::entropy, truth_.grad_entropy);
+    std::vector<Enclosure>& by_entropy = truth_.grad_terms[RowTerm::entropy];
+    by_entropy.assign(truth_.grad_logprob.size(), 0.0);
+    set(&TrueToken::entropy, by_entropy);
   }
 
   /// Returns the sum of the terms / denominator.

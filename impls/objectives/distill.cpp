@@ -81,7 +81,7 @@ class DistillObjective final : public Objective {
       for (std::int64_t t = 1; t < batch.length(i); ++t) {  // the first token is never a target
         if (batch.token_mask[batch.cu_seqlens[i] + t] == 0) continue;
         row_of.push_back(batch.cu_seqlens_padded[i] + t - 1);
-        divergences.push_back(tape.variable(rows[row_of.back()].divergence));
+        divergences.push_back(tape.variable(rows[row_of.back()].terms[RowTerm::divergence]));
         losses.push_back(clamp(divergences.back(), options_.least, options_.most));
       }
     }
@@ -91,10 +91,10 @@ class DistillObjective final : public Objective {
     truth.loss = loss.enclosure();
     if (options_.is_bounded()) count_branches(divergences, truth.branches);
     truth.grad_logprob.assign(rows.size(), 0.0);
-    truth.grad_divergence.assign(rows.size(), 0.0);
+    truth.grad_terms[RowTerm::divergence].assign(rows.size(), 0.0);
     const std::vector<Enclosure> gradient = tape.gradient(loss, divergences);
     for (std::size_t k = 0; k < gradient.size(); ++k) {
-      truth.grad_divergence[row_of[k]] = gradient[k];
+      truth.grad_terms[RowTerm::divergence][row_of[k]] = gradient[k];
     }
     truth.metrics["loss"] = {Reduction::sum, truth.loss, 1};
     truth.metrics["num_unmasked_tokens"] = {Reduction::count, static_cast<double>(row_of.size()),

@@ -27,14 +27,16 @@ struct DistillTerms {
                                           SequenceTable<const double> /*coefficients*/,
                                           double* sums, double* /*maxima*/) const {
     if (tokens.valid[t] == 0) return {};
-    const double loss = tokens.divergence[t];
+    const double loss = tokens.terms[RowTerm::divergence][t];
     sums[1] += 1;
     if (loss < least || loss > most) {
       sums[0] += token_weight * (loss < least ? least : most);
       return {};
     }
     sums[0] += token_weight * loss;
-    return {.divergence = static_cast<float>(token_weight)};
+    TokenGradient gradient;
+    gradient.terms[RowTerm::divergence] = static_cast<float>(token_weight);
+    return gradient;
   }
 };
 

@@ -35,8 +35,8 @@ class NllObjective final : public Objective {
 
   ObjectiveNeeds needs() const override {
     ObjectiveNeeds needs;
-    needs.terms.mean_logprob = options_.label_smoothing != 0;
-    needs.terms.logsumexp = options_.z_loss_coefficient != 0;
+    if (options_.label_smoothing != 0) needs.terms.add(RowTerm::mean_logprob);
+    if (options_.z_loss_coefficient != 0) needs.terms.add(RowTerm::logsumexp);
     return needs;
   }
 
@@ -118,8 +118,9 @@ class NllObjective final : public Objective {
       return by_row;
     };
     truth.grad_logprob = gradient(tokens.logprob);
-    if (!tokens.mean_logprob.empty()) truth.grad_mean_logprob = gradient(tokens.mean_logprob);
-    if (!tokens.logsumexp.empty()) truth.grad_logsumexp = gradient(tokens.logsumexp);
+    for (const RowTerm term : kAllGradientTerms) {
+      if (!tokens.terms[term].empty()) truth.grad_terms[term] = gradient(tokens.terms[term]);
+    }
     truth.metrics["loss"] = {Reduction::sum, truth.loss, 1};
     truth.metrics["num_unmasked_tokens"] = {Reduction::count,
                                             static_cast<double>(tokens.row.size()), 1};
@@ -132,8 +133,7 @@ class NllObjective final : public Objective {
   struct TrueTokens {
     std::vector<std::int64_t> row;
     std::vector<Var> logprob;
-    std::vector<Var> mean_logprob;
-    std::vector<Var> logsumexp;
+    ByGradientTerm<std::vector<Var>> terms;
   };
 
   /// Adds the token that `row` predicts to `tokens` and returns its loss.
@@ -144,12 +144,13 @@ class NllObjective final : public Objective {
     Var loss = -tokens.logprob.back();
     if (options_.weighs_by_probability) loss = detach(exp(tokens.logprob.back())) * loss;
     if (smoothing != 0) {
-      tokens.mean_logprob.push_back(tape.variable(truth.mean_logprob));
-      loss = Var(1 - smoothing) * loss - Var(smoothing) * tokens.mean_logprob.back();
+      std::vector<Var>& mean_logprob = tokens.terms[RowTerm::mean_logprob];
+      mean_logprob.push_back(tape.variable(truth.terms[RowTerm::mean_logprob]));
+      loss = Var(1 - smoothing) * loss - Var(smoothing) * mean_logprob.back();
     }
     if (options_.z_loss_coefficient != 0) {
-      tokens.logsumexp.push_back(tape.variable(truth.logsumexp));
-      const Var& logsumexp = tokens.logsumexp.back();
+      tokens.terms[RowTerm::logsumexp].push_back(tape.variable(truth.terms[RowTerm::logsumexp]));
+      const Var& logsumexp = tokens.terms[RowTerm::logsumexp].back();
       loss += Var(options_.z_loss_coefficient) * logsumexp * logsumexp;
     }
     return loss;

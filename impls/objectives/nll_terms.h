@@ -44,14 +44,14 @@ struct NllTerms {
     sums[1] += 1;
     if (options.label_smoothing != 0) {
       const double of_others = options.label_smoothing * weight;
-      sums[0] -= of_others * tokens.mean_logprob[t];
-      gradient.mean_logprob = -static_cast<float>(of_others);
+      sums[0] -= of_others * tokens.terms[RowTerm::mean_logprob][t];
+      gradient.terms[RowTerm::mean_logprob] = -static_cast<float>(of_others);
     }
     if (options.z_loss_coefficient != 0) {
-      const double logsumexp = tokens.logsumexp[t];
+      const double logsumexp = tokens.terms[RowTerm::logsumexp][t];
       const double by_square = options.z_loss_coefficient * weight;
       sums[0] += by_square * logsumexp * logsumexp;
-      gradient.logsumexp = static_cast<float>(2 * by_square * logsumexp);
+      gradient.terms[RowTerm::logsumexp] = static_cast<float>(2 * by_square * logsumexp);
     }
     return gradient;
   }

@@ -207,7 +207,7 @@ TEST(ClippedPg, AggregationsByHand) {
     expect_by_hand(both(both(kNoKl, kEntropyBonus), options), data, -(one + 5 * two),
                    {-one, -2 * two, -3 * two}, {{"entropy", 0}});
   };
-  std::fill(data.entropy.begin(), data.entropy.end(), 0.0f);
+  std::fill(data.terms[RowTerm::entropy].begin(), data.terms[RowTerm::entropy].end(), 0.0f);
   expect_weights({}, 1.0 / 3, 1.0 / 3);
   expect_weights(kSequenceMean, 1.0 / 3, 0.5 / 3);
   expect_weights(aggregated("\"token-mean\""), 1.0 / 3, 1.0 / 3);

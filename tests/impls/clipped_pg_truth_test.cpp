@@ -149,15 +149,17 @@ TEST(ClippedPgTruth, GradientByEntropyIsThatOfFiniteDifferences) {
     const ObjectiveBatch data = batch_of(77);
     const ObjectiveTruth truth = objective_truth(*objective, data);
     int checked = 0;
-    for (std::size_t row = 0; row < truth.grad_entropy.size(); ++row) {
+    for (std::size_t row = 0; row < truth.grad_terms[RowTerm::entropy].size(); ++row) {
       if (std::isnan(data.logprobs[row])) continue;
       const auto loss_at = [&](double step) {
         std::vector<TokenTruth> rows = token_truths(data);
-        rows[row].entropy = rows[row].entropy.value + step;
+        Enclosure& entropy = rows[row].terms[RowTerm::entropy];
+        entropy = entropy.value + step;
         return objective->truth(with_needed(data.batch, objective->needs()), rows).loss.value;
       };
       const double numeric = (loss_at(0.5) - loss_at(-0.5)) / 1;  // linear in the entropy
-      ASSERT_NEAR(truth.grad_entropy[row].value, numeric, 1e-12) << shown(options) << row;
+      ASSERT_NEAR(truth.grad_terms[RowTerm::entropy][row].value, numeric, 1e-12)
+          << shown(options) << row;
       EXPECT_LT(numeric, 0);
       ++checked;
     }

@@ -43,10 +43,10 @@ ObjectiveBatch distill_batch() {
   ObjectiveBatch data = make_objective_batch(shape);
   data.batch.token_mask = {1, 1, 0, 1, 0, 1, 1, 1, 1};
   data.batch.denominators = {8, 4, 0};
-  data.divergence.assign(9, kPoison);
-  data.divergence[0] = 0.5;
-  data.divergence[2] = 2;
-  data.divergence[4] = 1.5;
+  data.terms[RowTerm::divergence].assign(9, kPoison);
+  data.terms[RowTerm::divergence][0] = 0.5;
+  data.terms[RowTerm::divergence][2] = 2;
+  data.terms[RowTerm::divergence][4] = 1.5;
   return data;
 }
 
@@ -71,10 +71,12 @@ TEST(Distill, WorkedOutByHand) {
     EXPECT_EQ(run.metrics.at("loss"), (Metric{Reduction::sum, run.loss, 1}));
     EXPECT_EQ(run.metrics.at("num_unmasked_tokens"), (Metric{Reduction::count, 3, 1}));
     EXPECT_EQ(run.metrics.at("num_valid_samples"), (Metric{Reduction::count, 2, 1}));
-    EXPECT_EQ(run.term_gradients[3],
+    EXPECT_EQ(run.term_gradients[RowTerm::divergence],
               (std::vector<float>{0.125f, 0, 0.125f, 0, 0.125f, 0, 0, 0, 0}));
     EXPECT_THAT(run.gradient, Each(0.0f));
-    for (const int other : {0, 1, 2}) EXPECT_TRUE(run.term_gradients[other].empty());
+    for (const RowTerm other : {RowTerm::entropy, RowTerm::logsumexp, RowTerm::mean_logprob}) {
+      EXPECT_TRUE(run.term_gradients[other].empty());
+    }
   }
 }
 
@@ -138,7 +140,7 @@ TEST(Distill, AnotherDivergenceDoesNotMatchTheTruth) {
   for (const ObjectiveBatchShape& shape : random_shapes()) {
     const ObjectiveBatch data = make_objective_batch(shape);
     ObjectiveBatch other = data;
-    for (float& divergence : other.divergence) divergence *= 1.0001f;
+    for (float& divergence : other.terms[RowTerm::divergence]) divergence *= 1.0001f;
     const ObjectiveTruth truth = objective_truth(*distill(), data);
     EXPECT_NE(differences(run_objective(*distill(), other), truth, 1e-6), "");
   }
@@ -157,21 +159,23 @@ TEST(Distill, IsLinearWithoutBoundsOfTheLoss) {
 
 TEST(Distill, OfClampedLogarithmsHasABoundedLoss) {
   ObjectiveBatch data = distill_batch();
-  data.divergence[0] = -0.5;  // no loss, no gradient
-  data.divergence[2] = 2;
-  data.divergence[4] = 20;
+  data.terms[RowTerm::divergence][0] = -0.5;  // no loss, no gradient
+  data.terms[RowTerm::divergence][2] = 2;
+  data.terms[RowTerm::divergence][4] = 20;
   const auto run = [&](const char* most) {
     return run_objective(*distill({{"loss_mode", "\"forward_kl_topk\""}, {"loss_max_clamp", most}}),
                          data);
   };
   EXPECT_DOUBLE_EQ(run("10").loss, 12.0 / 8);
-  EXPECT_EQ(run("10").term_gradients[3], (std::vector<float>{0, 0, 0.125f, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(run("10").term_gradients[RowTerm::divergence],
+            (std::vector<float>{0, 0, 0.125f, 0, 0, 0, 0, 0, 0}));
   EXPECT_DOUBLE_EQ(run("null").loss, 22.0 / 8);
-  EXPECT_EQ(run("null").term_gradients[3],
+  EXPECT_EQ(run("null").term_gradients[RowTerm::divergence],
             (std::vector<float>{0, 0, 0.125f, 0, 0.125f, 0, 0, 0, 0}));
   // A bound that is met passes the gradient.
-  EXPECT_EQ(run("2").term_gradients[3], (std::vector<float>{0, 0, 0.125f, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(run("1.99").term_gradients[3], std::vector<float>(9, 0.0f));
+  EXPECT_EQ(run("2").term_gradients[RowTerm::divergence],
+            (std::vector<float>{0, 0, 0.125f, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(run("1.99").term_gradients[RowTerm::divergence], std::vector<float>(9, 0.0f));
   for (const char* most : {"10", "2", "1.99", "null"}) {
     expect_steps_match_truth(
         *distill({{"loss_mode", "\"forward_kl_topk\""}, {"loss_max_clamp", most}}), data);
@@ -210,7 +214,7 @@ TEST(Distill, OfNothingValidIsZero) {
     EXPECT_EQ(run.loss, 0);
     EXPECT_EQ(run.metrics.at("loss").value(), 0);
     EXPECT_EQ(run.metrics.at("num_unmasked_tokens").value(), 0);
-    EXPECT_THAT(run.term_gradients[3], Each(0.0f));
+    EXPECT_THAT(run.term_gradients[RowTerm::divergence], Each(0.0f));
     expect_steps_match_truth(*distill(), data);
   }
 }
@@ -220,7 +224,7 @@ TEST(Distill, WithoutDenominatorsIsZero) {
   data.batch.denominators = {0, 0, 0};
   const ObjectiveRun run = run_objective(*distill(), data);
   EXPECT_EQ(run.loss, 0);
-  EXPECT_THAT(run.term_gradients[3], Each(0.0f));
+  EXPECT_THAT(run.term_gradients[RowTerm::divergence], Each(0.0f));
   expect_steps_match_truth(*distill(), data);
 }
 

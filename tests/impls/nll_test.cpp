@@ -202,24 +202,24 @@ std::vector<std::unique_ptr<Objective>> nll_with_terms() {
 /// By hand: (0.9 x 7 + 0.1 x (2 + 3 + 5) + 0.5 x (1 + 4 + 0)) / 6.
 TEST(Nll, SmoothingAndZLossWorkedOutByHand) {
   ObjectiveBatch data = nll_batch();
-  data.mean_logprob.assign(9, kPoison);
-  data.logsumexp.assign(9, kPoison);
+  data.terms[RowTerm::mean_logprob].assign(9, kPoison);
+  data.terms[RowTerm::logsumexp].assign(9, kPoison);
   const std::pair<int, std::pair<float, float>> rows[] = {
       {0, {-2, 1}}, {2, {-3, -2}}, {4, {-5, 0}}};
   for (const auto& [row, numbers] : rows) {
-    std::tie(data.mean_logprob[row], data.logsumexp[row]) = numbers;
+    std::tie(data.terms[RowTerm::mean_logprob][row], data.terms[RowTerm::logsumexp][row]) = numbers;
   }
   const auto objective =
       find_objective("nll").make({{"label_smoothing", "0.1"}, {"z_loss_coefficient", "0.5"}});
   const ObjectiveRun run = run_objective(*objective, data);
   EXPECT_NEAR(run.loss, (6.3 + 1 + 2.5) / 6, 1e-15);
   EXPECT_FLOAT_EQ(run.gradient[2], -0.9f / 6);
-  EXPECT_FLOAT_EQ(run.term_gradients[1][2], -2.0f / 6);
-  EXPECT_FLOAT_EQ(run.term_gradients[2][2], -0.1f / 6);
+  EXPECT_FLOAT_EQ(run.term_gradients[RowTerm::logsumexp][2], -2.0f / 6);
+  EXPECT_FLOAT_EQ(run.term_gradients[RowTerm::mean_logprob][2], -0.1f / 6);
   EXPECT_EQ(run.gradient[1], 0);
-  EXPECT_EQ(run.term_gradients[1][1], 0);
-  EXPECT_EQ(run.term_gradients[2][1], 0);
-  EXPECT_TRUE(run.term_gradients[0].empty());
+  EXPECT_EQ(run.term_gradients[RowTerm::logsumexp][1], 0);
+  EXPECT_EQ(run.term_gradients[RowTerm::mean_logprob][1], 0);
+  EXPECT_TRUE(run.term_gradients[RowTerm::entropy].empty());
 }
 
 TEST(Nll, StepsWithTermsMatchTheTruth) {

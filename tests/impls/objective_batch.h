@@ -26,13 +26,8 @@ namespace lossgrid {
 
 struct ObjectiveBatch {
   PackedBatch batch;
-  std::vector<float> logprobs;  // [rows], as the next six
-  std::vector<float> entropy;
-  std::vector<float> vocab_min;
-  std::vector<float> vocab_max;
-  std::vector<float> logsumexp;
-  std::vector<float> mean_logprob;
-  std::vector<float> divergence;
+  std::vector<float> logprobs;          // [rows]
+  ByRowTerm<std::vector<float>> terms;  // [rows] each
 
   std::int64_t rows() const { return batch.padded_tokens(); }
 };
@@ -118,10 +113,8 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
     const bool masked = batch.sample_mask[i] == 0;
     batch.rewards.push_back(masked ? kPoison : random.normal(i, 20));
   }
-  for (auto* of_rows : {&made.logprobs, &made.entropy, &made.vocab_min, &made.vocab_max,
-                        &made.logsumexp, &made.mean_logprob, &made.divergence}) {
-    of_rows->assign(tokens, kPoison);
-  }
+  made.logprobs.assign(tokens, kPoison);
+  for (std::vector<float>& of_rows : made.terms) of_rows.assign(tokens, kPoison);
   for (std::vector<float>& input : batch.inputs) input.assign(tokens, kPoison);
   batch.token_mask.resize(tokens);
   for (std::size_t t = 0; t < tokens; ++t) {
@@ -131,12 +124,15 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
     for (std::int64_t t = batch.cu_seqlens[i] + 1; t < batch.cu_seqlens[i + 1]; ++t) {
       if (batch.token_mask[t] == 0 || batch.sample_mask[i] == 0) continue;
       made.logprobs[t - 1] = static_cast<float>(-0.1 - 3 * random.uniform(t, 1));
-      made.entropy[t - 1] = static_cast<float>(3 * random.uniform(t, 2));
-      made.vocab_min[t - 1] = -3 + random.normal(t, 12);
-      made.vocab_max[t - 1] = 3 + random.normal(t, 13);
-      made.logsumexp[t - 1] = 5 * random.normal(t, 14);
-      made.mean_logprob[t - 1] = static_cast<float>(-1 - 4 * random.uniform(t, 3));
-      made.divergence[t - 1] = static_cast<float>(2 * random.uniform(t, 4));
+      made.terms[RowTerm::entropy][t - 1] = static_cast<float>(3 * random.uniform(t, 2));
+      made.terms[RowTerm::vocab_min][t - 1] = -3 + random.normal(t, 12);
+      made.terms[RowTerm::vocab_max][t - 1] = 3 + random.normal(t, 13);
+      made.terms[RowTerm::logsumexp][t - 1] = 5 * random.normal(t, 14);
+      made.terms[RowTerm::mean_logprob][t - 1] = static_cast<float>(-1 - 4 * random.uniform(t, 3));
+      made.terms[RowTerm::divergence][t - 1] = static_cast<float>(2 * random.uniform(t, 4));
+      made.terms[RowTerm::sum_p2][t - 1] = static_cast<float>(random.uniform(t, 5));
+      made.terms[RowTerm::top1][t - 1] = random.uniform(t, 6) < 0.4 ? 1.0f : 0.0f;
+      made.terms[RowTerm::mean_logit][t - 1] = random.normal(t, 15);
       draw_inputs(random, t, shape.drift, made.logprobs[t - 1], batch.inputs);
     }
   }
@@ -157,9 +153,8 @@ inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& n
 struct ObjectiveRun {
   double loss = 0;
   Metrics metrics;
-  std::vector<float> gradient;  // [rows] by log-probabilities
-  // [rows] by entropy, logsumexp, mean_logprob and divergence, or empty.
-  std::array<std::vector<float>, TokenGradients::kColumns - 1> term_gradients;
+  std::vector<float> gradient;                        // [rows] by log-probabilities
+  ByGradientTerm<std::vector<float>> term_gradients;  // [rows] or empty
 };
 
 using Parts = std::vector<std::vector<std::int64_t>>;  // the rows that each rank holds
@@ -187,20 +182,13 @@ struct HeldRows {
       : rows(pack.gather(positions)), weights(objective.token_weights(data.batch, rows)) {
     const ObjectiveNeeds needs = objective.needs();
     tokens.weights = weights;
-    const std::vector<float>* sources[] = {&data.logprobs,  &data.entropy,   &data.vocab_min,
-                                           &data.vocab_max, &data.logsumexp, &data.mean_logprob,
-                                           &data.divergence};
-    for (int k = 0; k < 7; ++k) {
-      for (const std::int64_t row : positions) numbers[k].push_back((*sources[k])[row]);
-    }
-    tokens.logprobs = numbers[0];
-    if (needs.row_statistics || needs.terms.entropy) tokens.entropy = numbers[1];
-    if (needs.terms.logsumexp) tokens.logsumexp = numbers[4];
-    if (needs.terms.mean_logprob) tokens.mean_logprob = numbers[5];
-    if (needs.terms.divergence.is_any()) tokens.divergence = numbers[6];
-    if (needs.row_statistics) {
-      tokens.vocab_min = numbers[2];
-      tokens.vocab_max = numbers[3];
+    for (const std::int64_t row : positions) logprobs.push_back(data.logprobs[row]);
+    tokens.logprobs = logprobs;
+    for (const RowTerm term : kAllRowTerms) {
+      for (const std::int64_t row : positions) terms[term].push_back(data.terms[term][row]);
+      const bool is_given = needs.terms.has(term) || (needs.row_statistics && is_statistic(term)) ||
+                            (needs.predictions && is_prediction(term));
+      if (is_given) tokens.terms[term] = terms[term];
     }
     tokens.valid = rows.valid;
     tokens.real = rows.real;
@@ -211,20 +199,25 @@ struct HeldRows {
 
   ShiftedBatch rows;
   std::vector<float> weights;
-  std::vector<float> numbers[7];
+  std::vector<float> logprobs;
+  ByRowTerm<std::vector<float>> terms;
   ObjectiveTokens tokens;
 };
 
 /// Gradients of `rows` rows by every number that an objective depends on, filled with `value`.
 struct HeldGradients {
   HeldGradients(const ObjectiveNeeds& needs, std::size_t rows, float value) {
-    const bool is_there[] = {true, needs.terms.entropy, needs.terms.logsumexp,
-                             needs.terms.mean_logprob, needs.terms.divergence.is_any()};
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      if (is_there[c]) columns[c].assign(rows, value);
+    columns[0].assign(rows, value);
+    for (const RowTerm term : kAllGradientTerms) {
+      if (needs.terms.has(term)) column(term).assign(rows, value);
     }
   }
-  TokenGradients view() { return {columns[0], columns[1], columns[2], columns[3], columns[4]}; }
+  std::vector<float>& column(RowTerm term) { return columns[1 + static_cast<std::size_t>(term)]; }
+  TokenGradients view() {
+    TokenGradients view{columns[0]};
+    for (const RowTerm term : kAllGradientTerms) view.terms[term] = column(term);
+    return view;
+  }
 
   std::array<std::vector<float>, TokenGradients::kColumns> columns;
 };
@@ -274,8 +267,8 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
     }
   }
   run.gradient = std::move(all.columns[0]);
-  for (std::size_t c = 0; c < run.term_gradients.size(); ++c) {
-    run.term_gradients[c] = std::move(all.columns[c + 1]);
+  for (const RowTerm term : kAllGradientTerms) {
+    run.term_gradients[term] = std::move(all.column(term));
   }
   ObjectiveResult result = objective.finish(batch, sums, coefficients, {total_sums, total_maxima});
   run.loss = result.loss;
@@ -295,9 +288,8 @@ inline std::vector<TokenTruth> token_truths(const ObjectiveBatch& data, double r
       const Enclosure exact(numbers[row]);
       return roundoffs == 0 ? exact : rounded(exact, roundoffs);
     };
-    rows.push_back({known(data.logprobs), known(data.entropy), known(data.vocab_min),
-                    known(data.vocab_max), known(data.logsumexp), known(data.mean_logprob),
-                    known(data.divergence)});
+    rows.push_back({known(data.logprobs)});
+    for (const RowTerm term : kAllRowTerms) rows.back().terms[term] = known(data.terms[term]);
   }
   return rows;
 }
@@ -336,7 +328,7 @@ inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& tr
   for (const auto& [name, metric] : run.metrics) {
     if (!truth.metrics.contains(name)) text += "no truth of metric " + name + "\n";
   }
-  const auto compare = [&](const char* what, const std::vector<float>& got,
+  const auto compare = [&](const std::string& what, const std::vector<float>& got,
                            const std::vector<Enclosure>& truths) {
     if (got.size() != truths.size()) return text += fmt::format("size of {}\n", what);
     for (std::size_t row = 0; row < got.size(); ++row) {
@@ -347,10 +339,10 @@ inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& tr
     return text;
   };
   compare("gradient", run.gradient, truth.grad_logprob);
-  compare("gradient by entropy", run.term_gradients[0], truth.grad_entropy);
-  compare("gradient by logsumexp", run.term_gradients[1], truth.grad_logsumexp);
-  compare("gradient by mean_logprob", run.term_gradients[2], truth.grad_mean_logprob);
-  compare("gradient by divergence", run.term_gradients[3], truth.grad_divergence);
+  for (const RowTerm term : kAllGradientTerms) {
+    compare(fmt::format("gradient by {}", name(term)), run.term_gradients[term],
+            truth.grad_terms[term]);
+  }
   return text;
 }
 
@@ -359,7 +351,7 @@ inline std::string differences(const ObjectiveRun& run, const ObjectiveTruth& tr
 inline void expect_gradient_of_differences(const Objective& objective, const ObjectiveBatch& data) {
   const ObjectiveTruth truth = objective_truth(objective, data);
   const PackedBatch batch = with_needed(data.batch, objective.needs());
-  const auto compare = [&](const char* what, Enclosure TokenTruth::*number,
+  const auto compare = [&](std::string_view what, auto&& number_of,
                            const std::vector<Enclosure>& gradient) {
     std::int64_t compared = 0;
     for (std::size_t row = 0; row < gradient.size(); ++row) {
@@ -367,22 +359,28 @@ inline void expect_gradient_of_differences(const Objective& objective, const Obj
       constexpr double kStep = 1e-4;
       const auto loss_at = [&](double step) {
         std::vector<TokenTruth> rows = token_truths(data);
-        rows[row].*number = (rows[row].*number).value + step;
+        Enclosure& number = number_of(rows[row]);
+        number = number.value + step;
         return objective.truth(batch, rows).loss.value;
       };
       const double numeric = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-      EXPECT_NEAR(gradient[row].value, numeric, 1e-7 * (1 + std::abs(numeric))) << what << row;
+      EXPECT_NEAR(gradient[row].value, numeric, 1e-7 * (1 + std::abs(numeric)))
+          << what << " " << row;
       compared += gradient[row].value != 0 ? 1 : 0;
     }
     EXPECT_TRUE(gradient.empty() || compared > 5) << what;
   };
   // A divergence takes the place of the log-probability.
   const bool has_divergence = objective.needs().terms.divergence.is_any();
-  if (!has_divergence) compare("logprob ", &TokenTruth::logprob, truth.grad_logprob);
-  compare("entropy ", &TokenTruth::entropy, truth.grad_entropy);
-  compare("logsumexp ", &TokenTruth::logsumexp, truth.grad_logsumexp);
-  compare("mean_logprob ", &TokenTruth::mean_logprob, truth.grad_mean_logprob);
-  compare("divergence ", &TokenTruth::divergence, truth.grad_divergence);
+  if (!has_divergence) {
+    compare(
+        "logprob", [](TokenTruth& row) -> Enclosure& { return row.logprob; }, truth.grad_logprob);
+  }
+  for (const RowTerm term : kAllGradientTerms) {
+    compare(
+        name(term), [term](TokenTruth& row) -> Enclosure& { return row.terms[term]; },
+        truth.grad_terms[term]);
+  }
 }
 
 inline void expect_steps_match_truth(const Objective& objective, const ObjectiveBatch& data,

@@ -110,6 +110,14 @@ struct LogitsTable {
   const float* row(std::int64_t r) const { return logits.data() + r * vocab; }
 };
 
+/// Gives the target of row r the largest logit, and every third of such rows another id the same.
+void tie_at_top(LogitsTable& table, std::int64_t r) {
+  float* row = table.logits.data() + r * table.vocab;
+  const std::int64_t target = table.targets[static_cast<std::size_t>(r)];
+  row[target] = 20;
+  if (r % 6 != 0) row[(target + r) % table.vocab] = 20;
+}
+
 LogitsTable make_table(std::int64_t rows, std::int64_t vocab) {
   LogitsTable table{rows, vocab, {}, {}};
   const RandomStream random(3, 55);
@@ -121,6 +129,7 @@ LogitsTable make_table(std::int64_t rows, std::int64_t vocab) {
           masked ? kMinusInfinity
                  : 5 * random.normal(static_cast<std::uint64_t>(r), static_cast<std::uint32_t>(v)));
     }
+    if (r % 2 == 0 && table.targets.back() >= 0) tie_at_top(table, r);
   }
   return table;
 }
@@ -139,14 +148,21 @@ void write_shard(const LogitsTable& table, const VocabShard& shard, const Statis
     double sum = 0;
     double weighted = 0;
     double total = 0;
+    double squares = 0;
     float finite = 0;
+    bool beaten = false;
     for (std::int64_t v = shard.begin; v < shard.end; ++v) {
       const double distance = table.row(r)[v] - shift;
       if (table.row(r)[v] == kMinusInfinity) continue;
       sum += std::exp(distance);
       weighted += std::exp(distance) * distance;
       total += distance;
+      squares += std::exp(2 * distance);
       finite += 1;
+      const std::int64_t y = table.targets[r];
+      if (!shard.owns(y)) continue;
+      const float of_target = table.row(r)[y];
+      beaten |= v < y ? table.row(r)[v] >= of_target : table.row(r)[v] > of_target;
     }
     const bool owns = shard.owns(table.targets[r]);
     to.at(C::kShift, r) = predicts ? shift : 0;
@@ -156,22 +172,34 @@ void write_shard(const LogitsTable& table, const VocabShard& shard, const Statis
       to.at(C::kTotal, r) = predicts ? static_cast<float>(total) : 0;
       to.at(C::kFinite, r) = predicts ? finite : 0;
     }
+    if (to.kinds.predictions) {
+      to.at(C::kSquares, r) = predicts ? static_cast<float>(squares) : 0;
+      to.at(C::kBeaten, r) = beaten ? 1 : 0;
+    }
     if (!to.kinds.all) continue;
     to.at(C::kWeighted, r) = predicts ? static_cast<float>(weighted) : 0;
     to.at(C::kMin, r) = predicts ? min : 0;
   }
 }
 
-constexpr StatisticsKinds kAllKinds[] = {
-    {false, false}, {true, false}, {false, true}, {true, true}};
+constexpr StatisticsKinds kAllKinds[] = {{false, false}, {true, false},       {false, true},
+                                         {true, true},   {false, true, true}, {true, true, true}};
 
 /// Columns of outputs by token, [rows] each.
 struct OutputTable {
-  explicit OutputTable(std::size_t rows) : columns(6, std::vector<float>(rows, kUnwritten)) {}
+  explicit OutputTable(std::size_t rows) : columns(9, std::vector<float>(rows, kUnwritten)) {}
   OutputColumns view(const StatisticsKinds& kinds) {
     const auto at = [&](int k, bool is_there) { return is_there ? columns[k].data() : nullptr; };
-    return {at(0, true),      at(1, kinds.all), at(2, kinds.all),
-            at(3, kinds.all), at(4, true),      at(5, kinds.mean)};
+    OutputColumns view{at(0, true)};
+    view.terms[RowTerm::entropy] = at(1, kinds.all);
+    view.terms[RowTerm::vocab_min] = at(2, kinds.all);
+    view.terms[RowTerm::vocab_max] = at(3, kinds.all);
+    view.terms[RowTerm::logsumexp] = at(4, true);
+    view.terms[RowTerm::mean_logprob] = at(5, kinds.mean);
+    view.terms[RowTerm::sum_p2] = at(6, kinds.predictions);
+    view.terms[RowTerm::top1] = at(7, kinds.predictions);
+    view.terms[RowTerm::mean_logit] = at(8, kinds.predictions);
+    return view;
   }
   std::vector<std::vector<float>> columns;
 };
@@ -181,6 +209,7 @@ void expect_outputs(const LogitsTable& table, const std::vector<std::vector<floa
   for (std::int64_t r = 0; r < table.rows; ++r) {
     const auto k = static_cast<std::size_t>(r);
     double sum = 0;
+    double squares = 0;
     double weighted = 0;
     float least = -kMinusInfinity;
     float most = kMinusInfinity;
@@ -190,6 +219,7 @@ void expect_outputs(const LogitsTable& table, const std::vector<std::vector<floa
       const double x = table.row(r)[v];
       if (x == kMinusInfinity) continue;
       sum += std::exp(x);
+      squares += std::exp(2 * x);
       weighted += std::exp(x) * x;
       total += x;
       finite += 1;
@@ -203,6 +233,14 @@ void expect_outputs(const LogitsTable& table, const std::vector<std::vector<floa
     if (kinds.mean) {
       const double mean = (total - finite * std::log(sum)) / static_cast<double>(table.vocab);
       EXPECT_NEAR(out[5][k], predicts ? mean : 0, 1e-5) << r;
+    }
+    if (kinds.predictions) {
+      const float* row = table.row(r);
+      const bool is_top =
+          predicts && std::max_element(row, row + table.vocab) - row == table.targets[k];
+      EXPECT_NEAR(out[6][k], predicts ? squares / sum / sum : 0, 1e-5) << r;
+      EXPECT_EQ(out[7][k], is_top ? 1 : 0) << r;
+      EXPECT_NEAR(out[8][k], predicts ? total / finite : 0, 1e-5) << r;
     }
     if (!kinds.all) continue;
     EXPECT_NEAR(out[1][k], predicts ? std::log(sum) - weighted / sum : 0, 1e-5) << r;
@@ -240,8 +278,8 @@ TEST_P(RowItems, ShiftsMove) {
   using C = StatisticsColumns;
   const LogitsTable table = make_table(520, 8);
   const std::vector<VocabShard> shards = {{0, 5, 5}, {5, 8, 5}};
-  constexpr StatisticsKinds kKinds{true, true};
-  std::vector<std::vector<float>> columns(2, std::vector<float>(7 * 520));
+  constexpr StatisticsKinds kKinds{true, true, true};
+  std::vector<std::vector<float>> columns(2, std::vector<float>(9 * 520));
   std::vector<float> shift(520, kMinusInfinity);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const C own{columns[rank].data(), table.rows, kKinds};
@@ -260,7 +298,8 @@ TEST_P(RowItems, ShiftsMove) {
   for (std::int64_t r = 0; r < table.rows; ++r) {
     if (table.targets[static_cast<std::size_t>(r)] < 0) first.at(C::kSum, r) = 0.5f;
     if (table.targets[static_cast<std::size_t>(r)] < 0) second.at(C::kSum, r) = 0.5f;
-    for (const auto column : {C::kTarget, C::kTotal, C::kFinite, C::kSum, C::kWeighted}) {
+    for (const auto column :
+         {C::kTarget, C::kTotal, C::kFinite, C::kSum, C::kWeighted, C::kSquares, C::kBeaten}) {
       first.at(column, r) += second.at(column, r);
     }
     first.at(C::kMin, r) = std::min(first.at(C::kMin, r), second.at(C::kMin, r));

@@ -142,17 +142,19 @@ struct ShardedRows {
 };
 
 struct TermStatistics {
-  std::vector<std::vector<float>> columns{7, std::vector<float>(kRows, -7.0f)};
+  std::vector<std::vector<float>> columns{9, std::vector<float>(kRows, -7.0f)};
 
   float* at(std::size_t k) { return columns[k].data(); }
-  RowStatistics of(bool all, bool mean) {
+  RowStatistics of(bool all, bool mean, bool predictions = false) {
     return {at(0),
             at(1),
             at(2),
             all ? at(3) : nullptr,
             all ? at(4) : nullptr,
             mean ? at(5) : nullptr,
-            mean ? at(6) : nullptr};
+            mean ? at(6) : nullptr,
+            predictions ? at(7) : nullptr,
+            predictions ? at(8) : nullptr};
   }
 };
 
@@ -183,8 +185,11 @@ struct Weights {
   }
 
   RowGradients view() const {
-    return {columns[0].data(), entropy ? columns[1].data() : nullptr,
-            logsumexp ? columns[2].data() : nullptr, mean ? columns[3].data() : nullptr};
+    RowGradients view{columns[0].data()};
+    if (entropy) view.terms[RowTerm::entropy] = columns[1].data();
+    if (logsumexp) view.terms[RowTerm::logsumexp] = columns[2].data();
+    if (mean) view.terms[RowTerm::mean_logprob] = columns[3].data();
+    return view;
   }
   TermWeights of(std::size_t r) const {
     return {columns[0][r], columns[1][r], columns[2][r], columns[3][r]};
@@ -248,6 +253,38 @@ std::vector<Split> splits() {
   return {{1, 1}, {5, 4}, {64, 1}, {130, 2}, {1000, 3}, {1100, 1}};
 }
 
+/// Checks if the target is less probable than another id of its shard, by logits before their
+/// transform, which keeps their order, or makes them equal. Where the shard has nothing but -inf,
+/// either answer will do: the id with the largest logit is another shard's.
+template <typename T>
+void check_beaten(const ShardedRows<T>& rows, const LogitsRows& part, std::size_t r, float got) {
+  const std::int32_t y = rows.targets[r];
+  if (!part.shard.owns(y)) {
+    EXPECT_EQ(got, 0);
+    return;
+  }
+  const auto kept_logit = [&](std::int64_t v) {
+    const auto at = static_cast<std::size_t>(v);
+    return rows.truth[r].kept[at] ? rows.truth[r].x[at] : kMinusInfinity;
+  };
+  bool is_beaten = false;
+  bool is_close = true;
+  for (std::int64_t v = part.shard.begin; v < part.shard.end; ++v) {
+    if (kept_logit(v) != kMinusInfinity) is_close = false;
+  }
+  for (std::int64_t v = part.shard.begin; v < part.shard.end; ++v) {
+    const double more = kept_logit(v) - kept_logit(y);
+    is_beaten |= more > 0 || (more == 0 && v < y);
+    const double z = rows.truth[r].z[static_cast<std::size_t>(y)];
+    const double of_z = rows.truth[r].z[static_cast<std::size_t>(v)] - z;
+    const double off = (2 * rows.truth[r].of_z + 4 * kRoundoff) * std::abs(z);
+    is_close |= v != y && more != 0 && std::abs(of_z) <= off;
+  }
+  if (!is_close) {
+    EXPECT_EQ(got, is_beaten ? 1 : 0);
+  }
+}
+
 template <typename T>
 void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, std::size_t r,
                           const RowStatistics& got) {
@@ -281,12 +318,16 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   double total = 0;
   double of_total = 0;
   double min = -kMinusInfinity;
+  double squares = 0;
+  double of_squares = 0;
   for (std::size_t v = begin; v < end; ++v) {
     if (whole.z[v] == kMinusInfinity) continue;
     const double distance = whole.z[v] - got.shift[r];
     const double off = of_z * std::abs(whole.z[v]) + kRoundoff * std::abs(distance);
     const double e = std::exp(distance);
     const double of_e = e * (off + kRoundoff * (8 + 2 * std::abs(distance)));
+    squares += e * e;
+    of_squares += 2 * e * of_e + kRoundoff * (kStatisticsSerialAdds + 2) * e * e;
     sum += e;
     of_sum += of_e + kRoundoff * kStatisticsSerialAdds * e;
     weighted += e * distance;
@@ -317,6 +358,9 @@ void check_row_statistics(const ShardedRows<T>& rows, const LogitsRows& part, st
   if (got.total == nullptr) return;
   EXPECT_LE(std::abs(got.total[r] - total), of_total);
   EXPECT_EQ(got.finite[r], truth.finite);
+  if (got.squares == nullptr) return;
+  EXPECT_LE(std::abs(got.squares[r] - squares), of_squares + 1e-35);
+  check_beaten(rows, part, r, got.beaten[r]);
 }
 
 template <typename T>
@@ -326,10 +370,12 @@ void check_statistics(bool masked, Device* device) {
       const ShardedRows<T> rows(split.vocab, split.tp, transforms, masked, device);
       for (const LogitsRows& part : rows.shards) {
         for (const bool all : {false, true}) {
-          for (const bool mean : {false, true}) {
+          for (const int more : {0, 1, 2}) {
+            const bool mean = more > 0;
+            const bool predictions = more > 1;
             if (transforms.empty() && !masked && !mean) continue;  // softmax_rows_test.cpp
             TermStatistics statistics;
-            const RowStatistics got = statistics.of(all, mean);
+            const RowStatistics got = statistics.of(all, mean, predictions);
             run_statistics(part, got);
             for (std::size_t r = 0; r < kRows; ++r) {
               SCOPED_TRACE(fmt::format("{} V {} of {} row {} all {} mean {} transform {} {}",
@@ -341,7 +387,7 @@ void check_statistics(bool masked, Device* device) {
                 continue;
               }
               for (std::size_t k = 0; k < statistics.columns.size(); ++k) {
-                const bool is_asked = k < 3 || (k < 5 ? all : mean);
+                const bool is_asked = k < 3 || (k < 5 ? all : k < 7 ? mean : predictions);
                 EXPECT_EQ(statistics.columns[k][r], !is_asked ? -7 : k == 1 ? 1 : 0) << k;
               }
             }
@@ -579,7 +625,9 @@ TEST_P(TermRows, LowestNumberIsNotMinusInfinity) {
   const std::vector<float> zero{0};
   const std::vector<float> of_entropy{-8};
   const float weighted = 0;
-  const RowGradients gradients{zero.data(), of_entropy.data(), nullptr, weight.data()};
+  RowGradients gradients{zero.data()};
+  gradients.terms[RowTerm::entropy] = of_entropy.data();
+  gradients.terms[RowTerm::mean_logprob] = weight.data();
   const std::vector<float> got =
       run_gradient<float>(rows, {&shift, &sum, &weighted, &finite}, gradients, false);
   EXPECT_NEAR(got[1], 2 * 0.25, 1e-6);  // p ln p is 0, though 8 ln p is infinite
@@ -598,7 +646,10 @@ TEST_P(TermRows, TargetOfMinusInfinityHasItsWeight) {
   run_statistics(rows, statistics.of(true, true));
   EXPECT_EQ(statistics.at(2)[0], -INFINITY);
   const RowSoftmax softmax{statistics.at(0), statistics.at(1), statistics.at(3), statistics.at(6)};
-  const RowGradients all{weight.data(), weight.data(), weight.data(), weight.data()};
+  RowGradients all{weight.data()};
+  for (const RowTerm term : {RowTerm::entropy, RowTerm::logsumexp, RowTerm::mean_logprob}) {
+    all.terms[term] = weight.data();
+  }
   EXPECT_EQ(run_gradient<float>(rows, softmax, all, false)[1], -0.5f);
   EXPECT_EQ(run_gradient<float>(rows, softmax, {weight.data()}, false)[1], -0.5f);
 }
@@ -620,7 +671,7 @@ TEST_P(TermRows, NanStaysVisible) {
       const std::vector<float> ones(2048, 1.0f);
       const std::vector<float> got =
           run_gradient<float>(rows, {ones.data(), ones.data(), ones.data(), ones.data()},
-                              {ones.data(), ones.data(), ones.data(), ones.data()}, false);
+                              {ones.data(), {ones.data(), ones.data(), ones.data()}}, false);
       EXPECT_TRUE(std::isnan(got[at])) << at;
     }
   }

@@ -96,12 +96,7 @@ ObjectiveBatch take(const ObjectiveBatch& from, const std::vector<std::int64_t>&
     copy(from.batch.input_ids, part.batch.input_ids);
     copy(from.batch.token_mask, part.batch.token_mask);
     copy(from.logprobs, part.logprobs);
-    copy(from.entropy, part.entropy);
-    copy(from.vocab_min, part.vocab_min);
-    copy(from.vocab_max, part.vocab_max);
-    copy(from.logsumexp, part.logsumexp);
-    copy(from.mean_logprob, part.mean_logprob);
-    copy(from.divergence, part.divergence);
+    for (const RowTerm term : kAllRowTerms) copy(from.terms[term], part.terms[term]);
     part.batch.sample_mask.push_back(from.batch.sample_mask[i]);
     part.batch.rewards.push_back(from.batch.rewards[i]);
     part.batch.input_lengths.push_back(from.batch.input_lengths[i]);
@@ -175,9 +170,9 @@ std::pair<Metrics, Metrics> run_padded(const PackedBatch& batch, const PaddedRow
   const ShiftedBatch rows = shift_targets(batch);
   ObjectiveTokens tokens;
   tokens.logprobs = given.logprobs;
-  tokens.entropy = given.entropy;
-  tokens.vocab_min = given.vocab_min;
-  tokens.vocab_max = given.vocab_max;
+  tokens.terms[RowTerm::entropy] = given.entropy;
+  tokens.terms[RowTerm::vocab_min] = given.vocab_min;
+  tokens.terms[RowTerm::vocab_max] = given.vocab_max;
   tokens.valid = rows.valid;
   tokens.real = rows.real;
   tokens.sequence = rows.sequence;
@@ -196,8 +191,10 @@ std::pair<Metrics, Metrics> run_padded(const PackedBatch& batch, const PaddedRow
 
   std::vector<TokenTruth> known;
   for (std::size_t row = 0; row < 16; ++row) {
-    known.push_back(
-        {given.logprobs[row], given.entropy[row], given.vocab_min[row], given.vocab_max[row]});
+    known.push_back({given.logprobs[row]});
+    known.back().terms[RowTerm::entropy] = given.entropy[row];
+    known.back().terms[RowTerm::vocab_min] = given.vocab_min[row];
+    known.back().terms[RowTerm::vocab_max] = given.vocab_max[row];
   }
   Metrics truth;
   for (const auto& [name, metric] : objective->truth(batch, known).metrics) {

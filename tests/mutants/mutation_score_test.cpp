@@ -84,6 +84,7 @@ TEST(MutationScore, TheCatalogueIsCovered) {
     const bool is_given = k <= 59 || k >= 63;
     EXPECT_EQ(ids.contains(fmt::format("M{}", k)), is_given) << "M" << k;
   }
+  for (int k = 139; k <= 144; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
   for (int k = 150; k <= 169; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
   for (int k = 180; k <= 197; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
   for (int k = 212; k <= 226; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;

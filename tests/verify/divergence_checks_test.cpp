@@ -61,7 +61,7 @@ struct OneDistilledRow {
     std::vector<float> logprobs(2, static_cast<float>(truth.rows[0].logprob));
     std::vector<float> divergence(2, static_cast<float>(value));
     TokenOutputs got{logprobs};
-    got.divergence = divergence;
+    got.terms[RowTerm::divergence] = divergence;
     for (Check& check : check_tokens(problem, truth, places, got, {}, OneRow::kSerialAdds, 0)) {
       if (check.name() == "divergence") return check;
     }
@@ -94,7 +94,7 @@ TEST(DivergenceChecks, OfADivergenceAreSharp) {
 
 TEST(DivergenceChecks, OfAGradientAreSharp) {
   const OneDistilledRow row = plain_row();
-  EXPECT_EQ(row.truth.objective.gradient(0).divergence.value, 1);
+  EXPECT_EQ(row.truth.objective.gradient(0).terms[RowTerm::divergence].value, 1);
   // p D + q D' + 4 u (p + q), and a rounding; m is ln 2 and s is 2 of both.
   const double at_top = 4 * (8 + kLog2) + 12;
   const double below = 4 * (8 + 2 * kLog2) + 12;

@@ -58,7 +58,7 @@ TEST_P(LinearCriterion, HoldsForPlainLoops) {
     EXPECT_EQ(hidden.elements.compared(), (16 + 8 + 13) * c.size());
     EXPECT_EQ(hidden.l2.compared(), 1);
     EXPECT_EQ(weight.elements.compared(), c.vocab() * c.size());
-    const TokenOutputs tokens{got.logprobs, got.entropy, got.vocab_min, got.vocab_max};
+    const TokenOutputs tokens = got.tokens();
     for (const Check& check :
          check_tokens(c.problem, c.truth, c.places, tokens, {}, static_cast<int>(c.vocab()), 0)) {
       EXPECT_TRUE(check.passed()) << "seed " << seed << ": " << check.name() << check.ratio();
@@ -129,7 +129,7 @@ void expect_holds(const std::string& text) {
   const LinearFindings weight = judge_weight(c, got);
   EXPECT_TRUE(passes(hidden)) << text << ": " << describe(hidden);
   EXPECT_TRUE(passes(weight)) << text << ": " << describe(weight);
-  const TokenOutputs tokens{got.logprobs, got.entropy, got.vocab_min, got.vocab_max};
+  const TokenOutputs tokens = got.tokens();
   for (const Check& check :
        check_tokens(c.problem, c.truth, c.places, tokens, {}, static_cast<int>(c.vocab()), 0)) {
     EXPECT_TRUE(check.passed()) << text << ": " << check.name() << " " << check.ratio();

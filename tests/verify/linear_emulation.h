@@ -13,6 +13,7 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "harness/verify/linear_checks.h"
+#include "statistics_outputs.h"
 
 namespace lossgrid {
 
@@ -57,6 +58,11 @@ struct EmulatedOutputs {
   std::vector<float> logprobs, entropy, vocab_min, vocab_max;  // [T]
   std::vector<float> hidden;                                   // [T, H] as rounded to the dtype
   std::vector<double> weight;                                  // [V, factors]
+
+  TokenOutputs tokens() {
+    std::span<float> columns[] = {logprobs, entropy, vocab_min, vocab_max};
+    return statistics_outputs(columns);
+  }
 };
 
 class Emulation {

@@ -73,7 +73,8 @@ TEST(LinearTerms, AreThoseOfDifferences) {
 
 TEST(LinearTerms, TauIsTheBoundOfTheGradientOfLogits) {
   LinearTerms c = make_terms("lens=5+3 mask=all vocab=7 hidden=3 temperature=0.7", kAllTerms);
-  for (Enclosure& h : c.truth.objective.grad_entropy) h = Enclosure::around(h.value, 1e-3);
+  for (Enclosure& h : c.truth.objective.grad_terms[RowTerm::entropy])
+    h = Enclosure::around(h.value, 1e-3);
   const LinearTruth linear = make_linear_truth(c.problem, c.rows, c.truth.objective, 7, 1);
   const Projection& projection = *c.problem.projection;
   for (std::size_t k = 0; k < linear.hidden.rows.size(); ++k) {
@@ -158,7 +159,7 @@ TEST(LinearTerms, ANumberThatVanishesGrowsWithThem) {
   truth.rows = {row_truth(std::vector<double>{0.0, 0.0}, 0)};
   truth.objective.grad_logprob = {-2.0};
   EXPECT_EQ(LinearBound(truth, DType::f32, DType::f32, 0).floor(), 2 * kSmallestNormalF32);
-  truth.objective.grad_logsumexp = {3.0};
+  truth.objective.grad_terms[RowTerm::logsumexp] = {3.0};
   EXPECT_EQ(LinearBound(truth, DType::f32, DType::f32, 0).floor(), 5 * kSmallestNormalF32);
 }
 

@@ -118,10 +118,12 @@ TEST(RowTerms, ReachTheObjectiveWithinTheirBounds) {
     const RowTruth& row = truth.rows[t];
     const TokenTruth& seen = reader.seen[t];
     EXPECT_LT(row.finite, 9);
-    EXPECT_EQ(seen.logsumexp.value, row.logsumexp());
-    EXPECT_DOUBLE_EQ(seen.logsumexp.high, row.logsumexp() + logsumexp_bound(row, 12));
-    EXPECT_EQ(seen.mean_logprob.value, row.mean_logprob());
-    EXPECT_DOUBLE_EQ(seen.mean_logprob.low, row.mean_logprob() - mean_logprob_bound(row, 12));
+    EXPECT_EQ(seen.terms[RowTerm::logsumexp].value, row.logsumexp());
+    EXPECT_DOUBLE_EQ(seen.terms[RowTerm::logsumexp].high,
+                     row.logsumexp() + logsumexp_bound(row, 12));
+    EXPECT_EQ(seen.terms[RowTerm::mean_logprob].value, row.mean_logprob());
+    EXPECT_DOUBLE_EQ(seen.terms[RowTerm::mean_logprob].low,
+                     row.mean_logprob() - mean_logprob_bound(row, 12));
   }
 }
 
@@ -129,18 +131,16 @@ TEST(RowTerms, AGradientByATermMustBeFinite) {
   const Problem problem = make_problem(parse_case("lens=3 mask=011 vocab=4"));
   const Truth right = truth_of_terms(problem, kAllTerms);
   EXPECT_NO_THROW(require_numbers(problem, right));
-  using Column = std::vector<Enclosure> ObjectiveTruth::*;
-  for (const auto& [column, name] :
-       {std::pair<Column, const char*>(&ObjectiveTruth::grad_entropy, "entropy"),
-        std::pair<Column, const char*>(&ObjectiveTruth::grad_logsumexp, "logsumexp"),
-        std::pair<Column, const char*>(&ObjectiveTruth::grad_mean_logprob, "mean_logprob")}) {
+  for (const RowTerm term : {RowTerm::entropy, RowTerm::logsumexp, RowTerm::mean_logprob}) {
     Truth truth = right;
-    (truth.objective.*column)[2].value = kTermInf;  // predicts nothing
+    std::vector<Enclosure>& column = truth.objective.grad_terms[term];
+    column[2].value = kTermInf;  // predicts nothing
     EXPECT_NO_THROW(require_numbers(problem, truth));
-    (truth.objective.*column)[1].value = std::nan("");
-    EXPECT_THAT([&] { require_numbers(problem, truth); },
-                testing::ThrowsMessage<Error>(testing::HasSubstr(
-                    std::string("d loss / d ") + name + " of sequence 0, token 1 is nan")));
+    column[1].value = std::nan("");
+    EXPECT_THAT(
+        [&] { require_numbers(problem, truth); },
+        testing::ThrowsMessage<Error>(testing::HasSubstr(
+            std::string("d loss / d ").append(name(term)) + " of sequence 0, token 1 is nan")));
   }
 }
 
@@ -154,15 +154,15 @@ TEST(RowTerms, PartsOfATruthKeepTheirGradients) {
   for (std::int64_t t = 0; t < 3; ++t) {
     const RowGradientTruth want = whole.objective.gradient(3 + t);
     const RowGradientTruth got = of_part.objective.gradient(t);
-    EXPECT_NE(got.entropy.value, 0);
+    EXPECT_NE(got.terms[RowTerm::entropy].value, 0);
     EXPECT_EQ(got.logprob.value, want.logprob.value);
-    EXPECT_EQ(got.entropy.value, want.entropy.value);
-    EXPECT_EQ(got.logsumexp.value, want.logsumexp.value);
-    EXPECT_EQ(got.mean_logprob.value, want.mean_logprob.value);
+    EXPECT_EQ(got.terms[RowTerm::entropy].value, want.terms[RowTerm::entropy].value);
+    EXPECT_EQ(got.terms[RowTerm::logsumexp].value, want.terms[RowTerm::logsumexp].value);
+    EXPECT_EQ(got.terms[RowTerm::mean_logprob].value, want.terms[RowTerm::mean_logprob].value);
   }
   EXPECT_TRUE(of_part.objective.gradient(3).logprob_alone());  // predicts nothing
   const Truth alone = make_truth(problem, compute_rows(problem, 1), *make_objective({}, false), 12);
-  EXPECT_TRUE(take_part(alone, part).objective.grad_entropy.empty());
+  EXPECT_TRUE(take_part(alone, part).objective.grad_terms[RowTerm::entropy].empty());
 }
 
 }  // namespace

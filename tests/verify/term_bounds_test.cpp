@@ -91,8 +91,9 @@ TEST(TermBounds, IntervalsOfAllGradientsCount) {
   const ByHand by;
   const auto radius = [&](std::size_t k, double x, double p) {
     RowGradientTruth gradient = kAllTerms.gradient();
-    Enclosure* numbers[] = {&gradient.logprob, &gradient.entropy, &gradient.logsumexp,
-                            &gradient.mean_logprob};
+    Enclosure* numbers[] = {&gradient.logprob, &gradient.terms[RowTerm::entropy],
+                            &gradient.terms[RowTerm::logsumexp],
+                            &gradient.terms[RowTerm::mean_logprob]};
     *numbers[k] = Enclosure::around(numbers[k]->value, 0.0625);
     const GradientBound bound(by.row, gradient, DType::bf16, 12);
     EXPECT_NEAR(bound.rounding(0.5, x, p, false),
@@ -113,8 +114,9 @@ TEST(TermBounds, AnIntervalWithoutAnEndLeavesNoBound) {
   const ByHand by;
   for (std::size_t k = 1; k < 4; ++k) {
     RowGradientTruth gradient = kAllTerms.gradient();
-    Enclosure* numbers[] = {&gradient.logprob, &gradient.entropy, &gradient.logsumexp,
-                            &gradient.mean_logprob};
+    Enclosure* numbers[] = {&gradient.logprob, &gradient.terms[RowTerm::entropy],
+                            &gradient.terms[RowTerm::logsumexp],
+                            &gradient.terms[RowTerm::mean_logprob]};
     EXPECT_FALSE(GradientBound(by.row, gradient, DType::f32, 12).is_unbounded());
     numbers[k]->high = kTermsInf;
     const GradientBound bound(by.row, gradient, DType::f32, 12);
@@ -148,7 +150,7 @@ TEST(TermBounds, OfTheLogprobAloneAreTheSameToTheLastBit) {
     RowTruth row = row_truth(x, 2, e);
     row.reads_as_float32 = seed % 2 == 1;
     const Enclosure g = Enclosure::around(random.normal(seed, 1), 1e-4);
-    const GradientBound bound(row, RowGradientTruth{g, 0.0, 0.0, 0.0}, DType::bf16, 12);
+    const GradientBound bound(row, RowGradientTruth{g}, DType::bf16, 12);
     const double largest = std::max(std::abs(g.low), std::abs(g.high));
     const double row_term =
         kTermRoundoff * (4 * (8 + std::abs(std::log(row.sum))) + 12) + offset_rounding(row);

@@ -40,8 +40,8 @@ std::vector<Check> checks_of(const OneRow& row, double logsumexp, double mean_lo
   columns[2][0] = static_cast<float>(mean_logprob);
   TokenOutputs got;
   got.logprobs = columns[0];
-  got.logsumexp = columns[1];
-  got.mean_logprob = columns[2];
+  got.terms[RowTerm::logsumexp] = columns[1];
+  got.terms[RowTerm::mean_logprob] = columns[2];
   return check_tokens(row.problem, row.truth, row.places, got, outputs, OneRow::kSerialAdds, 0);
 }
 
@@ -80,14 +80,14 @@ TEST(TermChecks, ColumnsAreCutAndListed) {
   const std::span<float> all(values);
   TokenOutputs outputs;
   outputs.logprobs = all.subspan(0, 3);
-  outputs.logsumexp = all.subspan(1, 3);
-  outputs.mean_logprob = all.subspan(2, 3);
+  outputs.terms[RowTerm::logsumexp] = all.subspan(1, 3);
+  outputs.terms[RowTerm::mean_logprob] = all.subspan(2, 3);
   const TokenOutputs part = outputs.part(1, 2);
-  EXPECT_EQ(part.logsumexp[0], 3);
-  EXPECT_EQ(part.mean_logprob[1], 5);
-  EXPECT_TRUE(part.entropy.empty());
-  EXPECT_EQ(part.columns()[4].data(), part.logsumexp.data());
-  EXPECT_EQ(part.columns()[5].data(), part.mean_logprob.data());
+  EXPECT_EQ(part.terms[RowTerm::logsumexp][0], 3);
+  EXPECT_EQ(part.terms[RowTerm::mean_logprob][1], 5);
+  EXPECT_TRUE(part.terms[RowTerm::entropy].empty());
+  EXPECT_EQ(part.columns()[2].data(), part.terms[RowTerm::logsumexp].data());
+  EXPECT_EQ(part.columns()[3].data(), part.terms[RowTerm::mean_logprob].data());
 }
 
 struct TermCase {
@@ -213,11 +213,11 @@ TEST(TermChecks, SumsOfRowsOverShardsAreThoseOfTheLogsumexp) {
 TEST(TermChecks, TheIntervalOfALogsumexpGradientIsPartOfARowsSum) {
   TermCase c = make_term_case("lens=4 mask=all vocab=30");
   const double before = findings_of(c, loops_of(c)).row_sum_bounds[1];
-  Enclosure& l = c.truth.objective.grad_logsumexp[1];
+  Enclosure& l = c.truth.objective.grad_terms[RowTerm::logsumexp][1];
   l = Enclosure::around(l.value, 0.01);
   EXPECT_NEAR(findings_of(c, loops_of(c)).row_sum_bounds[1] - before, 0.01, 1e-5);
   l = Enclosure(l.value);
-  Enclosure& h = c.truth.objective.grad_entropy[1];
+  Enclosure& h = c.truth.objective.grad_terms[RowTerm::entropy][1];
   h = Enclosure::around(h.value, 0.01);
   EXPECT_NEAR(findings_of(c, loops_of(c)).row_sum_bounds[1], before, 1e-5);
 }
@@ -254,7 +254,7 @@ TEST(TermChecks, NoColumnIsLeftOut) {
 
 TEST(TermChecks, ARowWithoutABoundIsNoNan) {
   TermCase c = make_term_case("lens=9+12 vocab=200 mask=all values=masked_vocab");
-  c.truth.objective.grad_entropy[3].high = std::numeric_limits<double>::infinity();
+  c.truth.objective.grad_terms[RowTerm::entropy][3].high = std::numeric_limits<double>::infinity();
   const GradientFindings found = findings_of(c, loops_of(c));
   EXPECT_TRUE(found.elements.passed());
   EXPECT_TRUE(has_right_bias(found));

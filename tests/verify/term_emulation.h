@@ -65,10 +65,12 @@ inline EmulatedTerms emulate_terms(const std::vector<float>& x, std::int32_t tar
   out.mean_logprob = (distances - finite * log_sum) / vocab;
 
   const auto g = static_cast<float>(weights.logprob.value);
-  const float h =
-      static_cast<float>(weights.entropy.value) * (is(TermFault::entropy_sign) ? -1.0f : 1.0f);
-  const float l = is(TermFault::no_logsumexp) ? 0.0f : static_cast<float>(weights.logsumexp.value);
-  const auto m = static_cast<float>(weights.mean_logprob.value);
+  const float h = static_cast<float>(weights.terms[RowTerm::entropy].value) *
+                  (is(TermFault::entropy_sign) ? -1.0f : 1.0f);
+  const float l = is(TermFault::no_logsumexp)
+                      ? 0.0f
+                      : static_cast<float>(weights.terms[RowTerm::logsumexp].value);
+  const auto m = static_cast<float>(weights.terms[RowTerm::mean_logprob].value);
   float entropy = out.entropy;
   if (is(TermFault::entropy_of_half)) entropy = std::log(half_sum) - half_weighted / half_sum;
   if (is(TermFault::no_entropy_mean)) entropy = 0;

@@ -19,7 +19,11 @@ struct TermWeights {
 
   /// Returns them as the gradient of a row, times `factor`.
   RowGradientTruth gradient(double factor = 1) const {
-    return {factor * logprob, factor * entropy, factor * logsumexp, factor * mean_logprob};
+    RowGradientTruth gradient{factor * logprob};
+    gradient.terms[RowTerm::entropy] = factor * entropy;
+    gradient.terms[RowTerm::logsumexp] = factor * logsumexp;
+    gradient.terms[RowTerm::mean_logprob] = factor * mean_logprob;
+    return gradient;
   }
 };
 
@@ -43,10 +47,8 @@ class TermObjective final : public Objective {
 
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth;
-    for (auto* column : {&truth.grad_logprob, &truth.grad_entropy, &truth.grad_logsumexp,
-                         &truth.grad_mean_logprob}) {
-      column->assign(rows.size(), 0.0);
-    }
+    truth.grad_logprob.assign(rows.size(), 0.0);
+    for (const RowTerm term : kTerms) truth.grad_terms[term].assign(rows.size(), 0.0);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       for (std::int64_t t = 1; t < batch.length(i); ++t) {
         const std::int64_t row = batch.cu_seqlens[i] + t - 1;
@@ -61,15 +63,15 @@ class TermObjective final : public Objective {
   void add(std::int64_t row, const TokenTruth& numbers, ObjectiveTruth& truth) const {
     const RowGradientTruth weights = weights_.gradient(factor_of(row));
     truth.grad_logprob[row] = weights.logprob;
-    truth.grad_entropy[row] = weights.entropy;
-    truth.grad_logsumexp[row] = weights.logsumexp;
-    truth.grad_mean_logprob[row] = weights.mean_logprob;
     // Only the value is of use.
-    truth.loss.value += weights.logprob.value * numbers.logprob.value +
-                        weights.entropy.value * numbers.entropy.value +
-                        weights.logsumexp.value * numbers.logsumexp.value +
-                        weights.mean_logprob.value * numbers.mean_logprob.value;
+    truth.loss.value += weights.logprob.value * numbers.logprob.value;
+    for (const RowTerm term : kTerms) {
+      truth.grad_terms[term][row] = weights.terms[term];
+      truth.loss.value += weights.terms[term].value * numbers.terms[term].value;
+    }
   }
+
+  static constexpr RowTerm kTerms[] = {RowTerm::entropy, RowTerm::logsumexp, RowTerm::mean_logprob};
 
   TermWeights weights_;
 };

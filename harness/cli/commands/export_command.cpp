@@ -47,7 +47,8 @@ struct ExportFlags {
 
 /// True if inputs of the objective are drawn around the truth of every row.
 bool is_drawn(const CaseSpec& spec) {
-  const ObjectiveNeeds needs = make_objective(spec.objective, spec.statistics)->needs();
+  const ObjectiveNeeds needs =
+      make_objective(spec.objective, spec.statistics, spec.predictions)->needs();
   return needs.rewards ||
          std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
 }

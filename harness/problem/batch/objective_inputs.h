@@ -30,6 +30,7 @@ struct ObjectiveNeeds {
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
+  bool predictions = false;             // sum_p2, top1 and mean_logit beside them
   bool token_weights = false;           // Objective::token_weights
   RowTerms terms{};                     // numbers of a row that the loss depends on
   // Distances at which the formula switches:

@@ -1,17 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-// `RowTerms`: the numbers of a row, beside its log-probability, that the loss depends on. With
-// p = softmax(z) and V the size of the vocabulary:
+// `RowTerm`: a number of a row beside its log-probability, as an index of columns, and `RowTerms`:
+// those that the loss depends on. With p = softmax(z) and V the size of the vocabulary:
 //   entropy       H = - sum_v p_v ln p_v, in nats
 //   logsumexp     L = ln sum_v exp(z_v)
 //   mean_logprob  M = (1 / V) sum_v ln p_v over the v with a logit that is not -inf
 //   divergence    D from the distribution of a teacher
-// Logits of -inf have no probability and contribute nothing to any of them. Plain data only: nvcc
-// compiles this header.
+//   vocab_min     min_v z_v over the v with a logit that is not -inf
+//   vocab_max     max_v z_v
+//   sum_p2        sum_v p_v^2
+//   top1          1 if the label is the id with the largest logit, the lowest such id; else 0
+//   mean_logit    the mean of z_v over the v with a logit that is not -inf
+// Logits of -inf have no probability and contribute nothing to any of them. docs/extending.md has
+// the places that a new one needs. Plain data only: nvcc compiles this header.
 #pragma once
 
+#include <array>
 #include <limits>
+#include <string_view>
 
 namespace lossgrid {
+
+/// The first ones have a gradient: a loss may depend on them.
+enum class RowTerm {
+  entropy,
+  logsumexp,
+  mean_logprob,
+  divergence,
+  vocab_min,
+  vocab_max,
+  sum_p2,
+  top1,
+  mean_logit
+};
+inline constexpr int kGradientTerms = 4;
+inline constexpr int kRowTerms = 9;
+
+/// Returns the name in checks, metrics and messages.
+constexpr std::string_view name(RowTerm term) {
+  constexpr std::array<std::string_view, kRowTerms> kNames = {
+      "entropy",   "logsumexp", "mean_logprob", "divergence", "vocab_min",
+      "vocab_max", "sum_p2",    "top1",         "mean_logit"};
+  return kNames[static_cast<std::size_t>(term)];
+}
+
+/// True for the row statistics (ObjectiveNeeds::row_statistics).
+constexpr bool is_statistic(RowTerm term) {
+  return term == RowTerm::entropy || term == RowTerm::vocab_min || term == RowTerm::vocab_max;
+}
+
+/// True for the numbers about predictions (ObjectiveNeeds::predictions).
+constexpr bool is_prediction(RowTerm term) {
+  return term == RowTerm::sum_p2 || term == RowTerm::top1 || term == RowTerm::mean_logit;
+}
+
+/// An element for each row term, or for each of the first `size`.
+template <typename T, int size = kRowTerms>
+struct ByRowTerm {
+  T of[size] = {};
+
+  constexpr T& operator[](RowTerm term) { return of[static_cast<int>(term)]; }
+  constexpr const T& operator[](RowTerm term) const { return of[static_cast<int>(term)]; }
+  constexpr T* begin() { return of; }
+  constexpr T* end() { return of + size; }
+  constexpr const T* begin() const { return of; }
+  constexpr const T* end() const { return of + size; }
+  friend constexpr bool operator==(const ByRowTerm&, const ByRowTerm&) = default;
+};
+
+/// An element for each row term that has a gradient.
+template <typename T>
+using ByGradientTerm = ByRowTerm<T, kGradientTerms>;
+
+/// All row terms, in the order of their columns.
+inline constexpr std::array<RowTerm, kRowTerms> kAllRowTerms = [] {
+  std::array<RowTerm, kRowTerms> all{};
+  for (int k = 0; k < kRowTerms; ++k) all[static_cast<std::size_t>(k)] = static_cast<RowTerm>(k);
+  return all;
+}();
+
+/// All row terms that have a gradient.
+inline constexpr std::array<RowTerm, kGradientTerms> kAllGradientTerms = [] {
+  std::array<RowTerm, kGradientTerms> all{};
+  for (std::size_t k = 0; k < all.size(); ++k) all[k] = kAllRowTerms[k];
+  return all;
+}();
 
 /// Divergence of a row's distribution p, the student's, from that of a teacher, q. Its value is D:
 ///   forward  F = sum_v q_v (ln q_v - ln p_v)
@@ -56,18 +128,26 @@ struct Divergence {
   friend constexpr bool operator==(const Divergence&, const Divergence&) = default;
 };
 
-struct RowTerms {
-  bool entropy = false;
-  bool logsumexp = false;
-  bool mean_logprob = false;
+/// The row terms that a loss depends on, and the divergence that the last of them is.
+class RowTerms {
+ public:
   Divergence divergence = {};
 
-  constexpr bool any() const { return count() > 0; }
-  constexpr int count() const {
-    return (entropy ? 1 : 0) + (logsumexp ? 1 : 0) + (mean_logprob ? 1 : 0) +
-           (divergence.is_any() ? 1 : 0);
+  constexpr void add(RowTerm term) { added_[term] = true; }
+  constexpr bool has(RowTerm term) const {
+    if (term == RowTerm::divergence) return divergence.is_any();
+    return static_cast<int>(term) < kGradientTerms && added_[term];
   }
+  constexpr int count() const {
+    int count = 0;
+    for (const RowTerm term : kAllGradientTerms) count += has(term) ? 1 : 0;
+    return count;
+  }
+  constexpr bool any() const { return count() > 0; }
   friend constexpr bool operator==(const RowTerms&, const RowTerms&) = default;
+
+ private:
+  ByGradientTerm<bool> added_ = {};
 };
 
 }  // namespace lossgrid

@@ -275,6 +275,8 @@ std::vector<CaseKey> make_keys() {
       "packs that every dp rank goes through, with sequences dealt at random");
   add(boolean_key("statistics", &CaseSpec::statistics),
       "entropy and the statistics of a step beside loss and metrics: true, false");
+  add(boolean_key("predictions", &CaseSpec::predictions),
+      "sum of squared probabilities, token accuracy and mean logit beside them: true, false");
   for (CaseKey& key : framework_keys()) keys.push_back(std::move(key));
   add(seed_key(), "of all random numbers");
   return keys;

@@ -137,6 +137,7 @@ struct CaseSpec {
   Poison poison = Poison::nan;    // number in logits and inputs that must not be read
   std::int64_t microbatches = 1;  // packs of every dp rank
   bool statistics = true;         // entropy and the statistics of a step beside loss and metrics
+  bool predictions = false;       // sum_p2, top1 and mean_logit, and their metrics, beside them
   FrameworkSpec framework;
   std::uint64_t seed = 42;
 

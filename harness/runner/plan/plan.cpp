@@ -37,7 +37,7 @@ void require_rules(const CaseSpec& spec) {
   small.global_valid_seqs = 0;
   small.vocab = std::min<std::int64_t>(spec.vocab, 16);
   small.hidden = std::min<std::int64_t>(spec.hidden, 16);
-  // Those that exceed the vocabulary stay: that is a broken rule.
+  // A number that exceeds the vocabulary stays: that is a broken rule.
   if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
   if (spec.teacher_topk <= spec.vocab) {
     small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
@@ -50,7 +50,7 @@ class PackLayout {
  public:
   /// Lays the case out, without `padding` where that does not fit (padding_misfit).
   PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {})
-      : grid_(grid), objective_(make_objective(spec.objective, spec.statistics)) {
+      : grid_(grid), objective_(make_objective(spec.objective, spec.statistics, spec.predictions)) {
     require_rules(spec);
     problem_.spec = spec;
     problem_.lengths = case_lengths(spec);
@@ -236,7 +236,8 @@ Fit fit_case(const CaseSpec& spec, const Grid& grid, const std::string& implemen
              std::int64_t limit_bytes) {
   Fit fit;
   fit.key = varied_key(spec, key);
-  const ObjectiveNeeds needs = make_objective(spec.objective, spec.statistics)->needs();
+  const ObjectiveNeeds needs =
+      make_objective(spec.objective, spec.statistics, spec.predictions)->needs();
   const std::int64_t unit = fit.key == "seqs" ? needs.sequences_per_unit : 1;
   const std::int64_t most = std::max(std::int64_t{1}, most_value(spec, fit.key) / unit);
   // Keeps the plan with `units` of the key where it fits.

@@ -89,7 +89,7 @@ void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings
              });
   if (!loss_problem.row_statistics()) return;
   const double most = std::log(static_cast<double>(problem.spec.vocab));
-  check_rows("entropy_in_range", given.entropy, outputs.tokens.entropy,
+  check_rows("entropy_in_range", given.entropy, outputs.tokens.terms[RowTerm::entropy],
              [&](const RowTruth& row, double x) {
                const double bound = entropy_bound(row, truth.serial_adds);
                return x >= -bound && x <= most + bound;

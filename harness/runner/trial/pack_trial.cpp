@@ -293,7 +293,7 @@ class PackTrial {
       for (const std::int64_t k : places_.own) kept.push_back(column[static_cast<std::size_t>(k)]);
     };
     keep(given.logprobs, result_.logprobs);
-    keep(given.entropy, result_.entropy);
+    keep(given.terms[RowTerm::entropy], result_.entropy);
     if (description_.outputs.gradients) result_.row_gradient = tensors_->row_gradient();
   }
 

@@ -21,7 +21,7 @@ inline void write_nothing(const RowStatistics& out, std::int64_t r) {
   out.shift[r] = 0;
   out.sum[r] = 1;
   out.target[r] = 0;
-  for (float* more : {out.weighted, out.min, out.total, out.finite}) {
+  for (float* more : {out.weighted, out.min, out.total, out.finite, out.squares, out.beaten}) {
     if (more != nullptr) more[r] = 0;
   }
 }

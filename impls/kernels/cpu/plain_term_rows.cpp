@@ -28,6 +28,17 @@ struct PlainRow {
   }
 };
 
+/// True if a column has a larger z than column `target`, or the same one before it.
+template <class Map>
+bool is_beaten(const PlainRow<Map>& row, std::int64_t columns, std::int64_t target) {
+  const double of_target = row.z(target);
+  for (std::int64_t v = 0; v < columns; ++v) {
+    const double z = row.z(v);
+    if (z > of_target || (z == of_target && v < target)) return true;
+  }
+  return false;
+}
+
 template <class Map>
 void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int64_t r,
                       const Map& map) {
@@ -48,12 +59,14 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   double sum = 0;
   double weighted = 0;
   double total = 0;
+  double squares = 0;
   for (std::int64_t v = 0; v < columns; ++v) {
     const double z = row.z(v);
     if (z == -kInfinity) continue;
     const double distance = exact_distance_to_shift(z, shift);
     const double e = std::exp(distance);
     sum += e;
+    squares += e * e;
     weighted += e == 0 ? 0.0 : e * distance;
     total += distance;
   }
@@ -70,6 +83,9 @@ void write_statistics(const LogitsRows& rows, const RowStatistics& out, std::int
   if (out.total == nullptr) return;
   out.total[r] = to_float(total);
   out.finite[r] = static_cast<float>(finite);
+  if (out.squares == nullptr) return;
+  out.squares[r] = static_cast<float>(squares);
+  out.beaten[r] = rows.shard.owns(y) && is_beaten(row, columns, y - rows.shard.begin) ? 1 : 0;
 }
 
 template <class Map>

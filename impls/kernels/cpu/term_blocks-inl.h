@@ -206,6 +206,7 @@ HWY_INLINE float smallest_of_block(const TermBlock& block) {
 struct ExpSums {
   float sum;       // of exp(z - shift)
   float weighted;  // of exp(z - shift) (z - shift), if asked for
+  float squares;   // of exp(z - shift)^2, if asked for
 };
 
 /// Returns z - shift; not less than -1000, where exponentials are 0 and their products with it have
@@ -218,13 +219,15 @@ HWY_INLINE FloatVector exp_of_distance(FloatVector distance) {
   return exp2_of(hn::Mul(distance, hn::Set(Floats(), kLog2e)));
 }
 
-template <bool kWeighted>
+template <bool kWeighted, bool kSquares = false>
 HWY_INLINE ExpSums exp_sums_of(const TermBlock& block, float by) {
   const FloatVector shift = hn::Set(Floats(), by);
   FloatVector sums[kVectors];
   FloatVector weighted[kVectors];
   set_all(sums, hn::Zero(Floats()));
   set_all(weighted, hn::Zero(Floats()));
+  FloatVector squares[kVectors];
+  set_all(squares, hn::Zero(Floats()));
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
     FloatVector z[kVectors];
     load_lanes(block.z + i, z);
@@ -233,9 +236,10 @@ HWY_INLINE ExpSums exp_sums_of(const TermBlock& block, float by) {
       const FloatVector power = exp_of_distance(distance);
       sums[k] = hn::Add(sums[k], power);
       if constexpr (kWeighted) weighted[k] = hn::MulAdd(power, distance, weighted[k]);
+      if constexpr (kSquares) squares[k] = hn::MulAdd(power, power, squares[k]);
     }
   }
-  return {tree_sum(sums), kWeighted ? tree_sum(weighted) : 0};
+  return {tree_sum(sums), kWeighted ? tree_sum(weighted) : 0, kSquares ? tree_sum(squares) : 0};
 }
 
 /// Sums over the elements of a block that are not -inf.

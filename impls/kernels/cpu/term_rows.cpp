@@ -31,6 +31,7 @@ struct TermSums {
   double weighted = 0;
   double total = 0;
   double finite = 0;
+  double squares = 0;
 
   /// Returns the shift as an operand: no distance to it is a NaN.
   float finite_shift() const { return std::isinf(shift) && shift < 0 ? 0.0f : shift; }
@@ -41,6 +42,7 @@ struct TermSums {
       const double scale = std::exp(by);
       weighted = scale * (weighted + by * sum);
       sum *= scale;
+      squares *= scale * scale;
       total += by * finite;
     }
     shift = to;
@@ -51,16 +53,26 @@ struct TermSums {
 struct AskedTerms {
   bool weighted;
   bool total;
+  bool predictions;
 };
+
+HWY_INLINE ExpSums asked_sums_of(const TermBlock& block, AskedTerms asked, float shift) {
+  if (asked.predictions) {
+    return asked.weighted ? exp_sums_of<true, true>(block, shift)
+                          : exp_sums_of<false, true>(block, shift);
+  }
+  return asked.weighted ? exp_sums_of<true, false>(block, shift)
+                        : exp_sums_of<false, false>(block, shift);
+}
 
 HWY_INLINE void add_block(const TermBlock& block, AskedTerms asked, TermSums& row) {
   const float largest = largest_of_block(block);
   if (largest > row.shift) row.raise_shift(largest);
   const float shift = row.finite_shift();
-  const ExpSums sums =
-      asked.weighted ? exp_sums_of<true>(block, shift) : exp_sums_of<false>(block, shift);
+  const ExpSums sums = asked_sums_of(block, asked, shift);
   row.sum += sums.sum;
   row.weighted += sums.weighted;
+  row.squares += sums.squares;
   if (asked.weighted) row.min = std::min(row.min, smallest_of_block(block));
   if (!asked.total) return;
   const FiniteSums finite = finite_sums_of(block, shift);
@@ -89,11 +101,33 @@ struct TransformedRow {
   }
 };
 
+/// Returns the largest logit of columns [begin, end); -inf for none.
+template <typename T>
+HWY_INLINE float largest_between(const TransformedRow<T>& row, std::int64_t begin, std::int64_t end,
+                                 TermBlock& block) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (; begin < end; begin += kBlockSize) {
+    row.read(begin, std::min(kBlockSize, end - begin), 0, block);
+    largest = std::max(largest, largest_of_block(block));
+  }
+  return largest;
+}
+
+/// True if a column has a larger logit than that of `target`, or the same one before it. The row's
+/// largest logit is known: columns are read again only where the target has it.
+template <typename T>
+HWY_INLINE bool is_beaten(const TransformedRow<T>& row, float largest, std::int64_t target,
+                          TermBlock& block) {
+  row.read(target, 1, 0, block);
+  const float of_target = block.z[0];
+  return of_target < largest || largest_between(row, 0, target, block) >= of_target;
+}
+
 template <typename T>
 void term_statistics_of_rows(const LogitsRows& rows, const RowStatistics& out,
                              const RowPart& part) {
   const FlushDenormals flush;
-  const AskedTerms asked{out.weighted != nullptr, out.total != nullptr};
+  const AskedTerms asked{out.weighted != nullptr, out.total != nullptr, out.squares != nullptr};
   const std::int64_t columns = rows.shard.valid();
   const std::int64_t ahead = prefetch_elements<T>();
   TermBlock block;
@@ -122,6 +156,12 @@ void term_statistics_of_rows(const LogitsRows& rows, const RowStatistics& out,
     if (!asked.total) continue;
     out.total[r] = to_float(sums.total);
     out.finite[r] = static_cast<float>(sums.finite);
+    if (!asked.predictions) continue;
+    out.squares[r] = static_cast<float>(sums.squares);
+    out.beaten[r] = rows.shard.owns(rows.targets[r]) &&
+                            is_beaten(row, sums.shift, rows.targets[r] - rows.shard.begin, block)
+                        ? 1.0f
+                        : 0.0f;
   }
 }
 

@@ -2,6 +2,7 @@
 // The steps by token of objectives on GPUs: a line for the terms of each.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "harness/loss/objective_kernels-inl.h"
+#include "harness/loss/prediction_metrics_terms.h"
 #include "harness/loss/step_statistics_terms.h"
 #include "impls/objectives/clipped_pg_terms.h"
 #include "impls/objectives/distill_terms.h"
@@ -21,6 +22,7 @@ const TermsOnGpu<DistillTerms> distill;
 const TermsOnGpu<PairTerms> pairs;
 const TermsOnGpu<OnPolicyDistillTerms> on_policy_distill;
 const TermsOnGpu<StepStatisticsTerms> step_statistics;
+const TermsOnGpu<PredictionMetricsTerms> prediction_metrics;
 
 }  // namespace
 }  // namespace lossgrid

@@ -30,4 +30,14 @@ struct CudaRowStatistics {
   float* min;
 };
 
+/// With those of a mean and about predictions, pairs that are null or not; the last pair only with
+/// the one before.
+struct CudaTermStatistics {
+  CudaRowStatistics softmax;
+  float* total;
+  float* finite;
+  float* squares;
+  float* beaten;
+};
+
 }  // namespace lossgrid

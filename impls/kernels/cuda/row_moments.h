@@ -74,8 +74,8 @@ struct Moments {
   }
 };
 
-/// Calls add(array) for one thread's elements of a row, those of a turn at once. load(v) returns
-/// vector v.
+/// Calls add(array, column) for one thread's elements of a row, those of a turn at once; column(k)
+/// returns the column of array[k]. load(v) returns vector v.
 template <typename T, typename Load, typename Add>
 LOSSGRID_KERNEL void add_elements_of_thread(const T* row, std::int64_t columns, int thread,
                                             int threads, Load&& load, Add&& add) {
@@ -88,12 +88,16 @@ LOSSGRID_KERNEL void add_elements_of_thread(const T* row, std::int64_t columns, 
     for (int k = 0; k < kTurnSize<T>; ++k) {
       x[k] = loaded[k / kVectorSize<T>].items[k % kVectorSize<T>];
     }
-    add(x);
+    add(x, [&](int k) {
+      return (v + k / kVectorSize<T> * threads) * kVectorSize<T> + k % kVectorSize<T>;
+    });
   }
-  for (; v < vectors; v += threads) add(load(v).items);
+  for (; v < vectors; v += threads) {
+    add(load(v).items, [&](int k) { return v * kVectorSize<T> + k; });
+  }
   for (std::int64_t k = vectors * kVectorSize<T> + thread; k < columns; k += threads) {
     const T x[1] = {as_loaded(load, load_element(row, k), k)};
-    add(x);
+    add(x, [&](int) { return k; });
   }
 }
 
@@ -103,7 +107,7 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_thread(const T* row, std::int64_t colum
                                                 int threads, Load&& load) {
   Moments<kAll> own = Moments<kAll>::none();
   add_elements_of_thread(row, columns, thread, threads, load,
-                         [&](const auto& x) { own.add_elements(x); });
+                         [&](const auto& x, const auto&) { own.add_elements(x); });
   return own;
 }
 

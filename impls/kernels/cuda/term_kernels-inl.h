@@ -53,6 +53,52 @@ struct TermMoments {
   }
 };
 
+/// Term moments with the sum of squared exponentials, and whether a column has a larger logit than
+/// the target of the row, or the same one before it.
+struct PredictionMoments {
+  TermMoments terms;
+  float squares = 0;  // of exp(2 (z - max))
+  float beaten = 0;   // 1 or 0
+
+  LOSSGRID_KERNEL void add(const PredictionMoments& other) {
+    const float to = larger(terms.softmax.max, other.terms.softmax.max);
+    squares = squares_from(to) + other.squares_from(to);
+    beaten = larger(beaten, other.beaten);
+    terms.add(other.terms);
+  }
+
+  /// Elements of a turn at once. `target`: column and logit of the target, the column -1 where
+  /// another shard has it.
+  template <int kCount, typename Z, typename Column>
+  LOSSGRID_KERNEL void add_elements(const Z (&z)[kCount], std::int64_t target, Z of_target,
+                                    const Column& column) {
+    const TermMoments before = terms;
+    terms.add_elements(z);
+    const float max = terms.softmax.max;
+    if (squares != 0) squares *= square(exp_of(before.softmax.max - max));
+    if (max == -infinity()) return;
+    float powers[kCount];
+    for (int k = 0; k < kCount; ++k) {
+      powers[k] = square(exp_of(distance_to_shift(z[k], max)));
+      if (target < 0) continue;
+      const bool is_larger = column(k) < target   ? z[k] >= of_target
+                             : column(k) > target ? z[k] > of_target
+                                                  : false;
+      if (is_larger) beaten = 1;
+    }
+    squares += tree_sum<kCount>(powers);
+  }
+
+ private:
+  LOSSGRID_KERNEL static float square(float x) { return x * x; }
+
+  /// Returns the squares relative to `max`.
+  LOSSGRID_KERNEL float squares_from(float max) const {
+    if (squares == 0) return 0;  // else the distance may be infinite
+    return squares * square(exp_of(terms.softmax.max - max));
+  }
+};
+
 /// Calls f(load) with what reads the vectors of row r: all columns, or with kMask the kept ones.
 template <bool kMask, typename T, typename F>
 LOSSGRID_KERNEL void with_row_vectors(const RowAccess<T>& access, std::int64_t r, F&& f) {
@@ -71,19 +117,25 @@ LOSSGRID_KERNEL void count_mask_read(Block& block, const CudaRows& rows) {
   }
 }
 
-template <typename T, bool kMask>
+/// With kPredictions also what PredictionMoments hold.
+template <typename T, bool kMask, bool kPredictions>
 struct TermStatisticsKernel {
+  using Row = std::conditional_t<kPredictions, PredictionMoments, TermMoments>;
+  using Z = decltype(operand(T()));
   RowAccess<T> access;
   const RowTransform* transforms;
-  CudaRowStatistics out;
-  float* total;
-  float* finite;
+  CudaTermStatistics out;
 
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t r = block.index();
     if (access.rows.targets[r] < 0) {
-      block.one([&] { write(r, {0, 1, 0, 0}, 0, 0, 0); });
+      block.one([&] {
+        Row nothing;
+        Moments<true>& softmax = terms_of(nothing).softmax;
+        softmax = {0, 1, 0, 0};
+        write(r, nothing, 0);
+      });
       return;
     }
     count_mask_read<kMask>(block, access.rows);
@@ -93,53 +145,64 @@ struct TermStatisticsKernel {
   }
 
  private:
+  LOSSGRID_KERNEL static TermMoments& terms_of(TermMoments& row) { return row; }
+  LOSSGRID_KERNEL static TermMoments& terms_of(PredictionMoments& row) { return row.terms; }
+
   template <typename Block, class Map, class Load>
   LOSSGRID_KERNEL void write_row(Block& block, std::int64_t r, const Map& map,
                                  const Load& load) const {
     const T* row = access.row(r);
+    const std::int64_t target = access.target_column(r);
+    const Z of_target = target < 0 ? Z(0) : map.z(operand(as_loaded(load, row[target], target)));
     const auto own = block.each([&](int thread) {
-      TermMoments moments;
+      Row moments;
       add_elements_of_thread(row, access.rows.columns, thread, block.threads(), load,
-                             [&](const auto& x) { add_mapped(map, x, moments); });
+                             [&](const auto& x, const auto& column) {
+                               add_mapped(map, target, of_target, x, column, moments);
+                             });
       return moments;
     });
-    const TermMoments whole =
-        block.reduce(own, TermMoments(), [](TermMoments a, const TermMoments& b) {
-          a.add(b);
-          return a;
-        });
+    Row whole = block.reduce(own, Row(), [](Row a, const Row& b) {
+      a.add(b);
+      return a;
+    });
     block.one([&] {
-      const std::int64_t target = access.target_column(r);
       // The distance to a maximum of -inf would be NaN.
-      const float shift = whole.softmax.max == -infinity() ? 0.0f : whole.softmax.max;
-      const float distance =
-          target < 0
-              ? 0.0f
-              : distance_to_shift(map.z(operand(as_loaded(load, row[target], target))), shift);
-      write(r, whole.softmax, distance, to_float(whole.total), whole.finite);
+      const float max = terms_of(whole).softmax.max;
+      const float shift = max == -infinity() ? 0.0f : max;
+      write(r, whole, target < 0 ? 0.0f : distance_to_shift(of_target, shift));
     });
   }
 
-  template <class Map, int kCount>
-  LOSSGRID_KERNEL static void add_mapped(const Map& map, const T (&x)[kCount],
-                                         TermMoments& moments) {
-    decltype(operand(T())) z[kCount];
+  template <class Map, int kCount, typename Column>
+  LOSSGRID_KERNEL static void add_mapped(const Map& map, [[maybe_unused]] std::int64_t target,
+                                         [[maybe_unused]] Z of_target, const T (&x)[kCount],
+                                         [[maybe_unused]] const Column& column, Row& moments) {
+    Z z[kCount];
     for (int k = 0; k < kCount; ++k) z[k] = map.z(operand(x[k]));
-    moments.add_elements(z);
+    if constexpr (kPredictions) {
+      moments.add_elements(z, target, of_target, column);
+    } else {
+      moments.add_elements(z);
+    }
   }
 
-  LOSSGRID_KERNEL void write(std::int64_t r, const Moments<true>& softmax, float target,
-                             float total_of_row, float finite_of_row) const {
-    out.shift[r] = softmax.max;
-    out.sum[r] = softmax.sum;
-    out.target[r] = target;
-    if (out.weighted != nullptr) {
-      out.weighted[r] = softmax.weighted;
-      out.min[r] = softmax.min;
+  LOSSGRID_KERNEL void write(std::int64_t r, Row& row, float target) const {
+    const TermMoments& terms = terms_of(row);
+    out.softmax.shift[r] = terms.softmax.max;
+    out.softmax.sum[r] = terms.softmax.sum;
+    out.softmax.target[r] = target;
+    if (out.softmax.weighted != nullptr) {
+      out.softmax.weighted[r] = terms.softmax.weighted;
+      out.softmax.min[r] = terms.softmax.min;
     }
-    if (total == nullptr) return;
-    total[r] = total_of_row;
-    finite[r] = finite_of_row;
+    if (out.total == nullptr) return;
+    out.total[r] = to_float(terms.total);
+    out.finite[r] = terms.finite;
+    if constexpr (kPredictions) {
+      out.squares[r] = row.squares;
+      out.beaten[r] = row.beaten;
+    }
   }
 };
 
@@ -207,22 +270,28 @@ struct LaunchTermStatistics {
   static constexpr const char* kName = "term_statistics";
   CudaRows rows;
   const RowTransform* transforms;
-  CudaRowStatistics out;
-  float* total;
-  float* finite;
+  CudaTermStatistics out;
 
   template <typename Launcher>
   void operator()(Launcher& launcher) const {
     dispatch_floating(rows.dtype, [&](auto zero) {
       using T = decltype(zero);
       if (rows.kept != nullptr) {
-        launcher(TermStatisticsKernel<T, true>{{rows}, transforms, out, total, finite}, rows.rows,
-                 0);
+        launch<T, true>(launcher);
       } else {
-        launcher(TermStatisticsKernel<T, false>{{rows}, transforms, out, total, finite}, rows.rows,
-                 0);
+        launch<T, false>(launcher);
       }
     });
+  }
+
+ private:
+  template <typename T, bool kMask, typename Launcher>
+  void launch(Launcher& launcher) const {
+    if (out.squares != nullptr) {
+      launcher(TermStatisticsKernel<T, kMask, true>{{rows}, transforms, out}, rows.rows, 0);
+    } else {
+      launcher(TermStatisticsKernel<T, kMask, false>{{rows}, transforms, out}, rows.rows, 0);
+    }
   }
 };
 

@@ -57,6 +57,7 @@ class RandomSpecs {
     spec.poison = static_cast<Poison>(below(3));
     spec.microbatches = 1 + below(1024);
     spec.statistics = below(2) == 0;
+    spec.predictions = below(2) == 0;
     spec.framework.preset = pick<std::string>({"none", "nemo_rl_megatron", "skyrl_extra_cp"});
     spec.framework.loss = pick<std::string>({"preset", "1", "dp*n_mb/cp", "1/(dp*cp)"});
     spec.framework.schedule = pick<std::string>({"preset", "cp/n_mb"});

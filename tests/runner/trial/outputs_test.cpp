@@ -30,9 +30,9 @@ class PartPlan final : public LossPlan {
       if (!is_given) std::fill(column.begin(), column.end(), std::nanf(""));
     };
     hide(given_.logprobs, outputs.tokens.logprobs);
-    hide(given_.entropy, outputs.tokens.entropy);
-    hide(given_.vocab_range, outputs.tokens.vocab_min);
-    hide(given_.vocab_range, outputs.tokens.vocab_max);
+    hide(given_.entropy, outputs.tokens.terms[RowTerm::entropy]);
+    hide(given_.vocab_range, outputs.tokens.terms[RowTerm::vocab_min]);
+    hide(given_.vocab_range, outputs.tokens.terms[RowTerm::vocab_max]);
     if (!given_.loss) outputs.result.loss = 0;
     given_.keep_given(outputs.result.metrics);
     if (!given_.owned_labels) outputs.owned_labels = -7;

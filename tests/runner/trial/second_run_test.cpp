@@ -43,9 +43,9 @@ TEST(SecondRun, RepeatsEveryOutput) {
       [](LossOutputs& o) { o.result.loss = std::nextafter(o.result.loss, 9.0); },
       [](LossOutputs& o) { o.result.metrics["ppl_avg"].amount += 1e-12; },
       [](LossOutputs& o) { next_bits(o.tokens.logprobs[6]); },
-      [](LossOutputs& o) { next_bits(o.tokens.entropy[0]); },
-      [](LossOutputs& o) { next_bits(o.tokens.vocab_min[0]); },
-      [](LossOutputs& o) { next_bits(o.tokens.vocab_max[0]); },
+      [](LossOutputs& o) { next_bits(o.tokens.terms[RowTerm::entropy][0]); },
+      [](LossOutputs& o) { next_bits(o.tokens.terms[RowTerm::vocab_min][0]); },
+      [](LossOutputs& o) { next_bits(o.tokens.terms[RowTerm::vocab_max][0]); },
       [](LossOutputs& o) { std::swap(o.tokens.logprobs[0], o.tokens.logprobs[1]); },
   };
   for (const ChangeOutput& change : changes) {

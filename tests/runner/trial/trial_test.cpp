@@ -265,11 +265,11 @@ TEST(Invariants, SeePositiveLogprobs) {
 
 TEST(Invariants, SeeAnEntropyOutOfRange) {
   EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
-                if (outputs) outputs->tokens.entropy[0] = -0.5f;
+                if (outputs) outputs->tokens.terms[RowTerm::entropy][0] = -0.5f;
               }),
               HasSubstr("entropy_in_range"));
   EXPECT_THAT(failed_invariants([](const LossInputs&, LossOutputs* outputs, LossGradients*) {
-                if (outputs) outputs->tokens.entropy[0] = 3.5f;  // ln 24 is 3.18
+                if (outputs) outputs->tokens.terms[RowTerm::entropy][0] = 3.5f;  // ln 24 is 3.18
               }),
               HasSubstr("entropy_in_range"));
 }

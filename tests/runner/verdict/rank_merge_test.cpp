@@ -130,7 +130,8 @@ TEST(MergedChecks, EveryMicrobatchIsCompared) {
     wrong_call = 3 * microbatch;
     EXPECT_THAT(failures_on(0,
                             [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
-                              if (outputs && is_wrong_call()) outputs->tokens.entropy[0] += 0.25f;
+                              if (outputs && is_wrong_call())
+                                outputs->tokens.terms[RowTerm::entropy][0] += 0.25f;
                             },
                             "lens=8+16 vocab=24 mask=all microbatches=2", {1, 1}),
                 HasSubstr("entropy "));
@@ -248,7 +249,7 @@ TEST(MergedInvariants, RangesHoldForEveryRow) {
               HasSubstr("logprobs_nonpositive"));
   EXPECT_EQ(failures_on(0,
                         [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
-                          if (outputs) outputs->tokens.entropy[2] = -0.5f;
+                          if (outputs) outputs->tokens.terms[RowTerm::entropy][2] = -0.5f;
                         },
                         "lens=8 vocab=24 mask=11101111 poison=none", {1, 1}),
             "entropy entropy_in_range ");
@@ -295,17 +296,21 @@ TEST(MergedInvariants, LabelsThatAreOwnedTwiceOrByNobody) {
 }
 
 /// Moves one number of a column to the next float32.
-template <std::span<float> TokenOutputs::*column>
+template <std::size_t column>
 void next_number(const LossInputs&, LossOutputs* outputs, LossGradients*) {
   if (!outputs) return;
-  float& x = (outputs->tokens.*column)[0];
-  x = std::nextafter(x, -1000.0f);
+  const std::span<float> numbers = outputs->tokens.columns()[column];
+  numbers[0] = std::nextafter(numbers[0], -1000.0f);
+}
+
+constexpr std::size_t column_of_outputs(RowTerm term) {
+  return 1 + static_cast<std::size_t>(term);
 }
 
 TEST(MergedInvariants, RanksWithTheSameRowsHoldTheSameBitsInEveryColumn) {
-  for (const Spoil spoil :
-       {next_number<&TokenOutputs::logprobs>, next_number<&TokenOutputs::entropy>,
-        next_number<&TokenOutputs::vocab_min>, next_number<&TokenOutputs::vocab_max>}) {
+  for (const Spoil spoil : {next_number<0>, next_number<column_of_outputs(RowTerm::entropy)>,
+                            next_number<column_of_outputs(RowTerm::vocab_min)>,
+                            next_number<column_of_outputs(RowTerm::vocab_max)>}) {
     EXPECT_THAT(failures_on(1, spoil, kBatch, {2, 1}), HasSubstr("same_bits_on_all_ranks"));
     // CP ranks that return the whole pack.
     EXPECT_THAT(failures_on(1, spoil, kBatch, {1, 2}, "fused"),
