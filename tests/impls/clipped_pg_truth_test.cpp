@@ -315,7 +315,7 @@ TEST(ClippedPgTruth, AtAClipBoundTheGradientIsOneOfFewAndNothingBetween) {
   EXPECT_EQ(shares_of(gradient_at(1.5F, 1, {{"ratio_clip_c", "1.5"}})), Shares{});
 }
 
-// Of geo_mean a closed clamp, of dppo a token that is kept or not.
+// A clamp of geo_mean is closed; a token of dppo is kept or not.
 TEST(ClippedPgTruth, AtABoundOfOtherPolicyLossesTheGradientIsAllOrNothing) {
   using Shares = std::vector<double>;
   const Options geo_mean = both(kGeoMean, {{"ratio_clip_min", "0.5"}, {"ratio_clip_max", "0.5"}});

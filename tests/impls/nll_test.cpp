@@ -151,7 +151,7 @@ TEST(Nll, DftStepsMatchTheTruth) {
   }
 }
 
-/// Of the loss with its weights held where they are.
+/// The loss has its weights held where they are.
 TEST(Nll, TheGradientOfDftIsThatOfFiniteDifferences) {
   const ObjectiveBatch data = make_objective_batch({});
   const auto truth_of = [&](std::int64_t row, double step) {
