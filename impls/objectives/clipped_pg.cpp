@@ -67,7 +67,8 @@ ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
   const bool has_sequence_weight = options.weighs_sequences() || options.masks_sequences();
   const bool has_shares = options.aggregation().differs_by_sequence();
   const bool has_masks = options.rejects_sequences() || options.off_policy_mask_threshold;
-  if (!has_shares && !has_sequence_weight && !options.sequence_ratio() && !has_masks) return;
+  const bool has_ratio = options.sequence_ratio() || options.is_geo_mean() || options.is_vespo();
+  if (!has_shares && !has_sequence_weight && !has_ratio && !has_masks) return;
   tokens = sums++;
   if (has_shares) share = coefficients++;
   if (options.sequence_ratio()) {
@@ -80,6 +81,18 @@ ClippedPgColumns::ClippedPgColumns(const ClippedPgOptions& options) {
       negative_advantages = sums++;
       ratio_gradient = coefficients++;
     }
+  }
+  if (options.is_geo_mean()) {
+    log_ratio = sums++;
+    positive_advantages = sums++;
+    negative_advantages = sums++;
+    ratio = coefficients++;
+    mean_advantage = coefficients++;
+  }
+  if (options.is_vespo()) {
+    log_ratio = sums++;
+    gate = coefficients++;
+    negative_gate = coefficients++;
   }
   if (has_sequence_weight) {
     log_weight = sums++;

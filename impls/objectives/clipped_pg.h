@@ -103,6 +103,21 @@ class ClippedPgObjective final : public Objective {
       set(columns_.share, share);
       set(columns_.weight, weight.value);
       set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
+      if (options_.is_geo_mean()) {
+        const Real advantages =
+            sum(columns_.positive_advantages) + sum(columns_.negative_advantages);
+        set(columns_.ratio, Formulas::ratio(sum(columns_.log_ratio) * per_token));
+        set(columns_.mean_advantage, advantages * per_token);
+      }
+      if (options_.is_vespo()) {
+        const auto gate = [&](double k, double lambda) {
+          const Real log = sum(columns_.log_ratio);
+          return Formulas::vespo_gate(log, log * per_token, static_cast<Real>(k),
+                                      static_cast<Real>(lambda));
+        };
+        set(columns_.gate, gate(options_.vespo_k_pos, options_.vespo_lambda_pos));
+        set(columns_.negative_gate, gate(options_.vespo_k_neg, options_.vespo_lambda_neg));
+      }
       if (!options_.sequence_ratio()) continue;
 
       const Pair log = Formulas::bounded_log(sum(columns_.log_ratio) * per_token, options_);

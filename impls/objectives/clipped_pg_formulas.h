@@ -4,10 +4,10 @@
 // objective is a struct that derives from ClippedPgFormulas and hides one piece.
 //
 // Sources: NeMo-RL `ClippedPGLossFn` and `calculate_kl`; PPO (Schulman et al., 2017), dual clip (Ye
-// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), SAPO (Gao et al., 2025), KL
-// estimators (Schulman, 2020). Switches follow automatic differentiation: a clamp passes the
-// gradient on its closed interval, the larger of two equal numbers takes half of its gradient from
-// each.
+// et al., 2020), GSPO (Zheng et al., 2025), CISPO (MiniMax, 2025), KL estimators (Schulman, 2020);
+// other policy losses stand in policy_losses.h. Switches follow automatic differentiation: a clamp
+// passes the gradient on its closed interval, the larger of two equal numbers takes half of its
+// gradient from each.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,11 @@
 
 #include "harness/device/kernel/portable.h"
 #include "impls/objectives/clipped_pg_options.h"
+#include "impls/objectives/policy_losses.h"
 
 namespace lossgrid {
 
-/// A number and its derivative.
-template <typename Real>
-struct Slope {
-  Real value = 0;
-  Real slope = 0;
-};
-
-struct ClippedPgFormulas {
+struct ClippedPgFormulas : PolicyLossFormulas {
   /// Share in the loss of a token of a sequence, under prompt_mean of a group, with `tokens` valid
   /// ones. On the host.
   template <typename Real>
@@ -78,21 +72,6 @@ struct ClippedPgFormulas {
   template <typename Real>
   LOSSGRID_KERNEL static bool dual_clip_applies(Real advantage) {
     return advantage < 0;
-  }
-
-  /// Temperature of sapo for a token with this advantage.
-  template <typename Real>
-  LOSSGRID_KERNEL static Real sapo_temperature(Real advantage, const ClippedPgOptions& options) {
-    return static_cast<Real>(advantage > 0 ? options.tau_pos : options.tau_neg);
-  }
-
-  /// Gate of sapo, (4 / tau) sigmoid(tau (rho - 1)); slope by rho.
-  template <typename Real>
-  LOSSGRID_KERNEL static Slope<Real> sapo_gate(Real tau, Real rho) {
-    const Real a = tau * (rho - 1);
-    const Real small = std::exp(-std::abs(a));
-    const Real sigmoid = (a > 0 ? Real(1) : small) / (1 + small);
-    return {4 / tau * sigmoid, 4 * small / ((1 + small) * (1 + small))};
   }
 
   /// KL by r = reference - current; slope by r.

@@ -41,7 +41,13 @@ std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>
 }
 
 PolicyLoss policy_loss_of(const std::string& name) {
-  return name == "ppo" ? PolicyLoss::ppo : PolicyLoss::sapo;
+  return name == "ppo"        ? PolicyLoss::ppo
+         : name == "sapo"     ? PolicyLoss::sapo
+         : name == "geo_mean" ? PolicyLoss::geo_mean
+         : name == "dro"      ? PolicyLoss::dro
+         : name == "dppo_tv"  ? PolicyLoss::dppo_tv
+         : name == "dppo_kl"  ? PolicyLoss::dppo_kl
+                              : PolicyLoss::vespo;
 }
 
 Truncation truncation(const std::optional<std::string>& name) {
@@ -118,6 +124,11 @@ void require_values_in_range(const ClippedPgOptions& o) {
   require({
       {o.tau_pos <= 0, "tau_pos must be above 0"},
       {o.tau_neg <= 0, "tau_neg must be above 0"},
+      {not_positive(o.dro_beta), "dro_beta must be above 0"},
+      {o.vespo_k_pos < 0, "vespo_k_pos must not be negative"},
+      {o.vespo_lambda_pos < 0, "vespo_lambda_pos must not be negative"},
+      {o.vespo_k_neg < 0, "vespo_k_neg must not be negative"},
+      {o.vespo_lambda_neg < 0, "vespo_lambda_neg must not be negative"},
       {o.ratio_clip_min < 0 || o.ratio_clip_min > 1, "ratio_clip_min must be in [0, 1]"},
       {o.ratio_clip_max < 0, "ratio_clip_max must not be negative"},
       {o.ratio_clip_c && *o.ratio_clip_c <= 1, "ratio_clip_c must be above 1, or null"},
@@ -150,11 +161,34 @@ void require_aggregation_fits(const ClippedPgOptions& o) {
 }
 
 void require_policy_loss_fits(const ClippedPgOptions& o) {
+  require(
+      {{o.dro_beta && o.policy_loss != PolicyLoss::dro, "dro_beta needs policy_loss = \"dro\""}});
   if (o.policy_loss == PolicyLoss::ppo) return;
   require({
       {o.use_cispo, "use_cispo = true needs policy_loss = \"ppo\""},
       {o.disable_ppo_ratio, "disable_ppo_ratio = true needs policy_loss = \"ppo\""},
-      {o.ratio_clip_c.has_value(), "ratio_clip_c needs policy_loss = \"ppo\""},
+      {o.ratio_clip_c && !o.is_dppo(), "ratio_clip_c needs policy_loss = \"ppo\" or that of DPPO"},
+  });
+  if (o.policy_loss == PolicyLoss::sapo) return;
+  const bool is_dro = o.policy_loss == PolicyLoss::dro;
+  const bool weighs_tokens = o.use_importance_sampling_correction && !o.weighs_sequences();
+  require({
+      {o.force_on_policy_ratio,
+       "force_on_policy_ratio = true needs policy_loss = \"ppo\" or \"sapo\""},
+      {o.sequence_level_importance_ratios,
+       "sequence_level_importance_ratios = true needs policy_loss = \"ppo\" or \"sapo\""},
+      {is_dro && !o.dro_beta, "policy_loss = \"dro\" needs a dro_beta"},
+      {is_dro && (o.log_ratio_min || o.log_ratio_max),
+       "log_ratio_min and log_ratio_max exclude policy_loss = \"dro\""},
+      {o.is_geo_mean() && o.token_level_loss && !o.loss_agg_mode,
+       "policy_loss = \"geo_mean\" needs token_level_loss = false or a loss_agg_mode"},
+      {o.is_geo_mean() && weighs_tokens, "policy_loss = \"geo_mean\" needs weights of sequences"},
+      {o.is_geo_mean() && o.rejection_level == RejectionLevel::token,
+       "policy_loss = \"geo_mean\" excludes a rollout_rs of tokens"},
+      {o.is_geo_mean() && o.off_policy_mask_threshold,
+       "policy_loss = \"geo_mean\" excludes off_policy_mask_threshold"},
+      {o.is_vespo() && o.use_importance_sampling_correction,
+       "policy_loss = \"vespo\" excludes use_importance_sampling_correction = true"},
   });
 }
 
@@ -267,9 +301,15 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
   o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
-  o.policy_loss = policy_loss_of(reader.one_of("policy_loss", {"ppo", "sapo"}, "ppo"));
+  o.policy_loss = policy_loss_of(reader.one_of(
+      "policy_loss", {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo"}, "ppo"));
   o.tau_pos = reader.number("tau_pos", o.tau_pos);
   o.tau_neg = reader.number("tau_neg", o.tau_neg);
+  o.dro_beta = reader.optional_number("dro_beta", o.dro_beta);
+  o.vespo_k_pos = reader.number("vespo_k_pos", o.vespo_k_pos);
+  o.vespo_lambda_pos = reader.number("vespo_lambda_pos", o.vespo_lambda_pos);
+  o.vespo_k_neg = reader.number("vespo_k_neg", o.vespo_k_neg);
+  o.vespo_lambda_neg = reader.number("vespo_lambda_neg", o.vespo_lambda_neg);
   o.ratio_clip_min = reader.number("ratio_clip_min", o.ratio_clip_min);
   o.ratio_clip_max = reader.number("ratio_clip_max", o.ratio_clip_max);
   o.ratio_clip_c = reader.optional_number("ratio_clip_c", o.ratio_clip_c);
@@ -389,6 +429,10 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
     if (lowest_ratio() > 0) needs.log_ratios.add(std::log(lowest_ratio()));
     if (highest_ratio() > 0) needs.log_ratios.add(std::log(highest_ratio()));
     if (ratio_clip_c) needs.log_ratios.add(std::log(*ratio_clip_c));
+  }
+  if (is_geo_mean()) {
+    needs.log_ratios.add(-ratio_clip_min);
+    needs.log_ratios.add(ratio_clip_max);
   }
   if (log_ratio_min) needs.log_ratios.add(*log_ratio_min);
   if (log_ratio_max) needs.log_ratios.add(*log_ratio_max);

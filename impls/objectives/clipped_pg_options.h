@@ -63,10 +63,15 @@ enum class RejectionStatistic {
   k3,  // e^w - 1 - w, at most the threshold
 };
 
-/// Loss of a token by its advantage and ratio.
+/// Loss of a token by its advantage and ratio (policy_losses.h).
 enum class PolicyLoss {
-  ppo,   // with clip bounds
-  sapo,  // Soft Adaptive Policy Optimization, a soft gate in the place of the clip
+  ppo,       // with clip bounds
+  sapo,      // Soft Adaptive Policy Optimization, a soft gate in the place of the clip
+  geo_mean,  // Geometric-Mean Policy Optimization, one ratio of clipped logarithms for a sequence
+  dro,       // Direct Reward Optimization, a quadratic penalty of the log ratio
+  dppo_tv,   // Divergence PPO, a mask by the distance of probabilities
+  dppo_kl,   // the same by a binary KL
+  vespo,     // gamma weights by the ratio of a sequence
 };
 
 /// Treatment of a generation log-probability that is not finite.
@@ -84,6 +89,11 @@ struct ClippedPgOptions {
   PolicyLoss policy_loss = PolicyLoss::ppo;      // verl, as tau_pos and tau_neg
   double tau_pos = 1.0;                          // temperature of sapo for advantages above 0
   double tau_neg = 1.05;                         // for others
+  std::optional<double> dro_beta;                // weight of the penalty of dro; verl
+  double vespo_k_pos = 2.0;                      // weights of vespo for advantages of at least 0
+  double vespo_lambda_pos = 3.0;                 // TRL
+  double vespo_k_neg = 3.0;                      // for others
+  double vespo_lambda_neg = 2.0;
   double ratio_clip_min = 0.2;
   double ratio_clip_max = 0.2;
   std::optional<double> ratio_clip_c;  // dual clip
@@ -149,6 +159,12 @@ struct ClippedPgOptions {
   }
   constexpr double highest_ratio() const {
     return cispo_bounds == CispoBounds::offset ? 1 + ratio_clip_max : ratio_clip_max;
+  }
+  /// True if the clipped logarithms of a sequence's ratios have one mean.
+  constexpr bool is_geo_mean() const { return policy_loss == PolicyLoss::geo_mean; }
+  constexpr bool is_vespo() const { return policy_loss == PolicyLoss::vespo; }
+  constexpr bool is_dppo() const {
+    return policy_loss == PolicyLoss::dppo_tv || policy_loss == PolicyLoss::dppo_kl;
   }
   /// True if the loss has clip bounds of that ratio.
   constexpr bool clips() const { return has_ratio() && policy_loss == PolicyLoss::ppo; }

@@ -15,7 +15,7 @@ struct ClippedPgColumns {
 
   // Sums over the valid tokens of a sequence.
   int tokens = -1;
-  int log_ratio = -1;            // x - prev
+  int log_ratio = -1;            // x - prev, clipped in geo_mean
   int positive_advantages = -1;  // the loss is linear in advantages of one sign
   int negative_advantages = -1;
   int log_weight = -1;  // prev - generation
@@ -30,6 +30,9 @@ struct ClippedPgColumns {
   int ratio = -1;           // the one ratio of the sequence
   int ratio_slope = -1;     // its slope by the token's own logprob
   int ratio_gradient = -1;  // d (policy loss) / d logprob of every token, by that ratio
+  int mean_advantage = -1;  // of geo_mean
+  int gate = -1;            // of vespo, for tokens with advantages of at least 0
+  int negative_gate = -1;   // for others
   int weight = -1;          // importance weight; seq-mask-tis: 1 kept, 0 masked
   int out_of_bounds = -1;   // of that weight: 1, else 0
   int positive = -1;        // reward above 0: 1, else 0
@@ -93,7 +96,7 @@ class ClippedPgTerms {
       if (column >= 0) sums[column] += term;
     };
     add(columns_.tokens, 1);
-    add(columns_.log_ratio, token.x - token.p);
+    if (columns_.log_ratio >= 0) add(columns_.log_ratio, log_in_sum(token).value);
     const Real log_weight = token.p - token.q;
     const bool is_kept = !is_rejected_alone(log_weight);
     const Real factor = is_kept ? own_factor(log_weight) : Real(0);
@@ -127,7 +130,7 @@ class ClippedPgTerms {
     const Weight weight = token_weight(token, coefficients);
 
     const Real keep = kept(token, coefficients);
-    const Pair policy = actor(token, ratio, keep * used(weight));
+    const Pair policy = actor(token, ratio, keep * used(weight), coefficients);
     sums[ClippedPgTotals::kActor] += share * policy.value;
     Real gradient = share * policy.slope;
     if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
@@ -207,9 +210,23 @@ class ClippedPgTerms {
             .advantage = input(TokenInput::advantages)};
   }
 
+  /// The logarithm of a token's ratio in the sum of its sequence; slope by x.
+  LOSSGRID_KERNEL Pair log_in_sum(const Token& token) const {
+    const Real log = token.x - token.p;
+    if (options_.sequence_ratio()) return {log, 1};
+    const Pair bounded = Formulas::bounded_log(log, options_);
+    if (!options_.is_geo_mean()) return bounded;
+    const Pair clipped = Formulas::one_sided_log(bounded.value, token.advantage, options_);
+    return {clipped.value, clipped.slope * bounded.slope};
+  }
+
   LOSSGRID_KERNEL Ratio ratio(const Token& token, SequenceTable<const double> coefficients) const {
     if (options_.force_on_policy_ratio) return {{1, 1}, {1, 1}};
     if (options_.disable_ppo_ratio) return {{token.x, 1}, {token.x, 1}};
+    if (options_.is_geo_mean()) {
+      const auto rho = static_cast<Real>(coefficients.at(token.sequence, columns_.ratio));
+      return {{rho, rho * log_in_sum(token).slope}, {rho, 1}};
+    }
     if (options_.sequence_ratio()) {
       const auto of_sequence = [&](int column) {
         return static_cast<Real>(coefficients.at(token.sequence, column));
@@ -258,10 +275,31 @@ class ClippedPgTerms {
                                                   : keep;
   }
 
-  LOSSGRID_KERNEL Pair actor(const Token& token, const Ratio& ratio, Real factor) const {
-    if (options_.use_cispo) {
-      const Real slope = -token.advantage * ratio.clipped.value * factor;
-      return {slope * token.x, slope};
+  LOSSGRID_KERNEL Pair actor(const Token& token, const Ratio& ratio, Real factor,
+                             SequenceTable<const double> coefficients) const {
+    const auto of_sequence = [&](int column) {
+      return static_cast<Real>(coefficients.at(token.sequence, column));
+    };
+    const auto weighted = [&](Real weight) {
+      const Real slope = -token.advantage * weight * factor;
+      return Pair{slope * token.x, slope};
+    };
+    if (options_.use_cispo) return weighted(ratio.clipped.value);
+    if (options_.is_vespo()) {
+      return weighted(of_sequence(token.advantage >= 0 ? columns_.gate : columns_.negative_gate));
+    }
+    if (options_.is_dppo()) {
+      const bool has_diverged = Formulas::has_diverged(token.advantage, token.x, token.p, options_);
+      return weighted(has_diverged ? Real(0) : Formulas::dppo_weight(ratio.free.value, options_));
+    }
+    if (options_.policy_loss == PolicyLoss::dro) {
+      const Pair loss = Formulas::dro(token.advantage, token.x, token.p, options_);
+      return {factor * loss.value, factor * loss.slope};
+    }
+    if (options_.is_geo_mean()) {
+      const Real advantage =
+          Formulas::geo_mean_advantage(token.advantage, of_sequence(columns_.mean_advantage));
+      return {factor * -advantage * ratio.free.value, factor * -advantage * ratio.free.slope};
     }
     const Pair loss =
         surrogate<Formulas>(token.advantage, ratio.free.value, ratio.clipped, options_);

@@ -12,6 +12,7 @@
 #include "impls/objectives/clipped_pg_truth_rejection.h"
 #include "impls/objectives/clipped_pg_truth_weights.h"
 #include "impls/objectives/gradient_sides.h"
+#include "impls/objectives/policy_losses_truth.h"
 
 namespace lossgrid {
 namespace {
@@ -27,12 +28,6 @@ struct TrueToken {
 
   bool has_generation() const { return std::isfinite(q); }
 };
-
-/// As limited() of Enclosures, with the gradient of a closed clamp, whose ends are rounded too.
-Var limited(const Var& a, double low, double high) {
-  const Var near = Tape::record(rounded(a.enclosure(), 2), a, 1.0);
-  return Tape::record(limited(a.enclosure(), low, high), clamp(near, low, high), 1.0);
-}
 
 /// Returns KL by r = reference - current.
 template <typename Number>
@@ -201,7 +196,8 @@ class ClippedPgTruth {
     }
   }
 
-  ByToken<Var> ratios() const {
+  ByToken<Var> ratios() {
+    if (options_.policy_loss == PolicyLoss::geo_mean) return geometric_means();
     if (options_.force_on_policy_ratio) {
       return each<Var>([](const TrueToken& token) { return score(token.x); });
     }
@@ -221,6 +217,22 @@ class ClippedPgTruth {
     return logs;
   }
 
+  /// Returns the ratios of geo_mean, for each token that of its sequence.
+  ByToken<Var> geometric_means() {
+    ByToken<Var> ratios(tokens_.size());
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      std::vector<Var> logs;
+      std::vector<double> advantages;
+      for (const TrueToken& token : tokens_[i]) {
+        logs.push_back(bounded_log(token.x - token.p));
+        advantages.push_back(token.advantage);
+      }
+      const Var ratio = exp(mean(geo_mean_logs(options_, logs, advantages, truth_.branches)));
+      ratios[i].assign(logs.size(), ratio);
+    }
+    return ratios;
+  }
+
   /// Returns the logarithm of a ratio in its bounds, beyond which there is no gradient.
   Var bounded_log(const Var& log) const {
     if (!options_.log_ratio_min && !options_.log_ratio_max) return log;
@@ -231,7 +243,7 @@ class ClippedPgTruth {
 
   ByToken<Var> clipped_ratios(const ByToken<Var>& ratios) const {
     ByToken<Var> clipped = ratios;
-    if (!has_ratio()) return clipped;
+    if (!has_ratio() || options_.policy_loss == PolicyLoss::geo_mean) return clipped;
     for (std::vector<Var>& of_sequence : clipped) {
       for (Var& rho : of_sequence) rho = limited(rho, lowest_ratio(), highest_ratio());
     }
@@ -290,9 +302,10 @@ class ClippedPgTruth {
                            const TrueKeeps& keeps) {
     ByToken<Var> terms(tokens_.size());
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      const OfSequence of_sequence = this->of_sequence(tokens_[i]);
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
         const TrueToken& token = tokens_[i][k];
-        const Var loss = actor_term(token, ratios[i][k], clipped[i][k]);
+        const Var loss = actor_term(token, of_sequence, ratios[i][k], clipped[i][k]);
         count_actor_branch(token.advantage, ratios[i][k].value());
         if (options_.takes_lack_of_generation()) {
           truth_.branches["generation_lacks"] += token.has_generation() ? 0 : 1;
@@ -307,10 +320,68 @@ class ClippedPgTruth {
     return terms;
   }
 
-  Var actor_term(const TrueToken& token, const Var& ratio, const Var& clipped) {
+  /// Numbers of a sequence that policy losses of its tokens depend on, without gradient.
+  struct OfSequence {
+    Enclosure advantage;  // the mean one
+    VespoGates gates = {};
+  };
+
+  OfSequence of_sequence(const std::vector<TrueToken>& tokens) {
+    OfSequence numbers;
+    if (tokens.empty()) return numbers;
+    std::vector<Enclosure> terms;
+    if (options_.policy_loss == PolicyLoss::geo_mean) {
+      for (const TrueToken& token : tokens) terms.push_back(token.advantage);
+      numbers.advantage = sum(terms) * reciprocal(static_cast<std::int64_t>(tokens.size()));
+    }
+    if (options_.policy_loss == PolicyLoss::vespo) {
+      for (const TrueToken& token : tokens) {
+        terms.push_back(bounded_log(token.x - token.p).enclosure());
+      }
+      numbers.gates = vespo_gates(options_, sum(terms), truth_.branches);
+    }
+    return numbers;
+  }
+
+  Var actor_term(const TrueToken& token, const OfSequence& of_sequence, const Var& ratio,
+                 const Var& clipped) {
     if (options_.use_cispo) return -token.advantage * detach(clipped) * token.x;
-    if (options_.policy_loss == PolicyLoss::sapo) return sapo(token.advantage, ratio);
-    return surrogate(token.advantage, ratio);
+    switch (options_.policy_loss) {
+      case PolicyLoss::sapo:
+        return sapo(token.advantage, ratio);
+      case PolicyLoss::geo_mean:
+        return Var(-of_sequence.advantage) * ratio;
+      case PolicyLoss::dro: {
+        const Var d = token.x - token.p;
+        return Var(constant(*options_.dro_beta)) * d * d / 2.0 - token.advantage * token.x;
+      }
+      case PolicyLoss::dppo_tv:
+      case PolicyLoss::dppo_kl:
+        return -token.advantage * Var(dppo_weight(token, ratio)) * token.x;
+      case PolicyLoss::vespo:
+        return -token.advantage * Var(of_sequence.gates.of(token.advantage)) * token.x;
+      default:
+        return surrogate(token.advantage, ratio);
+    }
+  }
+
+  /// Returns the weight of a token in dppo: its ratio, or 0.
+  Enclosure dppo_weight(const TrueToken& token, const Var& ratio) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const double bound = options_.ratio_clip_c.value_or(kInfinity);
+    truth_.branches["dppo_ratio_truncated"] += ratio.value() > bound ? 1 : 0;
+    const Enclosure diverged =
+        has_diverged(options_, token.x.enclosure(), token.p.enclosure(), token.advantage);
+    truth_.branches["dppo_kept"] += diverged.value > 0 ? 0 : 1;
+    truth_.branches[token.advantage > 0 ? "dppo_dropped_above" : "dppo_dropped_below"] +=
+        diverged.value > 0 ? 1 : 0;
+    const Enclosure weight = limited(ratio.enclosure(), -kInfinity, bound);
+    if (diverged.is_exact()) return diverged.value > 0 ? 0.0 : weight;
+    straddles_ = true;
+    if (sides_.actor == Side::either) {
+      return diverged.value > 0 ? hull(0.0, weight) : hull(weight, 0.0);
+    }
+    return sides_.actor == Side::second ? 0.0 : weight;
   }
 
   /// -A (4 / tau) sigmoid(tau (rho - 1)).

@@ -8,7 +8,8 @@
 // 2016; Megatron-LM's option of the same name) and z_loss_coefficient c (Chowdhery et al., "PaLM",
 // 2022),
 //   l_t = - (1 - e) lp_t - (e / V) sum_v ln p_v + c logsumexp(z)^2,
-// where logits of -inf contribute nothing to the sum over v.
+// where logits of -inf contribute nothing to the sum over v. With loss_type "dft" it is - p lp_t,
+// the probability p = e^lp_t as a weight without gradient (Dynamic Fine-Tuning, arXiv:2508.05629).
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
@@ -28,7 +29,9 @@ class NllObjective final : public Objective {
   explicit NllObjective(const NllOptions& options) : options_(options) {}
 
   std::string_view kind() const override { return "nll"; }
-  bool linear() const override { return options_.z_loss_coefficient == 0; }
+  bool linear() const override {
+    return options_.z_loss_coefficient == 0 && !options_.weighs_by_probability;
+  }
 
   ObjectiveNeeds needs() const override {
     ObjectiveNeeds needs;
@@ -139,6 +142,7 @@ class NllObjective final : public Objective {
     tokens.row.push_back(row);
     tokens.logprob.push_back(tape.variable(truth.logprob));
     Var loss = -tokens.logprob.back();
+    if (options_.weighs_by_probability) loss = detach(exp(tokens.logprob.back())) * loss;
     if (smoothing != 0) {
       std::vector<Var>& mean_logprob = tokens.terms[RowTerm::mean_logprob];
       mean_logprob.push_back(tape.variable(truth.terms[RowTerm::mean_logprob]));
@@ -175,11 +179,16 @@ NllOptions read_nll_options(const OptionReader& reader) {
   options.token_level_loss = reader.flag("token_level_loss", options.token_level_loss);
   options.label_smoothing = reader.number("label_smoothing", options.label_smoothing);
   options.z_loss_coefficient = reader.number("z_loss_coefficient", options.z_loss_coefficient);
+  options.weighs_by_probability = reader.one_of("loss_type", {"nll", "dft"}, "nll") == "dft";
   if (options.label_smoothing < 0 || options.label_smoothing >= 1) {
     throw_bad_input("nll: label_smoothing must be in [0, 1)");
   }
   if (options.z_loss_coefficient < 0) {
     throw_bad_input("nll: z_loss_coefficient must not be negative");
+  }
+  if (options.weighs_by_probability &&
+      (options.label_smoothing != 0 || options.z_loss_coefficient != 0)) {
+    throw_bad_input("nll: loss_type = \"dft\" excludes label_smoothing and z_loss_coefficient");
   }
   return options;
 }

@@ -2,15 +2,18 @@
 // NllTerms: the terms of one token (harness/loss/terms_kernels.h) of `nll`.
 #pragma once
 
+#include <cmath>
+
 #include "harness/device/kernel/portable.h"
 #include "harness/loss/objective_tokens.h"
 
 namespace lossgrid {
 
 struct NllOptions {
-  bool token_level_loss = true;   // false: mean over sequences of their token means
-  double label_smoothing = 0;     // e: share of the uniform distribution in the labels
-  double z_loss_coefficient = 0;  // c of c logsumexp^2
+  bool token_level_loss = true;        // false: mean over sequences of their token means
+  double label_smoothing = 0;          // e: share of the uniform distribution in the labels
+  double z_loss_coefficient = 0;       // c of c logsumexp^2
+  bool weighs_by_probability = false;  // Dynamic Fine-Tuning
 };
 
 struct NllTerms {
@@ -34,8 +37,10 @@ struct NllTerms {
     const double weight =
         options.token_level_loss ? token_weight : coefficients.at(tokens.sequence[t], 0);
     const double of_label = (1 - options.label_smoothing) * weight;
-    TokenGradient gradient{.logprob = -static_cast<float>(of_label)};
-    sums[0] -= of_label * tokens.logprobs[t];
+    const double probability =
+        options.weighs_by_probability ? std::exp(static_cast<double>(tokens.logprobs[t])) : 1.0;
+    TokenGradient gradient{.logprob = -static_cast<float>(of_label * probability)};
+    sums[0] -= of_label * probability * tokens.logprobs[t];
     sums[1] += 1;
     if (options.label_smoothing != 0) {
       const double of_others = options.label_smoothing * weight;

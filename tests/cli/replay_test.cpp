@@ -100,8 +100,8 @@ TEST(Replay, NamesTheInputThatABundleLacks) {
   // The same batch for an objective that reads inputs which the file does not hold.
   std::string text = read_all(bundle);
   const std::string from =
-      "{\\\"kind\\\":\\\"nll\\\",\\\"label_smoothing\\\":0.0,\\\"token_level_loss\\\":true,"
-      "\\\"z_loss_coefficient\\\":0.0}";
+      "{\\\"kind\\\":\\\"nll\\\",\\\"label_smoothing\\\":0.0,\\\"loss_type\\\":\\\"nll\\\","
+      "\\\"token_level_loss\\\":true,\\\"z_loss_coefficient\\\":0.0}";
   const std::size_t at = text.find(from);
   ASSERT_NE(at, std::string::npos);
   std::string to = "{\\\"kind\\\":\\\"dpo\\\"}";

@@ -14,8 +14,8 @@ using ::testing::Pair;
 
 TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
   EXPECT_THAT(with_all_options({"nll", {}}).options,
-              ElementsAre(Pair("label_smoothing", "0.0"), Pair("token_level_loss", "true"),
-                          Pair("z_loss_coefficient", "0.0")));
+              ElementsAre(Pair("label_smoothing", "0.0"), Pair("loss_type", "\"nll\""),
+                          Pair("token_level_loss", "true"), Pair("z_loss_coefficient", "0.0")));
   EXPECT_THAT(with_all_options({"dpo", {{"sft_loss_weight", "0.25"}}}).options,
               ElementsAre(Pair("discopop_tau", "0.05"), Pair("f_alpha_divergence_coef", "0.5"),
                           Pair("f_divergence_type", "\"reverse_kl\""),
@@ -41,7 +41,7 @@ TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {
                          {"kl_input_clamp_value", "null"},
                          {"reference_policy_kl_type", "\"k1\""}}})
           .options;
-  EXPECT_EQ(options.size(), 42u);
+  EXPECT_EQ(options.size(), 47u);
   EXPECT_EQ(options.at("ratio_clip_c"), "3.0");
   EXPECT_EQ(options.at("kl_input_clamp_value"), "null");
   EXPECT_EQ(options.at("kl_output_clamp_value"), "10.0");

@@ -107,6 +107,95 @@ TEST(ClippedPg, SequencesByHand) {
                  {-1.1 / 6, -2.0 / 6, -3.0 / 6, -4.0 / 2});
 }
 
+TEST(ClippedPg, GeometricMeansByHand) {
+  // Logarithms within 0.2: 0.2 and -0.5, whose other side is open; -0.2; 0 and -0.1.
+  const ObjectiveBatch data = tiny({{{1, 0.5}, {1, -0.5}}, {{-2, -0.3}}, {{0, 0.4}, {-3, -0.1}}});
+  const double a = std::exp(-0.15);
+  const double b = std::exp(-0.2);
+  const double c = std::exp(-0.05);
+  expect_by_hand(
+      both(kNoKl, kGeoMean), data, (-a + 2 * b + 1.5 * c) / 3,
+      {0, -a / 2 / 3, 0, 0, 1.5 * c / 2 / 3},
+      {{"probs_ratio", (2 * a + b + 2 * c) / 5}, {"probs_ratio_clamped", (2 * a + b + 2 * c) / 5}});
+  // A token's share of a sum over tokens is that of its sequence's loss.
+  expect_by_hand(policy_loss("\"geo_mean\"", both(kNoKl, kAggregations[1])), data,
+                 -2 * a + 2 * b + 2 * 1.5 * c, {0, -a, 0, 0, 1.5 * c});
+}
+
+TEST(ClippedPg, DroByHand) {
+  const ObjectiveBatch data = tiny({{{2, 0.5}, {-1, -0.25}}});
+  expect_by_hand(both(kNoKl, kDro), data, (0.35 * 0.25 + 4 + 0.35 / 16 - 2) / 2,
+                 {(0.35 - 2) / 2, (-0.175 + 1) / 2});
+}
+
+TEST(ClippedPg, DppoByHand) {
+  // e^-2 is 0.135, probabilities move by 0.045 and -0.068.
+  const double up = std::log(1.5);
+  const double down = -std::log(1.5);
+  const ObjectiveBatch data = tiny({{{1, up}, {-1, up}, {2, down}, {-2, down}, {0, up}}});
+  const auto tv = [](const char* low, const char* high) {
+    return both(kNoKl,
+                policy_loss("\"dppo_tv\"", {{"ratio_clip_min", low}, {"ratio_clip_max", high}}));
+  };
+  const double w = 1 / 1.5;
+  // -A rho x with x = -2; the first and the fourth token move as their advantages ask.
+  expect_by_hand(tv("0.07", "0.05"), data, (3 - 3 + 4 * w - 4 * w) / 5,
+                 {-1.5 / 5, 1.5 / 5, -2 * w / 5, 2 * w / 5, 0});
+  expect_by_hand(tv("0.07", "0.04"), data, (-3 + 4 * w - 4 * w) / 5,
+                 {0, 1.5 / 5, -2 * w / 5, 2 * w / 5, 0});
+  expect_by_hand(tv("0.06", "0.05"), data, (3 - 3 + 4 * w) / 5,
+                 {-1.5 / 5, 1.5 / 5, -2 * w / 5, 0, 0});
+  expect_by_hand(both(tv("0.07", "0.05"), kDual), data, (4 * w - 4 * w) / 5,
+                 {-1.3 / 5, 1.3 / 5, -2 * w / 5, 2 * w / 5, 0});
+  // Binary KL of 0.090 from 0.135 and of 0.203 from it.
+  const double above = 0.0902235 * -up + 0.9097765 * std::log(0.9097765 / 0.8646647);
+  const double below = 0.2030029 * -down + 0.7969971 * std::log(0.7969971 / 0.8646647);
+  ASSERT_NEAR(above, 0.00969, 1e-5);
+  ASSERT_NEAR(below, 0.01736, 1e-5);
+  const auto kl = [](const char* low, const char* high) {
+    return both(kNoKl,
+                policy_loss("\"dppo_kl\"", {{"ratio_clip_min", low}, {"ratio_clip_max", high}}));
+  };
+  expect_by_hand(kl("0.0174", "0.0097"), data, 0, {-1.5 / 5, 1.5 / 5, -2 * w / 5, 2 * w / 5, 0});
+  expect_by_hand(kl("0.0173", "0.0096"), data, (-3 + 4 * w) / 5, {0, 1.5 / 5, -2 * w / 5, 0, 0});
+}
+
+TEST(ClippedPg, DppoWithProbabilitiesOfOne) {
+  // Both 1; from e^-0.5 to 1: the KL has a logarithm of 0.39 over 1e-8.
+  ObjectiveBatch data = tiny({{{1, 0}, {1, 0.5}, {-1, 0.5}}});
+  std::vector<float>& prev = data.batch.inputs[static_cast<int>(TokenInput::prev_logprobs)];
+  for (int row = 0; row < 3; ++row) {
+    data.logprobs[row] = 0;
+    prev[row + 1] += 2;
+  }
+  const double rho = std::exp(0.5);
+  expect_by_hand(both(kNoKl, kDppoKl), data, 0, {-1.0 / 3, 0, rho / 3});
+}
+
+TEST(ClippedPg, VespoByHand) {
+  // Sums of log ratios 0.3, 25 and -25: the second has no weight left.
+  const ObjectiveBatch data =
+      tiny({{{1, 0.5}, {-1, -0.2}, {0, 0}}, {{1, 12}, {1, 13}}, {{1, -12}, {-1, -13}}});
+  const double s = 0.3;
+  const double positive = std::exp(3 + 2 * s - 3 * std::exp(s));
+  const double negative = std::exp(2 + 3 * s - 2 * std::exp(s));
+  // -A phi x with x = -2.
+  expect_by_hand(both(kNoKl, kVespo), data, (2 * positive - 2 * negative) / 7,
+                 {-positive / 7, negative / 7, 0, 0, 0, 0, 0});
+  // k = 0 and lambda = 0: REINFORCE.
+  const Options flat{{"vespo_k_pos", "0"},
+                     {"vespo_lambda_pos", "0"},
+                     {"vespo_k_neg", "0"},
+                     {"vespo_lambda_neg", "0"}};
+  expect_by_hand(both(kNoKl, both(flat, kVespo)), data, (2 * 4 - 2 * 2) / 7.0,
+                 {-1.0 / 7, 1.0 / 7, 0, -1.0 / 7, -1.0 / 7, -1.0 / 7, 1.0 / 7});
+  // e^-18.42 = 1e-8 is the least ratio of a sequence: a weight of (1e-8)^0.25 e^(0.1 - 1e-9).
+  const Options soft{{"vespo_k_pos", "0.25"}, {"vespo_lambda_pos", "0.1"}};
+  const ObjectiveBatch least = tiny({{{1, -12}, {1, -13}}});
+  expect_by_hand(both(kNoKl, both(soft, kVespo)), least, 2 * 0.01 * std::exp(0.1),
+                 {-0.005 * std::exp(0.1), -0.005 * std::exp(0.1)});
+}
+
 TEST(ClippedPg, AggregationsByHand) {
   // Sequences of one and two targets, one without a target and a masked one.
   ObjectiveBatch data = tiny({{{1, 0}}, {{2, 0}, {3, 0}}, {}, {{5, 0}}});

@@ -113,6 +113,55 @@ inline Options rejection(const char* name, const char* threshold, Options more =
   return both({{"rollout_rs", name}, {"rollout_rs_threshold", threshold}}, more);
 }
 
+inline Options policy_loss(const char* name, Options more = {}) {
+  return both({{"policy_loss", name}}, more);
+}
+
+inline const Options kGeoMean = policy_loss("\"geo_mean\"", kSequenceMean);
+inline const Options kDro = policy_loss("\"dro\"", {{"dro_beta", "0.7"}});
+inline const Options kDppoTv =
+    policy_loss("\"dppo_tv\"", {{"ratio_clip_min", "0.05"}, {"ratio_clip_max", "0.1"}});
+inline const Options kDppoKl =
+    policy_loss("\"dppo_kl\"", {{"ratio_clip_min", "0.01"}, {"ratio_clip_max", "0.03"}});
+inline const Options kVespo = policy_loss("\"vespo\"");
+
+/// Policy losses beside PPO's and sapo, each with what else it may be combined with.
+inline std::vector<Options> policy_losses() {
+  const Options corrects{{"use_importance_sampling_correction", "true"}};
+  const Options by_sequence = both(corrects, {{"rollout_is", "\"sequence\""}});
+  const Options opsm{{"off_policy_mask_threshold", "0.05"}};
+  const Options wide{{"ratio_clip_min", "0.4"}, {"ratio_clip_max", "0.3"}};
+  const Options gamma{{"vespo_k_pos", "1"},
+                      {"vespo_lambda_pos", "0.5"},
+                      {"vespo_k_neg", "0.25"},
+                      {"vespo_lambda_neg", "1.5"}};
+  return {kGeoMean,
+          both(wide, kGeoMean),
+          both(kGeoMean, kLogBounds),
+          both(kGeoMean, by_sequence),
+          both(kGeoMean, rejection("\"seq_mean_k2\"", "0.1", by_sequence)),
+          both(kGeoMean, kl("\"k3\"")),
+          both(policy_loss("\"geo_mean\""), kAggregations[0]),
+          both(policy_loss("\"geo_mean\""), kAggregations[3]),
+          both(policy_loss("\"geo_mean\"", kNoKl), kAggregations[6]),
+          kDro,
+          both(both(kDro, kNoKl), truncation("\"tis\"")),
+          both(kDro, rejection("\"token_k2\"", "0.1", kSequenceMean)),
+          kDppoTv,
+          both(kDppoTv, kDual),
+          both(kDppoTv, both(kDual, corrects)),
+          both(kDppoTv, both(opsm, kLogBounds)),
+          kDppoKl,
+          both(kDppoKl, kDual),
+          both(kDppoKl, both(kSequenceMean, truncation("\"icepop\""))),
+          kVespo,
+          both(kVespo, gamma),
+          both(kVespo, both(gamma, opsm)),
+          both(kVespo, both(kLogBounds, kSequenceMean)),
+          both(both(kVespo, gamma), kAggregations[5]),
+          both(kVespo, rejection("\"token_k1\"", "1.2"))};
+}
+
 /// Off-policy corrections beside truncated weights.
 inline std::vector<Options> corrections() {
   const Options low{{"rollout_rs_threshold_min", "0.8"}};
@@ -215,6 +264,7 @@ inline std::vector<Options> all_options() {
   }
   for (const Options& convention : conventions()) all.push_back(convention);
   for (const Options& correction : corrections()) all.push_back(correction);
+  for (const Options& loss : policy_losses()) all.push_back(loss);
   return all;
 }
 

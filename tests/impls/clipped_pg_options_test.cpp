@@ -124,6 +124,11 @@ TEST(ClippedPgOptions, Defaults) {
   EXPECT_EQ(o.policy_loss, PolicyLoss::ppo);
   EXPECT_EQ(o.tau_pos, 1.0);
   EXPECT_EQ(o.tau_neg, 1.05);
+  EXPECT_EQ(o.dro_beta, std::nullopt);
+  EXPECT_EQ(o.vespo_k_pos, 2);
+  EXPECT_EQ(o.vespo_lambda_pos, 3);
+  EXPECT_EQ(o.vespo_k_neg, 3);
+  EXPECT_EQ(o.vespo_lambda_neg, 2);
   EXPECT_EQ(o.loss_scale_factor, std::nullopt);
   EXPECT_FALSE(o.count_masked_sequences);
   EXPECT_EQ(o.prompt_group_size, std::nullopt);
@@ -245,6 +250,11 @@ TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
   refused("log_ratio_min", "0");
   refused("log_ratio_max", "-1");
   refused("tau_neg", "-1");
+  refused("dro_beta", "0");
+  refused("vespo_k_pos", "-1");
+  refused("vespo_lambda_pos", "-1");
+  refused("vespo_k_neg", "-1");
+  refused("vespo_lambda_neg", "-1");
   expect_bad_input(
       [] {
         ClippedPgOptions::from({{"ratio_clip_maxx", "1"}});
@@ -287,6 +297,35 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   refused({sapo, {"use_cispo", "true"}}, {"use_cispo", "policy_loss"});
   refused({sapo, {"ratio_clip_c", "3"}}, {"ratio_clip_c", "policy_loss"});
   refused({sapo, {"disable_ppo_ratio", "true"}}, {"disable_ppo_ratio", "policy_loss"});
+
+  const auto refused_with = [&](const Options& loss, const Options& more,
+                                const std::vector<std::string>& parts) {
+    Options options = loss;
+    options.insert(more.begin(), more.end());
+    refused(options, parts);
+  };
+  const Options geo_mean{{"policy_loss", "\"geo_mean\""}, by_sequence};
+  const Options dro{{"policy_loss", "\"dro\""}, {"dro_beta", "1"}};
+  const Options vespo{{"policy_loss", "\"vespo\""}};
+  const Options dppo{{"policy_loss", "\"dppo_tv\""}};
+  const Options weighs{{"use_importance_sampling_correction", "true"}};
+  for (const Options& loss : {geo_mean, dro, vespo, dppo}) {
+    ClippedPgOptions::from(loss);
+    refused_with(loss, {{"use_cispo", "true"}}, {"use_cispo", "policy_loss"});
+    refused_with(loss, {{"disable_ppo_ratio", "true"}}, {"disable_ppo_ratio", "policy_loss"});
+    refused_with(loss, {{"force_on_policy_ratio", "true"}}, {"force_on_policy_ratio", "sapo"});
+    refused_with(loss, {gspo, by_sequence}, {"sequence_level_importance_ratios", "sapo"});
+  }
+  refused({{"policy_loss", "\"geo_mean\""}}, {"geo_mean", "token_level_loss = false"});
+  refused_with(geo_mean, weighs, {"geo_mean", "weights of sequences"});
+  refused_with(geo_mean, {{"rollout_rs", "\"token_k2\""}, threshold}, {"geo_mean", "rollout_rs"});
+  refused_with(geo_mean, {{"off_policy_mask_threshold", "1"}}, {"geo_mean", "off_policy_mask"});
+  refused({{"policy_loss", "\"dro\""}}, {"dro", "dro_beta"});
+  refused({{"dro_beta", "1"}}, {"dro_beta", "policy_loss"});
+  refused_with(dro, {{"log_ratio_max", "2"}}, {"log_ratio_max", "dro"});
+  refused_with(vespo, weighs, {"vespo", "use_importance_sampling_correction"});
+  refused_with(vespo, {{"ratio_clip_c", "3"}}, {"ratio_clip_c", "policy_loss"});
+  ClippedPgOptions::from({{"policy_loss", "\"dppo_kl\""}, {"ratio_clip_c", "3"}});
 
   const std::pair<std::string, std::string> norm{"loss_agg_mode", "\"seq-mean-token-sum-norm\""};
   const std::pair<std::string, std::string> token_sum{"loss_agg_mode", "\"token-sum\""};
@@ -357,6 +396,10 @@ TEST(ClippedPgOptions, EdgesAreWhereTheFormulasSwitch) {
   EXPECT_FALSE(dual.edges_by_unit);
   EXPECT_TRUE(edges_of(needs({{"disable_ppo_ratio", "true"}}).log_ratios).empty());
   expect_near(edges_of(needs({{"ratio_clip_min", "1"}}).log_ratios), {std::log(1.2)});
+  const ObjectiveNeeds geo_mean = needs(
+      {{"policy_loss", "\"geo_mean\""}, {"token_level_loss", "false"}, {"ratio_clip_max", "0.4"}});
+  expect_near(edges_of(geo_mean.log_ratios), {-0.2, 0.4});
+  EXPECT_FALSE(geo_mean.edges_by_unit);
   const ObjectiveNeeds weights = needs({{"use_importance_sampling_correction", "true"},
                                         {"truncated_importance_sampling_type", "\"seq-mask-tis\""},
                                         {"truncated_importance_sampling_ratio", "1.5"},

@@ -43,6 +43,12 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       both(kNoKl, kSequenceMean),
       both(kNoKl, kSapo),
       both(kNoKl, kLogBounds),
+      both(kNoKl, kGeoMean),
+      both(kNoKl, both({{"ratio_clip_max", "0.4"}}, kGeoMean)),
+      both(kNoKl, both(kGeoMean, kLogBounds)),
+      both(policy_loss("\"geo_mean\"", kNoKl), kAggregations[4]),
+      both(kNoKl, kDro),
+      both(kNoKl, both(kDro, kSequenceMean)),
       both(kNoKl, rejection("\"seq_mean_k2\"", "0.1", kGspo)),
       both(kNoKl, rejection("\"token_k3\"", "0.05", kGspo)),
       both(kNoKl, rejection("\"token_k2\"", "0.05")),
@@ -218,6 +224,11 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     ASSERT_LE(of("ratio_above_clip_clipped_active"), of("ratio_above_clip"));
     ASSERT_EQ(total({"kl_live", "kl_input_clamped", "kl_output_clamped", "kl_weight_not_finite"}),
               parsed.kl_penalty() == 0 ? 0 : tokens);
+    ASSERT_EQ(total({"geo_mean_zero", "geo_mean_open", "geo_mean_clipped_above",
+                     "geo_mean_clipped_below"}),
+              parsed.is_geo_mean() ? tokens : 0);
+    ASSERT_EQ(total({"dppo_kept", "dppo_dropped_above", "dppo_dropped_below"}),
+              parsed.is_dppo() ? tokens : 0);
     const bool by_sequence = parsed.weighs_sequences();
     ASSERT_EQ(total({"rejection_kept", "rejection_dropped"}),
               parsed.rejection_level == RejectionLevel::token ? tokens : 0);
@@ -231,7 +242,7 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     for (const auto& [name, count] : truth.branches) seen[name] += count;
   }
   // The batches reach every branch that the options have.
-  EXPECT_EQ(seen.size(), 37u);
+  EXPECT_EQ(seen.size(), 47u);
   for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
 }
 
@@ -307,6 +318,44 @@ TEST(ClippedPgTruth, AtAClipBoundTheGradientIsOneOfFewAndNothingBetween) {
   // min() of a dual clip: all, half, nothing.
   EXPECT_EQ(shares_of(gradient_at(1.5F, -1, {{"ratio_clip_c", "1.5"}})), (Shares{0, 0.5, 1}));
   EXPECT_EQ(shares_of(gradient_at(1.5F, 1, {{"ratio_clip_c", "1.5"}})), Shares{});
+}
+
+// A clamp of geo_mean is closed; a token of dppo is kept or not.
+TEST(ClippedPgTruth, AtABoundOfOtherPolicyLossesTheGradientIsAllOrNothing) {
+  using Shares = std::vector<double>;
+  const Options geo_mean = both(kGeoMean, {{"ratio_clip_min", "0.5"}, {"ratio_clip_max", "0.5"}});
+  const float high = std::exp(0.5F);
+  EXPECT_EQ(shares_of(gradient_at(high, 1, geo_mean)), (Shares{0, 1}));
+  EXPECT_EQ(shares_of(gradient_at(1 / high, -1, geo_mean)), (Shares{0, 1}));
+  EXPECT_TRUE(gradient_at(high, -1, geo_mean).sides.empty());
+  EXPECT_TRUE(gradient_at(1 / high, 1, geo_mean).sides.empty());
+  // x is -1, the ratio 1.25: probabilities have moved by e^-1 (1 - 1 / 1.25).
+  const auto dppo = [](double bound) {
+    return Options{{"policy_loss", "\"dppo_tv\""},
+                   {"ratio_clip_min", fmt::format("{:.9f}", bound)},
+                   {"ratio_clip_max", fmt::format("{:.9f}", bound)}};
+  };
+  const double moved = std::exp(-1) * 0.2;
+  EXPECT_EQ(shares_of(gradient_at(1.25F, 1, dppo(moved))), (Shares{0, 1}));
+  EXPECT_TRUE(gradient_at(1.25F, -1, dppo(moved)).sides.empty());
+  EXPECT_NEAR(gradient_at(1.25F, 1, dppo(moved * 1.001)).gradient.low, 1, 1e-5);
+  EXPECT_EQ(gradient_at(1.25F, 1, dppo(moved / 1.001)).gradient.high, 0);
+}
+
+// A weight without gradient: with the same number in its place the loss is linear.
+TEST(ClippedPgTruth, WeightsOfDppoAndVespoHaveNoGradient) {
+  const ObjectiveBatch data = batch_of(404);
+  for (const Options& options : {kDppoTv, both(kDppoKl, kDual), kVespo}) {
+    const auto objective = make_clipped_pg(both(kNoKl, options));
+    const ObjectiveTruth truth = objective_truth(*objective, data);
+    Enclosure by_gradient = 0.0;  // sum of x g, the loss of weights that do not move
+    for (std::int64_t row = 0; row < data.rows(); ++row) {
+      if (std::isnan(data.logprobs[row])) continue;
+      by_gradient = by_gradient + Enclosure(data.logprobs[row]) * truth.grad_logprob[row];
+    }
+    EXPECT_NE(truth.loss.value, 0);
+    EXPECT_NEAR(by_gradient.value, truth.loss.value, 1e-12) << shown(options);
+  }
 }
 
 TEST(ClippedPgTruth, AWeightExactlyAtItsBoundCounts) {

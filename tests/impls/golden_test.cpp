@@ -120,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "grpo_dual_clip_k2", "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
                       "dpo_ipo", "dpo_robust", "nll_smoothing_zloss", "nll_softcap_temperature",
                       "grpo_entropy", "distill_forward", "distill_reverse_linear", "grpo_dr",
-                      "sapo", "nll_sampling_drop", "nll_sampling_zero", "nll_sampling_linear"),
+                      "sapo", "gmpo", "dppo_kl", "vespo", "nll_dft", "nll_sampling_drop",
+                      "nll_sampling_zero", "nll_sampling_linear"),
     [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../problem/expect_error.h"
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "objective_batch.h"
@@ -114,6 +115,72 @@ TEST(Nll, TheGradientOfTheTruthIsThatOfFiniteDifferences) {
       valid += expected != 0;
     }
     EXPECT_GT(valid, 5);
+  }
+}
+
+std::unique_ptr<Objective> dft(bool token_level) {
+  return find_objective("nll").make(
+      {{"token_level_loss", token_level ? "true" : "false"}, {"loss_type", "\"dft\""}});
+}
+
+TEST(Nll, DftWorkedOutByHand) {
+  const double a = std::exp(-1);
+  const double b = std::exp(-2);
+  const double c = std::exp(-4);
+  const ObjectiveRun by_token = run_objective(*dft(true), nll_batch());
+  EXPECT_DOUBLE_EQ(by_token.loss, (a + 2 * b + 4 * c) / 6);
+  EXPECT_FLOAT_EQ(by_token.gradient[0], static_cast<float>(-a / 6));
+  EXPECT_FLOAT_EQ(by_token.gradient[2], static_cast<float>(-b / 6));
+  EXPECT_FLOAT_EQ(by_token.gradient[4], static_cast<float>(-c / 6));
+  const ObjectiveRun by_sequence = run_objective(*dft(false), nll_batch());
+  EXPECT_DOUBLE_EQ(by_sequence.loss, ((a + 2 * b) / 2 + 4 * c) / 4);
+  EXPECT_FLOAT_EQ(by_sequence.gradient[4], static_cast<float>(-c / 4));
+  EXPECT_FALSE(dft(true)->linear());
+}
+
+TEST(Nll, DftStepsMatchTheTruth) {
+  for (const ObjectiveBatchShape& shape : random_shapes()) {
+    const ObjectiveBatch data = make_objective_batch(shape);
+    for (const bool token_level : {true, false}) {
+      SCOPED_TRACE(fmt::format("token_level {}, seed {}", token_level, shape.seed));
+      expect_steps_match_truth(*dft(token_level), data);
+      EXPECT_NE(differences(run_objective(*nll(token_level), data),
+                            objective_truth(*dft(token_level), data), 1e-6),
+                "");
+    }
+  }
+}
+
+/// The loss has its weights held where they are.
+TEST(Nll, TheGradientOfDftIsThatOfFiniteDifferences) {
+  const ObjectiveBatch data = make_objective_batch({});
+  const auto truth_of = [&](std::int64_t row, double step) {
+    std::vector<TokenTruth> rows = token_truths(data);
+    rows[row].logprob = rows[row].logprob.value + step;
+    return dft(true)->truth(data.batch, rows);
+  };
+  const ObjectiveTruth truth = truth_of(0, 0);
+  constexpr double kStep = 1e-5;
+  int valid = 0;
+  for (std::int64_t row = 0; row < data.rows(); ++row) {
+    if (std::isnan(data.logprobs[row])) continue;
+    // d (p lp) / d lp = p (1 + lp), of which the weight's part is p lp.
+    const double whole =
+        (truth_of(row, kStep).loss.value - truth_of(row, -kStep).loss.value) / (2 * kStep);
+    const double of_weight = truth.grad_logprob[row].value * data.logprobs[row];
+    EXPECT_NEAR(truth.grad_logprob[row].value + of_weight, whole, 1e-9);
+    ++valid;
+  }
+  EXPECT_GT(valid, 5);
+}
+
+TEST(Nll, DftExcludesRowTerms) {
+  for (const char* option : {"label_smoothing", "z_loss_coefficient"}) {
+    expect_bad_input(
+        [&] {
+          find_objective("nll").make({{"loss_type", "\"dft\""}, {option, "0.5"}});
+        },
+        {"dft", option});
   }
 }
 

@@ -87,6 +87,7 @@ TEST(MutationScore, TheCatalogueIsCovered) {
   for (int k = 139; k <= 144; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
   for (int k = 150; k <= 177; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
   for (int k = 180; k <= 197; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
+  for (int k = 212; k <= 226; ++k) EXPECT_TRUE(ids.contains(fmt::format("M{}", k))) << "M" << k;
 }
 
 TEST(MutationScore, ARightImplementationWouldSurvive) {
