@@ -229,7 +229,7 @@ TEST(Truth, CountsItsOwnDenominators) {
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 20, 1, 20, 20}));
   problem.spec.global_valid_seqs = 0;
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 3, 1, 2, 4}));
-  // Groups, whatever the problem says of their tokens.
+  // Groups are counted, whatever counts the problem holds.
   problem.group_size = 3;
   problem.group_tokens = {7, 7, 7, 7};
   EXPECT_EQ(unpadded_batch(problem).group_tokens, (std::vector<std::int64_t>{2, 2, 2, 1}));
