@@ -68,7 +68,7 @@ struct TokenGradients {
 
   constexpr std::array<std::span<float>, kColumns> columns() const {
     std::array<std::span<float>, kColumns> all{logprob};
-    for (int k = 0; k < kGradientTerms; ++k) all[static_cast<std::size_t>(1 + k)] = terms.of[k];
+    std::copy(terms.begin(), terms.end(), all.begin() + 1);
     return all;
   }
   /// Adds the gradient of token t.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <string_view>
 
 #include "harness/core/clock.h"
@@ -347,8 +348,8 @@ void require_numbers(const Problem& problem, const Truth& truth) {
       if (std::isfinite(gradient.value)) return;
       what = fmt::format("d loss / d {} of {} is {}", number, place_of(problem, t), gradient.value);
     };
-    for (auto term = kAllGradientTerms.rbegin(); term != kAllGradientTerms.rend(); ++term) {
-      require_finite(name(*term), grad.terms[*term]);
+    for (const RowTerm term : std::views::reverse(kAllGradientTerms)) {
+      require_finite(name(term), grad.terms[term]);
     }
     require_finite("logprob", grad.logprob);
     if (std::isinf(truth.rows[t].logprob)) {

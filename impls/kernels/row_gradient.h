@@ -87,8 +87,8 @@ struct RowGradients {
   /// True if the loss does not depend on row r: its gradient is 0 whatever its statistics are.
   LOSSGRID_KERNEL bool is_zero(std::int64_t r) const {
     if (logprob[r] != 0) return false;
-    for (int k = 0; k < kGradientTerms; ++k) {
-      if (terms.of[k] != nullptr && terms.of[k][r] != 0) return false;
+    for (const float* column : terms.of) {
+      if (column != nullptr && column[r] != 0) return false;
     }
     return true;
   }
