@@ -395,8 +395,12 @@ class External final : public LossImplementation {
       return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
     }
     RowTerms terms = problem.terms();
+    const bool makes_loss = !declaration_.returns_logprobs;
+    if (makes_loss && problem.objective.needs().probability_weights && !declaration_.takes_terms) {
+      return SkipReason{"the objective weighs tokens by their probability: takes=\"terms\""};
+    }
     if (!terms.any()) return std::nullopt;
-    if (declaration_.returns_logprobs) {
+    if (!makes_loss) {
       return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};
     }
     if (problem.has_teacher() && !declaration_.takes_teacher) {

@@ -39,6 +39,8 @@ def nll(problem):
 def terms(*own):
     """Returns `supports` of a function whose row terms are those in `own` and no others."""
     def supports(problem):
+        if problem.objective.get("loss_type") == "dft":
+            return "it has no loss_type dft"
         absent = {"label_smoothing", "z_loss_coefficient", "entropy_coefficient"} - set(own)
         return next((f"it has no {name}" for name in sorted(absent)
                      if problem.objective.get(name)), "")

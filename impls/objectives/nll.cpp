@@ -37,6 +37,7 @@ class NllObjective final : public Objective {
     ObjectiveNeeds needs;
     if (options_.label_smoothing != 0) needs.terms.add(RowTerm::mean_logprob);
     if (options_.z_loss_coefficient != 0) needs.terms.add(RowTerm::logsumexp);
+    needs.probability_weights = options_.weighs_by_probability;
     return needs;
   }
 

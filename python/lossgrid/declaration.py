@@ -262,8 +262,9 @@ def implementation(
             "temperature", "quotient": logits in bfloat16 are divided by a temperature in bfloat16,
             and the quotients are bfloat16.
         takes: what the function makes itself, of which it is given no case otherwise. "terms": the
-            row terms of the objective, entropy_coefficient, label_smoothing and
-            z_loss_coefficient, of a function that returns the loss. "transforms": logits that
+            terms of the objective beside plain log-probabilities, entropy_coefficient,
+            label_smoothing, z_loss_coefficient and loss_type "dft" of nll, of a function that
+            returns the loss. "transforms": logits that
             are scaled, capped and divided before the softmax, by ``batch.logit_scale``,
             ``batch.logit_softcap`` (0: none) and ``batch.temperature``; gradients are of the
             inputs. "sequence_temperatures", beside "transforms": rows are divided by

@@ -25,7 +25,9 @@ def mean_loss(logits, batch):
     options = batch.objective
     log_p = torch.log_softmax(logits, -1)
     e = options["label_smoothing"]
-    loss = -(1 - e) * log_p.gather(1, batch.labels[:, None])[:, 0] - e * log_p.mean(1)
+    lp = log_p.gather(1, batch.labels[:, None])[:, 0]
+    weight = lp.detach().exp() if options["loss_type"] == "dft" else 1
+    loss = -(1 - e) * weight * lp - e * log_p.mean(1)
     loss = loss + options["z_loss_coefficient"] * torch.logsumexp(logits, -1) ** 2
     loss = torch.where(batch.mask, loss, torch.zeros_like(loss))
     return loss.sum() / max(batch.denominators.valid_tokens, 1)
@@ -189,6 +191,25 @@ TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
   EXPECT_EQ(statuses["takes_terms"], "psps");
   EXPECT_EQ(statuses["takes_nothing"], "psss");
   EXPECT_THAT(reasons["takes_terms"], HasSubstr("takes=\"transforms\""));
+}
+
+TEST_F(ExternalTakes, GivesWeightsByProbabilityToThoseThatTakeTerms) {
+  const std::string report = scratch_.file("dft.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("losses.py", kLosses)},
+                 "--case 'lens=5+8 vocab=24 mask=all poison=none objective.loss_type=[nll,dft]' "
+                 "--grid tp1cp1 --impl takes_terms,takes_nothing --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  std::map<std::string, std::string> statuses;  // of nll and dft
+  std::string reason;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    statuses[trial["implementation"]] += trial["status"].get<std::string>()[0];
+    if (trial["status"] == "skipped") reason = trial["reason"];
+  }
+  EXPECT_EQ(statuses["takes_terms"], "pp");
+  EXPECT_EQ(statuses["takes_nothing"], "ps");
+  EXPECT_THAT(reason, HasSubstr("takes=\"terms\""));
 }
 
 const std::string kFiltered = R"(

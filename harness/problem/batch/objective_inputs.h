@@ -36,6 +36,7 @@ struct ObjectiveNeeds {
   bool predictions = false;             // sum_p2, top1 and mean_logit beside them
   bool token_weights = false;           // Objective::token_weights
   RowTerms terms{};                     // numbers of a row that the loss depends on
+  bool probability_weights = false;     // the loss of a token is weighted by its probability
   // Distances at which the formula switches:
   Edges log_ratios{};          // current - previous
   Edges log_weights{};         // previous - generation
