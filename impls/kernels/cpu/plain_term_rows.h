@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As term_rows.h, for float64 logits; as plain_rows.h, for checks, not for speed.
+// Row kernels with transforms and terms for float64 logits: the functions of term_rows.h in plain
+// loops, for checks and not for speed.
 #pragma once
 
 #include "impls/kernels/rows.h"
