@@ -6,6 +6,7 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/plan/memory_plan.h"
+#include "harness/verify/unpadded_batch.h"
 
 namespace lossgrid {
 namespace {

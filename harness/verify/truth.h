@@ -109,10 +109,6 @@ struct Truth {
   std::shared_ptr<const LinearTruth> linear = nullptr;
 };
 
-/// Returns the unsharded, unpadded batch of a problem, with denominators that are counted here:
-/// those of the problem and of a trial are of other code.
-PackedBatch unpadded_batch(const Problem& problem);
-
 /// Returns the truth of one row with `logits` [V] and `target` in [0, V). A logit of -inf has the
 /// probability 0, and a target of probability 0 has the log-probability -inf. `errors` [V]: bounds
 /// of the errors of the logits; empty for given ones.

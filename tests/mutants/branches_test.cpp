@@ -10,6 +10,7 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/case/suite.h"
 #include "harness/runner/trial/trial.h"
+#include "harness/verify/unpadded_batch.h"
 
 namespace lossgrid {
 namespace {

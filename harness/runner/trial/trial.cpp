@@ -15,6 +15,7 @@
 #include "harness/runner/verdict/rank_merge.h"
 #include "harness/runner/verdict/refusal.h"
 #include "harness/verify/expected.h"
+#include "harness/verify/unpadded_batch.h"
 
 namespace lossgrid {
 namespace {
