@@ -9,47 +9,6 @@
 namespace lossgrid {
 namespace {
 
-KlType kl_type(const std::string& name) {
-  return name == "k1"   ? KlType::k1
-         : name == "k2" ? KlType::k2
-         : name == "k3" ? KlType::k3
-                        : KlType::abs;
-}
-
-KlGradient kl_gradient_of(const std::string& name) {
-  return name == "score"              ? KlGradient::score
-         : name == "value"            ? KlGradient::value
-         : name == "straight-through" ? KlGradient::straight_through
-         : name == "importance"       ? KlGradient::importance
-                                      : KlGradient::ratio;
-}
-
-CispoBounds cispo_bounds_of(const std::string& name) {
-  return name == "offset"  ? CispoBounds::offset
-         : name == "upper" ? CispoBounds::upper
-                           : CispoBounds::absolute;
-}
-
-std::optional<AggregationMode> aggregation_mode(const std::optional<std::string>& name) {
-  if (!name) return std::nullopt;
-  return *name == "token-mean"            ? AggregationMode::token_mean
-         : *name == "token-sum"           ? AggregationMode::token_sum
-         : *name == "seq-mean-token-mean" ? AggregationMode::sequence_mean_token_mean
-         : *name == "seq-mean-token-sum"  ? AggregationMode::sequence_mean_token_sum
-         : *name == "prompt-mean"         ? AggregationMode::prompt_mean
-                                          : AggregationMode::sequence_mean_token_sum_norm;
-}
-
-PolicyLoss policy_loss_of(const std::string& name) {
-  return name == "ppo"        ? PolicyLoss::ppo
-         : name == "sapo"     ? PolicyLoss::sapo
-         : name == "geo_mean" ? PolicyLoss::geo_mean
-         : name == "dro"      ? PolicyLoss::dro
-         : name == "dppo_tv"  ? PolicyLoss::dppo_tv
-         : name == "dppo_kl"  ? PolicyLoss::dppo_kl
-                              : PolicyLoss::vespo;
-}
-
 Truncation truncation(const std::optional<std::string>& name) {
   if (!name) return Truncation::none;
   return *name == "tis"      ? Truncation::tis
@@ -95,17 +54,6 @@ void read_rejection(const OptionReader& reader, ClippedPgOptions& o) {
   read("veto_ratio_max", o.veto_ratio_max);
   read("off_policy_mask_threshold", o.off_policy_mask_threshold);
   o.token_masks_first = reader.flag("token_masks_first", o.token_masks_first);
-}
-
-std::optional<WeightLevel> weight_level(const std::optional<std::string>& name) {
-  if (!name) return std::nullopt;
-  return *name == "token"      ? WeightLevel::token
-         : *name == "sequence" ? WeightLevel::sequence
-                               : WeightLevel::geometric;
-}
-
-LackOfGeneration lack_of_generation(const std::string& name) {
-  return name == "refuse" ? LackOfGeneration::refused : LackOfGeneration::zero_weight;
 }
 
 struct Rule {
@@ -295,14 +243,15 @@ ClippedPgOptions ClippedPgOptions::from(const ObjectiveOptions& options) {
 ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   ClippedPgOptions o;
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
-  o.loss_agg_mode = aggregation_mode(reader.optional_one_of(
+  o.loss_agg_mode = reader.optional_enumerator<AggregationMode>(
       "loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum",
-                        "seq-mean-token-sum-norm", "prompt-mean"}));
+                        "seq-mean-token-sum-norm", "prompt-mean"});
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
   o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
-  o.policy_loss = policy_loss_of(reader.one_of(
-      "policy_loss", {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo"}, "ppo"));
+  o.policy_loss = reader.enumerator(
+      "policy_loss", {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo"},
+      o.policy_loss);
   o.tau_pos = reader.number("tau_pos", o.tau_pos);
   o.tau_neg = reader.number("tau_neg", o.tau_neg);
   o.dro_beta = reader.optional_number("dro_beta", o.dro_beta);
@@ -317,7 +266,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.force_on_policy_ratio = reader.flag("force_on_policy_ratio", o.force_on_policy_ratio);
   o.use_cispo = reader.flag("use_cispo", o.use_cispo);
   o.cispo_bounds =
-      cispo_bounds_of(reader.one_of("cispo_bounds", {"offset", "upper", "absolute"}, "offset"));
+      reader.enumerator("cispo_bounds", {"offset", "upper", "absolute"}, o.cispo_bounds);
   o.gspo_token = reader.flag("gspo_token", o.gspo_token);
   o.log_ratio_min = reader.optional_number("log_ratio_min", o.log_ratio_min);
   o.log_ratio_max = reader.optional_number("log_ratio_max", o.log_ratio_max);
@@ -325,10 +274,10 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       reader.flag("sequence_level_importance_ratios", o.sequence_level_importance_ratios);
   o.reference_policy_kl_penalty =
       reader.number("reference_policy_kl_penalty", o.reference_policy_kl_penalty);
-  o.reference_policy_kl_type =
-      kl_type(reader.one_of("reference_policy_kl_type", {"k1", "k2", "k3", "abs"}, "k3"));
-  o.kl_gradient = kl_gradient_of(reader.one_of(
-      "kl_gradient", {"score", "value", "straight-through", "importance", "ratio"}, "score"));
+  o.reference_policy_kl_type = reader.enumerator(
+      "reference_policy_kl_type", {"k1", "k2", "k3", "abs"}, o.reference_policy_kl_type);
+  o.kl_gradient = reader.enumerator(
+      "kl_gradient", {"score", "value", "straight-through", "importance", "ratio"}, o.kl_gradient);
   o.kl_input_clamp_value = reader.optional_number("kl_input_clamp_value", o.kl_input_clamp_value);
   o.kl_output_clamp_value =
       reader.optional_number("kl_output_clamp_value", o.kl_output_clamp_value);
@@ -343,10 +292,10 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", o.truncated_importance_sampling_ratio);
   o.truncated_importance_sampling_ratio_min = reader.optional_number(
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
-  o.nonfinite_generation_logprobs = lack_of_generation(
-      reader.one_of("nonfinite_generation_logprobs", {"refuse", "zero_weight"}, "refuse"));
+  o.nonfinite_generation_logprobs = reader.enumerator(
+      "nonfinite_generation_logprobs", {"refuse", "zero_weight"}, o.nonfinite_generation_logprobs);
   o.rollout_is =
-      weight_level(reader.optional_one_of("rollout_is", {"token", "sequence", "geometric"}));
+      reader.optional_enumerator<WeightLevel>("rollout_is", {"token", "sequence", "geometric"});
   o.rollout_is_batch_normalize =
       reader.flag("rollout_is_batch_normalize", o.rollout_is_batch_normalize);
   read_rejection(reader, o);

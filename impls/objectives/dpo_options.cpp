@@ -28,13 +28,6 @@ const std::vector<std::string>& divergence_names() {
   return names;
 }
 
-template <typename Enum>
-Enum read_enum_name(const OptionReader& reader, const char* option,
-                    const std::vector<std::string>& names, Enum fallback) {
-  const std::string name = reader.one_of(option, names, names[static_cast<std::size_t>(fallback)]);
-  return static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-}
-
 double non_negative_weight(const OptionReader& reader, const std::string& option, double fallback) {
   const double value = reader.number(option, fallback);
   if (value < 0) throw_bad_input("dpo: {} = {} is negative", option, value);
@@ -124,13 +117,13 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
   o.preference_average_log_probs =
       reader.flag("preference_average_log_probs", o.preference_average_log_probs);
   o.sft_average_log_probs = reader.flag("sft_average_log_probs", o.sft_average_log_probs);
-  o.loss_type = read_enum_name(reader, "loss_type", loss_type_names(), o.loss_type);
+  o.loss_type = reader.enumerator("loss_type", loss_type_names(), o.loss_type);
   o.label_smoothing = reader.number("label_smoothing", o.label_smoothing);
   o.discopop_tau = reader.number("discopop_tau", o.discopop_tau);
   o.ipo_average_log_probs = reader.flag("ipo_average_log_probs", o.ipo_average_log_probs);
   o.ld_alpha = reader.optional_number("ld_alpha", o.ld_alpha);
   o.f_divergence_type =
-      read_enum_name(reader, "f_divergence_type", divergence_names(), o.f_divergence_type);
+      reader.enumerator("f_divergence_type", divergence_names(), o.f_divergence_type);
   o.f_alpha_divergence_coef = reader.number("f_alpha_divergence_coef", o.f_alpha_divergence_coef);
   if (o.discopop_tau <= 0) throw_bad_input("dpo: discopop_tau = {} is not above 0", o.discopop_tau);
   const std::string& loss_type = loss_type_names()[static_cast<int>(o.loss_type)];

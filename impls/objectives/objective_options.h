@@ -11,6 +11,7 @@
 //       [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,20 @@ class OptionReader {
   std::optional<std::string> optional_one_of(const std::string& option,
                                              const std::vector<std::string>& names) const;
 
+  /// Returns the enumerator of one of `names`, which stand in the order of Enum; the optional one
+  /// nullopt for JSON null.
+  template <typename Enum>
+  Enum enumerator(const std::string& option, const std::vector<std::string>& names,
+                  Enum fallback) const {
+    return at_name<Enum>(names, one_of(option, names, names[static_cast<std::size_t>(fallback)]));
+  }
+  template <typename Enum>
+  std::optional<Enum> optional_enumerator(const std::string& option,
+                                          const std::vector<std::string>& names) const {
+    const std::optional<std::string> name = optional_one_of(option, names);
+    return name ? std::optional(at_name<Enum>(names, *name)) : std::nullopt;
+  }
+
   /// Throws bad_input, with the nearest name, for an option that none of the calls above asked for.
   void require_all_known() const;
 
@@ -48,6 +63,11 @@ class OptionReader {
   const ObjectiveOptions& values() const { return values_; }
 
  private:
+  template <typename Enum>
+  static Enum at_name(const std::vector<std::string>& names, const std::string& name) {
+    return static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+
   /// The value's text, or null when the option is not given.
   const std::string* find(const std::string& option) const;
   /// Keeps the value for values().
