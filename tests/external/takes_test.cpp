@@ -122,6 +122,23 @@ def takes_zigzag(logits, batch):
 
 using ExternalTakes = WithTorch;
 
+/// Trials of one implementation: the first letters of their statuses, and the reasons of those that
+/// did not pass.
+struct TrialsOf {
+  std::string statuses;
+  std::string reasons;
+};
+
+std::map<std::string, TrialsOf> trials_by_implementation(const std::string& report) {
+  std::map<std::string, TrialsOf> all;
+  for (const ordered_json& trial : records_of(report, "trials")) {
+    TrialsOf& own = all[trial["implementation"]];
+    own.statuses += trial["status"].get<std::string>()[0];
+    if (trial["status"] != "passed") own.reasons += trial["reason"].get<std::string>() + "; ";
+  }
+  return all;
+}
+
 TEST_F(ExternalTakes, GivesOtherLayoutsToThoseThatTakeThem) {
   const std::string report = scratch_.file("layouts.json");
   const ProcessResult result =
@@ -131,17 +148,12 @@ TEST_F(ExternalTakes, GivesOtherLayoutsToThoseThatTakeThem) {
                  "--impl takes_layouts,gathers,rolls_after_the_split,takes_zigzag --report " +
                      report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  std::map<std::string, std::string> statuses;
-  std::string reason;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    statuses[trial["implementation"]] += trial["status"].get<std::string>()[0];
-    if (trial["status"] == "skipped") reason = trial["reason"];
-  }
-  EXPECT_EQ(statuses["takes_layouts"], "ppppp") << result.out;
-  EXPECT_EQ(statuses["gathers"], "ppppp") << result.out;
-  EXPECT_EQ(statuses["rolls_after_the_split"], "fffff") << result.out;
-  EXPECT_EQ(statuses["takes_zigzag"], "pssss") << result.out;
-  EXPECT_THAT(reason, HasSubstr("takes=\"layouts\""));
+  auto trials = trials_by_implementation(report);
+  EXPECT_EQ(trials["takes_layouts"].statuses, "ppppp") << result.out;
+  EXPECT_EQ(trials["gathers"].statuses, "ppppp") << result.out;
+  EXPECT_EQ(trials["rolls_after_the_split"].statuses, "fffff") << result.out;
+  EXPECT_EQ(trials["takes_zigzag"].statuses, "pssss") << result.out;
+  EXPECT_THAT(trials["takes_zigzag"].reasons, HasSubstr("takes=\"layouts\""));
 }
 
 TEST_F(ExternalTakes, GivesATeacherAndTemperaturesToThoseThatTakeThem) {
@@ -154,20 +166,15 @@ TEST_F(ExternalTakes, GivesATeacherAndTemperaturesToThoseThatTakeThem) {
       "--report " +
           report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  std::map<std::string, std::string> statuses;  // by top k, temperatures
-  std::map<std::string, std::string> reasons;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    const std::string name = trial["implementation"];
-    statuses[name] += trial["status"].get<std::string>()[0];
-    if (trial["status"] == "skipped") reasons[name] += trial["reason"].get<std::string>() + "; ";
-  }
-  EXPECT_EQ(statuses["distills"], "pppp") << result.out;
-  EXPECT_EQ(statuses["one_temperature"], "pfpf") << result.out;
-  EXPECT_EQ(statuses["over_all_ids"], "ppff") << result.out;
-  EXPECT_EQ(statuses["takes_no_temperatures"], "psps") << result.out;
-  EXPECT_EQ(statuses["takes_no_teacher"], "ssss");
-  EXPECT_THAT(reasons["takes_no_temperatures"], HasSubstr("takes=\"sequence_temperatures\""));
-  EXPECT_THAT(reasons["takes_no_teacher"], HasSubstr("takes=\"teacher\""));
+  auto trials = trials_by_implementation(report);  // by top k, temperatures
+  EXPECT_EQ(trials["distills"].statuses, "pppp") << result.out;
+  EXPECT_EQ(trials["one_temperature"].statuses, "pfpf") << result.out;
+  EXPECT_EQ(trials["over_all_ids"].statuses, "ppff") << result.out;
+  EXPECT_EQ(trials["takes_no_temperatures"].statuses, "psps") << result.out;
+  EXPECT_EQ(trials["takes_no_teacher"].statuses, "ssss");
+  EXPECT_THAT(trials["takes_no_temperatures"].reasons,
+              HasSubstr("takes=\"sequence_temperatures\""));
+  EXPECT_THAT(trials["takes_no_teacher"].reasons, HasSubstr("takes=\"teacher\""));
 }
 
 TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
@@ -179,18 +186,12 @@ TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
                  "--impl takes_all,forgets_the_cap,takes_terms,takes_nothing --report " +
                      report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  std::map<std::string, std::string> statuses;  // by smoothing and cap, each off and on
-  std::map<std::string, std::string> reasons;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    const std::string name = trial["implementation"];
-    statuses[name] += trial["status"].get<std::string>()[0];
-    if (trial["status"] == "skipped") reasons[name] = trial["reason"];
-  }
-  EXPECT_EQ(statuses["takes_all"], "pppp");
-  EXPECT_EQ(statuses["forgets_the_cap"], "pfpf");
-  EXPECT_EQ(statuses["takes_terms"], "psps");
-  EXPECT_EQ(statuses["takes_nothing"], "psss");
-  EXPECT_THAT(reasons["takes_terms"], HasSubstr("takes=\"transforms\""));
+  auto trials = trials_by_implementation(report);  // by smoothing and cap, each off and on
+  EXPECT_EQ(trials["takes_all"].statuses, "pppp");
+  EXPECT_EQ(trials["forgets_the_cap"].statuses, "pfpf");
+  EXPECT_EQ(trials["takes_terms"].statuses, "psps");
+  EXPECT_EQ(trials["takes_nothing"].statuses, "psss");
+  EXPECT_THAT(trials["takes_terms"].reasons, HasSubstr("takes=\"transforms\""));
 }
 
 TEST_F(ExternalTakes, GivesWeightsByProbabilityToThoseThatTakeTerms) {
@@ -201,15 +202,10 @@ TEST_F(ExternalTakes, GivesWeightsByProbabilityToThoseThatTakeTerms) {
                  "--grid tp1cp1 --impl takes_terms,takes_nothing --report " +
                      report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  std::map<std::string, std::string> statuses;  // of nll and dft
-  std::string reason;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    statuses[trial["implementation"]] += trial["status"].get<std::string>()[0];
-    if (trial["status"] == "skipped") reason = trial["reason"];
-  }
-  EXPECT_EQ(statuses["takes_terms"], "pp");
-  EXPECT_EQ(statuses["takes_nothing"], "ps");
-  EXPECT_THAT(reason, HasSubstr("takes=\"terms\""));
+  auto trials = trials_by_implementation(report);  // of nll and dft
+  EXPECT_EQ(trials["takes_terms"].statuses, "pp");
+  EXPECT_EQ(trials["takes_nothing"].statuses, "ps");
+  EXPECT_THAT(trials["takes_nothing"].reasons, HasSubstr("takes=\"terms\""));
 }
 
 const std::string kFiltered = R"(
@@ -246,17 +242,11 @@ TEST_F(ExternalTakes, GivesASamplingMaskToThoseThatTakeIt) {
                  "--impl filters,over_the_vocabulary,takes_no_mask --report " +
                      report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  std::map<std::string, std::string> statuses;  // by treatment of filtered targets
-  std::map<std::string, std::string> reasons;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    const std::string name = trial["implementation"];
-    statuses[name] += trial["status"].get<std::string>()[0];
-    if (trial["status"] == "skipped") reasons[name] = trial["reason"];
-  }
-  EXPECT_EQ(statuses["filters"], "pp") << result.out;
-  EXPECT_EQ(statuses["over_the_vocabulary"], "ff") << result.out;
-  EXPECT_EQ(statuses["takes_no_mask"], "ss");
-  EXPECT_THAT(reasons["takes_no_mask"], HasSubstr("takes=\"sampling_mask\""));
+  auto trials = trials_by_implementation(report);  // by treatment of filtered targets
+  EXPECT_EQ(trials["filters"].statuses, "pp") << result.out;
+  EXPECT_EQ(trials["over_the_vocabulary"].statuses, "ff") << result.out;
+  EXPECT_EQ(trials["takes_no_mask"].statuses, "ss");
+  EXPECT_THAT(trials["takes_no_mask"].reasons, HasSubstr("takes=\"sampling_mask\""));
 }
 
 const std::string kQuotients = R"(
@@ -346,18 +336,12 @@ TEST_F(ExternalTakes, GivesABiasOfTheLmHeadToThoseThatTakeIt) {
       "--impl takes_bias,takes_none,half_gradient --report " +
           report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  std::map<std::string, std::string> statuses;  // by dtype and bias
-  std::map<std::string, std::string> reasons;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    const std::string name = trial["implementation"];
-    statuses[name] += trial["status"].get<std::string>()[0];
-    if (trial["status"] != "passed") reasons[name] += trial["reason"].get<std::string>() + "; ";
-  }
-  EXPECT_EQ(statuses["takes_bias"], "pppp") << reasons["takes_bias"];
-  EXPECT_EQ(statuses["takes_none"], "psps") << reasons["takes_none"];
-  EXPECT_EQ(statuses["half_gradient"], "pfpf");
-  EXPECT_THAT(reasons["takes_none"], HasSubstr("takes=\"bias\""));
-  EXPECT_THAT(reasons["half_gradient"], HasSubstr("grad_bias"));
+  auto trials = trials_by_implementation(report);
+  EXPECT_EQ(trials["takes_bias"].statuses, "pppp") << trials["takes_bias"].reasons;
+  EXPECT_EQ(trials["takes_none"].statuses, "psps") << trials["takes_none"].reasons;
+  EXPECT_EQ(trials["half_gradient"].statuses, "pfpf");
+  EXPECT_THAT(trials["takes_none"].reasons, HasSubstr("takes=\"bias\""));
+  EXPECT_THAT(trials["half_gradient"].reasons, HasSubstr("grad_bias"));
 }
 
 TEST_F(ExternalTakes, ABiasThatIsNotReadIsAMistake) {

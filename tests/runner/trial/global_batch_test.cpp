@@ -74,29 +74,41 @@ Problem problem_of(std::vector<std::uint8_t> token_mask, std::vector<float> rewa
   return problem;
 }
 
+/// The global batch as every rank counts it, and the calls of rank 0.
+struct CountedBatch {
+  std::vector<GlobalCounts> by_rank;
+  CollectiveCounts calls;
+};
+
+/// `parts`: those of each rank.
+CountedBatch count_on_ranks(const std::vector<std::vector<TrialPart>>& parts,
+                            const Problem& whole) {
+  CountedBatch counted{std::vector<GlobalCounts>(parts.size()), {}};
+  const RanksOutcome outcome = run_thread_ranks(
+      static_cast<int>(parts.size()),
+      [&](Communicator& world) {
+        CollectiveCounts own;
+        const auto dp = count_calls(world, own);
+        const auto rank = static_cast<std::size_t>(world.rank());
+        counted.by_rank[rank] = count_global_batch(parts[rank], whole, *dp);
+        if (rank == 0) counted.calls = own;
+      },
+      std::chrono::seconds(10));
+  EXPECT_TRUE(outcome.all_ok());
+  return counted;
+}
+
 TEST(CountDenominators, AddsUpOverMicrobatchesAndDpRanks) {
   const Problem whole = problem_of({1, 1, 1, 1, 1}, {1.0f, -1.0f});
   const auto first = std::make_shared<const Problem>(problem_of({1, 1, 1, 1, 1}, {1.0f, -1.0f}));
   const auto second = std::make_shared<const Problem>(problem_of({1, 0, 1, 1, 0}, {-1.0f, 2.0f}));
   const std::vector<std::vector<TrialPart>> parts{{{first, nullptr}, {second, nullptr}},
                                                   {{second, nullptr}}};
-  std::vector<Denominators> counted(2);
-  CollectiveCounts calls;
-  const RanksOutcome outcome = run_thread_ranks(
-      2,
-      [&](Communicator& world) {
-        CollectiveCounts own;
-        const auto dp = count_calls(world, own);
-        const auto rank = static_cast<std::size_t>(world.rank());
-        counted[rank] = count_global_batch(parts[rank], whole, *dp).denominators;
-        if (rank == 0) calls = own;
-      },
-      std::chrono::seconds(10));
-  ASSERT_TRUE(outcome.all_ok());
+  const CountedBatch batch = count_on_ranks(parts, whole);
   // first: 3 valid tokens, 2 of them of the rewarded sequence; second: 1, of the other sequence.
-  EXPECT_EQ(counted[0], (Denominators{5, 6, 2}));
-  EXPECT_EQ(counted[1], counted[0]);
-  EXPECT_EQ(calls[Collective::all_reduce], (CollectiveCount{1, 24}));
+  EXPECT_EQ(batch.by_rank[0].denominators, (Denominators{5, 6, 2}));
+  EXPECT_EQ(batch.by_rank[1].denominators, batch.by_rank[0].denominators);
+  EXPECT_EQ(batch.calls[Collective::all_reduce], (CollectiveCount{1, 24}));
 }
 
 TEST(CountDenominators, AddsUpSequencesWhereTheyAreNeeded) {
@@ -112,17 +124,9 @@ TEST(CountDenominators, AddsUpSequencesWhereTheyAreNeeded) {
   const auto counted = [&](Problem of_whole) {
     const std::vector<std::vector<TrialPart>> parts{{{first, nullptr}, {dummy, nullptr}},
                                                     {{second, nullptr}}};
-    std::vector<Denominators> counts(2);
-    const RanksOutcome outcome = run_thread_ranks(
-        2,
-        [&](Communicator& dp) {
-          const auto rank = static_cast<std::size_t>(dp.rank());
-          counts[rank] = count_global_batch(parts[rank], of_whole, dp).denominators;
-        },
-        std::chrono::seconds(10));
-    EXPECT_TRUE(outcome.all_ok());
-    EXPECT_EQ(counts[1], counts[0]);
-    return counts[0];
+    const std::vector<GlobalCounts> counts = count_on_ranks(parts, of_whole).by_rank;
+    EXPECT_EQ(counts[1].denominators, counts[0].denominators);
+    return counts[0].denominators;
   };
   EXPECT_EQ(counted(whole), (Denominators{4, 4, 0, 3, 4}));
   whole.spec.global_valid_seqs = 9;
@@ -142,19 +146,7 @@ TEST(CountDenominators, AddsUpGroupsThatRanksShare) {
   };
   const std::vector<std::vector<TrialPart>> parts{{{part({0, 1}, {1, 1, 1, 1, 1}), nullptr}},
                                                   {{part({2, 3}, {1, 0, 1, 1, 0}), nullptr}}};
-  std::vector<GlobalCounts> counts(2);
-  CollectiveCounts calls;
-  const RanksOutcome outcome = run_thread_ranks(
-      2,
-      [&](Communicator& world) {
-        CollectiveCounts own;
-        const auto dp = count_calls(world, own);
-        const auto rank = static_cast<std::size_t>(world.rank());
-        counts[rank] = count_global_batch(parts[rank], whole, *dp);
-        if (rank == 0) calls = own;
-      },
-      std::chrono::seconds(10));
-  ASSERT_TRUE(outcome.all_ok());
+  const auto [counts, calls] = count_on_ranks(parts, whole);
   EXPECT_EQ(counts[0].tokens_of_groups, (std::vector<std::int64_t>{4, 0}));
   EXPECT_EQ(counts[1].tokens_of_groups, counts[0].tokens_of_groups);
   EXPECT_EQ(counts[0].denominators.all_groups, 2);
