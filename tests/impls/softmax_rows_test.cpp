@@ -280,13 +280,18 @@ TEST_P(SoftmaxRows, ShardWithNothingButMinusInfinityHasNoSum) {
 }
 
 TEST_P(SoftmaxRows, NanStaysVisible) {
-  for (const std::int64_t at : {0, 100, 1500, 2047}) {
-    Rows<float> rows(Kind::ordinary, 2048, 1);
-    const_cast<float*>(static_cast<const float*>(rows.view.data))[at] =
-        std::numeric_limits<float>::quiet_NaN();
-    Statistics s(1);
-    done_statistics(rows.view, s.some());
-    EXPECT_TRUE(std::isnan(s.sum[0]) || std::isnan(s.shift[0])) << at;
+  for (const bool among_infinities : {false, true}) {
+    for (const std::size_t at : {0, 100, 1500, 2047}) {
+      Rows<float> rows(Kind::ordinary, 2048, 1);
+      if (among_infinities) std::fill(rows.storage.begin(), rows.storage.end(), -kInf);
+      const_cast<float*>(static_cast<const float*>(rows.view.data))[at] =
+          std::numeric_limits<float>::quiet_NaN();
+      for (const bool all : {false, true}) {
+        Statistics s(1);
+        done_statistics(rows.view, all ? s.all() : s.some());
+        EXPECT_TRUE(std::isnan(s.sum[0]) || std::isnan(s.shift[0])) << at;
+      }
+    }
   }
 }
 

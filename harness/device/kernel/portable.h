@@ -13,11 +13,15 @@
 #include "harness/core/dtype.h"
 #include "harness/device/kernel/block_sums.h"
 
+// LOSSGRID_FEW_TURNS stands before a loop of few turns, of which copies would only lengthen the
+// code.
 #ifdef __CUDACC__
 #define LOSSGRID_KERNEL __device__ __forceinline__
+#define LOSSGRID_FEW_TURNS _Pragma("unroll 1")
 #else
 #include <cmath>
 #define LOSSGRID_KERNEL inline
+#define LOSSGRID_FEW_TURNS
 #endif
 
 namespace lossgrid {
@@ -96,11 +100,25 @@ LOSSGRID_KERNEL void store(float x, bf16& to) {
 #endif
 }
 
+/// Returns the larger number; NaN if one of them is.
 LOSSGRID_KERNEL float larger(float a, float b) {
-  return a > b ? a : b;
+#ifdef __CUDACC__
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return a > b || a != a ? a : b;
+#endif
 }
+/// Returns the smaller number; one of them if the other one is NaN.
 LOSSGRID_KERNEL float smaller(float a, float b) {
-  return a < b ? a : b;
+#ifdef __CUDACC__
+  float y;
+  asm("min.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return a < b || b != b ? a : b;
+#endif
 }
 /// Raises `to` to `value`; a NaN stays.
 LOSSGRID_KERNEL void raise_to(double& to, double value) {

@@ -2,6 +2,7 @@
 #include "impls/kernels/cpu/plain_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace lossgrid {
@@ -32,6 +33,9 @@ void plain_statistics(const LogitsRows& rows, const RowStatistics& out) {
     const float shift = to_float(max);
     double sum = 0;
     double weighted = 0;
+    for (std::int64_t v = 0; v < columns; ++v) {
+      if (std::isnan(x[v])) sum = x[v];  // extrema may pass over it
+    }
     for (std::int64_t v = 0; v < columns && max > -kInfinity; ++v) {
       const double d = exact_distance_to_shift(x[v], shift);
       const double e = std::exp(d);

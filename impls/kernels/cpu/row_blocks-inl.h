@@ -196,6 +196,17 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   return tree_sum(sums);
 }
 
+/// Returns the larger of `low` and x, NaN where x is. Instructions of x86 and Arm do so; that of
+/// one lane would drop it.
+HWY_INLINE FloatVector at_least(float low, FloatVector x) {
+  const FloatVector bound = hn::Set(Floats(), low);
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+#else
+  return hn::Max(bound, x);
+#endif
+}
+
 /// Sums of 2^t and of 2^t t, the smallest element that is not -inf and the largest one.
 struct AllOfBlock {
   float sum;
@@ -223,7 +234,7 @@ HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std
       max = hn::Max(max, values[k]);
       min = hn::Min(min, hn::IfThenElse(hn::Eq(values[k], nothing), infinity, values[k]));
       // 2^t is 0 below -126; 0 times infinity would not be.
-      const FloatVector t = hn::Max(hn::Set(d, -200.0f), distance<kFused>(values[k], shift));
+      const FloatVector t = at_least(-200.0f, distance<kFused>(values[k], shift));
       const FloatVector power = exp2_of(t);
       sums[k] = hn::Add(sums[k], power);
       weighted[k] = hn::MulAdd(power, t, weighted[k]);

@@ -108,6 +108,16 @@ HWY_INLINE RowSums finish_row(const RunningSums& running, float min) {
           static_cast<float>(factor * kLn2 * (running.weighted + rounding * running.sum)), min};
 }
 
+/// Returns NaN if one of the elements, whose largest one is -inf, is NaN: extrema pass over it.
+template <typename T>
+double nan_or_zero(const T* x, std::int64_t count) {
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto value = static_cast<float>(x[k]);
+    if (std::isnan(value)) return static_cast<double>(value);
+  }
+  return 0;
+}
+
 template <typename T>
 HWY_INLINE RowSums sums_of_row(const T* x, std::int64_t columns, std::int64_t ahead) {
   RunningSums running{Exponent(first_shift(x, columns))};
@@ -115,7 +125,10 @@ HWY_INLINE RowSums sums_of_row(const T* x, std::int64_t columns, std::int64_t ah
     const std::int64_t count = std::min(kBlockSize, columns - begin);
     if (HWY_UNLIKELY(running.knows_nothing())) {
       const float largest = largest_of(x + begin, count, ahead);
-      if (largest == -kInfinity) continue;
+      if (largest == -kInfinity) {
+        running.sum += nan_or_zero(x + begin, count);
+        continue;
+      }
       running.move(largest);
     }
     float block = sum_of(x + begin, count, running.exponent, ahead);
@@ -137,7 +150,10 @@ HWY_INLINE RowSums all_sums_of_row(const T* x, std::int64_t columns, std::int64_
     const std::int64_t count = std::min(kBlockSize, columns - begin);
     AllOfBlock block = all_of(x + begin, count, running.exponent, ahead);
     if (HWY_UNLIKELY(is_too_large(block.sum) || running.knows_nothing())) {
-      if (block.max == -kInfinity) continue;
+      if (block.max == -kInfinity) {
+        running.sum += nan_or_zero(x + begin, count);
+        continue;
+      }
       running.move(block.max);
       block = all_of(x + begin, count, running.exponent, 0);
     }

@@ -87,7 +87,7 @@ LOSSGRID_KERNEL float product_or_zero(float factor, float log) {
 /// Returns a number that has a logarithm.
 LOSSGRID_KERNEL float normal_weight(double weight) {
   constexpr float kSmallestNormal = 1.17549435e-38f;
-  return larger(static_cast<float>(weight), kSmallestNormal);
+  return weight > kSmallestNormal ? static_cast<float>(weight) : kSmallestNormal;
 }
 
 /// A column of a row.

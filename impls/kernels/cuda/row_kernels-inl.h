@@ -91,35 +91,28 @@ struct GradientOfRow {
   LOSSGRID_KERNEL float of_other(T x) const { return factor * exp_of(distance_to_shift(x, shift)); }
 };
 
-/// Writes the gradient of row `r`, perhaps over its logits. `load`: as for moments_of_thread.
-/// `gradient`: as GradientOfRow.
-template <typename T, typename Block, typename Gradient, typename Load>
+/// Writes the gradient of row `r` to `to`, perhaps over its logits. `load`: as for
+/// moments_of_thread. `gradient`: as GradientOfRow. `aligned`: true if vectors of `to` can be
+/// written at once.
+template <typename T, typename Block, typename Gradient, typename Load, typename Aligned>
 LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, std::int64_t r,
-                                    const Gradient& gradient, void* out, Load&& load) {
+                                    const Gradient& gradient, T* to, Load&& load, Aligned aligned) {
   const T* row = access.row(r);
-  T* to = static_cast<T*>(out) + r * access.rows.width;
   const std::int64_t columns = access.rows.columns;
   const std::int64_t target = access.target_column(r);
-  // In place, the thread that has the target overwrites what the others read.
-  const auto of_target = block.each([&](int) {
-    return target < 0 ? 0.0f : gradient.of_target(as_loaded(load, row[target], target));
+  // In place, the thread that has the target overwrites its logit.
+  const auto of_target = block.each([&](int thread) {
+    return thread != 0 || target < 0 ? 0.0f
+                                     : gradient.of_target(as_loaded(load, row[target], target));
   });
   block.sync();
-  const bool aligned = is_aligned(to);
   block.run([&](int thread) {
-    const float at_target = block.of(of_target, thread);
     const int threads = block.threads();
     const std::int64_t count = whole_vectors<T>(columns);
-    const auto element = [&](T x, std::int64_t k) {
-      T result;
-      store(k == target ? at_target : gradient.of_other(x), result);
-      return result;
-    };
     const auto write = [&](std::int64_t v, const Vector<T>& x) {
       Vector<T> result;
-      for (int k = 0; k < kVectorSize<T>; ++k) {
-        result.items[k] = element(x.items[k], v * kVectorSize<T> + k);
-      }
+      for (int k = 0; k < kVectorSize<T>; ++k)
+        store(gradient.of_other(x.items[k]), result.items[k]);
       store_vector(to, aligned, v, result);
     };
     std::int64_t v = thread;
@@ -128,12 +121,21 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
       for (int k = 0; k < kVectorsATurn; ++k) x[k] = load(v + k * threads);
       for (int k = 0; k < kVectorsATurn; ++k) write(v + k * threads, x[k]);
     }
+    LOSSGRID_FEW_TURNS
     for (; v < count; v += threads) write(v, load(v));
+    LOSSGRID_FEW_TURNS
     for (std::int64_t k = count * kVectorSize<T> + thread; k < columns; k += threads) {
-      store_element(to, k, element(as_loaded(load, load_element(row, k), k), k));
+      T result;
+      store(gradient.of_other(as_loaded(load, load_element(row, k), k)), result);
+      store_element(to, k, result);
     }
   });
   write_zeros(block, to, columns, access.rows.width);
+  // Once for the row: not a comparison for each of its elements.
+  block.sync();
+  block.one([&] {
+    if (target >= 0) store(block.of(of_target, 0), to[target]);
+  });
 }
 
 template <typename T, bool kAll>
@@ -149,9 +151,11 @@ struct StatisticsKernel {
       return;
     }
     const T* row = access.row(r);
-    const Moments<kAll> whole =
-        moments_of_row<kAll>(block, row, access.rows.columns, RowVectors<T>(row));
-    block.one([&] { write_statistics(access, r, whole, out); });
+    with_alignment(row, row, [&](auto aligned) {
+      const Moments<kAll> whole =
+          moments_of_row<kAll>(block, row, access.rows.columns, RowVectors(row, aligned));
+      block.one([&] { write_statistics(access, r, whole, out); });
+    });
   }
 };
 
@@ -167,12 +171,15 @@ struct GradientKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t r = block.index();
     const T* row = access.row(r);
+    T* to = static_cast<T*>(out) + r * access.rows.width;
     if (grad[r] == 0) {
-      write_zeros(block, static_cast<T*>(out) + r * access.rows.width, 0, access.rows.width);
+      write_zeros(block, to, 0, access.rows.width);
       return;
     }
-    write_gradient(block, access, r, GradientOfRow<T>(shift[r], sum[r], grad[r]), out,
-                   RowVectors<T>(row));
+    const GradientOfRow<T> gradient(shift[r], sum[r], grad[r]);
+    with_alignment<T>(row, to, [&](auto aligned) {
+      write_gradient(block, access, r, gradient, to, RowVectors(row, aligned), aligned);
+    });
   }
 };
 
@@ -187,8 +194,15 @@ struct ForwardBackwardKernel {
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t r = block.index();
+    T* to = static_cast<T*>(gradient) + r * access.rows.width;
+    with_alignment<T>(access.row(r), to, [&](auto aligned) { run(block, r, to, aligned); });
+  }
+
+ private:
+  template <typename Block, typename Aligned>
+  LOSSGRID_KERNEL void run(Block& block, std::int64_t r, T* to, Aligned aligned) const {
     const T* row = access.row(r);
-    const RowVectors<T> from_memory(row);
+    const RowVectors from_memory(row, aligned);
     auto* on_chip = reinterpret_cast<Vector<T>*>(block.shared());
     Moments<false> whole = Moments<false>::none();
     if (access.rows.targets[r] < 0) {
@@ -204,11 +218,12 @@ struct ForwardBackwardKernel {
     }
     if (grad[r] == 0) {
       block.sync();  // the target is read
-      write_zeros(block, static_cast<T*>(gradient) + r * access.rows.width, 0, access.rows.width);
+      write_zeros(block, to, 0, access.rows.width);
       return;
     }
-    write_gradient(block, access, r, GradientOfRow<T>(whole.max, whole.sum, grad[r]), gradient,
-                   [&](std::int64_t v) { return v < kept ? on_chip[v] : from_memory(v); });
+    write_gradient(
+        block, access, r, GradientOfRow<T>(whole.max, whole.sum, grad[r]), to,
+        [&](std::int64_t v) { return v < kept ? on_chip[v] : from_memory(v); }, aligned);
   }
 };
 

@@ -3,6 +3,8 @@
 // 2018): sums over some elements of a row relative to their running maximum, and their merge.
 #pragma once
 
+#include <type_traits>
+
 #include "impls/kernels/cuda/row_vectors.h"
 
 namespace lossgrid {
@@ -52,22 +54,39 @@ struct Moments {
   template <int kCount, typename T>
   LOSSGRID_KERNEL void add_elements(const T (&x)[kCount]) {
     float most = to_float(x[0]);
-    for (int k = 1; k < kCount; ++k) most = larger(most, to_float(x[k]));
-    if (kAll) {
+    float least = most;
+    for (int k = 1; k < kCount; ++k) {
+      most = larger(most, to_float(x[k]));
+      if (kAll) least = smaller(least, to_float(x[k]));
+    }
+    if (most == -infinity()) return;
+    if (most > max) raise_max(most);
+    // Distances of float64 may be infinite where those of their float32 are not.
+    const bool may_be_infinite = std::is_same_v<T, double> || least - max == -infinity();
+    if (kAll && may_be_infinite) {
       for (int k = 0; k < kCount; ++k) {
         const float value = to_float(x[k]);  // -inf for -inf alone
         if (value != -infinity()) min = smaller(min, value);
       }
+      add_terms<true>(x);
+    } else {
+      if (kAll) min = smaller(min, least);
+      add_terms<false>(x);
     }
-    if (most == -infinity()) return;
-    if (most > max) raise_max(most);
+  }
+
+ private:
+  /// Adds the terms of elements relative to `max`. An exponential of 0 takes an infinite distance
+  /// with it.
+  template <bool kMayBeInfinite, int kCount, typename T>
+  LOSSGRID_KERNEL void add_terms(const T (&x)[kCount]) {
     float terms[kCount];
     float weighted_terms[kCount];
     for (int k = 0; k < kCount; ++k) {
       const float distance = distance_to_shift(x[k], max);
       terms[k] = exp_of(distance);
-      // An exponential of 0 takes an infinite distance with it.
-      if (kAll) weighted_terms[k] = terms[k] > 0 ? terms[k] * distance : 0.0f;
+      if (!kAll) continue;
+      weighted_terms[k] = kMayBeInfinite && !(terms[k] > 0) ? 0.0f : terms[k] * distance;
     }
     sum += tree_sum<kCount>(terms);
     if constexpr (kAll) weighted += tree_sum<kCount>(weighted_terms);

@@ -6,6 +6,10 @@
 // element by element. All accesses but that of a target's logit are counted (row_traffic.h).
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
 #include "harness/device/kernel/portable.h"
 #include "harness/device/kernel/row_traffic.h"
 #include "impls/kernels/kept_columns.h"
@@ -28,39 +32,52 @@ LOSSGRID_KERNEL std::int64_t whole_vectors(std::int64_t columns) {
   return columns / kVectorSize<T>;
 }
 
-/// True if vectors of a row can be read and written at once; always false on the processor, where
-/// the compiler chooses.
+/// True if vectors of a row can be read and written at once.
 template <typename T>
-LOSSGRID_KERNEL bool is_aligned([[maybe_unused]] const T* row) {
-#ifdef __CUDACC__
+LOSSGRID_KERNEL bool is_aligned(const T* row) {
   return reinterpret_cast<std::uintptr_t>(row) % kVectorBytes == 0;
-#else
-  return false;
-#endif
+}
+
+/// Calls f(std::true_type) if vectors of a row that is read and of one that is written can be moved
+/// at once, else f(std::false_type): a decision at run time for every load makes loads wait for
+/// each other.
+template <typename T, typename F>
+LOSSGRID_KERNEL void with_alignment(const T* from, const T* to, F&& f) {
+  if (is_aligned(from) && is_aligned(to)) {
+    f(std::true_type());
+  } else {
+    f(std::false_type());
+  }
 }
 
 /// Returns vector v of a row.
 template <typename T>
-LOSSGRID_KERNEL Vector<T> load_vector(const T* row, [[maybe_unused]] bool aligned, std::int64_t v) {
+LOSSGRID_KERNEL Vector<T> load_vector(const T* row, bool aligned, std::int64_t v) {
   count_row_read(kVectorBytes);
-#ifdef __CUDACC__
-  if (aligned) return reinterpret_cast<const Vector<T>*>(row)[v];
-#endif
   Vector<T> x;
+  if (aligned) {
+#ifdef __CUDACC__
+    x = reinterpret_cast<const Vector<T>*>(row)[v];
+#else
+    std::memcpy(static_cast<void*>(&x), row + v * kVectorSize<T>, sizeof x);
+#endif
+    return x;
+  }
   for (int k = 0; k < kVectorSize<T>; ++k) x.items[k] = row[v * kVectorSize<T> + k];
   return x;
 }
 
 template <typename T>
-LOSSGRID_KERNEL void store_vector(T* row, [[maybe_unused]] bool aligned, std::int64_t v,
-                                  const Vector<T>& x) {
+LOSSGRID_KERNEL void store_vector(T* row, bool aligned, std::int64_t v, const Vector<T>& x) {
   count_row_written(kVectorBytes);
-#ifdef __CUDACC__
   if (aligned) {
+#ifdef __CUDACC__
     reinterpret_cast<Vector<T>*>(row)[v] = x;
+#else
+    std::memcpy(static_cast<void*>(row + v * kVectorSize<T>), &x, sizeof x);
+#endif
     return;
   }
-#endif
   for (int k = 0; k < kVectorSize<T>; ++k) row[v * kVectorSize<T> + k] = x.items[k];
 }
 
@@ -77,18 +94,20 @@ LOSSGRID_KERNEL void store_element(T* row, std::int64_t k, T x) {
   row[k] = x;
 }
 
-/// Reads the vectors of a row.
-template <typename T>
+/// Reads the vectors of a row. `Aligned`: of with_alignment(), or bool, decided at run time.
+template <typename T, typename Aligned = bool>
 class RowVectors {
  public:
-  LOSSGRID_KERNEL explicit RowVectors(const T* row) : row_(row), aligned_(is_aligned(row)) {}
+  LOSSGRID_KERNEL explicit RowVectors(const T* row) requires std::is_same_v<Aligned, bool>
+      : row_(row), aligned_(is_aligned(row)) {}
+  LOSSGRID_KERNEL RowVectors(const T* row, Aligned aligned) : row_(row), aligned_(aligned) {}
   LOSSGRID_KERNEL Vector<T> operator()(std::int64_t v) const {
     return load_vector(row_, aligned_, v);
   }
 
  private:
   const T* row_;
-  bool aligned_;
+  Aligned aligned_;
 };
 
 /// Reads the vectors of a row of which columns are kept, -inf in place of all others.

@@ -39,10 +39,7 @@ struct TermMoments {
       distances[k] = is_finite ? distance_to_shift(z[k], after.max) : 0.0f;
       finite += is_finite ? 1.0f : 0.0f;
     }
-    const float of_turn = tree_sum<kCount>(distances);
-    total += of_turn;
-    // Moments pass over a NaN among nothing but -inf.
-    if (of_turn != of_turn) softmax.sum = of_turn;
+    total += tree_sum<kCount>(distances);
   }
 
  private:
@@ -246,8 +243,9 @@ struct TermGradientKernel {
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t r = block.index();
+    T* to = static_cast<T*>(out) + r * access.rows.width;
     if (gradients.is_zero(r)) {
-      write_zeros(block, static_cast<T*>(out) + r * access.rows.width, 0, access.rows.width);
+      write_zeros(block, to, 0, access.rows.width);
       return;
     }
     count_mask_read<kMask>(block, access.rows);
@@ -258,7 +256,7 @@ struct TermGradientKernel {
       const TermGradientOfRow<T, Map> gradient{map, softmax.shift[r], std::log(sum), sum,
                                                coefficients};
       with_row_vectors<kMask>(access, r, [&](const auto& load) {
-        write_gradient(block, access, r, gradient, out, load);
+        write_gradient(block, access, r, gradient, to, load, is_aligned(to));
       });
     });
   }
