@@ -48,6 +48,7 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool takes_sequence_temperatures = false;
   bool takes_teacher = false;
   bool takes_sampling_mask = false;
+  bool takes_values = false;   // of a head without a vocabulary
   bool takes_bias = false;     // of the LM head
   bool takes_layouts = false;  // of rows over CP, whichever
   bool has_chunks =

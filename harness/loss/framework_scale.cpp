@@ -71,6 +71,8 @@ class WithFramework final : public Objective {
     return result;
   }
 
+  void add_derived(Metrics& metrics) const override { objective_->add_derived(metrics); }
+
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth = objective_->truth(batch, rows);
     const auto scale = [&](std::vector<Enclosure>& gradients) {

@@ -96,9 +96,11 @@ struct LossProblem {
   }
   /// Returns the number of arrays d loss / d number by token.
   std::int64_t gradient_columns() const { return 1 + terms().count(); }
-  std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
-  std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
-  std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
+  std::int64_t rows() const { return batch.padded_tokens(); }   // T_pad
+  std::int64_t local_rows() const { return rows() / grid.cp; }  // T_c
+  /// Returns the TP ranks that the vocabulary is cut over; 1 for a head that all of them hold.
+  int vocab_ranks() const { return lossgrid::vocab_ranks(vocab, grid.tp); }
+  std::int64_t width() const { return (vocab + vocab_ranks() - 1) / vocab_ranks(); }  // V_t
   bool from_hidden() const { return head.hidden > 0; }
   /// Returns the rows of hidden states on this rank: T_c, or T_c / tp with sequence parallelism.
   std::int64_t hidden_rows() const { return local_rows() / grid.row_parts(); }

@@ -177,7 +177,7 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ran
         objective->require(unpadded_batch(make_problem(spec)));
       }
       for (const Grid& grid : suite.grids) {
-        if (grid.tp > spec.vocab) {
+        if (vocab_ranks(spec.vocab, grid.tp) > spec.vocab) {
           throw_bad_input("grid {}: tp = {} exceeds the vocabulary of {} (case \"{}\")",
                           format_grid(grid), grid.tp, spec.vocab, format_case(spec));
         }

@@ -52,9 +52,12 @@ class Problem:
     (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this pack;
     ``denominators`` count the global batch.
     ``input_sum`` is the sum over the global batch of importance weights that
-    ``rollout_is_batch_normalize`` divides by, else 0.
+    ``rollout_is_batch_normalize`` divides by, or of pairs of which both have a score, else 0.
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
     option of the function with its value.
+
+    ``head`` is "lm", or without a vocabulary (V = 1, on every TP rank) "value", where row t has the
+    value of the state before token t + 1, or "score", where it has that of the tokens up to t.
 
     ``columns`` is V_t of the rank ``tp_rank``, ``cp_rank``. ``cost`` is called for each rank,
     ``supports`` and ``chunks`` once for all ranks, with the first one.
@@ -62,6 +65,7 @@ class Problem:
 
     grid: Grid
     vocab: int
+    head: str = "lm"
     hidden: int = 0
     dtype: str = "float32"
     logit_scale: float = 1.0

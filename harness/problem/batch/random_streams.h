@@ -37,6 +37,8 @@ enum class Stream : std::uint32_t {
   pad_bias = 25,
   kept_targets = 26,      // targets that a sampler could have drawn
   lacking_logprobs = 27,  // of the generating policy, that are not finite
+  returns = 28,
+  old_values = 29,
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {
