@@ -138,7 +138,7 @@ const RegisteredMutant value_mutants[] = {
             [](const ObjectiveSpec& spec) {
               return with_value_formulas<RangeAroundItself>(spec, clips_values);
             },
-        .rejected_by = "loss",
+        .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
         .catalogue_id = "M228",

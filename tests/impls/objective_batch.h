@@ -422,9 +422,10 @@ inline void expect_gradient_of_differences(const Objective& objective, const Obj
     }
     EXPECT_TRUE(gradient.empty() || compared > 5) << what;
   };
-  // A divergence takes the place of the log-probability.
-  const bool has_divergence = objective.needs().terms.divergence.is_any();
-  if (!has_divergence) {
+  // A divergence, or the number of a head without a vocabulary, takes the place of the
+  // log-probability.
+  const ObjectiveNeeds needs = objective.needs();
+  if (!needs.terms.divergence.is_any() && needs.head == Head::lm) {
     compare(
         "logprob", [](TokenTruth& row) -> Enclosure& { return row.logprob; }, truth.grad_logprob);
   }

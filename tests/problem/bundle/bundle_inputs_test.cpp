@@ -86,6 +86,25 @@ TEST(BundleInputs, OfACaseSurviveWritingWithoutPoison) {
   }
 }
 
+TEST(BundleInputs, HaveAHead) {
+  const ScratchFile scratch;
+  for (const char* head : {"value", "score"}) {
+    Problem problem = make_problem(parse_case(std::string("lens=5+8 hidden=3 head=") + head));
+    write_bundle(scratch.path(), problem, std::nullopt);
+    const Problem read = read_bundle(scratch.path()).problem;
+    EXPECT_EQ(read.spec.head, problem.spec.head);
+    EXPECT_EQ(read.token_mask, problem.token_mask);
+    EXPECT_EQ(read.denominators, problem.denominators);
+  }
+  EditableBundle edited = EditableBundle::read(golden_path("nll_basic"));
+  edited.metadata()["head"] = "value";
+  expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
+                   {"head is value, which has one number a row"});
+  edited.metadata()["head"] = "critic";
+  expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
+                   {"head is 'critic', must be lm, value or score"});
+}
+
 TEST(BundleInputs, ThatAreMissingAreNotWritten) {
   const ScratchFile scratch;
   write_bundle(scratch.path(), make_problem(parse_case("lens=5+8 vocab=7")), std::nullopt);
