@@ -191,7 +191,7 @@ struct WriteRow {
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
-    // Of one logit alone the sum is 1, which exponentials of kernels may only come close to.
+    // The sum of one logit alone is 1, and exponentials of kernels only come close to that.
     const float log_sum = vocab == 1 ? 0.0f : std::log(columns.at(Columns::kSum, r));
     const float target = columns.at(Columns::kTarget, r);
     const bool is_filtered = zeroes_filtered && target == -infinity();

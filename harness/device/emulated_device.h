@@ -15,7 +15,7 @@ namespace lossgrid {
 /// Stream of an emulated device (Device::stream()).
 class EmulatedStream {
  public:
-  void launch(std::function<void()> kernel) { pending_.push_back(std::move(kernel)); }
+  void launch(std::function<void()> kernel);
   bool idle() const { return pending_.empty(); }
   /// Runs all launched work, in order. An exception of a kernel passes through; the later ones are
   /// dropped.

@@ -13,7 +13,7 @@ Denominators true_denominators(const Problem& problem) {
   std::int64_t first = 0;
   for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
     std::int64_t valid = 0;
-    // Of a vocabulary, the first token is never a target.
+    // The first token is no target of a vocabulary.
     for (std::int64_t t = problem.ahead(); t < problem.lengths[i]; ++t) {
       if (problem.token_mask[first + t] != 0) ++valid;
     }

@@ -41,20 +41,15 @@ ValueOptions value_options_from(const ObjectiveOptions& options) {
 }
 
 void add_explained_variance(Metrics& metrics) {
-  const auto mean = [&](const char* name) -> std::optional<double> {
-    const auto at = metrics.find(name);
-    return at == metrics.end() ? std::nullopt : at->second.value();
-  };
-  const auto returns = mean("returns_mean");
-  const auto squares = mean("returns_sq_mean");
-  const auto residuals = mean("residual_sq_mean");
-  const auto values = mean("values_mean");
-  const bool is_known = returns && squares && residuals && values;
-  const double spread = is_known ? *squares - *returns * *returns : 0;
+  for (const char* name : {"returns_mean", "returns_sq_mean", "residual_sq_mean", "values_mean"}) {
+    if (!metrics.contains(name)) return;  // an implementation gives none of them
+  }
   Metric explained{Reduction::mean, 0, 0};
-  if (spread > 0) {
-    const double apart = *returns - *values;
-    explained = {Reduction::mean, 1 - (*residuals - apart * apart) / spread, 1};
+  if (const std::optional<double> returns = metrics["returns_mean"].value()) {
+    const double spread = *metrics["returns_sq_mean"].value() - *returns * *returns;
+    const double apart = *returns - *metrics["values_mean"].value();
+    const double of_residuals = *metrics["residual_sq_mean"].value() - apart * apart;
+    if (spread > 0) explained = {Reduction::mean, 1 - of_residuals / spread, 1};
   }
   metrics.try_emplace("explained_variance", explained);
 }

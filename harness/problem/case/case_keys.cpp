@@ -116,7 +116,7 @@ void check_targets(std::string_view text) {
   throw_bad_input("targets = '{}' is neither random nor shard_edges", text);
 }
 
-/// A head without a vocabulary has one number a row: its case need not say so.
+/// The key sets the vocabulary of a head without one to 1, unless another one is given.
 CaseKey head_key() {
   CaseKey key = enum_key<Head>("head", &CaseSpec::head,
                                {{Head::lm, "lm"}, {Head::value, "value"}, {Head::score, "score"}});

@@ -53,7 +53,7 @@ TEST(Heads, OfScoresTakeTheLastMaskedTokenOfASequence) {
   EXPECT_EQ(values.row_valid(), (HeadBits{1, 0, 1, 0, 1, 0, 0}));
 }
 
-/// Values of 300 states, N(0, 1) in eighths, with what is drawn around them.
+/// Values of 3000 states in eighths, with what is drawn around them.
 struct DrawnStates {
   DrawnStates(const std::string& drift, double clip, double bend) {
     ObjectiveNeeds needs;
@@ -63,16 +63,18 @@ struct DrawnStates {
     for (std::int64_t t = 0; t < 3000; ++t) {
       const double value = std::round(8 * std::sin(static_cast<double>(t))) / 8;
       const DrawnValues drawn = drawn_values(spec, needs, t, value);
-      const double clipped = std::clamp(value, drawn.old_value - clip, drawn.old_value + clip);
-      const double apart = std::abs(value - drawn.returns);
-      const double apart_clipped = std::abs(clipped - drawn.returns);
-      below.push_back(value < drawn.old_value - clip ? 1 : 0);
-      above.push_back(value > drawn.old_value + clip ? 1 : 0);
-      at_end.push_back(std::abs(value - drawn.old_value) == clip ? 1 : 0);
+      const double old_value = static_cast<float>(drawn.old_value);
+      const double clipped = std::clamp(value, old_value - clip, old_value + clip);
+      const double target = static_cast<float>(drawn.returns);
+      const double apart = std::abs(value - target);
+      const double apart_clipped = std::abs(clipped - target);
+      below.push_back(value < old_value - clip ? 1 : 0);
+      above.push_back(value > old_value + clip ? 1 : 0);
+      at_end.push_back(std::abs(value - old_value) == clip ? 1 : 0);
       tie.push_back(value != clipped && apart == apart_clipped ? 1 : 0);
       further.push_back(apart_clipped > apart ? 1 : 0);
       far.push_back(apart > bend ? 1 : 0);
-      equal.push_back(apart == 0 && value == drawn.old_value ? 1 : 0);
+      equal.push_back(apart == 0 && value == old_value ? 1 : 0);
     }
   }
 

@@ -102,7 +102,7 @@ TEST(BundleInputs, HaveAHead) {
                    {"head is value, which has one number a row"});
   edited.metadata()["head"] = "critic";
   expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
-                   {"head is 'critic', must be lm, value or score"});
+                   {"head is \"critic\", must be lm, value or score"});
 }
 
 TEST(BundleInputs, ThatAreMissingAreNotWritten) {
