@@ -163,7 +163,8 @@ const RegisteredMutant value_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M230",
         .name = "huber_not_continuous",
-        .what = "value: delta |d| beyond the bend of a Huber loss, without - delta / 2",
+        .what =
+            "value: delta times the distance beyond the bend of a Huber loss, without - delta / 2",
         .strategy = "fused",
         .objective =
             [](const ObjectiveSpec& spec) {

@@ -51,7 +51,9 @@ void read_lengths(const BundleTensors& tensors, Problem& problem) {
 }
 
 void read_ids(const BundleTensors& tensors, Problem& problem) {
-  const std::vector<std::int64_t> ids = tensors.integers("input_ids", {"I32", "I64"}, 1);
+  std::vector<std::int64_t> ids = tensors.integers("input_ids", {"I32", "I64"}, 1);
+  // A head without a vocabulary predicts none of them.
+  if (problem.spec.head != Head::lm) std::fill(ids.begin(), ids.end(), 0);
   problem.input_ids.reserve(ids.size());
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if (ids[t] < 0 || ids[t] >= problem.spec.vocab) {

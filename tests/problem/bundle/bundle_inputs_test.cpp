@@ -96,6 +96,9 @@ TEST(BundleInputs, HaveAHead) {
     EXPECT_EQ(read.token_mask, problem.token_mask);
     EXPECT_EQ(read.denominators, problem.denominators);
   }
+  EditableBundle with_ids = EditableBundle::read(golden_path("value_clip"));
+  with_ids.set("input_ids", 3, std::int32_t{151000});  // the head predicts none of them
+  EXPECT_EQ(read_bundle(scratch.write(with_ids.bytes())).problem.input_ids[3], 0);
   EditableBundle edited = EditableBundle::read(golden_path("nll_basic"));
   edited.metadata()["head"] = "value";
   expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
