@@ -65,7 +65,6 @@ class Problem:
 
     grid: Grid
     vocab: int
-    head: str = "lm"
     hidden: int = 0
     dtype: str = "float32"
     logit_scale: float = 1.0
@@ -77,6 +76,7 @@ class Problem:
     filtered_targets: str = ""
     weight_layout: str = "vocab_hidden"
     lm_head_bias: bool = False
+    head: str = "lm"
     sequence_parallel: bool = False
     cp_layout: str = "zigzag"
     device: str = "cpu"
