@@ -280,6 +280,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
                                                  : policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
       store(TokenInput::teacher_logprobs, policies.teacher);
+      if (!needs.needs(TokenInput::returns) && !needs.needs(TokenInput::old_values)) continue;
       const DrawnValues values = drawn_values(spec, needs, t, x);
       store(TokenInput::returns, values.returns);
       store(TokenInput::old_values, values.old_value);
