@@ -6,10 +6,13 @@
 // Nothing per token crosses CP.
 // (AReaL #1223, with exact global denominators.)
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
+#include "impls/teacher_product.h"
 
 namespace lossgrid {
 namespace {
@@ -24,25 +27,40 @@ class CpLocalPlan final : public LossPlan {
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
                problem),
+        chunks_(TeacherProduct::chunks(problem)),
+        teacher_(problem, context, steps, local_, TeacherProduct::chunk_rows(problem)),
         statistics_(context.device, problem, steps, problem.local_rows()),
         grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    const std::int64_t count = local_.rows();
-    statistics_.select(0, count);
-    outputs.owned_labels = statistics_.run(steps_, context_.tp, view(inputs), outputs.tokens);
-    outputs.result =
-        objective_.run_local(context_.cp, local_.tokens(outputs.tokens, 0, count), grad_.all());
+    teacher_.gather(inputs);
+    outputs.owned_labels = 0;
+    for (const RowRange& chunk : chunks_) {
+      const LogitsRows rows = view(inputs, chunk);
+      outputs.owned_labels +=
+          statistics_.run(steps_, context_.tp, rows, outputs.tokens.part(chunk.begin, chunk.count));
+    }
+    outputs.result = objective_.run_local(
+        context_.cp, local_.tokens(outputs.tokens, 0, local_.rows()), grad_.all());
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    steps_.gradient(view(inputs), statistics_.softmax(), grad_.from(0), gradients.logits);
+    const std::int64_t row_bytes = shard_.width * problem_.element_bytes();
+    for (const RowRange& chunk : chunks_) {
+      const LogitsRows rows = view(inputs, chunk);
+      steps_.gradient(rows, statistics_.softmax(), grad_.from(chunk.begin),
+                      static_cast<std::byte*>(gradients.logits) + chunk.begin * row_bytes);
+    }
   }
 
  private:
-  LogitsRows view(const LossInputs& inputs) const {
-    return logits_rows(problem_, shard_, inputs, local_);
+  /// Returns the rows of a chunk with their teacher, and selects their statistics.
+  LogitsRows view(const LossInputs& inputs, const RowRange& chunk) {
+    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_).slice(chunk.begin, chunk.count);
+    teacher_.make(chunk.begin, rows);
+    statistics_.select(chunk.begin, chunk.count);
+    return rows;
   }
 
   const LossProblem& problem_;
@@ -50,6 +68,8 @@ class CpLocalPlan final : public LossPlan {
   const Steps steps_;
   VocabShard shard_;
   RowTable local_;
+  std::vector<RowRange> chunks_;  // one of all rows, unless a teacher's logits are made
+  TeacherProduct teacher_;
   ShardStatistics statistics_;
   GradientTable grad_;
   ObjectivePass objective_;
@@ -73,10 +93,16 @@ class CpLocal final : public LossImplementation {
     Cost cost;
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + ShardStatistics::bytes(problem, local) +
+        TeacherProduct::bytes(problem, TeacherProduct::chunk_rows(problem)) +
         GradientTable::bytes(problem, local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
-    ShardStatistics::add_merges(problem, local, 1, Exchange::one, cost.forward.tp);
+    ShardStatistics::add_merges(problem, local, std::ssize(TeacherProduct::chunks(problem)),
+                                Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);
+    TeacherProduct::add_gather(problem, cost.forward);
+    for (PhaseCost* phase : {&cost.forward, &cost.backward}) {
+      TeacherProduct::add_flops(problem, local, *phase);
+    }
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     return cost;
   }

@@ -408,7 +408,10 @@ class External final : public LossImplementation {
     if (!makes_loss) {
       return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};
     }
-    if (problem.has_teacher() && !declaration_.takes_teacher) {
+    if (problem.makes_teacher() && !declaration_.takes_teacher_hidden) {
+      return SkipReason{"takes no hidden states of a teacher: takes=\"teacher_hidden\""};
+    }
+    if (problem.has_teacher() && !problem.makes_teacher() && !declaration_.takes_teacher) {
       return SkipReason{"takes no logits of a teacher: takes=\"teacher\""};
     }
     terms.divergence = {};  // comes with the teacher

@@ -12,6 +12,7 @@
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
+#include "impls/teacher_product.h"
 
 namespace lossgrid {
 namespace {
@@ -25,13 +26,14 @@ class FusedPlan final : public LossPlan {
         chunked_(chunk > 0),
         shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
         chunks_(steps.chunks(problem.local_rows(),
-                             chunked_ ? chunk : std::max<std::int64_t>(1, problem.local_rows()))),
+                             std::max<std::int64_t>(1, rows_at_a_time(problem, chunk)))),
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
                problem),
         pack_(context.device, steps.shift(problem.batch), problem),
         order_(copy_positions(context.device,
                               steps.gather_order(problem.batch, steps, problem.grid.cp))),
+        teacher_(problem, context, steps, local_, rows_at_a_time(problem, chunk)),
         statistics_(context.device, problem, steps, statistics_rows(problem, chunk)),
         local_outputs_(context.device, problem.token_columns() * problem.local_rows(),
                        "outputs_local"),
@@ -42,20 +44,23 @@ class FusedPlan final : public LossPlan {
         local_grad_(context.device, problem, problem.local_rows()),
         objective_(context.device, problem, steps) {}
 
+  static std::int64_t rows_at_a_time(const LossProblem& problem, std::int64_t chunk) {
+    return chunk > 0 ? std::min(chunk, problem.local_rows()) : TeacherProduct::chunk_rows(problem);
+  }
+
   static std::int64_t statistics_rows(const LossProblem& problem, std::int64_t chunk) {
     return chunk > 0 ? std::min(chunk, problem.local_rows()) : problem.local_rows();
   }
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    const LogitsRows rows = view(inputs);
     const std::int64_t count = problem_.local_rows();
     const TokenOutputs local = columns_in(local_outputs_.span(), problem_, count);
     outputs.owned_labels = 0;
+    teacher_.gather(inputs);
     for (const RowRange& chunk : chunks_) {
-      statistics_.select(0, chunk.count);
+      const LogitsRows rows = view(inputs, chunk);
       outputs.owned_labels +=
-          statistics_.run(steps_, context_.tp, rows.slice(chunk.begin, chunk.count),
-                          local.part(chunk.begin, chunk.count));
+          statistics_.run(steps_, context_.tp, rows, local.part(chunk.begin, chunk.count));
     }
     gather(outputs.tokens);
 
@@ -64,27 +69,26 @@ class FusedPlan final : public LossPlan {
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    const LogitsRows rows = view(inputs);
     const std::int64_t row_bytes =
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
     const std::int64_t count = problem_.local_rows();
     const std::int32_t* own = order_.data() + context_.cp.rank() * count;
     gather_gradients(context_.device, count, pack_grad_.all(), own, 0, local_grad_.all());
     for (const RowRange& range : chunks_) {
-      const LogitsRows chunk = rows.slice(range.begin, range.count);
-      if (chunked_) {
-        statistics_.select(0, range.count);
-        statistics_.make(steps_, context_.tp, chunk);
-      }
+      const LogitsRows chunk = view(inputs, range);
+      if (chunked_) statistics_.make(steps_, context_.tp, chunk);
       steps_.gradient(chunk, statistics_.softmax(), local_grad_.from(range.begin),
                       static_cast<std::byte*>(gradients.logits) + range.begin * row_bytes);
     }
   }
 
  private:
-  LogitsRows view(const LossInputs& inputs) const {
-    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
+  /// Returns the rows of a chunk with their teacher, and selects their statistics.
+  LogitsRows view(const LossInputs& inputs, const RowRange& chunk) {
+    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_).slice(chunk.begin, chunk.count);
     rows.stream_bytes = steps_.stream_bytes;
+    teacher_.make(chunk.begin, rows);
+    statistics_.select(chunked_ ? 0 : chunk.begin, chunk.count);
     return rows;
   }
 
@@ -108,6 +112,7 @@ class FusedPlan final : public LossPlan {
   RowTable local_;
   RowTable pack_;
   DeviceArray<std::int32_t> order_;  // where the rows of the CP ranks stand in the pack
+  TeacherProduct teacher_;
   ShardStatistics statistics_;
   FloatArray local_outputs_;
   FloatArray received_;
@@ -136,17 +141,23 @@ class Fused final : public LossImplementation {
     const std::int64_t rows = problem.rows();
     const std::int64_t local = problem.local_rows();
     const bool gathers = problem.grid.cp > 1;
-    const std::int64_t chunks = chunk_ > 0 ? (local + chunk_ - 1) / chunk_ : (local > 0 ? 1 : 0);
+    const std::int64_t at_a_time = FusedPlan::rows_at_a_time(problem, chunk_);
+    const std::int64_t chunks = local > 0 ? (local + at_a_time - 1) / at_a_time : 0;
     Cost cost;
     const std::int64_t columns = problem.token_columns();
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, FusedPlan::statistics_rows(problem, chunk_)) +
+        TeacherProduct::bytes(problem, at_a_time) +
         kFloatBytes * columns * (local + (gathers ? rows : 0)) +
         GradientTable::bytes(problem, rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.forward.tp);
     add_logits_traffic(problem, cost);
+    TeacherProduct::add_gather(problem, cost.forward);
+    for (PhaseCost* phase : {&cost.forward, &cost.backward}) {
+      TeacherProduct::add_flops(problem, local, *phase);
+    }
     if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * columns * local);
     if (chunk_ > 0) {
       ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.backward.tp);

@@ -77,13 +77,15 @@ class LinearCe final : public LinearImplementation {
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
+    TeacherProduct::add_gather(problem, cost.forward);
     ShardStatistics::add_merges(problem, local, LinearPass::merges(problem, options_),
                                 Exchange::one, cost.forward.tp);
     if (problem.grid.cp > 1) ObjectivePass::add_reductions(problem, cost.forward.cp);
     LinearPass::add_reduction(problem, cost.backward.tp);
-    cost.forward.flops = LinearPass::product_flops(problem);
-    cost.backward.flops =
-        2 * LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
+    LinearPass::add_products(problem, 1, cost.forward);
+    LinearPass::add_products(problem, 1, cost.backward);
+    cost.backward.flops +=
+        LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
     cost.chunks = options_.chunks(problem);
     return cost;
   }

@@ -136,6 +136,7 @@ class LinearCeOnepass final : public LinearImplementation {
         ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     LinearPass::add_gather(problem, cost.forward.tp);
+    TeacherProduct::add_gather(problem, cost.forward);
     ShardStatistics::add_merges(problem, local,
                                 linear ? chunks : LinearPass::merges(problem, options_),
                                 Exchange::one, cost.forward.tp);
@@ -144,8 +145,9 @@ class LinearCeOnepass final : public LinearImplementation {
       if (linear) ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
     }
     LinearPass::add_reduction(problem, cost.backward.tp);
-    cost.forward.flops = (linear ? 2 : 3) * LinearPass::product_flops(problem) +
-                         LinearPass::grad_hidden_flops(problem);
+    LinearPass::add_products(problem, linear ? 1 : 2, cost.forward);
+    cost.forward.flops +=
+        LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
     cost.chunks = chunks;
     return cost;
   }

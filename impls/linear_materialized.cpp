@@ -40,6 +40,8 @@ class MaterializedPlan final : public LossPlan {
     pass_.logits(all_, LinearPass::Read::predicting);
     logits_inputs_.logits = pass_.logits_data();
     logits_inputs_.teacher = inputs.teacher;
+    logits_inputs_.teacher_hidden = inputs.teacher_hidden;
+    logits_inputs_.teacher_weight = inputs.teacher_weight;
     logits_inputs_.kept = inputs.kept;
     fused_->forward(logits_inputs_, outputs);
   }
@@ -85,8 +87,8 @@ class LinearMaterialized final : public LinearImplementation {
     }
     LinearPass::add_gather(problem, cost.forward.tp);
     LinearPass::add_reduction(problem, cost.backward.tp);
-    cost.forward.flops = LinearPass::product_flops(problem);
-    cost.backward.flops =
+    cost.forward.flops += LinearPass::product_flops(problem);
+    cost.backward.flops +=
         LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
     cost.chunks = options_.chunks(problem);
     return cost;

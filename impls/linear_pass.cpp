@@ -8,6 +8,7 @@
 #include "harness/device/backend.h"
 #include "harness/device/memory/host_view.h"
 #include "impls/kernels/hidden_rows.h"
+#include "impls/product_factor.h"
 
 namespace lossgrid {
 namespace {
@@ -46,10 +47,7 @@ std::int64_t LinearOptions::chunks(const LossProblem& problem) const {
 }
 
 DType LinearOptions::factor_dtype(const LossProblem& problem) const {
-  if (problem.dtype != DType::bf16) return DType::f32;
-  if (!traits_of(problem.backend).has_bf16_choice) return DType::bf16;
-  const Bf16Gemm way = bf16_gemm ? *bf16_gemm : bf16_gemm_rates().faster();
-  return way == Bf16Gemm::native ? DType::bf16 : DType::f32;
+  return product_factor_dtype(problem.dtype, problem.backend, bf16_gemm);
 }
 
 std::map<std::string, std::string> LinearOptions::details(const LossProblem& problem) const {
@@ -110,6 +108,9 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
       shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
       chunks_(steps.chunks(problem.local_rows(),
                            std::max<std::int64_t>(1, options.chunk_rows(problem)))) {
+  if (options.chunked) {  // else the logits go to a strategy that makes those of a teacher too
+    teacher_.emplace(problem, context, steps, rows, options.chunk_rows(problem));
+  }
   Device& device = context.device;
   const std::int64_t local = problem.local_rows();
   const std::int64_t chunk = options.chunk_rows(problem);
@@ -156,6 +157,7 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
   std::int64_t bytes = chunk * size * static_cast<std::int64_t>(size_of(factor)) +
                        kFloatBytes * chunk * problem.width() + kPositionBytes * local +
                        kFloatBytes * workspace_floats(problem, factor);
+  if (options.chunked) bytes += TeacherProduct::bytes(problem, chunk);
   if (problem.head.has_bias) bytes += chunk * static_cast<std::int64_t>(size_of(factor));
   if (problem.grid.sp) bytes += local * size * problem.element_bytes();
   if (has_partial(problem, keeps_partial)) bytes += kFloatBytes * local * size;
@@ -163,6 +165,13 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
     bytes += kFloatBytes * problem.hidden_rows() * size;
   }
   return bytes;
+}
+
+void LinearPass::add_products(const LossProblem& problem, std::int64_t times, PhaseCost& phase) {
+  for (std::int64_t k = 0; k < times; ++k) {
+    phase.flops += product_flops(problem);
+    TeacherProduct::add_flops(problem, problem.local_rows(), phase);
+  }
 }
 
 std::int64_t LinearPass::product_flops(const LossProblem& problem) {
@@ -188,6 +197,7 @@ void LinearPass::gather(const LossInputs& inputs) {
   weight_ = inputs.weight;
   all_hidden_ = inputs.hidden;
   inputs_ = inputs;
+  if (teacher_) teacher_->gather(inputs);
   if (!problem_.grid.sp) return;
   const auto elements = static_cast<std::size_t>(problem_.hidden_rows() * size_);
   context_.tp.all_gather(inputs.hidden, gathered_.data(), elements, problem_.dtype);
@@ -289,6 +299,7 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
                   .vocab = problem_.vocab,
                   .transforms = rows_.transforms(chunk.begin)};
   add_teacher(problem_, inputs_, rows_, chunk.begin, made);
+  if (teacher_) teacher_->make(chunk.begin, made);
   add_mask(problem_, inputs_, chunk.begin, made);
   return made;
 }

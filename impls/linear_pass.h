@@ -17,6 +17,7 @@
 
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
+#include "impls/teacher_product.h"
 
 namespace lossgrid {
 
@@ -77,6 +78,8 @@ class LinearPass {
   /// Returns the FLOPs of one product over all rows: of one that has the bias in it, and of d
   /// hidden, which has not.
   static std::int64_t product_flops(const LossProblem& problem);
+  /// Adds the FLOPs of making all logits, those of a teacher too, so often.
+  static void add_products(const LossProblem& problem, std::int64_t times, PhaseCost& phase);
   static std::int64_t grad_hidden_flops(const LossProblem& problem);
   /// Add the collectives over TP of gather() and of write_hidden().
   static void add_gather(const LossProblem& problem, CollectiveCounts& tp);
@@ -135,7 +138,8 @@ class LinearPass {
   Buffer gathered_;  // [T_c, H], with SP
   Buffer hidden_;    // [chunk, H] in the factors' dtype
   FloatArray logits_;
-  Buffer ones_;  // [chunk] in the factors' dtype, with a bias
+  Buffer ones_;                            // [chunk] in the factors' dtype, with a bias
+  std::optional<TeacherProduct> teacher_;  // of strategies that have chunks
   DeviceArray<std::int32_t> source_;
   FloatArray workspace_;
   FloatArray partial_;  // [T_c, H], where the output cannot hold it

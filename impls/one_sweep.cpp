@@ -17,6 +17,7 @@
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
+#include "impls/teacher_product.h"
 
 namespace lossgrid {
 namespace {
@@ -68,6 +69,7 @@ class OneSweepPlan final : public LossPlan {
         local_(context.device,
                steps.local_targets(problem.batch, steps, problem.grid.cp, context.cp.rank()),
                problem),
+        teacher_(problem, context, steps, local_, options.block_rows(problem)),
         statistics_(context.device, problem, steps, options.block_rows(problem)),
         scratch_(context.device, options.scratch_floats(problem), "exponentials",
                  MemorySpace::device),
@@ -82,10 +84,13 @@ class OneSweepPlan final : public LossPlan {
     LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
     rows.stream_bytes = steps_.stream_bytes;
     outputs.owned_labels = 0;
+    teacher_.gather(inputs);
     begin(outputs);
     for (const RowRange& range : blocks_) {
       const std::int64_t bytes = shard_.width * problem_.element_bytes();
-      run_block(range, rows.slice(range.begin, range.count), outputs,
+      LogitsRows block = rows.slice(range.begin, range.count);
+      teacher_.make(range.begin, block);
+      run_block(range, block, outputs,
                 static_cast<std::byte*>(gradients.logits) + range.begin * bytes);
     }
     finish(outputs);
@@ -148,6 +153,7 @@ class OneSweepPlan final : public LossPlan {
   VocabShard shard_;
   std::vector<RowRange> blocks_;
   RowTable local_;
+  TeacherProduct teacher_;      // of a block
   ShardStatistics statistics_;  // of a block
   FloatArray scratch_;
   GradientTable grad_;
@@ -199,6 +205,7 @@ class OneSweep final : public LossImplementation {
     Cost cost;
     cost.plan.workspace_bytes = RowTable::bytes(problem, local) +
                                 ShardStatistics::bytes(problem, options_.block_rows(problem)) +
+                                TeacherProduct::bytes(problem, options_.block_rows(problem)) +
                                 kFloatBytes * options_.scratch_floats(problem) +
                                 GradientTable::bytes(problem, local) +
                                 ObjectivePass::bytes(problem);
@@ -213,16 +220,21 @@ class OneSweep final : public LossImplementation {
         ObjectivePass::add_sequence_reduction(problem, cost.forward.cp);
       }
     }
-    cost.forward.read_bytes =
-        problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
+    cost.forward.read_bytes = problem.logits_bytes() + problem.mask_bytes();
+    add_teacher_reads(problem, 1, cost.forward);
     cost.forward.written_bytes = problem.logits_bytes();
+    TeacherProduct::add_gather(problem, cost.forward);
+    TeacherProduct::add_flops(problem, local, cost.forward);
     // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
     // fit on a multiprocessor.
     if (!OneSweepOptions::keeps_exponentials(problem) ||
         traits_of(problem.backend).launches_kernels) {
-      cost.forward.cached_read_bytes =
-          (1 + divergence_reads(problem)) * (problem.logits_bytes() + problem.teacher_bytes()) -
-          (problem.teacher_bytes() - teacher_statistics_bytes(problem)) + problem.mask_bytes();
+      PhaseCost again;
+      add_teacher_reads(problem, teacher_statistics_reads(problem) + divergence_reads(problem),
+                        again);
+      cost.forward.cached_read_bytes += (1 + divergence_reads(problem)) * problem.logits_bytes() +
+                                        problem.mask_bytes() + again.read_bytes +
+                                        again.cached_read_bytes;
     }
     return cost;
   }

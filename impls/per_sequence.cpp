@@ -11,6 +11,7 @@
 #include "impls/row_positions.h"
 #include "impls/shard_statistics.h"
 #include "impls/strategy.h"
+#include "impls/teacher_product.h"
 
 namespace lossgrid {
 namespace {
@@ -34,6 +35,7 @@ class PerSequencePlan final : public LossPlan {
                problem),
         pack_(context.device, steps.shift(problem.batch), problem),
         order_(copy_positions(context.device, steps.gather_order(problem.batch, steps, cp_))),
+        teacher_(problem, context, steps, local_, longest(problem.batch) / cp_),
         statistics_(context.device, problem, steps, problem.local_rows(), Exchange::three),
         local_outputs_(context.device, problem.token_columns() * (longest(problem.batch) / cp_),
                        "outputs_local"),
@@ -48,13 +50,12 @@ class PerSequencePlan final : public LossPlan {
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     outputs.owned_labels = 0;
     objective_.begin();
-    const LogitsRows rows = view(inputs);
+    teacher_.gather(inputs);
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       const RowRange own = local_range(i);
       const std::int64_t block = problem_.token_columns() * own.count;
-      statistics_.select(own.begin, own.count);
       outputs.owned_labels +=
-          statistics_.run(steps_, context_.tp, rows.slice(own.begin, own.count),
+          statistics_.run(steps_, context_.tp, view(inputs, own),
                           columns_in(local_outputs_.span(0, block), problem_, own.count));
       gather_sequence(own, outputs.tokens);
       objective_.add_sequences(tokens_of(i, outputs.tokens));
@@ -69,7 +70,6 @@ class PerSequencePlan final : public LossPlan {
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    const LogitsRows rows = view(inputs);
     const std::int64_t row_bytes =
         shard_.width * static_cast<std::int64_t>(size_of(problem_.dtype));
     const float share = cp_ > 1 ? steps_.loss_share(cp_) : 1.0f;
@@ -85,16 +85,19 @@ class PerSequencePlan final : public LossPlan {
       const std::int64_t first = context_.cp.rank() * problem_.local_rows() + own.begin;
       gather_gradients(context_.device, own.count, grad, order_.data() + first, begin,
                        local_grad_.part(own.begin, own.count));
-      statistics_.select(own.begin, own.count);
-      steps_.gradient(rows.slice(own.begin, own.count), statistics_.softmax(),
-                      local_grad_.from(own.begin),
+      const LogitsRows rows = view(inputs, own);
+      steps_.gradient(rows, statistics_.softmax(), local_grad_.from(own.begin),
                       static_cast<std::byte*>(gradients.logits) + own.begin * row_bytes);
     }
   }
 
  private:
-  LogitsRows view(const LossInputs& inputs) const {
-    return logits_rows(problem_, shard_, inputs, local_);
+  /// Returns own rows with their teacher, and selects their statistics.
+  LogitsRows view(const LossInputs& inputs, const RowRange& own) {
+    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_).slice(own.begin, own.count);
+    teacher_.make(own.begin, rows);
+    statistics_.select(own.begin, own.count);
+    return rows;
   }
 
   void scale(float share, const TokenGradients& from, const TokenGradients& to) const {
@@ -136,6 +139,7 @@ class PerSequencePlan final : public LossPlan {
   RowTable local_;
   RowTable pack_;
   DeviceArray<std::int32_t> order_;
+  TeacherProduct teacher_;  // of the rows of a sequence
   ShardStatistics statistics_;
   FloatArray local_outputs_;
   FloatArray received_;
@@ -176,11 +180,16 @@ class PerSequence final : public LossImplementation {
     cost.plan.workspace_bytes =
         RowTable::bytes(problem, local) + RowTable::bytes(problem, rows) + kPositionBytes * rows +
         ShardStatistics::bytes(problem, local, Exchange::three) +
+        TeacherProduct::bytes(problem, longest_local) +
         kFloatBytes * columns * (longest_rows + longest_local) +
         GradientTable::bytes(problem, longest_rows + rows + local) + ObjectivePass::bytes(problem);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     ShardStatistics::add_merges(problem, local, sequences, Exchange::three, cost.forward.tp);
     add_logits_traffic(problem, cost);
+    TeacherProduct::add_gather(problem, cost.forward);
+    for (PhaseCost* phase : {&cost.forward, &cost.backward}) {
+      TeacherProduct::add_flops(problem, local, *phase);
+    }
     if (problem.grid.cp > 1) {
       cost.forward.cp.add(Collective::all_gather, sequences, kFloatBytes * columns * local);
       cost.backward.cp.add(Collective::all_reduce, sequences, GradientTable::bytes(problem, rows));

@@ -24,6 +24,7 @@
 #include "impls/reference_divergence.h"
 #include "impls/reference_inputs.h"
 #include "impls/reference_mask.h"
+#include "impls/reference_teacher.h"
 
 namespace lossgrid {
 namespace {
@@ -41,7 +42,7 @@ class ReferencePlan final : public LossPlan {
         teacher_row_(context.device, teacher_numbers(problem), "row") {
     if (problem.sampling.has_mask) mask_.emplace(problem, context);
     if (!problem.has_teacher()) return;
-    teacher_.emplace(problem, context, problem.teacher_bytes(), problem.teacher.dtype);
+    teacher_.emplace(problem, context);
   }
 
   static std::size_t teacher_numbers(const LossProblem& problem) {
@@ -50,7 +51,7 @@ class ReferencePlan final : public LossPlan {
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     inputs_->gather(inputs);
-    if (teacher_) teacher_->gather(inputs.teacher);
+    if (teacher_) teacher_->gather(inputs);
     if (mask_) mask_->gather(inputs);
     const PackedBatch& batch = problem_.batch;
     std::fill(rows_.begin(), rows_.end(), TokenTruth());
@@ -273,7 +274,7 @@ class ReferencePlan final : public LossPlan {
   DeviceArray<TokenTruth> rows_;
   DeviceArray<double> row_;
   DeviceArray<double> teacher_row_;
-  std::optional<GatheredLogits> teacher_;
+  std::optional<ReferenceTeacher> teacher_;
   std::optional<ReferenceMask> mask_;
   ObjectiveTruth truth_;
 };
@@ -295,7 +296,7 @@ class Reference final : public LossImplementation {
     cost.plan.workspace_bytes = static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() +
                                 (problem.has_teacher() ? 2 : 1) * row_bytes;
     add_reference_inputs(problem, cost);
-    if (problem.has_teacher()) GatheredLogits::add_cost(problem, problem.teacher_bytes(), cost);
+    if (problem.has_teacher()) ReferenceTeacher::add_cost(problem, cost);
     if (problem.sampling.has_mask) ReferenceMask::add_cost(problem, cost);
     cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
     return cost;

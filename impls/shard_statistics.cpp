@@ -8,10 +8,11 @@ namespace lossgrid {
 namespace {
 
 StatisticsKinds kinds_of(const LossProblem& problem) {
-  const RowTerms terms = problem.terms();
-  const bool predictions = problem.predictions();
-  return {problem.row_statistics() || terms.has(RowTerm::entropy),
-          terms.has(RowTerm::mean_logprob) || predictions, predictions};
+  StatisticsKinds kinds;
+  for (const RowTerm term : kAllRowTerms) {
+    if (problem.returns(term)) kinds.add(statistics_of(term));
+  }
+  return kinds;
 }
 
 std::int64_t width_of(const LossProblem& problem) {

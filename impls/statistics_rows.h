@@ -21,7 +21,32 @@ struct StatisticsKinds {
   constexpr std::int64_t width() const {
     return 3 + (all ? 2 : 0) + (mean ? 2 : 0) + (predictions ? 2 : 0);
   }
+  constexpr void add(const StatisticsKinds& other) {
+    all |= other.all;
+    mean |= other.mean;
+    predictions |= other.predictions;
+  }
 };
+
+/// Returns the statistics that a term is made of (WriteRow), and its gradient.
+constexpr StatisticsKinds statistics_of(RowTerm term) {
+  switch (term) {
+    case RowTerm::entropy:
+    case RowTerm::vocab_min:
+    case RowTerm::vocab_max:
+      return {.all = true};
+    case RowTerm::mean_logprob:
+      return {.mean = true};
+    case RowTerm::sum_p2:
+    case RowTerm::top1:
+    case RowTerm::mean_logit:
+      return {.mean = true, .predictions = true};
+    case RowTerm::logsumexp:
+    case RowTerm::divergence:
+      break;
+  }
+  return {};
+}
 
 /// Table [columns, rows] of the statistics that there are, in the order of Column. Columns that are
 /// reduced together are adjacent.

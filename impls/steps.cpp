@@ -108,6 +108,16 @@ void run_product_of_rank(const RankContext& context, const Gemm& product,
   run_product(context.device, product, workspace);
 }
 
+void own_rows_of_teacher(const LossProblem& problem, const RankContext& context,
+                         const RowRange& rows, std::span<std::int32_t> source) {
+  rows_of_chunk(problem, rows, context.tp.rank(), source);
+}
+
+void run_teacher_product(const LossProblem& /*problem*/, const RankContext& context,
+                         const Gemm& product, std::span<float> workspace) {
+  run_product(context.device, product, workspace);
+}
+
 void make_tails(Device& device, std::int64_t rows, const MakeTail& make) {
   for_each_item(device, rows, make);
 }
@@ -119,6 +129,8 @@ Steps::Steps()
       local_targets(shift_then_split),
       chunks(all_chunks),
       make_tail(make_tails),
+      teacher_source(own_rows_of_teacher),
+      teacher_product(run_teacher_product),
       gather_statistics(gather_from_ranks),
       reduce_max(all_reduce_max),
       reduce_sum(all_reduce_sum),

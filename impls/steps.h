@@ -43,6 +43,13 @@ struct Steps {
   void (*divergence)(const DistilledRows&, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums&) = rows_divergence;
   void (*make_tail)(Device& device, std::int64_t rows, const MakeTail&);
+  /// Sets source[k] to the row of a teacher's hidden states, of those that the strategy has
+  /// gathered, that belongs to row k of the range.
+  void (*teacher_source)(const LossProblem&, const RankContext&, const RowRange&,
+                         std::span<std::int32_t> source);
+  /// Makes the logits of a teacher (teacher_product.h).
+  void (*teacher_product)(const LossProblem&, const RankContext&, const Gemm& product,
+                          std::span<float> workspace);
   int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
   /// received := the statistics [columns, rows] of all ranks' shards, one rank after the other.
   void (*gather_statistics)(Communicator& tp, std::int64_t rows, std::span<const float> own,

@@ -187,10 +187,11 @@ void add_teacher(const LossProblem& problem, const LossInputs& inputs, const Row
   if (!problem.has_teacher()) return;
   const auto row_bytes = static_cast<std::size_t>(problem.width()) * size_of(problem.teacher.dtype);
   logits.divergence = problem.terms().divergence;
+  logits.teacher_transforms = rows.teacher_transforms(begin);
+  if (problem.makes_teacher()) return;
   logits.teacher_dtype = problem.teacher.dtype;
   logits.teacher =
       static_cast<const std::byte*>(inputs.teacher) + static_cast<std::size_t>(begin) * row_bytes;
-  logits.teacher_transforms = rows.teacher_transforms(begin);
 }
 
 void add_mask(const LossProblem& problem, const LossInputs& inputs, std::int64_t begin,
@@ -205,20 +206,28 @@ std::int64_t divergence_reads(const LossProblem& problem) {
   return divergence.on_support() || divergence.has_tail() ? 2 : 1;
 }
 
-std::int64_t teacher_statistics_bytes(const LossProblem& problem) {
-  return problem.terms().divergence.is_clamped() ? 0 : problem.teacher_bytes();
+void add_teacher_reads(const LossProblem& problem, std::int64_t times, PhaseCost& phase) {
+  if (problem.makes_teacher()) {
+    phase.cached_read_bytes += times * kFloatBytes * problem.local_rows() * problem.width();
+  } else {
+    phase.read_bytes += times * problem.teacher_logits_bytes();
+  }
+}
+
+std::int64_t teacher_statistics_reads(const LossProblem& problem) {
+  return problem.terms().divergence.is_clamped() ? 0 : 1;
 }
 
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
-  phase.read_bytes +=
-      problem.logits_bytes() + problem.mask_bytes() + teacher_statistics_bytes(problem) +
-      divergence_reads(problem) * (problem.logits_bytes() + problem.teacher_bytes());
+  const std::int64_t reads = divergence_reads(problem);
+  phase.read_bytes += (1 + reads) * problem.logits_bytes() + problem.mask_bytes();
+  add_teacher_reads(problem, teacher_statistics_reads(problem) + reads, phase);
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {
   add_statistics_traffic(problem, cost.forward);
-  cost.backward.read_bytes +=
-      problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
+  cost.backward.read_bytes += problem.logits_bytes() + problem.mask_bytes();
+  add_teacher_reads(problem, 1, cost.backward);
   cost.backward.written_bytes += problem.logits_bytes();
 }
 

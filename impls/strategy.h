@@ -73,7 +73,8 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows);
 
 /// Adds the rows of a teacher, which begin at row `begin` of the table, to those of `logits`;
-/// nothing where the problem has none.
+/// nothing where the problem has none. Logits that are not given are made apart
+/// (teacher_product.h).
 void add_teacher(const LossProblem& problem, const LossInputs& inputs, const RowTable& rows,
                  std::int64_t begin, LogitsRows& logits);
 
@@ -141,8 +142,11 @@ void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t
 /// sums, and for statistics on a support.
 std::int64_t divergence_reads(const LossProblem& problem);
 
-/// Returns the bytes of a teacher's logits that are read for its statistics; none if it needs none.
-std::int64_t teacher_statistics_bytes(const LossProblem& problem);
+/// Returns how often a teacher's logits are read for its statistics; 0 if it needs none.
+std::int64_t teacher_statistics_reads(const LossProblem& problem);
+
+/// Adds reads of a teacher's logits: of those that are made a cache holds the chunk.
+void add_teacher_reads(const LossProblem& problem, std::int64_t times, PhaseCost& phase);
 
 /// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);

@@ -64,6 +64,7 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.takes_transforms = contains(json, "takes", "transforms");
     out.takes_sequence_temperatures = contains(json, "takes", "sequence_temperatures");
     out.takes_teacher = contains(json, "takes", "teacher");
+    out.takes_teacher_hidden = contains(json, "takes", "teacher_hidden");
     out.takes_sampling_mask = contains(json, "takes", "sampling_mask");
     out.takes_values = contains(json, "takes", "values");
     out.takes_bias = contains(json, "takes", "bias");

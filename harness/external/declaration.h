@@ -46,7 +46,8 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool takes_terms = false;       // row terms of the objective
   bool takes_transforms = false;  // of the logits
   bool takes_sequence_temperatures = false;
-  bool takes_teacher = false;
+  bool takes_teacher = false;         // its logits
+  bool takes_teacher_hidden = false;  // its hidden states and weight
   bool takes_sampling_mask = false;
   bool takes_values = false;   // of a head without a vocabulary
   bool takes_bias = false;     // of the LM head

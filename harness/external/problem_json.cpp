@@ -54,6 +54,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"sequence_temperatures", problem.transform.by_sequence},
           {"teacher_dtype", problem.has_teacher() ? protocol_name(problem.teacher.dtype) : ""},
           {"teacher_topk", problem.teacher.sends_topk},
+          {"teacher_hidden", problem.makes_teacher() ? problem.teacher.hidden : 0},
           {"filtered_targets", filtered_targets(problem.sampling)},
           {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},

@@ -79,9 +79,15 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
     layout_.add("grad.logits", element, bytes, logits);
   }
 
-  if (problem_.has_teacher()) {
-    layout_.add("teacher_logits", protocol_name(problem_.teacher.dtype),
-                size_of(problem_.teacher.dtype), {problem_.local_rows(), problem_.width()});
+  const auto add_teacher = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    layout_.add(name, protocol_name(problem_.teacher.dtype), size_of(problem_.teacher.dtype),
+                {rows, columns});
+  };
+  if (problem_.makes_teacher()) {
+    add_teacher("teacher_hidden", problem_.hidden_rows(), problem_.teacher.hidden);
+    add_teacher("teacher_weight", problem_.width(), problem_.teacher.hidden);
+  } else if (problem_.has_teacher()) {
+    add_teacher("teacher_logits", problem_.local_rows(), problem_.width());
   }
   if (problem_.sampling.has_mask) {
     layout_.add("sampling_mask", "uint8", 1, {problem_.local_rows(), problem_.width()});
@@ -186,7 +192,15 @@ void SharedArrays::write_inputs(Device& device, const LossInputs& inputs) {
       clear_poisoned_rows(array<T>("logits"), problem_.width(), own_ids_, is_poison_of_a_row);
     }
   });
-  if (problem_.has_teacher()) {
+  if (problem_.makes_teacher()) {
+    copy("teacher_hidden", inputs.teacher_hidden);
+    copy("teacher_weight", inputs.teacher_weight);
+    dispatch_floating(problem_.teacher.dtype, [&](auto zero) {
+      clear_poisoned_rows(array<decltype(zero)>("teacher_hidden"), problem_.teacher.hidden,
+                          problem_.teacher.hidden,
+                          [](std::size_t, double x) { return !std::isfinite(x); });
+    });
+  } else if (problem_.has_teacher()) {
     copy("teacher_logits", inputs.teacher);
     dispatch_floating(problem_.teacher.dtype, [&](auto zero) {
       clear_poisoned_rows(array<decltype(zero)>("teacher_logits"), problem_.width(), own_ids_,

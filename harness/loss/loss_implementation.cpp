@@ -37,7 +37,7 @@ bool Outputs::has_metric(const std::string& name) const {
 
 bool Outputs::has(RowTerm term) const {
   if (term == RowTerm::entropy) return entropy;
-  return term == RowTerm::vocab_min || term == RowTerm::vocab_max ? vocab_range : terms;
+  return is_statistic(term) ? vocab_range : terms;
 }
 
 TokenOutputs Outputs::only_given(const TokenOutputs& columns) const {

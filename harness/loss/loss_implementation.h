@@ -39,11 +39,13 @@ struct LmHead {
   bool has_bias = false;  // one number by id, added to the product of hidden states and weight
 };
 
-/// Logits of a teacher beside those of the student, where the objective has a divergence from it.
+/// Logits of a teacher beside those of the student, where the objective has a divergence from it:
+/// given, or the product of its hidden states and its weight, in float32 as the student's.
 struct Teacher {
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;       // of the logits, or of hidden states and weight
   bool sends_topk = false;        // its logits are -inf but for the k ids of a row that it sends
   LogitTransform transform = {};  // of its logits; cap and scale are the student's own
+  std::int64_t hidden = 0;        // size of its hidden states; 0: its logits are given
 
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
@@ -111,10 +113,25 @@ struct LossProblem {
   std::int64_t weight_elements() const { return width() * head.hidden; }
   std::int64_t bias_elements() const { return head.has_bias ? width() : 0; }
   bool has_teacher() const { return terms().divergence.is_any(); }
+  /// True if the teacher's logits are a product that implementations make.
+  bool makes_teacher() const { return has_teacher() && teacher.hidden > 0; }
+  std::int64_t teacher_element_bytes() const {
+    return static_cast<std::int64_t>(size_of(teacher.dtype));
+  }
+  /// Returns the bytes of the teacher's logits, where they are given.
+  std::int64_t teacher_logits_bytes() const {
+    const bool is_given = has_teacher() && !makes_teacher();
+    return is_given ? local_rows() * width() * teacher_element_bytes() : 0;
+  }
+  std::int64_t teacher_hidden_bytes() const {
+    return makes_teacher() ? hidden_rows() * teacher.hidden * teacher_element_bytes() : 0;
+  }
+  std::int64_t teacher_weight_bytes() const {
+    return makes_teacher() ? width() * teacher.hidden * teacher_element_bytes() : 0;
+  }
+  /// Returns the bytes of the teacher that a rank is given.
   std::int64_t teacher_bytes() const {
-    return has_teacher()
-               ? local_rows() * width() * static_cast<std::int64_t>(size_of(teacher.dtype))
-               : 0;
+    return teacher_logits_bytes() + teacher_hidden_bytes() + teacher_weight_bytes();
   }
   /// Returns the bytes of a sampling mask: a bit for a column, whole words of 64 bits for a row.
   std::int64_t mask_bytes() const {
@@ -248,7 +265,10 @@ struct LossInputs {
   const void* hidden = nullptr;   // [hidden_rows, H]; with SP part tp_rank of the CP rank's rows
   const void* weight = nullptr;   // [V_t, H] or [H, V_t], by LmHead::layout
   const void* teacher = nullptr;  // [T_c, V_t] in Teacher::dtype, with a divergence
-  const void* bias = nullptr;     // [V_t], with LmHead::has_bias
+  // Instead of these, in the same dtype: [hidden_rows, N], [V_t, N] with N = Teacher::hidden.
+  const void* teacher_hidden = nullptr;
+  const void* teacher_weight = nullptr;
+  const void* bias = nullptr;  // [V_t], with LmHead::has_bias
   // [T_c, mask_words(V_t)] with a sampling mask: bit c % 64 of word c / 64 is 1 where column c of
   // the shard belongs to the kept set of the row
   const std::uint64_t* kept = nullptr;

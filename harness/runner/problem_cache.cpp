@@ -15,9 +15,11 @@ namespace {
 /// True if the entry is too large to keep when the next case is prepared.
 bool is_large(const PreparedProblem& prepared) {
   constexpr std::size_t kElements = std::size_t{1} << 18;
-  if (!prepared.problem || !prepared.problem->projection) return false;
-  const Projection& projection = *prepared.problem->projection;
-  return projection.hidden.size() + projection.weight.size() > kElements;
+  if (!prepared.problem) return false;
+  const auto is_over = [](const std::shared_ptr<const Projection>& projection) {
+    return projection && projection->hidden.size() + projection->weight.size() > kElements;
+  };
+  return is_over(prepared.problem->projection) || is_over(prepared.problem->teacher_projection);
 }
 
 /// Throws bad_input for a divergence from a teacher, which has no filters, over a filtered student.

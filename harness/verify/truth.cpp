@@ -257,7 +257,9 @@ void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
     if (!divergence || divergence->has_gradient()) continue;
     const std::vector<double> teacher = read(*problem.teacher, t);
     if (!divergence->q.is_distribution()) {
-      refuse(problem.spec.teacher_topk > 0 ? "teacher_topk_logits" : "teacher_logits",
+      refuse(problem.spec.teacher_hidden > 0 ? "teacher_hidden x teacher_weight"
+             : problem.spec.teacher_topk > 0 ? "teacher_topk_logits"
+                                             : "teacher_logits",
              wrong_logit(teacher));
     }
     refuse(logits, wrong_divergence(*divergence, read(*problem.logits, t), teacher));

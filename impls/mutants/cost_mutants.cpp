@@ -71,6 +71,20 @@ class RetainedChunksPlan final : public PlanAround {
   FloatArray kept_;
 };
 
+/// `RetainedTeacherPlan`: keeps the logits that a teacher's hidden states make of every row.
+class RetainedTeacherPlan final : public PlanAround {
+ public:
+  using PlanAround::PlanAround;
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    PlanAround::forward(inputs, outputs);
+    kept_ = FloatArray(context_.device, local_logits(), "teacher_kept", MemorySpace::device);
+  }
+
+ private:
+  FloatArray kept_;
+};
+
 /// `HiddenCopyPlan`: copies its input, logits or hidden states, into memory that no device accounts
 /// for, all of it or one row.
 template <bool whole>
@@ -117,6 +131,16 @@ const RegisteredMutant cost_mutants[] = {
         .strategy = "linear_ce",
         .options = {{"chunk_tokens", "3"}},
         .plan = plan_around<RetainedChunksPlan>,
+        .rejected_by = "memory",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M149",
+        .name = "teacher_retained_chunks",
+        .what = "the logits of a teacher's hidden states are kept for the backward pass",
+        .strategy = "fused",
+        .options = {{"chunk_tokens", "3"}},
+        .runs_on = [](const LossProblem& problem) { return problem.makes_teacher(); },
+        .plan = plan_around<RetainedTeacherPlan>,
         .rejected_by = "memory",
     }),
     RegisteredMutant({

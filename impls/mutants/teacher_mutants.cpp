@@ -13,6 +13,10 @@
 namespace lossgrid {
 namespace {
 
+bool is_given_teacher(const LossProblem& problem) {
+  return problem.has_teacher() && !problem.makes_teacher();
+}
+
 bool is_on_support(const LossProblem& problem) {
   return problem.terms().divergence.on_support();
 }
@@ -102,6 +106,16 @@ std::vector<std::int64_t> rows_of_other_chunk(const LossProblem& problem, int) {
   return rows;
 }
 
+/// Makes the teacher's logits of the hidden states of other rows.
+template <TeacherRows kRows>
+void source_of_other_rows(const LossProblem& problem, const RankContext& context,
+                          const RowRange& range, std::span<std::int32_t> source) {
+  const std::vector<std::int64_t> rows = kRows(problem, context.cp.rank());
+  for (std::size_t k = 0; k < source.size(); ++k) {
+    source[k] = static_cast<std::int32_t>(rows[static_cast<std::size_t>(range.begin) + k]);
+  }
+}
+
 /// Takes p of the whole vocabulary: p - q at every id, though D is about those of the teacher.
 void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                          const RowGradients& gradients, void* out) {
@@ -127,7 +141,7 @@ const RegisteredMutant teacher_mutants[] = {
         .name = "distill_teacher_of_next_row",
         .what = "a row is compared with the teacher of the next row, whose target it does not have",
         .strategy = "fused",
-        .runs_on = distills,
+        .runs_on = is_given_teacher,
         .plan = plan_around<MovedTeacherPlan<next_rows>>,
         .seen_in = "NeMo-RL, draft training",
         .rejected_by = "divergence",
@@ -138,9 +152,23 @@ const RegisteredMutant teacher_mutants[] = {
         .what = "the teacher's rows of a CP rank have its two chunks in the other order",
         .strategy = "cp_local",
         .runs_on =
-            [](const LossProblem& problem) { return problem.has_teacher() && problem.grid.cp > 1; },
+            [](const LossProblem& problem) {
+              return is_given_teacher(problem) && problem.grid.cp > 1;
+            },
         .plan = plan_around<MovedTeacherPlan<rows_of_other_chunk>>,
         .seen_in = "verl 0.9.1, contiguous layout: other rows of the pack",
+        .rejected_by = "divergence",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M146",
+        .name = "teacher_hidden_of_next_row",
+        .what = "under CP, hidden states of a teacher are those of the next row of the rank",
+        .strategy = "cp_local",
+        .change = [](Steps& s) { s.teacher_source = source_of_other_rows<next_rows>; },
+        .runs_on =
+            [](const LossProblem& problem) {
+              return problem.makes_teacher() && problem.grid.cp > 1;
+            },
         .rejected_by = "divergence",
     }),
     RegisteredMutant({

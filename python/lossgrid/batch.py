@@ -177,6 +177,23 @@ class Batch(Views):
             raise AttributeError("teacher_logits")
         return self._data.columns("teacher_logits")
 
+    @View
+    def teacher_hidden(self) -> torch.Tensor:
+        """[rows, N] hidden states of the teacher in the place of ``teacher_logits``, for the rows
+        that hidden states of a model have on this rank: T_c, or T_c / tp with
+        ``sequence_parallel``; 0 where a row predicts nothing."""
+        if not self._data.has("teacher_hidden"):
+            raise AttributeError("teacher_hidden")
+        return self._data.copy("teacher_hidden")
+
+    @View
+    def teacher_weight(self) -> torch.Tensor:
+        """[V_t, N] weight of the teacher, with a row for each column of ``logits``, 0 in padding:
+        its logits are ``teacher_hidden`` times the transpose, divided by the temperatures."""
+        if not self._data.has("teacher_weight"):
+            raise AttributeError("teacher_weight")
+        return self._data.rows_of_ids("teacher_weight")
+
     @property
     def teacher_topk(self) -> bool:
         """True if the teacher sends the logits of its top k ids alone."""
@@ -335,7 +352,11 @@ class Batch(Views):
     def _absent(self, name: str) -> Optional[str]:
         if name == "sampling_mask":
             return "this case has no sampling mask"
-        if name in TOKEN_ARRAYS or name in ("rewards", "group_tokens", "teacher_logits"):
+        if name in ("teacher_logits", "teacher_hidden", "teacher_weight") and \
+                self._data.problem.teacher_dtype:
+            return "this case has a teacher of another kind: problem.teacher_hidden"
+        if name in TOKEN_ARRAYS or name in ("rewards", "group_tokens", "teacher_logits",
+                                            "teacher_hidden", "teacher_weight"):
             return self._data.reason_absent(name)
         return None
 

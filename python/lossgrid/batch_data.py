@@ -39,6 +39,12 @@ class BatchData:
         """Returns a copy of an array [rows, V_t] with the columns that the function is given."""
         return self.shard.cut(self.arena.get(name), 1).clone().to(self.device)
 
+    def rows_of_ids(self, name: str) -> torch.Tensor:
+        """Returns a copy of an array [V_t, size] with the rows of these columns, 0 of padding."""
+        rows = self.shard.cut(self.arena.get(name), 0).clone()
+        rows[self.shard.valid:] = 0
+        return rows.to(self.device)
+
     def numbers(self, name: str) -> List[int]:
         return [int(number) for number in self.arena.get(name).tolist()]
 

@@ -28,8 +28,8 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
 _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
-_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "bias", "layouts",
-          "sampling_mask", "values")
+_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "teacher_hidden", "bias",
+          "layouts", "sampling_mask", "values")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -159,7 +159,7 @@ def _takes(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tup
     if not isinstance(names, (tuple, list)) or any(one not in _TAKEN for one in names):
         raise BadInput(f"{name}: takes={value!r} names something else than " +
                        ", ".join(repr(word) for word in _TAKEN))
-    for one in ("terms", "teacher", "values"):
+    for one in ("terms", "teacher", "teacher_hidden", "values"):
         if one in names and returned != ("loss",):
             raise BadInput(f"{name}: takes={one!r} has no meaning without returns='loss'")
     if "bias" in names and inputs != "hidden":
@@ -270,7 +270,9 @@ def implementation(
             inputs. "sequence_temperatures", beside "transforms": rows are divided by
             ``batch.temperatures`` of their sequence as well. "teacher": the divergence from
             ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
-            returns the loss; they are divided by the same temperatures. "bias": the bias of the LM
+            returns the loss; they are divided by the same temperatures. "teacher_hidden": the same
+            from ``batch.teacher_hidden`` and ``batch.teacher_weight``, whose product the teacher's
+            logits are. "bias": the bias of the LM
             head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
             "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
             ``batch`` names. "sampling_mask": the softmax over the ids of ``batch.sampling_mask``

@@ -45,6 +45,7 @@ class Problem:
     """One problem on one grid, as ``supports`` and ``cost`` of a declaration are given it.
 
     ``dtype`` is "float64", "float32" or "bfloat16", ``teacher_dtype`` that of the teacher's logits
+    (or of its hidden states and weight, ``teacher_hidden`` numbers a row, 0 where there are logits)
     or "" without a teacher, ``filtered_targets`` "drop" or "zero", or "" without a sampling mask,
     ``device`` "cpu" or "cuda", ``hidden`` 0 where the problem starts from logits, ``weight_layout``
     "vocab_hidden" ([V_t, H]) or "hidden_vocab" ([H, V_t]), ``lm_head_bias`` true where there is
@@ -73,6 +74,7 @@ class Problem:
     sequence_temperatures: bool = False
     teacher_dtype: str = ""
     teacher_topk: bool = False
+    teacher_hidden: int = 0
     filtered_targets: str = ""
     weight_layout: str = "vocab_hidden"
     lm_head_bias: bool = False

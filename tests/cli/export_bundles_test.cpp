@@ -49,6 +49,18 @@ TEST(ExportBundles, HoldEveryOptionOfTheObjective) {
   EXPECT_EQ(run_lossgrid(scratch, "replay " + path + " --grid tp1cp1,tp2cp2").exit_code, 0);
 }
 
+/// A teacher is drawn apart from the logits.
+TEST(ExportBundles, HoldTheTeacherWithoutATruth) {
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("bundle.safetensors");
+  for (const char* teacher : {"teacher_topk=0", "teacher_topk=3", "teacher_hidden=5"}) {
+    SCOPED_TRACE(teacher);
+    const std::string text = std::string("objective=distill lens=5+8 vocab=9 ") + teacher;
+    EXPECT_EQ(run_lossgrid(scratch, "export --case '" + text + "' --out " + path).exit_code, 0);
+    EXPECT_EQ(run_lossgrid(scratch, "replay " + path + " --impl fused").exit_code, 0);
+  }
+}
+
 TEST(ExportBundles, ViewsOfRanksStandBesideTheBundle) {
   const ScratchFolder scratch;
   const std::string path = scratch.file("b.safetensors");

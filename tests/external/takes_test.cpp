@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "python.h"
+#include "trials_by_implementation.h"
 
 namespace lossgrid {
 namespace {
@@ -53,48 +54,6 @@ def takes_nothing(logits, batch):
     return mean_loss(logits.float(), batch)
 )";
 
-const std::string kDistillations = R"(
-def divided(x, batch, by_sequence=True):
-    x = x.float() / batch.temperature
-    return x / batch.temperatures[batch.sequence][:, None] if by_sequence else x
-
-
-def mean_kl(student, teacher, batch, renormalise=True):
-    sent = teacher > float("-inf")
-    if batch.teacher_topk and renormalise:
-        student = student.masked_fill(~sent, float("-inf"))
-    log_p, log_q = torch.log_softmax(student, -1), torch.log_softmax(teacher, -1)
-    gap = torch.where(sent, log_q - log_p, torch.zeros_like(log_p))
-    kl = (log_q.exp() * gap).sum(1)
-    kl = torch.where(batch.mask, kl, torch.zeros_like(kl))
-    return kl.sum() / max(batch.denominators.valid_tokens, 1)
-
-
-@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
-def distills(logits, batch):
-    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch)
-
-
-@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
-def one_temperature(logits, batch):
-    return mean_kl(divided(logits, batch, False), divided(batch.teacher_logits, batch, False), batch)
-
-
-@lossgrid.implementation(returns="loss", takes=("transforms", "sequence_temperatures", "teacher"))
-def over_all_ids(logits, batch):
-    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch, False)
-
-
-@lossgrid.implementation(returns="loss", takes=("transforms", "teacher"))
-def takes_no_temperatures(logits, batch):
-    return mean_kl(divided(logits, batch), divided(batch.teacher_logits, batch), batch)
-
-
-@lossgrid.implementation(returns="loss", takes=("transforms", "terms"))
-def takes_no_teacher(logits, batch):
-    return logits.sum()
-)";
-
 const std::string kLayouts = R"(
 def logprobs(logits, ids):
     return torch.log_softmax(logits.float(), -1).gather(1, ids[:, None])[:, 0]
@@ -122,23 +81,6 @@ def takes_zigzag(logits, batch):
 
 using ExternalTakes = WithTorch;
 
-/// Trials of one implementation: the first letters of their statuses, and the reasons of those that
-/// did not pass.
-struct TrialsOf {
-  std::string statuses;
-  std::string reasons;
-};
-
-std::map<std::string, TrialsOf> trials_by_implementation(const std::string& report) {
-  std::map<std::string, TrialsOf> all;
-  for (const ordered_json& trial : records_of(report, "trials")) {
-    TrialsOf& own = all[trial["implementation"]];
-    own.statuses += trial["status"].get<std::string>()[0];
-    if (trial["status"] != "passed") own.reasons += trial["reason"].get<std::string>() + "; ";
-  }
-  return all;
-}
-
 TEST_F(ExternalTakes, GivesOtherLayoutsToThoseThatTakeThem) {
   const std::string report = scratch_.file("layouts.json");
   const ProcessResult result =
@@ -154,27 +96,6 @@ TEST_F(ExternalTakes, GivesOtherLayoutsToThoseThatTakeThem) {
   EXPECT_EQ(trials["rolls_after_the_split"].statuses, "fffff") << result.out;
   EXPECT_EQ(trials["takes_zigzag"].statuses, "pssss") << result.out;
   EXPECT_THAT(trials["takes_zigzag"].reasons, HasSubstr("takes=\"layouts\""));
-}
-
-TEST_F(ExternalTakes, GivesATeacherAndTemperaturesToThoseThatTakeThem) {
-  const std::string report = scratch_.file("distill.json");
-  const ProcessResult result = run_loaded(
-      "run", {write_python("distill.py", kDistillations)},
-      "--case 'lens=9+14 vocab=24 mask=ragged objective=distill temperature=0.7 "
-      "teacher_topk=[0,4] sequence_temperatures=[false,true]' --grid tp1cp1 "
-      "--impl distills,one_temperature,over_all_ids,takes_no_temperatures,takes_no_teacher "
-      "--report " +
-          report);
-  EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
-  auto trials = trials_by_implementation(report);  // by top k, temperatures
-  EXPECT_EQ(trials["distills"].statuses, "pppp") << result.out;
-  EXPECT_EQ(trials["one_temperature"].statuses, "pfpf") << result.out;
-  EXPECT_EQ(trials["over_all_ids"].statuses, "ppff") << result.out;
-  EXPECT_EQ(trials["takes_no_temperatures"].statuses, "psps") << result.out;
-  EXPECT_EQ(trials["takes_no_teacher"].statuses, "ssss");
-  EXPECT_THAT(trials["takes_no_temperatures"].reasons,
-              HasSubstr("takes=\"sequence_temperatures\""));
-  EXPECT_THAT(trials["takes_no_teacher"].reasons, HasSubstr("takes=\"teacher\""));
 }
 
 TEST_F(ExternalTakes, DecidesWhichCasesAFunctionIsGiven) {
@@ -363,8 +284,8 @@ def wrong(logits, batch):
                                           "--case 'lens=5' --impl wrong --grid tp1cp1");
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_THAT(result.err, HasSubstr("takes='teachers' names something else than 'terms', "
-                                    "'transforms', 'sequence_temperatures', 'teacher', 'bias', "
-                                    "'layouts', 'sampling_mask'"));
+                                    "'transforms', 'sequence_temperatures', 'teacher', "
+                                    "'teacher_hidden', 'bias', 'layouts', 'sampling_mask'"));
 }
 
 TEST_F(ExternalTakes, TemperaturesBySequenceComeWithTransforms) {

@@ -124,10 +124,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "nll_odd_vocab_offset", "nll_linear", "nll_linear_bias", "grpo_default",
                       "grpo_dual_clip_k2", "grpo_tis", "cispo", "gspo", "dpo_sum", "dpo_sft_linear",
                       "dpo_ipo", "dpo_robust", "nll_smoothing_zloss", "nll_softcap_temperature",
-                      "grpo_entropy", "distill_forward", "distill_reverse_linear", "grpo_dr",
-                      "sapo", "gmpo", "dppo_kl", "vespo", "nll_dft", "nll_sampling_drop",
-                      "nll_sampling_zero", "nll_sampling_linear", "value_clip",
-                      "value_huber_linear", "bradley_terry", "bradley_terry_linear"),
+                      "grpo_entropy", "distill_forward", "distill_reverse_linear", "distill_hidden",
+                      "distill_hidden_linear", "grpo_dr", "sapo", "gmpo", "dppo_kl", "vespo",
+                      "nll_dft", "nll_sampling_drop", "nll_sampling_zero", "nll_sampling_linear",
+                      "value_clip", "value_huber_linear", "bradley_terry", "bradley_terry_linear"),
     [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

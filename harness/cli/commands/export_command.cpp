@@ -45,11 +45,11 @@ struct ExportFlags {
   throw Error(ErrorCode::usage, "export: " + message);
 }
 
-/// True if inputs of the objective are drawn around the truth of every row.
+/// True if inputs of the objective are drawn around the truth of every row, or a teacher beside it.
 bool is_drawn(const CaseSpec& spec) {
   const ObjectiveNeeds needs =
       make_objective(spec.objective, spec.statistics, spec.predictions)->needs();
-  return needs.rewards ||
+  return needs.rewards || needs.terms.divergence.is_any() ||
          std::find(needs.inputs.begin(), needs.inputs.end(), true) != needs.inputs.end();
 }
 

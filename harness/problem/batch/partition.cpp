@@ -127,6 +127,7 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   if (problem.untransformed) {
     part.untransformed = std::make_shared<PartLogits>(problem.untransformed, rows);
   }
+  part.teacher_projection = problem.teacher_projection;
   part.teacher_dtype = problem.teacher_dtype;
   part.teacher_sends_logprobs = problem.teacher_sends_logprobs;
   if (problem.given_teacher) {

@@ -56,7 +56,7 @@ void require_head_keys(const CaseSpec& spec) {
   }
   CaseSpec unset;
   for (const char* name : {"logit_softcap", "sequence_temperatures", "top_k", "top_p",
-                           "teacher_topk", "predictions"}) {
+                           "teacher_topk", "teacher_hidden", "predictions"}) {
     const CaseKey& key = *find_case_key(name);
     if (key.get(spec) == key.get(unset)) continue;
     throw_bad_input("{} = {} belongs to a vocabulary, and head = {} has none", name, key.get(spec),
@@ -64,10 +64,15 @@ void require_head_keys(const CaseSpec& spec) {
   }
 }
 
-/// Throws for a teacher that sends more ids than there are.
-void require_teacher_ids(const CaseSpec& spec) {
-  if (spec.teacher_topk <= spec.vocab) return;
-  throw_bad_input("teacher_topk = {}, must lie in [0, vocab = {}]", spec.teacher_topk, spec.vocab);
+/// Throws for a teacher that sends more ids than there are, or some ids of a product.
+void require_teacher_keys(const CaseSpec& spec) {
+  if (spec.teacher_topk > spec.vocab) {
+    throw_bad_input("teacher_topk = {}, must lie in [0, vocab = {}]", spec.teacher_topk,
+                    spec.vocab);
+  }
+  if (spec.teacher_topk == 0 || spec.teacher_hidden == 0) return;
+  throw_bad_input("teacher_topk = {} and teacher_hidden = {}: hidden states make logits of all ids",
+                  spec.teacher_topk, spec.teacher_hidden);
 }
 
 std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) {
@@ -189,10 +194,47 @@ void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DT
                                                   temperatures_by_token(problem));
 }
 
+void set_teacher(Problem& problem, std::shared_ptr<const Projection> projection) {
+  const bool all_bf16 =
+      projection->hidden_dtype == DType::bf16 && projection->weight_dtype == DType::bf16;
+  problem.spec.teacher_hidden = projection->size;
+  problem.teacher_projection = std::move(projection);
+  set_teacher(problem, make_projected_logits(problem.teacher_projection),
+              all_bf16 ? DType::bf16 : DType::f32);
+}
+
+DType teacher_dtype_of(const CaseSpec& spec) {
+  return spec.dtype == DType::bf16 ? DType::bf16 : DType::f32;
+}
+
+namespace {
+
+/// Returns the case of a teacher's hidden states and weight, which nothing transforms.
+CaseSpec case_of_teacher_projection(CaseSpec spec) {
+  const CaseSpec unset;
+  spec.hidden = spec.teacher_hidden;
+  spec.hidden_values = unset.hidden_values;
+  spec.lm_head_bias = unset.lm_head_bias;
+  spec.logit_scale = unset.logit_scale;
+  spec.logit_softcap = unset.logit_softcap;
+  spec.temperature = unset.temperature;
+  spec.sequence_temperatures = unset.sequence_temperatures;
+  if (!has_projection(spec.values)) spec.values = Values::normal;
+  return spec;
+}
+
+}  // namespace
+
 void draw_teacher(Problem& problem, bool sends_logprobs) {
   CaseSpec spec = problem.spec;
   spec.seed = mix_bits(spec.seed + static_cast<std::uint64_t>(Stream::teacher));
-  spec.dtype = spec.dtype == DType::bf16 ? DType::bf16 : DType::f32;
+  spec.dtype = teacher_dtype_of(spec);
+  problem.teacher_sends_logprobs = sends_logprobs;
+  if (spec.teacher_hidden > 0) {
+    set_teacher(problem, make_projection(case_of_teacher_projection(spec), problem.input_ids,
+                                         problem.row_targets()));
+    return;
+  }
   const bool is_about_targets =
       spec.values == Values::buried_target || spec.values == Values::impossible_target;
   if (is_about_targets) spec.values = Values::normal;
@@ -201,7 +243,6 @@ void draw_teacher(Problem& problem, bool sends_logprobs) {
   if (spec.teacher_topk > 0) {
     logits = make_topk_logits(std::move(logits), spec.vocab, spec.teacher_topk);
   }
-  problem.teacher_sends_logprobs = sends_logprobs;
   set_teacher(problem, std::move(logits), spec.dtype);
 }
 
@@ -216,15 +257,15 @@ void require_teacher(const Problem& problem, const Divergence& divergence) {
   throw_bad_input("{}: {}, which {} needs", describe(problem.source),
                   takes_logprobs
                       ? "tensor teacher_topk_logprobs (with teacher_topk_ids) is missing"
-                      : "tensor teacher_logits is missing (nor are there teacher_topk_ids and "
-                        "teacher_topk_logits)",
+                      : "tensor teacher_logits is missing (nor are there teacher_hidden and "
+                        "teacher_weight, or teacher_topk_ids and teacher_topk_logits)",
                   problem.spec.objective.kind);
 }
 
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
   require_hidden_keys(spec);
-  require_teacher_ids(spec);
+  require_teacher_keys(spec);
   require_filters(spec);
   require_head_keys(spec);
   Problem problem;
@@ -235,6 +276,8 @@ Problem make_problem(const CaseSpec& spec) {
   checked_product(problem.tokens(), spec.vocab, "tokens x vocab");
   checked_product(problem.tokens(), spec.hidden, "tokens x hidden");
   checked_product(spec.vocab, spec.hidden, "vocab x hidden");
+  checked_product(problem.tokens(), spec.teacher_hidden, "tokens x teacher_hidden");
+  checked_product(spec.vocab, spec.teacher_hidden, "vocab x teacher_hidden");
   layout_of(problem, Grid{});
   problem.sample_mask = case_sample_mask(spec, problem.sequences());
   problem.token_mask = case_token_mask(spec, problem.cu_seqlens, problem.sample_mask);
@@ -328,6 +371,9 @@ void require_fits(const Problem& problem, const Grid& grid) {
   checked_product(rows, width, "rows x columns of a logits shard");
   checked_product(rows / grid.row_parts(), spec.hidden, "rows x hidden of a rank");
   checked_product(width, spec.hidden, "ids x hidden of a weight shard");
+  checked_product(rows / grid.row_parts(), spec.teacher_hidden,
+                  "rows x hidden of a rank's teacher");
+  checked_product(width, spec.teacher_hidden, "ids x hidden of a teacher's weight shard");
 }
 
 }  // namespace lossgrid

@@ -90,6 +90,9 @@ struct Problem {
   std::shared_ptr<const LogitsSource> teacher = nullptr;
   DType teacher_dtype = DType::f32;
   bool teacher_sends_logprobs = false;  // logarithms of probabilities, which nothing divides
+  // Hidden states and weight of the teacher, whose product given_teacher is; null where its logits
+  // are given. Parts share that of the whole, as `projection`.
+  std::shared_ptr<const Projection> teacher_projection = nullptr;
 
   const LogitsSource& given_logits() const { return untransformed ? *untransformed : *logits; }
   /// Returns the transform of the case, and the one of a row.
@@ -143,9 +146,15 @@ void set_sampling_mask(Problem& problem, std::shared_ptr<const SamplingMask> mas
 /// Sets problem.given_teacher and what follows of it.
 void set_teacher(Problem& problem, std::shared_ptr<const LogitsSource> given, DType dtype);
 
+/// Sets problem.teacher_projection, and as its product the teacher.
+void set_teacher(Problem& problem, std::shared_ptr<const Projection> projection);
+
+/// Returns the dtype of the teacher of a case: bf16 for cases in bf16, else float32.
+DType teacher_dtype_of(const CaseSpec& spec);
+
 /// Gives a problem of a case its teacher: logits of the case's regime that are drawn apart from the
-/// student's, in bf16 for cases in bf16, else in float32, or with `sends_logprobs` the log-softmax
-/// of these.
+/// student's, or with `sends_logprobs` the log-softmax of these, or hidden states and weight whose
+/// product lies in the regime, in `normal` where no product does.
 void draw_teacher(Problem& problem, bool sends_logprobs = false);
 
 /// Throws bad_input for a problem without a teacher, or without one that the divergence takes.

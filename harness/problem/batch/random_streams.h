@@ -35,10 +35,12 @@ enum class Stream : std::uint32_t {
   teacher_logprobs = 23,
   bias = 24,  // of the LM head
   pad_bias = 25,
-  kept_targets = 26,      // targets that a sampler could have drawn
-  lacking_logprobs = 27,  // of the generating policy, that are not finite
-  returns = 28,
-  old_values = 29,
+  kept_targets = 26,        // targets that a sampler could have drawn
+  lacking_logprobs = 27,    // of the generating policy, that are not finite
+  pad_teacher_hidden = 28,  // as pad_hidden and pad_weight, of a teacher
+  pad_teacher_weight = 29,
+  returns = 30,
+  old_values = 31,
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

@@ -26,22 +26,22 @@ enum class RowTerm {
   entropy,
   logsumexp,
   mean_logprob,
-  divergence,
+  divergence,  // the last one with a gradient
   vocab_min,
   vocab_max,
   sum_p2,
   top1,
   mean_logit
 };
-inline constexpr int kGradientTerms = 4;
-inline constexpr int kRowTerms = 9;
+inline constexpr std::array kRowTermNames =
+    std::to_array<std::string_view>({"entropy", "logsumexp", "mean_logprob", "divergence",
+                                     "vocab_min", "vocab_max", "sum_p2", "top1", "mean_logit"});
+inline constexpr int kRowTerms = static_cast<int>(kRowTermNames.size());
+inline constexpr int kGradientTerms = static_cast<int>(RowTerm::divergence) + 1;
 
 /// Returns the name in checks, metrics and messages.
 constexpr std::string_view name(RowTerm term) {
-  constexpr std::array<std::string_view, kRowTerms> kNames = {
-      "entropy",   "logsumexp", "mean_logprob", "divergence", "vocab_min",
-      "vocab_max", "sum_p2",    "top1",         "mean_logit"};
-  return kNames[static_cast<std::size_t>(term)];
+  return kRowTermNames[static_cast<std::size_t>(term)];
 }
 
 /// True for the row statistics (ObjectiveNeeds::row_statistics).

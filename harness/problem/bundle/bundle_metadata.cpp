@@ -34,6 +34,8 @@ const std::vector<std::string>& known_tensors() {
                                               "rewards",
                                               "temperatures",
                                               "teacher_logits",
+                                              "teacher_hidden",
+                                              "teacher_weight",
                                               "teacher_topk_ids",
                                               "teacher_topk_logits",
                                               "sampling_mask",

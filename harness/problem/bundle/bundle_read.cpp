@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <set>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/problem/batch/case_data.h"
 #include "harness/problem/bundle/bundle.h"
 #include "harness/problem/bundle/bundle_metadata.h"
+#include "harness/problem/bundle/bundle_teacher.h"
 #include "harness/problem/bundle/bundle_tensors.h"
 #include "harness/problem/case/case_keys.h"
-#include "harness/problem/values/topk_logits.h"
 
 namespace lossgrid {
 namespace {
@@ -182,70 +181,6 @@ void read_temperatures(const BundleTensors& tensors, Problem& problem) {
   problem.spec.sequence_temperatures = true;
 }
 
-/// Reads k ids of every row [T, k], in range and each once.
-std::vector<std::int32_t> read_topk_ids(const BundleTensors& tensors, const Problem& problem,
-                                        std::int64_t k) {
-  const std::vector<std::int64_t> ids = tensors.integers("teacher_topk_ids", {"I32"}, 2);
-  std::vector<std::int32_t> read;
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    std::set<std::int64_t> of_row;
-    for (std::int64_t at = t * k; at < (t + 1) * k; ++at) {
-      const std::int64_t id = ids[static_cast<std::size_t>(at)];
-      if (id < 0 || id >= problem.spec.vocab) {
-        throw_bad_input("{}: id {} at row {}, column {}, must lie in [0, V = {})",
-                        tensors.what("teacher_topk_ids"), id, t, at - t * k, problem.spec.vocab);
-      }
-      if (!of_row.insert(id).second) {
-        throw_bad_input("{}: id {} at row {}, column {}, must hold each id once in a row",
-                        tensors.what("teacher_topk_ids"), id, t, at - t * k);
-      }
-      read.push_back(static_cast<std::int32_t>(id));
-    }
-  }
-  return read;
-}
-
-/// Reads the logits of a teacher, if there are any: of all ids, or at the ids that are named.
-void read_teacher(const BundleTensors& tensors, Problem& problem) {
-  const std::int64_t tokens = problem.tokens();
-  const std::int64_t vocab = problem.spec.vocab;
-  const bool has_logprobs = tensors.has("teacher_topk_logprobs");
-  const bool has_topk =
-      tensors.has("teacher_topk_ids") || tensors.has("teacher_topk_logits") || has_logprobs;
-  if (tensors.has("teacher_logits")) {
-    if (has_topk) {
-      throw_bad_input(
-          "{}: it holds teacher_logits as well as teacher_topk_ids or "
-          "teacher_topk_logits, must hold one of them",
-          tensors.file().path());
-    }
-    const TensorView view = tensors.require("teacher_logits", {"F32", "BF16"}, 2);
-    tensors.require("teacher_logits", {view.dtype}, {tokens, vocab}, "[T, V] of the student");
-    set_teacher(problem, make_bundle_logits(tensors.file(), "teacher_logits"),
-                dtype_of_tensor(view.dtype));
-    return;
-  }
-  if (!has_topk) return;
-  const std::int64_t k = tensors.require("teacher_topk_ids", {"I32"}, 2).shape[1];
-  if (k < 1 || k > vocab) {
-    throw_bad_input("{}: k = {}, must lie in [1, V = {}]", tensors.what("teacher_topk_ids"), k,
-                    vocab);
-  }
-  tensors.require("teacher_topk_ids", {"I32"}, {tokens, k}, "[T, k]");
-  if (has_logprobs && tensors.has("teacher_topk_logits")) {
-    throw_bad_input(
-        "{}: it holds teacher_topk_logits as well as teacher_topk_logprobs, must hold one of them",
-        tensors.file().path());
-  }
-  const char* name = has_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
-  problem.spec.teacher_topk = k;
-  problem.teacher_sends_logprobs = has_logprobs;
-  set_teacher(problem,
-              make_logits_at_ids(read_topk_ids(tensors, problem, k),
-                                 tensors.floats(name, {tokens, k}, "[T, k]"), k),
-              DType::f32);
-}
-
 std::string bits_text(const std::vector<std::uint8_t>& bits, std::int64_t begin, std::int64_t end) {
   std::string text;
   for (std::int64_t k = begin; k < end; ++k) text += bits[k] != 0 ? '1' : '0';
@@ -386,7 +321,7 @@ Bundle read_bundle(const std::string& path) {
   read_head(tensors.file(), problem.spec);
   apply_transform(problem);
   read_ids(tensors, problem);
-  read_teacher(tensors, problem);
+  read_bundle_teacher(tensors, problem);
   read_masks(tensors, problem);
   read_denominators(tensors.file(), problem);
   problem.spec.pad_multiple = read_multiple(tensors.file(), "pad_multiple");

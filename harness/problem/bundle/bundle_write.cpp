@@ -43,9 +43,24 @@ TensorToWrite logits_tensor(const char* name, const Problem& problem, const Logi
   return tensor;
 }
 
-/// Adds the logits of a teacher: all of them, or those that are not -inf with their ids.
+/// Returns a factor of the logits in the dtype that it was read in, which holds its values exactly.
+TensorToWrite factor_tensor(const char* name, const std::vector<std::int64_t>& shape, DType dtype,
+                            const std::vector<float>& values) {
+  if (dtype == DType::bf16) return tensor_of<bf16>(name, shape, values);
+  return tensor_of<float>(name, shape, values);
+}
+
+/// Adds the logits of a teacher: all of them, or those that are not -inf with their ids; or its
+/// hidden states and weight.
 void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   if (problem.given_teacher == nullptr) return;
+  if (problem.teacher_projection != nullptr) {
+    const Projection& p = *problem.teacher_projection;
+    tensors.push_back(
+        factor_tensor("teacher_hidden", {p.tokens, p.size}, p.hidden_dtype, p.hidden));
+    tensors.push_back(factor_tensor("teacher_weight", {p.vocab, p.size}, p.weight_dtype, p.weight));
+    return;
+  }
   const std::int64_t k = problem.spec.teacher_topk;
   if (k == 0) {
     tensors.push_back(
@@ -139,13 +154,6 @@ void add_expected(const Problem& problem, const BundleResults& expected,
   if (problem.projection->has_bias) {
     tensors.push_back(vector_tensor("expected.grad_bias", vocab, expected.grad_bias));
   }
-}
-
-/// Returns a factor of the logits in the dtype that it was read in, which holds its values exactly.
-TensorToWrite factor_tensor(const char* name, const std::vector<std::int64_t>& shape, DType dtype,
-                            const std::vector<float>& values) {
-  if (dtype == DType::bf16) return tensor_of<bf16>(name, shape, values);
-  return tensor_of<float>(name, shape, values);
 }
 
 /// Returns columns [begin, end) of a factor of the logits.

@@ -239,6 +239,9 @@ std::vector<CaseKey> make_keys() {
       "log-probability 0 and no gradient");
   add(integer_key("teacher_topk", &CaseSpec::teacher_topk, 0, kMaxVocab),
       "of distill: the teacher's logits of its k most probable ids alone; 0: of all");
+  add(integer_key("teacher_hidden", &CaseSpec::teacher_hidden, 0, kMaxHidden),
+      "of distill: the teacher's hidden states of this size and its weight, whose product its "
+      "logits are; 0: its logits");
   add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
                              {{WeightLayout::vocab_hidden, "vocab_hidden"},
                               {WeightLayout::hidden_vocab, "hidden_vocab"}}),

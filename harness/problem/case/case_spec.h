@@ -135,6 +135,9 @@ struct CaseSpec {
   double top_p = 1;        // 1: none
   FilteredTargets filtered_targets = FilteredTargets::drop;
   std::int64_t teacher_topk = 0;  // ids of a row that a teacher's logits are given for; 0: all
+  // A teacher's logits are the product of its hidden states [T, N] and its weight [V, N], which are
+  // given in their place; 0: they are given.
+  std::int64_t teacher_hidden = 0;
   WeightLayout weight_layout = WeightLayout::vocab_hidden;
   // True if the weight is that of the input embedding too: its gradient buffer holds the
   // embedding's part already, and that of the loss is added.

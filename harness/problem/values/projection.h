@@ -50,6 +50,9 @@ std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
                                                   const std::vector<std::int32_t>& ids,
                                                   const std::vector<std::int32_t>& targets);
 
+/// True if hidden states and a weight can make logits of this regime.
+bool has_projection(Values values);
+
 /// Returns the logits of row t and id v: the dot product of hidden[t] and weight[v], the bias
 /// included, over the temperature, in float64. Its error bound of a logit z that is made in
 /// float32, in any order of additions, is
@@ -72,6 +75,12 @@ void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, in
 /// Writes this rank's vocab shard of the weight in the problem's dtype, [V_t, H] or [H, V_t] by the
 /// case's layout. Padding ids are poisoned.
 void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out);
+
+/// Write the same of problem.teacher_projection, in the dtype of the teacher: [hidden_rows, N] and
+/// [V_t, N].
+void fill_teacher_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                               void* out);
+void fill_teacher_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out);
 
 /// Writes this rank's vocab shard of the bias in the problem's dtype, [V_t]. Padding ids are
 /// poisoned.

@@ -7,6 +7,7 @@
 // elements of the weight are the logits.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "harness/core/error.h"
 #include "harness/problem/batch/random_streams.h"
@@ -37,27 +38,34 @@ void require_possible_one_hot(const CaseSpec& spec) {
   }
 }
 
+/// Returns the reason for which no product has a regime, after its name; empty where one has.
+std::string_view reason_of_logits(Values values) {
+  switch (values) {
+    case Values::masked_vocab:
+      return "masked_vocab needs logits: hidden x weight is never -inf";
+    case Values::finite_mask:
+      return "finite_mask needs logits: a weight cannot spare a row's target";
+    case Values::lowest_mask:
+      return "lowest_mask needs logits: a weight cannot spare a row's target";
+    case Values::vanishing:
+      return "vanishing needs logits: a weight cannot spare a row's target";
+    case Values::buried_target:
+      return "buried_target needs logits: a weight knows no row's target";
+    case Values::impossible_target:
+      return "impossible_target needs logits: hidden x weight is never -inf";
+    case Values::far_offset:
+      return "far_offset needs logits: float32 products keep nothing beside it";
+    default:
+      return "";
+  }
+}
+
 void require_possible(const CaseSpec& spec) {
   if (spec.dtype == DType::f64) {
     throw_bad_input("dtype = f64 needs logits: hidden states and weight are f32 or bf16");
   }
-  switch (spec.values) {
-    case Values::masked_vocab:
-      throw_bad_input("values = masked_vocab needs logits: hidden x weight is never -inf");
-    case Values::finite_mask:
-      throw_bad_input("values = finite_mask needs logits: a weight cannot spare a row's target");
-    case Values::lowest_mask:
-      throw_bad_input("values = lowest_mask needs logits: a weight cannot spare a row's target");
-    case Values::vanishing:
-      throw_bad_input("values = vanishing needs logits: a weight cannot spare a row's target");
-    case Values::buried_target:
-      throw_bad_input("values = buried_target needs logits: a weight knows no row's target");
-    case Values::impossible_target:
-      throw_bad_input("values = impossible_target needs logits: hidden x weight is never -inf");
-    case Values::far_offset:
-      throw_bad_input("values = far_offset needs logits: float32 products keep nothing beside it");
-    default:
-      break;
+  if (const std::string_view reason = reason_of_logits(spec.values); !reason.empty()) {
+    throw_bad_input("values = {}", reason);
   }
   if (spec.hidden_values == HiddenValues::one_hot) return require_possible_one_hot(spec);
   if (is_shifted(spec) && !spec.lm_head_bias && spec.hidden < 2) {
@@ -192,6 +200,10 @@ class CaseProjection {
 };
 
 }  // namespace
+
+bool has_projection(Values values) {
+  return reason_of_logits(values).empty();
+}
 
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
                                                   const std::vector<std::int32_t>& ids,

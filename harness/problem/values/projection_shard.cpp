@@ -51,26 +51,41 @@ void write_ids(WeightLayout layout, std::int64_t width, std::int64_t size, Row&&
   }
 }
 
-}  // namespace
+/// Factors of logits with the dtype in which ranks hold them, and the streams of their padding.
+struct HeldFactors {
+  const Projection& projection;
+  DType dtype;
+  Stream pad_hidden;
+  Stream pad_weight;
+};
 
-void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
-                       void* out) {
+HeldFactors factors_of_student(const Problem& problem) {
+  return {*problem.projection, problem.spec.dtype, Stream::pad_hidden, Stream::pad_weight};
+}
+
+HeldFactors factors_of_teacher(const Problem& problem) {
+  return {*problem.teacher_projection, problem.teacher_dtype, Stream::pad_teacher_hidden,
+          Stream::pad_teacher_weight};
+}
+
+void fill_hidden(const Problem& problem, const HeldFactors& factors, const Grid& grid, int tp_rank,
+                 int cp_rank, void* out) {
   const CaseSpec& spec = problem.spec;
-  const Projection& projection = *problem.projection;
+  const Projection& projection = factors.projection;
   const PackedLayout layout = layout_of(problem, grid);
   const std::vector<std::int64_t> tokens = rows_to_read(problem, layout);
   const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid, cp_rank);
   const std::size_t count = positions.size() / static_cast<std::size_t>(grid.row_parts());
   const std::size_t first = grid.sp ? count * static_cast<std::size_t>(tp_rank) : 0;
   std::vector<float> padding(static_cast<std::size_t>(projection.size));
-  dispatch_floating(spec.dtype, [&](auto element) {
+  dispatch_floating(factors.dtype, [&](auto element) {
     using T = decltype(element);
     T* next = static_cast<T*>(out);
     for (const std::int64_t position : std::span(positions).subspan(first, count)) {
       const std::int64_t token = tokens[static_cast<std::size_t>(position)];
       const float* row = padding.data();
       if (token < 0) {
-        fill_padding(spec, Stream::pad_hidden, position, padding);
+        fill_padding(spec, factors.pad_hidden, position, padding);
       } else {
         row = projection.hidden_row(problem.whole_row(token));
       }
@@ -79,21 +94,43 @@ void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, in
   });
 }
 
-void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out) {
-  const CaseSpec& spec = problem.spec;
-  const Projection& projection = *problem.projection;
+void fill_weight(const CaseSpec& spec, const HeldFactors& factors, WeightLayout layout,
+                 const Grid& grid, int tp_rank, void* out) {
+  const Projection& projection = factors.projection;
   const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
   const auto row = [&](std::int64_t column, std::span<float> values) {
     if (column < shard.valid()) {
       std::copy_n(projection.weight_row(shard.begin + column), projection.size, values.begin());
     } else {
-      fill_padding(spec, Stream::pad_weight, shard.width * tp_rank + column, values);
+      fill_padding(spec, factors.pad_weight, shard.width * tp_rank + column, values);
     }
   };
-  dispatch_floating(spec.dtype, [&](auto element) {
+  dispatch_floating(factors.dtype, [&](auto element) {
     using T = decltype(element);
-    write_ids(spec.weight_layout, shard.width, projection.size, row, static_cast<T*>(out));
+    write_ids(layout, shard.width, projection.size, row, static_cast<T*>(out));
   });
+}
+
+}  // namespace
+
+void fill_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                       void* out) {
+  fill_hidden(problem, factors_of_student(problem), grid, tp_rank, cp_rank, out);
+}
+
+void fill_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out) {
+  fill_weight(problem.spec, factors_of_student(problem), problem.spec.weight_layout, grid, tp_rank,
+              out);
+}
+
+void fill_teacher_hidden_shard(const Problem& problem, const Grid& grid, int tp_rank, int cp_rank,
+                               void* out) {
+  fill_hidden(problem, factors_of_teacher(problem), grid, tp_rank, cp_rank, out);
+}
+
+void fill_teacher_weight_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out) {
+  fill_weight(problem.spec, factors_of_teacher(problem), WeightLayout::vocab_hidden, grid, tp_rank,
+              out);
 }
 
 void fill_bias_shard(const Problem& problem, const Grid& grid, int tp_rank, void* out) {

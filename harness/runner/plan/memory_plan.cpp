@@ -56,11 +56,17 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
   const double tensors = spec.hidden == 0
                              ? rows * vocab * 2 * element
                              : hidden * (rows * (4 + 2 * element) + vocab * (4 + element + 4));
-  const double bytes = rows * kHostBytesPerToken + tensors;
+  const double teacher = static_cast<double>(spec.teacher_hidden) * (rows + vocab) * (4 + element);
+  const double bytes = rows * kHostBytesPerToken + tensors + teacher;
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
 namespace {
+
+/// Returns the elements of hidden states and weight of a teacher.
+double teacher_elements(const CaseSpec& spec, double rows) {
+  return (rows + static_cast<double>(spec.vocab)) * static_cast<double>(spec.teacher_hidden);
+}
 
 /// Returns the elements of the logits, or of hidden states and weight.
 double bundle_elements(const CaseSpec& spec, double rows) {
@@ -73,7 +79,9 @@ double bundle_elements(const CaseSpec& spec, double rows) {
 std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth) {
   const auto rows = static_cast<double>(case_tokens(spec));
   const double inputs = bundle_elements(spec, rows);
-  double bytes = inputs * static_cast<double>(size_of(spec.dtype)) + 8 * rows;  // ids and mask
+  double bytes =
+      (inputs + teacher_elements(spec, rows)) * static_cast<double>(size_of(spec.dtype)) +
+      8 * rows;  // ids and mask
   if (with_truth) bytes += (inputs + 2 * rows) * sizeof(double);
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
@@ -83,7 +91,8 @@ std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
   const double inputs = bundle_elements(spec, rows);
   // From hidden states and weight: the truth and four numbers beside it for the bounds.
   const double truths = spec.hidden == 0 ? 1 : 6;
-  double bytes = 2 * inputs * static_cast<double>(size_of(spec.dtype));
+  double bytes =
+      2 * (inputs + teacher_elements(spec, rows)) * static_cast<double>(size_of(spec.dtype));
   if (with_truth) bytes += inputs * (truths + 2) * sizeof(double);
   return static_cast<std::int64_t>(
       std::min(static_cast<double>(case_memory_bytes(spec)) + bytes, 0x1p62));

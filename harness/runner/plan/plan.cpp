@@ -37,6 +37,7 @@ void require_rules(const CaseSpec& spec) {
   small.global_valid_seqs = 0;
   small.vocab = std::min<std::int64_t>(spec.vocab, 16);
   small.hidden = std::min<std::int64_t>(spec.hidden, 16);
+  small.teacher_hidden = std::min<std::int64_t>(spec.teacher_hidden, 16);
   // A number that exceeds the vocabulary stays: that is a broken rule.
   if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
   if (spec.teacher_topk <= spec.vocab) {
@@ -53,6 +54,7 @@ class PackLayout {
       : grid_(grid), objective_(make_objective(spec.objective, spec.statistics, spec.predictions)) {
     require_rules(spec);
     problem_.spec = spec;
+    problem_.teacher_dtype = teacher_dtype_of(spec);
     problem_.lengths = case_lengths(spec);
     if (SamplingFilter{spec.top_k, spec.top_p}.is_any()) {
       problem_.sampling_mask = std::make_shared<const SamplingMask>(0, spec.vocab);
@@ -97,6 +99,14 @@ class PackLayout {
     checked_product(checked_product(rows, columns, "rows x vocab"), 64, "bytes of rows x vocab");
     checked_product(checked_product(rows, hidden, "rows x hidden"), 64, "bytes of rows x hidden");
     checked_product(weight, 64, "bytes of vocab x hidden");
+    const std::int64_t of_teacher = pack.teacher.hidden;
+    checked_product(checked_product(rows, of_teacher, "rows x hidden of a teacher"), 64,
+                    "bytes of rows x hidden of a teacher");
+    const std::int64_t teacher_weight =
+        checked_product(columns, of_teacher, "vocab x hidden of a teacher");
+    checked_product(teacher_weight, 64, "bytes of vocab x hidden of a teacher");
+    checked_product(checked_product(rows, teacher_weight, "rows x vocab x hidden of a teacher"), 16,
+                    "FLOPs of a teacher");
     checked_product(checked_product(rows, weight, "rows x vocab x hidden"), 16,
                     "FLOPs of rows x vocab x hidden");
   }

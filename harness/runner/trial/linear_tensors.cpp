@@ -56,11 +56,12 @@ class LinearTensors final : public RankTensors {
   }
 
   LossInputs inputs() const override {
-    return {.hidden = hidden_.data(),
-            .weight = weight_.data(),
-            .teacher = teacher_.data(),
-            .bias = bias_.data(),
-            .kept = mask_.data()};
+    LossInputs inputs{.hidden = hidden_.data(),
+                      .weight = weight_.data(),
+                      .bias = bias_.data(),
+                      .kept = mask_.data()};
+    teacher_.add_to(inputs);
+    return inputs;
   }
 
   std::uint64_t input_bits() const override {
@@ -266,7 +267,7 @@ class LinearTensors final : public RankTensors {
   Buffer hidden_;
   Buffer weight_;
   Buffer bias_;  // as its gradient, where the problem has one
-  TeacherTensor teacher_;
+  TeacherTensors teacher_;
   MaskTensor mask_;
   Buffer grad_hidden_;
   DeviceArray<float> grad_weight_;

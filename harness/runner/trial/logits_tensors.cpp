@@ -25,7 +25,9 @@ class LogitsTensors final : public RankTensors {
   }
 
   LossInputs inputs() const override {
-    return {.logits = logits_.data(), .teacher = teacher_.data(), .kept = mask_.data()};
+    LossInputs inputs{.logits = logits_.data(), .kept = mask_.data()};
+    teacher_.add_to(inputs);
+    return inputs;
   }
 
   std::uint64_t input_bits() const override {
@@ -139,7 +141,7 @@ class LogitsTensors final : public RankTensors {
   RankPack pack_;
   VocabShard shard_;
   Buffer logits_;
-  TeacherTensor teacher_;
+  TeacherTensors teacher_;
   MaskTensor mask_;
   Buffer kept_;
   Buffer grad_;

@@ -80,16 +80,20 @@ std::unique_ptr<RankTensors> make_linear_tensors(const RankPack& pack);
 /// Makes the one of the two that the problem starts from.
 std::unique_ptr<RankTensors> make_rank_tensors(const RankPack& pack);
 
-/// Logits of a teacher on one rank, an input that nothing may change; empty where there are none.
-class TeacherTensor {
+/// Logits of a teacher on one rank, or its hidden states and its weight: inputs that nothing may
+/// change; empty where there are none.
+class TeacherTensors {
  public:
-  explicit TeacherTensor(const RankPack& pack);
+  explicit TeacherTensors(const RankPack& pack);
 
-  const void* data() const { return buffer_.data(); }
+  /// Sets those of `inputs`.
+  void add_to(LossInputs& inputs) const;
   std::uint64_t bits() const;
 
  private:
-  Buffer buffer_;
+  Buffer logits_;
+  Buffer hidden_;
+  Buffer weight_;
 };
 
 /// The sampling mask of one rank, in the same way.

@@ -22,7 +22,8 @@ LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, 
           .head = {spec.hidden, spec.weight_layout, spec.lm_head_bias},
           .backend = backend,
           .transform = problem.transform(),
-          .teacher = {problem.teacher_dtype, spec.teacher_topk > 0, problem.teacher_transform()},
+          .teacher = {problem.teacher_dtype, spec.teacher_topk > 0, problem.teacher_transform(),
+                      spec.teacher_hidden},
           .sampling = {problem.sampling_mask != nullptr, problem.zeroes_filtered_targets()}};
 }
 

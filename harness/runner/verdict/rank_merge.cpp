@@ -221,8 +221,10 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
     }
   }
   const bool ordered = adds_in_rank_order(setup);
+  // Products of a teacher's rows may add up in another order where there are more or fewer rows.
+  const bool multiplies_teacher = setup.problem->spec.teacher_hidden > 0;
   const bool claims_packing =
-      ordered && description.claims_packing &&
+      ordered && description.claims_packing && !multiplies_teacher &&
       (setup.objective->sizes().coefficients == 0 || description.claims_packing_of_sequence_sums);
   const std::string verdict = description.plays_back ? "not_compared"
                               : same                 ? "same_bits"

@@ -106,6 +106,26 @@ TEST(BundleTeacher, OfACaseSurvivesWriting) {
   }
 }
 
+TEST(BundleTeacher, OfHiddenStatesSurvivesWriting) {
+  const ScratchFile scratch;
+  for (const char* text : {"dtype=f32 temperature=0.7", "dtype=bf16", "dtype=f64",
+                           "dtype=f32 hidden=3 sequence_temperatures=true"}) {
+    SCOPED_TRACE(text);
+    Problem problem =
+        problem_of(std::string("objective=distill lens=5+0+8 vocab=7 teacher_hidden=4 ") + text);
+    draw_teacher(problem);
+    write_bundle(scratch.path(), problem, std::nullopt);
+    EXPECT_FALSE(SafetensorsFile::read(scratch.path()).has("teacher_logits"));
+    const Problem read = read_bundle(scratch.path()).problem;
+    EXPECT_EQ(read.spec.teacher_hidden, 4);
+    EXPECT_EQ(read.teacher_dtype, problem.spec.dtype == DType::bf16 ? DType::bf16 : DType::f32);
+    EXPECT_EQ(read.teacher_projection->hidden, problem.teacher_projection->hidden);
+    EXPECT_EQ(read.teacher_projection->weight, problem.teacher_projection->weight);
+    EXPECT_EQ(rows_of(*read.teacher, read), rows_of(*problem.teacher, problem));
+    EXPECT_FALSE(read.teacher->given());
+  }
+}
+
 TEST(BundleTeacher, OfLogprobsSurvivesWritingAndNothingDividesThem) {
   const ScratchFile scratch;
   for (const char* text : {"dtype=f32 temperature=0.7", "dtype=bf16 sequence_temperatures=true"}) {
@@ -206,6 +226,19 @@ TEST(BundleTeacher, BreaksNoRule) {
       return bundle;
     };
   };
+  const auto hidden_of = [](std::int64_t rows, std::int64_t size, std::int64_t ids,
+                            std::int64_t of_id, const char* also = "") {
+    return [=] {
+      EditableBundle bundle = without_teacher();
+      const auto zeros = [](std::int64_t count) {
+        return std::string(static_cast<std::size_t>(count) * 4, '\0');
+      };
+      if (rows > 0) bundle.add("teacher_hidden", "F32", {rows, size}, zeros(rows * size));
+      if (ids > 0) bundle.add("teacher_weight", "F32", {ids, of_id}, zeros(ids * of_id));
+      if (also[0] != '\0') bundle.add(also, "F32", {34, 80}, zeros(34 * 80));
+      return bundle;
+    };
+  };
   const auto topk_and_all = [] {
     EditableBundle bundle = with_topk(3);
     bundle.add("teacher_logits", "F32", {34, 80}, std::string(34 * 80 * 4, '\0'));
@@ -230,6 +263,16 @@ TEST(BundleTeacher, BreaksNoRule) {
       {topk_without("teacher_topk_ids"), {"\"teacher_topk_ids\"", "missing"}},
       {topk_of_another_size, {"teacher_topk_logits", "[T, k]"}},
       {topk_and_all, {"teacher_logits as well as teacher_topk_ids", "must hold one of them"}},
+      {hidden_of(33, 6, 80, 6), {"teacher_hidden", "[T, N]"}},
+      {hidden_of(34, 6, 79, 6), {"teacher_weight", "[V of the student, N]"}},
+      {hidden_of(34, 6, 80, 5), {"teacher_weight", "[V of the student, N]"}},
+      {hidden_of(34, 0, 80, 0), {"teacher_hidden", "a hidden size of 0"}},
+      {hidden_of(34, 6, 0, 0), {"\"teacher_weight\"", "missing"}},
+      {hidden_of(0, 0, 80, 6), {"\"teacher_hidden\"", "missing"}},
+      {hidden_of(34, 6, 80, 6, "teacher_logits"),
+       {"teacher_logits as well as teacher_hidden", "must hold one of them"}},
+      {hidden_of(34, 6, 80, 6, "teacher_topk_logits"),
+       {"teacher_hidden or teacher_weight as well as teacher_topk_ids", "must hold one of them"}},
       {with_tensor("teacher_logits", "F32", 34, 79, 34 * 79 * 4), {"teacher_logits", "[T, V]"}},
       {with_tensor("teacher_logits", "F32", 33, 80, 33 * 80 * 4), {"teacher_logits", "[T, V]"}},
       {with_tensor("teacher_logits", "F64", 34, 80, 34 * 80 * 8), {"teacher_logits", "F32"}},
