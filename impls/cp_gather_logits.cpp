@@ -158,6 +158,7 @@ class GatherLogits final : public LossImplementation {
           problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
       cost.forward.read_bytes = own + problem.grid.cp * cost.forward.read_bytes;
       cost.forward.written_bytes += problem.grid.cp * own;
+      cost.forward.exponentials *= problem.grid.cp;
     }
     return cost;
   }

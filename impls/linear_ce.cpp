@@ -84,6 +84,8 @@ class LinearCe final : public LinearImplementation {
     cost.forward.flops = LinearPass::product_flops(problem);
     cost.backward.flops =
         2 * LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
+    add_statistics_work(problem, cost.forward);
+    add_gradient_work(problem, cost.backward);
     cost.chunks = options_.chunks(problem);
     return cost;
   }

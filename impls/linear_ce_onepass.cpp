@@ -146,6 +146,8 @@ class LinearCeOnepass final : public LinearImplementation {
     LinearPass::add_reduction(problem, cost.backward.tp);
     cost.forward.flops = (linear ? 2 : 3) * LinearPass::product_flops(problem) +
                          LinearPass::grad_hidden_flops(problem);
+    add_statistics_work(problem, cost.forward);
+    add_gradient_work(problem, cost.forward);
     cost.chunks = chunks;
     return cost;
   }

@@ -216,6 +216,12 @@ class OneSweep final : public LossImplementation {
     cost.forward.read_bytes =
         problem.logits_bytes() + problem.mask_bytes() + problem.teacher_bytes();
     cost.forward.written_bytes = problem.logits_bytes();
+    if (OneSweepOptions::keeps_exponentials(problem)) {
+      cost.forward.exponentials = cost.forward.gradients = problem.logits_elements();
+    } else {
+      add_statistics_work(problem, cost.forward);
+      add_gradient_work(problem, cost.forward);
+    }
     // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
     // fit on a multiprocessor.
     if (!OneSweepOptions::keeps_exponentials(problem) ||

@@ -157,6 +157,7 @@ int parse_and_run(int argc, char** argv) {
   add_replay_command(app, action);
   add_export_command(app, action);
   add_plan_command(app, action);
+  add_calibrate_command(app, action);
   add_compare_command(app, action);
   add_gate_command(app, action);
   add_history_command(app, action);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/measure/collective_times.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "harness/measure/statistics.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr int kWarmUps = 5;
+
+struct TimedSize {
+  std::size_t floats;
+  int samples;
+};
+
+constexpr std::array<TimedSize, 5> kTimedSizes{
+    {{1, 101}, {1 << 10, 101}, {1 << 14, 51}, {1 << 18, 21}, {1 << 21, 9}}};
+
+}  // namespace
+
+double median_collective_ns(Communicator& comm, Collective operation, std::size_t floats,
+                            int samples, const ClockNs& now) {
+  std::vector<float> data(floats, 0.0f);  // sums of zeros stay zero
+  std::vector<float> received;
+  if (operation == Collective::all_gather) {
+    received.resize(floats * static_cast<std::size_t>(comm.size()));
+  }
+  const auto once = [&] {
+    comm.barrier();
+    const std::int64_t start = now();
+    if (operation == Collective::all_gather) {
+      comm.all_gather(std::span<const float>(data), std::span(received));
+    } else {
+      comm.all_reduce(std::span(data), ReduceOp::sum);
+    }
+    return std::max<std::int64_t>(1, now() - start);  // at least 1: a divisor
+  };
+  for (int k = 0; k < kWarmUps; ++k) once();
+  std::vector<std::int64_t> own_ns;
+  for (int k = 0; k < samples; ++k) own_ns.push_back(once());
+  comm.all_reduce(std::span(own_ns), ReduceOp::max);
+  return median(std::vector<double>(own_ns.begin(), own_ns.end()));
+}
+
+std::vector<CollectiveSample> time_collectives(Communicator& comm, const ClockNs& now) {
+  std::vector<CollectiveSample> times;
+  if (comm.size() == 1) return times;
+  for (const Collective operation : {Collective::all_reduce, Collective::all_gather}) {
+    for (const TimedSize& size : kTimedSizes) {
+      const double ns = median_collective_ns(comm, operation, size.floats, size.samples, now);
+      times.push_back({operation, comm.size(),
+                       static_cast<std::int64_t>(size.floats * sizeof(float)), ns * 1e-9});
+    }
+  }
+  return times;
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of collectives of a group of ranks that does nothing else, by size. Collective; the numbers
+// of repetitions are fixed, so that ranks never diverge.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/comm/communicator.h"
+#include "harness/core/clock.h"
+
+namespace lossgrid {
+
+/// Time of one operation with one payload, as communicators count it.
+struct CollectiveSample {
+  Collective operation = Collective::all_reduce;
+  int ranks = 1;
+  std::int64_t payload_bytes = 0;
+  double seconds = 0;
+};
+
+/// Returns the nanoseconds of an all-reduce or all-gather of so many float32, each behind a
+/// barrier: a sample is the largest time over ranks, and the median of the samples counts. The same
+/// number on all ranks, at least 1.
+double median_collective_ns(Communicator& comm, Collective operation, std::size_t floats,
+                            int samples, const ClockNs& now = steady_clock_ns);
+
+/// Returns all-reduce and all-gather of payloads from 4 bytes to 8 MiB; nothing for one rank.
+std::vector<CollectiveSample> time_collectives(Communicator& comm,
+                                               const ClockNs& now = steady_clock_ns);
+
+}  // namespace lossgrid
