@@ -2,7 +2,6 @@
 #include "harness/measure/collective_times.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "harness/measure/statistics.h"
@@ -12,13 +11,10 @@ namespace {
 
 constexpr int kWarmUps = 5;
 
-struct TimedSize {
-  std::size_t floats;
-  int samples;
-};
-
-constexpr std::array<TimedSize, 5> kTimedSizes{
-    {{1, 101}, {1 << 10, 101}, {1 << 14, 51}, {1 << 18, 21}, {1 << 21, 9}}};
+/// Returns the repetitions of a size: about as much time for each.
+int samples_of(std::size_t bytes) {
+  return bytes <= 4096 ? 101 : bytes <= (1 << 20) ? 31 : 9;
+}
 
 }  // namespace
 
@@ -46,14 +42,20 @@ double median_collective_ns(Communicator& comm, Collective operation, std::size_
   return median(std::vector<double>(own_ns.begin(), own_ns.end()));
 }
 
-std::vector<CollectiveSample> time_collectives(Communicator& comm, const ClockNs& now) {
+std::vector<CollectiveSample> time_collectives(Communicator& comm, std::int64_t most_bytes,
+                                               const ClockNs& now) {
   std::vector<CollectiveSample> times;
-  if (comm.size() == 1) return times;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  if (ranks == 1) return times;
   for (const Collective operation : {Collective::all_reduce, Collective::all_gather}) {
-    for (const TimedSize& size : kTimedSizes) {
-      const double ns = median_collective_ns(comm, operation, size.floats, size.samples, now);
-      times.push_back({operation, comm.size(),
-                       static_cast<std::int64_t>(size.floats * sizeof(float)), ns * 1e-9});
+    for (const std::size_t bytes : {std::size_t{4}, std::size_t{4096}, std::size_t{1} << 18,
+                                    static_cast<std::size_t>(most_bytes)}) {
+      const std::size_t all = bytes / sizeof(float);
+      const std::size_t floats =
+          operation == Collective::all_gather ? std::max<std::size_t>(1, all / ranks) : all;
+      const double ns = median_collective_ns(comm, operation, floats, samples_of(bytes), now);
+      times.push_back(
+          {operation, comm.size(), static_cast<std::int64_t>(floats * sizeof(float)), ns * 1e-9});
     }
   }
   return times;

@@ -25,8 +25,9 @@ struct CollectiveSample {
 double median_collective_ns(Communicator& comm, Collective operation, std::size_t floats,
                             int samples, const ClockNs& now = steady_clock_ns);
 
-/// Returns all-reduce and all-gather of payloads from 4 bytes to 8 MiB; nothing for one rank.
-std::vector<CollectiveSample> time_collectives(Communicator& comm,
+/// Returns all-reduce and all-gather of results from 4 bytes to `most_bytes`, of which an
+/// all-gather sends an equal part; nothing for one rank.
+std::vector<CollectiveSample> time_collectives(Communicator& comm, std::int64_t most_bytes,
                                                const ClockNs& now = steady_clock_ns);
 
 }  // namespace lossgrid

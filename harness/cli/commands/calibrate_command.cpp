@@ -15,6 +15,7 @@
 #include "harness/core/text.h"
 #include "harness/runner/model/calibration.h"
 #include "harness/runner/model/collective_time.h"
+#include "harness/runner/model/link_fit.h"
 #include "harness/runner/model/machine_file.h"
 #include "reports/record/report_json.h"
 #include "reports/text/text_table.h"
@@ -53,19 +54,18 @@ std::string format_rates(const Machine& machine) {
 }
 
 /// Returns every measured collective beside what the fitted link predicts.
-std::string format_links(const Transport& transport, const std::vector<CollectiveSample>& samples,
-                         std::int64_t cores) {
-  Machine machine;
-  machine.cores = cores;
+std::string format_links(const Machine& machine, const Transport& transport,
+                         const std::vector<CollectiveSample>& samples) {
   TextTable table;
   table.add_columns({"transport", "collective"}, Align::left);
   table.add_columns({"ranks", "payload", "us", "predicted us"}, Align::right);
   for (const CollectiveSample& sample : samples) {
+    const auto payload = static_cast<double>(sample.payload_bytes);
     const std::vector<GroupLevel> levels =
-        shared_levels(group_levels(transport, sample.ranks, 1), share_of(machine, sample.ranks));
-    const double predicted = fastest_collective(transport, sample.operation, levels,
-                                                static_cast<double>(sample.payload_bytes))
-                                 .seconds;
+        shared_levels(group_levels(transport, sample.ranks, 1), machine, transport, sample.ranks,
+                      sample.operation, payload);
+    const double predicted =
+        fastest_collective(transport, sample.operation, levels, payload).seconds;
     table.add_row({transport.name, std::string(name(sample.operation)),
                    std::to_string(sample.ranks), format_bytes(sample.payload_bytes),
                    fmt::format("{:.4g}", 1e6 * sample.seconds),
@@ -113,8 +113,8 @@ ExitCode run(const CalibrateFlags& flags) {
   if (!refused.empty()) throw_bad_input("{}", refused);
   const std::vector<CollectiveSample> samples = measure_links(ranks);
   if (!ranks.reports()) return ExitCode::ok;
-  const Transport transport = measured_transport(ranks, samples, machine.cores);
-  print_text(format_links(transport, samples, machine.cores));
+  const Transport transport = fit_transport(std::string(ranks.transport()), samples, machine.cores);
+  print_text(format_links(machine, transport, samples));
   set_transport(transport, machine);
   write_file_atomically(flags.out, json_text(machines_to_json({machine})) + '\n');
   print("machine: {}\n", flags.out);

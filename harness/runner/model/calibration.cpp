@@ -11,7 +11,6 @@
 #include "harness/measure/cache.h"
 #include "harness/measure/memory_rates.h"
 #include "harness/problem/case/case_keys.h"
-#include "harness/runner/model/link_fit.h"
 #include "harness/runner/timing/timing.h"
 
 namespace lossgrid {
@@ -121,7 +120,8 @@ std::vector<CollectiveSample> measure_links(const Ranks& ranks) {
     const auto run = ranks.run<std::string>(
         count,
         [&samples](Communicator& world) {
-          const std::vector<CollectiveSample> times = time_collectives(world);
+          const std::vector<CollectiveSample> times =
+              time_collectives(world, last_level_cache_bytes());
           if (world.rank() == 0) samples.insert(samples.end(), times.begin(), times.end());
           return std::string();
         },
@@ -131,15 +131,6 @@ std::vector<CollectiveSample> measure_links(const Ranks& ranks) {
     }
   }
   return samples;
-}
-
-Transport measured_transport(const Ranks& ranks, const std::vector<CollectiveSample>& samples,
-                             std::int64_t cores) {
-  Transport transport;
-  transport.name = ranks.transport();
-  transport.algorithms = {CollectiveAlgorithm::ring};
-  transport.links = {fit_link("memory", samples, cores)};
-  return transport;
 }
 
 }  // namespace lossgrid

@@ -28,8 +28,4 @@ Machine measure_machine(const CalibrationRequest& request);
 /// Measures the collectives of 2, 4, ... ranks, 8 at most. Every process of a job calls it.
 std::vector<CollectiveSample> measure_links(const Ranks& ranks);
 
-/// Returns the transport of these ranks, with the link that the samples show.
-Transport measured_transport(const Ranks& ranks, const std::vector<CollectiveSample>& samples,
-                             std::int64_t cores);
-
 }  // namespace lossgrid

@@ -75,6 +75,10 @@ double ring_seconds(Collective operation, const std::vector<GroupLevel>& levels,
          rounds_of(operation) * ring_latency(levels);
 }
 
+double direct_seconds(Collective operation, const std::vector<GroupLevel>& levels, double bytes) {
+  return ring_seconds(operation, levels, bytes) - (rounds_of(operation) - 1) * ring_latency(levels);
+}
+
 double tree_seconds(Collective operation, const std::vector<GroupLevel>& levels, double bytes) {
   const auto p = static_cast<double>(ranks_of(levels));
   // Trees send the whole payload up and down; doubling sends what a ring does.
@@ -135,6 +139,8 @@ double collective_seconds(CollectiveAlgorithm algorithm, Collective operation,
       return tree_seconds(operation, levels, payload_bytes);
     case CollectiveAlgorithm::hierarchical:
       return hierarchical_seconds(operation, levels, payload_bytes);
+    case CollectiveAlgorithm::direct:
+      return direct_seconds(operation, levels, payload_bytes);
     default:
       return ring_seconds(operation, levels, payload_bytes);
   }
@@ -151,13 +157,27 @@ CollectiveTime fastest_collective(const Transport& transport, Collective operati
   return fastest;
 }
 
-std::vector<GroupLevel> shared_levels(std::vector<GroupLevel> levels, const DeviceShare& share) {
-  for (GroupLevel& level : levels) {
-    level.link.latency_seconds *= share.waits;
-    level.link.bytes_per_second *= share.memory;
-    level.link.reduce_bytes_per_second *= share.memory;
+std::vector<GroupLevel> shared_levels(const std::vector<GroupLevel>& levels, const Machine& machine,
+                                      const Transport& transport, std::int64_t ranks,
+                                      Collective operation, double payload_bytes) {
+  const DeviceShare share = share_of(machine, ranks);
+  // A rank's own part, and what it receives.
+  const double parts =
+      operation == Collective::all_gather ? 1 + static_cast<double>(ranks_of(levels)) : 1;
+  const double buffers = static_cast<double>(ranks) * parts * payload_bytes;
+  const bool cached = machine.cache && buffers <= static_cast<double>(machine.cache->bytes);
+  std::vector<GroupLevel> shared = levels;
+  for (GroupLevel& level : shared) {
+    LinkLevel& link = level.link;
+    if (cached && link.cache_bytes_per_second > 0) {
+      link.bytes_per_second = link.cache_bytes_per_second;
+      link.reduce_bytes_per_second = link.cache_reduce_bytes_per_second;
+    }
+    if (transport.takes_turns) link.latency_seconds *= share.turns;
+    link.bytes_per_second *= share.memory;
+    link.reduce_bytes_per_second *= share.memory;
   }
-  return levels;
+  return shared;
 }
 
 }  // namespace lossgrid

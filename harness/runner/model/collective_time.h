@@ -13,7 +13,8 @@
 //
 // Rings and recursive doubling: Thakur, Rabenseifner and Gropp, "Optimization of collective
 // communication operations in MPICH", 2005. Pipelined pairs of trees: Sanders, Speck and Traff,
-// "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009. A ring that leaves
+// "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009. Direct: ranks that
+// see each other's memory meet once, (p-1) L, and copy as much as in a ring. A ring that leaves
 // a node crosses the outer link once for every node, as in the tuning of NCCL. Hierarchical: rings
 // of one level after the other, the outer ones with what the inner ones have reduced.
 #pragma once
@@ -51,7 +52,11 @@ double collective_seconds(CollectiveAlgorithm algorithm, Collective operation,
 CollectiveTime fastest_collective(const Transport& transport, Collective operation,
                                   const std::vector<GroupLevel>& levels, double payload_bytes);
 
-/// Returns the levels with their links as one of several ranks that share a device sees them.
-std::vector<GroupLevel> shared_levels(std::vector<GroupLevel> levels, const DeviceShare& share);
+/// Returns the levels with their links as one of `ranks` ranks that share a device sees them, for a
+/// collective with this payload: where the device's cache holds the buffers of all ranks, at the
+/// rates of the cache.
+std::vector<GroupLevel> shared_levels(const std::vector<GroupLevel>& levels, const Machine& machine,
+                                      const Transport& transport, std::int64_t ranks,
+                                      Collective operation, double payload_bytes);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Latency and rates of a link between ranks that share a device, from measured collectives: the
-// inverse of the ring in collective_time.h.
+// inverse of the direct algorithm in collective_time.h.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@
 
 namespace lossgrid {
 
-/// Returns the link. The latency is that of the smallest payload, the rates are those of the
-/// largest: of all-gathers, and of all-reduces for messages that are added up; medians over the
-/// numbers of ranks. Requires both operations, of more than one rank.
-LinkLevel fit_link(const std::string& name, const std::vector<CollectiveSample>& samples,
-                   std::int64_t cores);
+/// Returns the transport `name` with one link. The latency is that of the smallest payloads, and
+/// ranks take turns if that explains the latencies of more ranks than cores better. Rates are those
+/// of the largest payloads of each operation and number of ranks, and for caches those of the
+/// largest but one; medians over the numbers of ranks. Requires all-gathers and all-reduces.
+Transport fit_transport(const std::string& name, const std::vector<CollectiveSample>& samples,
+                        std::int64_t cores);
 
 }  // namespace lossgrid

@@ -18,7 +18,7 @@ double rate_for(const std::map<DType, double>& rates, DType dtype) {
 }  // namespace
 
 std::string_view name(CollectiveAlgorithm algorithm) {
-  constexpr std::array<std::string_view, 3> kNames{"ring", "tree", "hierarchical"};
+  constexpr std::array<std::string_view, 4> kNames{"ring", "tree", "hierarchical", "direct"};
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 

@@ -25,7 +25,7 @@ struct MemoryRates {
 };
 
 /// Ways to make a collective of messages between ranks (collective_time.h).
-enum class CollectiveAlgorithm { ring, tree, hierarchical };
+enum class CollectiveAlgorithm { ring, tree, hierarchical, direct };
 
 std::string_view name(CollectiveAlgorithm algorithm);
 
@@ -37,13 +37,17 @@ struct LinkLevel {
   // What a rank sends at most, or receives. Where ranks share a device it is what all of them copy
   // together.
   double bytes_per_second = 0;
-  double reduce_bytes_per_second = 0;  // the same of messages that are added up; at least 0
+  double reduce_bytes_per_second = 0;  // the same of messages that are added up; 0: no other
+  // The same where a cache that ranks share holds the messages; 0: no other.
+  double cache_bytes_per_second = 0;
+  double cache_reduce_bytes_per_second = 0;
 };
 
 /// Carrier of collectives: "nccl", "thread", "mpi".
 struct Transport {
   std::string name;
-  double call_seconds = 0;                      // of a call, beside its messages
+  double call_seconds = 0;   // of a call, beside its messages
+  bool takes_turns = false;  // ranks that share a core wait in turn: latencies grow with them
   std::vector<CollectiveAlgorithm> algorithms;  // those it has; the fastest one counts
   std::vector<LinkLevel> links;                 // from the inside to the outside
 };
@@ -76,7 +80,7 @@ struct Machine {
 struct DeviceShare {
   double compute = 1;  // of the rates of arithmetic
   double memory = 1;   // of memory and of links
-  double waits = 1;    // factor of latencies: ranks take turns on a core
+  double turns = 1;    // ranks on a core, at least 1
 };
 
 /// Returns 1 each where ranks have devices of their own. Else ranks have equally many threads, one

@@ -17,9 +17,20 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array kRatedTypes{DType::f32, DType::bf16};
 constexpr std::array kAlgorithms{CollectiveAlgorithm::ring, CollectiveAlgorithm::tree,
-                                 CollectiveAlgorithm::hierarchical};
+                                 CollectiveAlgorithm::hierarchical, CollectiveAlgorithm::direct};
 const std::string kMemoryKeyNames[] = {"bytes", "read_bytes_per_second", "copy_bytes_per_second",
                                        "update_bytes_per_second"};
+
+/// Rates of a link that may be missing.
+struct OtherRate {
+  const char* key;
+  double LinkLevel::*rate;
+};
+
+constexpr std::array<OtherRate, 3> kOtherRates{
+    {{"reduce_bytes_per_second", &LinkLevel::reduce_bytes_per_second},
+     {"cache_bytes_per_second", &LinkLevel::cache_bytes_per_second},
+     {"cache_reduce_bytes_per_second", &LinkLevel::cache_reduce_bytes_per_second}}};
 
 /// An object of a machine file with the place where it stands.
 struct Place {
@@ -37,6 +48,12 @@ double positive(const Place& at, std::string_view key) {
     throw_bad_input("{}: {} = {} is not a positive number", at.where, key, value.dump());
   }
   return value.get<double>();
+}
+
+bool boolean(const Place& at, std::string_view key) {
+  const Json& value = required_member(at.object, key, at.where);
+  if (!value.is_boolean()) throw_bad_input("{}: {} is neither true nor false", at.where, key);
+  return value.get<bool>();
 }
 
 /// Returns the number of a key that may be missing, which counts as 0.
@@ -90,25 +107,27 @@ CollectiveAlgorithm algorithm_of(const std::string& text, const std::string& whe
 LinkLevel link_of(const Place& at) {
   require_known_keys(
       at.object,
-      {"name", "ranks", "latency_seconds", "bytes_per_second", "reduce_bytes_per_second"}, "link",
-      at.where);
+      {"name", "ranks", "latency_seconds", "bytes_per_second", "reduce_bytes_per_second",
+       "cache_bytes_per_second", "cache_reduce_bytes_per_second"},
+      "link", at.where);
   LinkLevel link;
   link.name = required_text(at.object, "name", at.where);
   link.ranks = count(at, "ranks");
   link.latency_seconds = positive(at, "latency_seconds");
   link.bytes_per_second = positive(at, "bytes_per_second");
-  if (at.object.contains("reduce_bytes_per_second")) {
-    link.reduce_bytes_per_second = positive(at, "reduce_bytes_per_second");
+  for (const auto& [key, rate] : kOtherRates) {
+    if (at.object.contains(key)) link.*rate = positive(at, key);
   }
   return link;
 }
 
 Transport transport_of(const Place& at) {
-  require_known_keys(at.object, {"name", "call_seconds", "algorithms", "links"}, "transport",
-                     at.where);
+  require_known_keys(at.object, {"name", "call_seconds", "takes_turns", "algorithms", "links"},
+                     "transport", at.where);
   Transport transport;
   transport.name = required_text(at.object, "name", at.where);
   transport.call_seconds = not_negative(at, "call_seconds");
+  transport.takes_turns = at.object.contains("takes_turns") && boolean(at, "takes_turns");
   for (const std::string& text : required_names(at.object, "algorithms", at.where)) {
     transport.algorithms.push_back(algorithm_of(text, at.where));
   }
@@ -131,9 +150,7 @@ Machine machine_of(const Place& at) {
   Machine machine;
   machine.name = required_text(at.object, "name", at.where);
   machine.summary = required_text(at.object, "summary", at.where);
-  const Json& measured = required_member(at.object, "measured", at.where);
-  if (!measured.is_boolean()) throw_bad_input("{}: measured is neither true nor false", at.where);
-  machine.measured = measured.get<bool>();
+  machine.measured = boolean(at, "measured");
   if (!machine.measured) machine.sources = required_names(at.object, "sources", at.where);
   machine.ranks_per_node = count(at, "ranks_per_node");
   machine.cores = count(at, "cores");
@@ -169,6 +186,7 @@ Json json_of(const std::map<DType, double>& rates) {
 
 Json json_of(const Transport& transport) {
   Json out{{"name", transport.name}, {"call_seconds", transport.call_seconds}};
+  if (transport.takes_turns) out["takes_turns"] = true;
   out["algorithms"] = Json::array();
   for (const CollectiveAlgorithm algorithm : transport.algorithms) {
     out["algorithms"].push_back(name(algorithm));
@@ -179,8 +197,8 @@ Json json_of(const Transport& transport) {
                {"ranks", link.ranks},
                {"latency_seconds", link.latency_seconds},
                {"bytes_per_second", link.bytes_per_second}};
-    if (link.reduce_bytes_per_second > 0) {
-      entry["reduce_bytes_per_second"] = link.reduce_bytes_per_second;
+    for (const auto& [key, rate] : kOtherRates) {
+      if (link.*rate > 0) entry[key] = link.*rate;
     }
     out["links"].push_back(std::move(entry));
   }

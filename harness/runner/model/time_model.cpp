@@ -110,15 +110,18 @@ class Prediction {
   void add_collectives(const std::string& phase_name, const std::string& group, int ranks,
                        int stride, const CollectiveCounts& counts,
                        std::vector<PredictedCollective>& collectives, PhaseTime& time) const {
-    const std::vector<GroupLevel> levels =
-        shared_levels(group_levels(model_.transport, ranks, stride), share_);
+    const std::vector<GroupLevel> levels = group_levels(model_.transport, ranks, stride);
     for (int c = 0; c < kCollectives; ++c) {
       const auto operation = static_cast<Collective>(c);
       const CollectiveCount& count = counts[operation];
       if (count.calls == 0 || ranks == 1) continue;
       const auto calls = static_cast<double>(count.calls);
-      const CollectiveTime one = fastest_collective(
-          model_.transport, operation, levels, static_cast<double>(count.payload_bytes) / calls);
+      const double payload = static_cast<double>(count.payload_bytes) / calls;
+      const CollectiveTime one =
+          fastest_collective(model_.transport, operation,
+                             shared_levels(levels, model_.machine, model_.transport,
+                                           problem_.grid.ranks(), operation, payload),
+                             payload);
       collectives.push_back(
           {phase_name, group, ranks, operation, count, one.algorithm, calls * one.seconds});
       time.collectives += calls * one.seconds;
@@ -166,8 +169,9 @@ std::optional<TimePrediction> predict_time(const LossProblem& problem,
                                            const LossImplementation& implementation,
                                            const TimeModel& model, double valid_share) {
   const Cost cost = implementation.cost(problem);
-  if (!has_work(cost.forward) && !has_work(cost.backward)) return std::nullopt;
   const ImplementationTraits traits = implementation.describe();
+  const bool has_costs = has_work(cost.forward) || has_work(cost.backward);
+  if (!has_costs || !traits.counts_flops) return std::nullopt;
   return Prediction(problem, traits, cost, model, valid_share).run();
 }
 

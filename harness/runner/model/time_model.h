@@ -72,7 +72,8 @@ struct TimeModel {
 };
 
 /// Returns the time; nullopt for an implementation whose costs have neither bytes nor exponentials
-/// nor FLOPs. `valid_share`: the part of the tokens that are trained on.
+/// nor FLOPs, or that multiplies in loops of its own (counts_flops). `valid_share`: the part of the
+/// tokens that are trained on.
 std::optional<TimePrediction> predict_time(const LossProblem& problem,
                                            const LossImplementation& implementation,
                                            const TimeModel& model, double valid_share);

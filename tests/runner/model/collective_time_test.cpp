@@ -94,15 +94,34 @@ TEST(DeviceShare, RanksShareCoresAndMemory) {
   machine.ranks_per_node = 0;
   machine.cores = 8;
   EXPECT_DOUBLE_EQ(share_of(machine, 2).compute, 0.5);
-  EXPECT_DOUBLE_EQ(share_of(machine, 2).waits, 1);
+  EXPECT_DOUBLE_EQ(share_of(machine, 2).turns, 1);
   // Two threads each: two cores stay idle.
   EXPECT_DOUBLE_EQ(share_of(machine, 3).compute, 0.25);
   EXPECT_DOUBLE_EQ(share_of(machine, 32).compute, 1.0 / 32);
   EXPECT_DOUBLE_EQ(share_of(machine, 32).memory, 1.0 / 32);
-  EXPECT_DOUBLE_EQ(share_of(machine, 32).waits, 4);
-  const auto levels = shared_levels(one_level(2, 1, 100), share_of(machine, 16));
-  EXPECT_DOUBLE_EQ(levels[0].link.latency_seconds, 2);
-  EXPECT_DOUBLE_EQ(levels[0].link.bytes_per_second, 100 / 16.0);
+  EXPECT_DOUBLE_EQ(share_of(machine, 32).turns, 4);
+}
+
+TEST(CollectiveTime, RanksOfAProcessorMeetAndShareItsMemory) {
+  Machine machine = simple_machine();
+  machine.ranks_per_node = 0;
+  machine.cores = 8;
+  machine.cache = MemoryRates{1000, 1, 1, 1};
+  Transport transport = machine.transports[0];
+  auto levels = one_level(4, 1, 160);
+  levels[0].link.cache_bytes_per_second = 1600;
+  const auto shared = [&](double payload) {
+    return shared_levels(levels, machine, transport, 16, Collective::all_gather, payload);
+  };
+  // 16 ranks with one part to send and four to receive: 12 bytes are 960, 13 are more than 1000.
+  EXPECT_DOUBLE_EQ(shared(12)[0].link.bytes_per_second, 100);
+  EXPECT_DOUBLE_EQ(shared(13)[0].link.bytes_per_second, 10);
+  EXPECT_DOUBLE_EQ(shared(13)[0].link.latency_seconds, 1);
+  transport.takes_turns = true;
+  EXPECT_DOUBLE_EQ(shared(13)[0].link.latency_seconds, 2);
+  // One meeting, whatever the operation.
+  EXPECT_DOUBLE_EQ(collective_seconds(direct, Collective::all_reduce, levels, 160), 1.5 + 3);
+  EXPECT_DOUBLE_EQ(collective_seconds(direct, Collective::all_gather, levels, 160), 3 + 3);
 }
 
 }  // namespace

@@ -83,21 +83,20 @@ TEST(MachineFile, BadNumbersAreOneLineEach) {
                 machine["transports"][0]["links"][0]["latency_seconds"] = 0;
               }),
               HasSubstr("transports[0].links[0]: latency_seconds = 0"));
-  EXPECT_THAT(refusal_after([](Json& machine) {
-                machine["transports"][0]["links"][1]["ranks"] = 16;
-              }),
-              HasSubstr("the last of links joins any number of ranks"));
-  EXPECT_THAT(refusal_after([](Json& machine) {
-                machine["transports"][0]["algorithms"] = {"rings"};
-              }),
-              HasSubstr("did you mean 'ring'"));
+  EXPECT_THAT(
+      refusal_after([](Json& machine) { machine["transports"][0]["links"][1]["ranks"] = 16; }),
+      HasSubstr("the last of links joins any number of ranks"));
+  EXPECT_THAT(
+      refusal_after([](Json& machine) { machine["transports"][0]["algorithms"] = {"rings"}; }),
+      HasSubstr("did you mean 'ring'"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["cores"] = 2; }),
               HasSubstr("one of ranks_per_node and cores"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine.erase("sources"); }),
               HasSubstr("there is no 'sources'"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["memry"] = 1; }),
               HasSubstr("did you mean 'memory'"));
-  EXPECT_THAT(refusal_of("{\"machines\": 2, \"entries\": []}"), HasSubstr("not machines of version"));
+  EXPECT_THAT(refusal_of("{\"machines\": 2, \"entries\": []}"),
+              HasSubstr("not machines of version"));
   EXPECT_THAT(refusal_of("{\"machines\": 1, \"entries\": []}"), HasSubstr("entries"));
   EXPECT_THAT(refusal_of("{"), HasSubstr("malformed JSON"));
 }

@@ -40,9 +40,9 @@ TEST(Search, GridsArePowersOfTwoUpToTheRanks) {
     }
     return out;
   };
-  EXPECT_THAT(texts("lens=64 vocab=512", 4),
-              ::testing::UnorderedElementsAre("tp1cp1", "tp1cp2", "tp1cp4", "tp2cp1", "tp2cp2",
-                                              "tp4cp1"));
+  EXPECT_THAT(
+      texts("lens=64 vocab=512", 4),
+      ::testing::UnorderedElementsAre("tp1cp1", "tp1cp2", "tp1cp4", "tp2cp1", "tp2cp2", "tp4cp1"));
   EXPECT_THAT(texts("lens=64 vocab=512 hidden=8", 2),
               ::testing::UnorderedElementsAre("tp1cp1", "tp1cp2", "tp2cp1", "tp2cp1sp"));
   EXPECT_THAT(texts("lens=64 vocab=2", 4), ::testing::Not(::testing::Contains("tp4cp1")));
@@ -75,9 +75,8 @@ TEST(Search, WhatFitsComesFirstFromTheFastestOn) {
 }
 
 TEST(Search, TakesLessThanASecondForFourThousandRanks) {
-  const SearchRequest request =
-      request_of("lens=uniform seqs=64 seq_len=4096 vocab=151936 hidden=2048 dtype=bf16", 4096,
-                 80 * kGib);
+  const SearchRequest request = request_of(
+      "lens=uniform seqs=64 seq_len=4096 vocab=151936 hidden=2048 dtype=bf16", 4096, 80 * kGib);
   search(request_of("lens=64 vocab=64 hidden=8 dtype=bf16", 1, kGib));  // rates of bf16 products
   const auto start = std::chrono::steady_clock::now();
   const std::vector<TimedPlan> plans = search(request);
@@ -137,8 +136,8 @@ TEST(Claims, LinearCrossEntropyGoesFrom65KTo100KTokens) {
   const std::string way = ":bf16_gemm=converted";
   const std::int64_t limit =
       plan_trial(parse_case("lens=65536" + rest), grid, "linear_materialized" + way).peak_bytes();
-  const Fit fit = fit_case(parse_case("lens=4096" + rest), grid, "linear_ce" + way,
-                           FitKey::seq_len, limit);
+  const Fit fit =
+      fit_case(parse_case("lens=4096" + rest), grid, "linear_ce" + way, FitKey::seq_len, limit);
   EXPECT_GT(fit.value, 100'000);
 }
 

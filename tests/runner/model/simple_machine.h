@@ -19,6 +19,7 @@ inline Machine simple_machine() {
   machine.row_seconds = 0.1;
   machine.transports = {{"nccl",
                          0.5,
+                         false,
                          {CollectiveAlgorithm::ring},
                          {{"inside", 4, 2, 100, 0}, {"outside", 0, 8, 10, 0}}}};
   return machine;

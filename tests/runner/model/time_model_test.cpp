@@ -15,8 +15,8 @@ namespace {
 
 TimePrediction predicted(const std::string& case_text, const std::string& implementation,
                          const Grid& grid = {}, const Machine& machine = simple_machine()) {
-  const TimedPlan plan = plan_time(parse_case(case_text), grid, implementation,
-                                   {machine, machine.transports.front()});
+  const TimedPlan plan =
+      plan_time(parse_case(case_text), grid, implementation, {machine, machine.transports.front()});
   EXPECT_EQ(plan.row.skipped, "");
   return plan.time.value_or(TimePrediction{});
 }
@@ -70,8 +70,8 @@ TEST(TimeModel, OneSweepIsAllForward) {
 
 TEST(TimeModel, CollectivesOfBothAxes) {
   // Eight ranks: TP inside of a node, CP from node to node.
-  const TimePrediction time = predicted("lens=16 vocab=64 mask=all statistics=false", "fused",
-                                        {.tp = 4, .cp = 2});
+  const TimePrediction time =
+      predicted("lens=16 vocab=64 mask=all statistics=false", "fused", {.tp = 4, .cp = 2});
   ASSERT_EQ(time.collectives.size(), 2u);
   const PredictedCollective& tp = time.collectives[0];
   EXPECT_EQ(tp.group, "tp");
@@ -136,10 +136,12 @@ TEST(TimeModel, SmallCasesStayInTheCache) {
 
 TEST(TimeModel, NothingIsPredictedWithoutCosts) {
   const Machine machine = simple_machine();
-  const TimedPlan plan = plan_time(parse_case("lens=9 vocab=64"), {}, "reference",
-                                   {machine, machine.transports.front()});
-  EXPECT_EQ(plan.row.skipped, "");
-  EXPECT_FALSE(plan.time);
+  for (const char* text : {"lens=9 vocab=64", "lens=9 vocab=64 hidden=8"}) {
+    const TimedPlan plan =
+        plan_time(parse_case(text), {}, "reference", {machine, machine.transports.front()});
+    EXPECT_EQ(plan.row.skipped, "");
+    EXPECT_FALSE(plan.time);
+  }
 }
 
 }  // namespace
