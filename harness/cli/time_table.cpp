@@ -31,7 +31,7 @@ void add_phase(const TimedPlan& plan, const std::string& phase, const PhaseTime&
                TextTable& table) {
   std::vector<std::string> cells{plan.row.implementation, format_grid(plan.row.grid), phase};
   for (const double seconds : {time.starts, time.rows, time.products, time.memory,
-                               time.exponentials, time.collectives, time.seconds()}) {
+                               time.exponentials, time.cached, time.collectives, time.seconds()}) {
     cells.push_back(in_milliseconds(seconds));
   }
   cells.emplace_back(time.bound_by());
@@ -75,6 +75,7 @@ Json phase_json(const PhaseTime& time) {
           {"products_ns", in_nanoseconds(time.products)},
           {"memory_ns", in_nanoseconds(time.memory)},
           {"exponentials_ns", in_nanoseconds(time.exponentials)},
+          {"cached_ns", in_nanoseconds(time.cached)},
           {"collectives_ns", in_nanoseconds(time.collectives)}};
 }
 
@@ -95,8 +96,9 @@ std::string describe_model(const TimeModel& model, const TextStyle& style) {
 std::string format_times(const std::vector<TimedPlan>& plans, const TextStyle& style) {
   TextTable table;
   table.add_columns({"implementation", "grid", "phase"}, Align::left);
-  table.add_columns({"starts", "rows", "products", "memory", "exponentials", "collectives", "ms"},
-                    Align::right);
+  table.add_columns(
+      {"starts", "rows", "products", "memory", "exponentials", "cached", "collectives", "ms"},
+      Align::right);
   table.add_column("bound by", Align::left);
   std::string lines;
   for (const TimedPlan& plan : plans) {
@@ -109,8 +111,9 @@ std::string format_times(const std::vector<TimedPlan>& plans, const TextStyle& s
     const std::string line = straggler_line(plan);
     if (lines.find(line) == std::string::npos) lines += line;
   }
-  table.may_leave_out({"starts", "rows", "exponentials", "memory", "products", "collectives"},
-                      "--json FILE has all");
+  table.may_leave_out(
+      {"starts", "cached", "rows", "exponentials", "memory", "products", "collectives"},
+      "--json FILE has all");
   return table.text(style) + lines + collective_lines(plans);
 }
 

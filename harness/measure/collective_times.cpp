@@ -10,6 +10,7 @@ namespace lossgrid {
 namespace {
 
 constexpr int kWarmUps = 5;
+constexpr double kQuantile = 0.2;
 
 /// Returns the repetitions of a size: about as much time for each.
 int samples_of(std::size_t bytes) {
@@ -18,8 +19,8 @@ int samples_of(std::size_t bytes) {
 
 }  // namespace
 
-double median_collective_ns(Communicator& comm, Collective operation, std::size_t floats,
-                            int samples, const ClockNs& now) {
+double collective_ns(Communicator& comm, Collective operation, std::size_t floats, int samples,
+                     double p, const ClockNs& now) {
   std::vector<float> data(floats, 0.0f);  // sums of zeros stay zero
   std::vector<float> received;
   if (operation == Collective::all_gather) {
@@ -39,7 +40,7 @@ double median_collective_ns(Communicator& comm, Collective operation, std::size_
   std::vector<std::int64_t> own_ns;
   for (int k = 0; k < samples; ++k) own_ns.push_back(once());
   comm.all_reduce(std::span(own_ns), ReduceOp::max);
-  return median(std::vector<double>(own_ns.begin(), own_ns.end()));
+  return quantile(std::vector<double>(own_ns.begin(), own_ns.end()), p);
 }
 
 std::vector<CollectiveSample> time_collectives(Communicator& comm, std::int64_t most_bytes,
@@ -53,7 +54,7 @@ std::vector<CollectiveSample> time_collectives(Communicator& comm, std::int64_t 
       const std::size_t all = bytes / sizeof(float);
       const std::size_t floats =
           operation == Collective::all_gather ? std::max<std::size_t>(1, all / ranks) : all;
-      const double ns = median_collective_ns(comm, operation, floats, samples_of(bytes), now);
+      const double ns = collective_ns(comm, operation, floats, samples_of(bytes), kQuantile, now);
       times.push_back(
           {operation, comm.size(), static_cast<std::int64_t>(floats * sizeof(float)), ns * 1e-9});
     }

@@ -13,7 +13,8 @@ namespace lossgrid {
 namespace {
 
 constexpr std::array kRatedKernels{MemoryKernel::read, MemoryKernel::copy, MemoryKernel::update};
-constexpr int kPasses = 9;
+constexpr int kPasses = 11;
+constexpr double kPassQuantile = 0.2;
 constexpr std::int64_t kLeastSampleBytes = std::int64_t{1} << 26;  // milliseconds
 
 }  // namespace
@@ -39,7 +40,7 @@ std::map<MemoryKernel, double> memory_rates(Device& device, std::int64_t bytes) 
         const std::int64_t ns = std::max<std::int64_t>(1, steady_clock_ns() - start);
         seconds.push_back(1e-9 * static_cast<double>(ns) / static_cast<double>(repeats));
       }
-      rates[kernel] = std::max(rates[kernel], moved / median(seconds));
+      rates[kernel] = std::max(rates[kernel], moved / quantile(seconds, kPassQuantile));
     }
   }
   return rates;

@@ -89,7 +89,7 @@ void fields(A& a, PredictedTime& predicted) {
   a("time_ns", predicted.time_ns, "Of the slowest rank.");
   a("collectives_ns", predicted.collectives_ns, "The part of it inside of collectives.");
   a("bound_by", predicted.bound_by, "The longest part.",
-    {.one_of = "starts rows products memory exponentials collectives"});
+    {.one_of = "starts rows products memory exponentials cached collectives"});
   a("busiest_cp_rank", predicted.busiest_cp_rank,
     "CP rank with the most rows that predict a token, the first of equals.");
 }

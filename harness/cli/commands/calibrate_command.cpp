@@ -3,11 +3,11 @@
 // --machine. Processes of a launcher measure the links between them alone, and add them to the file
 // of a run without a launcher.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/byte_count.h"
 #include "harness/cli/command.h"
 #include "harness/cli/output.h"
 #include "harness/cli/session.h"
@@ -25,6 +25,7 @@ namespace {
 
 struct CalibrateFlags {
   CalibrationRequest request{.name = "here", .memory_pass_bytes = 0, .max_seconds = 2};
+  std::string memory;
   std::string out = "machine.json";
 };
 
@@ -102,7 +103,11 @@ ExitCode run(const CalibrateFlags& flags) {
         prepare_file_path(flags.out);
         print("measuring memory, row kernels and products\n");
         flush_output();
-        machine = measure_machine(flags.request);
+        CalibrationRequest request = flags.request;
+        if (!flags.memory.empty()) {
+          request.memory_pass_bytes = parse_bytes(flags.memory, "--memory");
+        }
+        machine = measure_machine(request);
         print_text(format_rates(machine));
       }
     } catch (const Error& error) {
@@ -129,6 +134,9 @@ void add_calibrate_command(CLI::App& app, Action& action) {
       "calibrate", "measure this machine, for predictions of time (--machine FILE)");
   command->add_option("-o,--out", flags->out, "the file to write (default machine.json)");
   command->add_option("--name", flags->request.name, "name of the machine in it (default here)");
+  command->add_option("--memory", flags->memory,
+                      "size of an array that passes over memory read and write, as 512MiB (default "
+                      "16 of the last caches)");
   command
       ->add_option("--max-seconds", flags->request.max_seconds,
                    "end of each timing of a kernel (default 2)")

@@ -34,8 +34,7 @@ struct LinkLevel {
   std::string name;
   std::int64_t ranks = 0;      // 0: any number, of the last level
   double latency_seconds = 0;  // of one message
-  // What a rank sends at most, or receives. Where ranks share a device it is what all of them copy
-  // together.
+  // The most that a rank sends, or receives; where ranks share a device, all of them together.
   double bytes_per_second = 0;
   double reduce_bytes_per_second = 0;  // the same of messages that are added up; 0: no other
   // The same where a cache that ranks share holds the messages; 0: no other.
@@ -61,12 +60,12 @@ struct Machine {
   std::int64_t cores = 0;            // of the only node, shared by its ranks; 0: GPUs
   MemoryRates memory;
   std::optional<MemoryRates> cache;
-  // Of matrix products by the dtype of their factors, and of row kernels by that of the rows: the
-  // rate at which they go through elements that a cache holds, with one exponential each.
+  // Rates of matrix products by the dtype of their factors, and of row kernels by that of the rows:
+  // of elements that a cache holds, with one exponential each.
   std::map<DType, double> gemm_flops_per_second;
   std::map<DType, double> exponentials_per_second;
   double phase_seconds = 0;  // of a phase without rows, and of a chunk: launches, waits of threads
-  double row_seconds = 0;    // of a row without a vocabulary: the objective, tables by token
+  double row_seconds = 0;    // of a row without a vocabulary, by one thread: objective, tables
   std::vector<Transport> transports;
 
   /// Returns the transport of that name, the first for "". Throws bad_input with the nearest name.

@@ -11,11 +11,12 @@ struct NamedPart {
   double PhaseTime::*seconds;
 };
 
-constexpr std::array<NamedPart, 6> kParts{{{"starts", &PhaseTime::starts},
+constexpr std::array<NamedPart, 7> kParts{{{"starts", &PhaseTime::starts},
                                            {"rows", &PhaseTime::rows},
                                            {"products", &PhaseTime::products},
                                            {"memory", &PhaseTime::memory},
                                            {"exponentials", &PhaseTime::exponentials},
+                                           {"cached", &PhaseTime::cached},
                                            {"collectives", &PhaseTime::collectives}}};
 
 /// Bytes of row kernels in one phase.
@@ -53,15 +54,15 @@ class Prediction {
     const double rows_read = part_of_rows() * read_share;
     PhaseTime time;
     time.starts = machine.phase_seconds * static_cast<double>(1 + cost_.chunks);
-    const bool whole_pack = traits_.logprobs == LogprobScope::pack;
-    const std::int64_t rows = whole_pack ? problem_.rows() : problem_.local_rows();
-    time.rows = machine.row_seconds * static_cast<double>(rows) / share_.compute;
+    time.rows = machine.row_seconds * static_cast<double>(problem_.local_rows()) * share_.turns;
     time.products =
         static_cast<double>(cost.flops) / (machine.gemm_rate(problem_.dtype) * share_.compute);
     time.memory = memory_seconds(traffic_of(cost, rows_read));
     const DType dtype = problem_.from_hidden() ? DType::f32 : problem_.dtype;
-    time.exponentials = static_cast<double>(cost.exponentials) * rows_read /
-                        (machine.exponential_rate(dtype) * share_.compute);
+    const double elements = static_cast<double>(cost.exponentials) * rows_read /
+                            (machine.exponential_rate(dtype) * share_.compute);
+    time.cached = elements * cached_share(cost);
+    time.exponentials = elements - time.cached;
     const int tp = problem_.grid.tp;
     add_collectives(phase_name, "tp", tp, 1, cost.tp, collectives, time);
     add_collectives(phase_name, "cp", problem_.grid.cp, tp, cost.cp, collectives, time);
@@ -72,6 +73,12 @@ class Prediction {
   double part_of_rows() const {
     const std::int64_t local = problem_.local_rows();
     return local > 0 ? static_cast<double>(busiest_.rows) / static_cast<double>(local) : 0;
+  }
+
+  /// Returns the part of the bytes read that a cache still holds.
+  static double cached_share(const PhaseCost& cost) {
+    const auto all = static_cast<double>(cost.read_bytes + cost.cached_read_bytes);
+    return all > 0 ? static_cast<double>(cost.cached_read_bytes) / all : 0;
   }
 
   /// Logits that a product has made are float32 in memory: every exponential reads one, and the
@@ -144,7 +151,7 @@ bool has_work(const PhaseCost& cost) {
 }  // namespace
 
 double PhaseTime::seconds() const {
-  return starts + rows + products + std::max(memory, exponentials) + collectives;
+  return starts + rows + products + std::max(memory, exponentials) + cached + collectives;
 }
 
 const char* PhaseTime::bound_by() const {

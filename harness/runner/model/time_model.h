@@ -2,14 +2,16 @@
 // Predicted time of forward and backward of an implementation on a machine, from the costs that it
 // declares (Cost). Of the slowest rank:
 //
-//   phase = starts + rows + products + max(memory, exponentials) + collectives
+//   phase = starts + rows + products + max(memory, exponentials) + cached + collectives
 //
 //   starts        one for the phase and one for every chunk of rows
-//   rows          rows of the objective times the time of a row
+//   rows          rows of the rank times the time of a row, which one thread takes
 //   products      FLOPs / rate of products
 //   memory        bytes that are read / rate of reading + bytes that take the place of others, or
 //                 are written to other arrays, with as many read / rate of update or copy
 //   exponentials  elements of rows of the vocabulary that kernels go through / their rate
+//   cached        exponentials of passes over what a cache still holds (cached_read_bytes): they
+//                 come after the pass from memory
 //   collectives   collective_time.h; they wait for the slowest rank and overlap with nothing
 //
 // Memory and arithmetic of a row kernel overlap, by prefetch; products and row kernels take turns.
@@ -36,10 +38,11 @@ struct PhaseTime {
   double products = 0;
   double memory = 0;
   double exponentials = 0;
+  double cached = 0;
   double collectives = 0;
 
   double seconds() const;
-  /// Returns the largest part: "starts", "rows", "products", "memory", "exponentials",
+  /// Returns the largest part: "starts", "rows", "products", "memory", "exponentials", "cached",
   /// "collectives".
   const char* bound_by() const;
   PhaseTime& operator+=(const PhaseTime& other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine files: what comes back is what was written, public entries say where they are from, and
-// bad numbers are one line each.
+// Machine files: a file is read as it was written, public entries have sources, and bad numbers are
+// one line each.
 #include "harness/runner/model/machine_file.h"
 
 #include <functional>
