@@ -100,6 +100,8 @@ class Objective {
   virtual ~Objective() = default;
 
   virtual std::string_view kind() const = 0;
+  /// Returns the same whenever it is asked. Plans ask it in each phase: edges that take time to
+  /// find belong to the constructor.
   virtual ObjectiveNeeds needs() const { return {}; }
   virtual ObjectiveSizes sizes() const = 0;
   /// True when the loss is linear in the numbers of tokens: d loss / d numbers is the same whatever

@@ -47,20 +47,19 @@ class WithMetrics final : public Objective {
   WithMetrics(std::unique_ptr<Objective> objective, std::unique_ptr<Objective> metrics)
       : objective_(std::move(objective)),
         metrics_(std::move(metrics)),
+        needs_(objective_->needs()),
         own_(objective_->sizes()),
-        added_(metrics_->sizes()) {}
+        added_(metrics_->sizes()) {
+    const ObjectiveNeeds added = metrics_->needs();
+    needs_.row_statistics |= added.row_statistics;
+    needs_.predictions |= added.predictions;
+  }
 
   std::string_view kind() const override { return objective_->kind(); }
 
   bool linear() const override { return objective_->linear(); }
 
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs = objective_->needs();
-    const ObjectiveNeeds added = metrics_->needs();
-    needs.row_statistics |= added.row_statistics;
-    needs.predictions |= added.predictions;
-    return needs;
-  }
+  ObjectiveNeeds needs() const override { return needs_; }
 
   ObjectiveSizes sizes() const override {
     return {own_.sequence_sums + added_.sequence_sums, own_.coefficients + added_.coefficients,
@@ -121,6 +120,7 @@ class WithMetrics final : public Objective {
  private:
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Objective> metrics_;
+  ObjectiveNeeds needs_;  // of both
   ObjectiveSizes own_;
   ObjectiveSizes added_;
 };

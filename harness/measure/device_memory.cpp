@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/backend.h"
+#include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/device_work.h"
 #include "harness/device/emulated_device.h"
 #include "harness/device/kernel/host_block.h"
@@ -63,7 +64,7 @@ void DeviceMemory::run(MemoryKernel kernel, MemoryVariant variant, const void* f
   }
   const char* error = cuda_memory_pass(device_.stream(), pass);
   if (error != nullptr) {
-    throw Error(ErrorCode::internal, fmt::format("CUDA kernel {}: {}", name(kernel), error));
+    throw_cuda_failure(fmt::format("CUDA kernel {}", name(kernel)).c_str(), error);
   }
 }
 

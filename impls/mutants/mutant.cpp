@@ -46,7 +46,9 @@ class AlteredProblem {
     if (mutant.objective == nullptr) return nullptr;
     std::unique_ptr<Objective> objective = mutant.objective(original.objective_spec);
     if (objective == nullptr) return nullptr;
-    if (original.predictions()) objective = with_predictions(std::move(objective));
+    // An objective may read the numbers of predictions without reporting them.
+    const bool reports = original.predictions() && !objective->needs().predictions;
+    if (reports) objective = with_predictions(std::move(objective));
     return original.row_statistics() ? with_statistics(std::move(objective)) : std::move(objective);
   }
 

@@ -318,7 +318,10 @@ namespace {
 /// converges from any r of that sign: k3 is convex.
 double k3_root(double bound, double sign) {
   double r = sign > 0 ? std::log1p(bound) : -(bound + 1);
-  for (int step = 0; step < 60; ++step) r -= (std::expm1(r) - r - bound) / std::expm1(r);
+  for (int step = 0; step < 60; ++step) {
+    const double slope = std::expm1(r);
+    r -= (slope - r - bound) / slope;
+  }
   return r;
 }
 

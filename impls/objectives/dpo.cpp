@@ -47,6 +47,7 @@ std::vector<PairLoss> DpoSteps::losses(const PackedBatch& batch,
     PairLoss& loss = losses[k];
     loss.by_chosen = chained(loss.by_chosen, scored(batch, pairs[k].chosen).slope);
     loss.by_rejected = chained(loss.by_rejected, scored(batch, pairs[k].rejected).slope);
+    if (options_.use_weighting) loss = weighted(loss, pairs[k]);
   }
   return losses;
 }

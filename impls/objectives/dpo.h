@@ -41,6 +41,11 @@ struct DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     return dpo_pair_loss(options, a, b);
   }
+  /// Returns the loss of a pair under `use_weighting`.
+  static PairLoss weighted(const PairLoss& loss, const SequencePair& pair) {
+    const double weight = pair.chosen.weight() * pair.rejected.weight();
+    return {weight * loss.value, weight * loss.by_chosen, weight * loss.by_rejected};
+  }
   /// Returns the indices of `numbers`, which `aot` compares by rank, in ascending order.
   static std::vector<std::size_t> order(const std::vector<double>& numbers, bool of_reference);
 };
@@ -74,6 +79,7 @@ class DpoSteps : public PairSteps {
   virtual double divisor(const PackedBatch& batch, const PairSequence& sequence) const = 0;
   virtual ValueAndSlope score(double log_ratio) const = 0;
   virtual PairLoss pair_loss(double a, double b) const = 0;
+  virtual PairLoss weighted(const PairLoss& loss, const SequencePair& pair) const = 0;
   virtual std::vector<std::size_t> order(const std::vector<double>& numbers,
                                          bool of_reference) const = 0;
 
@@ -106,6 +112,9 @@ class DpoObjective final : public DpoSteps {
   }
   PairLoss pair_loss(double a, double b) const override {
     return Formulas::pair_loss(options_, a, b);
+  }
+  PairLoss weighted(const PairLoss& loss, const SequencePair& pair) const override {
+    return Formulas::weighted(loss, pair);
   }
   std::vector<std::size_t> order(const std::vector<double>& numbers,
                                  bool of_reference) const override {

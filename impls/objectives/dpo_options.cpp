@@ -125,6 +125,7 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
   o.f_divergence_type =
       reader.enumerator("f_divergence_type", divergence_names(), o.f_divergence_type);
   o.f_alpha_divergence_coef = reader.number("f_alpha_divergence_coef", o.f_alpha_divergence_coef);
+  o.use_weighting = reader.flag("use_weighting", o.use_weighting);
   if (o.discopop_tau <= 0) throw_bad_input("dpo: discopop_tau = {} is not above 0", o.discopop_tau);
   const std::string& loss_type = loss_type_names()[static_cast<int>(o.loss_type)];
   if (o.ld_alpha && (*o.ld_alpha < 0 || *o.ld_alpha > 1)) {
@@ -132,6 +133,9 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
   }
   if (o.ld_alpha && o.loss_type == DpoLossType::aot) {
     throw_bad_input("dpo: loss_type = \"aot\" excludes an ld_alpha");
+  }
+  if (o.use_weighting && o.sorts()) {
+    throw_bad_input("dpo: loss_type = \"{}\" excludes use_weighting = true", loss_type);
   }
   require_smoothing_fits(o, loss_type);
   require_scores_fit(o, loss_type);

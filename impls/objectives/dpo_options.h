@@ -45,6 +45,7 @@ struct DpoOptions {
   std::optional<double> ld_alpha;     // weight of the tail of the longer sequence; none: 1
   FDivergence f_divergence_type = FDivergence::reverse_kl;
   double f_alpha_divergence_coef = 0.5;
+  bool use_weighting = false;  // losses of pairs by the policy's probability of both sequences
 
   /// Throws bad_input for a value of another type or out of range, or a combination that is not
   /// allowed.
@@ -64,7 +65,7 @@ struct DpoOptions {
 
   PairWeights weights() const {
     return {preference_loss_weight, sft_loss_weight, sft_average_log_probs, true,
-            ld_alpha.value_or(1)};
+            ld_alpha.value_or(1),   use_weighting};
   }
 };
 

@@ -75,7 +75,19 @@ class DpoTruth final : public PairTruth {
   }
 
   std::vector<Var> losses() override {
-    return options_.sorts() ? losses_by_rank() : PairTruth::losses();
+    if (options_.sorts()) return losses_by_rank();
+    std::vector<Var> losses = PairTruth::losses();
+    if (!options_.use_weighting) return losses;
+    for (std::size_t k = 0; k < losses.size(); ++k) {
+      losses[k] = Var(weight(pairs()[k].chosen) * weight(pairs()[k].rejected)) * losses[k];
+    }
+    return losses;
+  }
+
+  /// Returns the geometric mean of p / sum_v p_v^2 over the tokens of a sequence, which WPO takes
+  /// as a constant.
+  static Enclosure weight(const TrueSequence& sequence) {
+    return exp(sequence.alignment / sequence.tokens_or_one());
   }
 
   Var loss(const TruePair& pair) override {

@@ -42,14 +42,15 @@ Edges teacher_edges(const OnPolicyDistillOptions& options) {
 
 class OnPolicyDistillObjective final : public Objective {
  public:
-  explicit OnPolicyDistillObjective(const OnPolicyDistillOptions& options) : options_(options) {}
+  explicit OnPolicyDistillObjective(const OnPolicyDistillOptions& options)
+      : options_(options), teacher_edges_(teacher_edges(options)) {}
 
   std::string_view kind() const override { return "on_policy_distill"; }
 
   ObjectiveNeeds needs() const override {
     ObjectiveNeeds needs;
     needs.inputs[kTeacher] = true;
-    needs.teacher_offsets = teacher_edges(options_);
+    needs.teacher_offsets = teacher_edges_;
     return needs;
   }
 
@@ -175,6 +176,7 @@ class OnPolicyDistillObjective final : public Objective {
   }
 
   const OnPolicyDistillOptions options_;
+  const Edges teacher_edges_;
 };
 
 OnPolicyDistillOptions read_on_policy_distill(const OptionReader& reader) {

@@ -15,10 +15,12 @@ double pairs_of_all(const PackedBatch& batch) {
 }
 
 PairSequence sums_of(SequenceTable<const double> sums, std::int64_t i) {
-  return {.index = i,
-          .tokens = sums.at(i, PairTerms::kTokens),
-          .logprob = sums.at(i, PairTerms::kLogprob),
-          .log_ratio = sums.at(i, PairTerms::kLogRatio)};
+  return {
+      .index = i,
+      .tokens = sums.at(i, PairTerms::kTokens),
+      .logprob = sums.at(i, PairTerms::kLogprob),
+      .log_ratio = sums.at(i, PairTerms::kLogRatio),
+      .alignment = sums.columns > PairTerms::kAlignment ? sums.at(i, PairTerms::kAlignment) : 0};
 }
 
 std::int64_t valid_tokens(const PackedBatch& batch, std::int64_t i) {
@@ -42,13 +44,14 @@ ObjectiveNeeds PairSteps::needs() const {
   needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = weights_.has_reference;
   needs.sequences_per_unit = 2;
   needs.token_weights = weights_.tail != 1;
+  needs.predictions = needs.probability_weights = weights_.weighs_pairs;
   needs.edges_by_unit = true;  // one offset for a pair: the rewards of both are all but equal
   return needs;
 }
 
 ObjectiveSizes PairSteps::sizes() const {
   ObjectiveSizes sizes;
-  sizes.sequence_sums = PairTerms::kSequenceSums;
+  sizes.sequence_sums = weights_.weighs_pairs ? PairTerms::kSequenceSums : PairTerms::kAlignment;
   sizes.coefficients = PairTerms::kCoefficients;
   return sizes;
 }

@@ -10,6 +10,7 @@
 // Its truth is a PairTruth (pair_truth.h).
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "harness/loss/objective.h"
@@ -24,6 +25,7 @@ struct PairWeights {
   bool sft_by_token = false;
   bool has_reference = true;  // rewards are about log-ratios to the reference policy
   double tail = 1;  // weight in log-ratios of the tokens beyond those of the shorter sequence
+  bool weighs_pairs = false;  // by PairSequence::weight of both
 };
 
 /// Sums over the valid tokens of a sequence.
@@ -32,8 +34,12 @@ struct PairSequence {
   double tokens = 0;
   double logprob = 0;
   double log_ratio = 0;  // weighted, of lp - ref, or of lp without a reference
+  double alignment = 0;  // of lp - log sum_v p_v^2, where the weights of pairs are needed
 
   double tokens_or_one() const { return tokens > 1 ? tokens : 1; }
+  /// Returns the weight of the sequence in WPO's loss (Zhou et al. 2024, equation 2), without
+  /// gradient.
+  double weight() const { return std::exp(alignment / tokens_or_one()); }
 };
 
 struct SequencePair {
@@ -91,7 +97,9 @@ class PairSteps : public Objective {
   }
 
  private:
-  PairTerms terms() const { return {weights_.has_reference, weights_.tail != 1}; }
+  PairTerms terms() const {
+    return {weights_.has_reference, weights_.tail != 1, weights_.weighs_pairs};
+  }
   /// Returns the pairs that count.
   std::vector<SequencePair> pairs(const PackedBatch& batch, SequenceTable<const double> sums) const;
   /// Returns the tokens that the SFT loss of a sequence is divided by.

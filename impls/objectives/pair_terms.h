@@ -3,16 +3,19 @@
 // pairs.
 #pragma once
 
+#include <cmath>
+
 #include "harness/device/kernel/portable.h"
 #include "harness/loss/objective_tokens.h"
 
 namespace lossgrid {
 
 struct PairTerms {
-  enum SequenceSum { kLogRatio, kLogprob, kTokens };  // the first one of weight * (lp - ref)
-  enum Coefficient { kPreference, kSft };             // d loss / d lp of a valid token by term
+  /// The first one of weight * (lp - ref), the last one of lp - log sum_v p_v^2.
+  enum SequenceSum { kLogRatio, kLogprob, kTokens, kAlignment };
+  enum Coefficient { kPreference, kSft };  // d loss / d lp of a valid token by term
 
-  static constexpr int kSequenceSums = 3;
+  static constexpr int kSequenceSums = 4;
   static constexpr int kCoefficients = 2;
   static constexpr int kSums = 0;
   static constexpr int kMaxima = 0;
@@ -27,6 +30,9 @@ struct PairTerms {
                                 : logprob);
     sums[kLogprob] += logprob;
     sums[kTokens] += 1;
+    if (weighs_pairs) {
+      sums[kAlignment] += logprob - std::log(static_cast<double>(tokens.terms[RowTerm::sum_p2][t]));
+    }
   }
 
   LOSSGRID_KERNEL TokenGradient add_token(const ObjectiveTokens& tokens, std::int64_t t,
@@ -41,6 +47,7 @@ struct PairTerms {
 
   bool has_reference = true;
   bool weights_tokens = false;  // by Objective::token_weights, else by 1
+  bool weighs_pairs = false;    // kAlignment is needed
 };
 
 }  // namespace lossgrid

@@ -57,12 +57,17 @@ TrueSequence PairTruth::read(std::int64_t i, std::int64_t whole) {
   std::vector<Var> of_policy;
   std::vector<Enclosure> of_reference;
   std::vector<Var> log_ratios;
+  std::vector<Enclosure> alignments;
   for (std::int64_t t = 1; t < batch_.length(i); ++t) {  // the first token is never a target
     const std::int64_t token = batch_.cu_seqlens[i] + t;
     if (batch_.token_mask[token] == 0) continue;
     row_of_.push_back(batch_.cu_seqlens_padded[i] + t - 1);
     logprobs_.push_back(tape_.variable(rows_[row_of_.back()].logprob));
     of_policy.push_back(logprobs_.back());
+    if (weights_.weighs_pairs) {
+      const TokenTruth& row = rows_[row_of_.back()];
+      alignments.push_back(row.logprob - log(row.terms[RowTerm::sum_p2]));
+    }
     if (!weights_.has_reference) continue;
     of_reference.push_back(static_cast<double>(reference[token]));
     const Var log_ratio = logprobs_.back() - Var(of_reference.back());
@@ -75,6 +80,7 @@ TrueSequence PairTruth::read(std::int64_t i, std::int64_t whole) {
   sequence.logprob = sum(of_policy);
   sequence.reference = sum(of_reference);
   sequence.log_ratio = weights_.has_reference ? sum(log_ratios) : sequence.logprob;
+  sequence.alignment = sum(alignments);
   sequence.reward = reward(sequence);
   return sequence;
 }

@@ -21,6 +21,7 @@ struct TrueSequence {
   Var logprob;
   Enclosure reference;  // 0 without a reference
   Var log_ratio;
+  Enclosure alignment;  // sum of lp - log sum_v p_v^2 where pairs are weighted
   Var reward;
 
   double tokens_or_one() const { return std::max(1.0, tokens); }

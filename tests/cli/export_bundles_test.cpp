@@ -39,7 +39,8 @@ TEST(ExportBundles, HoldEveryOptionOfTheObjective) {
                             {"preference_loss_weight", 1},
                             {"reference_policy_kl_penalty", 0.05},
                             {"sft_average_log_probs", false},
-                            {"sft_loss_weight", 0.1}}));
+                            {"sft_loss_weight", 0.1},
+                            {"use_weighting", false}}));
   EXPECT_EQ(file.metadata()["case"],
             "objective=dpo objective.sft_loss_weight=0.1 lens=5+8 vocab=9");
   EXPECT_EQ(file.header.at("expected.entropy")["shape"], nlohmann::json({13}));

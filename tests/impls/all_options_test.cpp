@@ -24,7 +24,8 @@ TEST(AllOptions, OfNllAndDpoAreTheirDefaults) {
                           Pair("preference_average_log_probs", "false"),
                           Pair("preference_loss_weight", "1.0"),
                           Pair("reference_policy_kl_penalty", "0.05"),
-                          Pair("sft_average_log_probs", "false"), Pair("sft_loss_weight", "0.25")));
+                          Pair("sft_average_log_probs", "false"), Pair("sft_loss_weight", "0.25"),
+                          Pair("use_weighting", "false")));
 }
 
 TEST(AllOptions, OfDistillAreItsDefaults) {

@@ -181,6 +181,48 @@ TEST(DpoLosses, TheGradientOfTheTruthIsThatOfFiniteDifferences) {
   }
 }
 
+/// Losses weighted by the policy's probability; their gradient is none of finite differences.
+std::vector<ObjectiveOptions> weighted_losses() {
+  return {{{"use_weighting", "true"}, {"reference_policy_kl_penalty", "0.5"}},
+          {{"use_weighting", "true"}, {"loss_type", "\"ipo\""}, {"sft_loss_weight", "0.3"}},
+          {{"use_weighting", "true"},
+           {"loss_type", "\"apo_zero\""},
+           {"ld_alpha", "0.25"},
+           {"preference_loss_weight", "1.5"}}};
+}
+
+TEST(DpoLosses, WeightedOnesWorkedOutByHand) {
+  // Rows 0, 2 and 5, 8, 10: the weights of the first pair are exp of the mean of -1 - ln 0.5 and
+  // -2 - ln 0.25, and of -1 - ln 0.125; of the second one exp(-3 + ln 2) and exp(-0.5).
+  ObjectiveBatch data = small_pairs();
+  const auto set = [&](std::size_t row, float sum) { data.terms[RowTerm::sum_p2][row] = sum; };
+  set(0, 0.5f);
+  set(2, 0.25f);
+  set(5, 0.125f);
+  set(8, 0.5f);
+  set(10, 1.0f);
+  const double first = std::exp(-1.5 + 1.5 * std::log(2.0)) * std::exp(-1 + std::log(8.0));
+  const double second = std::exp(-3 + std::log(2.0)) * std::exp(-0.5);
+  const auto loss = [](double u) { return std::log1p(std::exp(-u)); };
+  const DpoObjective<> objective = dpo_of(weighted_losses()[0]);
+  const ObjectiveRun run = run_objective(objective, data);
+  EXPECT_NEAR(run.loss, (first * loss(0.5 * 1.25) + second * loss(0.5 * -1.5)) / 4, 1e-15);
+  EXPECT_FLOAT_EQ(run.gradient[0], static_cast<float>(-first * 0.5 * logistic_of(-0.5 * 1.25) / 4));
+  expect_steps_match_truth(objective, data);
+}
+
+TEST(DpoLosses, WeightedOnesMatchTheTruth) {
+  const ObjectiveBatch data = make_objective_batch(random_pairs(6));
+  for (const ObjectiveOptions& options : weighted_losses()) {
+    SCOPED_TRACE(text_of(options));
+    const DpoObjective<> objective = dpo_of(options);
+    expect_steps_match_truth(objective, data);
+    EXPECT_EQ(differences(run_objective(objective, data, dealt(data, 8, 3)),
+                          objective_truth(objective, data), 1e-12),
+              "");
+  }
+}
+
 TEST(DpoLosses, NoSplitOverRanksChangesThem) {
   const ObjectiveBatch data = make_objective_batch(random_pairs(6));
   for (const ObjectiveOptions& options : dpo_losses()) {
@@ -337,6 +379,8 @@ TEST(DpoLosses, RefuseOptionsThatDoNotFit) {
   EXPECT_EQ(refused("hinge", "ipo_average_log_probs", "false"),
             "dpo: ipo_average_log_probs = false needs loss_type = \"ipo\"");
   EXPECT_EQ(refused("aot", "ld_alpha", "0.5"), "dpo: loss_type = \"aot\" excludes an ld_alpha");
+  EXPECT_EQ(refused("aot_unpaired", "use_weighting", "true"),
+            "dpo: loss_type = \"aot_unpaired\" excludes use_weighting = true");
   EXPECT_EQ(refused("sigmoid", "ld_alpha", "2"), "dpo: ld_alpha = 2 is not in [0, 1]");
   EXPECT_EQ(refused("aot", "f_divergence_type", "\"forward_kl\""),
             "dpo: loss_type = \"aot\" excludes f_divergence_type = \"forward_kl\"");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of scripts/gpu with programs that stand for lossgrid, compute-sanitizer and Python. The one
-for lossgrid reports a GPU or none, and fails on request."""
+"""Tests of scripts/gpu with programs that stand for lossgrid, its tests, compute-sanitizer and Python.
+The one for lossgrid reports a GPU or none, and fails or takes its time on request."""
 
 import os
 import shutil
@@ -13,12 +13,19 @@ import unittest
 SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "gpu")
 STAND_IN = """#!/bin/sh
 case "$*" in
-  "list backends") echo "cuda           $GPU"; exit 0 ;;
+  "list backends") echo "cuda           $GPU"; echo "cuda_emulated  this processor"; exit 0 ;;
+  "list mutants") for k in 1 2 3 4 5 6 7 8 9; do echo "mutant/wrong_$k   M$k fused: wrong"; done; exit 0 ;;
 esac
 echo "called: $*"
 case "$*" in
+  *"$SLOW"*) echo begun >>"$BEGUN"; sleep 5 ;;
+esac
+case "$*" in
   *"$FAILS"*) exit 10 ;;
 esac
+"""
+TESTS = """#!/bin/sh
+echo "tests: $* of $LOSSGRID_SOURCE_DIR"
 """
 SANITIZER = """#!/bin/sh
 echo "sanitizer: $*"
@@ -36,6 +43,8 @@ class Gpu(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.out = os.path.join(self.folder, "out")
         self.stand_in("lossgrid", STAND_IN)
+        self.stand_in("tests/test_gpu", TESTS)
+        self.stand_in("tests/test_device", TESTS)
         self.stand_in("bin/compute-sanitizer", SANITIZER)
         self.stand_in("bin/python3", PYTHON)
 
@@ -46,48 +55,116 @@ class Gpu(unittest.TestCase):
             file.write(text)
         os.chmod(path, 0o755)
 
-    def run_script(self, *arguments, gpu="NVIDIA H200, sm_90", fails="nothing at all", torch=True):
-        environment = {**os.environ, "LOSSGRID_BUILD": self.folder, "GPU": gpu, "FAILS": fails,
-                       "NO_TORCH": "0" if torch else "1",
+    def run_script(self, *arguments, gpu="NVIDIA H200, sm_90", fails="nothing at all", slow="nothing",
+                   torch=True, script=SCRIPT, build=True):
+        environment = {**os.environ, "GPU": gpu, "FAILS": fails, "SLOW": slow,
+                       "BEGUN": os.path.join(self.folder, "begun"), "NO_TORCH": "0" if torch else "1",
                        "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
-        return subprocess.run([SCRIPT, *([self.out] if arguments else []), *arguments],
-                              capture_output=True, text=True, check=False, env=environment)
+        environment.pop("LOSSGRID_BUILD", None)
+        if build:
+            environment["LOSSGRID_BUILD"] = self.folder
+        return subprocess.run([script, *arguments], capture_output=True, text=True, check=False,
+                              env=environment)
+
+    def run_stages(self, *stages, **options):
+        return self.run_script(self.out, *stages, **options)
+
+    def log(self, name):
+        with open(os.path.join(self.out, name + ".log"), encoding="utf-8") as file:
+            return file.read()
 
     def test_without_a_gpu_it_is_skipped_with_the_reason(self):
-        ended = self.run_script("bench", gpu="not here: no driver")
+        ended = self.run_stages("bench", gpu="not here: no driver")
         self.assertEqual((ended.returncode, ended.stderr), (77, "gpu: skipped: no driver\n"))
 
     def test_usage(self):
-        for arguments in ((), ("nonsense",)):
+        for arguments in ((), (self.out, "nonsense"), ("--seconds", "0", self.out), ("--seconds",),
+                          ("--nonsense", "1"), ("--pack", "file.zip"), ("--pack", "a.tar.xz", "b")):
             ended = self.run_script(*arguments)
-            self.assertEqual(ended.returncode, 64)
-            self.assertTrue(ended.stderr.startswith("usage: scripts/gpu OUT-FOLDER"))
+            self.assertEqual(ended.returncode, 64, arguments)
+            self.assertTrue(ended.stderr.startswith("usage: scripts/gpu [--seconds N]"))
 
     def test_what_passes(self):
-        ended = self.run_script("bench")
+        ended = self.run_stages("bench")
         self.assertEqual(ended.returncode, 0, ended.stdout)
-        self.assertIn("called: bench --suite perf_gpu --backend cuda", ended.stdout)
+        self.assertIn("called: bench --suite perf_gpu --backend cuda --report", ended.stdout)
         self.assertIn("gpu: bench: all is well", ended.stdout)
 
     def test_what_fails_is_named_and_the_rest_runs_all_the_same(self):
-        ended = self.run_script("check", "bench", fails="--suite smoke")
+        ended = self.run_stages("tests", "suites", "mutants", "bench", fails="--suite smoke")
         self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertIn("tests: --gtest_filter=*/cuda of ", ended.stdout)
         self.assertIn("called: replay", ended.stdout)
-        self.assertIn("called: mutants --backend cuda", ended.stdout)
+        self.assertIn("called: run --suite layouts --backend cuda --require cuda --report", ended.stdout)
         self.assertIn("called: bench", ended.stdout)
-        # There are no tests in the folder of the program that stands for lossgrid.
-        self.assertTrue(ended.stdout.endswith("gpu: failed: ctest run_smoke\n"), ended.stdout)
+        self.assertTrue(ended.stdout.endswith("gpu: failed: smoke\n"), ended.stdout)
+
+    def test_every_mutant_is_in_one_of_eight_parts(self):
+        self.assertEqual(self.run_stages("mutants").returncode, 0)
+        self.assertIn("--impl mutant/wrong_1,mutant/wrong_9\n", self.log("mutants_0"))
+        self.assertIn("--impl mutant/wrong_8\n", self.log("mutants_7"))
+
+    def test_steps_that_have_ended_are_not_run_again_and_stay_failed(self):
+        self.run_stages("tests", "bench", fails="perf_gpu")
+        ended = self.run_stages("tests", "bench")
+        self.assertEqual((ended.returncode, ended.stdout), (1, ended.stdout))
+        self.assertNotIn("+ ", ended.stdout)
+        self.assertTrue(ended.stdout.endswith("gpu: failed: perf_gpu\n"), ended.stdout)
+
+    def test_when_the_time_is_over_the_same_command_goes_on(self):
+        arguments = ("--seconds", "1", self.out, "bench", "tests")
+        ended = self.run_script(*arguments, slow="bench")
+        self.assertEqual(ended.returncode, 75, ended.stdout)
+        self.assertTrue(ended.stdout.endswith(
+            "gpu: 1 s are over; left: perf_gpu tests device; the same command goes on\n"), ended.stdout)
+        with open(os.path.join(self.out, "perf_gpu.json.partial.jsonl"), "w", encoding="utf-8"):
+            pass
+        ended = self.run_stages("bench", "tests")
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn(f"--resume {self.out}/perf_gpu.json --report", self.log("perf_gpu"))
+
+    def test_a_step_that_takes_all_of_the_time_has_failed(self):
+        ended = self.run_script("--seconds", "1", self.out, "mutants", slow="wrong_1,")
+        self.assertEqual(ended.returncode, 75, ended.stdout)
+        with open(os.path.join(self.out, "mutants_0.status"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "124\n")
+        ended = self.run_stages("mutants")
+        self.assertEqual(ended.returncode, 1)
+        self.assertTrue(ended.stdout.endswith("gpu: failed: mutants_0\n"), ended.stdout)
+
+    def test_a_rehearsal_runs_on_emulated_devices(self):
+        ended = self.run_script("--backend", "cuda_emulated", self.out, "tests", "suites",
+                                gpu="not here: no driver")
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("tests: --gtest_filter=*/cuda_emulated of ", ended.stdout)
+        self.assertIn("called: run --suite smoke --backend cuda_emulated --report", ended.stdout)
+
+    def test_a_pack_runs_what_is_in_it(self):
+        pack = os.path.join(self.folder, "pack")
+        for name in ("bin/lossgrid", "bin/test_gpu", "bin/test_device"):
+            self.stand_in(f"pack/{name}", STAND_IN if name == "bin/lossgrid" else TESTS)
+        os.mkdir(os.path.join(pack, "scripts"))
+        shutil.copy(SCRIPT, os.path.join(pack, "scripts", "gpu"))
+        ended = self.run_script(self.out, "tests", "bench", script=f"{pack}/scripts/gpu", build=False)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("+ bin/test_device\n", ended.stdout)
+        self.assertIn(f"tests:  of {pack}\n", ended.stdout)
+        self.assertIn("+ bin/lossgrid bench", ended.stdout)
 
     def test_sanitizers_run_one_after_the_other_whatever_the_first_finds(self):
-        ended = self.run_script("sanitize", fails="memcheck")
+        ended = self.run_stages("sanitize", fails="memcheck")
         self.assertEqual(ended.returncode, 1, ended.stdout)
-        for tool in ("memcheck", "racecheck", "initcheck"):
+        for tool in ("racecheck", "synccheck", "initcheck"):
             self.assertIn(f"sanitizer: --tool {tool} --error-exitcode 1 {self.folder}/lossgrid run "
                           "--suite smoke --backend cuda\n", ended.stdout)
-        self.assertTrue(ended.stdout.endswith("gpu: failed: memcheck\n"), ended.stdout)
+        self.assertIn("sanitizer: --tool memcheck --track-stream-ordered-races all --error-exitcode 1 "
+                      f"{self.folder}/tests/test_gpu --gtest_filter=*ShapesThatDivideNothing/cuda\n",
+                      ended.stdout)
+        self.assertTrue(ended.stdout.endswith("gpu: failed: memcheck_shapes memcheck_smoke\n"),
+                        ended.stdout)
 
     def test_peers_are_timed_beside_lossgrid(self):
-        ended = self.run_script("peers")
+        ended = self.run_stages("peers")
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertIn(f"+ scripts/bench_peers --suite perf_gpu --backend cuda --report {self.out}/"
                       "perf_gpu_and_peers.json\n", ended.stdout)
@@ -97,7 +174,7 @@ class Gpu(unittest.TestCase):
         self.assertIn("--suite perf_gpu --backend cuda --report", called)
 
     def test_without_pytorch_peers_are_skipped(self):
-        ended = self.run_script("peers", torch=False)
+        ended = self.run_stages("peers", torch=False)
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertIn("peers: skipped: no PyTorch that sees a GPU here\n", ended.stdout)
         self.assertNotIn("called: bench", ended.stdout)

@@ -66,6 +66,7 @@ class CudaDevice final : public Device {
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check_cuda(cudaDeviceGetDefaultMemPool(&pool_, device_), "cudaDeviceGetDefaultMemPool");
     keep_freed_memory();
+    give_access_to_peers();
     before_ = memory_now();
   }
   ~CudaDevice() override {
@@ -85,6 +86,7 @@ class CudaDevice final : public Device {
   }
 
   bool host_reads(const void* memory) const override {
+    if (memory == nullptr) return true;  // of an empty span; CUDA's answer depends on its version
     cudaPointerAttributes found{};
     check_cuda(cudaPointerGetAttributes(&found, memory), "cudaPointerGetAttributes");
     return found.type != cudaMemoryTypeDevice;
@@ -116,6 +118,24 @@ class CudaDevice final : public Device {
     std::uint64_t everything = ~std::uint64_t{0};
     check_cuda(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &everything),
                "cudaMemPoolSetAttribute");
+  }
+
+  /// Lets the other GPUs read the pool, which they may not by themselves: NCCL before 2.24.3 reads
+  /// buffers of ranks in the same process without asking (NCCL_P2P_DIRECT_DISABLE).
+  void give_access_to_peers() const {
+    const auto count = static_cast<int>(cuda_devices().descriptions.size());
+    for (int other = 0; other < count; ++other) {
+      int can_access = 0;
+      if (other != device_) {
+        check_cuda(cudaDeviceCanAccessPeer(&can_access, other, device_), "cudaDeviceCanAccessPeer");
+      }
+      if (can_access == 0) continue;
+      cudaMemAccessDesc access{};
+      access.location.type = cudaMemLocationTypeDevice;
+      access.location.id = other;
+      access.flags = cudaMemAccessFlagsProtReadWrite;
+      check_cuda(cudaMemPoolSetAccess(pool_, &access, 1), "cudaMemPoolSetAccess");
+    }
   }
 
   DriverMemory memory_now() const {
