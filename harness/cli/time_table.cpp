@@ -57,10 +57,10 @@ std::string collective_lines(const std::vector<TimedPlan>& plans) {
   return table.text();
 }
 
-/// Returns a line on the CP rank with the most rows, of a grid where ranks differ.
+/// Returns a line on the CP rank with the most rows, of a grid where ranks differ by a hundredth.
 std::string straggler_line(const TimedPlan& plan) {
   const BusiestRank& busiest = plan.time->busiest;
-  if (plan.row.grid.cp == 1 || static_cast<double>(busiest.rows) <= busiest.mean_rows) return "";
+  if (static_cast<double>(busiest.rows) < 1.01 * busiest.mean_rows) return "";
   return fmt::format(
       "  straggler on {}: CP rank {} with {} rows, {} more than the mean\n",
       format_grid(plan.row.grid), busiest.cp_rank, busiest.rows,

@@ -68,6 +68,15 @@ TEST(TimeModel, OneSweepIsAllForward) {
   EXPECT_DOUBLE_EQ(time.forward.exponentials, 0.5);               // each exponential once
 }
 
+TEST(TimeModel, ASecondPassOverACacheComesAfterTheFirst) {
+  // With TP the gradient of a block of [9, 32] follows its merged statistics: 288 elements twice.
+  const PhaseTime time =
+      predicted("lens=9 vocab=64 mask=all statistics=false", "one_sweep", {.tp = 2}).forward;
+  EXPECT_DOUBLE_EQ(time.exponentials, 0.25);
+  EXPECT_DOUBLE_EQ(time.cached, 0.25);
+  EXPECT_DOUBLE_EQ(time.seconds(), time.starts + time.rows + time.memory + 0.25 + time.collectives);
+}
+
 TEST(TimeModel, CollectivesOfBothAxes) {
   // Eight ranks: TP inside of a node, CP from node to node.
   const TimePrediction time =
