@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A search for the fastest grid: predicted time over TP x CP, with the limit of memory drawn in, and
-// the fastest pairs as a table. Of grids that differ in sequence parallelism the faster one counts.
+// A search for the fastest grid: predicted time over TP x CP, with the limit of memory drawn in,
+// and the fastest pairs as a table. Of grids that differ in sequence parallelism the faster one
+// counts.
 
 const FASTEST_OF_ALL = 'the fastest';
 const SEARCH_ROWS = 15;
 
 /// Returns the plan that counts of some on the same ranks: the fastest that fits, or the fastest.
-const bestPlan = (plans) =>
-    largest(plans, (plan) => (plan.fits ? 1 : 0) + 1 / (2 + plan.time_ns));
+const bestPlan = (plans) => largest(plans, (plan) => (plan.fits ? 1 : 0) + 1 / (2 + plan.time_ns));
 
 function searchCell(plan, scale, limit) {
   if (!plan) return element('td', {class: 'heat hatched', title: 'no plan'}, '\u2013');
@@ -20,7 +20,7 @@ function searchCell(plan, scale, limit) {
         '--fill': (100 * fill).toFixed(0) + '%',
         title
       },
-      formatTime(plan.time_ns), plan.fits ? null : element('span', {class: 'dim'}, ' no room'));
+      formatTime(plan.time_ns));
 }
 
 function searchMap(search, implementation) {
@@ -38,8 +38,7 @@ function searchMap(search, implementation) {
           'tr', {}, element('th', {scope: 'row'}, `TP ${tp}`),
           sizes('cp').map(
               (cp) => cellNode(
-                  searchCell(
-                      bestPlan(cells.get(`${tp}|${cp}`) ?? []), scale, search.memory_bytes),
+                  searchCell(bestPlan(cells.get(`${tp}|${cp}`) ?? []), scale, search.memory_bytes),
                   `CP ${cp}`))));
   return fitted(element(
       'table', {class: 'heat-map'}, element('caption', {}, implementation),
@@ -53,18 +52,21 @@ function searchMap(search, implementation) {
 
 function searchTable(search) {
   const heads = ['implementation', 'grid', 'ranks', 'time', 'collectives', 'bound by', 'peak'];
-  const rows = search.plans.filter((plan) => plan.fits).slice(0, SEARCH_ROWS).map((plan) => [
-    plan.implementation, plan.grid, String(plan.ranks), formatTime(plan.time_ns),
-    formatTime(plan.collectives_ns), plan.bound_by, formatBytes(plan.peak_bytes)
-  ]);
+  const rows =
+      search.plans.filter((plan) => plan.fits)
+          .slice(0, SEARCH_ROWS)
+          .map(
+              (plan) =>
+                  [plan.implementation, plan.grid, String(plan.ranks), formatTime(plan.time_ns),
+                   formatTime(plan.collectives_ns), plan.bound_by, formatBytes(plan.peak_bytes)]);
   return fitted(element(
       'table', {class: 'data'},
       element(
-          'thead', {},
-          element('tr', {}, heads.map((head) => element('th', {scope: 'col'}, head)))),
+          'thead', {}, element('tr', {}, heads.map((head) => element('th', {scope: 'col'}, head)))),
       element(
           'tbody', {},
-          rows.map((cells) => element('tr', {}, cells.map((cell, k) => cellNode(cell, heads[k])))))));
+          rows.map(
+              (cells) => element('tr', {}, cells.map((cell, k) => cellNode(cell, heads[k])))))));
 }
 
 function drawSearch({search}) {
