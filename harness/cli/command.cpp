@@ -123,8 +123,8 @@ namespace {
 /// Runs `action` and prints its error: one that all processes of a run have in the process that
 /// prints, one of a single process (no memory left) in that process.
 int run_action(const CLI::App& app, const Action& action) {
-  const bool on_all_processes =
-      app.got_subcommand("run") || app.got_subcommand("bench") || app.got_subcommand("replay");
+  const bool on_all_processes = app.got_subcommand("run") || app.got_subcommand("bench") ||
+                                app.got_subcommand("replay") || app.got_subcommand("calibrate");
   if (!on_all_processes && !is_printing_process()) return 0;
   try {
     const ExitCode code = action();
