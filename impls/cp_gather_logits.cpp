@@ -207,6 +207,7 @@ class GatherLogits final : public LossImplementation {
       cost.forward.read_bytes = own + problem.grid.cp * cost.forward.read_bytes;
       cost.forward.cached_read_bytes *= problem.grid.cp;
       cost.forward.written_bytes += problem.grid.cp * own;
+      cost.forward.exponentials *= problem.grid.cp;
     }
     return cost;
   }

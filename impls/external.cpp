@@ -377,6 +377,10 @@ class External final : public LossImplementation {
  private:
   /// Returns a reason for what a function is given only if it declares that it takes it.
   std::optional<SkipReason> not_taken(const LossProblem& problem) const {
+    const bool has_values = problem.objective.needs().head != Head::lm;
+    if (has_values && !declaration_.takes_values) {
+      return SkipReason{"takes no head without a vocabulary: takes=\"values\""};
+    }
     if (problem.sampling.has_mask && !declaration_.takes_sampling_mask) {
       return SkipReason{"takes no sampling mask: takes=\"sampling_mask\""};
     }
@@ -394,6 +398,7 @@ class External final : public LossImplementation {
     if (problem.grid.cp_layout != CpLayout::zigzag && !declaration_.takes_layouts) {
       return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
     }
+    if (has_values) return std::nullopt;
     RowTerms terms = problem.terms();
     const bool makes_loss = !declaration_.returns_logprobs;
     if (makes_loss && problem.objective.needs().probability_weights && !declaration_.takes_terms) {

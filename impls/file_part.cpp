@@ -36,7 +36,7 @@ FilePart part_of_whole_file(const LossProblem& problem, int tp_rank, int cp_rank
     const std::int64_t length = batch.input_lengths[static_cast<std::size_t>(i)];
     const std::int64_t row = first[static_cast<std::size_t>(i)] + offset;
     part.rows.push_back(offset < length ? row : -1);
-    part.about.push_back(offset + 1 < length ? row + 1 : -1);
+    part.about.push_back(offset + batch.ahead < length ? row + batch.ahead : -1);
   }
   const std::int64_t begin = problem.grid.sp ? problem.hidden_rows() * tp_rank : 0;
   part.hidden.assign(part.rows.begin() + begin, part.rows.begin() + begin + problem.hidden_rows());

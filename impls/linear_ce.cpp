@@ -86,6 +86,8 @@ class LinearCe final : public LinearImplementation {
     LinearPass::add_products(problem, 1, cost.backward);
     cost.backward.flops +=
         LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
+    add_statistics_work(problem, cost.forward);
+    add_gradient_work(problem, cost.backward);
     cost.chunks = options_.chunks(problem);
     return cost;
   }

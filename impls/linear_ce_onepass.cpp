@@ -148,6 +148,8 @@ class LinearCeOnepass final : public LinearImplementation {
     LinearPass::add_products(problem, linear ? 1 : 2, cost.forward);
     cost.forward.flops +=
         LinearPass::product_flops(problem) + LinearPass::grad_hidden_flops(problem);
+    add_statistics_work(problem, cost.forward);
+    add_gradient_work(problem, cost.forward);
     cost.chunks = chunks;
     return cost;
   }

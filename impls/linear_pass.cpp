@@ -187,6 +187,7 @@ void LinearPass::add_gather(const LossProblem& problem, CollectiveCounts& tp) {
 }
 
 void LinearPass::add_reduction(const LossProblem& problem, CollectiveCounts& tp) {
+  if (problem.vocab_ranks() < problem.grid.tp) return;  // every rank has the sum
   const Collective operation =
       problem.grid.sp ? Collective::reduce_scatter : Collective::all_reduce;
   tp.add(operation, 1, kFloatBytes * problem.local_rows() * problem.head.hidden);
@@ -371,7 +372,9 @@ void LinearPass::write_hidden(void* grad_hidden) {
   if (problem_.grid.sp) {
     own = rounds ? own_.span() : std::span<float>(static_cast<float*>(grad_hidden), own_elements);
   }
-  steps_.reduce_grad_hidden(context_.device, context_.tp, problem_.grid.sp, sums, own);
+  const bool is_shared = problem_.vocab_ranks() < problem_.grid.tp;
+  const auto reduce = is_shared ? steps_.share_grad_hidden : steps_.reduce_grad_hidden;
+  reduce(context_.device, context_.tp, problem_.grid.sp, sums, own);
   const std::span<const float> result = problem_.grid.sp ? own : sums;
   if (result.data() == grad_hidden) return;
   write_floats(context_.device, result.data(), problem_.dtype, grad_hidden,

@@ -7,6 +7,8 @@
 //   forward   [SP: all-gather of hidden states over TP]   Z = X W^T / temperature, chunk by chunk
 //   backward  dX = G W / temperature, all rows summed over TP once; dW += G^T X / temperature
 //
+// A head that every TP rank has whole makes all of dX on each of them: nothing is summed.
+//
 // A bias b is one more column of W, multiplied apart: Z starts as 1 b^T / temperature, and
 // db += G^T 1 / temperature.
 #pragma once

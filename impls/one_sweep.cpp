@@ -225,6 +225,12 @@ class OneSweep final : public LossImplementation {
     cost.forward.written_bytes = problem.logits_bytes();
     TeacherProduct::add_gather(problem, cost.forward);
     TeacherProduct::add_flops(problem, local, cost.forward);
+    if (OneSweepOptions::keeps_exponentials(problem)) {
+      cost.forward.exponentials = cost.forward.gradients = problem.logits_elements();
+    } else {
+      add_statistics_work(problem, cost.forward);
+      add_gradient_work(problem, cost.forward);
+    }
     // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
     // fit on a multiprocessor.
     if (!OneSweepOptions::keeps_exponentials(problem) ||

@@ -57,11 +57,11 @@ class ReferencePlan final : public LossPlan {
     std::fill(rows_.begin(), rows_.end(), TokenTruth());
     outputs.owned_labels = 0;
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
+      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
         read_row(i, t);
         rows_[batch.cu_seqlens_padded[i] + t] =
-            about_row(batch.input_ids[batch.cu_seqlens[i] + t + 1]);
-        outputs.owned_labels += is_trained_on(i, t + 1) ? 1 : 0;
+            about_row(batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead]);
+        outputs.owned_labels += is_trained_on(i, t + batch.ahead) ? 1 : 0;
       }
     }
     // Every rank saw everything; the first one accounts for the labels.
@@ -74,6 +74,7 @@ class ReferencePlan final : public LossPlan {
     outputs.result.loss = truth_.loss.value;
     outputs.result.metrics.clear();
     for (const auto& [name, metric] : truth_.metrics) {
+      if (metric.is_derived) continue;
       outputs.result.metrics[name] = {metric.reduction, metric.amount.value, metric.count};
     }
     write_outputs(outputs.tokens);
@@ -83,10 +84,10 @@ class ReferencePlan final : public LossPlan {
     const PackedBatch& batch = problem_.batch;
     inputs_->begin_gradient(gradients);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
+      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
         const Place place = place_of(i, t);
-        if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + 1)) continue;
-        const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + 1];
+        if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + batch.ahead)) continue;
+        const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead];
         read_row(i, t);
         RowGradientTruth gradient = truth_.gradient(batch.cu_seqlens_padded[i] + t);
         if (is_filtered(target)) gradient.logprob = 0;

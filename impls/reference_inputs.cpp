@@ -9,6 +9,11 @@
 namespace lossgrid {
 namespace {
 
+/// Returns the first id of the rank's shard; a head of one number a row is on every rank.
+std::int64_t first_id(const LossProblem& problem, const RankContext& context) {
+  return problem.vocab == 1 ? 0 : context.tp.rank() * problem.width();
+}
+
 class GivenLogits final : public ReferenceInputs {
  public:
   GivenLogits(const LossProblem& problem, RankContext context)
@@ -34,7 +39,7 @@ class GivenLogits final : public ReferenceInputs {
 
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
     const std::int64_t width = problem_.width();
-    const std::int64_t begin = context_.tp.rank() * width;
+    const std::int64_t begin = first_id(problem_, context_);
     const std::int64_t end = std::min(problem_.vocab, begin + width);
     dispatch_floating(problem_.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -90,7 +95,7 @@ class ProjectedHidden final : public ReferenceInputs {
     }
     const std::int64_t product = 2 * problem.rows() * problem.vocab * problem.head.hidden;
     cost.forward.flops = product;
-    cost.backward.flops = (2 * product + product / problem.grid.tp) / problem.grid.cp;
+    cost.backward.flops = (2 * product + product / problem.vocab_ranks()) / problem.grid.cp;
   }
 
   void gather(const LossInputs& inputs) override {
@@ -132,7 +137,7 @@ class ProjectedHidden final : public ReferenceInputs {
     const std::int64_t own = slot - first_own_slot();
     if (own >= 0 && own < problem_.hidden_rows()) write_grad_hidden(own, row);
     const std::int64_t width = problem_.width();
-    const std::int64_t begin = context_.tp.rank() * width;
+    const std::int64_t begin = first_id(problem_, context_);
     const std::int64_t end = std::min(problem_.vocab, begin + width);
     for (std::int64_t v = begin; v < end; ++v) {
       for (std::int64_t h = 0; h < size_; ++h) {

@@ -46,10 +46,12 @@ Metrics empty_metrics(const LossProblem& problem) {
   const auto table = [&](const std::vector<double>& values, int columns) {
     return SequenceTable<const double>(values.data(), sequences, columns, columns);
   };
-  return problem.objective
-      .finish(problem.batch, table(sums, sizes.sequence_sums),
-              table(coefficients, sizes.coefficients), {totals, maxima})
-      .metrics;
+  Metrics metrics = problem.objective
+                        .finish(problem.batch, table(sums, sizes.sequence_sums),
+                                table(coefficients, sizes.coefficients), {totals, maxima})
+                        .metrics;
+  problem.objective.add_derived(metrics);
+  return metrics;
 }
 
 class ResultsPlan final : public LossPlan {

@@ -20,8 +20,15 @@ std::int64_t width_of(const LossProblem& problem) {
 }
 
 std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity, Exchange exchange) {
-  const bool gathers = exchange == Exchange::one && problem.grid.tp > 1;
-  return gathers ? problem.grid.tp * width_of(problem) * capacity : 0;
+  const int ranks = problem.vocab_ranks();
+  const bool gathers = exchange == Exchange::one && ranks > 1;
+  return gathers ? ranks * width_of(problem) * capacity : 0;
+}
+
+/// True if there are statistics of other shards; three all-reduces are made in any case, but for a
+/// head that every rank has.
+bool merges(std::int64_t vocab, std::int64_t ranks, Exchange exchange) {
+  return exchange == Exchange::one ? ranks > 1 : vocab > 1;
 }
 
 std::int64_t own_shift_floats(std::int64_t capacity, Exchange exchange) {
@@ -38,12 +45,12 @@ ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, con
       vocab_(problem.vocab),
       width_(width_of(problem)),
       exchange_(exchange),
-      shards_(device, static_cast<std::size_t>(problem.grid.tp), "statistics"),
+      shards_(device, static_cast<std::size_t>(problem.vocab_ranks()), "statistics"),
       columns_(device, width_ * capacity, "statistics"),
       gathered_(device, gathered_floats(problem, capacity, exchange), "statistics_gathered"),
       own_shift_(device, own_shift_floats(capacity, exchange), "statistics"),
       teacher_(device, problem, capacity) {
-  for (int rank = 0; rank < problem.grid.tp; ++rank) {
+  for (int rank = 0; rank < problem.vocab_ranks(); ++rank) {
     shards_[static_cast<std::size_t>(rank)] =
         steps.shard_vocab(problem.vocab, problem.grid.tp, rank);
   }
@@ -54,16 +61,18 @@ std::int64_t ShardStatistics::bytes(const LossProblem& problem, std::int64_t cap
   const std::int64_t floats = width_of(problem) * capacity +
                               gathered_floats(problem, capacity, exchange) +
                               own_shift_floats(capacity, exchange);
-  return kFloatBytes * floats + problem.grid.tp * static_cast<std::int64_t>(sizeof(VocabShard)) +
+  return kFloatBytes * floats +
+         problem.vocab_ranks() * static_cast<std::int64_t>(sizeof(VocabShard)) +
          TeacherStatistics::bytes(problem, capacity);
 }
 
 void ShardStatistics::add_merges(const LossProblem& problem, std::int64_t rows, std::int64_t times,
                                  Exchange exchange, CollectiveCounts& tp) {
+  if (!merges(problem.vocab, problem.vocab_ranks(), exchange)) return;
   const std::int64_t payload = kFloatBytes * rows * width_of(problem);
   if (exchange == Exchange::three) {
     tp.add(Collective::all_reduce, 3 * times, payload);
-  } else if (problem.grid.tp > 1) {
+  } else {
     tp.add(Collective::all_gather, times, payload);
   }
   TeacherStatistics::add_merges(problem, rows, times, tp);
@@ -94,7 +103,7 @@ std::int64_t ShardStatistics::add(const Steps& steps, const LogitsRows& logits,
 }
 
 void ShardStatistics::merge(const Steps& steps, Communicator& tp, const std::int32_t* targets) {
-  if (exchange_ == Exchange::one && shards_.size() == 1) return;
+  if (!merges(vocab_, static_cast<std::int64_t>(shards_.size()), exchange_)) return;
   if (kinds_.all) for_each_item(device_, rows_, NegateMin{selected()});
   if (exchange_ == Exchange::one) {
     merge_gathered(steps, tp, targets);

@@ -216,7 +216,8 @@ struct WriteRow {
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
-    const float log_sum = std::log(columns.at(Columns::kSum, r));
+    // The sum of one logit alone is 1, and exponentials of kernels only come close to that.
+    const float log_sum = vocab == 1 ? 0.0f : std::log(columns.at(Columns::kSum, r));
     const float target = columns.at(Columns::kTarget, r);
     const bool is_filtered = zeroes_filtered && target == -infinity();
     out.logprobs[r] = predicts && !is_filtered ? target - log_sum : 0.0f;

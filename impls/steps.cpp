@@ -92,6 +92,13 @@ void sum_over_tp(Device& /*device*/, Communicator& tp, bool sp, std::span<float>
   }
 }
 
+void keep_own_rows(Device& device, Communicator& tp, bool sp, std::span<float> partial,
+                   std::span<float> own) {
+  if (!sp) return;
+  device.copy(own.data(), partial.data() + static_cast<std::size_t>(tp.rank()) * own.size(),
+              own.size_bytes());
+}
+
 void run_product(Device& device, const Gemm& product, std::span<float> workspace) {
   device.kernels().gemm(product, workspace);
 }
@@ -138,6 +145,7 @@ Steps::Steps()
       finish(finish_objective),
       chunk_source(rows_of_chunk),
       reduce_grad_hidden(sum_over_tp),
+      share_grad_hidden(keep_own_rows),
       add_grad_weight(run_product),
       write_bias(run_product_of_rank),
       add_grad_bias(run_product_of_rank) {}

@@ -101,6 +101,9 @@ struct Steps {
   /// to `own` [T_c / tp, H].
   void (*reduce_grad_hidden)(Device& device, Communicator& tp, bool sp, std::span<float> partial,
                              std::span<float> own);
+  /// The same of a head that every TP rank has whole: `partial` is the sum already.
+  void (*share_grad_hidden)(Device& device, Communicator& tp, bool sp, std::span<float> partial,
+                            std::span<float> own);
   /// Adds the product to the gradient of the weight.
   void (*add_grad_weight)(Device& device, const Gemm& product, std::span<float> workspace);
   /// Writes the bias to the logits of a chunk: the product of a column of ones and the bias.

@@ -222,6 +222,17 @@ void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase) {
   const std::int64_t reads = divergence_reads(problem);
   phase.read_bytes += (1 + reads) * problem.logits_bytes() + problem.mask_bytes();
   add_teacher_reads(problem, teacher_statistics_reads(problem) + reads, phase);
+  add_statistics_work(problem, phase);
+}
+
+void add_statistics_work(const LossProblem& problem, PhaseCost& phase) {
+  const std::int64_t passes = problem.has_teacher() ? 2 + 2 * divergence_reads(problem) : 1;
+  phase.exponentials += passes * problem.logits_elements();
+}
+
+void add_gradient_work(const LossProblem& problem, PhaseCost& phase) {
+  phase.exponentials += (problem.has_teacher() ? 2 : 1) * problem.logits_elements();
+  phase.gradients += problem.logits_elements();
 }
 
 void add_logits_traffic(const LossProblem& problem, Cost& cost) {
@@ -229,6 +240,7 @@ void add_logits_traffic(const LossProblem& problem, Cost& cost) {
   cost.backward.read_bytes += problem.logits_bytes() + problem.mask_bytes();
   add_teacher_reads(problem, 1, cost.backward);
   cost.backward.written_bytes += problem.logits_bytes();
+  add_gradient_work(problem, cost.backward);
 }
 
 DeviceArray<std::int32_t> copy_positions(Device& device,

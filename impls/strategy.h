@@ -151,6 +151,10 @@ void add_teacher_reads(const LossProblem& problem, std::int64_t times, PhaseCost
 /// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);
 
+/// Add the elements that kernels go through for the statistics, and for the gradient of the logits.
+void add_statistics_work(const LossProblem& problem, PhaseCost& phase);
+void add_gradient_work(const LossProblem& problem, PhaseCost& phase);
+
 /// Adds that to the forward pass, and to the backward pass reading and writing for the gradient.
 void add_logits_traffic(const LossProblem& problem, Cost& cost);
 

@@ -123,8 +123,8 @@ namespace {
 /// Runs `action` and prints its error: one that all processes of a run have in the process that
 /// prints, one of a single process (no memory left) in that process.
 int run_action(const CLI::App& app, const Action& action) {
-  const bool on_all_processes =
-      app.got_subcommand("run") || app.got_subcommand("bench") || app.got_subcommand("replay");
+  const bool on_all_processes = app.got_subcommand("run") || app.got_subcommand("bench") ||
+                                app.got_subcommand("replay") || app.got_subcommand("calibrate");
   if (!on_all_processes && !is_printing_process()) return 0;
   try {
     const ExitCode code = action();
@@ -157,6 +157,7 @@ int parse_and_run(int argc, char** argv) {
   add_replay_command(app, action);
   add_export_command(app, action);
   add_plan_command(app, action);
+  add_calibrate_command(app, action);
   add_compare_command(app, action);
   add_gate_command(app, action);
   add_history_command(app, action);

@@ -27,6 +27,7 @@ void add_mutants_command(CLI::App& app, Action& action);
 void add_replay_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);
+void add_calibrate_command(CLI::App& app, Action& action);
 void add_compare_command(CLI::App& app, Action& action);
 void add_gate_command(CLI::App& app, Action& action);
 void add_history_command(CLI::App& app, Action& action);

@@ -13,6 +13,7 @@
 #include "harness/core/text.h"
 #include "harness/device/backend.h"
 #include "harness/loss/registry.h"
+#include "harness/runner/model/machine_file.h"
 #include "reports/exports/exporter.h"
 
 namespace lossgrid {
@@ -61,6 +62,12 @@ Words model_names() {
   return names;
 }
 
+Words machine_names() {
+  Words names;
+  for (const Machine& machine : read_machines(machines_path())) names.push_back(machine.name);
+  return names;
+}
+
 Words command_names(const CLI::App& app) {
   Words names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -86,6 +93,7 @@ Words values_of(const CLI::App& app, const CLI::App& command, const CLI::Option&
       {"--backend", backend_names},
       {"--to", export_names},
       {"--model", model_names},
+      {"--machine", machine_names},
       {"list what", listable_kinds},
       {"help command", [&] { return command_names(app); }}};
   const bool is_flag = option.nonpositional();

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "harness/cli/early_end.h"
+#include "harness/cli/machine_flag.h"
 #include "harness/cli/output.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/rank_limit.h"
@@ -15,6 +16,7 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/runner/timing/timing.h"
 #include "reports/record/report_writer.h"
+#include "reports/text/predicted_table.h"
 
 namespace lossgrid {
 namespace {
@@ -71,6 +73,7 @@ class RequestedRun {
     if (const auto gpus = describe_devices(suites_.front().backend); !gpus.empty()) {
       record_.environment["gpus"] = gpus;
     }
+    if (options_.machine) record_.environment["machine"] = options_.machine->name;
     record_.planned = PlannedWork{static_cast<std::int64_t>(planned_.trials),
                                   static_cast<std::int64_t>(planned_.timings)};
     if (auto writer = open_report(flags_.report, record_, ranks)) {
@@ -198,6 +201,10 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   set_threads_per_rank(flags.threads_per_rank);
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
   options.ranks = ranks;
+  if (auto machine = requested_machine(flags.machine)) {
+    machine->transport(std::string(ranks.transport()));  // throws where it has none
+    options.machine = std::make_shared<const Machine>(std::move(*machine));
+  }
   options.stop_at_failure = flags.stop_at_failure;
   RequestedRun run(command, flags, modes, rows, std::move(suites), std::move(options));
   run.resume();
@@ -219,7 +226,8 @@ void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows r
   const TextStyle style = stdout_style();
   if (!flags.quiet) {
     print_text(format_trials_table(record, rows, style) + format_memory_table(record, style) +
-                   format_chunk_table(record, style) + format_timing_table(record.timings, style),
+                   format_chunk_table(record, style) + format_predicted_table(record, style) +
+                   format_timing_table(record.timings, style),
                style);
   }
   print_text(format_meter(record.meter));

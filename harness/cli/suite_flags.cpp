@@ -7,6 +7,7 @@
 
 #include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
+#include "harness/cli/machine_flag.h"
 #include "harness/cli/rank_limit.h"
 #include "harness/cli/session.h"
 #include "harness/cli/trial_choice.h"
@@ -172,6 +173,7 @@ void add_suite_flags(CLI::App& command, SuiteFlags& flags) {
                    "with --resume: also take over what ended by an error, a deadline or a crash");
   command.add_flag("--stop-at-failure", flags.stop_at_failure,
                    "end after the first trial that does not pass; the others are not_run");
+  add_machine_flag(command, flags.machine, "show times predicted for this machine beside measured");
   add_transport_flag(command, flags.transport);
   add_backend_flags(command, flags.backend);
   add_recording_flags(command, flags.recording);

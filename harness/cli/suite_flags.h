@@ -27,6 +27,7 @@ struct SuiteFlags : SuiteChoice {
   int threads_per_rank = 0;  // 0: the cores divided by the ranks
   double timeout_s = 300;
   std::string transport = "auto";
+  std::string machine;  // that times are predicted for; empty: none
   BackendFlags backend;
   LoadFlags load;
   bool quiet = false;

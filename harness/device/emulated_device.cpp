@@ -94,6 +94,10 @@ class Pages {
 
 class EmulatedDevice final : public Device {
  public:
+  EmulatedDevice() {
+    constexpr std::size_t kLaunches = 4096;  // between two waits, of small cases
+    stream_.reserve(kLaunches);
+  }
   ~EmulatedDevice() override {
     launches_pending() = false;  // remaining work is dropped
   }
@@ -183,7 +187,9 @@ class EmulatedDevice final : public Device {
 }  // namespace
 
 void EmulatedStream::run() {
-  const std::vector<std::function<void()>> kernels = std::exchange(pending_, {});
+  std::vector<std::function<void()>> kernels;
+  kernels.reserve(pending_.capacity());  // room for the next ones
+  kernels.swap(pending_);
   for (const std::function<void()>& kernel : kernels) kernel();
 }
 

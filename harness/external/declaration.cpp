@@ -66,6 +66,7 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.takes_teacher = contains(json, "takes", "teacher");
     out.takes_teacher_hidden = contains(json, "takes", "teacher_hidden");
     out.takes_sampling_mask = contains(json, "takes", "sampling_mask");
+    out.takes_values = contains(json, "takes", "values");
     out.takes_bias = contains(json, "takes", "bias");
     out.takes_layouts = contains(json, "takes", "layouts");
     out.has_chunks = json.value("has_chunks", false);

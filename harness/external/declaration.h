@@ -49,6 +49,7 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool takes_teacher = false;         // its logits
   bool takes_teacher_hidden = false;  // its hidden states and weight
   bool takes_sampling_mask = false;
+  bool takes_values = false;   // of a head without a vocabulary
   bool takes_bias = false;     // of the LM head
   bool takes_layouts = false;  // of rows over CP, whichever
   bool has_chunks =

@@ -7,6 +7,7 @@
 #include "harness/external/arena_layout.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/sharding.h"
+#include "harness/problem/case/case_keys.h"
 
 namespace lossgrid {
 namespace {
@@ -26,6 +27,13 @@ const char* filtered_targets(const Sampling& sampling) {
   return sampling.zeroes_targets ? "zero" : "drop";
 }
 
+/// Returns a case with the head that the objective is about.
+CaseSpec head_of(const LossProblem& problem) {
+  CaseSpec spec;
+  spec.head = problem.objective.needs().head;
+  return spec;
+}
+
 }  // namespace
 
 nlohmann::json problem_json(const LossProblem& problem) {
@@ -37,6 +45,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
+          {"head", find_case_key("head")->get(head_of(problem))},
           {"hidden", problem.head.hidden},
           {"dtype", protocol_name(problem.dtype)},
           {"logit_scale", problem.transform.scale},

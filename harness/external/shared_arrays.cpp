@@ -165,7 +165,7 @@ void SharedArrays::write_token_input(int k) {
   for (std::size_t r = 0; r < values.size(); ++r) {
     if (!pack_.valid[r]) continue;
     rows[r] = values[r];
-    tokens[r + 1] = values[r];  // the token in row r + 1 is the one that row r predicts
+    tokens[r + static_cast<std::size_t>(problem_.batch.ahead)] = values[r];
   }
 }
 

@@ -71,6 +71,11 @@ class WithFramework final : public Objective {
     return result;
   }
 
+  /// Adds none where factors are in the metrics that they follow from.
+  void add_derived(Metrics& metrics) const override {
+    if (metric_factor_ == 1) objective_->add_derived(metrics);
+  }
+
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth = objective_->truth(batch, rows);
     const auto scale = [&](std::vector<Enclosure>& gradients) {
@@ -81,6 +86,9 @@ class WithFramework final : public Objective {
     scale(truth.grad_logprob);
     for (std::vector<Enclosure>& gradients : truth.grad_terms) scale(gradients);
     for (auto& [row, sides] : truth.grad_sides) scale(sides);
+    if (metric_factor_ != 1) {
+      std::erase_if(truth.metrics, [](const auto& metric) { return metric.second.is_derived; });
+    }
     for (auto& [name, metric] : truth.metrics) {
       if (adds_up(metric.reduction)) metric.amount = metric.amount * metric_factor_;
     }

@@ -98,15 +98,18 @@ struct LossProblem {
   }
   /// Returns the number of arrays d loss / d number by token.
   std::int64_t gradient_columns() const { return 1 + terms().count(); }
-  std::int64_t rows() const { return batch.padded_tokens(); }             // T_pad
-  std::int64_t local_rows() const { return rows() / grid.cp; }            // T_c
-  std::int64_t width() const { return (vocab + grid.tp - 1) / grid.tp; }  // V_t
+  std::int64_t rows() const { return batch.padded_tokens(); }   // T_pad
+  std::int64_t local_rows() const { return rows() / grid.cp; }  // T_c
+  /// Returns the TP ranks that the vocabulary is cut over; 1 for a head that all of them hold.
+  int vocab_ranks() const { return lossgrid::vocab_ranks(vocab, grid.tp); }
+  std::int64_t width() const { return (vocab + vocab_ranks() - 1) / vocab_ranks(); }  // V_t
   bool from_hidden() const { return head.hidden > 0; }
   /// Returns the rows of hidden states on this rank: T_c, or T_c / tp with sequence parallelism.
   std::int64_t hidden_rows() const { return local_rows() / grid.row_parts(); }
 
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
-  std::int64_t logits_bytes() const { return local_rows() * width() * element_bytes(); }
+  std::int64_t logits_elements() const { return local_rows() * width(); }
+  std::int64_t logits_bytes() const { return logits_elements() * element_bytes(); }
   std::int64_t hidden_bytes() const { return hidden_rows() * head.hidden * element_bytes(); }
   std::int64_t weight_elements() const { return width() * head.hidden; }
   std::int64_t bias_elements() const { return head.has_bias ? width() : 0; }
@@ -247,6 +250,10 @@ struct PhaseCost {
   std::int64_t written_bytes = 0;
   // At most this much is read again while a cache holds it: a row, or a block of a few MiB.
   std::int64_t cached_read_bytes = 0;
+  // Elements of rows of the vocabulary, logits and their teacher's, that kernels go through, with
+  // an exponential each at most; and elements of d loss / d logits that they write.
+  std::int64_t exponentials = 0;
+  std::int64_t gradients = 0;
 };
 
 /// Cost of an implementation by phase. With ImplementationTraits::one_sweep it is all in `forward`.

@@ -33,7 +33,7 @@ std::map<std::string, double> ObjectiveTruth::branch_shares(const PackedBatch& b
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     if (batch.sample_mask[i] == 0) continue;
     ++sequences;
-    for (std::int64_t t = 1; t < batch.length(i); ++t) {
+    for (std::int64_t t = batch.ahead; t < batch.length(i); ++t) {
       tokens += batch.token_mask[batch.cu_seqlens[i] + t];
     }
   }

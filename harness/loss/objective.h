@@ -69,6 +69,7 @@ struct MetricTruth {
   Reduction reduction = Reduction::sum;
   Enclosure amount;
   double count = 1;
+  bool is_derived = false;  // of Objective::add_derived: parts of a batch have no such number
 
   /// As Metric::value.
   std::optional<Enclosure> value() const;
@@ -79,8 +80,9 @@ struct ObjectiveTruth {
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
   // The same by the row terms; empty where the loss does not depend on them.
   ByGradientTerm<std::vector<Enclosure>> grad_terms = {};
-  // By row whose logprob may be on either side of a switch of the formula, as at a clip bound: the
-  // interval of every side. A right gradient is in one of them; grad_logprob holds them all.
+  // By row whose logprob, or value without a vocabulary, may be on either side of a switch of the
+  // formula, as at a clip bound: the interval of every side. A right gradient is in one of them;
+  // grad_logprob, or that of the value in grad_terms, holds them all.
   std::map<std::int64_t, std::vector<Enclosure>> grad_sides;
   std::map<std::string, MetricTruth> metrics;
   // By branch of the formula, the number of valid tokens that took it; of valid sequences if the
@@ -145,6 +147,10 @@ class Objective {
   virtual ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
                                  SequenceTable<const double> coefficients,
                                  ObjectiveTotals<const double> totals) const = 0;
+
+  /// Adds the metrics of the global batch that are functions of others, to those of all its parts.
+  /// They are no sums: what is worked out by part cannot be joined.
+  virtual void add_derived(Metrics& /*metrics*/) const {}
 
   /// Returns the truth from the forward formula in float64, independent of the code above. `rows`
   /// [T_pad]: by row of the padded pack, for the token that the row predicts; rows that are not

@@ -129,6 +129,7 @@ ObjectiveSpec with_all_options(const ObjectiveSpec& spec) {
 std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics,
                                           bool predictions) {
   std::unique_ptr<Objective> objective = find_objective(spec.kind).make(spec.options);
+  if (objective->needs().head != Head::lm) return objective;  // these are about a vocabulary
   if (predictions) objective = with_predictions(std::move(objective));
   return statistics ? with_statistics(std::move(objective)) : std::move(objective);
 }

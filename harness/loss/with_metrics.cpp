@@ -111,6 +111,8 @@ class WithMetrics final : public Objective {
     return result;
   }
 
+  void add_derived(Metrics& metrics) const override { objective_->add_derived(metrics); }
+
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth = objective_->truth(batch, rows);
     truth.metrics.merge(metrics_->truth(batch, rows).metrics);

@@ -5,6 +5,7 @@
 #include "harness/core/stage_clock.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
+#include "harness/problem/case/case_keys.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/verify/unpadded_batch.h"
 
@@ -28,6 +29,20 @@ void require_no_mask(const Problem& problem) {
                   describe(problem.source), problem.spec.objective.kind);
 }
 
+void require_head(const Problem& problem, const ObjectiveNeeds& needs) {
+  if (needs.head == problem.spec.head) return;
+  const CaseKey& key = *find_case_key("head");
+  CaseSpec wanted;
+  wanted.head = needs.head;
+  throw_bad_input("{}: head = {}, and {} needs head = {}", describe(problem.source),
+                  key.get(problem.spec), problem.spec.objective.kind, key.get(wanted));
+}
+
+/// Returns the number of a row that inputs are drawn around.
+double number_of(const RowTruth& row, Head head) {
+  return head == Head::lm ? row.logprob : row.logsumexp();
+}
+
 }  // namespace
 
 PreparedProblem prepare(Problem problem) {
@@ -36,6 +51,7 @@ PreparedProblem prepare(Problem problem) {
   PreparedProblem prepared;
   prepared.objective = make_objective(spec.objective, spec.statistics, spec.predictions);
   const ObjectiveNeeds needs = prepared.objective->needs();
+  require_head(problem, needs);
   if (needs.terms.divergence.is_any()) {
     require_no_mask(problem);
     const Divergence& divergence = needs.terms.divergence;
@@ -47,9 +63,9 @@ PreparedProblem prepare(Problem problem) {
   prepared.rows = compute_rows(problem, process_threads(), divergence_of(needs, spec));
   require_trainable(problem, prepared.rows);
   if (std::holds_alternative<FromCase>(problem.source)) {
-    std::vector<double> logprobs;
-    for (const RowTruth& row : prepared.rows) logprobs.push_back(row.logprob);
-    draw_objective_inputs(problem, needs, logprobs);
+    std::vector<double> numbers;
+    for (const RowTruth& row : prepared.rows) numbers.push_back(number_of(row, spec.head));
+    draw_objective_inputs(problem, needs, numbers);
   } else {
     require_objective_inputs(problem, needs);
   }

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "harness/runner/model/recorded_times.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
@@ -88,6 +89,9 @@ TrialOutcome run_case(const Suite& suite, const CaseSpec& spec, const std::strin
                                    format_grid(grid) + "_" + implementation, id, implementation);
     trial = run_trial(setup, options.deadline, options.ranks);
     trial.record.case_name = spec.name;
+    if (options.machine) {
+      add_predicted_times(prepared, grid, backend, *options.machine, trial.record);
+    }
     return trial;
   }
   trial.record = describe_unprepared(spec, implementation, grid, backend);
@@ -177,7 +181,7 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ran
         objective->require(unpadded_batch(make_problem(spec)));
       }
       for (const Grid& grid : suite.grids) {
-        if (grid.tp > spec.vocab) {
+        if (vocab_ranks(spec.vocab, grid.tp) > spec.vocab) {
           throw_bad_input("grid {}: tp = {} exceeds the vocabulary of {} (case \"{}\")",
                           format_grid(grid), grid.tp, spec.vocab, format_case(spec));
         }

@@ -13,6 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/problem/case/suite.h"
 #include "harness/runner/finished_work.h"
+#include "harness/runner/model/machine.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/ranks.h"
 #include "harness/runner/recording.h"
@@ -27,6 +28,7 @@ struct RunOptions {
   Ranks ranks;
   FinishedWork finished;                    // taken over instead of run
   std::shared_ptr<RunRecording> recording;  // null: nothing beside the report
+  std::shared_ptr<const Machine> machine;   // that times are predicted for; null: none
   /// Called for every trial or timing that is about to run, with its id and the command line that
   /// runs it again (empty for a timing).
   std::function<void(const std::string& id, const std::string& reproduce)> begins =

@@ -126,8 +126,17 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
                                           (1 + row.spread) * of_reading + row.entropy_error);
 }
 
+/// Returns the bound of the one logit of a head without a vocabulary, which is its L: exp(0) = 1
+/// and ln 1 = 0 in every library. Kernels may read denormal numbers as zero.
+inline double single_logit_bound(const RowTruth& row) {
+  const double u32 = unit_roundoff(DType::f32);
+  return std::max(kSmallestNormalF32,
+                  (row.reads_as_float32 ? u32 * std::abs(row.max) : 0.0) + row.mean_error);
+}
+
 /// Returns the bound of L.
 inline double logsumexp_bound(const RowTruth& row, int serial_adds) {
+  if (row.vocab == 1) return single_logit_bound(row);
   const double u4 = 4 * unit_roundoff(DType::f32);
   const double b =
       u4 * (8 + row.spread + std::abs(std::log(row.sum))) + u4 * std::abs(row.logsumexp());

@@ -23,10 +23,11 @@ Check check_about_tokens(const std::string& name, const Problem& problem, const 
                          int serial_adds, RowBound bound, const std::vector<double>& want,
                          const std::vector<double>& got) {
   Check check(name);
-  for (std::int64_t t = 0; t + 1 < problem.tokens(); ++t) {
+  for (std::int64_t t = 0; t + problem.ahead() < problem.tokens(); ++t) {
     if (!has_logprob(problem, truth.rows[t])) continue;
     const std::int64_t sequence = problem.sequence_of(t);
-    check.add_float32(got[t + 1], want[t + 1], bound(truth.rows[t], serial_adds),
+    const auto about = static_cast<std::size_t>(t + problem.ahead());
+    check.add_float32(got[about], want[about], bound(truth.rows[t], serial_adds),
                       {0, sequence, t - problem.cu_seqlens[sequence], truth.rows[t].target});
   }
   return check;

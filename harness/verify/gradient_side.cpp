@@ -8,6 +8,14 @@
 
 namespace lossgrid {
 
+const Enclosure& nearest_side(std::span<const Enclosure> sides, double g) {
+  const auto distance = [g](const Enclosure& side) {
+    return std::max({0.0, side.low - g, g - side.high});
+  };
+  return *std::min_element(sides.begin(), sides.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+}
+
 const Enclosure& gradient_side(std::span<const Enclosure> sides, const RowTruth& row,
                                const RowGradientTruth& gradient, std::int64_t begin,
                                std::span<const double> logits, std::span<const double> got) {
@@ -22,12 +30,7 @@ const Enclosure& gradient_side(std::span<const Enclosure> sides, const RowTruth&
     products += (got[k] - of_terms.at(logits[k], p, is_target)) * direction;
     squares += direction * direction;
   }
-  const double g = squares > 0 ? products / squares : 0;
-  const auto distance = [g](const Enclosure& side) {
-    return std::max({0.0, side.low - g, g - side.high});
-  };
-  return *std::min_element(sides.begin(), sides.end(),
-                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  return nearest_side(sides, squares > 0 ? products / squares : 0);
 }
 
 }  // namespace lossgrid

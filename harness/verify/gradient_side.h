@@ -10,6 +10,9 @@
 
 namespace lossgrid {
 
+/// Returns the one of `sides` that lies nearest to g.
+const Enclosure& nearest_side(std::span<const Enclosure> sides, double g);
+
 /// Returns the one of `sides` (ObjectiveTruth::grad_sides) that lies nearest to the gradient `got`
 /// of a row. `gradient`: of the row, of which d loss / d row terms are read. `logits`, `got`: of
 /// the ids from `begin` on.

@@ -300,8 +300,8 @@ class GradientComparison {
     findings_.row_sum_bounds.back() = sums.bounds;
   }
 
-  /// Returns the intervals of d loss / d numbers; that of the log-probability on the side that
-  /// `got` is on if there are more.
+  /// Returns the intervals of d loss / d numbers; that of the log-probability, or of the value, on
+  /// the side that `got` is on if there are more.
   template <typename T>
   RowGradientTruth gradient_of(std::int64_t row, const T* got) const {
     RowGradientTruth gradient = truth_.objective.gradient(row);
@@ -312,6 +312,10 @@ class GradientComparison {
     for (std::size_t v = 0; v < values.size(); ++v) {
       const double slope = transform.slope(logits_[v]);
       values[v] = slope > 0 ? static_cast<double>(got[v]) / slope : 0.0;  // by z
+    }
+    if (problem_.spec.head != Head::lm) {  // one logit, which is the value
+      gradient.terms[RowTerm::logsumexp] = nearest_side(sides->second, values[0]);
+      return gradient;
     }
     gradient.logprob =
         gradient_side(sides->second, truth_.rows[row], gradient, shard_.begin, logits_, values);

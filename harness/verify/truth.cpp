@@ -311,6 +311,17 @@ Enclosure known_float32(double value, double radius) {
   return known;
 }
 
+/// Returns a row term: the logit of a head without a vocabulary exactly, where it is given so.
+Enclosure known_term(const RowTruth& row, RowTerm term, int serial_adds, DType logits) {
+  const double value = row.term(term);
+  const double bound = term_bound(row, term, serial_adds, logits);
+  const bool is_denormal = std::abs(value) < 2 * kSmallestNormalF32;
+  if (term == RowTerm::logsumexp && row.vocab == 1 && bound <= kSmallestNormalF32 && !is_denormal) {
+    return value;
+  }
+  return known_float32(value, bound);
+}
+
 Enclosure known_logprob(const RowTruth& row, int serial_adds) {
   if (row.is_filtered) return {};
   Enclosure known = known_float32(row.logprob, logprob_bound(row, serial_adds));
@@ -429,8 +440,7 @@ Truth make_truth(const Problem& problem, std::vector<RowTruth> rows, const Objec
     tokens[t].logprob = known_logprob(row, serial_adds);
     for (const RowTerm term : kAllRowTerms) {
       if (term == RowTerm::divergence && !row.divergence) continue;
-      tokens[t].terms[term] =
-          known_float32(row.term(term), term_bound(row, term, serial_adds, problem.spec.dtype));
+      tokens[t].terms[term] = known_term(row, term, serial_adds, problem.spec.dtype);
     }
     Enclosure& top1 = tokens[t].terms[RowTerm::top1];
     top1.low = std::max(top1.low, 0.0);

@@ -13,7 +13,8 @@ Denominators true_denominators(const Problem& problem) {
   std::int64_t first = 0;
   for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
     std::int64_t valid = 0;
-    for (std::int64_t t = 1; t < problem.lengths[i]; ++t) {  // the first token is never a target
+    // The first token is no target of a vocabulary.
+    for (std::int64_t t = problem.ahead(); t < problem.lengths[i]; ++t) {
       if (problem.token_mask[first + t] != 0) ++valid;
     }
     first += problem.lengths[i];
@@ -61,6 +62,7 @@ PackedBatch unpadded_batch(const Problem& problem) {
   PackedBatch batch;
   batch.cu_seqlens = problem.cu_seqlens;
   batch.cu_seqlens_padded = problem.cu_seqlens;
+  batch.ahead = problem.ahead();
   batch.input_ids = problem.input_ids;
   batch.token_mask = problem.token_mask;
   batch.sample_mask = problem.sample_mask;

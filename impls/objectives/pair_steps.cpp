@@ -39,6 +39,19 @@ double valid_pairs(const PackedBatch& batch) {
 
 }  // namespace
 
+void require_pairs(std::string_view kind, const PackedBatch& batch) {
+  if (batch.sequences() % 2 != 0) {
+    throw_bad_input("{}: sequence {} has no partner: sequences come in pairs of chosen, rejected",
+                    kind, batch.sequences() - 1);
+  }
+  for (std::int64_t i = 0; i < batch.sequences(); i += 2) {
+    if (batch.sample_mask[i] == batch.sample_mask[i + 1]) continue;
+    throw_bad_input(
+        "{}: sequences {} and {} have sample masks {} and {}: a pair is trained on as a whole",
+        kind, i, i + 1, batch.sample_mask[i], batch.sample_mask[i + 1]);
+  }
+}
+
 ObjectiveNeeds PairSteps::needs() const {
   ObjectiveNeeds needs;
   needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = weights_.has_reference;
@@ -57,18 +70,7 @@ ObjectiveSizes PairSteps::sizes() const {
 }
 
 void PairSteps::require(const PackedBatch& batch) const {
-  if (batch.sequences() % 2 != 0) {
-    throw_bad_input("{}: sequence {} has no partner: sequences come in pairs of chosen, rejected",
-                    kind(), batch.sequences() - 1);
-  }
-  for (std::int64_t i = 0; i < batch.sequences(); i += 2) {
-    if (batch.sample_mask[i] != batch.sample_mask[i + 1]) {
-      throw_bad_input(
-          "{}: sequences {} and {} have sample masks {} and {}: a pair is trained on "
-          "as a whole",
-          kind(), i, i + 1, batch.sample_mask[i], batch.sample_mask[i + 1]);
-    }
-  }
+  require_pairs(kind(), batch);
 }
 
 std::vector<SequencePair> PairSteps::pairs(const PackedBatch& batch,

@@ -56,6 +56,9 @@ struct PairLoss {
   double by_rejected = 0;
 };
 
+/// Throws bad_input for an odd number of sequences, or a pair with two sample masks.
+void require_pairs(std::string_view kind, const PackedBatch& batch);
+
 class PairSteps : public Objective {
  public:
   explicit PairSteps(const PairWeights& weights) : weights_(weights) {}

@@ -145,6 +145,16 @@ class Batch(Views):
         return self._own(self._pack.teacher_logprobs)
 
     @View
+    def returns(self) -> torch.Tensor:
+        """[T_c] float32: returns of the states before the predicted tokens, that of the own row."""
+        return self._own(self._pack.returns)
+
+    @View
+    def old_values(self) -> torch.Tensor:
+        """[T_c] float32: values of these states before the step."""
+        return self._own(self._pack.old_values)
+
+    @View
     def rewards(self) -> torch.Tensor:
         """[B] float32."""
         if not self._data.has("rewards"):
@@ -214,6 +224,12 @@ class Batch(Views):
         return self._data.problem.denominators
 
     # Vocabulary.
+
+    @property
+    def head(self) -> str:
+        """"lm"; "value" or "score" without a vocabulary: one number a row, on every TP rank. Rows
+        of scores are about their own tokens, and ``mask`` has the last one of a sequence."""
+        return self._data.problem.head
 
     @property
     def vocab_size(self) -> int:

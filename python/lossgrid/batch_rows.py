@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Inputs of objectives about tokens.
 TOKEN_ARRAYS = ("advantages", "prev_logprobs", "generation_logprobs",
-                "reference_policy_logprobs", "teacher_logprobs")
+                "reference_policy_logprobs", "teacher_logprobs", "returns", "old_values")
 
 
 class _WholePack(Views):
@@ -56,6 +56,16 @@ class _WholePack(Views):
     def teacher_logprobs(self) -> torch.Tensor:
         """[T_pad] float32."""
         return self._array("teacher_logprobs")
+
+    @View
+    def returns(self) -> torch.Tensor:
+        """[T_pad] float32."""
+        return self._array("returns")
+
+    @View
+    def old_values(self) -> torch.Tensor:
+        """[T_pad] float32."""
+        return self._array("old_values")
 
 
 class PackRows(_WholePack):

@@ -29,7 +29,7 @@ _RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll",
 _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
             "quotient")
 _TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "teacher_hidden", "bias",
-          "layouts", "sampling_mask")
+          "layouts", "sampling_mask", "values")
 _SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -159,7 +159,7 @@ def _takes(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tup
     if not isinstance(names, (tuple, list)) or any(one not in _TAKEN for one in names):
         raise BadInput(f"{name}: takes={value!r} names something else than " +
                        ", ".join(repr(word) for word in _TAKEN))
-    for one in ("terms", "teacher", "teacher_hidden"):
+    for one in ("terms", "teacher", "teacher_hidden", "values"):
         if one in names and returned != ("loss",):
             raise BadInput(f"{name}: takes={one!r} has no meaning without returns='loss'")
     if "bias" in names and inputs != "hidden":
@@ -276,7 +276,10 @@ def implementation(
             head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
             "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
             ``batch`` names. "sampling_mask": the softmax over the ids of ``batch.sampling_mask``
-            alone, with ``batch.filtered_targets``.
+            alone, with ``batch.filtered_targets``. "values": cases of a head without a vocabulary
+            (``problem.head``), of a function that returns the loss: in the place of logits it is
+            given values [T_c, 1], in that of the LM head's weight the same weight [1, H] on every
+            TP rank.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

@@ -53,9 +53,12 @@ class Problem:
     (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this pack;
     ``denominators`` count the global batch.
     ``input_sum`` is the sum over the global batch of importance weights that
-    ``rollout_is_batch_normalize`` divides by, else 0.
+    ``rollout_is_batch_normalize`` divides by, or of pairs of which both have a score, else 0.
     ``objective`` holds every option of the objective and its name as "kind", ``options`` every
     option of the function with its value.
+
+    ``head`` is "lm", or without a vocabulary (V = 1, on every TP rank) "value", where row t has the
+    value of the state before token t + 1, or "score", where it has that of the tokens up to t.
 
     ``columns`` is V_t of the rank ``tp_rank``, ``cp_rank``. ``cost`` is called for each rank,
     ``supports`` and ``chunks`` once for all ranks, with the first one.
@@ -75,6 +78,7 @@ class Problem:
     filtered_targets: str = ""
     weight_layout: str = "vocab_hidden"
     lm_head_bias: bool = False
+    head: str = "lm"
     sequence_parallel: bool = False
     cp_layout: str = "zigzag"
     device: str = "cpu"

@@ -12,6 +12,8 @@ class Shard:
     """Columns of the vocabulary that a TP rank holds, and those that its function is given."""
 
     def __init__(self, vocab: int, tp: int, tp_rank: int, vocab_split: str) -> None:
+        if vocab == 1:  # a head of one number a row is on every rank
+            tp, tp_rank = 1, 0
         self.width = -(-vocab // tp)
         self.begin = min(tp_rank * self.width, vocab)
         self.valid = min(self.begin + self.width, vocab) - self.begin

@@ -72,6 +72,7 @@ class Declaring(unittest.TestCase):
                      "@lossgrid.implementation(name=...)", name="a b")
         self.refused("f: rows='pack' has no meaning with returns='loss'", rows="pack",
                      returns="loss")
+        self.refused("f: takes='values' has no meaning without returns='loss'", takes="values")
         self.refused("f: vocab_split='equal' has no meaning with inputs='hidden'",
                      function=lambda hidden, weight, batch: 0, name="f", inputs="hidden",
                      vocab_split="equal")

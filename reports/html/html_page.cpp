@@ -41,11 +41,12 @@ std::string html_page(const Json& report, const Json& context) {
   return page;
 }
 
-std::string html_report(const RunRecord& run, const Json& history) {
+std::string html_report(const RunRecord& run, const Json& history, const Json& search) {
   Json context;
   context["verdict"]["good"] = is_good(run);
   context["verdict"]["text"] = verdict_line(run);
   context["history"] = history;
+  context["search"] = search;
   add_dead_run(run, context);
   return html_page(compact_report(run), context);
 }

@@ -17,7 +17,9 @@ extern const char* const kHtmlTemplate;
 /// `context`: facts that the page shows beside it. Throws unsupported in builds without the page.
 std::string html_page(const nlohmann::ordered_json& report, const nlohmann::ordered_json& context);
 
-/// Returns the page of any run that read_report returns. `history`: from history_to_json, or null.
-std::string html_report(const RunRecord& run, const nlohmann::ordered_json& history);
+/// Returns the page of any run that read_report returns. `history`: from history_to_json, or null;
+/// `search`: a file of lossgrid plan --search, or null.
+std::string html_report(const RunRecord& run, const nlohmann::ordered_json& history,
+                        const nlohmann::ordered_json& search = nullptr);
 
 }  // namespace lossgrid

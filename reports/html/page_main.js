@@ -4,7 +4,7 @@
 // drawn.
 
 const SECTIONS = [
-  drawHeatMap, drawMemory, drawTimings, drawAb, drawMutants, drawTrends, drawChunkErrors,
+  drawSearch, drawHeatMap, drawMemory, drawTimings, drawAb, drawMutants, drawTrends, drawChunkErrors,
   drawPeakRatios, drawEnvironment
 ];
 

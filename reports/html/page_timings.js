@@ -140,6 +140,15 @@ const TIMING_COLUMNS = [
   },
 ];
 
+/// Time by the model of a machine, in reports that have it.
+const PREDICTED_COLUMN = {
+  title: 'predicted',
+  kind: 'number',
+  about: 'time by the model of the machine of --machine',
+  cell: ({row}) => known(row.predicted, (predicted) => formatTime(predicted.time_ns)),
+  value: ({row}) => row.predicted?.time_ns ?? null
+};
+
 function drawTimings({report}) {
   if (report.timings.length === 0) return null;
   const node = section(
@@ -152,8 +161,10 @@ function drawTimings({report}) {
       () => rowsHeight(state.timing.rows.filter((row) => row.phase === state.phase).length),
       () => timingChart(state.timing, state.phase));
   const facts = element('div');
-  const table = new DataTable(TIMING_COLUMNS, {caption: 'Timed rows'});
   const all = report.timings.flatMap((timing) => timing.rows.map((row) => ({timing, row})));
+  const columns =
+      all.some(({row}) => row.predicted) ? [...TIMING_COLUMNS, PREDICTED_COLUMN] : TIMING_COLUMNS;
+  const table = new DataTable(columns, {caption: 'Timed rows'});
   const fill = () => {
     facts.replaceChildren(timingFacts(state.timing));
     table.setRows(all.filter(

@@ -97,6 +97,7 @@ struct PhaseTimeRecord {
   std::int64_t predicted_flops = 0;
   std::int64_t kernel_launches = 0;
   std::int64_t host_synchronisations = 0;
+  std::optional<std::int64_t> predicted_ns = {};  // with --machine
 };
 
 template <typename A>
@@ -116,6 +117,9 @@ void fields(A& a, PhaseTimeRecord& time) {
   a("host_synchronisations", time.host_synchronisations,
     "Times that the host waited for a GPU, of the rank with the most.",
     {.since = Since::later_in_1, .usual = "0"});
+  a("predicted_ns", time.predicted_ns,
+    "By the model of the machine that --machine names; without it there is none.",
+    {.left_out = !time.predicted_ns, .since = Since::later_in_1});
 }
 
 }  // namespace lossgrid

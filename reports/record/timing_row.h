@@ -74,6 +74,26 @@ void fields(A& a, Straggler& straggler) {
   a("excess_ns", straggler.excess_ns, "Difference to the median of the other ranks.");
 }
 
+/// Time of a phase by the model of a machine (run.environment.machine), and what bounds it.
+struct PredictedTime {
+  std::int64_t time_ns = 0;
+  std::int64_t collectives_ns = 0;
+  std::string bound_by;
+  std::int64_t busiest_cp_rank = 0;
+
+  bool operator==(const PredictedTime&) const = default;
+};
+
+template <typename A>
+void fields(A& a, PredictedTime& predicted) {
+  a("time_ns", predicted.time_ns, "Of the slowest rank.");
+  a("collectives_ns", predicted.collectives_ns, "The part of it inside of collectives.");
+  a("bound_by", predicted.bound_by, "The longest part.",
+    {.one_of = "starts rows products memory exponentials cached collectives"});
+  a("busiest_cp_rank", predicted.busiest_cp_rank,
+    "CP rank with the most rows that predict a token, the first of equals.");
+}
+
 /// One phase of one implementation. Rates are those of all ranks together.
 struct TimingRow {
   std::string implementation;
@@ -96,6 +116,7 @@ struct TimingRow {
   std::int64_t host_synchronisations = 0;
   std::vector<RankTime> rank_times;
   std::optional<Straggler> straggler;  // with more than one rank, and a communication_ratio
+  std::optional<PredictedTime> predicted = {};  // with --machine
 };
 
 template <typename A>
@@ -144,6 +165,9 @@ void fields(A& a, TimingRow& row) {
     "The rank with the longest kernel time; null with one rank, and of implementations from "
     "outside.",
     {.varies = true});
+  a("predicted", row.predicted,
+    "Time by the model of the machine that --machine names; without it there is none.",
+    {.left_out = !row.predicted, .since = Since::later_in_1});
   a("kernel_launches", row.kernel_launches,
     "Kernels and products that the host gave to a GPU in the last sample, of the rank with the "
     "most; 0 on the processor.",

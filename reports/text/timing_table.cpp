@@ -71,6 +71,14 @@ std::vector<std::string> cells_of(const TimeSummary& time) {
           std::to_string(time.samples_ns.size())};
 }
 
+/// Returns "45.21 -4%": the prediction, and its difference to what was measured.
+std::string prediction(const TimingRow& row) {
+  if (!row.predicted) return "-";
+  const double ratio = static_cast<double>(row.predicted->time_ns) /
+                       static_cast<double>(std::max<std::int64_t>(1, row.time.median_ns));
+  return fmt::format("{} {:+.0f}%", format_milliseconds(row.predicted->time_ns), 100 * (ratio - 1));
+}
+
 std::vector<std::string> cells_of(const TimingRow& row, bool by_flops) {
   std::vector<std::string> cells{
       shortened(row.implementation, by_flops ? kNameWidthByFlops : kNameWidth),
@@ -99,11 +107,22 @@ std::string table_of(const TimingRecord& record, const TextStyle& style) {
   table.add_columns({"median ms", "p20..p80", "n", by_flops ? "GFLOP/s" : "GB/s", "ceiling",
                      "tokens/s", "speedup", "comm"},
                     Align::right);
-  for (const TimingRow& row : record.rows) table.add_row(cells_of(row, by_flops));
-  for (const CeilingRow& ceiling : record.ceilings) table.add_row(cells_of(ceiling));
-  table.may_leave_out(
-      {"comm", "tokens/s", "n", by_flops ? "GFLOP/s" : "GB/s", "p20..p80", "ceiling", "speedup"},
-      "--report has all");
+  std::vector<std::string> least{"comm",     "tokens/s", "n",      by_flops ? "GFLOP/s" : "GB/s",
+                                 "p20..p80", "ceiling",  "speedup"};
+  const bool predicted =
+      std::any_of(record.rows.begin(), record.rows.end(),
+                  [](const TimingRow& row) { return row.predicted.has_value(); });
+  if (predicted) {
+    table.add_column("predicted ms", Align::right);
+    least.emplace_back("predicted ms");
+  }
+  const auto add_row = [&](std::vector<std::string> cells, const std::string& last) {
+    if (predicted) cells.push_back(last);
+    table.add_row(std::move(cells));
+  };
+  for (const TimingRow& row : record.rows) add_row(cells_of(row, by_flops), prediction(row));
+  for (const CeilingRow& ceiling : record.ceilings) add_row(cells_of(ceiling), "");
+  table.may_leave_out(least, "--report has all");
   return table.text(style);
 }
 

@@ -114,8 +114,9 @@ TEST(Terminal, TablesFitEightyColumnsAndNameWhatTheyLeaveOut) {
 }
 
 TEST(Terminal, ListsFitEightyColumns) {
-  for (const char* kind : {"suites", "implementations", "objectives", "mutants", "keys",
-                           "frameworks", "models", "backends", "transports", "exports"}) {
+  for (const char* kind :
+       {"suites", "implementations", "objectives", "mutants", "keys", "frameworks", "models",
+        "machines", "backends", "transports", "exports"}) {
     std::istringstream lines(on_80_columns(fmt::format("list {}", kind)));
     for (std::string line; std::getline(lines, line);) {
       if (line.find("https://") != std::string::npos) continue;  // one word

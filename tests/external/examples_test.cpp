@@ -44,15 +44,18 @@ TEST_F(ExternalExamples, RightOnesPassOnEveryGridThatTheySupport) {
   const ProcessResult result = run_loaded(
       "run",
       {kExamples + "vocab_parallel.py", kExamples + "cp_gather.py", kExamples + "entropy.py",
-       kExamples + "grpo_loss.py", kExamples + "linear.py", kExamples + "bigram_engine.py"},
+       kExamples + "grpo_loss.py", kExamples + "linear.py", kExamples + "bigram_engine.py",
+       kExamples + "value_loss.py"},
       kGrids +
-          "--impl vocab_parallel,cp_gather,entropy,grpo_loss,linear,bigram_engine "
+          "--impl vocab_parallel,cp_gather,entropy,grpo_loss,linear,bigram_engine,value_loss "
           "--case 'lens=5+8+0+1 vocab=27 mask=all values=edge_mass' "
           "--case 'lens=5+8+1+9 vocab=26 dtype=bf16 values=offset microbatches=2' "
           "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg values=masked_vocab' "
           "--case 'lens=5+8+0+1 vocab=27 hidden=9 dtype=bf16 microbatches=2' "
           "--case 'lens=9+14+5 vocab=101 hidden=17 dtype=bf16 values=overflow' "
           "--case 'lens=5+8+1+9 vocab=27 hidden=27 hidden_values=one_hot' "
+          "--case 'lens=5+8+1+9 objective=value objective.cliprange_value=0.5 head=value "
+          "drift=edge microbatches=2' "
           "--report " +
           report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -62,8 +65,8 @@ TEST_F(ExternalExamples, RightOnesPassOnEveryGridThatTheySupport) {
     EXPECT_TRUE(status == "passed" || status == "skipped") << trial["id"] << trial["reason"];
     if (status == "passed") passed[trial["implementation"]].insert(grid_of(trial));
   }
-  for (const char* name :
-       {"vocab_parallel", "cp_gather", "entropy", "grpo_loss", "linear", "bigram_engine"}) {
+  for (const char* name : {"vocab_parallel", "cp_gather", "entropy", "grpo_loss", "linear",
+                           "bigram_engine", "value_loss"}) {
     EXPECT_EQ(passed[name], kGridNames) << name;
   }
 }

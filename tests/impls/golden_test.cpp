@@ -98,9 +98,14 @@ TEST_P(Golden, MutantsFail) {
   Bundle b = bundle();
   const PreparedProblem prepared = prepare(std::move(b.problem));
   const bool from_hidden = prepared.problem->spec.hidden > 0;
+  const Head head = prepared.problem->spec.head;
+  const bool has_vocabulary = head == Head::lm;
   const std::vector<std::string> of_logits{"mutant/gradient_times_1.02",
-                                           "mutant/target_not_rolled"};
-  const std::vector<std::string> of_hidden{"mutant/linear_hidden_grad_not_reduced",
+                                           has_vocabulary        ? "mutant/target_not_rolled"
+                                           : head == Head::value ? "mutant/value_of_token_itself"
+                                                                 : "mutant/score_of_every_cp_rank"};
+  const std::vector<std::string> of_hidden{has_vocabulary ? "mutant/linear_hidden_grad_not_reduced"
+                                                          : "mutant/grad_hidden_of_copies_summed",
                                            "mutant/linear_weight_grad_overwritten"};
   for (const std::string& name : from_hidden ? of_hidden : of_logits) {
     TrialSetup setup = make_setup(prepared, name, {2, 2});
@@ -121,7 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "dpo_ipo", "dpo_robust", "nll_smoothing_zloss", "nll_softcap_temperature",
                       "grpo_entropy", "distill_forward", "distill_reverse_linear", "distill_hidden",
                       "distill_hidden_linear", "grpo_dr", "sapo", "gmpo", "dppo_kl", "vespo",
-                      "nll_dft", "nll_sampling_drop", "nll_sampling_zero", "nll_sampling_linear"),
+                      "nll_dft", "nll_sampling_drop", "nll_sampling_zero", "nll_sampling_linear",
+                      "value_clip", "value_huber_linear", "bradley_terry", "bradley_terry_linear"),
     [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

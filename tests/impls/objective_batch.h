@@ -39,6 +39,7 @@ struct ObjectiveBatchShape {
   Drift drift = Drift::near;                   // as draw_objective_inputs has it
   std::uint64_t seed = 1;
   bool part_of_more = true;  // false: the pack is the global batch
+  int ahead = 1;  // 0: rows are about their own tokens, of which the last of a sequence counts
 };
 
 /// Sequences of a group, where an objective has groups.
@@ -55,7 +56,7 @@ inline void count_groups(PackedBatch& batch, bool part_of_more) {
     const std::int64_t end = std::min(first + kGroupSize, batch.sequences());
     std::int64_t tokens = part_of_more ? 3 : 0;
     for (std::int64_t i = first; i < end; ++i) {
-      for (std::int64_t t = 1; t < batch.length(i); ++t) {
+      for (std::int64_t t = batch.ahead; t < batch.length(i); ++t) {
         const bool is_masked = batch.token_mask[batch.cu_seqlens[i] + t] == 0;
         tokens += is_masked || batch.sample_mask[i] == 0 ? 0 : 1;
       }
@@ -74,7 +75,7 @@ inline Denominators count_denominators(const PackedBatch& batch, bool part_of_mo
     if (batch.sample_mask[i] == 0) continue;
     counts.valid_sequences += 1;
     std::int64_t of_sequence = 0;
-    for (std::int64_t t = 1; t < batch.length(i); ++t) {
+    for (std::int64_t t = batch.ahead; t < batch.length(i); ++t) {
       const std::int64_t valid = batch.token_mask[batch.cu_seqlens[i] + t] != 0 ? 1 : 0;
       of_sequence += valid;
       counts.valid_tokens += valid;
@@ -85,6 +86,22 @@ inline Denominators count_denominators(const PackedBatch& batch, bool part_of_mo
   if (!part_of_more) return counts;
   return {counts.valid_tokens + 7, counts.valid_sequences + 3, counts.positive_tokens + 2,
           counts.trained_sequences + 2, counts.all_sequences + 4};
+}
+
+/// Draws return and old value of the state with this value: inside of clip ranges of 0.2 to 1
+/// around the old one, beyond them and on the end of 0.5, with the return on every side of both
+/// values.
+inline void draw_values(const RandomStream& random, std::int64_t token, float value,
+                        TokenInputs& inputs) {
+  const float pick = static_cast<float>(random.uniform(token, 42));
+  const float apart = random.normal(token, 16);
+  const float old_value = value - (pick < 0.2f ? 0.5f : pick < 0.6f ? 0.3f * apart : 2 * apart);
+  const float kind = static_cast<float>(random.uniform(token, 43));
+  const float target = kind < 0.3f   ? (value + old_value) / 2
+                       : kind < 0.8f ? value + random.normal(token, 17)
+                                     : value + 20 * random.normal(token, 17);
+  inputs[static_cast<std::size_t>(TokenInput::returns)][token] = target;
+  inputs[static_cast<std::size_t>(TokenInput::old_values)][token] = old_value;
 }
 
 /// Draws the policies' log-probabilities of a token whose own is `x`, with mass on every branch.
@@ -143,20 +160,29 @@ inline ObjectiveBatch make_objective_batch(const ObjectiveBatchShape& shape) {
   for (std::size_t t = 0; t < tokens; ++t) {
     batch.token_mask[t] = random.uniform(t, 0) >= shape.masked_share ? 1 : 0;
   }
+  batch.ahead = shape.ahead;
+  for (std::size_t i = 0; shape.ahead == 0 && i < sequences; ++i) {
+    std::int64_t last = batch.cu_seqlens[i + 1] - 1;
+    while (last >= batch.cu_seqlens[i] && batch.token_mask[last] == 0) --last;
+    for (std::int64_t t = batch.cu_seqlens[i]; t < last; ++t) batch.token_mask[t] = 0;
+  }
   for (std::size_t i = 0; i < sequences; ++i) {
-    for (std::int64_t t = batch.cu_seqlens[i] + 1; t < batch.cu_seqlens[i + 1]; ++t) {
+    for (std::int64_t t = batch.cu_seqlens[i] + shape.ahead; t < batch.cu_seqlens[i + 1]; ++t) {
       if (batch.token_mask[t] == 0 || batch.sample_mask[i] == 0) continue;
-      made.logprobs[t - 1] = static_cast<float>(-0.1 - 3 * random.uniform(t, 1));
-      made.terms[RowTerm::entropy][t - 1] = static_cast<float>(3 * random.uniform(t, 2));
-      made.terms[RowTerm::vocab_min][t - 1] = -3 + random.normal(t, 12);
-      made.terms[RowTerm::vocab_max][t - 1] = 3 + random.normal(t, 13);
-      made.terms[RowTerm::logsumexp][t - 1] = 5 * random.normal(t, 14);
-      made.terms[RowTerm::mean_logprob][t - 1] = static_cast<float>(-1 - 4 * random.uniform(t, 3));
-      made.terms[RowTerm::divergence][t - 1] = static_cast<float>(2 * random.uniform(t, 4));
-      made.terms[RowTerm::sum_p2][t - 1] = static_cast<float>(random.uniform(t, 5));
-      made.terms[RowTerm::top1][t - 1] = random.uniform(t, 6) < 0.4 ? 1.0f : 0.0f;
-      made.terms[RowTerm::mean_logit][t - 1] = random.normal(t, 15);
-      draw_inputs(random, t, shape.drift, made.logprobs[t - 1], batch.inputs);
+      made.logprobs[t - shape.ahead] = static_cast<float>(-0.1 - 3 * random.uniform(t, 1));
+      made.terms[RowTerm::entropy][t - shape.ahead] = static_cast<float>(3 * random.uniform(t, 2));
+      made.terms[RowTerm::vocab_min][t - shape.ahead] = -3 + random.normal(t, 12);
+      made.terms[RowTerm::vocab_max][t - shape.ahead] = 3 + random.normal(t, 13);
+      made.terms[RowTerm::logsumexp][t - shape.ahead] = 5 * random.normal(t, 14);
+      made.terms[RowTerm::mean_logprob][t - shape.ahead] =
+          static_cast<float>(-1 - 4 * random.uniform(t, 3));
+      made.terms[RowTerm::divergence][t - shape.ahead] =
+          static_cast<float>(2 * random.uniform(t, 4));
+      made.terms[RowTerm::sum_p2][t - shape.ahead] = static_cast<float>(random.uniform(t, 5));
+      made.terms[RowTerm::top1][t - shape.ahead] = random.uniform(t, 6) < 0.4 ? 1.0f : 0.0f;
+      made.terms[RowTerm::mean_logit][t - shape.ahead] = random.normal(t, 15);
+      draw_values(random, t, made.terms[RowTerm::logsumexp][t - shape.ahead], batch.inputs);
+      draw_inputs(random, t, shape.drift, made.logprobs[t - shape.ahead], batch.inputs);
     }
   }
   batch.denominators = count_denominators(batch, shape.part_of_more);
@@ -396,9 +422,10 @@ inline void expect_gradient_of_differences(const Objective& objective, const Obj
     }
     EXPECT_TRUE(gradient.empty() || compared > 5) << what;
   };
-  // A divergence takes the place of the log-probability.
-  const bool has_divergence = objective.needs().terms.divergence.is_any();
-  if (!has_divergence) {
+  // A divergence, or the number of a head without a vocabulary, takes the place of the
+  // log-probability.
+  const ObjectiveNeeds needs = objective.needs();
+  if (!needs.terms.divergence.is_any() && needs.head == Head::lm) {
     compare(
         "logprob", [](TokenTruth& row) -> Enclosure& { return row.logprob; }, truth.grad_logprob);
   }

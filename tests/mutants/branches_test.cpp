@@ -103,7 +103,19 @@ TEST(Branches, AllAreReached) {
                              "pairs_desirable",
                              "pairs_undesirable",
                              "pairs_kl_live",
-                             "pairs_kl_clamped"}) {
+                             "pairs_kl_clamped",
+                             "value_inside",
+                             "value_at_end",
+                             "value_above",
+                             "value_below",
+                             "value_clipped",
+                             "value_not_clipped",
+                             "value_tie",
+                             "return_between",
+                             "huber_linear",
+                             "pairs_tied",
+                             "pairs_without_score",
+                             "pairs_far_apart"}) {
     EXPECT_TRUE(largest.contains(branch)) << branch;
   }
 }
@@ -219,7 +231,18 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"loss_mode", "\"k2\""},
         {"loss_mode", "\"score\""},
         {"loss_max_clamp", "1.5"},
-        {"loss_max_clamp", "null"}}}};
+        {"loss_max_clamp", "null"}}},
+      {"value",
+       {{"scale", "0.5"},
+        {"cliprange_value", "0.5"},
+        {"loss_type", "\"huber\""},
+        {"huber_delta", "1.5"},
+        {"loss_agg_mode", "\"seq-mean-token-mean\""},
+        {"loss_agg_mode", "\"token-sum\""},
+        {"loss_agg_mode", "\"seq-mean-token-sum\""},
+        {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
+        {"loss_scale_factor", "16"}}},
+      {"bradley_terry", {{"margin", "true"}, {"center_rewards_coefficient", "0.1"}}}};
   return all.at(kind);
 }
 
@@ -342,6 +365,14 @@ TEST(Options, EveryAllowedPairIsInACase) {
 TEST(Options, EveryOtherSettingIsInACase) {
   for (const Setting& setting : kSettingsAlone) {
     EXPECT_TRUE(is_covered("clipped_pg", setting)) << setting.first << setting.second;
+  }
+}
+
+TEST(Options, EverySettingOfAHeadWithoutAVocabularyIsInACase) {
+  for (const char* kind : {"value", "bradley_terry"}) {
+    for (const Setting& setting : settings_of(kind)) {
+      EXPECT_TRUE(is_covered(kind, setting)) << setting.first << setting.second;
+    }
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-inline constexpr ObjectiveNeeds kEverything{.inputs = {true, true, true, true, true},
+inline constexpr ObjectiveNeeds kEverything{.inputs = {true, true, true, true, true, true, true},
                                             .rewards = true};
 
 inline Problem drawn(const std::string& text, const std::vector<double>& logprobs,

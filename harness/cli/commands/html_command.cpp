@@ -7,6 +7,9 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/output.h"
+#include "harness/core/error.h"
+#include "harness/core/file.h"
+#include "harness/problem/case/checked_json.h"
 #include "reports/html/html_page.h"
 #include "reports/record/report_reader.h"
 #include "reports/text/history_text.h"
@@ -17,6 +20,7 @@ namespace {
 struct HtmlFlags {
   std::string report;
   std::string history;
+  std::string search;
   std::string out;
 };
 
@@ -26,10 +30,21 @@ std::string place_beside(std::filesystem::path report) {
   return report.replace_extension(".html").string();
 }
 
+/// Reads a file of lossgrid plan --search; null for "". Throws bad_input.
+nlohmann::ordered_json read_search(const std::string& path) {
+  if (path.empty()) return nullptr;
+  nlohmann::ordered_json search = parse_json_file(read_text_file(path), path);
+  if (!search.is_object() || search.value("schema", "") != "lossgrid.search/1") {
+    throw_bad_input("{}: not a search of lossgrid plan --search --json", path);
+  }
+  return search;
+}
+
 ExitCode run(const HtmlFlags& flags) {
   nlohmann::ordered_json history;
   if (!flags.history.empty()) history = history_to_json(read_history(flags.history));
-  const std::string page = html_report(read_report(flags.report), history);
+  const std::string page =
+      html_report(read_report(flags.report), history, read_search(flags.search));
   const std::string out = flags.out.empty() ? place_beside(flags.report) : flags.out;
   write_output(out, page);
   if (out != "-") print("html: {}\n", out);
@@ -46,6 +61,8 @@ void add_html_command(CLI::App& app, Action& action) {
       ->required();
   command->add_option("--history", flags->history,
                       "draw the trends of this file too (lossgrid history append)");
+  command->add_option("--search", flags->search,
+                      "draw this search too (lossgrid plan --search --json): time over tp x cp");
   command->add_option(
       "-o,--out", flags->out,
       "the file to write, - for stdout (default: beside the report, with .html as its "

@@ -22,6 +22,7 @@
 #include "harness/problem/case/case_keys.h"
 #include "harness/problem/case/checked_json.h"
 #include "harness/problem/case/framework.h"
+#include "harness/runner/model/machine_file.h"
 #include "reports/exports/exporter.h"
 #include "reports/text/text_table.h"
 
@@ -129,6 +130,13 @@ void list_models() {
   }
 }
 
+void list_machines() {
+  for (const Machine& machine : read_machines(machines_path())) {
+    print_entry(fmt::format("{:<18}", machine.name),
+                fmt::format("{}{}", machine.summary, machine.measured ? "" : "; not measured"));
+  }
+}
+
 void list_backends() {
   for (const Backend backend : all_backends()) {
     if (const std::optional<SkipReason>& reason = no_device(backend)) {
@@ -176,6 +184,7 @@ constexpr Kind kKinds[] = {{"suites", list_suites},
                            {"keys", list_keys},
                            {"frameworks", list_frameworks},
                            {"models", list_models},
+                           {"machines", list_machines},
                            {"backends", list_backends},
                            {"transports", list_transports},
                            {"exports", list_exports}};
@@ -211,12 +220,12 @@ void add_list_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "list",
       "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
-      "backends, transports or exports");
+      "machines, backends, transports or exports");
   command
       ->add_option(
           "what", *what,
-          "suites, implementations, objectives, mutants, keys, frameworks, models, backends, "
-          "transports or exports")
+          "suites, implementations, objectives, mutants, keys, frameworks, models, machines, "
+          "backends, transports or exports")
       ->required();
   add_cases_flag(*command);
   add_load_flags(*command, *load);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid plan: predicted bytes, collectives and FLOPs of cases on grids, without running them,
-// and with --fit the largest case within a limit. Bytes are those of one rank and one pack.
+// with --machine also their time, with --fit the largest case within a limit, and with --search the
+// fastest grid. Bytes are those of one rank and one pack.
 #include <memory>
 #include <optional>
 
@@ -8,25 +9,29 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/allowed_values.h"
+#include "harness/cli/byte_count.h"
 #include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/load_flags.h"
+#include "harness/cli/machine_flag.h"
 #include "harness/cli/models.h"
 #include "harness/cli/output.h"
+#include "harness/cli/plan_table.h"
 #include "harness/cli/suite_choice.h"
+#include "harness/cli/time_table.h"
 #include "harness/core/file.h"
-#include "harness/core/text.h"
+#include "harness/runner/model/search.h"
 #include "harness/runner/plan/plan.h"
 #include "harness/runner/run.h"
 #include "reports/record/report_json.h"
-#include "reports/text/text_table.h"
 
 namespace lossgrid {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kWidth = 130;
+constexpr int kMostSearchedRanks = 4096;
+constexpr std::size_t kSearchRows = 15;
 
 struct PlanFlags {
   SuiteChoice choice;
@@ -35,45 +40,12 @@ struct PlanFlags {
   std::string json;
   std::string fit;
   std::string vary;
+  std::string machine;
+  std::string transport;
+  bool search = false;
+  int ranks = kMostSearchedRanks;
+  std::string memory;
 };
-
-/// One case on one grid: the needs of its implementations, or the largest case that fits, and the
-/// needs of upstream code.
-struct PlannedGrid {
-  CaseSpec spec;
-  Grid grid;
-  std::vector<Fit> fits;  // without --fit only their rows are set
-  std::vector<UpstreamMemory> upstream;
-};
-
-/// Reads "80GiB", "80GB", "512MiB" or "1000000".
-std::int64_t parse_bytes(const std::string& text) {
-  struct Unit {
-    const char* name;
-    std::int64_t bytes;
-  };
-  constexpr std::int64_t kKibi = 1024;
-  constexpr Unit kUnits[] = {{"", 1},
-                             {"B", 1},
-                             {"KB", 1'000},
-                             {"MB", 1'000'000},
-                             {"GB", 1'000'000'000},
-                             {"TB", 1'000'000'000'000},
-                             {"KiB", kKibi},
-                             {"MiB", kKibi * kKibi},
-                             {"GiB", kKibi * kKibi * kKibi},
-                             {"TiB", kKibi * kKibi * kKibi * kKibi}};
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  const std::string suffix = text.substr(digits);
-  for (const Unit& unit : kUnits) {
-    if (digits == 0 || suffix != unit.name) continue;
-    const std::int64_t count =
-        parse_integer(text.substr(0, digits), "--fit", 1, std::int64_t{1} << 62);
-    return checked_product(count, unit.bytes, "--fit");
-  }
-  throw_bad_input("--fit = '{}' is no number of bytes such as 80GiB, 80GB, 512MiB or 1000000",
-                  text);
-}
 
 /// Returns the chosen suites, with the sizes of the model. Cases without implementations are
 /// planned with all that take their inputs.
@@ -88,6 +60,12 @@ std::vector<Suite> requested_plans(const PlanFlags& flags) {
     }
   }
   return suites;
+}
+
+/// Returns the implementations of a case: those of the suite, or all that take its inputs.
+std::vector<std::string> implementations_of(const Suite& suite, const CaseSpec& spec) {
+  return suite.implementations.empty() ? default_implementations(spec.hidden > 0)
+                                       : suite.implementations;
 }
 
 PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
@@ -108,167 +86,28 @@ PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
   return planned;
 }
 
-/// Returns "1.5 T", with decimal units.
-std::string format_flops(std::int64_t flops) {
-  constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P", "E"};
-  double value = static_cast<double>(flops);
-  std::size_t unit = 0;
-  while (value >= 1000 && unit + 1 < std::size(kUnits)) {
-    value /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? std::to_string(flops) : fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
+/// Times of the plans of a grid, in their order; none without a machine.
+using GridTimes = std::vector<TimedPlan>;
 
-struct Totals {
-  std::int64_t flops = 0;
-  std::int64_t calls = 0;
-  std::int64_t payload_bytes = 0;
-  std::int64_t wire_bytes = 0;
-};
-
-Totals totals_of(const PlanRow& row) {
-  Totals totals;
-  for (const PlannedPhase& phase : row.phases) totals.flops += phase.flops;
-  for (const PlannedCollective& collective : row.collectives) {
-    totals.calls += collective.count.calls;
-    totals.payload_bytes += collective.count.payload_bytes;
-    totals.wire_bytes += collective.wire_bytes;
-  }
-  return totals;
-}
-
-std::vector<std::string> table_row(const Fit& fit, bool with_fit) {
-  const PlanRow& row = fit.row;
-  const PlannedPhase& peak = row.peak_phase();
-  const Totals totals = totals_of(row);
-  std::vector<std::string> cells{row.implementation,
-                                 format_grid(row.grid),
-                                 format_bytes(row.inputs_bytes),
-                                 format_bytes(peak.workspace_bytes),
-                                 format_bytes(row.outputs_bytes),
-                                 format_bytes(row.gradients_bytes),
-                                 format_bytes(peak.peak_bytes),
-                                 peak.name,
-                                 format_flops(totals.flops),
-                                 std::to_string(totals.calls),
-                                 format_bytes(totals.payload_bytes),
-                                 format_bytes(totals.wire_bytes)};
-  if (with_fit) {
-    cells.push_back(fmt::format("{} {} {}", fit.key, fit.at_least ? ">=" : "=", fit.value));
-  }
-  return cells;
-}
-
-std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit,
-                         const TextStyle& style) {
-  TextTable table;
-  table.add_column("implementation", Align::left);
-  table.add_column("grid", Align::left);
-  for (const char* header : {"inputs", "workspace", "outputs", "gradients", "peak"}) {
-    table.add_column(header, Align::right);
-  }
-  table.add_column("in", Align::left);
-  for (const char* header : {"FLOP", "calls", "payload", "wire"}) {
-    table.add_column(header, Align::right);
-  }
-  if (with_fit) table.add_column("fits", Align::left);
-  table.may_leave_out(
-      {"payload", "calls", "FLOP", "outputs", "gradients", "wire", "in", "inputs", "workspace"},
-      "--json FILE has all");
-  const std::size_t width = style.columns_up_to(kWidth);
-  std::string skipped;
-  bool upstream_rows = false;
-  const CaseSpec* last = nullptr;
-  for (const PlannedGrid& planned : plans) {
-    if (last == nullptr || *last != planned.spec) {
-      table.add_title(shortened(format_case(planned.spec), kWidth));
-    }
-    last = &planned.spec;
-    for (const Fit& fit : planned.fits) {
-      if (fit.reason.empty()) {
-        table.add_row(table_row(fit, with_fit));
-      } else {
-        skipped += fmt::format("skipped: {} {} {}: {}\n", fit.row.implementation,
-                               format_grid(planned.grid), format_case(planned.spec), fit.reason);
-      }
-    }
-    for (const UpstreamMemory& memory : planned.upstream) {
-      table.add_row({"upstream: " + memory.name, format_grid(planned.grid), "-",
-                     format_bytes(memory.bytes), "-", "-", "-", "-", "-", "-", "-", "-"});
-      upstream_rows = true;
-    }
-  }
-  // clang-format off
-  std::string out = wrapped(
-      "Predicted, of one rank of the stage with the loss and one pack; nothing ran. Peak: inputs, "
-      "workspace, and what is held then: outputs by token from the forward pass on, gradients in "
-      "the backward pass. Wire: bytes that a rank sends in ring algorithms.",
-      width);
-  if (upstream_rows) {
-    out += wrapped(
-        "Upstream: temporaries of NeMo-RL's and AReaL's losses for the same pack, as formulas "
-        "(harness/loss/upstream_memory.h).",
-        width);
-  }
-  // clang-format on
-  return out + table.text(style) + skipped;
-}
-
-Json collective_to_json(const PlannedCollective& collective) {
-  return {{"phase", collective.phase},          {"group", collective.group},
-          {"ranks", collective.ranks},          {"operation", name(collective.operation)},
-          {"calls", collective.count.calls},    {"payload_bytes", collective.count.payload_bytes},
-          {"wire_bytes", collective.wire_bytes}};
-}
-
-Json phase_to_json(const PlannedPhase& phase) {
-  return {{"phase", phase.name},
-          {"workspace_bytes", phase.workspace_bytes},
-          {"held_bytes", phase.held_bytes},
-          {"peak_bytes", phase.peak_bytes},
-          {"flops", phase.flops}};
-}
-
-Json row_to_json(const Fit& fit, std::optional<std::int64_t> limit) {
-  const PlanRow& row = fit.row;
-  Json out;
-  out["implementation"] = row.implementation;
-  if (!fit.reason.empty()) {
-    out["skipped"] = fit.reason;
-    return out;
-  }
-  if (limit) {
-    out["fit"] = {{"key", fit.key}, {"value", fit.value}, {"at_least", fit.at_least}};
-  }
-  out["tokens"] = row.tokens;
-  out["padded_tokens"] = row.padded_tokens;
-  out["chunks"] = row.chunks;
-  out["inputs_bytes"] = row.inputs_bytes;
-  out["gradients_bytes"] = row.gradients_bytes;
-  out["outputs_bytes"] = row.outputs_bytes;
-  out["peak_bytes"] = row.peak_bytes();
-  out["phases"] = Json::array();
-  for (const PlannedPhase& phase : row.phases) out["phases"].push_back(phase_to_json(phase));
-  out["collectives"] = Json::array();
-  for (const PlannedCollective& collective : row.collectives) {
-    out["collectives"].push_back(collective_to_json(collective));
-  }
-  return out;
-}
-
-Json plans_to_json(const std::vector<PlannedGrid>& plans, std::optional<std::int64_t> limit) {
+Json plans_to_json(const std::vector<PlannedGrid>& plans, const std::vector<GridTimes>& times,
+                   const PlanFlags& flags, std::optional<std::int64_t> limit) {
   Json out;
   out["schema"] = "lossgrid.plan/1";
   out["arguments"] = command_line();
   out["limit_bytes"] = limit ? Json(*limit) : Json();
+  if (!flags.machine.empty()) out["machine"] = flags.machine;
   out["plans"] = Json::array();
-  for (const PlannedGrid& planned : plans) {
+  for (std::size_t g = 0; g < plans.size(); ++g) {
+    const PlannedGrid& planned = plans[g];
     Json plan;
     plan["case"] = format_case(planned.spec);
     plan["grid"] = format_grid(planned.grid);
     plan["rows"] = Json::array();
-    for (const Fit& fit : planned.fits) plan["rows"].push_back(row_to_json(fit, limit));
+    for (std::size_t k = 0; k < planned.fits.size(); ++k) {
+      plan["rows"].push_back(plan_to_json(planned.fits[k], limit));
+      if (times[g].empty() || !times[g][k].time) continue;
+      plan["rows"].back()["time"] = time_to_json(*times[g][k].time);
+    }
     plan["upstream"] = Json::array();
     for (const UpstreamMemory& memory : planned.upstream) {
       plan["upstream"].push_back({{"name", memory.name}, {"bytes", memory.bytes}});
@@ -278,35 +117,98 @@ Json plans_to_json(const std::vector<PlannedGrid>& plans, std::optional<std::int
   return out;
 }
 
-ExitCode run(const PlanFlags& flags) {
-  load_requested(flags.load);
+void require_sensible(const PlanFlags& flags) {
   if (!flags.vary.empty() && flags.fit.empty()) {
     throw Error(ErrorCode::usage, "--vary needs --fit");
   }
+  if (flags.search && !flags.fit.empty()) {
+    throw Error(ErrorCode::usage, "--search and --fit do not go together");
+  }
+  if (flags.search && !flags.choice.grids.empty()) {
+    throw Error(ErrorCode::usage, "--search finds the grid, and --grid gives it");
+  }
+  if (flags.search && flags.machine.empty()) {
+    throw Error(ErrorCode::usage, "--search needs --machine");
+  }
+}
+
+/// Predicts the case on the grid, or the case that --fit has found; nothing without a machine.
+GridTimes time_grid(const PlannedGrid& planned, const std::optional<TimeModel>& model) {
+  GridTimes times;
+  if (!model) return times;
+  for (const Fit& fit : planned.fits) {
+    times.push_back(fit.reason.empty()
+                        ? plan_time(fit.row.spec, planned.grid, fit.row.implementation, *model)
+                        : TimedPlan{fit.row, std::nullopt});
+  }
+  return times;
+}
+
+std::string format_all_times(const std::vector<GridTimes>& times,
+                             const std::optional<TimeModel>& model, const TextStyle& style) {
+  if (!model) return "";
+  std::vector<TimedPlan> all;
+  for (const GridTimes& of_grid : times) all.insert(all.end(), of_grid.begin(), of_grid.end());
+  return '\n' + describe_model(*model, style) + format_times(all, style);
+}
+
+ExitCode search(const PlanFlags& flags, const TimeModel& model) {
+  const std::vector<Suite> suites = requested_plans(flags);
+  if (suites.size() != 1 || suites.front().cases.size() != 1) {
+    throw Error(ErrorCode::usage, "--search takes one case");
+  }
+  SearchRequest request;
+  request.spec = suites.front().cases.front();
+  request.implementations = implementations_of(suites.front(), request.spec);
+  request.most_ranks = flags.ranks;
+  request.memory_bytes =
+      flags.memory.empty() ? model.machine.memory.bytes : parse_bytes(flags.memory, "--memory");
+  if (!flags.json.empty()) prepare_file_path(flags.json);
+  const std::vector<TimedPlan> plans = search_grids(request, model);
+  if (!flags.json.empty()) {
+    write_file_atomically(flags.json, json_text(search_to_json(request, model, plans)) + '\n');
+  }
+  const TextStyle style = stdout_style();
+  print_text(
+      describe_model(model, style) + format_search(plans, request.memory_bytes, kSearchRows, style),
+      style);
+  if (!flags.json.empty()) print("search: {}\n", flags.json);
+  const bool any = !plans.empty() && plans.front().row.peak_bytes() <= request.memory_bytes;
+  return any ? ExitCode::ok : ExitCode::nothing_ran;
+}
+
+ExitCode run(const PlanFlags& flags) {
+  load_requested(flags.load);
+  require_sensible(flags);
+  const std::optional<Machine> machine = requested_machine(flags.machine);
+  std::optional<TimeModel> model;
+  if (machine) model.emplace(TimeModel{*machine, machine->transport(flags.transport)});
+  if (flags.search) return search(flags, *model);
   std::optional<std::int64_t> limit;
-  if (!flags.fit.empty()) limit = parse_bytes(flags.fit);
+  if (!flags.fit.empty()) limit = parse_bytes(flags.fit, "--fit");
   const FitKey key = flags.vary == "seqs" ? FitKey::seqs : FitKey::seq_len;
   const std::vector<Suite> suites = requested_plans(flags);
   if (!flags.json.empty()) prepare_file_path(flags.json);
 
   std::vector<PlannedGrid> plans;
+  std::vector<GridTimes> times;
   bool any = false;
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
-      const std::vector<std::string> implementations =
-          suite.implementations.empty() ? default_implementations(spec.hidden > 0)
-                                        : suite.implementations;
+      const std::vector<std::string> implementations = implementations_of(suite, spec);
       for (const Grid& grid : suite.grids) {
         plans.push_back(plan_grid(spec, grid, implementations, key, limit));
+        times.push_back(time_grid(plans.back(), model));
         for (const Fit& fit : plans.back().fits) any = any || fit.reason.empty();
       }
     }
   }
   if (!flags.json.empty()) {
-    write_file_atomically(flags.json, json_text(plans_to_json(plans, limit)) + '\n');
+    write_file_atomically(flags.json, json_text(plans_to_json(plans, times, flags, limit)) + '\n');
   }
   const TextStyle style = stdout_style();
-  print_text(format_plans(plans, limit.has_value(), style), style);
+  print_text(format_plans(plans, limit.has_value(), style) + format_all_times(times, model, style),
+             style);
   if (!flags.json.empty()) print("plan: {}\n", flags.json);
   return any ? ExitCode::ok : ExitCode::nothing_ran;
 }
@@ -316,7 +218,7 @@ ExitCode run(const PlanFlags& flags) {
 void add_plan_command(CLI::App& app, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command = app.add_subcommand(
-      "plan", "predict bytes, collectives and FLOPs without running; what fits a limit");
+      "plan", "predict bytes, collectives, FLOPs and time without running; what fits a limit");
   command->add_option("--suite", flags->choice.suite,
                       "the cases of a suite by name (see lossgrid list suites), file or folder");
   add_cases_flag(*command);
@@ -341,12 +243,27 @@ void add_plan_command(CLI::App& app, Action& action) {
                    "what --fit varies: seq_len (default; with a single length in lens, that) or "
                    "seqs")
       ->check(allowed_values({"seq_len", "seqs"}));
+  add_machine_flag(*command, flags->machine, "predict times on this machine");
+  command->add_option("--transport", flags->transport,
+                      "carrier of the collectives among those of the machine (default its first)");
+  command->add_flag("--search", flags->search,
+                    "find the fastest implementation and grid of one case, tp x cp in powers of "
+                    "two");
+  command->add_option("--ranks", flags->ranks, "most ranks of a searched grid (default 4096)")
+      ->check(CLI::Range(1, kMostSearchedRanks));
+  command->add_option("--memory", flags->memory,
+                      "bytes that the loss may have of a rank in a search, as for --fit (default "
+                      "the memory of the machine)");
   command->add_option("--json", flags->json,
-                      "write the plan here too, with phases and collectives one by one");
+                      "write the plan or the search here too, with phases and collectives one by "
+                      "one");
   command->footer(
       "Exit codes: 0 planned, 64 usage, 65 bad input, 77 nothing could be planned or fits.\n"
       "Try: lossgrid plan --model Qwen3-30B-A3B --case \"lens=32768 dtype=bf16\" "
-      "--grid tp4sp,tp8sp --fit 8GiB");
+      "--grid tp4sp,tp8sp --fit 8GiB\n"
+      "     lossgrid plan --model Qwen3-30B-A3B --case \"lens=32768 dtype=bf16\" --machine "
+      "H100-SXM "
+      "--search --ranks 64 --memory 20GiB");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }
 

@@ -160,6 +160,15 @@ std::vector<std::uint8_t> case_token_mask(const CaseSpec& spec,
   return mask;
 }
 
+void keep_last_tokens(const std::vector<std::int64_t>& cu_seqlens,
+                      std::vector<std::uint8_t>& mask) {
+  for (std::size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
+    std::int64_t t = cu_seqlens[i + 1] - 1;
+    while (t >= cu_seqlens[i] && mask[static_cast<std::size_t>(t)] == 0) --t;
+    if (t >= cu_seqlens[i]) std::fill(mask.begin() + cu_seqlens[i], mask.begin() + t, 0);
+  }
+}
+
 std::vector<std::int32_t> case_input_ids(const CaseSpec& spec, std::int64_t tokens) {
   const RandomStream random = random_stream(spec.seed, Stream::input_ids);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
@@ -203,7 +212,7 @@ Denominators case_denominators(const CaseSpec& spec, const std::vector<std::int6
     if (sample_mask[i] == 0) continue;
     ++counted.valid_sequences;
     // A first token is never a target.
-    for (std::int64_t t = cu_seqlens[i] + 1; t < cu_seqlens[i + 1]; ++t) {
+    for (std::int64_t t = cu_seqlens[i] + tokens_ahead(spec.head); t < cu_seqlens[i + 1]; ++t) {
       counted.valid_tokens += token_mask[t] != 0;
     }
   }

@@ -21,6 +21,9 @@ std::vector<std::uint8_t> case_token_mask(const CaseSpec& spec,
                                           const std::vector<std::int64_t>& cu_seqlens,
                                           const std::vector<std::uint8_t>& sample_mask);
 
+/// Leaves the last one of the ones of every sequence: the token that has its score.
+void keep_last_tokens(const std::vector<std::int64_t>& cu_seqlens, std::vector<std::uint8_t>& mask);
+
 /// Returns [T] ids in [0, V). A token is the target of the row before it.
 std::vector<std::int32_t> case_input_ids(const CaseSpec& spec, std::int64_t tokens);
 

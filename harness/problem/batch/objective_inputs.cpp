@@ -5,35 +5,15 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/draw.h"
 #include "harness/problem/batch/poison.h"
-#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/batch/value_inputs.h"
 
 namespace lossgrid {
 namespace {
 
 // Centre of the values in slots that are not trained on, where they are not poisoned.
 constexpr double kPlausibleLogprob = -2;
-
-/// Random numbers of one stream for one token or sequence: four uniform ones and a normal one.
-class Draw {
- public:
-  Draw(std::uint64_t seed, Stream stream, std::int64_t index)
-      : stream_(random_stream(seed, stream)), index_(static_cast<std::uint64_t>(index)) {}
-
-  double uniform(std::uint32_t column) const { return stream_.uniform(index_, column); }
-  double between(double low, double high, std::uint32_t column) const {
-    return low + (high - low) * uniform(column);
-  }
-  double normal() const { return static_cast<double>(stream_.normal(index_, 4)); }
-
- private:
-  RandomStream stream_;
-  std::uint64_t index_;
-};
-
-double with_sign(bool positive, double magnitude) {
-  return positive ? magnitude : -magnitude;
-}
 
 /// Returns base + offset, or a value below the base where that would be no log-probability.
 /// Requires base <= 0.
@@ -170,7 +150,7 @@ double drawn_advantage(const Draw& draw) {
 }
 
 bool is_trained(const Problem& problem, std::int64_t sequence, std::int64_t t) {
-  return t > problem.cu_seqlens[sequence] && problem.token_mask[t] != 0 &&
+  return t >= problem.cu_seqlens[sequence] + problem.ahead() && problem.token_mask[t] != 0 &&
          problem.sample_mask[sequence] != 0;
 }
 
@@ -257,12 +237,12 @@ void require_finite_rewards(const Problem& problem) {
 }  // namespace
 
 void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
-                           std::span<const double> logprobs) {
+                           std::span<const double> numbers) {
   const CaseSpec& spec = problem.spec;
   const auto tokens = static_cast<std::size_t>(problem.tokens());
-  if (logprobs.size() != tokens) {
+  if (numbers.size() != tokens) {
     throw Error(ErrorCode::internal,
-                fmt::format("{} log-probabilities for {} tokens", logprobs.size(), tokens));
+                fmt::format("{} log-probabilities for {} tokens", numbers.size(), tokens));
   }
   for (int k = 0; k < kTokenInputs; ++k) {
     problem.inputs[k].assign(needs.inputs[k] ? tokens : 0, 0.0f);
@@ -275,10 +255,12 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
     const double drift = 0.15 * Draw(spec.seed, Stream::sequence_drift, i).normal();
     for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
       const bool trained = is_trained(problem, i, t);
-      const double x = trained ? std::min(logprobs[t - 1], 0.0) : kPlausibleLogprob;
+      const auto row = static_cast<std::size_t>(t - problem.ahead());
+      const double most = spec.head == Head::lm ? 0.0 : HUGE_VAL;
+      const double x = trained ? std::min(numbers[row], most) : kPlausibleLogprob;
       if (draws && !std::isfinite(x)) {
         throw_bad_input("{}: the log-probability of token {} is {}, must be finite",
-                        describe(problem.source), t, logprobs[t - 1]);
+                        describe(problem.source), t, numbers[row]);
       }
       const auto store = [&](TokenInput input, double value) {
         const auto k = static_cast<int>(input);
@@ -298,6 +280,10 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
                                                  : policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
       store(TokenInput::teacher_logprobs, policies.teacher);
+      if (!needs.needs(TokenInput::returns) && !needs.needs(TokenInput::old_values)) continue;
+      const DrawnValues values = drawn_values(spec, needs, t, x);
+      store(TokenInput::returns, values.returns);
+      store(TokenInput::old_values, values.old_value);
     }
     if (needs.rewards) {
       const auto drawn = static_cast<float>(drawn_reward(spec, i));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 
 #include "harness/problem/batch/problem.h"
@@ -36,13 +37,16 @@ struct ObjectiveNeeds {
   bool predictions = false;             // sum_p2, top1 and mean_logit beside them
   bool token_weights = false;           // Objective::token_weights
   RowTerms terms{};                     // numbers of a row that the loss depends on
+  Head head = Head::lm;                 // that it takes the numbers of rows from
   bool probability_weights = false;     // the loss of a token is weighted by its probability
   // Distances at which the formula switches:
-  Edges log_ratios{};          // current - previous
-  Edges log_weights{};         // previous - generation
-  Edges reference_offsets{};   // reference - current
-  Edges teacher_offsets{};     // teacher - current
-  bool edges_by_unit = false;  // for all tokens of a unit together, not token by token
+  Edges log_ratios{};            // current - previous
+  Edges log_weights{};           // previous - generation
+  Edges reference_offsets{};     // reference - current
+  Edges teacher_offsets{};       // teacher - current
+  double value_clip = HUGE_VAL;  // half of the range around old_values
+  double value_bend = HUGE_VAL;  // of value - return
+  bool edges_by_unit = false;    // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
   /// Returns the neighbours that must stay in one pack of a batch of this many sequences.
@@ -57,8 +61,9 @@ Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 
 /// Fills problem.inputs and problem.rewards of a case and counts the denominators that the needs
 /// name.
-/// `logprobs` [T] by row: log p of the token that row t predicts. With x the log-probability of a
-/// token and spec.drift:
+/// `numbers` [T] by row: log p of the token that row t predicts, or the value of a head without a
+/// vocabulary, around which value_inputs.h draws. With x the log-probability of a token and
+/// spec.drift:
 ///   near: x - prev from a mixture with mass inside and on both sides of the usual clip ranges and
 ///   some beyond a dual clip, plus an offset by sequence; prev - generation mostly N(0, 0.1), a
 ///   fifth 0.3 to 1 away; reference - x and teacher - x mostly N(0, 0.5), a tenth 1.5 to 2.5 away;
@@ -77,7 +82,7 @@ Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 /// Slots that are not trained on are poisoned with spec.poison. Throws bad_input where inputs
 /// are to be drawn around a log-probability that is not finite.
 void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
-                           std::span<const double> logprobs);
+                           std::span<const double> numbers);
 
 /// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
 /// is missing, or is NaN or infinite where a token is trained on, unless the objective takes that

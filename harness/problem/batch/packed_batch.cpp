@@ -34,8 +34,12 @@ std::string_view name(TokenInput input) {
       return "generation_logprobs";
     case TokenInput::reference_policy_logprobs:
       return "reference_policy_logprobs";
-    default:
+    case TokenInput::teacher_logprobs:
       return "teacher_logprobs";
+    case TokenInput::returns:
+      return "returns";
+    default:
+      return "old_values";
   }
 }
 

@@ -3,7 +3,8 @@
 // rank holds the whole of it (it is small), and only logits are sharded.
 //
 // Alignment: every per-token array is indexed by the token it is *about*; row t of the logits
-// predicts token t + 1 of the same sequence (loss-semantics of NeMo-RL, `prepare_loss_input`).
+// predicts token t + 1 of the same sequence (loss-semantics of NeMo-RL, `prepare_loss_input`), and
+// row t of scores is about token t.
 #pragma once
 
 #include <array>
@@ -39,6 +40,8 @@ struct PackedBatch {
   // P_i is a multiple of what the grid needs.
   std::vector<std::int64_t> cu_seqlens_padded;
   CpLayout cp_layout = CpLayout::zigzag;  // of the rows of the padded pack
+
+  int ahead = 1;  // row t is about token t + ahead of its sequence (tokens_ahead)
 
   std::vector<std::int32_t> input_ids;    // [cu_seqlens.back()]
   std::vector<std::uint8_t> token_mask;   // [cu_seqlens.back()], 1: a target to train on

@@ -47,6 +47,23 @@ void require_filters(const CaseSpec& spec) {
   throw_bad_input("filtered_targets = zero belongs to a case with top_k or top_p");
 }
 
+/// Throws for a head without a vocabulary that has ids, a softmax or statistics of one.
+void require_head_keys(const CaseSpec& spec) {
+  if (spec.head == Head::lm) return;
+  const std::string head = find_case_key("head")->get(spec);
+  if (spec.vocab != 1) {
+    throw_bad_input("head = {} has no vocabulary, and vocab = {}", head, spec.vocab);
+  }
+  CaseSpec unset;
+  for (const char* name : {"logit_softcap", "sequence_temperatures", "top_k", "top_p",
+                           "teacher_topk", "teacher_hidden", "predictions"}) {
+    const CaseKey& key = *find_case_key(name);
+    if (key.get(spec) == key.get(unset)) continue;
+    throw_bad_input("{} = {} belongs to a vocabulary, and head = {} has none", name, key.get(spec),
+                    head);
+  }
+}
+
 /// Throws for a teacher that sends more ids than there are, or some ids of a product.
 void require_teacher_keys(const CaseSpec& spec) {
   if (spec.teacher_topk > spec.vocab) {
@@ -102,8 +119,8 @@ double Problem::temperature_of_row(std::int64_t t) const {
 std::vector<std::int32_t> Problem::row_targets() const {
   std::vector<std::int32_t> targets(input_ids.size(), -1);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    for (std::int64_t t = cu_seqlens[i]; t + 1 < cu_seqlens[i + 1]; ++t) {
-      targets[t] = input_ids[t + 1];
+    for (std::int64_t t = cu_seqlens[i]; t + ahead() < cu_seqlens[i + 1]; ++t) {
+      targets[t] = input_ids[t + ahead()];
     }
   }
   return targets;
@@ -113,8 +130,8 @@ std::vector<std::uint8_t> Problem::row_valid() const {
   std::vector<std::uint8_t> valid(input_ids.size(), 0);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (sample_mask[i] == 0) continue;
-    for (std::int64_t t = cu_seqlens[i]; t + 1 < cu_seqlens[i + 1]; ++t) {
-      valid[t] = token_mask[t + 1] != 0 ? 1 : 0;
+    for (std::int64_t t = cu_seqlens[i]; t + ahead() < cu_seqlens[i + 1]; ++t) {
+      valid[t] = token_mask[t + ahead()] != 0 ? 1 : 0;
     }
   }
   return valid;
@@ -250,6 +267,7 @@ Problem make_problem(const CaseSpec& spec) {
   require_hidden_keys(spec);
   require_teacher_keys(spec);
   require_filters(spec);
+  require_head_keys(spec);
   Problem problem;
   problem.spec = spec;
   problem.source = FromCase{format_case(spec)};
@@ -263,6 +281,7 @@ Problem make_problem(const CaseSpec& spec) {
   layout_of(problem, Grid{});
   problem.sample_mask = case_sample_mask(spec, problem.sequences());
   problem.token_mask = case_token_mask(spec, problem.cu_seqlens, problem.sample_mask);
+  if (spec.head == Head::score) keep_last_tokens(problem.cu_seqlens, problem.token_mask);
   problem.input_ids = case_input_ids(spec, problem.tokens());
   problem.denominators =
       case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
@@ -304,6 +323,7 @@ PackedBatch pack(const Problem& problem, const Grid& grid) {
   PackedBatch batch;
   batch.cu_seqlens_padded = layout.cu_padded;
   batch.cp_layout = grid.cp_layout;
+  batch.ahead = problem.ahead();
   batch.sample_mask = problem.sample_mask;
   batch.denominators = problem.denominators;
   batch.rewards = problem.rewards;
@@ -342,7 +362,7 @@ void require_fits(const Problem& problem, const Grid& grid) {
   if (grid.tp < 1 || grid.cp < 1 || grid.dp < 1 || grid.pp < 1) {
     throw_bad_input("grid tp = {}, cp = {}, dp = {}, pp = {}", grid.tp, grid.cp, grid.dp, grid.pp);
   }
-  if (grid.tp > spec.vocab) {
+  if (vocab_ranks(spec.vocab, grid.tp) > spec.vocab) {
     throw_bad_input("tp = {} exceeds the vocabulary of {}", grid.tp, spec.vocab);
   }
   const PackedLayout layout = layout_of(problem, grid);

@@ -103,6 +103,8 @@ struct Problem {
   /// Returns what divides the logits of row t: the temperature, and that of its sequence.
   double temperature_of_row(std::int64_t t) const;
 
+  /// Returns a, where row t is about token t + a.
+  int ahead() const { return tokens_ahead(spec.head); }
   std::int64_t tokens() const { return cu_seqlens.back(); }
   std::int64_t whole_sequence(std::int64_t i) const {
     return origin_sequence.empty() ? i : origin_sequence[i];
@@ -114,7 +116,8 @@ struct Problem {
   /// Returns the sequence that token t belongs to.
   std::int64_t sequence_of(std::int64_t t) const;
 
-  /// Returns [T] the id that row t predicts (the next token of its sequence), -1 at last tokens.
+  /// Returns [T] the id that row t predicts (the next token of its sequence), -1 at last tokens; of
+  /// scores the id of the row's own token.
   std::vector<std::int32_t> row_targets() const;
   /// True if the target of row t is one that the sampling mask leaves out: then z of it is -inf.
   bool leaves_out_target(std::int64_t t, std::int32_t target) const;

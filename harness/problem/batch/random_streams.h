@@ -39,6 +39,8 @@ enum class Stream : std::uint32_t {
   lacking_logprobs = 27,    // of the generating policy, that are not finite
   pad_teacher_hidden = 28,  // as pad_hidden and pad_weight, of a teacher
   pad_teacher_weight = 29,
+  returns = 30,
+  old_values = 31,
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

@@ -10,6 +10,7 @@
 //   sum_p2        sum_v p_v^2
 //   top1          1 if the label is the id with the largest logit, the lowest such id; else 0
 //   mean_logit    the mean of z_v over the v with a logit that is not -inf
+// L of a head without a vocabulary, which gives one logit, is that number itself (CaseSpec::head).
 // Logits of -inf have no probability and contribute nothing to any of them. docs/extending.md has
 // the places that a new one needs. Plain data only: nvcc compiles this header.
 #pragma once

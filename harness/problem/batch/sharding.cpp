@@ -60,6 +60,7 @@ std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, const
 }
 
 VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank) {
+  if (vocab_ranks(vocab, tp) == 1) return {0, vocab, vocab};
   VocabShard shard;
   shard.width = vocab / tp + (vocab % tp == 0 ? 0 : 1);
   shard.begin = std::min(vocab, shard.width * tp_rank);
@@ -130,15 +131,14 @@ ShiftedBatch shift_targets(const PackedBatch& batch) {
       std::fill_n(shifted.real.begin() + rows, batch.input_lengths[i], std::uint8_t{1});
     }
     std::int32_t ordinal = 0;
-    for (std::int64_t t = 0; t + 1 < batch.length(i); ++t) {
-      shifted.targets[rows + t] = batch.input_ids[tokens + t + 1];
-      shifted.valid[rows + t] = batch.token_mask[tokens + t + 1] != 0 && batch.sample_mask[i] != 0;
+    for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
+      const std::int64_t about = tokens + t + batch.ahead;
+      shifted.targets[rows + t] = batch.input_ids[about];
+      shifted.valid[rows + t] = batch.token_mask[about] != 0 && batch.sample_mask[i] != 0;
       shifted.ordinal[rows + t] = ordinal;
       ordinal += shifted.valid[rows + t];
       for (int k = 0; k < kTokenInputs; ++k) {
-        if (!batch.inputs[k].empty()) {
-          shifted.inputs[k][rows + t] = batch.inputs[k][tokens + t + 1];
-        }
+        if (!batch.inputs[k].empty()) shifted.inputs[k][rows + t] = batch.inputs[k][about];
       }
     }
   }

@@ -40,7 +40,8 @@ std::vector<std::int64_t> cp_rows(const PackedBatch& batch, int cp, int cp_rank)
 std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, const Grid& grid,
                                   int cp_rank);
 
-/// Returns the shard of `tp_rank`: ceil(V / tp) ids each, the last ones fewer.
+/// Returns the shard of `tp_rank`: ceil(V / tp) ids each, the last ones fewer; a vocabulary of one
+/// id is whole on every rank.
 VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
 
 /// Returns the ids at which an off-by-one in the bounds of a shard shows: 0, V - 1 and the first
@@ -64,7 +65,8 @@ struct ShiftedBatch {
 };
 
 /// Returns the targets of all rows. Row t of sequence i predicts token t + 1 while t + 1 < L_i (L_i
-/// of batch.cu_seqlens); rows after that predict nothing (-1, not valid). Row t is real while
+/// of batch.cu_seqlens); rows after that predict nothing (-1, not valid). A row of scores is about
+/// its own token instead. Row t is real while
 /// t < input_lengths[i]; no row of a dummy is.
 ShiftedBatch shift_targets(const PackedBatch& batch);
 

@@ -28,8 +28,10 @@ enum class TokenInput {
   generation_logprobs,        // policy that sampled
   reference_policy_logprobs,  // policy that the KL penalty or DPO compares with
   teacher_logprobs,           // policy that is distilled
+  returns,                    // of the state before the token, which a value head learns
+  old_values,                 // of that state, by the value head before the step
 };
-inline constexpr int kTokenInputs = 5;
+inline constexpr int kTokenInputs = 7;
 
 /// Returns the name in bundles and messages: "advantages", ...
 std::string_view name(TokenInput input);

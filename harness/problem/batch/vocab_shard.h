@@ -17,4 +17,10 @@ struct VocabShard {
   constexpr bool owns(std::int64_t id) const { return id >= begin && id < end; }
 };
 
+/// Returns the TP ranks that a vocabulary is cut over: a head of one number a row is on all of
+/// them.
+constexpr int vocab_ranks(std::int64_t vocab, int tp) {
+  return vocab == 1 ? 1 : tp;
+}
+
 }  // namespace lossgrid

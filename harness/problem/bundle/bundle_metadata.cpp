@@ -29,6 +29,8 @@ const std::vector<std::string>& known_tensors() {
                                               "generation_logprobs",
                                               "reference_policy_logprobs",
                                               "teacher_logprobs",
+                                              "returns",
+                                              "old_values",
                                               "rewards",
                                               "temperatures",
                                               "teacher_logits",
@@ -58,7 +60,8 @@ const std::vector<std::string>& known_metadata() {
                                              "global_valid_toks",
                                              "expected_metrics",
                                              "global_valid_seqs",
-                                             "filtered_targets"};
+                                             "filtered_targets",
+                                             "head"};
   return keys;
 }
 
@@ -150,6 +153,21 @@ std::string transform_text(const CaseSpec& spec) {
   if (spec.logit_softcap != 0) json["logit_softcap"] = spec.logit_softcap;
   if (spec.temperature != 1) json["temperature"] = spec.temperature;
   return json.empty() ? "" : json.dump();
+}
+
+void read_head(const SafetensorsFile& file, CaseSpec& spec) {
+  const auto at = file.metadata().find("head");
+  if (at == file.metadata().end()) return;
+  const std::string what = file.path() + ": __metadata__.head";
+  if (at->second != "lm" && at->second != "value" && at->second != "score") {
+    throw_bad_input("{} is {}, must be lm, value or score", what, printable(at->second));
+  }
+  if (at->second == "lm") return;
+  spec.head = at->second == "value" ? Head::value : Head::score;
+  if (spec.vocab != 1) {
+    throw_bad_input("{} is {}, which has one number a row, and there are {}", what, at->second,
+                    spec.vocab);
+  }
 }
 
 void read_filtered_targets(const SafetensorsFile& file, CaseSpec& spec) {

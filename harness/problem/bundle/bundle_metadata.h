@@ -30,6 +30,9 @@ ObjectiveSpec read_bundle_objective(const SafetensorsFile& file);
 /// absent.
 void read_transform(const SafetensorsFile& file, CaseSpec& spec);
 
+/// Reads the head, lm when it is absent. Throws for another one with a vocabulary (spec.vocab).
+void read_head(const SafetensorsFile& file, CaseSpec& spec);
+
 /// Reads the treatment of targets that a sampling mask leaves out; drop when it is absent.
 void read_filtered_targets(const SafetensorsFile& file, CaseSpec& spec);
 

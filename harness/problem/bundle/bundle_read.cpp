@@ -50,7 +50,9 @@ void read_lengths(const BundleTensors& tensors, Problem& problem) {
 }
 
 void read_ids(const BundleTensors& tensors, Problem& problem) {
-  const std::vector<std::int64_t> ids = tensors.integers("input_ids", {"I32", "I64"}, 1);
+  std::vector<std::int64_t> ids = tensors.integers("input_ids", {"I32", "I64"}, 1);
+  // A head without a vocabulary predicts none of them.
+  if (problem.spec.head != Head::lm) std::fill(ids.begin(), ids.end(), 0);
   problem.input_ids.reserve(ids.size());
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if (ids[t] < 0 || ids[t] >= problem.spec.vocab) {
@@ -218,6 +220,7 @@ void read_sampling_mask(const BundleTensors& tensors, Problem& problem) {
 void read_masks(const BundleTensors& tensors, Problem& problem) {
   const std::int64_t sequences = problem.sequences();
   problem.token_mask = tensors.bits("token_mask", problem.tokens(), "[T]");
+  if (problem.spec.head == Head::score) keep_last_tokens(problem.cu_seqlens, problem.token_mask);
   problem.sample_mask.assign(static_cast<std::size_t>(sequences), 1);
   if (tensors.has("sample_mask")) {
     problem.sample_mask = tensors.bits("sample_mask", sequences, "[S]");
@@ -234,8 +237,10 @@ void read_masks(const BundleTensors& tensors, Problem& problem) {
 }
 
 void read_denominators(const SafetensorsFile& file, Problem& problem) {
+  CaseSpec uncounted;
+  uncounted.head = problem.spec.head;
   const Denominators counted =
-      case_denominators(CaseSpec(), problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+      case_denominators(uncounted, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
   CaseSpec& spec = problem.spec;
   spec.global_valid_toks = read_global_count(file, "global_valid_toks", counted.valid_tokens);
   spec.global_valid_seqs = read_global_count(file, "global_valid_seqs", counted.valid_sequences);
@@ -313,6 +318,7 @@ Bundle read_bundle(const std::string& path) {
   read_transform(tensors.file(), problem.spec);
   read_temperatures(tensors, problem);
   read_logits(tensors, bundle);
+  read_head(tensors.file(), problem.spec);
   apply_transform(problem);
   read_ids(tensors, problem);
   read_bundle_teacher(tensors, problem);

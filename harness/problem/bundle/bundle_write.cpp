@@ -11,6 +11,7 @@
 #include "harness/problem/bundle/bundle_metadata.h"
 #include "harness/problem/bundle/bundle_tensors.h"
 #include "harness/problem/bundle/safetensors.h"
+#include "harness/problem/case/case_keys.h"
 
 namespace lossgrid {
 namespace {
@@ -193,8 +194,9 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   for (int k = 0; k < kTokenInputs; ++k) {
     std::vector<float> values = problem.inputs[k];
     if (values.empty()) continue;
+    const auto ahead = static_cast<std::size_t>(problem.ahead());
     for (std::size_t t = 0; t < values.size(); ++t) {
-      values[t] = without_poison(values[t], t > 0 && valid[t - 1] != 0);
+      values[t] = without_poison(values[t], t >= ahead && valid[t - ahead] != 0);
     }
     tensors.push_back(tensor_of<float>(std::string(name(static_cast<TokenInput>(k))),
                                        {problem.tokens()}, values));
@@ -226,6 +228,7 @@ void write_bundle(const std::string& path, const Problem& problem,
   if (const std::string transform = transform_text(spec); !transform.empty()) {
     metadata["transform"] = transform;
   }
+  if (spec.head != Head::lm) metadata["head"] = find_case_key("head")->get(spec);
   if (problem.sampling_mask != nullptr) {
     metadata["filtered_targets"] = problem.zeroes_filtered_targets() ? "zero" : "drop";
   }

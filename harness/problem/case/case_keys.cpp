@@ -116,6 +116,17 @@ void check_targets(std::string_view text) {
   throw_bad_input("targets = '{}' is neither random nor shard_edges", text);
 }
 
+/// The key sets the vocabulary of a head without one to 1, unless another one is given.
+CaseKey head_key() {
+  CaseKey key = enum_key<Head>("head", &CaseSpec::head,
+                               {{Head::lm, "lm"}, {Head::value, "value"}, {Head::score, "score"}});
+  key.set = [set = key.set](CaseSpec& spec, std::string_view text) {
+    set(spec, text);
+    if (spec.head != Head::lm && spec.vocab == CaseSpec().vocab) spec.vocab = 1;
+  };
+  return key;
+}
+
 CaseKey scale_key() {
   return {"scale", JsonType::number, [](const CaseSpec& spec) { return format_number(spec.scale); },
           [](CaseSpec& spec, std::string_view text) {
@@ -204,7 +215,10 @@ std::vector<CaseKey> make_keys() {
       "valid tokens of the global batch; 0: those of this one");
   add(integer_key("global_valid_seqs", &CaseSpec::global_valid_seqs, 0, most),
       "valid sequences of the global batch; 0: those of this one");
-  add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any");
+  add(head_key(),
+      "lm, or one number a row, replicated over TP: value (of the state before the next token), "
+      "score (of a sequence, at its last masked token)");
+  add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any; 1 without one");
   add(integer_key("hidden", &CaseSpec::hidden, 0, kMaxHidden),
       "H: start from hidden states [T, H] and the weight of the LM head; 0: from logits");
   add(enum_key<HiddenValues>(

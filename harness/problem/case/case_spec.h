@@ -68,6 +68,15 @@ enum class FilteredTargets {
   zero,  // they stay, with a log-probability of 0 that has no gradient, as NeMo-RL treats them
 };
 
+/// The last layer of the model. A head without a vocabulary gives one number a row, as if it had
+/// one id: every TP rank holds all of it.
+enum class Head {
+  lm,     // the logits of a vocabulary, of which a row's softmax predicts the next token
+  value,  // row t has the value of the state before token t + 1
+  score,  // row t has the score of the tokens up to t; a sequence's is that of its last masked
+          // token
+};
+
 /// Storage order of a vocab shard of the lm_head: [V_t, H], one row for an id, or [H, V_t].
 enum class WeightLayout { vocab_hidden, hidden_vocab };
 
@@ -110,7 +119,8 @@ struct CaseSpec {
   std::int64_t global_valid_toks = 0;  // denominator of the global batch; 0: counted from the masks
   std::int64_t global_valid_seqs = 0;
 
-  std::int64_t vocab = 512;
+  Head head = Head::lm;
+  std::int64_t vocab = 512;  // 1 without a vocabulary
   // H > 0: the batch starts from hidden states [T, H] and the lm_head's weight; 0: from logits.
   std::int64_t hidden = 0;
   HiddenValues hidden_values = HiddenValues::normal;
@@ -147,6 +157,12 @@ struct CaseSpec {
   /// Compares all but `name`.
   friend bool operator==(const CaseSpec& a, const CaseSpec& b);
 };
+
+/// Returns how many tokens behind its row a token is that a number of the row is about: 1, or 0 for
+/// a score.
+constexpr int tokens_ahead(Head head) {
+  return head == Head::score ? 0 : 1;
+}
 
 /// Returns one line, keys in declaration order, defaults left out ("vocab=96 lens=5+8+1+3"). An
 /// objective option is written objective.NAME=VALUE with VALUE in JSON; on reading, a bare word

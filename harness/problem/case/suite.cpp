@@ -98,7 +98,8 @@ void append_names(const fs::path& folder, const std::string& prefix,
                   std::vector<std::string>& names) {
   if (!is_folder(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() == "models.json") continue;  // sizes of models, no suite
+    const std::string file = entry.path().filename().string();
+    if (file == "models.json" || file == "machines.json") continue;  // no suites
     if (entry.path().extension() == ".json") names.push_back(prefix + entry.path().stem().string());
   }
 }

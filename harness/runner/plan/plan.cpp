@@ -18,106 +18,6 @@ namespace {
 
 constexpr std::int64_t kMostFittedTokens = std::int64_t{1} << 30;
 
-/// True if a mask has bits, which belong to given lengths; other masks are rules.
-bool has_bits(const std::string& mask) {
-  return mask.find_first_not_of("01+") == std::string::npos;
-}
-
-/// Throws where keys of the case break a rule of make_problem: makes one with the same keys and two
-/// tokens.
-void require_rules(const CaseSpec& spec) {
-  const CaseSpec unset;
-  CaseSpec small = spec;
-  small.lens = std::string("2");
-  small.seqs = unset.seqs;
-  small.seq_len = unset.seq_len;
-  if (has_bits(spec.mask)) small.mask = unset.mask;
-  small.sample_mask = unset.sample_mask;
-  small.global_valid_toks = 0;
-  small.global_valid_seqs = 0;
-  small.vocab = std::min<std::int64_t>(spec.vocab, 16);
-  small.hidden = std::min<std::int64_t>(spec.hidden, 16);
-  small.teacher_hidden = std::min<std::int64_t>(spec.teacher_hidden, 16);
-  // A number that exceeds the vocabulary stays: that is a broken rule.
-  if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
-  if (spec.teacher_topk <= spec.vocab) {
-    small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
-  }
-  make_problem(small);
-}
-
-/// Pack without its tokens: costs depend on lengths and on the kinds of inputs.
-class PackLayout {
- public:
-  /// Lays the case out, without `padding` where that does not fit (padding_misfit).
-  PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {})
-      : grid_(grid), objective_(make_objective(spec.objective, spec.statistics, spec.predictions)) {
-    require_rules(spec);
-    problem_.spec = spec;
-    problem_.teacher_dtype = teacher_dtype_of(spec);
-    problem_.lengths = case_lengths(spec);
-    if (SamplingFilter{spec.top_k, spec.top_p}.is_any()) {
-      problem_.sampling_mask = std::make_shared<const SamplingMask>(0, spec.vocab);
-    }
-    require_fits(problem_, grid);
-    misfit_ = padding_misfit(problem_, padding, grid);
-    if (!misfit_) problem_.padding = padding;
-    const PackedLayout layout = layout_of(problem_, grid);
-    const std::int64_t sequences = problem_.sequences();
-    batch_.sample_mask = case_sample_mask(spec, sequences);
-    if (has_bits(spec.mask)) case_token_mask(spec, layout.cu, batch_.sample_mask);
-    batch_.cu_seqlens_padded = layout.cu_padded;
-    batch_.cp_layout = grid.cp_layout;
-    batch_.cu_seqlens = spec.cu == CuMode::true_lengths ? layout.cu : layout.cu_padded;
-    batch_.input_lengths = problem_.lengths;
-    const ObjectiveNeeds needs = objective_->needs();
-    for (int k = 0; k < kTokenInputs; ++k) batch_.inputs[k].resize(needs.inputs[k] ? 1 : 0);
-    if (needs.rewards) batch_.rewards.resize(static_cast<std::size_t>(sequences));
-    if (needs.group_size > 0) batch_.group_tokens.resize(static_cast<std::size_t>(sequences));
-    objective_->require(batch_);
-    require_countable();
-  }
-  PackLayout(const PackLayout&) = delete;
-  PackLayout& operator=(const PackLayout&) = delete;
-
-  /// Returns the task for an implementation. Refers to this layout.
-  LossProblem problem() const { return make_loss_problem(problem_, batch_, grid_, *objective_); }
-  const std::optional<SkipReason>& misfit() const { return misfit_; }
-  std::int64_t tokens() const {
-    return std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), std::int64_t{0});
-  }
-
- private:
-  /// Throws where a cost may leave 63 bits. Costs are sums of a few products of sizes, of the whole
-  /// pack at most: 64 bytes for everything that is stored, 16 FLOPs for every term of a product.
-  void require_countable() const {
-    const LossProblem pack = problem();
-    const std::int64_t rows = std::max<std::int64_t>(1, pack.rows());
-    const std::int64_t columns = pack.width() * grid_.tp;
-    const std::int64_t hidden = pack.head.hidden;
-    const std::int64_t weight = checked_product(columns, hidden, "vocab x hidden");
-    checked_product(checked_product(rows, columns, "rows x vocab"), 64, "bytes of rows x vocab");
-    checked_product(checked_product(rows, hidden, "rows x hidden"), 64, "bytes of rows x hidden");
-    checked_product(weight, 64, "bytes of vocab x hidden");
-    const std::int64_t of_teacher = pack.teacher.hidden;
-    checked_product(checked_product(rows, of_teacher, "rows x hidden of a teacher"), 64,
-                    "bytes of rows x hidden of a teacher");
-    const std::int64_t teacher_weight =
-        checked_product(columns, of_teacher, "vocab x hidden of a teacher");
-    checked_product(teacher_weight, 64, "bytes of vocab x hidden of a teacher");
-    checked_product(checked_product(rows, teacher_weight, "rows x vocab x hidden of a teacher"), 16,
-                    "FLOPs of a teacher");
-    checked_product(checked_product(rows, weight, "rows x vocab x hidden"), 16,
-                    "FLOPs of rows x vocab x hidden");
-  }
-
-  Grid grid_;
-  std::unique_ptr<const Objective> objective_;
-  Problem problem_;
-  PackedBatch batch_;
-  std::optional<SkipReason> misfit_;
-};
-
 std::optional<SkipReason> no_plan(const PackLayout& layout,
                                   const LossImplementation& implementation) {
   const LossProblem problem = layout.problem();
@@ -155,7 +55,7 @@ CaseSpec with_value(const CaseSpec& spec, const std::string& key, std::int64_t v
 
 /// Returns the key of the case that `key` stands for. Throws bad_input where the case fixes it.
 std::string varied_key(const CaseSpec& spec, FitKey key) {
-  if (has_bits(spec.mask)) {
+  if (has_mask_bits(spec.mask)) {
     throw_bad_input("mask = {} has bits for given lengths, and a fit varies them", spec.mask);
   }
   if (!has_explicit_lengths(spec)) return key == FitKey::seqs ? "seqs" : "seq_len";
@@ -189,17 +89,23 @@ const PlannedPhase& PlanRow::peak_phase() const {
 
 PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& implementation) {
   const std::unique_ptr<LossImplementation> chosen = make_implementation(implementation);
-  const PackLayout layout(spec, grid, chosen->describe().padding);
-  const LossProblem problem = layout.problem();
-  PlanRow row;
-  row.spec = spec;
-  row.grid = grid;
+  PlanRow row = plan_implementation(PackLayout(spec, grid, chosen->describe().padding), *chosen);
   row.implementation = implementation;
-  row.skipped = text_of(no_plan(layout, *chosen));
+  return row;
+}
+
+PlanRow plan_implementation(const PackLayout& layout, const LossImplementation& implementation) {
+  const LossProblem problem = layout.problem();
+  const Grid& grid = problem.grid;
+  PlanRow row;
+  row.spec = layout.spec();
+  row.grid = grid;
+  row.implementation = implementation.describe().name;
+  row.skipped = text_of(no_plan(layout, implementation));
   if (!row.skipped.empty()) return row;
 
-  const Cost cost = chosen->cost(problem);
-  const bool whole_pack = chosen->describe().logprobs == LogprobScope::pack;
+  const Cost cost = implementation.cost(problem);
+  const bool whole_pack = implementation.describe().logprobs == LogprobScope::pack;
   row.tokens = layout.tokens();
   row.padded_tokens = problem.rows();
   row.chunks = cost.chunks;
@@ -216,7 +122,7 @@ PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& im
   };
   add_phase(0, "plan", cost.plan, 0);
   // The fused forward-backward makes both in the forward pass.
-  const std::int64_t swept = chosen->describe().one_sweep ? row.gradients_bytes : 0;
+  const std::int64_t swept = implementation.describe().one_sweep ? row.gradients_bytes : 0;
   add_phase(1, "forward", cost.forward, row.outputs_bytes + swept);
   add_phase(2, "backward", cost.backward, row.outputs_bytes + row.gradients_bytes);
   return row;

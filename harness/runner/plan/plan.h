@@ -17,6 +17,7 @@
 #include "harness/comm/process_grid.h"
 #include "harness/loss/upstream_memory.h"
 #include "harness/problem/case/case_spec.h"
+#include "harness/runner/plan/pack_layout.h"
 
 namespace lossgrid {
 
@@ -61,6 +62,9 @@ struct PlanRow {
 /// would refuse the case, the grid or the implementation, and for sizes whose products leave 63
 /// bits.
 PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& implementation);
+
+/// Plans an implementation on a pack that is laid out for it.
+PlanRow plan_implementation(const PackLayout& layout, const LossImplementation& implementation);
 
 /// Returns the memory that other training stacks need for the same pack, on one rank.
 std::vector<UpstreamMemory> plan_upstream(const CaseSpec& spec, const Grid& grid);

@@ -12,6 +12,7 @@
 #include "harness/loss/registry.h"
 #include "harness/measure/cache.h"
 #include "harness/measure/self_test.h"
+#include "harness/runner/model/recorded_times.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/timing/timing_summary.h"
 #include "harness/runner/trial/trial.h"
@@ -280,6 +281,9 @@ TimingOutcome time_case(const Suite& suite, const CaseSpec& spec, const Grid& gr
                                  options.deadline, options.ranks, recording, suite.backend,
                                  fault_of(options, number));
     timed.record.case_name = spec.name;
+    if (options.machine) {
+      add_predicted_times(prepared, grid, suite.backend, *options.machine, timed.record);
+    }
   } else {
     timed.record = describe_timing(spec, grid, implementations, *suite.timing, cache, suite.backend,
                                    options.ranks, false);

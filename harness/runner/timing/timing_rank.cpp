@@ -237,6 +237,7 @@ class TimedImplementation final : public SampledItem {
     PackChecks::check_memory(description_.in_place || shared_.inputs_as_before(), shared_.device(),
                              findings);
     result.result = outputs_.result;
+    setup_.objective->add_derived(result.result.metrics);
     result.checks = check_result(setup_.truth->objective, result.result, description_.outputs,
                                  rank.rank, declared_roundings(setup_));
     result.result_bits = fingerprint_result(result.result);

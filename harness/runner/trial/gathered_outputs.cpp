@@ -38,12 +38,12 @@ class RowPlacement {
   }
 
  private:
-  /// Places values at the token that they are about, one behind the row that predicts it.
+  /// Places values at the token that they are about, behind the row that predicts it.
   void place_about_tokens(const std::vector<double>& of_rows, std::vector<double>& out) const {
     for (std::size_t k = 0; k < of_rows.size(); ++k) {
       const std::int64_t row = places_[k].row;
       if (row < 0 || truth_.rows[row].target < 0) continue;
-      out[problem_.whole_row(row) + 1] = of_rows[k];
+      out[problem_.whole_row(row) + problem_.ahead()] = of_rows[k];
     }
   }
 
@@ -117,7 +117,8 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
       if (parts[m].problem->microbatch.dummy) continue;
       RowPlacement(setup, r, parts[m]).place(ranks[r].packs[m], out);
     }
-    if (!out.grad_weight.empty()) add_weight_gradient(setup, r, ranks[r], out);
+    const bool is_copy = vocab_ranks(spec.vocab, setup.grid.tp) == 1 && setup.grid.tp_rank(r) != 0;
+    if (!out.grad_weight.empty() && !is_copy) add_weight_gradient(setup, r, ranks[r], out);
   }
   return out;
 }

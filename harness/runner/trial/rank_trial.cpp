@@ -82,6 +82,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   if (setup.grid.pp > 1) {
     result.predicted_batch_pp = pipeline_cost(microbatch, result.result);
   }
+  setup.objective->add_derived(result.result.metrics);
   const StageScope comparison(Stage::compare);
   const Outputs outputs = setup.implementation->describe().outputs;
   result.checks = check_result(setup.truth->objective, result.result, outputs, world.rank(),

@@ -9,6 +9,8 @@
 #include "impls/objectives/nll_terms.h"
 #include "impls/objectives/on_policy_distill_terms.h"
 #include "impls/objectives/pair_terms.h"
+#include "impls/objectives/score_terms.h"
+#include "impls/objectives/value_terms.h"
 
 namespace lossgrid {
 namespace {
@@ -21,6 +23,8 @@ const TermsOnGpu<ClippedPgTerms<>> clipped_pg;
 const TermsOnGpu<DistillTerms> distill;
 const TermsOnGpu<PairTerms> pairs;
 const TermsOnGpu<OnPolicyDistillTerms> on_policy_distill;
+const TermsOnGpu<ScoreTerms> scores;
+const TermsOnGpu<ValueTerms<>> value;
 const TermsOnGpu<StepStatisticsTerms> step_statistics;
 const TermsOnGpu<PredictionMetricsTerms> prediction_metrics;
 

@@ -196,7 +196,7 @@ TEST(CpRows, EveryLayoutHoldsEveryRowOnce) {
 }
 
 TEST(VocabShard, PartitionsTheVocabulary) {
-  for (const std::int64_t vocab : {1, 2, 7, 8, 10, 96, 101, 151936}) {
+  for (const std::int64_t vocab : {2, 7, 8, 10, 96, 101, 151936}) {
     for (const int tp : {1, 2, 3, 4, 8}) {
       std::int64_t next = 0;
       for (int rank = 0; rank < tp; ++rank) {

@@ -25,7 +25,7 @@ TEST(BundleInputs, OfGoldenFilesAreReadAsTheyStand) {
   const EditableBundle plain = EditableBundle::read(golden_path("grpo_default"));
   for (int k = 0; k < kTokenInputs; ++k) {
     const std::string tensor(name(static_cast<TokenInput>(k)));
-    if (static_cast<TokenInput>(k) == TokenInput::teacher_logprobs) {  // no input of a policy loss
+    if (static_cast<TokenInput>(k) >= TokenInput::teacher_logprobs) {  // no inputs of a policy loss
       EXPECT_TRUE(problem.inputs[k].empty());
       continue;
     }
@@ -84,6 +84,28 @@ TEST(BundleInputs, OfACaseSurviveWritingWithoutPoison) {
     require_objective_inputs(read, kEverything);
     EXPECT_EQ(read.denominators, problem.denominators);
   }
+}
+
+TEST(BundleInputs, HaveAHead) {
+  const ScratchFile scratch;
+  for (const char* head : {"value", "score"}) {
+    Problem problem = make_problem(parse_case(std::string("lens=5+8 hidden=3 head=") + head));
+    write_bundle(scratch.path(), problem, std::nullopt);
+    const Problem read = read_bundle(scratch.path()).problem;
+    EXPECT_EQ(read.spec.head, problem.spec.head);
+    EXPECT_EQ(read.token_mask, problem.token_mask);
+    EXPECT_EQ(read.denominators, problem.denominators);
+  }
+  EditableBundle with_ids = EditableBundle::read(golden_path("value_clip"));
+  with_ids.set("input_ids", 3, std::int32_t{151000});  // the head predicts none of them
+  EXPECT_EQ(read_bundle(scratch.write(with_ids.bytes())).problem.input_ids[3], 0);
+  EditableBundle edited = EditableBundle::read(golden_path("nll_basic"));
+  edited.metadata()["head"] = "value";
+  expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
+                   {"head is value, which has one number a row"});
+  edited.metadata()["head"] = "critic";
+  expect_bad_input([&] { read_bundle(scratch.write(edited.bytes())); },
+                   {"head is \"critic\", must be lm, value or score"});
 }
 
 TEST(BundleInputs, ThatAreMissingAreNotWritten) {

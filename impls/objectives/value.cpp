@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objectives/value.h"
+
+#include "harness/core/error.h"
+#include "harness/loss/registry.h"
+
+namespace lossgrid {
+
+ValueOptions read_value_options(const OptionReader& reader) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  ValueOptions options;
+  options.scale = reader.number("scale", options.scale);
+  options.clip = reader.optional_number("cliprange_value", std::nullopt).value_or(kNone);
+  const bool is_huber = reader.one_of("loss_type", {"mse", "huber"}, "mse") == "huber";
+  const double delta = reader.number("huber_delta", 10);
+  if (is_huber) options.delta = delta;
+  options.aggregation.counted = CountedSequences::trained;
+  options.aggregation.mode =
+      reader.enumerator<AggregationMode>("loss_agg_mode",
+                                         {"token-mean", "token-sum", "seq-mean-token-mean",
+                                          "seq-mean-token-sum", "seq-mean-token-sum-norm"},
+                                         AggregationMode::token_mean);
+  const auto factor = reader.optional_number("loss_scale_factor", std::nullopt);
+  const bool divides = options.aggregation.mode == AggregationMode::sequence_mean_token_sum_norm;
+  if (factor.has_value() != divides) {
+    throw_bad_input("value: loss_scale_factor and loss_agg_mode = \"seq-mean-token-sum-norm\" {}",
+                    "need each other");
+  }
+  options.aggregation.scale_factor = factor.value_or(1);
+  if (options.aggregation.scale_factor <= 0) {
+    throw_bad_input("value: loss_scale_factor must be above 0");
+  }
+  if (options.scale < 0) throw_bad_input("value: scale must not be negative");
+  if (options.clip < 0) throw_bad_input("value: cliprange_value must not be negative, or null");
+  if (delta <= 0) throw_bad_input("value: huber_delta must be above 0");
+  return options;
+}
+
+ValueOptions value_options_from(const ObjectiveOptions& options) {
+  return read_value_options(OptionReader(options, "value"));
+}
+
+void add_explained_variance(Metrics& metrics) {
+  for (const char* name : {"returns_mean", "returns_sq_mean", "residual_sq_mean", "values_mean"}) {
+    if (!metrics.contains(name)) return;  // an implementation gives none of them
+  }
+  Metric explained{Reduction::mean, 0, 0};
+  if (const std::optional<double> returns = metrics["returns_mean"].value()) {
+    const double spread = *metrics["returns_sq_mean"].value() - *returns * *returns;
+    const double apart = *returns - *metrics["values_mean"].value();
+    const double of_residuals = *metrics["residual_sq_mean"].value() - apart * apart;
+    if (spread > 0) explained = {Reduction::mean, 1 - of_residuals / spread, 1};
+  }
+  metrics.try_emplace("explained_variance", explained);
+}
+
+namespace {
+
+const Registered registered_value{objective_entry(
+    "value", "of a value head: clipped squares or Huber's loss of its distance from returns",
+    read_value_options,
+    [](const ValueOptions& options) { return std::make_unique<ValueObjective<>>(options); })};
+
+}  // namespace
+}  // namespace lossgrid
