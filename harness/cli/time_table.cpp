@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kWidth = 130;
+constexpr std::size_t kTimeColumns = 130;
 
 std::int64_t in_nanoseconds(double seconds) {
   return std::llround(1e9 * seconds);
@@ -90,7 +90,7 @@ std::string describe_model(const TimeModel& model, const TextStyle& style) {
                   machine.measured ? "rates measured by lossgrid calibrate"
                                    : "rates not measured but stated by its maker, which no program "
                                      "reaches: lower bounds"),
-      style.columns_up_to(kWidth));
+      style.columns_up_to(kTimeColumns));
 }
 
 std::string format_times(const std::vector<TimedPlan>& plans, const TextStyle& style) {

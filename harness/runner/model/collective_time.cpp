@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 namespace lossgrid {
 namespace {
@@ -54,9 +55,9 @@ double slowest_rate(const std::vector<GroupLevel>& levels, Collective operation)
 double ring_latency(const std::vector<GroupLevel>& levels) {
   double seconds = 0;
   std::int64_t outside = 1;
-  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-    seconds += static_cast<double>((level->parts - 1) * outside) * level->link.latency_seconds;
-    outside *= level->parts;
+  for (const GroupLevel& level : std::views::reverse(levels)) {
+    seconds += static_cast<double>((level.parts - 1) * outside) * level.link.latency_seconds;
+    outside *= level.parts;
   }
   return seconds;
 }
@@ -94,9 +95,9 @@ double hierarchical_seconds(Collective operation, const std::vector<GroupLevel>&
     seconds += ring_seconds(step, {level}, payload);
   };
   if (operation == Collective::all_gather || operation == Collective::broadcast) {
-    for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-      ring(operation, *level, bytes);
-      if (operation == Collective::all_gather) bytes *= static_cast<double>(level->parts);
+    for (const GroupLevel& level : std::views::reverse(levels)) {
+      ring(operation, level, bytes);
+      if (operation == Collective::all_gather) bytes *= static_cast<double>(level.parts);
     }
     return seconds;
   }
