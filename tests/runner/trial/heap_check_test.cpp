@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kCase = "lens=3+2 vocab=2560 mask=all";
+constexpr const char* kHeldCase = "lens=3+2 vocab=2560 mask=all";
 constexpr std::size_t kRowBytes = 2560 * 4;
 
 /// Takes `bytes` from the heap on a thread of the rank.
@@ -70,7 +70,7 @@ class Hungry final : public LossImplementation {
 };
 
 TrialRecord trial_with(const std::string& phase, std::size_t bytes, const Grid& grid = {}) {
-  TrialSetup setup = make_trial(prepare(make_problem(parse_case(kCase))), "cp_local", grid);
+  TrialSetup setup = make_trial(prepare(make_problem(parse_case(kHeldCase))), "cp_local", grid);
   setup.implementation = std::make_shared<Hungry>(phase, bytes);
   return run_trial(setup, std::chrono::seconds(60)).record;
 }
@@ -124,7 +124,7 @@ TEST(HeapCheck, ARowIsTheShorterOneOfVocabularyAndHiddenStates) {
 }
 
 TEST(HeapCheck, IsNotRunWhereTheWorkIsDoneElsewhere) {
-  const TrialSetup setup = make_trial(prepare(make_problem(parse_case(kCase))), "cp_local", {});
+  const TrialSetup setup = make_trial(prepare(make_problem(parse_case(kHeldCase))), "cp_local", {});
   for_each_part(setup, [&](std::size_t, const LossProblem& problem) {
     ImplementationTraits external = setup.implementation->describe();
     external.is_external = true;
