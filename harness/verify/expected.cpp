@@ -171,8 +171,9 @@ BundleResults expected_results(const Problem& problem, const Truth& truth) {
   results.entropy = results.logprobs;
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     if (truth.rows[t].target < 0) continue;
-    results.logprobs[t + 1] = truth.rows[t].logprob;
-    results.entropy[t + 1] = truth.rows[t].entropy();
+    const auto about = static_cast<std::size_t>(t + problem.ahead());
+    results.logprobs[about] = truth.rows[t].logprob;
+    results.entropy[about] = truth.rows[t].entropy();
   }
   for (const auto& [name, metric] : truth.objective.metrics) {
     if (const auto value = metric.value()) results.metrics[name] = value->value;
