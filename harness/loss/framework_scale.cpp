@@ -17,14 +17,15 @@ class WithFramework final : public Objective {
  public:
   WithFramework(std::shared_ptr<const Objective> objective, const Framework& framework,
                 const ScaleSizes& sizes)
-      : objective_(std::move(objective)), metric_factor_(framework.metrics.value(sizes)) {
+      : Objective(objective->needs()),
+        objective_(std::move(objective)),
+        metric_factor_(framework.metrics.value(sizes)) {
     for (const ScaleFactor& factor : framework.gradient_factors()) {
       gradient_factors_.push_back(factor.value(sizes));
     }
   }
 
   std::string_view kind() const override { return objective_->kind(); }
-  ObjectiveNeeds needs() const override { return objective_->needs(); }
   ObjectiveSizes sizes() const override { return objective_->sizes(); }
   bool linear() const override { return objective_->linear(); }
   void require(const PackedBatch& batch) const override { objective_->require(batch); }

@@ -102,9 +102,7 @@ class Objective {
   virtual ~Objective() = default;
 
   virtual std::string_view kind() const = 0;
-  /// Returns the same whenever it is asked. Plans ask it in each phase: edges that take time to
-  /// find belong to the constructor.
-  virtual ObjectiveNeeds needs() const { return {}; }
+  const ObjectiveNeeds& needs() const { return needs_; }
   virtual ObjectiveSizes sizes() const = 0;
   /// True when the loss is linear in the numbers of tokens: d loss / d numbers is the same whatever
   /// they are, so that a gradient can be made before the forward pass is over.
@@ -157,6 +155,12 @@ class Objective {
   /// valid are not read.
   virtual ObjectiveTruth truth(const PackedBatch& batch,
                                std::span<const TokenTruth> rows) const = 0;
+
+ protected:
+  explicit Objective(const ObjectiveNeeds& needs = {}) : needs_(needs) {}
+
+ private:
+  const ObjectiveNeeds needs_;
 };
 
 /// Adds the metrics of another objective to those of an objective, whose loss and gradient stay.

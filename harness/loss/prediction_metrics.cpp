@@ -5,39 +5,23 @@
 // vocabulary, whatever its shards are.
 #include "harness/loss/objective.h"
 #include "harness/loss/prediction_metrics_terms.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
 
 namespace lossgrid {
 namespace {
 
 constexpr RowTerm kPredictionTerms[] = {RowTerm::sum_p2, RowTerm::top1, RowTerm::mean_logit};
 
-class PredictionMetrics final : public Objective {
+class PredictionMetrics final : public TermsObjective<PredictionMetricsTerms> {
  public:
-  std::string_view kind() const override { return "prediction_metrics"; }
+  PredictionMetrics() : TermsObjective(ObjectiveNeeds{.predictions = true}) {}
 
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.predictions = true;
-    return needs;
-  }
+  std::string_view kind() const override { return "prediction_metrics"; }
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
     sizes.sums = PredictionMetricsTerms::kSums;
     return sizes;
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                   SequenceTable<const double> /*coefficients*/, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(PredictionMetricsTerms(), tokens, {}, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& /*batch*/) const override {
-    return terms_kernels(backend, PredictionMetricsTerms());
   }
 
   ObjectiveResult finish(const PackedBatch& /*batch*/, SequenceTable<const double> /*sums*/,
@@ -69,6 +53,9 @@ class PredictionMetrics final : public Objective {
     }
     return truth;
   }
+
+ private:
+  PredictionMetricsTerms terms(const PackedBatch& /*batch*/) const override { return {}; }
 };
 
 }  // namespace

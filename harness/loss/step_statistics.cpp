@@ -9,7 +9,7 @@
 
 #include "harness/loss/objective.h"
 #include "harness/loss/step_statistics_terms.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
 
 namespace lossgrid {
 namespace {
@@ -44,15 +44,11 @@ void add_spread(const std::string& name, std::span<const Enclosure> values,
 
 /// Perplexity of sequence i = exp(-(sum of its log-probabilities) / n_i) over the n_i > 0 valid
 /// tokens of the sequence; its average is over sequences.
-class StepStatistics final : public Objective {
+class StepStatistics final : public TermsObjective<StepStatisticsTerms> {
  public:
-  std::string_view kind() const override { return "step_statistics"; }
+  StepStatistics() : TermsObjective(ObjectiveNeeds{.row_statistics = true}) {}
 
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.row_statistics = true;
-    return needs;
-  }
+  std::string_view kind() const override { return "step_statistics"; }
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
@@ -60,23 +56,6 @@ class StepStatistics final : public Objective {
     sizes.sums = StepStatisticsTerms::kSums;
     sizes.maxima = StepStatisticsTerms::kMaxima;
     return sizes;
-  }
-
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                     SequenceTable<double> sums) const override {
-    add_sequence_sums(StepStatisticsTerms(), tokens, sums);
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                   SequenceTable<const double> /*coefficients*/, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(StepStatisticsTerms(), tokens, {}, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& /*batch*/) const override {
-    return terms_kernels(backend, StepStatisticsTerms());
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -143,6 +122,8 @@ class StepStatistics final : public Objective {
   }
 
  private:
+  StepStatisticsTerms terms(const PackedBatch& /*batch*/) const override { return {}; }
+
   static Metrics counts(const PackedBatch& batch, double tokens, double valid_tokens) {
     const auto global = [](std::int64_t number) {
       return Metric{Reduction::global, static_cast<double>(number), 1};

@@ -41,25 +41,26 @@ class WithMetricsKernels final : public ObjectiveKernels {
   ObjectiveSizes added_;
 };
 
+ObjectiveNeeds needs_of_both(const Objective& objective, const Objective& metrics) {
+  ObjectiveNeeds needs = objective.needs();
+  needs.row_statistics |= metrics.needs().row_statistics;
+  needs.predictions |= metrics.needs().predictions;
+  return needs;
+}
+
 /// Columns and totals of the objective, followed by those of the metrics.
 class WithMetrics final : public Objective {
  public:
   WithMetrics(std::unique_ptr<Objective> objective, std::unique_ptr<Objective> metrics)
-      : objective_(std::move(objective)),
+      : Objective(needs_of_both(*objective, *metrics)),
+        objective_(std::move(objective)),
         metrics_(std::move(metrics)),
-        needs_(objective_->needs()),
         own_(objective_->sizes()),
-        added_(metrics_->sizes()) {
-    const ObjectiveNeeds added = metrics_->needs();
-    needs_.row_statistics |= added.row_statistics;
-    needs_.predictions |= added.predictions;
-  }
+        added_(metrics_->sizes()) {}
 
   std::string_view kind() const override { return objective_->kind(); }
 
   bool linear() const override { return objective_->linear(); }
-
-  ObjectiveNeeds needs() const override { return needs_; }
 
   ObjectiveSizes sizes() const override {
     return {own_.sequence_sums + added_.sequence_sums, own_.coefficients + added_.coefficients,
@@ -122,7 +123,6 @@ class WithMetrics final : public Objective {
  private:
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Objective> metrics_;
-  ObjectiveNeeds needs_;  // of both
   ObjectiveSizes own_;
   ObjectiveSizes added_;
 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants of the bias of an lm_head: added at the wrong place or of another rank, or with a
 // gradient that is not added up over chunks or CP ranks.
-#include "harness/device/memory/host_view.h"
-#include "harness/device/memory/staging.h"
+#include "impls/mutants/changed_product.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -34,31 +33,7 @@ void bias_doubled(const RankContext& context, const Gemm& product, std::span<flo
 /// Reads the shard of the next TP rank.
 void bias_of_next_rank(const RankContext& context, const Gemm& product,
                        std::span<float> workspace) {
-  const auto width = static_cast<std::size_t>(product.b.stride);
-  const std::size_t bytes = width * size_of(product.b.dtype);
-  const int ranks = context.tp.size();
-  Staging shards(context.device, MemorySpace::device);
-  std::byte* all = shards.at_least(bytes * static_cast<std::size_t>(ranks));
-  context.tp.all_gather(product.b.data, all, width, product.b.dtype);
-  Gemm of_next = product;
-  of_next.b.data = all + bytes * static_cast<std::size_t>((context.tp.rank() + 1) % ranks);
-  context.device.kernels().gemm(of_next, workspace);
-  context.device.synchronise();  // before the shards are freed
-}
-
-/// Rounds the bias over the temperature to bf16.
-void bias_in_bf16(const RankContext& context, const Gemm& product, std::span<float> workspace) {
-  context.device.kernels().gemm(product, workspace);
-  if (product.m == 0 || product.n == 0) return;
-  const auto elements = static_cast<std::size_t>((product.m - 1) * product.stride + product.n);
-  const HostView rows(context.device, product.c, elements * sizeof(float));
-  for (std::int64_t i = 0; i < product.m; ++i) {
-    for (std::int64_t j = 0; j < product.n; ++j) {
-      float& value = rows.as<float>()[static_cast<std::size_t>(i * product.stride + j)];
-      value = static_cast<float>(bf16(value));
-    }
-  }
-  rows.write_back();
+  multiply_by_shard_of_next_rank(context, product, product.b.stride, workspace);
 }
 
 void bias_grad_of_first_cp_rank(const RankContext& context, const Gemm& product,
@@ -136,7 +111,7 @@ const RegisteredMutant bias_mutants[] = {
         .name = "bias_in_bf16",
         .what = "the bias over the temperature is rounded to bf16",
         .strategy = "linear_ce",
-        .change = [](Steps& s) { s.write_bias = bias_in_bf16; },
+        .change = [](Steps& s) { s.write_bias = multiply_to_bf16; },
         .runs_on =
             [](const LossProblem& problem) {
               return problem.head.has_bias &&

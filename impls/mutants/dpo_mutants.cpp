@@ -6,20 +6,11 @@
 #include <numeric>
 #include <vector>
 
+#include "impls/mutants/dpo_with.h"
 #include "impls/mutants/mutant.h"
-#include "impls/objectives/dpo.h"
 
 namespace lossgrid {
 namespace {
-
-/// Returns `dpo` with other formulas if `applies` to its options, else null.
-template <class Formulas>
-std::unique_ptr<Objective> dpo_with(const ObjectiveSpec& spec, bool (*applies)(const DpoOptions&)) {
-  if (spec.kind != "dpo") return nullptr;
-  const DpoOptions options = read_dpo_options(spec.options);
-  if (!applies(options)) return nullptr;
-  return std::make_unique<DpoObjective<Formulas>>(options);
-}
 
 template <DpoLossType type>
 bool has_type(const DpoOptions& options) {
@@ -161,35 +152,6 @@ struct DivergenceReversed : DpoFormulas {
   }
 };
 
-/// `WeightIsProduct`: the weight of a sequence is the product over its tokens.
-struct WeightIsProduct : DpoFormulas {
-  static PairLoss weighted(const PairLoss& loss, const SequencePair& pair) {
-    const double weight = std::exp(pair.chosen.alignment + pair.rejected.alignment);
-    return {weight * loss.value, weight * loss.by_chosen, weight * loss.by_rejected};
-  }
-};
-
-/// `WeightOfChosen`: that of the rejected sequence is forgotten.
-struct WeightOfChosen : DpoFormulas {
-  static PairLoss weighted(const PairLoss& loss, const SequencePair& pair) {
-    const double weight = pair.chosen.weight();
-    return {weight * loss.value, weight * loss.by_chosen, weight * loss.by_rejected};
-  }
-};
-
-/// `WeightHasGradient`: that of the weights' log-probabilities is added.
-struct WeightHasGradient : DpoFormulas {
-  static PairLoss weighted(const PairLoss& loss, const SequencePair& pair) {
-    const PairLoss right = DpoFormulas::weighted(loss, pair);
-    return {right.value, right.by_chosen + right.value / pair.chosen.tokens_or_one(),
-            right.by_rejected + right.value / pair.rejected.tokens_or_one()};
-  }
-};
-
-bool is_weighted(const DpoOptions& options) {
-  return options.use_weighting;
-}
-
 /// Returns `dpo` whose tokens all count whole.
 std::unique_ptr<Objective> without_tails(const ObjectiveSpec& spec) {
   if (spec.kind != "dpo") return nullptr;
@@ -211,33 +173,6 @@ void gradient_without_tails(const Objective& objective, const ObjectiveTokens& t
 }
 
 const RegisteredMutant dpo_mutants[] = {
-    RegisteredMutant({
-        .catalogue_id = "M178",
-        .name = "dpo_weight_is_product",
-        .what = "weights of pairs are products over tokens, not geometric means",
-        .strategy = "cp_local",
-        .objective =
-            [](const ObjectiveSpec& s) { return dpo_with<WeightIsProduct>(s, is_weighted); },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M178",
-        .name = "dpo_weight_of_chosen",
-        .what = "pairs are weighted by the chosen sequence alone",
-        .strategy = "fused",
-        .objective =
-            [](const ObjectiveSpec& s) { return dpo_with<WeightOfChosen>(s, is_weighted); },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M178",
-        .name = "dpo_weight_has_gradient",
-        .what = "weights of pairs are not detached",
-        .strategy = "cp_local",
-        .objective =
-            [](const ObjectiveSpec& s) { return dpo_with<WeightHasGradient>(s, is_weighted); },
-        .rejected_by = "grad_logits",
-    }),
     RegisteredMutant({
         .catalogue_id = "M180",
         .name = "dpo_robust_without_scale",

@@ -23,10 +23,9 @@ class WithChangedSums final : public Objective {
   using Change = void (*)(SequenceTable<double> sums);
 
   WithChangedSums(std::unique_ptr<Objective> own, Change change)
-      : own_(std::move(own)), change_(change) {}
+      : Objective(own->needs()), own_(std::move(own)), change_(change) {}
 
   std::string_view kind() const override { return own_->kind(); }
-  ObjectiveNeeds needs() const override { return own_->needs(); }
   ObjectiveSizes sizes() const override { return own_->sizes(); }
   std::vector<float> token_weights(const PackedBatch& batch,
                                    const ShiftedBatch& rows) const override {

@@ -3,8 +3,7 @@
 // bf16, and rows of the student's size.
 #include <algorithm>
 
-#include "harness/device/memory/host_view.h"
-#include "harness/device/memory/staging.h"
+#include "impls/mutants/changed_product.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -13,34 +12,18 @@ namespace {
 /// Reads the weight of the next TP rank, for the ids that it has.
 void teacher_weight_of_next_rank(const LossProblem& problem, const RankContext& context,
                                  const Gemm& product, std::span<float> workspace) {
-  const auto elements = static_cast<std::size_t>(problem.width() * problem.teacher.hidden);
-  const auto bytes = static_cast<std::size_t>(problem.teacher_weight_bytes());
   const int ranks = context.tp.size();
   const int next = (context.tp.rank() + 1) % ranks;
   context.device.kernels().gemm(product, workspace);
-  Staging shards(context.device, MemorySpace::device);
-  std::byte* all = shards.at_least(bytes * static_cast<std::size_t>(ranks));
-  context.tp.all_gather(product.b.data, all, elements, product.b.dtype);
   Gemm of_next = product;
-  of_next.b.data = all + bytes * static_cast<std::size_t>(next);
   of_next.n = std::min(product.n, vocab_shard(problem.vocab, ranks, next).valid());
-  context.device.kernels().gemm(of_next, workspace);
-  context.device.synchronise();  // before the shards are freed
+  multiply_by_shard_of_next_rank(context, of_next, problem.width() * problem.teacher.hidden,
+                                 workspace);
 }
 
 void teacher_logits_in_bf16(const LossProblem& /*problem*/, const RankContext& context,
                             const Gemm& product, std::span<float> workspace) {
-  context.device.kernels().gemm(product, workspace);
-  if (product.m == 0 || product.n == 0) return;
-  const auto elements = static_cast<std::size_t>((product.m - 1) * product.stride + product.n);
-  const HostView rows(context.device, product.c, elements * sizeof(float));
-  for (std::int64_t i = 0; i < product.m; ++i) {
-    for (std::int64_t j = 0; j < product.n; ++j) {
-      float& value = rows.as<float>()[static_cast<std::size_t>(i * product.stride + j)];
-      value = static_cast<float>(bf16(value));
-    }
-  }
-  rows.write_back();
+  multiply_to_bf16(context, product, workspace);
 }
 
 /// Multiplies as many numbers of a row as the student's hidden states have.

@@ -124,6 +124,16 @@ BradleyTerryOptions BradleyTerryOptions::read(const OptionReader& reader) {
   return options;
 }
 
+ObjectiveNeeds bradley_terry_needs(const BradleyTerryOptions& options) {
+  ObjectiveNeeds needs;
+  needs.head = Head::score;
+  needs.terms.add(RowTerm::logsumexp);
+  needs.rewards = options.has_margin;
+  needs.sequences_per_unit = 2;
+  needs.input_sum = true;
+  return needs;
+}
+
 double count_scored_pairs(const PackedBatch& batch) {
   double pairs = 0;
   for (std::int64_t i = 0; i + 1 < batch.sequences(); i += 2) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/loss/objective.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
 #include "impls/objectives/objective_options.h"
 #include "impls/objectives/pair_losses.h"
 #include "impls/objectives/pair_steps.h"
@@ -45,6 +45,9 @@ struct BradleyTerryFormulas {
   static double pairs(double complete, std::int64_t /*valid_sequences*/) { return complete; }
 };
 
+/// Returns the needs of `bradley_terry`.
+ObjectiveNeeds bradley_terry_needs(const BradleyTerryOptions& options);
+
 /// Returns the pairs of a pack that have a sample mask and two scores.
 double count_scored_pairs(const PackedBatch& batch);
 
@@ -52,21 +55,12 @@ ObjectiveTruth bradley_terry_truth(const BradleyTerryOptions& options, const Pac
                                    std::span<const TokenTruth> rows);
 
 template <class Formulas = BradleyTerryFormulas>
-class BradleyTerryObjective final : public Objective {
+class BradleyTerryObjective final : public TermsObjective<ScoreTerms> {
  public:
-  explicit BradleyTerryObjective(const BradleyTerryOptions& options) : options_(options) {}
+  explicit BradleyTerryObjective(const BradleyTerryOptions& options)
+      : TermsObjective(bradley_terry_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "bradley_terry"; }
-
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.head = Head::score;
-    needs.terms.add(RowTerm::logsumexp);
-    needs.rewards = options_.has_margin;
-    needs.sequences_per_unit = 2;
-    needs.input_sum = true;
-    return needs;
-  }
 
   ObjectiveSizes sizes() const override {
     return {ScoreTerms::kSequenceSums, ScoreTerms::kCoefficients, 0, 0};
@@ -75,11 +69,6 @@ class BradleyTerryObjective final : public Objective {
   void require(const PackedBatch& batch) const override { require_pairs(kind(), batch); }
 
   double input_sum(const PackedBatch& batch) const override { return count_scored_pairs(batch); }
-
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                     SequenceTable<double> sums) const override {
-    add_sequence_sums(ScoreTerms(), tokens, sums);
-  }
 
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override {
@@ -91,18 +80,6 @@ class BradleyTerryObjective final : public Objective {
       coefficients.at(pair.chosen, 0) = weight * (by_gain + by_centre);
       coefficients.at(pair.rejected, 0) = weight * (by_centre - by_gain);
     }
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(ScoreTerms(), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& /*batch*/) const override {
-    return terms_kernels(backend, ScoreTerms());
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -143,6 +120,8 @@ class BradleyTerryObjective final : public Objective {
   }
 
  private:
+  ScoreTerms terms(const PackedBatch& /*batch*/) const override { return {}; }
+
   double number(const PackedBatch& batch) const {
     return Formulas::pairs(batch.input_sum, batch.denominators.valid_sequences);
   }

@@ -35,10 +35,9 @@ template <class Formulas = ClippedPgFormulas, class Real = double>
 class ClippedPgObjective final : public Objective {
  public:
   explicit ClippedPgObjective(const ClippedPgOptions& options)
-      : options_(options), needs_(options.needs()), columns_(options) {}
+      : Objective(options.needs()), options_(options), columns_(options) {}
 
   std::string_view kind() const override { return "clipped_pg"; }
-  ObjectiveNeeds needs() const override { return needs_; }
   ObjectiveSizes sizes() const override {
     return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima};
   }
@@ -233,7 +232,6 @@ class ClippedPgObjective final : public Objective {
   }
 
   ClippedPgOptions options_;
-  ObjectiveNeeds needs_;
   ClippedPgColumns columns_;
 };
 

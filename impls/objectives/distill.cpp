@@ -13,7 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
 #include "impls/objectives/distill_terms.h"
 #include "impls/objectives/objective_options.h"
 
@@ -30,35 +30,24 @@ struct DistillOptions {
   bool is_bounded() const { return least > -kUnbounded || most < kUnbounded; }
 };
 
-class DistillObjective final : public Objective {
+ObjectiveNeeds needs_of(const DistillOptions& options) {
+  ObjectiveNeeds needs;
+  needs.terms.divergence = options.divergence;
+  return needs;
+}
+
+class DistillObjective final : public TermsObjective<DistillTerms> {
  public:
-  explicit DistillObjective(const DistillOptions& options) : options_(options) {}
+  explicit DistillObjective(const DistillOptions& options)
+      : TermsObjective(needs_of(options)), options_(options) {}
 
   std::string_view kind() const override { return "distill"; }
   bool linear() const override { return !options_.is_bounded(); }
-
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.terms.divergence = options_.divergence;
-    return needs;
-  }
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
     sizes.sums = DistillTerms::kSums;
     return sizes;
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(terms(batch), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override {
-    return terms_kernels(backend, terms(batch));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
@@ -104,7 +93,7 @@ class DistillObjective final : public Objective {
   }
 
  private:
-  DistillTerms terms(const PackedBatch& batch) const {
+  DistillTerms terms(const PackedBatch& batch) const override {
     const std::int64_t tokens = batch.denominators.valid_tokens;
     return {tokens > 0 ? 1 / static_cast<double>(tokens) : 0.0, options_.least, options_.most};
   }

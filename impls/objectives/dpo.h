@@ -55,13 +55,16 @@ struct DpoFormulas {
 ObjectiveTruth dpo_truth(const DpoOptions& options, const PackedBatch& batch,
                          std::span<const TokenTruth> rows);
 
+/// Returns the needs of `dpo`.
+ObjectiveNeeds dpo_needs(const DpoOptions& options);
+
 /// The objective without these.
 class DpoSteps : public PairSteps {
  public:
-  explicit DpoSteps(const DpoOptions& options) : PairSteps(options.weights()), options_(options) {}
+  explicit DpoSteps(const DpoOptions& options)
+      : PairSteps(options.weights(), dpo_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "dpo"; }
-  ObjectiveNeeds needs() const override;
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     return dpo_truth(options_, batch, rows);
   }

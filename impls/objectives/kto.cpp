@@ -84,10 +84,10 @@ KtoOptions KtoOptions::read(const OptionReader& reader) {
   return o;
 }
 
-ObjectiveNeeds KtoSteps::needs() const {
-  ObjectiveNeeds needs = PairSteps::needs();
+ObjectiveNeeds kto_needs(const KtoOptions& options) {
+  ObjectiveNeeds needs = pair_needs(PairWeights());
   needs.rewards = true;
-  needs.whole_batch = options_.estimates_kl;
+  needs.whole_batch = options.estimates_kl;
   return needs;
 }
 

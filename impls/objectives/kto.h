@@ -40,13 +40,16 @@ struct KtoFormulas {
   static double reference_slope(double /*mean*/, std::size_t /*pairs*/) { return 0; }
 };
 
+/// Returns the needs of `kto`.
+ObjectiveNeeds kto_needs(const KtoOptions& options);
+
 /// The objective without these.
 class KtoSteps : public PairSteps {
  public:
-  explicit KtoSteps(const KtoOptions& options) : PairSteps(PairWeights()), options_(options) {}
+  explicit KtoSteps(const KtoOptions& options)
+      : PairSteps(PairWeights(), kto_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "kto"; }
-  ObjectiveNeeds needs() const override;
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override;
 
  protected:

@@ -13,7 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
 #include "impls/objectives/nll_terms.h"
 #include "impls/objectives/objective_options.h"
 
@@ -24,21 +24,22 @@ double inverse_or_zero(double number) {
   return number > 0 ? 1 / number : 0.0;
 }
 
-class NllObjective final : public Objective {
+ObjectiveNeeds needs_of(const NllOptions& options) {
+  ObjectiveNeeds needs;
+  if (options.label_smoothing != 0) needs.terms.add(RowTerm::mean_logprob);
+  if (options.z_loss_coefficient != 0) needs.terms.add(RowTerm::logsumexp);
+  needs.probability_weights = options.weighs_by_probability;
+  return needs;
+}
+
+class NllObjective final : public TermsObjective<NllTerms> {
  public:
-  explicit NllObjective(const NllOptions& options) : options_(options) {}
+  explicit NllObjective(const NllOptions& options)
+      : TermsObjective(needs_of(options)), options_(options) {}
 
   std::string_view kind() const override { return "nll"; }
   bool linear() const override {
     return options_.z_loss_coefficient == 0 && !options_.weighs_by_probability;
-  }
-
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    if (options_.label_smoothing != 0) needs.terms.add(RowTerm::mean_logprob);
-    if (options_.z_loss_coefficient != 0) needs.terms.add(RowTerm::logsumexp);
-    needs.probability_weights = options_.weighs_by_probability;
-    return needs;
   }
 
   ObjectiveSizes sizes() const override {
@@ -49,11 +50,6 @@ class NllObjective final : public Objective {
     return sizes;
   }
 
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                     SequenceTable<double> sums) const override {
-    add_sequence_sums(terms(batch), tokens, sums);
-  }
-
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override {
     if (options_.token_level_loss) return;
@@ -61,18 +57,6 @@ class NllObjective final : public Objective {
     for (std::int64_t i = 0; i < sums.sequences; ++i) {
       coefficients.at(i, 0) = weight * inverse_or_zero(sums.at(i, 0));
     }
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(terms(batch), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override {
-    return terms_kernels(backend, terms(batch));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
@@ -157,7 +141,7 @@ class NllObjective final : public Objective {
     return loss;
   }
 
-  NllTerms terms(const PackedBatch& batch) const {
+  NllTerms terms(const PackedBatch& batch) const override {
     return {options_, inverse_or_zero(global_number(batch))};
   }
 

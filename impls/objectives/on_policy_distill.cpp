@@ -13,19 +13,13 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/loss/tape.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
+#include "impls/objectives/k3_root.h"
 #include "impls/objectives/objective_options.h"
 #include "impls/objectives/on_policy_distill_terms.h"
 
 namespace lossgrid {
 namespace {
-
-/// Returns d of the given sign where k3, e^-d - 1 + d, is `bound`, by Newton's method.
-double k3_distance(double bound, double sign) {
-  double d = sign > 0 ? bound + 1 : -std::log1p(bound);
-  for (int step = 0; step < 60; ++step) d += (std::expm1(-d) + d - bound) / std::expm1(-d);
-  return d;
-}
 
 /// Returns the differences teacher - student at which the loss meets its bound.
 Edges teacher_edges(const OnPolicyDistillOptions& options) {
@@ -34,42 +28,32 @@ Edges teacher_edges(const OnPolicyDistillOptions& options) {
   if (!std::isfinite(bound)) return edges;
   for (const double sign : {1.0, -1.0}) {
     edges.add(options.loss_mode == SampledLoss::k2   ? sign * std::sqrt(2 * bound)
-              : options.loss_mode == SampledLoss::k3 ? -k3_distance(bound, sign)
+              : options.loss_mode == SampledLoss::k3 ? k3_root(bound, -sign)
                                                      : sign * bound);
   }
   return edges;
 }
 
-class OnPolicyDistillObjective final : public Objective {
+constexpr auto kTeacher = static_cast<std::size_t>(TokenInput::teacher_logprobs);
+
+ObjectiveNeeds needs_of(const OnPolicyDistillOptions& options) {
+  ObjectiveNeeds needs;
+  needs.inputs[kTeacher] = true;
+  needs.teacher_offsets = teacher_edges(options);
+  return needs;
+}
+
+class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerms> {
  public:
   explicit OnPolicyDistillObjective(const OnPolicyDistillOptions& options)
-      : options_(options), teacher_edges_(teacher_edges(options)) {}
+      : TermsObjective(needs_of(options)), options_(options) {}
 
   std::string_view kind() const override { return "on_policy_distill"; }
-
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.inputs[kTeacher] = true;
-    needs.teacher_offsets = teacher_edges_;
-    return needs;
-  }
 
   ObjectiveSizes sizes() const override {
     ObjectiveSizes sizes;
     sizes.sums = OnPolicyDistillTerms::kSums;
     return sizes;
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(terms(batch), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override {
-    return terms_kernels(backend, terms(batch));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
@@ -106,8 +90,6 @@ class OnPolicyDistillObjective final : public Objective {
   }
 
  private:
-  static constexpr auto kTeacher = static_cast<std::size_t>(TokenInput::teacher_logprobs);
-
   /// Returns the forward formula of one token.
   Var loss_of(const Var& logprob, double teacher) const {
     const double most = options_.loss_max_clamp;
@@ -165,7 +147,7 @@ class OnPolicyDistillObjective final : public Objective {
     return tokens > 0 ? 1 / static_cast<double>(tokens) : 0.0;
   }
 
-  OnPolicyDistillTerms terms(const PackedBatch& batch) const {
+  OnPolicyDistillTerms terms(const PackedBatch& batch) const override {
     return {options_, token_weight(batch)};
   }
 
@@ -176,7 +158,6 @@ class OnPolicyDistillObjective final : public Objective {
   }
 
   const OnPolicyDistillOptions options_;
-  const Edges teacher_edges_;
 };
 
 OnPolicyDistillOptions read_on_policy_distill(const OptionReader& reader) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
-#include "harness/loss/terms_kernels.h"
 
 namespace lossgrid {
 namespace {
@@ -52,12 +51,12 @@ void require_pairs(std::string_view kind, const PackedBatch& batch) {
   }
 }
 
-ObjectiveNeeds PairSteps::needs() const {
+ObjectiveNeeds pair_needs(const PairWeights& weights) {
   ObjectiveNeeds needs;
-  needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = weights_.has_reference;
+  needs.inputs[static_cast<int>(TokenInput::reference_policy_logprobs)] = weights.has_reference;
   needs.sequences_per_unit = 2;
-  needs.token_weights = weights_.tail != 1;
-  needs.predictions = needs.probability_weights = weights_.weighs_pairs;
+  needs.token_weights = weights.tail != 1;
+  needs.predictions = needs.probability_weights = weights.weighs_pairs;
   needs.edges_by_unit = true;  // one offset for a pair: the rewards of both are all but equal
   return needs;
 }
@@ -99,11 +98,6 @@ std::vector<float> PairSteps::token_weights(const PackedBatch& batch,
   return weights;
 }
 
-void PairSteps::sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                              SequenceTable<double> sums) const {
-  add_sequence_sums(terms(), tokens, sums);
-}
-
 void PairSteps::coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                              SequenceTable<double> coefficients) const {
   for (std::int64_t i = 0; i < sums.sequences; ++i) {
@@ -118,18 +112,6 @@ void PairSteps::coefficients(const PackedBatch& batch, SequenceTable<const doubl
     coefficients.at(chosen.index, PairTerms::kSft) = -weight * weights_.sft / sft_tokens(chosen);
     coefficients.at(rejected.index, PairTerms::kPreference) = preference * losses[k].by_rejected;
   }
-}
-
-void PairSteps::token_terms(const ObjectiveTokens& tokens, const PackedBatch& /*batch*/,
-                            SequenceTable<const double> coefficients,
-                            ObjectiveTotals<double> totals, const TokenGradients& gradients) const {
-  add_token_terms(terms(), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                  gradients);
-}
-
-std::unique_ptr<ObjectiveKernels> PairSteps::kernels(Backend backend,
-                                                     const PackedBatch& /*batch*/) const {
-  return terms_kernels(backend, terms());
 }
 
 ObjectiveResult PairSteps::finish(const PackedBatch& batch, SequenceTable<const double> sums,

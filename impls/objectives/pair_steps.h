@@ -13,7 +13,7 @@
 #include <cmath>
 #include <vector>
 
-#include "harness/loss/objective.h"
+#include "harness/loss/terms_objective.h"
 #include "impls/objectives/pair_terms.h"
 
 namespace lossgrid {
@@ -59,27 +59,23 @@ struct PairLoss {
 /// Throws bad_input for an odd number of sequences, or a pair with two sample masks.
 void require_pairs(std::string_view kind, const PackedBatch& batch);
 
-class PairSteps : public Objective {
- public:
-  explicit PairSteps(const PairWeights& weights) : weights_(weights) {}
+/// Returns what all objectives of pairs need.
+ObjectiveNeeds pair_needs(const PairWeights& weights);
 
-  /// Returns what all objectives of pairs need.
-  ObjectiveNeeds needs() const override;
+class PairSteps : public TermsObjective<PairTerms> {
+ public:
+  explicit PairSteps(const PairWeights& weights) : PairSteps(weights, pair_needs(weights)) {}
+  PairSteps(const PairWeights& weights, const ObjectiveNeeds& needs)
+      : TermsObjective(needs), weights_(weights) {}
+
   ObjectiveSizes sizes() const override;
   /// Bad input: an odd number of sequences; a pair with two sample masks.
   void require(const PackedBatch& batch) const override;
 
   std::vector<float> token_weights(const PackedBatch& batch,
                                    const ShiftedBatch& rows) const override;
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                     SequenceTable<double> sums) const override;
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override;
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override;
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override;
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> sums,
                          SequenceTable<const double> coefficients,
                          ObjectiveTotals<const double> totals) const override;
@@ -100,7 +96,7 @@ class PairSteps : public Objective {
   }
 
  private:
-  PairTerms terms() const {
+  PairTerms terms(const PackedBatch& /*batch*/) const override {
     return {weights_.has_reference, weights_.tail != 1, weights_.weighs_pairs};
   }
   /// Returns the pairs that count.

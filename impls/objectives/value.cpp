@@ -23,8 +23,8 @@ ValueOptions read_value_options(const OptionReader& reader) {
   const auto factor = reader.optional_number("loss_scale_factor", std::nullopt);
   const bool divides = options.aggregation.mode == AggregationMode::sequence_mean_token_sum_norm;
   if (factor.has_value() != divides) {
-    throw_bad_input("value: loss_scale_factor and loss_agg_mode = \"seq-mean-token-sum-norm\" {}",
-                    "need each other");
+    throw_bad_input(
+        "value: loss_scale_factor and loss_agg_mode = \"seq-mean-token-sum-norm\" need each other");
   }
   options.aggregation.scale_factor = factor.value_or(1);
   if (options.aggregation.scale_factor <= 0) {
@@ -34,6 +34,18 @@ ValueOptions read_value_options(const OptionReader& reader) {
   if (options.clip < 0) throw_bad_input("value: cliprange_value must not be negative, or null");
   if (delta <= 0) throw_bad_input("value: huber_delta must be above 0");
   return options;
+}
+
+ObjectiveNeeds value_needs(const ValueOptions& options) {
+  ObjectiveNeeds needs;
+  needs.head = Head::value;
+  needs.terms.add(RowTerm::logsumexp);
+  needs.inputs[static_cast<int>(TokenInput::returns)] = true;
+  needs.inputs[static_cast<int>(TokenInput::old_values)] = options.clips();
+  needs.sequence_counts = !options.aggregation.over_tokens();
+  needs.value_clip = options.clip;
+  needs.value_bend = options.delta;
+  return needs;
 }
 
 ValueOptions value_options_from(const ObjectiveOptions& options) {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "harness/loss/objective.h"
-#include "harness/loss/terms_kernels.h"
+#include "harness/loss/terms_objective.h"
 #include "impls/objectives/objective_options.h"
 #include "impls/objectives/value_terms.h"
 #include "impls/objectives/value_truth.h"
@@ -17,40 +17,27 @@ ValueOptions read_value_options(const OptionReader& reader);
 /// Returns the options of `value` in a case.
 ValueOptions value_options_from(const ObjectiveOptions& options);
 
+/// Returns the needs of `value`.
+ObjectiveNeeds value_needs(const ValueOptions& options);
+
 /// Adds 1 - Var(R - v) / Var(R) to the means that it is a function of; it has no value where all
 /// returns are equal.
 void add_explained_variance(Metrics& metrics);
 
 template <class Formulas = ValueFormulas>
-class ValueObjective : public Objective {
+class ValueObjective : public TermsObjective<ValueTerms<Formulas>> {
  public:
   using Terms = ValueTerms<Formulas>;
 
-  explicit ValueObjective(const ValueOptions& options) : options_(options) {}
+  explicit ValueObjective(const ValueOptions& options)
+      : TermsObjective<Terms>(value_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "value"; }
-
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.head = Head::value;
-    needs.terms.add(RowTerm::logsumexp);
-    needs.inputs[static_cast<int>(TokenInput::returns)] = true;
-    needs.inputs[static_cast<int>(TokenInput::old_values)] = options_.clips();
-    needs.sequence_counts = !options_.aggregation.over_tokens();
-    needs.value_clip = options_.clip;
-    needs.value_bend = options_.delta;
-    return needs;
-  }
 
   ObjectiveSizes sizes() const override {
     const bool by_sequence = options_.aggregation.differs_by_sequence();
     return {by_sequence ? Terms::kSequenceSums : 0, by_sequence ? 1 : 0, Terms::kSums,
             Terms::kMaxima};
-  }
-
-  void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                     SequenceTable<double> sums) const override {
-    add_sequence_sums(terms(batch), tokens, sums);
   }
 
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
@@ -60,18 +47,6 @@ class ValueObjective : public Objective {
       coefficients.at(i, 0) = share_of_token<double>(options_.aggregation, batch.denominators,
                                                      static_cast<std::int64_t>(sums.at(i, 0)));
     }
-  }
-
-  void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
-                   SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
-                   const TokenGradients& gradients) const override {
-    add_token_terms(terms(batch), tokens, coefficients, totals.sums.data(), totals.maxima.data(),
-                    gradients);
-  }
-
-  std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
-                                            const PackedBatch& batch) const override {
-    return terms_kernels(backend, terms(batch));
   }
 
   ObjectiveResult finish(const PackedBatch& /*batch*/, SequenceTable<const double> /*sums*/,
@@ -104,7 +79,7 @@ class ValueObjective : public Objective {
   }
 
  private:
-  Terms terms(const PackedBatch& batch) const {
+  Terms terms(const PackedBatch& batch) const override {
     const Aggregation& aggregation = options_.aggregation;
     if (aggregation.differs_by_sequence()) return {options_, 0};
     return {options_, share_of_token<double>(aggregation, batch.denominators, 0)};

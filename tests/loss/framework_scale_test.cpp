@@ -13,15 +13,11 @@ namespace {
 /// d loss / d logprob of token t is given; loss 5 and one metric of each reduction.
 class Given final : public Objective {
  public:
-  explicit Given(std::vector<float> gradient) : gradient_(std::move(gradient)) {}
+  explicit Given(std::vector<float> gradient)
+      : Objective(ObjectiveNeeds{.rewards = true}), gradient_(std::move(gradient)) {}
 
   std::string_view kind() const override { return "given"; }
   bool linear() const override { return true; }
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.rewards = true;
-    return needs;
-  }
   ObjectiveSizes sizes() const override { return {1, 2, 3, 4}; }
 
   void token_terms(const ObjectiveTokens&, const PackedBatch&, SequenceTable<const double>,

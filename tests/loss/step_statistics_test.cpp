@@ -19,13 +19,9 @@ namespace {
 /// "highest" is the largest -2 log-probability. Its gradient is 2 S_i by definition.
 class Squares final : public Objective {
  public:
+  Squares() : Objective(ObjectiveNeeds{.rewards = true, .sequences_per_unit = 2}) {}
+
   std::string_view kind() const override { return "squares"; }
-  ObjectiveNeeds needs() const override {
-    ObjectiveNeeds needs;
-    needs.rewards = true;
-    needs.sequences_per_unit = 2;
-    return needs;
-  }
   ObjectiveSizes sizes() const override { return {1, 1, 1, 1}; }
   void require(const PackedBatch&) const override { throw_bad_input("squares: its own rule"); }
 
