@@ -16,6 +16,7 @@
 #include "harness/external/problem_json.h"
 #include "harness/external/shared_arrays.h"
 #include "harness/loss/foreign_plan.h"
+#include "impls/external_takes.h"
 #include "impls/objective_pass.h"
 #include "impls/strategy.h"
 
@@ -339,7 +340,7 @@ class External final : public LossImplementation {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {
       return SkipReason{kTakesBigrams};
     }
-    if (const auto reason = not_taken(problem)) return reason;
+    if (const auto reason = not_taken(declaration_, problem)) return reason;
     if (!declaration_.has_supports) return std::nullopt;
     return runtime_->unsupported(declaration_.name, options_, problem_json(problem));
   }
@@ -375,52 +376,6 @@ class External final : public LossImplementation {
   }
 
  private:
-  /// Returns a reason for what a function is given only if it declares that it takes it.
-  std::optional<SkipReason> not_taken(const LossProblem& problem) const {
-    const bool has_values = problem.objective.needs().head != Head::lm;
-    if (has_values && !declaration_.takes_values) {
-      return SkipReason{"takes no head without a vocabulary: takes=\"values\""};
-    }
-    if (problem.sampling.has_mask && !declaration_.takes_sampling_mask) {
-      return SkipReason{"takes no sampling mask: takes=\"sampling_mask\""};
-    }
-    const bool is_transformed = !problem.row_transform().is_identity() ||
-                                (problem.from_hidden() && problem.transform.scale != 1);
-    if (is_transformed && !declaration_.takes_transforms) {
-      return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
-    }
-    if (problem.transform.by_sequence && !declaration_.takes_sequence_temperatures) {
-      return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
-    }
-    if (problem.head.has_bias && !declaration_.takes_bias) {
-      return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
-    }
-    if (problem.grid.cp_layout != CpLayout::zigzag && !declaration_.takes_layouts) {
-      return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
-    }
-    if (has_values) return std::nullopt;
-    RowTerms terms = problem.terms();
-    const bool makes_loss = !declaration_.returns_logprobs;
-    if (makes_loss && problem.objective.needs().probability_weights && !declaration_.takes_terms) {
-      return SkipReason{"the objective weighs tokens by their probability: takes=\"terms\""};
-    }
-    if (!terms.any()) return std::nullopt;
-    if (!makes_loss) {
-      return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};
-    }
-    if (problem.makes_teacher() && !declaration_.takes_teacher_hidden) {
-      return SkipReason{"takes no hidden states of a teacher: takes=\"teacher_hidden\""};
-    }
-    if (problem.has_teacher() && !problem.makes_teacher() && !declaration_.takes_teacher) {
-      return SkipReason{"takes no logits of a teacher: takes=\"teacher\""};
-    }
-    terms.divergence = {};  // comes with the teacher
-    if (terms.any() && !declaration_.takes_terms) {
-      return SkipReason{"the objective has terms beside log-probabilities: takes=\"terms\""};
-    }
-    return std::nullopt;
-  }
-
   const ExternalDeclaration declaration_;
   const nlohmann::json options_;
   const std::shared_ptr<ExternalRuntime> runtime_;

@@ -8,6 +8,7 @@
 #include "harness/problem/case/case_keys.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/verify/unpadded_batch.h"
+#include "harness/verify/usable_truth.h"
 
 namespace lossgrid {
 namespace {

@@ -11,6 +11,7 @@
 #include "harness/verify/linear_bounds.h"
 #include "harness/verify/linear_truth.h"
 #include "harness/verify/logit_gradient.h"
+#include "harness/verify/output_checks.h"
 #include "harness/verify/shard_checks.h"
 
 namespace lossgrid {

@@ -8,6 +8,7 @@
 
 #include "harness/problem/batch/sharding.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/output_checks.h"
 #include "harness/verify/shard_checks.h"
 #include "harness/verify/unwritten.h"
 

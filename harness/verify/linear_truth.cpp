@@ -8,6 +8,7 @@
 #include "harness/problem/batch/sharding.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/for_each_index.h"
+#include "harness/verify/gradient_row_sums.h"
 #include "harness/verify/input_column.h"
 #include "harness/verify/logit_gradient.h"
 
@@ -107,105 +108,6 @@ class GradientReader {
   std::vector<GradientBound> bounds_;
 };
 
-/// Adds dz x to all sums: the inner loop of the truth, V H times for every row. It is no member of
-/// a class, whose members the pointers might alias, so that the compiler vectorises it.
-void add_products(double dz, double tau, const float* __restrict factor, std::int64_t size,
-                  double* __restrict want, double* __restrict squares, double* __restrict magnitude,
-                  double* __restrict radius) {
-  for (std::int64_t k = 0; k < size; ++k) {
-    const double x = factor[k];
-    const double product = dz * x;
-    want[k] += product;
-    squares[k] += product * product;
-    magnitude[k] += std::abs(product);
-    radius[k] += tau * std::abs(x);
-  }
-}
-
-/// Squared changes by roundings of logits in one row [H] of a gradient: sum r (f - centre)^2 over
-/// the factors f, for a centre that is known at the end.
-class RoundingSums {
- public:
-  explicit RoundingSums(std::size_t size) : squares_(size), products_(size) {}
-
-  bool empty() const { return squares_.empty(); }
-
-  void add(double rounding, const float* factor) {
-    total_ += rounding;
-    for (std::size_t k = 0; k < squares_.size(); ++k) {
-      const double x = factor[k];
-      products_[k] += rounding * x;
-      squares_[k] += rounding * x * x;
-    }
-  }
-
-  /// Adds the squares of along (f - mean) + across: changes of which the centre is known.
-  void add_change(double along, const float* factor, std::span<const double> mean, double across,
-                  std::span<const double> other) {
-    for (std::size_t k = 0; k < squares_.size(); ++k) {
-      const double change = along * (factor[k] - mean[k]) + across * other[k];
-      squares_[k] += change * change;
-    }
-  }
-
-  double root(std::size_t k, double centre) const {
-    const double sum = squares_[k] - centre * (2 * products_[k] - centre * total_);
-    return std::sqrt(std::max(0.0, sum));
-  }
-
- private:
-  std::vector<double> squares_;
-  std::vector<double> products_;
-  double total_ = 0;
-};
-
-/// Sums of one row [H] of a gradient while it is added up, in memory that stays in the cache.
-class RowSums {
- public:
-  RowSums(std::int64_t size, const LinearRows& rows)
-      : want_(static_cast<std::size_t>(size)),
-        squares_(want_),
-        magnitude_(want_),
-        radius_(want_),
-        rounded_(rows.rounded.empty() ? 0 : want_.size()),
-        roundings_(rows.logit_rounding.empty() ? 0 : want_.size()) {}
-
-  /// Adds the products with `factor` [H].
-  void add(double dz, double tau, const float* factor) {
-    add_products(dz, tau, factor, static_cast<std::int64_t>(want_.size()), want_.data(),
-                 squares_.data(), magnitude_.data(), radius_.data());
-    const double rounded = round_to(DType::bf16, dz);
-    for (std::size_t k = 0; k < rounded_.size(); ++k) rounded_[k] += rounded * factor[k];
-  }
-  RoundingSums& roundings() { return roundings_; }
-
-  /// Writes row `row`. `centre` returns the mean of the factors for RoundingSums::root.
-  template <typename Centre>
-  void write(double temperature, std::size_t row, LinearRows& rows, Centre&& centre) const {
-    const std::size_t at = row * want_.size();
-    for (std::size_t k = 0; k < want_.size(); ++k) {
-      rows.want[at + k] = want_[k] / temperature;
-      rows.spread[at + k] = std::sqrt(squares_[k]) / temperature;
-      rows.magnitude[at + k] = magnitude_[k] / temperature;
-      rows.radius[at + k] = radius_[k] / temperature;
-    }
-    for (std::size_t k = 0; k < rounded_.size(); ++k) {
-      rows.rounded[at + k] = rounded_[k] / temperature;
-    }
-    for (std::size_t k = 0; !roundings_.empty() && k < want_.size(); ++k) {
-      rows.logit_rounding[at + k] = roundings_.root(k, centre(k, want_[k])) / temperature;
-    }
-  }
-
- private:
-  std::vector<double> want_;
-  std::vector<double> squares_;
-  std::vector<double> magnitude_;
-  std::vector<double> radius_;
-  std::vector<double> rounded_;
-  RoundingSums roundings_;
-};
-
 /// Returns `count` of `from` with even steps, the first and the last among them; all if there are
 /// fewer.
 std::vector<std::int64_t> evenly_spread(const std::vector<std::int64_t>& from, std::int64_t count) {
@@ -301,7 +203,7 @@ void add_hidden(const Problem& problem, const GradientReader& gradient, int thre
     std::vector<double> rounding(gradient.rounds_logits() ? vocab : 0);
     const auto at = static_cast<std::size_t>(found - tokens.begin());
     gradient.read(GradientReader::For::hidden, at, 0, dz, tau, rounding);
-    RowSums sums(projection.factors(), out);
+    GradientRowSums sums(projection.factors(), out);
     for (std::size_t v = 0; v < vocab; ++v) {
       sums.add(dz[v], tau[v], projection.weight_row(static_cast<std::int64_t>(v)));
     }
@@ -362,7 +264,7 @@ void add_weight(const Problem& problem, const GradientReader& gradient, int thre
           rounding.empty() ? std::span<double>() : std::span(rounding).subspan(k * width, width));
     }
     for (std::size_t id = 0; id < width; ++id) {
-      RowSums sums(projection.factors(), out);
+      GradientRowSums sums(projection.factors(), out);
       for (std::size_t k = 0; k < tokens.size(); ++k) {
         const float* hidden = projection.hidden_row(problem.whole_row(tokens[k]));
         sums.add(dz[k * width + id], tau[k * width + id], hidden);

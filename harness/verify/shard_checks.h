@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison of one rank's results with the truth: its log-probabilities, its loss and metrics, and
-// every element of its gradient shard. Also counts misplaced elements: those that were not written,
-// and anything but zero in masked rows and padding columns.
+// Comparison of every element of a rank's gradient shard with the truth. Also counts misplaced
+// elements: those that were not written, and anything but zero in masked rows and padding columns.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +11,11 @@
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/verify/check.h"
-#include "harness/verify/declared_roundings.h"
 #include "harness/verify/failed_elements.h"
 #include "harness/verify/row_places.h"
 #include "harness/verify/truth.h"
 
 namespace lossgrid {
-
-/// True if the log-probability of this row has a truth: the row predicts a token, its logits are
-/// not poisoned, and they have probabilities (no NaN, not -inf alone).
-bool has_logprob(const Problem& problem, const RowTruth& row);
-
-/// Returns the checks "logprobs" and, of the columns that are there, "entropy", "vocab_min",
-/// "vocab_max", "logsumexp" and "mean_logprob" of the outputs for the rows at `places`. Tensors
-/// that are not in `outputs` have none.
-std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
-                                std::span<const RowPlace> places, const TokenOutputs& all,
-                                const Outputs& outputs, int serial_adds, std::int64_t rank);
-
-/// Returns the checks "loss" and "metric.NAME" for every metric of the truth. A metric that is
-/// missing, that is not in `outputs` or that joins by another rule fails. The bound is the truth's
-/// interval and one rounding to float32, or the declared rounding of a loss; counts and numbers of
-/// the global batch are exact.
-std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
-                                const Outputs& outputs, std::int64_t rank,
-                                const DeclaredRoundings& declared = {});
 
 /// The step to the next number of a dtype, in place of an infinite one: 0 times it is 0.
 inline constexpr double kLongestStep = 1e300;

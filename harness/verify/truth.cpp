@@ -5,8 +5,6 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <ranges>
-#include <string_view>
 
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
@@ -19,50 +17,6 @@
 #include "harness/verify/unpadded_batch.h"
 
 namespace lossgrid {
-double RowTruth::entropy() const {
-  return std::log(sum) + spread;
-}
-
-double RowTruth::logsumexp() const {
-  return max + std::log(sum);
-}
-
-double RowTruth::mean_logprob() const {
-  return -mean_distance - finite_share() * std::log(sum);
-}
-
-bool RowTruth::may_change_top() const {
-  double most = target_error + range_error;
-  if (reads_as_float32) most += 2 * unit_roundoff(DType::f32) * std::abs(target_logit) * 1.01;
-  // Kernels may read denormal numbers as zero.
-  constexpr double kSmallestNormal = std::numeric_limits<float>::min();
-  if (std::abs(target_logit) < 2 * kSmallestNormal) most += 2 * kSmallestNormal;
-  return most > 0 && std::abs(margin) <= most;
-}
-
-double RowTruth::term(RowTerm which) const {
-  switch (which) {
-    case RowTerm::entropy:
-      return entropy();
-    case RowTerm::logsumexp:
-      return logsumexp();
-    case RowTerm::mean_logprob:
-      return mean_logprob();
-    case RowTerm::divergence:
-      break;
-    case RowTerm::vocab_min:
-      return smallest;
-    case RowTerm::vocab_max:
-      return max;
-    case RowTerm::sum_p2:
-      return sum_p2();
-    case RowTerm::top1:
-      return is_top() ? 1 : 0;
-    case RowTerm::mean_logit:
-      return mean_logit();
-  }
-  return divergence ? divergence->value : std::numeric_limits<double>::quiet_NaN();
-}
 
 namespace {
 
@@ -96,21 +50,6 @@ bool have_probabilities(std::span<const double> logits) {
     any |= x > -std::numeric_limits<double>::infinity();
   }
   return all_below_infinity && any;
-}
-
-/// Returns the fault of logits that have no probabilities.
-std::string wrong_logit(std::span<const double> logits) {
-  for (std::size_t v = 0; v < logits.size(); ++v) {
-    if (logits[v] < std::numeric_limits<double>::infinity()) continue;
-    return fmt::format("{} at vocab id {}, must be finite or -inf", logits[v], v);
-  }
-  return "all are -inf, one at least must be finite";
-}
-
-std::string place_of(const Problem& problem, std::int64_t token) {
-  const std::int64_t sequence = problem.sequence_of(token);
-  return fmt::format("sequence {}, token {}", problem.whole_sequence(sequence),
-                     token - problem.cu_seqlens[sequence]);
 }
 
 }  // namespace
@@ -225,77 +164,6 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
 
 namespace {
 
-/// Returns the fault of logits whose divergence from the teacher's has no gradient.
-std::string wrong_divergence(const DivergenceTruth& truth, std::span<const double> student,
-                             std::span<const double> teacher) {
-  if (!truth.p.is_distribution()) {
-    return "all are -inf where the teacher has a probability, one at least must be finite";
-  }
-  std::size_t v = 0;
-  while (v + 1 < teacher.size() && !(std::isinf(teacher[v]) && student[v] > teacher[v])) ++v;
-  return fmt::format("{} at vocab id {}, must be -inf where the teacher's is: the divergence is {}",
-                     student[v], v, truth.value);
-}
-
-}  // namespace
-
-void require_trainable(const Problem& problem, std::span<const RowTruth> rows) {
-  const auto read = [&](const LogitsSource& source, std::int64_t t) {
-    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
-    source.read(t, 0, std::span<double>(logits));
-    return logits;
-  };
-  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
-    if (!rows[t].valid) continue;
-    const auto refuse = [&](std::string_view tensor, const std::string& fault) {
-      throw_bad_input("{}: {} of {}, whose next token is trained on: {}", describe(problem.source),
-                      tensor, place_of(problem, t), fault);
-    };
-    const char* logits = problem.projection ? "hidden x weight" : "logits";
-    if (std::isnan(rows[t].logprob)) refuse(logits, wrong_logit(read(*problem.logits, t)));
-    const std::optional<DivergenceTruth>& divergence = rows[t].divergence;
-    if (!divergence || divergence->has_gradient()) continue;
-    const std::vector<double> teacher = read(*problem.teacher, t);
-    if (!divergence->q.is_distribution()) {
-      refuse(problem.spec.teacher_hidden > 0 ? "teacher_hidden x teacher_weight"
-             : problem.spec.teacher_topk > 0 ? "teacher_topk_logits"
-                                             : "teacher_logits",
-             wrong_logit(teacher));
-    }
-    refuse(logits, wrong_divergence(*divergence, read(*problem.logits, t), teacher));
-  }
-}
-
-void require_numbers(const Problem& problem, const Truth& truth) {
-  std::string what;
-  std::string where;
-  if (std::isnan(truth.objective.loss.value)) what = "the loss is nan";
-  for (const auto& [name, metric] : truth.objective.metrics) {
-    const std::optional<Enclosure> value = metric.value();
-    if (value && std::isnan(value->value)) what = fmt::format("metric {} is nan", name);
-  }
-  for (std::int64_t t = problem.tokens() - 1; t >= 0; --t) {
-    if (!truth.rows[t].valid) continue;
-    const RowGradientTruth grad = truth.objective.gradient(t);
-    const auto require_finite = [&](std::string_view number, const Enclosure& gradient) {
-      if (std::isfinite(gradient.value)) return;
-      what = fmt::format("d loss / d {} of {} is {}", number, place_of(problem, t), gradient.value);
-    };
-    for (const RowTerm term : std::views::reverse(kAllGradientTerms)) {
-      require_finite(name(term), grad.terms[term]);
-    }
-    require_finite("logprob", grad.logprob);
-    if (std::isinf(truth.rows[t].logprob)) {
-      where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
-    }
-  }
-  if (what.empty()) return;
-  throw_bad_input("{}: {}: {}{}", describe(problem.source), problem.spec.objective.kind, what,
-                  where);
-}
-
-namespace {
-
 /// Returns value +- radius as a float32 result: beyond the largest float32 either that number or
 /// infinite.
 Enclosure known_float32(double value, double radius) {
@@ -373,10 +241,6 @@ std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
   });
   return roundings;
 }
-
-}  // namespace
-
-namespace {
 
 /// Returns the relative error of the logits of row t by declared roundings of their quotient.
 double quotient_error(const Problem& problem, std::int64_t t,

@@ -14,6 +14,8 @@
 #include "harness/core/error.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/linear_truth.h"
+#include "harness/verify/output_checks.h"
+#include "harness/verify/usable_truth.h"
 #include "one_row.h"
 
 namespace lossgrid {

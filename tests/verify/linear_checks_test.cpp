@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/problem/batch/partition.h"
+#include "harness/verify/output_checks.h"
 #include "linear_emulation.h"
 
 namespace lossgrid {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/loss/registry.h"
+#include "harness/verify/output_checks.h"
 #include "one_row.h"
 
 namespace lossgrid {

@@ -12,6 +12,7 @@
 #include "harness/problem/batch/partition.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/logit_gradient.h"
+#include "harness/verify/usable_truth.h"
 #include "term_objective.h"
 
 namespace lossgrid {

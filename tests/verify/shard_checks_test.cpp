@@ -15,6 +15,7 @@
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/output_checks.h"
 #include "statistics_outputs.h"
 
 namespace lossgrid {

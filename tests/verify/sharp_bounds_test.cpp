@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "harness/verify/bounds.h"
+#include "harness/verify/output_checks.h"
 #include "one_row.h"
 #include "statistics_outputs.h"
 

@@ -16,6 +16,7 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "harness/verify/truth.h"
+#include "harness/verify/usable_truth.h"
 
 namespace lossgrid {
 namespace {

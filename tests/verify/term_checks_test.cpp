@@ -12,6 +12,7 @@
 #include "harness/verify/bounds.h"
 #include "harness/verify/expected.h"
 #include "harness/verify/logit_gradient.h"
+#include "harness/verify/output_checks.h"
 #include "harness/verify/shard_checks.h"
 #include "one_row.h"
 #include "term_emulation.h"

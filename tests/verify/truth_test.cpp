@@ -10,6 +10,7 @@
 #include "harness/loss/registry.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/expected.h"
+#include "harness/verify/usable_truth.h"
 #include "linear_emulation.h"
 #include "one_row.h"
 

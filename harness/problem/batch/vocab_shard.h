@@ -23,4 +23,9 @@ constexpr int vocab_ranks(std::int64_t vocab, int tp) {
   return vocab == 1 ? 1 : tp;
 }
 
+/// True for the ranks whose shard is a copy of that of TP rank 0.
+constexpr bool has_vocab_copy(std::int64_t vocab, int tp_rank) {
+  return vocab == 1 && tp_rank != 0;
+}
+
 }  // namespace lossgrid

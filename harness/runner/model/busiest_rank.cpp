@@ -14,7 +14,7 @@ std::vector<std::int64_t> predicting_rows(const PackedBatch& batch, const Grid& 
   const bool cuts = cuts_sequences(batch.cp_layout);
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     const std::int64_t first = batch.cu_seqlens_padded[i];
-    const std::int64_t last = first + std::max<std::int64_t>(0, batch.length(i) - 1);
+    const std::int64_t last = first + std::max<std::int64_t>(0, batch.length(i) - batch.ahead);
     const std::int64_t begin = cuts ? first : 0;
     const std::int64_t length = cuts ? batch.padded_length(i) : batch.padded_tokens();
     const std::int64_t chunk_rows = length / chunks;

@@ -110,12 +110,4 @@ std::vector<TimedPlan> search_grids(const SearchRequest& request, const TimeMode
   return plans;
 }
 
-std::vector<TimedPlan> cheapest_first(std::vector<TimedPlan> plans, std::int64_t memory_bytes) {
-  std::erase_if(plans, [&](const TimedPlan& plan) { return plan.row.peak_bytes() > memory_bytes; });
-  std::stable_sort(plans.begin(), plans.end(), [](const TimedPlan& a, const TimedPlan& b) {
-    return a.rank_seconds() < b.rank_seconds();
-  });
-  return plans;
-}
-
 }  // namespace lossgrid

@@ -48,7 +48,4 @@ std::vector<Grid> searched_grids(const CaseSpec& spec, int most_ranks);
 /// each part from the fastest to the slowest, of equals the one with fewer ranks.
 std::vector<TimedPlan> search_grids(const SearchRequest& request, const TimeModel& model);
 
-/// Returns the plans that fit from the one with the fewest rank-seconds on.
-std::vector<TimedPlan> cheapest_first(std::vector<TimedPlan> plans, std::int64_t memory_bytes);
-
 }  // namespace lossgrid

@@ -59,6 +59,7 @@ PackLayout::PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& pa
   if (has_mask_bits(spec.mask)) case_token_mask(spec, layout.cu, batch_.sample_mask);
   batch_.cu_seqlens_padded = layout.cu_padded;
   batch_.cp_layout = grid.cp_layout;
+  batch_.ahead = problem_.ahead();
   batch_.cu_seqlens = spec.cu == CuMode::true_lengths ? layout.cu : layout.cu_padded;
   batch_.input_lengths = problem_.lengths;
   const ObjectiveNeeds needs = objective_->needs();

@@ -23,6 +23,7 @@
 #include "harness/runner/trial/pack_checks.h"
 #include "harness/runner/trial/rank_communicators.h"
 #include "harness/runner/trial/weight_gradient.h"
+#include "harness/verify/output_checks.h"
 
 namespace lossgrid {
 namespace {

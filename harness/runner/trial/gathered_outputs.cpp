@@ -117,7 +117,7 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
       if (parts[m].problem->microbatch.dummy) continue;
       RowPlacement(setup, r, parts[m]).place(ranks[r].packs[m], out);
     }
-    const bool is_copy = vocab_ranks(spec.vocab, setup.grid.tp) == 1 && setup.grid.tp_rank(r) != 0;
+    const bool is_copy = has_vocab_copy(spec.vocab, setup.grid.tp_rank(r));
     if (!out.grad_weight.empty() && !is_copy) add_weight_gradient(setup, r, ranks[r], out);
   }
   return out;

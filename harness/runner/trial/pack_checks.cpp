@@ -13,6 +13,7 @@
 #include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/output_checks.h"
 
 namespace lossgrid {
 namespace {

@@ -15,6 +15,7 @@
 #include "harness/runner/trial/injected_nan.h"
 #include "harness/runner/trial/pack_checks.h"
 #include "harness/verify/bounds.h"
+#include "harness/verify/output_checks.h"
 
 namespace lossgrid {
 namespace {

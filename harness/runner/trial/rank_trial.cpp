@@ -11,6 +11,7 @@
 #include "harness/runner/trial/global_batch.h"
 #include "harness/runner/trial/pack_trial.h"
 #include "harness/runner/trial/pipeline.h"
+#include "harness/verify/output_checks.h"
 
 namespace lossgrid {
 namespace {

@@ -164,8 +164,8 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
     const int same = first_with_same_rows(setup.grid, static_cast<int>(r), whole_pack);
     for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
       const PackFindings& pack = ranks[r].packs[m];
-      const bool is_copy = vocab_ranks(setup.problem->spec.vocab, setup.grid.tp) == 1 &&
-                           setup.grid.tp_rank(static_cast<int>(r)) != 0;
+      const bool is_copy =
+          has_vocab_copy(setup.problem->spec.vocab, setup.grid.tp_rank(static_cast<int>(r)));
       owned += is_copy ? 0 : pack.owned_labels;
       if (detail.empty() && pack.output_bits != ranks[same].packs[m].output_bits) {
         detail = fmt::format("rank {} holds other outputs by token than rank {} (microbatch {})", r,

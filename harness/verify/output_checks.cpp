@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/verify/output_checks.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "harness/verify/bounds.h"
+
+namespace lossgrid {
+
+bool has_logprob(const Problem& problem, const RowTruth& row) {
+  const bool is_poisoned = !row.valid && problem.poison_true_rows;
+  return row.target >= 0 && !is_poisoned && !std::isnan(row.logprob);
+}
+
+std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
+                                std::span<const RowPlace> places, const TokenOutputs& all,
+                                const Outputs& outputs, int serial_adds, std::int64_t rank) {
+  const TokenOutputs got = outputs.only_given(all);
+  Check logprobs("logprobs");
+  std::vector<Check> of_terms;
+  for (const RowTerm term : kAllRowTerms) of_terms.emplace_back(std::string(name(term)));
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (places[k].row < 0) continue;
+    const RowTruth& row = truth.rows[places[k].row];
+    if (!has_logprob(problem, row)) continue;
+    const ElementPlace at{rank, places[k].sequence, places[k].offset, row.target};
+    if (!got.logprobs.empty()) {
+      logprobs.add_float32(got.logprobs[k], row.logprob, logprob_bound(row, serial_adds), at);
+    }
+    for (std::size_t c = 0; c < of_terms.size(); ++c) {
+      const RowTerm term = kAllRowTerms[c];
+      if (got.terms[term].empty()) continue;
+      double want = row.term(term);
+      if (term == RowTerm::divergence && std::isnan(want)) continue;
+      double bound = term_bound(row, term, serial_adds, problem.spec.dtype);
+      if (term == RowTerm::top1) {
+        // It is one of two numbers also where either is right.
+        if (bound > 0) want = got.terms[term][k] == 0 ? 0 : 1;
+        bound = 0;
+      }
+      of_terms[c].add_float32(got.terms[term][k], want, bound, at);
+    }
+  }
+  std::vector<Check> checks;
+  if (outputs.logprobs) checks.push_back(std::move(logprobs));
+  for (std::size_t c = 0; c < of_terms.size(); ++c) {
+    if (!got.terms[kAllRowTerms[c]].empty()) checks.push_back(std::move(of_terms[c]));
+  }
+  return checks;
+}
+
+namespace {
+
+void check_metric(const MetricTruth& want, const Metric& got, std::int64_t rank, Check& check) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::optional<Enclosure> truth = want.value();
+  const std::optional<double> value = got.value();
+  if (got.reduction != want.reduction || truth.has_value() != value.has_value()) {
+    check.add(nan, truth ? truth->value : nan, 0, {rank});
+    return;
+  }
+  if (!truth) return;
+  const bool exact = want.reduction == Reduction::count || want.reduction == Reduction::global;
+  const double rounding = unit_roundoff(DType::f32) * std::abs(truth->value);
+  check.add(*value, truth->value, exact ? 0.0 : truth->radius() + rounding, {rank});
+}
+
+}  // namespace
+
+std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
+                                const Outputs& outputs, std::int64_t rank,
+                                const DeclaredRoundings& declared) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Check> checks;
+  if (outputs.loss) {
+    checks.emplace_back("loss");
+    checks[0].add(got.loss, truth.loss.value,
+                  truth.loss.radius() + declared.loss * std::abs(truth.loss.value), {rank});
+  }
+  for (const auto& [name, want] : truth.metrics) {
+    if (!outputs.has_metric(name)) continue;
+    checks.emplace_back("metric." + name);
+    const auto entry = got.metrics.find(name);
+    if (entry == got.metrics.end()) {
+      checks.back().add(nan, want.amount.value, 0, {rank});
+    } else {
+      check_metric(want, entry->second, rank, checks.back());
+    }
+  }
+  for (const auto& [name, metric] : got.metrics) {
+    if (truth.metrics.contains(name) && outputs.has_metric(name)) continue;
+    checks.emplace_back("metric." + name);
+    checks.back().add(nan, nan, 0, {rank});
+  }
+  return checks;
+}
+
+}  // namespace lossgrid
