@@ -94,11 +94,13 @@ TEST_F(Peers, TakeTheMeanOfOnePackOnOneRank) {
 }
 
 TEST_F(Peers, OfALibraryThatIsMissingAreSkippedWithTheReason) {
-  const auto found = outcomes({kPeers + "liger.py", kPeers + "apple_cce.py"},
-                              "liger,liger_linear,cce,cce_unfiltered,fused,linear_ce",
-                              "--case 'lens=5+8 vocab=96' --case 'lens=5+8 vocab=96 hidden=8' ", 0);
+  const auto found =
+      outcomes({kPeers + "liger.py", kPeers + "apple_cce.py", kPeers + "quack_cross_entropy.py"},
+               "liger,liger_linear,cce,cce_unfiltered,quack,quack_in_place,fused,linear_ce",
+               "--case 'lens=5+8 vocab=96' --case 'lens=5+8 vocab=96 hidden=8' ", 0);
   EXPECT_EQ(found.at("fused").statuses, Statuses{"passed"});
-  for (const char* name : {"liger", "liger_linear", "cce", "cce_unfiltered"}) {
+  for (const char* name :
+       {"liger", "liger_linear", "cce", "cce_unfiltered", "quack", "quack_in_place"}) {
     EXPECT_EQ(found.at(name).statuses, Statuses{"skipped"}) << name;
     EXPECT_THAT(found.at(name).reason,
                 ::testing::AnyOf(HasSubstr(" is not installed"), HasSubstr("needs a GPU")));

@@ -27,15 +27,16 @@ class BenchPeers(ScriptTest):
 
     def test_every_file_is_loaded_and_every_peer_runs_beside_lossgrid(self):
         called = self.bench()
-        for file in ("torch_cross_entropy", "torch_linear_cross_entropy", "liger", "apple_cce"):
+        for file in ("torch_cross_entropy", "torch_linear_cross_entropy", "liger", "apple_cce",
+                     "quack_cross_entropy"):
             self.assertIn(f"--load python/peers/{file}.py ", called)
         self.assertIn(" --suite peers --impl per_sequence,fused,", called)
         self.assertIn("linear_ce,linear_ce_onepass,torch_eager,torch_compiled,", called)
-        self.assertTrue(called.endswith(",liger,liger_linear,cce,cce_unfiltered"), called)
+        self.assertTrue(called.endswith(",liger,liger_linear,cce,cce_unfiltered,quack,quack_in_place"), called)
 
     def test_what_is_named_takes_the_place_of_the_default(self):
         self.assertTrue(self.bench("--suite", "perf_gpu", "--backend", "cuda").endswith(
-            "cce_unfiltered --suite perf_gpu --backend cuda"))
+            "quack_in_place --suite perf_gpu --backend cuda"))
         called = self.bench("--case", "lens=5 vocab=9", "--impl=fused,liger")
         self.assertTrue(called.endswith("--python python3 --case lens=5 vocab=9 --impl=fused,liger"))
         self.assertEqual(called.count("--impl"), 1)
