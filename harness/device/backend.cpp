@@ -32,6 +32,10 @@ constexpr std::int64_t kCpuChunkTokens = 256;
 /// the data sheet of an H200, 610 of an A100 and 1180 of an H100. Not measured on a GPU yet.
 constexpr std::int64_t kGpuChunkTokens = 1024;
 
+constexpr std::int64_t kHostWarmUpNs = 20'000'000;
+/// An idle GPU has a fifth of its clock, and takes a good part of a second to raise it.
+constexpr std::int64_t kGpuWarmUpNs = 1'000'000'000;
+
 constexpr std::int64_t kEmulatedCacheBytes = std::int64_t{1} << 20;
 
 // GPUs do not document their replacement policy: a walk over four times the cache is safe.
@@ -51,6 +55,7 @@ constexpr BackendTraits kCpu{
     .free_gpu_bytes = [] { return std::int64_t{0}; },
     .timer = "steady_clock",
     .make_timer = make_steady_timer,
+    .warm_up_ns = kHostWarmUpNs,
     .last_level_cache_bytes = processor_cache_bytes,
     .cache_walk_percent = kCpuWalkPercent,
     .kernels = cpu_kernels,
@@ -72,6 +77,7 @@ constexpr BackendTraits kCuda{
     .free_gpu_bytes = free_cuda_bytes,
     .timer = "cuda_events",
     .make_timer = make_cuda_timer,
+    .warm_up_ns = kGpuWarmUpNs,
     .last_level_cache_bytes = cuda_l2_bytes,
     .cache_walk_percent = kGpuWalkPercent,
     .kernels = cuda_device_kernels,
@@ -93,6 +99,7 @@ constexpr BackendTraits kCudaEmulated{
     .free_gpu_bytes = [] { return std::int64_t{0}; },
     .timer = "steady_clock",
     .make_timer = make_steady_timer,
+    .warm_up_ns = kHostWarmUpNs,
     .last_level_cache_bytes = [] { return kEmulatedCacheBytes; },
     .cache_walk_percent = kGpuWalkPercent,
     .kernels = cpu_kernels,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/core/terminal.h"
+#include "reports/record/gpu_row.h"
 #include "reports/record/timing_row.h"
 
 namespace lossgrid {
@@ -54,6 +55,7 @@ struct TimingRecord {
   std::vector<CeilingRow> ceilings;
   std::string ceiling_details;
   std::vector<AllReduceRow> all_reduce;
+  std::vector<GpuRow> gpus = {};  // by rank; empty without GPUs
 
   std::string id() const { return timing_id(case_text, grid, cache, backend); }
 };
@@ -117,6 +119,8 @@ void fields(A& a, TimingRecord& timing) {
     {.varies = true});
   a("all_reduce", timing.all_reduce,
     "All-reduce of groups with more than one rank, doing nothing else.");
+  a("gpus", timing.gpus, "State of the GPUs, by rank; without it there are none.",
+    {.left_out = timing.gpus.empty(), .since = Since::later_in_1});
 }
 
 /// A measurement of the meter of something that is known beforehand.

@@ -3,36 +3,14 @@
 
 #include <cstdlib>
 
-#include <dlfcn.h>
-
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/core/error.h"
+#include "harness/core/shared_library.h"
 
 namespace lossgrid {
 namespace {
 
 constexpr int kRecent = NCCL_VERSION(2, 18, 0);
-
-class Functions {
- public:
-  explicit Functions(const std::string& path)
-      : path_(path), library_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) throw Error(ErrorCode::unsupported, dlerror());
-  }
-
-  bool has(const char* name) const { return dlsym(library_, name) != nullptr; }
-
-  template <typename Function>
-  void find(const char* name, Function& function) const {
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (function != nullptr) return;
-    throw Error(ErrorCode::unsupported, fmt::format("{} has no {}", path_, name));
-  }
-
- private:
-  const std::string& path_;
-  void* library_;
-};
 
 struct Found {
   NcclLibrary library;
@@ -56,7 +34,7 @@ const Found& find_library() {
 }  // namespace
 
 NcclLibrary load_nccl(const std::string& path) {
-  const Functions functions(path);
+  const SharedLibrary functions(path);
   NcclLibrary nccl;
   decltype(&ncclGetVersion) get_version = nullptr;
   functions.find("ncclGetVersion", get_version);

@@ -1,38 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/cuda/cublas_lt.h"
 
-#include <dlfcn.h>
+#include <fmt/format.h>
 
-#include "harness/core/error.h"
+#include "harness/core/shared_library.h"
 
 namespace lossgrid {
 namespace {
 
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) {
-    throw Error(ErrorCode::unsupported, fmt::format("cuBLASLt has no {}", name));
-  }
-}
-
 CublasLt load() {
-  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw Error(ErrorCode::unsupported, dlerror());
+  const SharedLibrary library(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR));
   CublasLt lt{};
-  find(library, "cublasLtCreate", lt.create);
-  find(library, "cublasLtGetStatusString", lt.status_string);
-  find(library, "cublasLtMatmulDescCreate", lt.create_product);
-  find(library, "cublasLtMatmulDescDestroy", lt.destroy_product);
-  find(library, "cublasLtMatmulDescSetAttribute", lt.set_product);
-  find(library, "cublasLtMatrixLayoutCreate", lt.create_layout);
-  find(library, "cublasLtMatrixLayoutDestroy", lt.destroy_layout);
-  find(library, "cublasLtMatmulPreferenceCreate", lt.create_preference);
-  find(library, "cublasLtMatmulPreferenceDestroy", lt.destroy_preference);
-  find(library, "cublasLtMatmulPreferenceSetAttribute", lt.set_preference);
-  find(library, "cublasLtMatmulAlgoGetHeuristic", lt.find_algorithm);
-  find(library, "cublasLtMatmul", lt.multiply);
+  library.find("cublasLtCreate", lt.create);
+  library.find("cublasLtGetStatusString", lt.status_string);
+  library.find("cublasLtMatmulDescCreate", lt.create_product);
+  library.find("cublasLtMatmulDescDestroy", lt.destroy_product);
+  library.find("cublasLtMatmulDescSetAttribute", lt.set_product);
+  library.find("cublasLtMatrixLayoutCreate", lt.create_layout);
+  library.find("cublasLtMatrixLayoutDestroy", lt.destroy_layout);
+  library.find("cublasLtMatmulPreferenceCreate", lt.create_preference);
+  library.find("cublasLtMatmulPreferenceDestroy", lt.destroy_preference);
+  library.find("cublasLtMatmulPreferenceSetAttribute", lt.set_preference);
+  library.find("cublasLtMatmulAlgoGetHeuristic", lt.find_algorithm);
+  library.find("cublasLtMatmul", lt.multiply);
   return lt;
 }
 

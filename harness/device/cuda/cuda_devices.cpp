@@ -8,6 +8,7 @@
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/cuda/cuda_timing.h"
 #include "harness/device/device_work.h"
 #include "harness/device/memory/host_memory.h"
 
@@ -97,6 +98,7 @@ class CudaDevice final : public Device {
       wait_for("fill");
       return fill_on_host(to, pattern, bytes);
     }
+    forget_timed_end();
     const char* error = cuda_fill(to, pattern, static_cast<std::int64_t>(bytes), stream_);
     if (error != nullptr) throw_cuda_failure("CUDA kernel fill", error);
   }
@@ -149,7 +151,10 @@ class CudaDevice final : public Device {
   }
 
   void wait() override { wait_for("what was launched"); }
-  void wait_for(const char* what) { check_cuda(cudaStreamSynchronize(stream_), what); }
+  void wait_for(const char* what) {
+    record_timed_end(stream_);
+    check_cuda(cudaStreamSynchronize(stream_), what);
+  }
 
   std::byte* acquire(std::size_t bytes, MemorySpace space) override {
     void* block = nullptr;

@@ -19,6 +19,8 @@ const char* cuda_extrema(DType dtype, const void* rows, int ranks, std::int64_t 
                          std::int64_t count, bool largest, void* out, void* stream);
 /// Causes a sticky error, for tests of lost devices.
 const char* cuda_trap(void* stream);
+/// Keeps the stream busy for so long, at least.
+const char* cuda_gate(std::int64_t ns, void* stream);
 /// Fills as Device::fill does.
 const char* cuda_fill(void* to, std::uint16_t pattern, std::int64_t bytes, void* stream);
 

@@ -5,6 +5,8 @@
 
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_devices.h"
+#include "harness/device/cuda/cuda_kernels.h"
+#include "harness/device/device_work.h"
 
 namespace lossgrid {
 namespace {
@@ -25,14 +27,34 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// The end of what a thread times.
+struct TimedEnd {
+  Event* event = nullptr;  // null: it times nothing
+  bool is_recorded = false;
+};
+
+TimedEnd& timed_end() {
+  thread_local TimedEnd end;
+  return end;
+}
+
+/// Longer than a host takes for the launches of a phase before its first wait.
+constexpr std::int64_t kGateNs = 100'000;
+
 class CudaTimer final : public DeviceTimer {
  public:
   explicit CudaTimer(Device& device)
       : device_(device), stream_(static_cast<cudaStream_t>(device.stream())) {}
+  ~CudaTimer() override { timed_end() = {}; }
 
-  void start() override { start_.record(stream_); }
+  void start() override {
+    if (const char* error = cuda_gate(kGateNs, stream_)) throw_cuda_failure("kernel gate", error);
+    start_.record(stream_);
+    timed_end() = {&end_, false};
+  }
   std::int64_t stop() override {
-    end_.record(stream_);
+    if (launches_pending() || !timed_end().is_recorded) end_.record(stream_);
+    timed_end() = {};
     device_.synchronise();
     check_cuda(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
     float milliseconds = 0;
@@ -49,6 +71,17 @@ class CudaTimer final : public DeviceTimer {
 };
 
 }  // namespace
+
+void record_timed_end(void* stream) {
+  TimedEnd& end = timed_end();
+  if (end.event == nullptr) return;
+  end.event->record(static_cast<cudaStream_t>(stream));
+  end.is_recorded = true;
+}
+
+void forget_timed_end() {
+  timed_end().is_recorded = false;
+}
 
 std::unique_ptr<DeviceTimer> make_cuda_timer(Device& device) {
   return std::make_unique<CudaTimer>(device);

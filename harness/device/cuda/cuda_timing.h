@@ -10,8 +10,16 @@
 
 namespace lossgrid {
 
-/// Makes a timer by events on the stream of `device`, which is a GPU and outlives the timer.
+/// Makes a timer by events on the stream of `device`, which is a GPU and outlives the timer. Before
+/// the first event a kernel keeps the stream busy, so that launches queue up behind it as they do in
+/// a step of training; the last event stands in front of the last wait of the host.
 std::unique_ptr<DeviceTimer> make_cuda_timer(Device& device);
+
+/// Records the end so far of what the calling thread times, if it times anything: to be called in
+/// front of every wait of the host.
+void record_timed_end(void* stream);
+/// Makes the timer record the end again: there is work behind the last wait.
+void forget_timed_end();
 
 /// Returns the bytes of the first GPU's second-level cache, which all SMs share; 0 without GPUs.
 std::int64_t cuda_l2_bytes();

@@ -319,16 +319,20 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   const std::unique_ptr<DeviceTimer> timer = make_device_timer(shared.device());
   SamplerRequest request = plan.sampler;
   request.timer = timer.get();
+  request.warm_up_ns = traits_of(problem.backend).warm_up_ns;
   request.before_sample = [&] {
     if (walk) walk->run();
     wait_for_all(shared.device());
   };
-  if (recorder) {
-    recorder->end_phase();
-    request.begins_round = [&recorder](std::int64_t round) { recorder->begin_step(round); };
-  }
+  if (recorder) recorder->end_phase();
+  GpuLog gpu_log(timing.gpu);
+  request.begins_round = [&](std::int64_t round) {
+    gpu_log.begin_round();
+    if (recorder) recorder->begin_step(round);
+  };
   timing.samples = take_samples(items, world, shared.communication_ns(), request);
   if (recorder) recorder->end_step();
+  timing.gpu_states = gpu_log.take();
   for (const auto& implementation : implementations) {
     timing.outputs.push_back(implementation->take_findings());
     timing.work.push_back(implementation->take_work());

@@ -12,6 +12,7 @@
 #include "harness/measure/all_reduce_ceiling.h"
 #include "harness/measure/sampler.h"
 #include "harness/problem/case/suite.h"
+#include "harness/runner/timing/gpu_rows.h"
 #include "harness/runner/timing/phase.h"
 #include "harness/runner/timing/timing_ceilings.h"
 #include "harness/runner/trial/rank_trial.h"
@@ -42,6 +43,7 @@ struct RankTiming {
   std::vector<std::vector<RankResult>> outputs;
   std::vector<std::vector<DeviceWork>> work;  // [setups][phases], of the last round
   std::string gpu;                            // identity of the rank's GPU; empty: none
+  GpuStates gpu_states;                       // at the beginnings of rounds, with the warm-up
   StageTimes stages;
 };
 

@@ -158,7 +158,7 @@ class Summary {
     record_.warm_up_rounds = samples.warm_up_rounds;
     record_.rounds = samples.rounds;
     record_.stopped_by = name(samples.stopped_by);
-    note_shared_gpus();
+    note_gpus();
     add_ceilings();
     add_all_reduce("tp", problem_.grid.tp, ranks_[0].tp_all_reduce);
     add_all_reduce("cp", problem_.grid.cp, ranks_[0].cp_all_reduce);
@@ -168,7 +168,12 @@ class Summary {
   }
 
  private:
-  void note_shared_gpus() {
+  void note_gpus() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const std::optional<GpuRow> row = gpu_row(static_cast<std::int64_t>(r), ranks_[r].gpu_states,
+                                                record_.warm_up_rounds);
+      if (row) record_.gpus.push_back(*row);
+    }
     if (!record_.not_representative_reason.empty()) return;
     std::vector<std::string> gpus;
     for (const RankTiming& rank : ranks_) gpus.push_back(rank.gpu);

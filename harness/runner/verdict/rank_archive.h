@@ -172,9 +172,19 @@ void fields(A& archive, AllReduceCeiling& ceiling) {
 }
 
 template <typename A>
+void fields(A& archive, GpuState& state) {
+  archive(state.sm_mhz, state.memory_mhz, state.milliwatts, state.celsius, state.limits);
+}
+
+template <typename A>
+void fields(A& archive, GpuStates& states) {
+  archive(states.by_round, states.missing_reason);
+}
+
+template <typename A>
 void fields(A& archive, RankTiming& timing) {
   archive(timing.samples, timing.ceilings, timing.tp_all_reduce, timing.cp_all_reduce,
-          timing.outputs, timing.work, timing.gpu, timing.stages);
+          timing.outputs, timing.work, timing.gpu, timing.gpu_states, timing.stages);
 }
 
 }  // namespace lossgrid
