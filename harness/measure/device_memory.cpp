@@ -17,7 +17,8 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::array kOnGpu{MemoryVariant::plain, MemoryVariant::streaming, MemoryVariant::library};
+constexpr std::array kOnGpu{MemoryVariant::plain, MemoryVariant::streaming,
+                            MemoryVariant::persistent, MemoryVariant::library};
 
 std::int64_t sums_for(std::int64_t bytes, Backend backend) {
   return traits_of(backend).launches_kernels ? pieces_of(bytes) : 0;
@@ -38,7 +39,7 @@ void emulate(EmulatedStream& stream, const CudaMemoryPass& pass) {
 std::span<const MemoryVariant> variants_of(MemoryKernel kernel, Backend backend) {
   if (!traits_of(backend).launches_kernels) return variants_of(kernel);
   const std::span<const MemoryVariant> all(kOnGpu);
-  return kernel == MemoryKernel::copy ? all : all.first(2);
+  return kernel == MemoryKernel::copy ? all : all.first(3);
 }
 
 DeviceMemory::DeviceMemory(Device& device, std::int64_t bytes)

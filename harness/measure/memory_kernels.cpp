@@ -32,8 +32,9 @@ std::string_view name(MemoryKernel kernel) {
 }
 
 std::string_view name(MemoryVariant variant) {
-  constexpr std::array<std::string_view, 6> kNames{
-      "plain", "prefetch", "streaming", "streaming_prefetch", "library", "eight_places"};
+  constexpr std::array<std::string_view, 7> kNames{
+      "plain",   "prefetch",     "streaming", "streaming_prefetch",
+      "library", "eight_places", "persistent"};
   return kNames[static_cast<std::size_t>(variant)];
 }
 

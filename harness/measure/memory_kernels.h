@@ -21,7 +21,15 @@ enum class MemoryKernel {
 /// Variants of a kernel. Prefetch is by software, 4 KiB ahead into the second cache; streaming
 /// stores bypass the caches; library is memcpy, of copy only; eight_places, of read only, reads
 /// eighths of its part side by side, so that the processor's own prefetch follows all of them.
-enum class MemoryVariant { plain, prefetch, streaming, streaming_prefetch, library, eight_places };
+enum class MemoryVariant {
+  plain,
+  prefetch,
+  streaming,
+  streaming_prefetch,
+  library,
+  eight_places,
+  persistent,  // of GPUs
+};
 
 std::string_view name(MemoryKernel kernel);
 std::string_view name(MemoryVariant variant);

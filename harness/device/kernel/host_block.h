@@ -98,6 +98,12 @@ struct HostLauncher {
     device_work().rows += {read_bytes, written_bytes};
   }
 
+  /// Returns the number of blocks of a kernel that run at once.
+  template <typename Kernel>
+  std::int64_t blocks_at_once(const Kernel& /*kernel*/) const {
+    return 3;
+  }
+
   /// Returns less than any GPU, so that tests have rows that do not fit.
   std::int64_t room_of_block() const { return 16 * 1024; }
 

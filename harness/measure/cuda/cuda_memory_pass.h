@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "harness/device/kernel/block_sums.h"
 #include "harness/measure/memory_kernels.h"
 
 namespace lossgrid {
@@ -11,15 +12,17 @@ namespace lossgrid {
 /// Arguments of run_memory_kernel, with `from` and `to` on multiples of 16 bytes.
 struct CudaMemoryPass {
   MemoryKernel kernel;
-  MemoryVariant variant;  // plain, streaming or library
+  MemoryVariant variant;  // plain, streaming, persistent or library
   const void* from;
   void* to;
   std::int64_t bytes;
-  std::uint32_t* sums;  // [pieces_of(bytes)]: read's sum of each piece
+  std::uint32_t* sums;  // [pieces_of(bytes)]: read's sum of each piece, or of
+                        // several and 0 for the others
 };
 
-/// Bytes of a block of threads.
-inline constexpr std::int64_t kPassPieceBytes = 32 * 1024;
+/// Bytes of a block of threads: 32 KiB.
+inline constexpr std::int64_t kPassPieceBytes =
+    std::int64_t{kVectorsATurn} * kVectorBytes * kBlockThreads;
 
 /// Returns the number of pieces, at least one; the last bytes belong to the last piece.
 constexpr std::int64_t pieces_of(std::int64_t bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes over memory as code of a block: every thread has four vectors of 16 bytes under way before
-// it uses the first one, and blocks are small, so that the last one ends with the others.
+// it uses the first one, and blocks are small, so that the last one ends with the others; or, in
+// the persistent variant, eight vectors, in as many blocks as the GPU runs at once.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -11,7 +12,6 @@ namespace lossgrid {
 struct alignas(kVectorBytes) PassVector {
   std::uint32_t words[4];
 };
-static_assert(kPassPieceBytes == std::int64_t{kVectorsATurn} * kVectorBytes * kBlockThreads);
 
 /// Loads a vector; with kStream marked as first to leave the caches.
 template <bool kStream>
@@ -38,39 +38,56 @@ LOSSGRID_KERNEL void store_vector(const PassVector& x, PassVector* to) {
 #endif
 }
 
-template <MemoryKernel kKernel, bool kStream>
+/// kPieces: that a thread has under way at once.
+template <MemoryKernel kKernel, bool kStream, int kPieces>
 struct MemoryPassKernel {
   CudaMemoryPass pass;
   std::int64_t pieces;
+  std::int64_t blocks;
 
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
-    const auto sums = block.each([&](int thread) { return sweep(block.index(), thread); });
+    const auto sums = block.each([&](int thread) {
+      std::uint32_t sum = 0;
+      for (std::int64_t p = block.index(); p < pieces; p += kPieces * blocks)
+        sum += sweep(p, thread);
+      return sum;
+    });
     if constexpr (kKernel == MemoryKernel::read) {
       const std::uint32_t whole = block.reduce(
           sums, std::uint32_t{0}, [](std::uint32_t a, std::uint32_t b) { return a + b; });
-      block.one([&] { pass.sums[block.index()] = whole; });
+      block.one([&] {
+        pass.sums[block.index()] = whole;
+        for (std::int64_t p = block.index() + blocks; p < pieces; p += blocks) pass.sums[p] = 0;
+      });
     }
   }
 
  private:
   static constexpr std::uint32_t kSignBit = 0x80000000u;
+  static constexpr int kVectors = kPieces * kVectorsATurn;
 
-  /// Processes the part of a thread. Returns the sum of its reads.
+  /// Returns the place of vector k of a thread, in `piece` and the pieces of the block behind it.
+  LOSSGRID_KERNEL std::int64_t place(std::int64_t piece, int thread, int k) const {
+    return ((piece + k / kVectorsATurn * blocks) * kVectorsATurn + k % kVectorsATurn) *
+               kBlockThreads +
+           thread;
+  }
+
+  /// Processes the part of a thread in kPieces pieces. Returns the sum of its reads.
   LOSSGRID_KERNEL std::uint32_t sweep(std::int64_t piece, int thread) const {
     const void* source = kKernel == MemoryKernel::update ? pass.to : pass.from;
     const auto* from = static_cast<const PassVector*>(source);
     auto* to = static_cast<PassVector*>(pass.to);
     const std::int64_t count = pass.bytes / kVectorBytes;
-    const std::int64_t first = piece * kVectorsATurn * kBlockThreads + thread;
-    PassVector x[kVectorsATurn];
-    for (int k = 0; k < kVectorsATurn; ++k) {
-      const std::int64_t v = first + k * kBlockThreads;
+    PassVector x[kVectors];
+    for (int k = 0; k < kVectors; ++k) {
+      const std::int64_t v = place(piece, thread, k);
       x[k] = v < count ? load_vector<kStream>(from + v) : PassVector{};
     }
     std::uint32_t sum = 0;
-    for (int k = 0; k < kVectorsATurn; ++k) {
-      const std::int64_t v = first + k * kBlockThreads;
+    for (int k = 0; k < kVectors; ++k) {
+      const std::int64_t v = place(piece, thread, k);
       for (std::uint32_t& word : x[k].words) {
         sum += word;
         if constexpr (kKernel == MemoryKernel::update) word ^= kSignBit;
@@ -79,8 +96,9 @@ struct MemoryPassKernel {
         if (v < count) store_vector<kStream>(x[k], to + v);
       }
     }
-    const bool is_last = piece + 1 == pieces;
-    return is_last && thread == 0 ? sum + sweep_rest(count * kVectorBytes) : sum;
+    const std::int64_t behind = pieces - 1 - piece;  // pieces to the last one
+    const bool has_last = behind % blocks == 0 && behind / blocks < kPieces;
+    return has_last && thread == 0 ? sum + sweep_rest(count * kVectorBytes) : sum;
   }
 
   /// Processes the bytes behind the last whole vector.
@@ -106,10 +124,15 @@ struct MemoryPassKernel {
 template <MemoryKernel kKernel, typename Launcher>
 void launch_pass_of(Launcher& launch, const CudaMemoryPass& pass) {
   const std::int64_t pieces = pieces_of(pass.bytes);
-  if (pass.variant == MemoryVariant::streaming) {
-    launch(MemoryPassKernel<kKernel, true>{pass, pieces}, pieces, 0);
+  if (pass.variant == MemoryVariant::persistent) {
+    MemoryPassKernel<kKernel, true, 2> kernel{pass, pieces, pieces};
+    const std::int64_t at_once = launch.blocks_at_once(kernel);
+    if (at_once < pieces) kernel.blocks = at_once;
+    launch(kernel, kernel.blocks, 0);
+  } else if (pass.variant == MemoryVariant::streaming) {
+    launch(MemoryPassKernel<kKernel, true, 1>{pass, pieces, pieces}, pieces, 0);
   } else {
-    launch(MemoryPassKernel<kKernel, false>{pass, pieces}, pieces, 0);
+    launch(MemoryPassKernel<kKernel, false, 1>{pass, pieces, pieces}, pieces, 0);
   }
 }
 
