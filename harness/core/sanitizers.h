@@ -21,4 +21,12 @@
 #define LOSSGRID_TSAN 0
 #endif
 
+// LOSSGRID_UNWATCHED stands before a function whose accesses to memory the sanitizer of threads
+// leaves out.
+#if LOSSGRID_TSAN
+#define LOSSGRID_UNWATCHED __attribute__((no_sanitize("thread"), noinline))
+#else
+#define LOSSGRID_UNWATCHED
+#endif
+
 #undef LOSSGRID_HAS_FEATURE

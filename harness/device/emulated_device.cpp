@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "harness/core/heap_watch.h"
+#include "harness/core/philox.h"
 #include "harness/device/backend.h"
 #include "harness/device/device_work.h"
 #include "harness/device/gemm.h"
@@ -97,6 +98,14 @@ class EmulatedDevice final : public Device {
   EmulatedDevice() {
     constexpr std::size_t kLaunches = 4096;  // between two waits, of small cases
     stream_.reserve(kLaunches);
+    const StreamOrder order = emulated_stream_order();
+    if (order == StreamOrder::eager) stream_.at_launch([this] { run(stream_.size()); });
+    if (order == StreamOrder::by_parts) {
+      stream_.at_launch([this, launch = std::uint64_t{0}]() mutable {
+        const auto most = static_cast<std::uint32_t>(stream_.size()) + 1;
+        run(RandomStream(0, 0).below(most, launch++));
+      });
+    }
   }
   ~EmulatedDevice() override {
     launches_pending() = false;  // remaining work is dropped
@@ -142,7 +151,12 @@ class EmulatedDevice final : public Device {
  private:
   void wait() override {
     require_alive();
-    if (stream_.idle()) return;
+    run(stream_.size());
+  }
+
+  /// Runs the first `count` of launched work.
+  void run(std::size_t count) {
+    if (count == 0) return;
     const HeapWatchScope unwatched(nullptr);  // the emulation's: a kernel has no heap
     struct Open {
       explicit Open(Pages& pages) : pages(pages) { pages.open(); }
@@ -150,7 +164,7 @@ class EmulatedDevice final : public Device {
       Pages& pages;
     } open(pages_);
     try {
-      stream_.run();
+      stream_.run(count);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::device_lost) loss_ = error.what();
       throw;
@@ -186,11 +200,12 @@ class EmulatedDevice final : public Device {
 
 }  // namespace
 
-void EmulatedStream::run() {
+void EmulatedStream::run(std::size_t count) {
   std::vector<std::function<void()>> kernels;
   kernels.reserve(pending_.capacity());  // room for the next ones
   kernels.swap(pending_);
-  for (const std::function<void()>& kernel : kernels) kernel();
+  for (std::size_t k = 0; k < count; ++k) kernels[k]();
+  for (std::size_t k = count; k < kernels.size(); ++k) pending_.push_back(std::move(kernels[k]));
 }
 
 std::unique_ptr<Device> make_emulated_device() {

@@ -107,35 +107,55 @@ struct TokenTermsKernel {
   }
 };
 
-/// Adds up the partial totals in one block: a thread for each number, in the order of blocks.
+/// Adds up the partial totals in one block: kParts threads for each number, which read every
+/// kParts-th block's, so that a thread has few loads one after the other; then one for their sums.
 template <class Terms>
 struct TotalsKernel {
+  static constexpr int kNumbers = Terms::kSums + Terms::kMaxima;
+  static constexpr int kParts = 16;
+  static constexpr std::size_t kSharedBytes = sizeof(double) * kNumbers * kParts;
   std::int64_t blocks;
   const double* partials;
   ObjectiveTotals<double> totals;
 
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
-    constexpr int kNumbers = Terms::kSums + Terms::kMaxima;
-    static_assert(kNumbers <= kBlockThreads);
+    auto* parts = reinterpret_cast<double*>(block.shared());  // [kNumbers, kParts]
+    block.run([&](int thread) {
+      for (int k = thread; k < kNumbers * kParts; k += block.threads()) {
+        parts[k] = joined(k / kParts, partials + k / kParts + k % kParts * kNumbers,
+                          (blocks - k % kParts + kParts - 1) / kParts, kParts * kNumbers);
+      }
+    });
+    block.sync();
     block.run([&](int thread) {
       if (thread >= kNumbers) return;
-      const double* own = partials + thread;
-      double whole = own[0];
-      for (std::int64_t b = 1; b < blocks; ++b) {
-        const double next = own[b * kNumbers];
-        if (thread < Terms::kSums) {
-          whole += next;
-        } else {
-          raise_to(whole, next);
-        }
-      }
+      const double whole = joined(thread, parts + thread * kParts, kParts, 1);
       if (thread < Terms::kSums) {
         totals.sums[thread] += whole;
       } else {
         raise_to(totals.maxima[thread - Terms::kSums], whole);
       }
     });
+  }
+
+ private:
+  static_assert(kNumbers <= kBlockThreads);
+
+  /// Returns the sum or the maximum of `count` values of a number, `stride` apart; of none what
+  /// changes nothing.
+  LOSSGRID_KERNEL static double joined(int number, const double* values, std::int64_t count,
+                                       std::int64_t stride) {
+    double whole = number < Terms::kSums ? 0.0 : -static_cast<double>(infinity());
+    for (std::int64_t k = 0; k < count; ++k) {
+      const double next = values[k * stride];
+      if (number < Terms::kSums) {
+        whole += next;
+      } else {
+        raise_to(whole, next);
+      }
+    }
+    return whole;
   }
 };
 
@@ -170,7 +190,10 @@ struct LaunchTokenTerms {
   void operator()(Launcher& launcher) const {
     launcher(TokenTermsKernel<Terms>{terms, tokens, coefficients, gradients, blocks, partials},
              blocks, 0);
-    if constexpr (kHasTotals) launcher(TotalsKernel<Terms>{blocks, partials, totals}, 1, 0);
+    if constexpr (kHasTotals) {
+      using Totals = TotalsKernel<Terms>;
+      launcher(Totals{blocks, partials, totals}, 1, Totals::kSharedBytes);
+    }
   }
 };
 

@@ -244,6 +244,8 @@ inline TimingRecord sample_timing() {
   }
   record.ceiling_details = "plain";
   record.all_reduce = {{"tp", 2, 2500, 1e9}};
+  record.gpus = {{0, "", 1905, 1980, 3201, 3201, 699.5, 66, 1, {"sw_power_cap"}},
+                 {1, "no library", 0, 0, 0, 0, 0, 0, 0, {}}};
   return record;
 }
 

@@ -9,6 +9,7 @@
 
 #include "harness/device/cuda/launch_shape.h"
 #include "harness/device/cuda/shared_memory.h"
+#include "harness/device/kernel/block_reduce.h"
 #include "harness/device/kernel/portable.h"
 
 namespace lossgrid {
@@ -44,32 +45,16 @@ class DeviceBlock {
 
   template <typename T, typename Merge>
   __device__ T reduce(T value, const T& none, Merge&& merge) const {
-    __shared__ T of_warps[32];
-    const unsigned lane = threadIdx.x % 32;
-    const unsigned warp = threadIdx.x / 32;
-    value = reduce_warp(value, merge);
-    __syncthreads();  // of_warps may still be read by the reduction before
-    if (warp == 0) of_warps[lane] = none;
-    __syncthreads();
-    if (lane == 0) of_warps[warp] = value;
-    __syncthreads();
-    if (warp == 0) {
-      const T whole = reduce_warp(of_warps[lane], merge);
-      if (lane == 0) of_warps[0] = whole;
-    }
-    __syncthreads();
-    return of_warps[0];
+    return reduce_by_warps(*this, value, none, merge);
   }
 
- private:
-  template <typename T, typename Merge>
-  __device__ static T reduce_warp(T value, Merge&& merge) {
-    for (int offset = 16; offset > 0; offset /= 2) {
-      value = merge(value, from_lane_below(value, offset));
-    }
-    return value;
+  // For reduce_by_warps:
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  template <typename T>
+  __device__ T* of_warps() const {
+    __shared__ T values[kWarpThreads];
+    return values;
   }
-
   /// Returns the value of the lane `offset` further on, word by word.
   template <typename T>
   __device__ static T from_lane_below(const T& value, int offset) {
@@ -107,8 +92,7 @@ class DeviceLauncher {
       return;
     }
     if (shape.step == LaunchStep::allow_shared) {
-      status_ = cudaFuncSetAttribute(
-          run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+      allow_shared(run_kernel<Kernel>);
       if (status_ != cudaSuccess) {
         cudaGetLastError();  // else the next launch would be blamed for it
         return;
@@ -118,15 +102,19 @@ class DeviceLauncher {
     status_ = cudaGetLastError();
   }
 
+  /// Returns the number of blocks of a kernel without shared memory that run at once.
+  template <typename Kernel>
+  std::int64_t blocks_at_once(const Kernel& /*kernel*/) {
+    int of_sm = 0;
+    keep(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_sm, run_kernel<Kernel>, kBlockThreads,
+                                                       0));
+    return std::int64_t{of_sm} * attribute(cudaDevAttrMultiProcessorCount);
+  }
+
   /// Returns the bytes of dynamic shared memory with which two blocks fit on an SM.
   std::int64_t room_of_block() {
-    int device = 0;
-    int of_sm = 0;
-    int of_block = 0;
-    keep(cudaGetDevice(&device));
-    keep(cudaDeviceGetAttribute(&of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
-    keep(cudaDeviceGetAttribute(&of_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-    return room_beside_another(of_sm, of_block);
+    return room_beside_another(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor),
+                               attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
   }
 
   /// Returns CUDA's text of the first error; null if there was none.
@@ -137,6 +125,24 @@ class DeviceLauncher {
  private:
   void keep(cudaError_t status) {
     if (status_ == cudaSuccess) status_ = status;
+  }
+  int attribute(cudaDeviceAttr which) {
+    int device = 0;
+    int value = 0;
+    keep(cudaGetDevice(&device));
+    keep(cudaDeviceGetAttribute(&value, which, device));
+    return value;
+  }
+  /// Allows a kernel all shared memory that a block can have: ranks on threads launch the same
+  /// kernel with different sizes, and none may take back what another one needs.
+  template <typename F>
+  void allow_shared(F* kernel) {
+    cudaFuncAttributes own;
+    keep(cudaFuncGetAttributes(&own, kernel));
+    const int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    if (status_ != cudaSuccess) return;
+    keep(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - static_cast<int>(own.sharedSizeBytes)));
   }
 
   cudaStream_t stream_;

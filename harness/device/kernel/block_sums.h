@@ -5,10 +5,15 @@
 
 #include <cstdint>
 
+#include "harness/core/sanitizers.h"
+
 namespace lossgrid {
 
-/// Threads of every block.
-inline constexpr int kBlockThreads = 512;
+/// Threads of every block. In builds with the sanitizer of threads they are fibers (tests/fibers),
+/// of which it distinguishes 255.
+inline constexpr int kBlockThreads = LOSSGRID_TSAN ? 128 : 512;
+/// Threads that run in step, and reduce their values by shuffles.
+inline constexpr int kWarpThreads = 32;
 /// Bytes that a thread loads at once.
 inline constexpr int kVectorBytes = 16;
 /// Vectors that a thread loads before it uses the first one.

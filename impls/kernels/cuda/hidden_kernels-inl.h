@@ -1,17 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of hidden_rows.h for GPUs, one block of threads a row, and their launches.
+// The kernels of hidden_rows.h for GPUs, one block of threads a row, and their launches. Where rows
+// are aligned to 16 bytes, a thread moves eight elements at once.
 #pragma once
 
-#include "harness/device/kernel/portable.h"
+#include "harness/device/kernel/vectors.h"
 #include "impls/kernels/gathered_rows.h"
 
 namespace lossgrid {
 
-/// Calls f(i) for every i < size, shared by the threads of a block.
-template <typename Block, typename F>
-LOSSGRID_KERNEL void for_each_column(Block& block, std::int64_t size, F&& f) {
+inline constexpr int kGroupSize = 8;
+
+/// Eight elements in float32.
+struct Group {
+  float items[kGroupSize] = {};
+};
+
+template <typename T>
+LOSSGRID_KERNEL Group load_group(const T* row, std::int64_t g) {
+  constexpr int kVectors = kGroupSize / kVectorSize<T>;
+  Group group;
+  for (int k = 0; k < kVectors; ++k) {
+    const Vector<T> x = vector_of(row, true, g * kVectors + k);
+    for (int i = 0; i < kVectorSize<T>; ++i) {
+      group.items[k * kVectorSize<T> + i] = to_float(x.items[i]);
+    }
+  }
+  return group;
+}
+
+template <typename T>
+LOSSGRID_KERNEL void store_group(T* row, std::int64_t g, const Group& group) {
+  constexpr int kVectors = kGroupSize / kVectorSize<T>;
+  for (int k = 0; k < kVectors; ++k) {
+    Vector<T> x;
+    for (int i = 0; i < kVectorSize<T>; ++i) {
+      store(group.items[k * kVectorSize<T> + i], x.items[i]);
+    }
+    set_vector(row, true, g * kVectors + k, x);
+  }
+}
+
+/// Calls of_group(g) for the groups of a row and of_element(i) for the elements behind the last
+/// whole one, or for all where the row is not aligned. The threads of a block share them.
+template <typename Block, typename OfGroup, typename OfElement>
+LOSSGRID_KERNEL void for_each_column(Block& block, std::int64_t size, bool aligned,
+                                     OfGroup&& of_group, OfElement&& of_element) {
+  const std::int64_t groups = aligned ? size / kGroupSize : 0;
   block.run([&](int thread) {
-    for (std::int64_t i = thread; i < size; i += block.threads()) f(i);
+    for (std::int64_t g = thread; g < groups; g += block.threads()) of_group(g);
+    for (std::int64_t i = groups * kGroupSize + thread; i < size; i += block.threads()) {
+      of_element(i);
+    }
   });
 }
 
@@ -24,8 +63,10 @@ struct GatherRowsKernel {
     const std::int32_t source = rows.source[block.index()];
     const From* from = static_cast<const From*>(rows.from) + source * rows.size;
     To* to = static_cast<To*>(rows.to) + block.index() * rows.size;
-    for_each_column(block, rows.size,
-                    [&](std::int64_t i) { store(source < 0 ? 0.0f : to_float(from[i]), to[i]); });
+    for_each_column(
+        block, rows.size, is_aligned(to) && (source < 0 || is_aligned(from)),
+        [&](std::int64_t g) { store_group(to, g, source < 0 ? Group() : load_group(from, g)); },
+        [&](std::int64_t i) { store(source < 0 ? 0.0f : to_float(from[i]), to[i]); });
   }
 };
 
@@ -39,12 +80,14 @@ struct ClearRowsKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     if (keep[block.index()] != 0) return;
     T* row = data + block.index() * size;
-    for_each_column(block, size, [&](std::int64_t i) { store(0.0f, row[i]); });
+    for_each_column(
+        block, size, is_aligned(row), [&](std::int64_t g) { store_group(row, g, Group()); },
+        [&](std::int64_t i) { store(0.0f, row[i]); });
   }
 };
 
 /// In each turn the block reads floats, then writes half as many bytes: it overwrites only elements
-/// read in this turn or before.
+/// that all threads have read in this turn or before. The next turn reads none of what it wrote.
 struct RoundRowsKernel {
   float* data;
   std::int64_t size;
@@ -53,14 +96,25 @@ struct RoundRowsKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const float* row = data + block.index() * size;
     auto* rounded = reinterpret_cast<bf16*>(data + block.index() * size);
-    for (std::int64_t begin = 0; begin < size; begin += block.threads()) {
+    const std::int64_t groups = is_aligned(row) ? size / kGroupSize : 0;
+    for (std::int64_t begin = 0; begin < groups; begin += block.threads()) {
+      const auto values = block.each([&](int thread) {
+        return begin + thread < groups ? load_group(row, begin + thread) : Group();
+      });
+      block.sync();
+      block.run([&](int thread) {
+        if (begin + thread < groups) {
+          store_group(rounded, begin + thread, block.of(values, thread));
+        }
+      });
+    }
+    for (std::int64_t begin = groups * kGroupSize; begin < size; begin += block.threads()) {
       const auto values = block.each(
           [&](int thread) { return begin + thread < size ? row[begin + thread] : 0.0f; });
       block.sync();
       block.run([&](int thread) {
         if (begin + thread < size) store(block.of(values, thread), rounded[begin + thread]);
       });
-      block.sync();
     }
   }
 };
@@ -77,8 +131,10 @@ struct WriteFloatsKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t begin = block.index() * kElements;
     const std::int64_t left = count - begin;
-    for_each_column(block, left < kElements ? left : kElements,
-                    [&](std::int64_t i) { store(from[begin + i], to[begin + i]); });
+    for_each_column(
+        block, left < kElements ? left : kElements, is_aligned(from) && is_aligned(to),
+        [&](std::int64_t g) { store_group(to + begin, g, load_group(from + begin, g)); },
+        [&](std::int64_t i) { store(from[begin + i], to[begin + i]); });
   }
 };
 

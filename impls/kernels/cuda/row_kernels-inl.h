@@ -65,10 +65,19 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_row(Block& block, const T* row, std::in
 
 template <typename T, typename Block>
 LOSSGRID_KERNEL void write_zeros(Block& block, T* to, std::int64_t begin, std::int64_t end) {
-  T zero;
-  store(0.0f, zero);
+  Vector<T> zeros;
+  for (T& zero : zeros.items) store(0.0f, zero);
+  const bool aligned = is_aligned(to) && begin % kVectorSize<T> == 0;
+  const std::int64_t first = begin / kVectorSize<T>;
+  const std::int64_t last = aligned ? whole_vectors<T>(end) : first;
+  const std::int64_t rest = aligned ? last * kVectorSize<T> : begin;
   block.run([&](int thread) {
-    for (std::int64_t k = begin + thread; k < end; k += block.threads()) store_element(to, k, zero);
+    for (std::int64_t v = first + thread; v < last; v += block.threads()) {
+      store_vector(to, true, v, zeros);
+    }
+    for (std::int64_t k = rest + thread; k < end; k += block.threads()) {
+      store_element(to, k, zeros.items[0]);
+    }
   });
 }
 

@@ -7,35 +7,21 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
-#include "harness/device/kernel/portable.h"
 #include "harness/device/kernel/row_traffic.h"
+#include "harness/device/kernel/vectors.h"
 #include "impls/kernels/kept_columns.h"
 
 namespace lossgrid {
 
-template <typename T>
-inline constexpr int kVectorSize = kVectorBytes / static_cast<int>(sizeof(T));
 /// Elements of a thread in one turn.
 template <typename T>
 inline constexpr int kTurnSize = kVectorsATurn* kVectorSize<T>;
 
 template <typename T>
-struct alignas(kVectorBytes) Vector {
-  T items[kVectorSize<T>];
-};
-
-template <typename T>
 LOSSGRID_KERNEL std::int64_t whole_vectors(std::int64_t columns) {
   return columns / kVectorSize<T>;
-}
-
-/// True if vectors of a row can be read and written at once.
-template <typename T>
-LOSSGRID_KERNEL bool is_aligned(const T* row) {
-  return reinterpret_cast<std::uintptr_t>(row) % kVectorBytes == 0;
 }
 
 /// Calls f(std::true_type) if vectors of a row that is read and of one that is written can be moved
@@ -54,31 +40,13 @@ LOSSGRID_KERNEL void with_alignment(const T* from, const T* to, F&& f) {
 template <typename T>
 LOSSGRID_KERNEL Vector<T> load_vector(const T* row, bool aligned, std::int64_t v) {
   count_row_read(kVectorBytes);
-  Vector<T> x;
-  if (aligned) {
-#ifdef __CUDACC__
-    x = reinterpret_cast<const Vector<T>*>(row)[v];
-#else
-    std::memcpy(static_cast<void*>(&x), row + v * kVectorSize<T>, sizeof x);
-#endif
-    return x;
-  }
-  for (int k = 0; k < kVectorSize<T>; ++k) x.items[k] = row[v * kVectorSize<T> + k];
-  return x;
+  return vector_of(row, aligned, v);
 }
 
 template <typename T>
 LOSSGRID_KERNEL void store_vector(T* row, bool aligned, std::int64_t v, const Vector<T>& x) {
   count_row_written(kVectorBytes);
-  if (aligned) {
-#ifdef __CUDACC__
-    reinterpret_cast<Vector<T>*>(row)[v] = x;
-#else
-    std::memcpy(static_cast<void*>(row + v * kVectorSize<T>), &x, sizeof x);
-#endif
-    return;
-  }
-  for (int k = 0; k < kVectorSize<T>; ++k) row[v * kVectorSize<T> + k] = x.items[k];
+  set_vector(row, aligned, v, x);
 }
 
 /// Returns element k of a row.
