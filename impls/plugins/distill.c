@@ -209,7 +209,7 @@ static const lossgrid_description* describe(void* user) {
       .name = "c_distill",
       .summary = "the mean KL from a teacher's logits, or its hidden states and weight",
       .returns = "loss",
-      .takes = "transforms,sequence_temperatures,teacher,teacher_hidden"};
+      .takes = "transforms,sequence_temperatures,teacher,teacher_hidden,layouts"};
   (void)user;
   return &description;
 }

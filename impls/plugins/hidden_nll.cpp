@@ -222,7 +222,7 @@ const lossgrid_description* describe(void*) {
     all.inputs = "hidden";
     all.returns = "nll";
     all.rows = "pack";
-    all.takes = "bias";
+    all.takes = "bias,layouts";
     all.options = options;
     all.option_count = 1;
     return all;

@@ -147,7 +147,7 @@ static const lossgrid_description* describe(void* user) {
       .struct_size = sizeof(lossgrid_description),
       .name = "c_sampled",
       .summary = "the softmax over the ids that the sampler could have drawn",
-      .takes = "transforms,sampling_mask"};
+      .takes = "transforms,sampling_mask,layouts"};
   (void)user;
   return &description;
 }

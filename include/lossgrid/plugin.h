@@ -159,7 +159,8 @@ typedef struct lossgrid_description {
   size_t option_count;
   /* What it makes itself, with commas; other cases are not given to it. "transforms" of the logits,
    * "sequence_temperatures" beside these, "sampling_mask", "bias" of the LM head, and of a "loss"
-   * "teacher", "teacher_hidden": the inputs and facts of these names. */
+   * "teacher", "teacher_hidden": the inputs and facts of these names. "layouts": any cp_layout, by
+   * `positions` of the context. */
   const char* takes;
 } lossgrid_description;
 
@@ -198,6 +199,9 @@ typedef struct lossgrid_problem {
   DLDataType teacher_dtype; /* bits = 0: no teacher */
   int32_t teacher_topk;     /* 1: its logits are -inf but for the ids that it sends */
   int64_t teacher_hidden;   /* numbers a row of its hidden states; 0: its logits are given */
+  /* Way in which rows go to CP ranks: "zigzag", "contiguous", "ulysses", "zigzag_row",
+   * "contiguous_sequence" (docs/concepts.md). */
+  const char* cp_layout;
 } lossgrid_problem;
 
 /* Context: surroundings of a plan. */

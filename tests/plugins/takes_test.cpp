@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `takes` of a description: sampling masks, teachers, transforms and a bias are given
+// `takes` of a description: sampling masks, teachers, transforms, a bias and CP layouts are given
 // to plugins that declare that they take them, and to no others. Shards of 25 ids on two ranks have
 // a column of padding, one of the four of 5 ids has none of its own.
 #include "plugins.h"
@@ -65,6 +65,29 @@ TEST_P(PluginTakes, NothingThatIsNotDeclared) {
               HasSubstr("takes=\"teacher\""));
   EXPECT_THAT(skipped("conventions", "c_mean_nll", "objective=distill teacher_hidden=4"),
               HasSubstr("takes=\"teacher_hidden\""));
+}
+
+TEST_P(PluginTakes, LayoutsOfRows) {
+  const std::string grids =
+      " --grid tp1cp2:contiguous,tp2cp2:zigzag_row,tp1cp3:ulysses,tp1cp2:contiguous_sequence";
+  const std::string logits = "--case 'lens=5+8+1+3 vocab=25 microbatches=2'";
+  run("sampled", GetParam(), "c_sampled", logits + grids, 0);
+  EXPECT_THAT(result_.out, HasSubstr("4 passed\n"));
+  run("hidden_nll", GetParam(), "cpp_hidden_nll", "--case 'lens=5+8+1+3 vocab=25 hidden=4'" + grids,
+      0);
+  EXPECT_THAT(result_.out, HasSubstr("12 passed\n"));  // with the blocks that it offers
+  auto skipped = run("vocab_parallel", GetParam(), "c_vocab_parallel", logits + grids, 77);
+  EXPECT_THAT(reason_of(skipped["c_vocab_parallel"]), HasSubstr("takes=\"layouts\""));
+}
+
+TEST_P(PluginTakes, PlacesOfRowsDependOnTheLayout) {
+  const std::string twin = "--case 'lens=5+8+1+3 vocab=25' --grid tp1cp2";
+  for (const char* layout : {":contiguous", ":ulysses"}) {
+    run("wrong_twins", GetParam(), "twin_in_rank_order", twin + layout, 0);
+  }
+  for (const char* layout : {"", ":zigzag_row", ":contiguous_sequence"}) {
+    run("wrong_twins", GetParam(), "twin_in_rank_order", twin + layout, 10);
+  }
 }
 
 /// The size that descriptions had before `takes` is enough.

@@ -100,7 +100,7 @@ void require_taken(const nlohmann::json& declaration) {
   const nlohmann::json& takes = declaration.at("takes");
   require_words(takes, "takes",
                 {"transforms", "sequence_temperatures", "sampling_mask", "bias", "teacher",
-                 "teacher_hidden"});
+                 "teacher_hidden", "layouts"});
   for (const char* word : {"teacher", "teacher_hidden"}) {
     if (!lists(takes, word) || lists(declaration.at("returns"), "loss")) continue;
     throw_bad_input("takes '{}' has no meaning without returns 'loss'", word);

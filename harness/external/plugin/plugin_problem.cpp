@@ -12,7 +12,8 @@ PluginProblem::PluginProblem(const PluginImplementation& implementation,
                              const PluginPlace& place, DLDevice device)
     : weight_layout_(problem.at("weight_layout")),
       objective_(problem.at("objective").dump()),
-      filtered_targets_(problem.at("filtered_targets")) {
+      filtered_targets_(problem.at("filtered_targets")),
+      cp_layout_(problem.at("cp_layout")) {
   set_options(implementation, options);
   set_what_is_taken(problem);
   lossgrid_problem& out = problem_;
@@ -63,6 +64,7 @@ void PluginProblem::set_what_is_taken(const nlohmann::json& problem) {
   if (!teacher.empty()) out.teacher_dtype = dl_dtype(teacher);
   out.teacher_topk = problem.at("teacher_topk").get<bool>() ? 1 : 0;
   out.teacher_hidden = problem.at("teacher_hidden");
+  out.cp_layout = cp_layout_.c_str();
 }
 
 void PluginProblem::set_options(const PluginImplementation& implementation,

@@ -38,6 +38,7 @@ class PluginProblem {
   std::string weight_layout_;
   std::string objective_;
   std::string filtered_targets_;
+  std::string cp_layout_;
   std::vector<std::string> texts_;
   std::vector<lossgrid_value> values_;
   lossgrid_problem problem_{};
