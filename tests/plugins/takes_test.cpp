@@ -90,6 +90,16 @@ TEST_P(PluginTakes, PlacesOfRowsDependOnTheLayout) {
   }
 }
 
+/// A plan of a pack has the grid of its microbatch.
+TEST_P(PluginTakes, CpSizesByMicrobatch) {
+  const std::string grids = " --grid tp2cp4:dynamic,tp1cp2dp2:dynamic";
+  const std::string lengths = "--case 'lens=3+29+2+15+9 vocab=25 microbatches=3";
+  run("conventions", GetParam(), "c_mean_nll,c_framework_nll", lengths + "'" + grids, 0);
+  EXPECT_THAT(result_.out, HasSubstr("4 passed\n"));
+  run("hidden_nll", GetParam(), "cpp_hidden_nll", lengths + " hidden=4'" + grids, 0);
+  EXPECT_THAT(result_.out, HasSubstr("6 passed\n"));  // with the blocks that it offers
+}
+
 /// The size that descriptions had before `takes` is enough.
 TEST_P(PluginTakes, OlderDescriptionsAreRead) {
   run("wrong_sampled", GetParam(), "twin_older", "--case 'lens=5+8 vocab=25' --grid tp2cp2", 0);
