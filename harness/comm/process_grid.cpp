@@ -26,8 +26,9 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-constexpr std::array kLayouts{CpLayout::zigzag, CpLayout::contiguous, CpLayout::ulysses,
-                              CpLayout::zigzag_row, CpLayout::contiguous_sequence};
+constexpr std::array kLayouts{
+    CpLayout::zigzag,     CpLayout::contiguous,          CpLayout::ulysses,
+    CpLayout::zigzag_row, CpLayout::contiguous_sequence, CpLayout::dynamic};
 
 CpLayout parse_layout(std::string_view layout, std::string_view grid) {
   std::string known;
@@ -50,9 +51,28 @@ std::string_view name(CpLayout layout) {
       return "ulysses";
     case CpLayout::zigzag_row:
       return "zigzag_row";
-    default:
+    case CpLayout::contiguous_sequence:
       return "contiguous_sequence";
+    default:
+      return "dynamic";
   }
+}
+
+Grid Grid::with_cp(int size) const {
+  Grid grid = *this;
+  grid.cp = size;
+  grid.dp = line() / size;
+  if (is_dynamic()) grid.cp_layout = CpLayout::zigzag;
+  return grid;
+}
+
+std::vector<int> Grid::cp_sizes() const {
+  if (!is_dynamic()) return {cp};
+  std::vector<int> sizes;
+  for (int size = 1; size <= line(); ++size) {
+    if (line() % size == 0) sizes.push_back(size);
+  }
+  return sizes;
 }
 
 std::string format_grid(const Grid& grid) {
@@ -106,6 +126,13 @@ Grid parse_grid(std::string_view text) {
   return grid;
 }
 
+std::unique_ptr<Communicator> split_cp(Communicator& world, const Grid& grid) {
+  // The colour of a group is the rank of its first member.
+  const int rank = world.rank();
+  const int first = grid.rank_of(grid.tp_rank(rank), 0, grid.dp_rank(rank), grid.pp_rank(rank));
+  return world.split(first, grid.cp_rank(rank), "cp");
+}
+
 ProcessGrid make_process_grid(Communicator& world, const Grid& grid) {
   if (world.size() != grid.ranks()) {
     throw_bad_input("grid {} needs {} ranks, '{}' has {}", format_grid(grid), grid.ranks(),
@@ -116,10 +143,9 @@ ProcessGrid make_process_grid(Communicator& world, const Grid& grid) {
   const int cp_rank = grid.cp_rank(rank);
   const int dp_rank = grid.dp_rank(rank);
   const int pp_rank = grid.pp_rank(rank);
-  // The colour of a group is the rank of its first member.
   ProcessGrid out{.grid = grid, .world = &world, .tp = {}, .cp = {}, .dp = {}, .pp = {}};
   out.tp = world.split(grid.rank_of(0, cp_rank, dp_rank, pp_rank), tp_rank, "tp");
-  out.cp = world.split(grid.rank_of(tp_rank, 0, dp_rank, pp_rank), cp_rank, "cp");
+  out.cp = split_cp(world, grid);
   out.dp = world.split(grid.rank_of(tp_rank, cp_rank, 0, pp_rank), dp_rank, "dp");
   out.pp = world.split(grid.rank_of(tp_rank, cp_rank, dp_rank, 0), pp_rank, "pp");
   return out;

@@ -7,13 +7,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/comm/communicator.h"
 
 namespace lossgrid {
 
-/// Ways to give the rows of a padded pack to CP ranks (harness/problem/batch/sharding.h).
-enum class CpLayout { zigzag, contiguous, ulysses, zigzag_row, contiguous_sequence };
+/// Ways to give the rows of a padded pack to CP ranks (harness/problem/batch/sharding.h). Of a
+/// dynamic grid every microbatch has a CP size of its own, and rows go by zigzag.
+enum class CpLayout { zigzag, contiguous, ulysses, zigzag_row, contiguous_sequence, dynamic };
 
 /// Returns the name of a layout, as it stands behind the ':' of a grid.
 std::string_view name(CpLayout layout);
@@ -44,6 +46,16 @@ struct Grid {
   int first_of_last_stage() const { return rank_of(0, 0, 0, pp - 1); }
   /// Returns the number of ranks, beside cp, that hidden states are split over.
   int row_parts() const { return sp ? tp : 1; }
+
+  bool is_dynamic() const { return cp_layout == CpLayout::dynamic; }
+  /// Returns the ranks of a stage that have the same columns: all that a pack may be split over.
+  int line() const { return cp * dp; }
+  /// Returns a static grid of the same ranks with groups of `size` neighbours over CP, which
+  /// divides line(): that of the packs of one microbatch of a dynamic grid.
+  Grid with_cp(int size) const;
+  /// Returns the CP sizes that packs may have, ascending: every divisor of line() on a dynamic
+  /// grid, else cp.
+  std::vector<int> cp_sizes() const;
   friend bool operator==(const Grid&, const Grid&) = default;
 };
 
@@ -71,6 +83,9 @@ struct ProcessGrid {
   int pp_rank() const { return grid.pp_rank(world->rank()); }
   bool is_last_stage() const { return grid.is_last_stage(world->rank()); }
 };
+
+/// Returns the group of the rank over CP. Collective over `world`, which has grid.ranks() ranks.
+std::unique_ptr<Communicator> split_cp(Communicator& world, const Grid& grid);
 
 /// Splits `world` along each axis. Collective.
 ProcessGrid make_process_grid(Communicator& world, const Grid& grid);

@@ -60,9 +60,11 @@ class AlteredProblem {
 
 class AlteredPlan final : public LossPlan {
  public:
-  AlteredPlan(std::unique_ptr<AlteredProblem> altered, const LossImplementation& inner,
-              RankContext context)
-      : altered_(std::move(altered)), inner_(inner.plan(altered_->problem(), context)) {}
+  AlteredPlan(std::unique_ptr<AlteredProblem> altered, std::unique_ptr<Communicator> cp,
+              const LossImplementation& inner, RankContext context)
+      : altered_(std::move(altered)),
+        cp_(std::move(cp)),
+        inner_(inner.plan(altered_->problem(), context)) {}
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
     inner_->forward(inputs, outputs);
@@ -77,6 +79,7 @@ class AlteredPlan final : public LossPlan {
 
  private:
   std::unique_ptr<AlteredProblem> altered_;
+  std::unique_ptr<Communicator> cp_;  // another group than that of the pack, or null
   std::unique_ptr<LossPlan> inner_;
 };
 
@@ -122,8 +125,12 @@ class Altered final : public LossImplementation {
   }
 
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    std::unique_ptr<Communicator> cp;
+    if (mutant_.cp_group != nullptr) cp = mutant_.cp_group(problem, context);
+    const RankContext given{context.device, context.tp, cp ? *cp : context.cp, context.stage,
+                            context.timed};
     std::unique_ptr<LossPlan> plan = std::make_unique<AlteredPlan>(
-        std::make_unique<AlteredProblem>(mutant_, problem), *inner_, context);
+        std::make_unique<AlteredProblem>(mutant_, problem), std::move(cp), *inner_, given);
     return mutant_.plan == nullptr ? std::move(plan)
                                    : mutant_.plan(problem, context, std::move(plan));
   }
@@ -147,10 +154,11 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
     Steps steps;
     changed.change(steps);
     auto strategy = make_strategy(changed.strategy, steps, changed.options);
-    const bool only_steps =
-        changed.batch == nullptr && changed.transform == nullptr && changed.teacher == nullptr &&
-        changed.objective == nullptr && changed.plan == nullptr && changed.unsupported == nullptr &&
-        changed.runs_on == nullptr && changed.declare == nullptr && !changed.declares_grad_logits;
+    const bool only_steps = changed.batch == nullptr && changed.transform == nullptr &&
+                            changed.teacher == nullptr && changed.objective == nullptr &&
+                            changed.plan == nullptr && changed.unsupported == nullptr &&
+                            changed.runs_on == nullptr && changed.declare == nullptr &&
+                            changed.cp_group == nullptr && !changed.declares_grad_logits;
     if (only_steps) return strategy;
     return std::make_unique<Altered>(changed, std::move(strategy));
   };

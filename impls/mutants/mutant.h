@@ -41,6 +41,10 @@ struct MutantOf {
   /// Wraps the strategy's own plan.
   std::unique_ptr<LossPlan> (*plan)(const LossProblem& problem, RankContext context,
                                     std::unique_ptr<LossPlan> own) = nullptr;
+  /// Returns the group over CP that the strategy gets in the place of its own. Collective over the
+  /// stage.
+  std::unique_ptr<Communicator> (*cp_group)(const LossProblem& problem,
+                                            RankContext context) = nullptr;
   /// Changes what the strategy declares.
   void (*declare)(ImplementationTraits&) = nullptr;
   bool declares_grad_logits = false;  // to be in the dtype of the problem, whatever it is

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin in C++: -log p from float32 hidden states and the weight of the lm_head, for all rows of
-// the pack. Every rank computes its own rows, [block, own ids] logits at a time, and gathers the
-// results over CP; the backward takes the part of the rank ("own_part"). Rows of the pack stand in
-// the order of positions, which ranks exchange once.
+// A plugin in C++: -log p from float32 hidden states and weight and bias of the lm_head, for all
+// rows of the pack. Every rank computes its own rows, [block, own ids] logits at a time, and
+// gathers the results over CP; the backward takes the part of the rank ("own_part"). Rows of the
+// pack stand in the order of positions, which ranks exchange once.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -41,6 +41,10 @@ class Array {
 
 float& at(const DLTensor* tensor, int64_t row, int64_t column) {
   return static_cast<float*>(tensor->data)[row * tensor->strides[0] + column * tensor->strides[1]];
+}
+
+float& element(const DLTensor* vector, int64_t i) {
+  return static_cast<float*>(vector->data)[i];
 }
 
 class Plan {
@@ -97,6 +101,7 @@ class Plan {
     for (int64_t k = 0; k < problem_.own_rows * hidden; ++k) grad_hidden_[k] = 0;
     for (int64_t v = 0; v < ids_; ++v) {
       for (int64_t h = 0; h < hidden; ++h) at(gradients.weight, v, h) = 0;
+      if (gradients.bias != nullptr) element(gradients.bias, v) = 0;
     }
     for_each_block(inputs, [&](int64_t row, const double* logits) {
       const double g = of_nll[positions[row]] / problem_.temperature;
@@ -104,6 +109,9 @@ class Plan {
       for (int64_t v = 0; v < ids_; ++v) {
         const double of_logit =
             g * (std::exp(logits[v] - max_[row]) / sums_[row] - (v == target ? 1 : 0));
+        if (gradients.bias != nullptr) {
+          element(gradients.bias, v) += static_cast<float>(of_logit);
+        }
         for (int64_t h = 0; h < hidden; ++h) {
           grad_hidden_[row * hidden + h] += of_logit * at(inputs.weight, v, h);
           at(gradients.weight, v, h) += static_cast<float>(of_logit * at(inputs.hidden, row, h));
@@ -130,7 +138,7 @@ class Plan {
       for (int64_t row = begin; row < end; ++row) {
         double* logits = logits_.data() + (row - begin) * ids_;
         for (int64_t v = 0; v < ids_; ++v) {
-          double sum = 0;
+          double sum = inputs.bias != nullptr ? element(inputs.bias, v) : 0;
           for (int64_t h = 0; h < problem_.hidden; ++h) {
             sum += static_cast<double>(at(inputs.hidden, row, h)) * at(inputs.weight, v, h);
           }
@@ -214,6 +222,7 @@ const lossgrid_description* describe(void*) {
     all.inputs = "hidden";
     all.returns = "nll";
     all.rows = "pack";
+    all.takes = "bias,layouts";
     all.options = options;
     all.option_count = 1;
     return all;

@@ -3,12 +3,9 @@
  * A plugin in C: log-probabilities of the own rows from vocabulary-parallel logits in float32 or
  * bfloat16. Forward: one all-reduce over TP for the maxima of the rows, one for their sums and
  * target logits. The backward communicates nothing. */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "lossgrid/plugin.h"
+#include "elements.h"
 
 /* State of a pack on a rank. Arrays have an element for each own row. */
 typedef struct {
@@ -17,35 +14,6 @@ typedef struct {
   double* max;  /* over the whole vocabulary */
   double* sums; /* [2 rows]: sums of exp(x - max), then logits of the targets */
 } plan_state;
-
-static int fail(lossgrid_error* error, const char* text) {
-  snprintf(error->text, sizeof(error->text), "%s", text);
-  return LOSSGRID_ERROR;
-}
-
-static double load(const DLTensor* tensor, int64_t row, int64_t column) {
-  const int64_t at = row * tensor->strides[0] + column * tensor->strides[1];
-  const char* data = (const char*)tensor->data + tensor->byte_offset;
-  if (tensor->dtype.code == kDLFloat) return ((const float*)data)[at];
-  const uint32_t word = (uint32_t)((const uint16_t*)data)[at] << 16; /* bfloat16 */
-  float value;
-  memcpy(&value, &word, sizeof(value));
-  return value;
-}
-
-static void store(const DLTensor* tensor, int64_t row, int64_t column, double value) {
-  const int64_t at = row * tensor->strides[0] + column * tensor->strides[1];
-  char* data = (char*)tensor->data + tensor->byte_offset;
-  const float single = (float)value;
-  if (tensor->dtype.code == kDLFloat) {
-    ((float*)data)[at] = single;
-    return;
-  }
-  uint32_t word;
-  memcpy(&word, &single, sizeof(word));
-  word = isnan(single) ? word | 0x400000u : word + 0x7fffu + (word >> 16 & 1u); /* to even */
-  ((uint16_t*)data)[at] = (uint16_t)(word >> 16);
-}
 
 static int supports(void* user, const lossgrid_problem* problem, char* reason, size_t size,
                     lossgrid_error* error) {

@@ -157,6 +157,11 @@ typedef struct lossgrid_description {
   int32_t serial_adds;
   const lossgrid_option* options;
   size_t option_count;
+  /* What it makes itself, with commas; other cases are not given to it. "transforms" of the logits,
+   * "sequence_temperatures" beside these, "sampling_mask", "bias" of the LM head, and of a "loss"
+   * "teacher", "teacher_hidden": the inputs and facts of these names. "layouts": any cp_layout, by
+   * `positions` of the context. */
+  const char* takes;
 } lossgrid_description;
 
 /* Problem: facts about a trial that are known without its data. */
@@ -182,6 +187,21 @@ typedef struct lossgrid_problem {
   const char* objective; /* JSON: {"kind": "nll", ...} with all options */
   const lossgrid_value* options;
   size_t option_count;
+  /* z = c tanh(s x / c) / temperature of a logit x, without a soft-cap s x / temperature; with
+   * `sequence_temperatures` rows are divided by "temperatures" (array) of their sequence, too. */
+  double logit_scale;   /* s */
+  double logit_softcap; /* c; 0: none */
+  int32_t sequence_temperatures;
+  int32_t lm_head_bias;
+  /* "": no sampling mask. Targets that it leaves out: "zero": log-probability 0 without a gradient;
+   * "drop": none of them is trained on. */
+  const char* filtered_targets;
+  DLDataType teacher_dtype; /* bits = 0: no teacher */
+  int32_t teacher_topk;     /* 1: its logits are -inf but for the ids that it sends */
+  int64_t teacher_hidden;   /* numbers a row of its hidden states; 0: its logits are given */
+  /* Way in which rows go to CP ranks: "zigzag", "contiguous", "ulysses", "zigzag_row",
+   * "contiguous_sequence" (docs/concepts.md). */
+  const char* cp_layout;
 } lossgrid_problem;
 
 /* Context: surroundings of a plan. */
@@ -216,6 +236,15 @@ typedef struct lossgrid_inputs {
   DLTensor* logits; /* [T_c, own ids] */
   DLTensor* hidden; /* [T_c, H], T_c / tp with sequence parallelism */
   DLTensor* weight; /* [own ids, H]; the layout is in its strides */
+  DLTensor* bias;   /* [own ids], added to the product of hidden states and weight */
+  /* uint8 [T_c, own ids], 1 for the ids that the softmax is over: z counts as -inf elsewhere. A row
+   * that is not trained on may have none. */
+  const DLTensor* sampling_mask;
+  const DLTensor* teacher_logits; /* [T_c, own ids] */
+  /* Instead of these, N = teacher_hidden: [T_c, N], T_c / tp with sequence parallelism, 0 in rows
+   * that predict nothing; [own ids, N]. The product is the teacher's logits. */
+  const DLTensor* teacher_hidden;
+  const DLTensor* teacher_weight;
 } lossgrid_inputs;
 
 /* Outputs: float32 [out_rows]. Every element is written; that of a row that predicts nothing is
@@ -241,6 +270,7 @@ typedef struct lossgrid_gradients {
   DLTensor* logits; /* in the dtype of the problem, as hidden */
   DLTensor* hidden;
   DLTensor* weight; /* float32, of this rank's rows alone */
+  DLTensor* bias;   /* likewise */
 } lossgrid_gradients;
 
 /* Cost of one phase on a rank. Calls: all of them, exactly. */

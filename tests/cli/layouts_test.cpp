@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CP layouts on the command line: the suite, bundles on every layout, reports and bad input.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -67,7 +68,39 @@ TEST(Layouts, AnUnknownOneIsOneLine) {
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_EQ(result.err,
             "lossgrid: grid 'tp2cp2:spiral' has CP layout 'spiral', which is none of zigzag, "
-            "contiguous, ulysses, zigzag_row, contiguous_sequence\n");
+            "contiguous, ulysses, zigzag_row, contiguous_sequence, dynamic\n");
+}
+
+constexpr const char* kDynamic =
+    "--grid tp1cp2dp2:dynamic --case 'lens=3+29+2+15+9 vocab=24 microbatches=3'";
+
+TEST(DynamicGrids, ReportsHaveTheSizesOfMicrobatches) {
+  const ScratchFolder scratch;
+  const std::string report = scratch.file("report.json");
+  const ProcessResult result =
+      run_lossgrid(scratch, fmt::format("run --impl cp_local {} --report {}", kDynamic, report));
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const nlohmann::json trial = full_report(report)["trials"][0];
+  EXPECT_EQ(trial["grid"]["cp_layout"], "dynamic");
+  EXPECT_THAT(trial["details"]["cp_sizes"].get<std::string>(), HasSubstr("4"));
+  EXPECT_THAT(trial["id"], HasSubstr("|tp1cp2dp2:dynamic|"));
+  EXPECT_EQ(run_lossgrid(scratch, "validate " + report).exit_code, 0);
+}
+
+TEST(DynamicGrids, BundlesPass) {
+  expect_passes("replay " LOSSGRID_SOURCE_DIR
+                "/tests/golden/grpo_default.safetensors --microbatches 2 "
+                "--grid tp2cp2:dynamic,tp1cp2dp2:dynamic");
+}
+
+TEST(DynamicGrids, CommandsAboutOnePackNeedItsSize) {
+  const ScratchFolder scratch;
+  ProcessResult result = run_lossgrid(scratch, fmt::format("bench --impl cp_local {}", kDynamic));
+  EXPECT_EQ(result.exit_code, 77);
+  EXPECT_THAT(result.out + result.err, HasSubstr("no dynamic grid is timed"));
+  result = run_lossgrid(scratch, fmt::format("plan --impl cp_local {}", kDynamic));
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err, HasSubstr("a pack has no CP size of its own on a dynamic grid"));
 }
 
 }  // namespace

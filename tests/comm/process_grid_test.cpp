@@ -45,6 +45,19 @@ TEST(ProcessGrid, TpRunsFastestAndDpSlowestOfAStage) {
   EXPECT_EQ(grid.dp_rank(16), 2);
 }
 
+TEST(ProcessGrid, ADynamicGridHasACpSizeForEveryDivisorOfItsLine) {
+  const Grid grid = parse_grid("tp2cp2dp3pp2:dynamic");
+  EXPECT_EQ(format_grid(grid), "tp2cp2dp3pp2:dynamic");
+  EXPECT_TRUE(grid.is_dynamic());
+  EXPECT_EQ(grid.cp_sizes(), (std::vector<int>{1, 2, 3, 6}));
+  for (const int size : grid.cp_sizes()) {
+    const Grid of_packs = grid.with_cp(size);
+    EXPECT_EQ(of_packs, (Grid{.tp = 2, .cp = size, .dp = 6 / size, .pp = 2}));
+    EXPECT_EQ(of_packs.ranks(), grid.ranks());
+  }
+  EXPECT_EQ(parse_grid("tp1cp2dp3:ulysses").cp_sizes(), (std::vector<int>{2}));
+}
+
 TEST(ProcessGrid, TextForm) {
   EXPECT_EQ(format_grid({2, 4}), "tp2cp4");
   EXPECT_EQ(format_grid({}), "tp1cp1");

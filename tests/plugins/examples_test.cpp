@@ -50,14 +50,6 @@ TEST_P(PluginExamples, RefusalsAreSkipped) {
   EXPECT_EQ(reason_of(trials["c_vocab_parallel"]), "float64 is not written");
 }
 
-TEST_P(PluginExamples, HeadsWithABiasAreSkipped) {
-  auto trials = run("hidden_nll", GetParam(), "cpp_hidden_nll",
-                    "--case 'lens=3 vocab=8 hidden=4 lm_head_bias=true'", 77);
-  ASSERT_FALSE(trials.empty());
-  EXPECT_EQ(trials.begin()->second.at("status"), "skipped");
-  EXPECT_EQ(reason_of(trials.begin()->second), "takes no bias of the LM head: takes=\"bias\"");
-}
-
 TEST_P(PluginExamples, CallsAndMemoryAreMeasured) {
   auto trials = run("vocab_parallel", GetParam(), "c_vocab_parallel",
                     "--case 'lens=8 vocab=24' --grid tp2cp2", 0);

@@ -46,7 +46,7 @@ void replace(const char* name, const std::vector<T>& values, PluginTensors& tens
 
 void change_inputs(const nlohmann::json& change, PluginTensors& tensors) {
   if (is_kind(change, "round_inputs")) {
-    for (const char* name : {"logits", "hidden", "weight"}) round_input(name, tensors);
+    for (const char* name : {"logits", "hidden", "weight", "bias"}) round_input(name, tensors);
   } else if (is_kind(change, "roll_labels")) {
     for (const char* name : {"labels", "targets"}) {
       const auto values = tensors.array<std::int64_t>(name);
@@ -78,7 +78,7 @@ void change_gradients(const nlohmann::json& change, const lossgrid_problem& prob
   const bool is_last = problem.tp_rank == problem.tp - 1;
   if (is_kind(change, "gradient_zero_last_tp") && is_last) factor = 0;
   if (factor == 1) return;
-  for (const char* name : {"grad.logits", "grad.hidden", "grad.weight"}) {
+  for (const char* name : {"grad.logits", "grad.hidden", "grad.weight", "grad.bias"}) {
     with_floats(name, tensors, [&](auto values) {
       using T = typename decltype(values)::value_type;
       for (T& x : values) x = static_cast<T>(static_cast<float>(static_cast<double>(x) * factor));

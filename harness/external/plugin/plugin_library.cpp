@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <filesystem>
 #include <set>
 
@@ -84,6 +85,34 @@ void require_words(const nlohmann::json& given, const char* key,
   }
 }
 
+bool lists(const nlohmann::json& list, const char* word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+/// Returns `takes`, which descriptions of plugins that are older than it do not have.
+const char* takes_of(const lossgrid_description& from) {
+  const bool has_it = from.struct_size >= offsetof(lossgrid_description, takes) + sizeof(char*);
+  return has_it ? from.takes : nullptr;
+}
+
+/// Checks the words of `takes`, as those of the Python decorator are checked.
+void require_taken(const nlohmann::json& declaration) {
+  const nlohmann::json& takes = declaration.at("takes");
+  require_words(takes, "takes",
+                {"transforms", "sequence_temperatures", "sampling_mask", "bias", "teacher",
+                 "teacher_hidden", "layouts"});
+  for (const char* word : {"teacher", "teacher_hidden"}) {
+    if (!lists(takes, word) || lists(declaration.at("returns"), "loss")) continue;
+    throw_bad_input("takes '{}' has no meaning without returns 'loss'", word);
+  }
+  if (lists(takes, "bias") && declaration.at("inputs") != "hidden") {
+    throw_bad_input("takes 'bias' has no meaning without inputs 'hidden'");
+  }
+  if (lists(takes, "sequence_temperatures") && !lists(takes, "transforms")) {
+    throw_bad_input("takes 'sequence_temperatures' has no meaning without 'transforms'");
+  }
+}
+
 PluginOption read_option(const lossgrid_option& from, nlohmann::json& declaration) {
   PluginOption option{text_or(from.name, ""), text_or(from.type, ""), {}};
   if (option.name.empty()) throw_bad_input("an option has no name");
@@ -112,7 +141,8 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
   require_functions(table);
   const lossgrid_description* from = call_plainly([&] { return table.describe(table.user); });
   if (from == nullptr) throw_bad_input("describe returns null");
-  require_size(from->struct_size, sizeof(lossgrid_description), "lossgrid_description");
+  // The size that it had first; what it has grown by is optional.
+  require_size(from->struct_size, offsetof(lossgrid_description, takes), "lossgrid_description");
   const std::string name = text_or(from->name, "");
   const bool is_word = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_';
@@ -132,6 +162,7 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
         {"scale", text_or(from->scale, "1")},
         {"overwrites", words_of(from->overwrites)},
         {"rounds", words_of(from->rounds)},
+        {"takes", words_of(takes_of(*from))},
         {"sequence_multiple", from->sequence_multiple == 0 ? 1 : from->sequence_multiple},
         {"pack_multiple", from->pack_multiple == 0 ? 1 : from->pack_multiple},
         {"has_supports", table.supports != nullptr},
@@ -144,10 +175,8 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
     require_words(out.declaration["overwrites"], "overwrites", {"logits"});
     require_words(out.declaration["rounds"], "rounds",
                   {"loss", "logits", "grad_logits", "grad_weight", "log_sum_exp"});
-    const auto returns = [&](const char* word) {
-      const nlohmann::json& list = out.declaration["returns"];
-      return std::find(list.begin(), list.end(), word) != list.end();
-    };
+    require_taken(out.declaration);
+    const auto returns = [&](const char* word) { return lists(out.declaration["returns"], word); };
     if (returns("logprobs") + returns("nll") + returns("loss") != 1 ||
         (returns("loss") && returns("entropy"))) {
       throw_bad_input(
@@ -167,8 +196,7 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
 }  // namespace
 
 bool PluginImplementation::returns_nll() const {
-  const nlohmann::json& returns = declaration.at("returns");
-  return std::find(returns.begin(), returns.end(), "nll") != returns.end();
+  return lists(declaration.at("returns"), "nll");
 }
 
 PluginLibrary::PluginLibrary(const std::string& file) {

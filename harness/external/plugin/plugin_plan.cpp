@@ -146,7 +146,12 @@ lossgrid_inputs PluginPlan::inputs() {
   return {.struct_size = sizeof(lossgrid_inputs),
           .logits = tensors_.find("logits"),
           .hidden = tensors_.find("hidden"),
-          .weight = tensors_.find("weight")};
+          .weight = tensors_.find("weight"),
+          .bias = tensors_.find("bias"),
+          .sampling_mask = tensors_.find("sampling_mask"),
+          .teacher_logits = tensors_.find("teacher_logits"),
+          .teacher_hidden = tensors_.find("teacher_hidden"),
+          .teacher_weight = tensors_.find("teacher_weight")};
 }
 
 nlohmann::json PluginPlan::forward(const nlohmann::json& request) {
@@ -205,7 +210,8 @@ nlohmann::json PluginPlan::backward(const nlohmann::json& request) {
   const lossgrid_gradients gradients{.struct_size = sizeof(gradients),
                                      .logits = tensors_.find("grad.logits"),
                                      .hidden = tensors_.find("grad.hidden"),
-                                     .weight = tensors_.find("grad.weight")};
+                                     .weight = tensors_.find("grad.weight"),
+                                     .bias = tensors_.find("grad.bias")};
   const nlohmann::json seen = measure("backward", request, [&](lossgrid_error* error) {
     return implementation_.table->backward(plan_, &in, &upstream, &gradients, error);
   });

@@ -10,8 +10,12 @@ namespace lossgrid {
 PluginProblem::PluginProblem(const PluginImplementation& implementation,
                              const nlohmann::json& options, const nlohmann::json& problem,
                              const PluginPlace& place, DLDevice device)
-    : weight_layout_(problem.at("weight_layout")), objective_(problem.at("objective").dump()) {
+    : weight_layout_(problem.at("weight_layout")),
+      objective_(problem.at("objective").dump()),
+      filtered_targets_(problem.at("filtered_targets")),
+      cp_layout_(problem.at("cp_layout")) {
   set_options(implementation, options);
+  set_what_is_taken(problem);
   lossgrid_problem& out = problem_;
   out.struct_size = sizeof(out);
   const nlohmann::json& grid = problem.at("grid");
@@ -46,6 +50,21 @@ PluginProblem::PluginProblem(const PluginImplementation& implementation,
   out.objective = objective_.c_str();
   out.options = values_.data();
   out.option_count = values_.size();
+}
+
+/// Sets the facts behind the words of `takes`.
+void PluginProblem::set_what_is_taken(const nlohmann::json& problem) {
+  lossgrid_problem& out = problem_;
+  out.logit_scale = problem.at("logit_scale");
+  out.logit_softcap = problem.at("logit_softcap");
+  out.sequence_temperatures = problem.at("sequence_temperatures").get<bool>() ? 1 : 0;
+  out.lm_head_bias = problem.at("lm_head_bias").get<bool>() ? 1 : 0;
+  out.filtered_targets = filtered_targets_.c_str();
+  const std::string teacher = problem.at("teacher_dtype");
+  if (!teacher.empty()) out.teacher_dtype = dl_dtype(teacher);
+  out.teacher_topk = problem.at("teacher_topk").get<bool>() ? 1 : 0;
+  out.teacher_hidden = problem.at("teacher_hidden");
+  out.cp_layout = cp_layout_.c_str();
 }
 
 void PluginProblem::set_options(const PluginImplementation& implementation,

@@ -33,9 +33,12 @@ class PluginProblem {
 
  private:
   void set_options(const PluginImplementation& implementation, const nlohmann::json& options);
+  void set_what_is_taken(const nlohmann::json& problem);
 
   std::string weight_layout_;
   std::string objective_;
+  std::string filtered_targets_;
+  std::string cp_layout_;
   std::vector<std::string> texts_;
   std::vector<lossgrid_value> values_;
   lossgrid_problem problem_{};

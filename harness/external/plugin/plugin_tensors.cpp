@@ -31,8 +31,12 @@ const NamedType& type_of(const std::string& name) {
   throw Error(ErrorCode::internal, fmt::format("no type '{}' of the protocol", name));
 }
 
+constexpr const char* kInputs[] = {"logits",         "hidden",        "weight",
+                                   "bias",           "sampling_mask", "teacher_logits",
+                                   "teacher_hidden", "teacher_weight"};
+
 bool is_input(const std::string& name) {
-  return name == "logits" || name == "hidden" || name == "weight";
+  return std::find(std::begin(kInputs), std::end(kInputs), name) != std::end(kInputs);
 }
 
 bool is_written(const std::string& name) {
@@ -94,13 +98,15 @@ PluginTensors::Tensor& PluginTensors::add(const std::string& name, DType dtype,
 }
 
 void PluginTensors::cut_to_own_ids(const std::string& name, Tensor& tensor) const {
-  if (name == "logits" || name == "grad.logits") tensor.shape[1] = shard_.own;
-  if (name != "weight" && name != "grad.weight") return;
-  if (!shard_.by_id) {
+  const bool is_weight = name == "weight" || name == "grad.weight";
+  if (name.ends_with("logits") || name == "sampling_mask") tensor.shape[1] = shard_.own;
+  if (is_weight && !shard_.by_id) {
     std::swap(tensor.shape[0], tensor.shape[1]);
     std::swap(tensor.strides[0], tensor.strides[1]);
   }
-  tensor.shape[0] = shard_.own;
+  if (is_weight || name.ends_with("bias") || name == "teacher_weight") {
+    tensor.shape[0] = shard_.own;
+  }
 }
 
 void PluginTensors::add_own_rows() {
@@ -157,13 +163,15 @@ void PluginTensors::poison(const std::string& prefix) {
 template <typename F>
 void PluginTensors::for_each_padding(const std::string& name, const Tensor& tensor,
                                      std::byte* memory, F&& f) const {
-  if (!name.ends_with("logits") && !name.ends_with("weight")) return;
+  const bool is_weight = name == "grad.weight";
+  const bool is_bias = name == "grad.bias";
+  if (name != "grad.logits" && !is_weight && !is_bias) return;
   const std::size_t element = tensor.view.dtype.bits / 8;
-  const auto other = static_cast<std::size_t>(tensor.shape[name.ends_with("logits") ? 0 : 1]);
+  const auto other = static_cast<std::size_t>(is_bias ? 1 : tensor.shape[is_weight ? 1 : 0]);
   const std::size_t padding = static_cast<std::size_t>(shard_.width - shard_.own) * element;
   const std::size_t own = static_cast<std::size_t>(shard_.own) * element;
   if (padding == 0) return;
-  if (name.ends_with("weight") && shard_.by_id) return f(memory + own * other, padding * other);
+  if (is_weight && shard_.by_id) return f(memory + own * other, padding * other);
   for (std::size_t row = 0; row < other; ++row) {
     f(memory + row * (own + padding) + own, padding);
   }

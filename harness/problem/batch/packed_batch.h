@@ -29,7 +29,8 @@ struct MicrobatchPlace {
   // Largest number of sequences in a pack of the dp rank, by which a schedule with packs of one
   // size sizes its arrays; 0: as many as this pack has.
   std::int64_t slots = 0;
-  int index = 0;  // index of this pack, in [0, count)
+  int index = 0;    // index of this pack, in [0, count)
+  int grid_cp = 0;  // cp of a dynamic grid, whose packs have other CP sizes; 0: of a static one
 };
 
 /// Batch as implementations are given it.

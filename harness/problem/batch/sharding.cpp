@@ -12,6 +12,11 @@ bool cuts_sequences(CpLayout layout) {
 }
 
 std::int64_t cp_chunks(CpLayout layout, int cp) {
+  if (layout == CpLayout::dynamic) {
+    throw_bad_input(
+        "a pack has no CP size of its own on a dynamic grid: name that of its microbatch, as in "
+        "tp1cp4");
+  }
   if (cp == 1) return 1;
   const bool pairs = layout == CpLayout::zigzag || layout == CpLayout::zigzag_row;
   return (pairs ? 2 : 1) * std::int64_t{cp};

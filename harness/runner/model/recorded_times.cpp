@@ -67,7 +67,8 @@ void add_predicted_times(const PreparedProblem& prepared, const Grid& grid, Back
 
 void add_predicted_times(const PreparedProblem& prepared, const Grid& grid, Backend backend,
                          const Machine& machine, TrialRecord& record) {
-  const bool one_pack = grid.dp == 1 && grid.pp == 1 && record.microbatches == 1;
+  const bool one_pack =
+      grid.dp == 1 && grid.pp == 1 && record.microbatches == 1 && !grid.is_dynamic();
   if (!one_pack || record.times.empty()) return;
   const PredictedPack pack(prepared, grid, backend, machine, record.transport);
   const std::optional<TimePrediction> time = pack.time_of(record.implementation);

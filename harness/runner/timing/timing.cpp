@@ -237,6 +237,10 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
     skip(record, {"only one pipeline stage is timed"});
     return timed;
   }
+  if (grid.is_dynamic()) {
+    skip(record, {"no dynamic grid is timed: name the CP size of a microbatch"});
+    return timed;
+  }
   if (grid.dp > 1 || problem.spec.microbatches > 1) {
     skip(record, {"only one dp rank with one microbatch is timed"});
     return timed;

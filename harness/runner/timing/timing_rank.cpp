@@ -49,6 +49,7 @@ class SharedTensors {
         weight_gradient_(first_weight_gradient(plan.setups.front(), groups().tp_rank())),
         rank_{.rank = world.rank(),
               .tp_rank = groups().tp_rank(),
+              .grid = groups().grid,
               .cp_rank = groups().cp_rank(),
               .communicators = communicators_,
               .counts = no_counts_,
@@ -62,9 +63,9 @@ class SharedTensors {
         tokens_(device(),
                 static_cast<std::size_t>(loss_problem_.rows() * loss_problem_.token_columns()),
                 "token_outputs") {
-    const TrialSetup& first = plan.setups.front();
-    GlobalCounts global = count_global_batch(first.parts[0], problem_, communicators_.dp());
-    global.input_sum = sum_inputs(first.parts[0], *first.objective, communicators_.dp());
+    const std::vector<TrialPart>& parts = plan.setups.front().microbatches.front().parts;
+    GlobalCounts global = count_global_batch(parts, problem_, communicators_.dp());
+    global.input_sum = sum_inputs(parts, loss_problem_.objective, communicators_.dp());
     global.give_to(problem_, batch_);
     if (any_in_place(plan.setups)) tensors_->keep_inputs();
     input_bits_ = tensors_->input_bits();
@@ -154,9 +155,9 @@ class TimedImplementation final : public SampledItem {
                setup.implementation->grad_logits_dtype(shared.loss_problem()),
                description_.outputs.grad_hidden},
         plan_(setup.implementation->plan(
-            shared.loss_problem(),
-            RankContext{shared.device(), shared.communicators().tp(), shared.communicators().cp(),
-                        shared.communicators().stage(), true})) {
+            shared.loss_problem(), RankContext{shared.device(), shared.communicators().tp(),
+                                               shared.communicators().cp(shared.rank().grid.cp),
+                                               shared.communicators().stage(), true})) {
     for (const Phase phase : phases_) {
       observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
     }

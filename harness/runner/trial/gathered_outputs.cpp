@@ -11,17 +11,16 @@ namespace {
 /// Copies the rows of a rank and a microbatch to their places in the whole batch.
 class RowPlacement {
  public:
-  RowPlacement(const TrialSetup& setup, int rank, const TrialPart& part)
+  RowPlacement(const Grid& grid, int rank, const TrialPart& part)
       : problem_(*part.problem),
         truth_(*part.truth),
         from_hidden_(problem_.spec.hidden > 0),
-        shard_(vocab_shard(problem_.spec.vocab, setup.grid.tp, setup.grid.tp_rank(rank))) {
-    const std::vector<std::int64_t> cu_padded = pack(problem_, setup.grid).cu_seqlens_padded;
-    places_ =
-        place_rows(problem_, cu_padded, cp_rows(cu_padded, setup.grid, setup.grid.cp_rank(rank)));
-    if (from_hidden_ && setup.grid.sp) {
-      gradient_count_ = places_.size() / static_cast<std::size_t>(setup.grid.tp);
-      gradient_begin_ = gradient_count_ * static_cast<std::size_t>(setup.grid.tp_rank(rank));
+        shard_(vocab_shard(problem_.spec.vocab, grid.tp, grid.tp_rank(rank))) {
+    const std::vector<std::int64_t> cu_padded = pack(problem_, grid).cu_seqlens_padded;
+    places_ = place_rows(problem_, cu_padded, cp_rows(cu_padded, grid, grid.cp_rank(rank)));
+    if (from_hidden_ && grid.sp) {
+      gradient_count_ = places_.size() / static_cast<std::size_t>(grid.tp);
+      gradient_begin_ = gradient_count_ * static_cast<std::size_t>(grid.tp_rank(rank));
     } else {
       gradient_count_ = places_.size();
     }
@@ -112,10 +111,10 @@ BundleResults gather_outputs(const TrialSetup& setup, const std::vector<RankResu
     out.grad_logits = zeros(tokens, spec.vocab);
   }
   for (int r = setup.grid.first_of_last_stage(); r < setup.grid.ranks(); ++r) {
-    const std::vector<TrialPart>& parts = setup.parts[setup.grid.dp_rank(r)];
-    for (std::size_t m = 0; m < parts.size(); ++m) {
-      if (parts[m].problem->microbatch.dummy) continue;
-      RowPlacement(setup, r, parts[m]).place(ranks[r].packs[m], out);
+    for (std::size_t m = 0; m < setup.microbatches.size(); ++m) {
+      const TrialPart& part = setup.microbatches[m].part_of(r);
+      if (part.problem->microbatch.dummy) continue;
+      RowPlacement(setup.microbatches[m].grid, r, part).place(ranks[r].packs[m], out);
     }
     const bool is_copy = has_vocab_copy(spec.vocab, setup.grid.tp_rank(r));
     if (!out.grad_weight.empty() && !is_copy) add_weight_gradient(setup, r, ranks[r], out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `PackRank`: a rank that runs packs, its place on the grid and its buffers that outlive a pack.
+// `PackRank`: a rank that runs a pack, its place on the grid and its buffers that outlive a pack.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace lossgrid {
 struct PackRank {
   std::int64_t rank;  // of the world
   int tp_rank;
-  int cp_rank;
+  Grid grid;    // of the microbatch
+  int cp_rank;  // on it
   RankCommunicators& communicators;
   RankCounts& counts;  // of the calls of communicators.tp() and cp()
   // Problems that start from hidden states: gradient of this shard of the weight as the packs

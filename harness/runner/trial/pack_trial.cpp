@@ -39,9 +39,9 @@ class PackTrial {
         truth_(*part.truth),
         rank_(rank),
         device_(device),
-        batch_(pack(problem_, setup.grid)),
+        batch_(pack(problem_, rank.grid)),
         loss_problem_(
-            make_loss_problem(problem_, batch_, setup.grid, *setup.objective, setup.backend)),
+            make_loss_problem(problem_, batch_, rank.grid, *setup.objective, setup.backend)),
         description_(setup.implementation->describe()),
         places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
         own_places_(own_rows(places_)),
@@ -68,7 +68,7 @@ class PackTrial {
 
     in_phase(RankPhase::plan, [&] {
       RankCommunicators& groups = rank_.communicators;
-      const RankContext context{device_, groups.tp(), groups.cp(), groups.stage()};
+      const RankContext context{device_, groups.tp(), groups.cp(rank_.grid.cp), groups.stage()};
       plan_ = setup_.implementation->plan(loss_problem_, context);
     });
     tokens_ = DeviceArray<float>(

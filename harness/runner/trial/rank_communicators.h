@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,12 +42,14 @@ class RankCommunicators {
   /// synchronise over it.
   Communicator& stage() { return stage_ ? *stage_ : world_; }
   /// Returns the groups of this rank, not measured and without faults: for sums that the harness
-  /// needs for itself, and ceilings of the machine.
+  /// needs for itself, and ceilings of the machine. Those of a dynamic grid have dp = cp x dp and
+  /// cp = 1.
   const ProcessGrid& harness() const { return groups_; }
 
   /// Return the groups of implementations: measured, with faults, for tensors of the device.
   Communicator& tp() { return *tp_; }
-  Communicator& cp() { return *cp_; }
+  /// `size`: one of Grid::cp_sizes().
+  Communicator& cp(int size) { return *cp_.at(size); }
   /// Returns the group that reduces the batch: measured, without faults.
   Communicator& dp() { return *dp_; }
   /// Returns the stages of the pipeline: measured, with faults.
@@ -64,9 +67,10 @@ class RankCommunicators {
   ProcessGrid groups_;
   std::unique_ptr<Communicator> stage_;  // null: all ranks run packs
   std::optional<FaultInjector> injector_;
-  std::vector<std::unique_ptr<Communicator>> layers_;  // each refers to one before it
+  std::vector<std::unique_ptr<Communicator>> layers_;     // each refers to one before it
+  std::vector<std::unique_ptr<Communicator>> cp_groups_;  // of a dynamic grid
   Communicator* tp_;
-  Communicator* cp_;
+  std::map<int, Communicator*> cp_;  // by size
   Communicator* dp_;
   Communicator* pp_;
 };

@@ -26,6 +26,26 @@ MeasureCalls counts_into(CollectiveCounts& counts) {
   return [&counts](Communicator& group) { return count_calls(group, counts); };
 }
 
+/// Removes what another rank of the group accounts for: metrics stay, of no elements.
+void clear_result(ObjectiveResult& result) {
+  result.loss = 0;
+  for (auto& [name, metric] : result.metrics) {
+    metric.count = 0;
+    if (metric.reduction != Reduction::global) metric.amount = 0;
+  }
+}
+
+/// Returns the parts that the rank counts, so that its dp group counts every part once: on a
+/// dynamic grid those of which it has the first rows.
+std::vector<TrialPart> counted_parts(const TrialSetup& setup, int rank) {
+  std::vector<TrialPart> parts;
+  for (const TrialMicrobatch& microbatch : setup.microbatches) {
+    const bool is_first = microbatch.grid.cp_rank(rank) == 0;
+    if (is_first || !setup.grid.is_dynamic()) parts.push_back(microbatch.part_of(rank));
+  }
+  return parts;
+}
+
 /// Throws on ranks that do not run the same trial: they would enter each other's collectives.
 void require_same_trial(const TrialSetup& setup, Communicator& world) {
   require_same_text(world,
@@ -53,35 +73,39 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const ProcessGrid& groups = communicators.harness();
   require_same_trial(setup, world);
 
-  const std::vector<TrialPart>& parts = setup.parts.at(static_cast<std::size_t>(groups.dp_rank()));
+  const std::vector<TrialPart> parts = counted_parts(setup, world.rank());
   GlobalCounts global = count_global_batch(parts, *setup.problem, communicators.dp());
   global.input_sum = sum_inputs(parts, *setup.objective, communicators.dp());
   const bool has_loss = groups.is_last_stage();
   std::vector<float> weight_gradient;
   if (has_loss) weight_gradient = first_weight_gradient(setup, groups.tp_rank());
-  const PackRank rank{.rank = world.rank(),
-                      .tp_rank = groups.tp_rank(),
-                      .cp_rank = groups.cp_rank(),
-                      .communicators = communicators,
-                      .counts = counts,
-                      .weight_gradient = weight_gradient};
-  std::int64_t microbatch = 0;
-  for (const TrialPart& part : parts) {
-    if (recorder) recorder->begin_step(microbatch);
-    announce_shape(shape_of(*part.problem, setup.grid), microbatch++, communicators.pp());
-    if (has_loss) {
-      result.packs.push_back(run_pack(setup, part, global, rank, device));
-      join_result(result.result, result.packs.back().result);
-    }
+  std::int64_t index = 0;
+  for (const TrialMicrobatch& microbatch : setup.microbatches) {
+    if (recorder) recorder->begin_step(index);
+    const Grid& grid = microbatch.grid;
+    const TrialPart& part = microbatch.part_of(world.rank());
+    announce_shape(shape_of(*part.problem, grid), index++, communicators.pp());
+    if (!has_loss) continue;
+    const PackRank rank{.rank = world.rank(),
+                        .tp_rank = groups.tp_rank(),
+                        .grid = grid,
+                        .cp_rank = grid.cp_rank(world.rank()),
+                        .communicators = communicators,
+                        .counts = counts,
+                        .weight_gradient = weight_gradient};
+    result.packs.push_back(run_pack(setup, part, global, rank, device));
+    ObjectiveResult of_pack = result.packs.back().result;
+    if (setup.grid.is_dynamic() && rank.cp_rank > 0) clear_result(of_pack);
+    join_result(result.result, of_pack);
   }
   result.peak_bytes = device.tracker().peak_bytes();
   share_result(result.result, communicators.pp());
   reduce_result(result.result, communicators.dp());
-  if (setup.grid.dp > 1) {
+  if (communicators.dp().size() > 1) {
     result.predicted_batch_dp = batch_cost(*setup.problem, setup.objective->needs(), result.result);
   }
   if (setup.grid.pp > 1) {
-    result.predicted_batch_pp = pipeline_cost(microbatch, result.result);
+    result.predicted_batch_pp = pipeline_cost(index, result.result);
   }
   setup.objective->add_derived(result.result.metrics);
   const StageScope comparison(Stage::compare);

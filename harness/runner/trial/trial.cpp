@@ -6,7 +6,7 @@
 #include "harness/core/text.h"
 #include "harness/loss/framework_scale.h"
 #include "harness/loss/registry.h"
-#include "harness/problem/batch/partition.h"
+#include "harness/problem/batch/dynamic_partition.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/trial/gathered_outputs.h"
 #include "harness/runner/trial/rank_trial.h"
@@ -25,20 +25,29 @@ namespace {
 /// microbatch at a time, the others none.
 std::optional<SkipReason> skip_reason(const TrialSetup& setup) {
   std::optional<SkipReason> reason;
-  std::vector<std::int64_t> bytes(setup.parts.size(), 0);  // of a rank, by dp rank
-  for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
+  RanksMemory need{.rank_bytes =
+                       std::vector<std::int64_t>(static_cast<std::size_t>(setup.grid.ranks()))};
+  for_each_part(setup, [&](int first, const LossProblem& loss_problem) {
     if (!reason) reason = setup.implementation->unsupported(loss_problem);
     if (reason) return;
-    bytes[d] = std::max(bytes[d], trial_rank_bytes(loss_problem, *setup.implementation));
+    const std::int64_t bytes = trial_rank_bytes(loss_problem, *setup.implementation);
+    for (int r = first; r < first + loss_problem.grid.tp * loss_problem.grid.cp; ++r) {
+      std::int64_t& most = need.rank_bytes[static_cast<std::size_t>(r)];
+      most = std::max(most, bytes);
+    }
   });
   if (reason && !reason->is_always_right) throw Error(ErrorCode::unsupported, reason->text);
   if (reason) return reason;
-  const Grid& grid = setup.grid;
-  RanksMemory need{.rank_bytes = std::vector<std::int64_t>(static_cast<std::size_t>(grid.ranks()))};
-  for (int r = grid.first_of_last_stage(); r < grid.ranks(); ++r) {
-    need.rank_bytes[static_cast<std::size_t>(r)] = bytes[static_cast<std::size_t>(grid.dp_rank(r))];
-  }
   return memory_shortage(setup.backend, need, setup.over_nccl);
+}
+
+/// Returns the CP sizes of the microbatches, "4,1".
+std::string cp_sizes_text(const TrialSetup& setup) {
+  std::vector<std::string> sizes;
+  for (const TrialMicrobatch& microbatch : setup.microbatches) {
+    sizes.push_back(std::to_string(microbatch.grid.cp));
+  }
+  return join(sizes, ",");
 }
 
 /// Decides with all processes whether the trial runs, and describes one that may.
@@ -50,12 +59,13 @@ TrialFacts admit(const TrialSetup& setup, const Ranks& ranks, TrialRecord& recor
         ranks.agree_on_first_error(ranks.unavailable(setup.backend, setup.grid.ranks()));
   }
   if (facts.skipped) return facts;
-  for_each_part(setup, [&](std::size_t, const LossProblem& loss_problem) {
+  for_each_part(setup, [&](int, const LossProblem& loss_problem) {
     record.padded_tokens += loss_problem.rows();
     record.details = setup.implementation->details(loss_problem);
   });
   const std::string padding = describe(setup.problem->padding);
   if (!padding.empty()) record.details["padding"] = padding;
+  if (setup.grid.is_dynamic()) record.details["cp_sizes"] = cp_sizes_text(setup);
   record.branch_shares = setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
   return agree_on_refusal(ranks, [&] { return skip_reason(setup); });
 }
@@ -177,15 +187,31 @@ std::vector<Check> check_outputs(const TrialSetup& setup, const BundleResults& e
                         declared_roundings(setup));
 }
 
+namespace {
+
+void require_static_framework(const CaseSpec& spec, const Grid& grid) {
+  if (!grid.is_dynamic() || !stated_framework(spec.framework)) return;
+  throw_bad_input(
+      "grid {} has a cp and dp for every microbatch, and the factors of a framework are made of "
+      "those of a grid",
+      format_grid(grid));
+}
+
+}  // namespace
+
 void require_trial(const PreparedProblem& prepared, const std::string& implementation,
                    const Grid& grid) {
   const Problem& problem = *prepared.problem;
-  require_fits(problem, grid);
+  require_static_framework(problem.spec, grid);
   const std::unique_ptr<LossImplementation> made = make_implementation(implementation);
-  if (not_applicable(*made, problem, grid)) return;
-  const auto padded = padded_for(prepared.problem, made->describe().padding);
-  const PackedBatch batch = pack(*padded, grid);
-  made->require_fits(make_loss_problem(*padded, batch, grid, *prepared.objective));
+  for (const int size : grid.cp_sizes()) {
+    const Grid of_packs = grid.with_cp(size);
+    require_fits(problem, of_packs);
+    if (not_applicable(*made, problem, of_packs)) return;
+    const auto padded = padded_for(prepared.problem, made->describe().padding);
+    const PackedBatch batch = pack(*padded, of_packs);
+    made->require_fits(make_loss_problem(*padded, batch, of_packs, *prepared.objective));
+  }
 }
 
 TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implementation,
@@ -212,21 +238,22 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
                           .log_sum_exp = traits.rounds_log_sum_exp,
                           .temperature = traits.rounds_temperature,
                           .quotient = traits.rounds_quotient});
-  const auto plans = partition(*prepared.problem, grid.dp,
-                               prepared.objective->needs().unit_of(prepared.problem->sequences()));
-  const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
-  const bool whole = grid.dp == 1 && microbatches == 1;
-  for (const std::vector<MicrobatchPlan>& of_rank : plans) {
-    std::vector<TrialPart>& parts = setup.parts.emplace_back();
-    for (const MicrobatchPlan& plan : of_rank) {
-      if (whole) {
-        parts.push_back({setup.problem, setup.truth});
+  const std::vector<MicrobatchPacks> plans = plan_microbatches(
+      *setup.problem, grid, setup.objective->needs().unit_of(setup.problem->sequences()));
+  for (const MicrobatchPacks& plan : plans) {
+    TrialMicrobatch& microbatch = setup.microbatches.emplace_back();
+    microbatch.grid = grid.with_cp(plan.cp);
+    const bool is_whole = plans.size() == 1 && plan.packs.size() == 1;
+    for (const MicrobatchPlan& pack : plan.packs) {
+      if (is_whole) {
+        microbatch.parts.push_back({setup.problem, setup.truth});
         continue;
       }
-      auto part =
-          std::make_shared<const Problem>(take_part(*setup.problem, plan, microbatches, grid.dp));
+      auto part = std::make_shared<Problem>(
+          take_part(*setup.problem, pack, static_cast<int>(plans.size()), microbatch.grid.dp));
+      if (grid.is_dynamic()) part->microbatch.grid_cp = grid.cp;
       auto truth = std::make_shared<const Truth>(take_part(*setup.truth, *part));
-      parts.push_back({std::move(part), std::move(truth)});
+      microbatch.parts.push_back({std::move(part), std::move(truth)});
     }
   }
   return setup;

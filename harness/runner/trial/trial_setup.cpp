@@ -61,12 +61,14 @@ std::optional<SkipReason> not_applicable(const LossImplementation& implementatio
   return padding_misfit(problem, implementation.describe().padding, grid);
 }
 
-void for_each_part(const TrialSetup& setup,
-                   const std::function<void(std::size_t, const LossProblem&)>& f) {
-  for (std::size_t d = 0; d < setup.parts.size(); ++d) {
-    for (const TrialPart& part : setup.parts[d]) {
-      const PackedBatch batch = pack(*part.problem, setup.grid);
-      f(d, make_loss_problem(*part.problem, batch, setup.grid, *setup.objective, setup.backend));
+void for_each_part(const TrialSetup& setup, const std::function<void(int, const LossProblem&)>& f) {
+  for (const TrialMicrobatch& microbatch : setup.microbatches) {
+    const Grid& grid = microbatch.grid;
+    for (int d = 0; d < grid.dp; ++d) {
+      const Problem& problem = *microbatch.parts[static_cast<std::size_t>(d)].problem;
+      const PackedBatch batch = pack(problem, grid);
+      f(grid.rank_of(0, 0, d, grid.pp - 1),
+        make_loss_problem(problem, batch, grid, *setup.objective, setup.backend));
     }
   }
 }
@@ -95,23 +97,29 @@ int serial_adds(const TrialSetup& setup) {
 }
 
 bool adds_in_rank_order(const TrialSetup& setup) {
-  return !setup.over_nccl || std::max(setup.grid.tp, setup.grid.cp) <= 2;
+  return !setup.over_nccl || std::max(setup.grid.tp, setup.grid.cp_sizes().back()) <= 2;
 }
 
 DeclaredRoundings declared_roundings(const TrialSetup& setup) {
   if (setup.declared) return *setup.declared;
   DeclaredRoundings declared;
-  std::vector<std::int64_t> adds(setup.parts.size(), 0);
-  for_each_part(setup, [&](std::size_t d, const LossProblem& loss_problem) {
+  // By rank, of those with the first columns.
+  std::vector<std::int64_t> adds(static_cast<std::size_t>(setup.grid.line()), 0);
+  std::size_t packs = 0;
+  for_each_part(setup, [&](int rank, const LossProblem& loss_problem) {
+    ++packs;
     declared.grad_logits = setup.implementation->grad_logits_dtype(loss_problem);
     // Without chunks all rows are added at once.
-    adds[d] += std::max<std::int64_t>(1, setup.implementation->cost(loss_problem).chunks);
+    const std::int64_t chunks =
+        std::max<std::int64_t>(1, setup.implementation->cost(loss_problem).chunks);
+    const auto first = static_cast<std::size_t>(rank % setup.grid.stage_ranks() / setup.grid.tp);
+    for (int k = 0; k < loss_problem.grid.cp; ++k)
+      adds[first + static_cast<std::size_t>(k)] += chunks;
   });
   for (const std::int64_t of_rank : adds)
     declared.weight_adds = std::max(declared.weight_adds, of_rank);
   const ImplementationTraits description = setup.implementation->describe();
-  const std::int64_t parts =
-      setup.grid.cp * std::accumulate(adds.begin(), adds.end(), std::int64_t{0});
+  const std::int64_t parts = std::accumulate(adds.begin(), adds.end(), std::int64_t{0});
   if (description.rounds_loss) {
     // Roundings of the mean, and of the sum so far where a part is added.
     declared.loss = unit_roundoff(setup.problem->spec.dtype) * (1 + std::sqrt(parts));
@@ -119,9 +127,7 @@ DeclaredRoundings declared_roundings(const TrialSetup& setup) {
   if (description.rounds_grad_weight) {
     declared.weight_part = setup.problem->spec.dtype;
     declared.weight_parts = parts;
-    const bool is_one_pack =
-        setup.grid.cp == 1 && setup.parts.size() == 1 && setup.parts.front().size() == 1;
-    if (is_one_pack) declared.weight_sum = declared.weight_part;
+    if (packs == 1 && setup.grid.line() == 1) declared.weight_sum = declared.weight_part;
   }
   return declared;
 }

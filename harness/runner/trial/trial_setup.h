@@ -29,6 +29,17 @@ struct TrialPart {
   std::shared_ptr<const Truth> truth;
 };
 
+/// One microbatch of all dp ranks.
+struct TrialMicrobatch {
+  Grid grid;  // that of the trial; on a dynamic grid with the CP size of the microbatch
+  std::vector<TrialPart> parts;  // [dp] of this grid
+
+  /// Returns the part that a rank has a share of.
+  const TrialPart& part_of(int rank) const {
+    return parts[static_cast<std::size_t>(grid.dp_rank(rank))];
+  }
+};
+
 struct TrialSetup {
   std::shared_ptr<const Problem> problem;      // the global batch
   std::shared_ptr<const Objective> objective;  // with the factors of a framework, if stated
@@ -37,8 +48,8 @@ struct TrialSetup {
   std::shared_ptr<const LossImplementation> implementation;
   Grid grid;
   Backend backend = Backend::cpu;
-  bool over_nccl = false;                     // ranks exchange device memory over NCCL
-  std::vector<std::vector<TrialPart>> parts;  // [dp][microbatches]
+  bool over_nccl = false;  // ranks exchange device memory over NCCL
+  std::vector<TrialMicrobatch> microbatches;
   // As declared_roundings returns, once ranks are about to read them: every part of every dp rank
   // is looked at, which ranks must not do each.
   std::optional<DeclaredRoundings> declared;
@@ -68,9 +79,9 @@ std::optional<SkipReason> padding_misfit(const Problem& problem, const Padding& 
 std::optional<SkipReason> not_applicable(const LossImplementation& implementation,
                                          const Problem& problem, const Grid& grid);
 
-/// Calls f(dp rank, loss problem) for all microbatches of the trial.
-void for_each_part(const TrialSetup& setup,
-                   const std::function<void(std::size_t, const LossProblem&)>& f);
+/// Calls f(first rank of the last stage that has a share of it, loss problem) for all packs of the
+/// trial.
+void for_each_part(const TrialSetup& setup, const std::function<void(int, const LossProblem&)>& f);
 
 /// Returns the sizes that the factors of a framework depend on.
 ScaleSizes scale_sizes(const Problem& problem, const Grid& grid);

@@ -42,11 +42,11 @@ std::vector<std::int64_t> minus_inf_rows(const Problem& problem, const Truth& tr
 /// Collects the parts of the gradients, as far as they exist.
 class GradientCollector {
  public:
-  explicit GradientCollector(const TrialSetup& setup) : grid_(setup.grid) {}
+  explicit GradientCollector(const TrialSetup& setup) : setup_(setup), grid_(setup.grid) {}
 
   void add_rank(std::size_t rank, const RankResult& result) {
     for (std::size_t m = 0; m < result.packs.size(); ++m) {
-      const PartPlace place = place_of(grid_, rank, m);
+      const PartPlace place = place_of(setup_.microbatches[m].grid, rank, m);
       if (const auto& found = result.packs[m].grad_logits) {
         GradientPart part{place, found->bias, found->failed, found->trained_rows};
         add(logits_, rank, std::move(part), found->not_written);
@@ -81,6 +81,7 @@ class GradientCollector {
     facts.parts.push_back(std::move(part));
   }
 
+  const TrialSetup& setup_;
   Grid grid_;
   GradientFacts logits_{.name = "grad_logits"};
   GradientFacts hidden_{.name = "grad_hidden"};
@@ -105,7 +106,8 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     gradients.add_rank(r, ranks[r]);
     for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
-      facts.logprobs.push_back({place_of(setup.grid, r, m), ranks[r].packs[m].failed_logprobs});
+      const PartPlace place = place_of(setup.microbatches[m].grid, r, m);
+      facts.logprobs.push_back({place, ranks[r].packs[m].failed_logprobs});
     }
   }
   facts.gradients = gradients.take(record);

@@ -161,11 +161,12 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
       detail = fmt::format("rank {} returned another loss or metric than rank 0 ({:.17g}, {:.17g})",
                            r, ranks[r].result.loss, ranks[0].result.loss);
     }
-    const int same = first_with_same_rows(setup.grid, static_cast<int>(r), whole_pack);
     for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
+      const Grid& grid = setup.microbatches[m].grid;
+      const int same = first_with_same_rows(grid, static_cast<int>(r), whole_pack);
       const PackFindings& pack = ranks[r].packs[m];
       const bool is_copy =
-          has_vocab_copy(setup.problem->spec.vocab, setup.grid.tp_rank(static_cast<int>(r)));
+          has_vocab_copy(setup.problem->spec.vocab, grid.tp_rank(static_cast<int>(r)));
       owned += is_copy ? 0 : pack.owned_labels;
       if (detail.empty() && pack.output_bits != ranks[same].packs[m].output_bits) {
         detail = fmt::format("rank {} holds other outputs by token than rank {} (microbatch {})", r,

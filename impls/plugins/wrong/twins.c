@@ -189,6 +189,40 @@ static int supports_nothing(void* user, const lossgrid_problem* problem, char* r
   return LOSSGRID_OK;
 }
 
+/* Gathers over CP in the order of ranks, which is that of the pack in some layouts only. */
+static int forward_in_rank_order(FORWARD_ARGUMENTS) {
+  plan_state* state = plan;
+  const lossgrid_context* context = state->context;
+  const size_t rows = (size_t)state->rows;
+  float* own = calloc(rows + 1, sizeof(float));
+  DLTensor own_rows = *outputs->logprobs;
+  own_rows.data = own;
+  lossgrid_outputs inner = *outputs;
+  inner.logprobs = &own_rows;
+  int code = forward(plan, inputs, &inner, needs_gradient, error);
+  if (code == LOSSGRID_OK) {
+    code = context->cp->all_gather(context->cp, own, outputs->logprobs->data, rows, LOSSGRID_F32);
+  }
+  free(own);
+  return code;
+}
+static int backward_in_rank_order(BACKWARD_ARGUMENTS) {
+  const plan_state* state = plan;
+  DLTensor own_rows = *upstream->logprobs;
+  lossgrid_upstream inner = *upstream;
+  own_rows.data = (float*)own_rows.data + problem_of(plan)->cp_rank * state->rows;
+  inner.logprobs = &own_rows;
+  return backward(plan, inputs, &inner, gradients, error);
+}
+static const lossgrid_description* describe_in_rank_order(void* user) {
+  static const lossgrid_description description = {.struct_size = sizeof(description),
+                                                   .name = "twin_in_rank_order",
+                                                   .rows = "pack",
+                                                   .takes = "layouts"};
+  (void)user;
+  return &description;
+}
+
 /* A twin: the right functions but for those that are given. */
 #define TWIN(twin, ...)                                                                      \
   static const lossgrid_description* describe_##twin(void* user) {                           \
@@ -225,13 +259,22 @@ TWIN(no_cost_known, supports, no_cost_known, make_plan, forward, backward, destr
 TWIN(supports_nothing, supports_nothing, cost, make_plan, forward, backward, destroy);
 
 LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
+  static const lossgrid_implementation in_rank_order = {sizeof(in_rank_order),
+                                                        NULL,
+                                                        describe_in_rank_order,
+                                                        supports,
+                                                        NULL,
+                                                        make_plan,
+                                                        forward_in_rank_order,
+                                                        backward_in_rank_order,
+                                                        destroy};
   static const lossgrid_implementation* const all[] = {
-      &twin_right,          &twin_half_gradient,     &twin_sums_not_reduced, &twin_segfaults,
-      &twin_hangs,          &twin_waits_alone,       &twin_returns_error,    &twin_returns_no_text,
-      &twin_has_no_memory,  &twin_fails_on_one_rank, &twin_ignores_failure,  &twin_writes_beyond,
-      &twin_writes_padding, &twin_leaves_unwritten,  &twin_changes_input,    &twin_changes_labels,
-      &twin_leaks,          &twin_releases_twice,    &twin_plan_fails,       &twin_wrong_cost,
-      &twin_no_cost_known,  &twin_supports_nothing,
+      &in_rank_order,        &twin_right,          &twin_half_gradient,     &twin_sums_not_reduced,
+      &twin_segfaults,       &twin_hangs,          &twin_waits_alone,       &twin_returns_error,
+      &twin_returns_no_text, &twin_has_no_memory,  &twin_fails_on_one_rank, &twin_ignores_failure,
+      &twin_writes_beyond,   &twin_writes_padding, &twin_leaves_unwritten,  &twin_changes_input,
+      &twin_changes_labels,  &twin_leaks,          &twin_releases_twice,    &twin_plan_fails,
+      &twin_wrong_cost,      &twin_no_cost_known,  &twin_supports_nothing,
   };
   static const lossgrid_plugin plugin = {LOSSGRID_PLUGIN_ABI_VERSION, sizeof(lossgrid_plugin), all,
                                          sizeof(all) / sizeof(*all)};

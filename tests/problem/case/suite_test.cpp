@@ -255,7 +255,11 @@ TEST(Suites, OfTheRepositoryAreRight) {
       small.vocab = std::min<std::int64_t>(spec.vocab, 1 << 12);
       small.hidden = std::min<std::int64_t>(spec.hidden, 1 << 9);
       const Problem problem = make_problem(small);
-      for (const Grid& grid : suite.grids) EXPECT_NO_THROW(require_fits(problem, grid));
+      for (const Grid& grid : suite.grids) {
+        for (const int size : grid.cp_sizes()) {
+          EXPECT_NO_THROW(require_fits(problem, grid.with_cp(size)));
+        }
+      }
     }
   }
 }

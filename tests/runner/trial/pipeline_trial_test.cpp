@@ -142,7 +142,7 @@ std::vector<RankResult> results_of(const TrialSetup& setup) {
 /// Returns the peak of a pack alone, with its logits, in the backward pass.
 std::int64_t predicted_peak_bytes(const TrialSetup& setup, std::size_t microbatch,
                                   const PackFindings& found) {
-  const Problem& part = *setup.parts[0][microbatch].problem;
+  const Problem& part = *setup.microbatches[microbatch].parts[0].problem;
   const PackedBatch batch = pack(part, setup.grid);
   const LossProblem problem = make_loss_problem(part, batch, setup.grid, *setup.objective);
   return problem.input_bytes() + found.output_bytes.at("backward") +
@@ -209,7 +209,7 @@ TEST(StagesBeforeTheLast, ThatNeedMemoryAreSeen) {
 TEST(Stages, WithPacksInAnotherOrderFailTheTrial) {
   const TrialSetup setup = setup_of("lens=5+8+1+3+9+6 vocab=24 microbatches=2", "fused", {.pp = 2});
   TrialSetup other = setup;
-  std::reverse(other.parts[0].begin(), other.parts[0].end());
+  std::reverse(other.microbatches.begin(), other.microbatches.end());
   const RanksOutcome outcome = run_thread_ranks(
       2, [&](Communicator& world) { run_rank(world.rank() == 0 ? setup : other, world); },
       seconds(60));

@@ -155,7 +155,7 @@ TEST(Trial, ATrialThatDoesNotFitIsSkippedWithNeedAndHave) {
   setup.truth = std::make_shared<const Truth>();
   setup.implementation_text = "cp_local";
   setup.implementation = make_implementation("cp_local");
-  setup.parts = {{{setup.problem, setup.truth}}};
+  setup.microbatches = {{setup.grid, {{setup.problem, setup.truth}}}};
   const TrialRecord record = run_trial(setup, seconds(60)).record;
   EXPECT_EQ(record.status, TrialStatus::skipped);
   EXPECT_THAT(record.reason, HasSubstr("not enough memory: needs 8.0 TiB"));
