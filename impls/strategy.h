@@ -59,6 +59,7 @@ class RowTable {
   DeviceArray<std::int32_t> sequence_;
   std::array<DeviceArray<float>, kTokenInputs> inputs_;
   DeviceArray<float> weights_;
+  DeviceArray<std::int32_t> places_;  // where the objective selects
   DeviceArray<RowTransform> transforms_;
   DeviceArray<RowTransform> teacher_transforms_;
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
