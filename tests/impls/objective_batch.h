@@ -293,7 +293,7 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   std::vector<double> numbers(static_cast<std::size_t>(data.rows() * sizes.selection_numbers));
   for (const auto& part : parts) {
     const HeldRows held(data, pack, objective, part);
-    objective.selection_numbers(held.tokens, numbers);
+    if (!numbers.empty()) objective.selection_numbers(held.tokens, numbers);
     objective.sequence_sums(held.tokens, batch, table(part_numbers, sizes.sequence_sums));
     for (std::size_t k = 0; k < sum_numbers.size(); ++k) sum_numbers[k] += part_numbers[k];
   }

@@ -61,7 +61,7 @@ std::vector<int> selected_by(const Options& options, const ObjectiveBatch& data)
   const ShiftedBatch pack = shift_targets(batch);
   HeldRows held(data, pack, *objective, whole(data)[0]);
   std::vector<double> numbers(pack.rows() * objective->sizes().selection_numbers);
-  objective->selection_numbers(held.tokens, numbers);
+  if (!numbers.empty()) objective->selection_numbers(held.tokens, numbers);
   std::vector<std::uint8_t> selected(pack.rows(), 2);
   objective->select(batch, numbers, selected);
   std::vector<int> tokens;
