@@ -375,12 +375,13 @@ TEST(Options, EverySelectionAndItsBranchesAreInLayouts) {
                                  {"clip_cov_ratio", "0.1"},
                                  {"clip_cov_lb", "0.05"},
                                  {"clip_cov_ub", "0.8"},
-                                 {"clip_cov_seed", "3"},
+                                 {"clip_cov_seed", "2"},
                                  {"policy_loss", "\"kl_cov\""},
                                  {"kl_cov_ratio", "0.2"},
                                  {"kl_cov_ratio", "0.01"},  // of less than one token
                                  {"ppo_kl_coef", "0.5"},
                                  {"top_entropy_quantile", "0.3"},
+                                 {"top_entropy_quantile", "0"},
                                  {"m2_threshold", "0.02"}}) {
     EXPECT_TRUE(
         std::any_of(layouts.cases.begin(), layouts.cases.end(),
