@@ -33,7 +33,7 @@ struct ObjectiveTokens {
   std::span<const std::int32_t> sequence;                   // of the pack
   std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
   std::span<const float> weights = {};                      // Objective::token_weights, or empty
-  // Of an objective that selects: rows of the padded pack, and by such a row 1 if it is selected.
+  // Rows of the padded pack, and by such a row 1 if it is selected; empty unless needs().selects.
   std::span<const std::int32_t> places = {};
   std::span<const std::uint8_t> selected = {};  // in step 3
   // By sequence, the range that holds its tokens, perhaps with others, in the table whose rows from
