@@ -32,6 +32,9 @@ std::optional<SkipReason> not_taken(const ExternalDeclaration& declaration,
   if (makes_loss && problem.objective.needs().probability_weights && !declaration.takes_terms) {
     return SkipReason{"the objective weighs tokens by their probability: takes=\"terms\""};
   }
+  if (makes_loss && problem.objective.needs().draws) {
+    return SkipReason{"the objective draws lots, by a rule of its own: returns=\"logprobs\""};
+  }
   if (!terms.any()) return std::nullopt;
   if (!makes_loss) {
     return SkipReason{"the objective has terms beside log-probabilities: returns=\"loss\""};

@@ -14,6 +14,15 @@ std::int64_t numbers_of(const LossProblem& problem) {
          sizes.maxima;
 }
 
+/// Returns the number of rows by which tokens are selected.
+std::int64_t selection_rows(const LossProblem& problem) {
+  return problem.objective.needs().selects ? problem.rows() : 0;
+}
+
+std::int64_t selection_numbers_of(const LossProblem& problem) {
+  return selection_rows(problem) * problem.objective.sizes().selection_numbers;
+}
+
 /// Returns the number of partial totals of the kernels' blocks.
 std::int64_t partial_totals_of(const LossProblem& problem) {
   if (problem.objective.kernels(problem.backend, problem.batch) == nullptr) return 0;
@@ -36,7 +45,10 @@ ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const S
       launches_token_terms_(kernels_ != nullptr && steps.token_terms == Steps().token_terms),
       partial_totals_(device, static_cast<std::size_t>(partial_totals_of(problem)),
                       "objective_sums", MemorySpace::device),
-      numbers_(device, static_cast<std::size_t>(numbers_of(problem)), "objective_sums") {
+      numbers_(device, static_cast<std::size_t>(numbers_of(problem)), "objective_sums"),
+      selection_numbers_(device, static_cast<std::size_t>(selection_numbers_of(problem)),
+                         "selection"),
+      selected_(device, static_cast<std::size_t>(selection_rows(problem)), "selection") {
   const ObjectiveSizes sizes = problem.objective.sizes();
   const std::int64_t sequences = problem.batch.sequences();
   double* next = numbers_.data();
@@ -50,8 +62,9 @@ ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const S
 }
 
 std::int64_t ObjectivePass::bytes(const LossProblem& problem) {
-  return (numbers_of(problem) + partial_totals_of(problem)) *
-         static_cast<std::int64_t>(sizeof(double));
+  return (numbers_of(problem) + partial_totals_of(problem) + selection_numbers_of(problem)) *
+             static_cast<std::int64_t>(sizeof(double)) +
+         selection_rows(problem);
 }
 
 ObjectiveResult ObjectivePass::run(const ObjectiveTokens& tokens, const TokenGradients& gradients) {
@@ -85,10 +98,16 @@ void ObjectivePass::wait() {
 void ObjectivePass::begin() {
   wait();
   std::fill(numbers_.begin(), numbers_.end(), 0.0);
+  std::fill(selection_numbers_.begin(), selection_numbers_.end(), 0.0);
   std::fill(totals_.maxima.begin(), totals_.maxima.end(), -std::numeric_limits<double>::infinity());
 }
 
 void ObjectivePass::add_sequences(const ObjectiveTokens& tokens) {
+  if (selection_numbers_.size() > 0) {
+    device_.synchronise();
+    problem_.objective.selection_numbers(tokens,
+                                         {selection_numbers_.data(), selection_numbers_.size()});
+  }
   if (sums_.columns == 0) return;
   if (kernels_ != nullptr) {
     kernels_->sequence_sums(device_, tokens, sums_);
@@ -102,16 +121,27 @@ void ObjectivePass::add_sequences(const ObjectiveTokens& tokens) {
 void ObjectivePass::reduce_sequences(Communicator& cp) {
   wait();
   steps_.reduce_sequence_sums(cp, sums_);
+  if (selection_numbers_.size() > 0) {
+    steps_.reduce_selection(cp, {selection_numbers_.data(), selection_numbers_.size()});
+  }
   launched_ = true;  // where the transport is a GPU's
 }
 
 void ObjectivePass::make_coefficients() {
+  if (selected_.size() > 0) {
+    wait();
+    problem_.objective.select(problem_.batch,
+                              {selection_numbers_.data(), selection_numbers_.size()},
+                              {selected_.data(), selected_.size()});
+  }
   if (coefficients_.columns == 0) return;
   wait();
   problem_.objective.coefficients(problem_.batch, sums_, coefficients_);
 }
 
-void ObjectivePass::add_tokens(const ObjectiveTokens& tokens, const TokenGradients& gradients) {
+void ObjectivePass::add_tokens(const ObjectiveTokens& rows, const TokenGradients& gradients) {
+  ObjectiveTokens tokens = rows;
+  tokens.selected = {selected_.data(), selected_.size()};
   if (launches_token_terms_) {
     kernels_->token_terms(device_, tokens, coefficients_, totals_, gradients,
                           partial_totals_.data());
@@ -140,6 +170,7 @@ ObjectiveResult ObjectivePass::result() {
 
 void ObjectivePass::add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp) {
   add_reduction(problem.batch.sequences() * problem.objective.sizes().sequence_sums, cp);
+  add_reduction(selection_numbers_of(problem), cp);
 }
 
 void ObjectivePass::add_reductions(const LossProblem& problem, CollectiveCounts& cp) {

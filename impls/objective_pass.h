@@ -22,16 +22,17 @@ class ObjectivePass {
   /// Runs all steps on a rank that holds only its own rows; sums cross CP. Collective.
   ObjectiveResult run_local(Communicator& cp, const ObjectiveTokens& tokens,
                             const TokenGradients& gradients);
-  /// Computes the gradients alone, the same way. Collective if there are sums of sequences.
+  /// Computes the gradients alone, the same way. Collective if there are sums of sequences, or
+  /// numbers by which tokens are selected.
   void gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
                       const TokenGradients& gradients);
 
   /// Resets all accumulators.
   void begin();
-  /// Runs step 1 over some rows; nothing for an objective without sums of sequences.
+  /// Runs step 1 over some rows; nothing for an objective without sums of sequences and selection.
   void add_sequences(const ObjectiveTokens& tokens);
   void reduce_sequences(Communicator& cp);
-  /// Runs step 2. Requires whole sums.
+  /// Runs step 2. Requires whole sums, and numbers of all tokens.
   void make_coefficients();
   /// Runs step 3 over some rows: writes their d loss / d numbers.
   void add_tokens(const ObjectiveTokens& tokens, const TokenGradients& gradients);
@@ -54,7 +55,9 @@ class ObjectivePass {
   const bool launches_token_terms_;                  // with the right step
   bool launched_ = false;                            // kernels run since the last wait
   DeviceArray<double> partial_totals_;
-  DeviceArray<double> numbers_;  // memory of the views below, in their order
+  DeviceArray<double> numbers_;            // memory of the views below, in their order
+  DeviceArray<double> selection_numbers_;  // by row of the pack
+  DeviceArray<std::uint8_t> selected_;
   SequenceTable<double> sums_;
   SequenceTable<double> coefficients_;
   ObjectiveTotals<double> totals_;

@@ -193,9 +193,12 @@ class OneSweep final : public LossImplementation {
   }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
-    if (problem.objective.linear() || problem.objective.sizes().sequence_sums == 0) {
-      return std::nullopt;
+    if (problem.objective.linear()) return std::nullopt;
+    const ObjectiveSizes sizes = problem.objective.sizes();
+    if (sizes.selection_numbers > 0) {
+      return SkipReason{"all tokens decide about each of them: one sweep comes too early"};
     }
+    if (sizes.sequence_sums == 0) return std::nullopt;
     return SkipReason{
         "the gradient of a token depends on sums over its sequence: one sweep comes too early"};
   }

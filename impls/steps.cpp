@@ -66,6 +66,10 @@ void all_reduce_table(Communicator& cp, SequenceTable<double> sums) {
   if (size > 0) cp.all_reduce(std::span<double>(sums.data, size), ReduceOp::sum);
 }
 
+void all_reduce_selection(Communicator& cp, std::span<double> numbers) {
+  cp.all_reduce(numbers, ReduceOp::sum);
+}
+
 void all_reduce_totals(Communicator& cp, ObjectiveTotals<double> totals) {
   if (!totals.sums.empty()) cp.all_reduce(totals.sums, ReduceOp::sum);
   if (!totals.maxima.empty()) cp.all_reduce(totals.maxima, ReduceOp::max);
@@ -142,6 +146,7 @@ Steps::Steps()
       token_terms(apply_objective),
       reduce_sequence_sums(all_reduce_table),
       reduce_totals(all_reduce_totals),
+      reduce_selection(all_reduce_selection),
       finish(finish_objective),
       chunk_source(rows_of_chunk),
       reduce_grad_hidden(sum_over_tp),

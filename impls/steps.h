@@ -78,6 +78,8 @@ struct Steps {
   /// Reduce sums of sequences [S, K], then the totals, over CP ranks that hold some rows each.
   void (*reduce_sequence_sums)(Communicator& cp, SequenceTable<double>);
   void (*reduce_totals)(Communicator& cp, ObjectiveTotals<double>);
+  /// Adds numbers by row of the padded pack, each 0 on all CP ranks but one, in place.
+  void (*reduce_selection)(Communicator& cp, std::span<double>);
   /// Returns loss and metrics from whole sums and totals.
   ObjectiveResult (*finish)(const Objective&, const PackedBatch&, int cp,
                             SequenceTable<const double> sums,

@@ -70,6 +70,7 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
       valid_(device, rows.rows(), "row_table"),
       real_(device, rows.rows(), "row_table"),
       sequence_(device, rows.rows(), "row_table"),
+      places_(device, problem.objective.needs().selects ? rows.rows() : 0, "row_table"),
       transforms_(device, transforms_rows(problem) ? rows.rows() : 0, "row_table"),
       teacher_transforms_(device, transforms_teacher(problem) ? rows.rows() : 0, "row_table"),
       ranges_(device,
@@ -79,13 +80,14 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
   std::copy(rows.valid.begin(), rows.valid.end(), valid_.begin());
   std::copy(rows.real.begin(), rows.real.end(), real_.begin());
   std::copy(rows.sequence.begin(), rows.sequence.end(), sequence_.begin());
-  for (int k = 0; k < kTokenInputs; ++k) {
-    inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
-    std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
+  for (const std::vector<float>& input : rows.inputs) {
+    inputs_.emplace_back(device, input.size(), "row_table");
+    std::copy(input.begin(), input.end(), inputs_.back().begin());
   }
   const std::vector<float> weights = problem.objective.token_weights(problem.batch, rows);
   weights_ = DeviceArray<float>(device, weights.size(), "row_table");
   std::copy(weights.begin(), weights.end(), weights_.begin());
+  std::copy_n(rows.place.begin(), places_.size(), places_.begin());
   fill_transforms(problem.row_transform(), problem.batch, rows.sequence, transforms_);
   fill_transforms(problem.teacher.transform, problem.batch, rows.sequence, teacher_transforms_);
   std::fill(ranges_.begin(), ranges_.end(), TokenRange());
@@ -100,6 +102,7 @@ std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
   std::int64_t row = 4 + 1 + 1 + 4;
   for (const std::vector<float>& input : problem.batch.inputs) row += input.empty() ? 0 : 4;
   if (problem.objective.needs().token_weights) row += 4;
+  if (problem.objective.needs().selects) row += 4;
   if (transforms_rows(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   if (transforms_teacher(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   return rows * row + ranges_of(problem.backend, problem.batch.sequences()) *
@@ -121,6 +124,7 @@ ObjectiveTokens RowTable::tokens(const TokenOutputs& outputs, std::int64_t begin
                          .first = begin};
   for (const RowTerm term : kAllRowTerms) tokens.terms[term] = part.terms[term];
   if (weights_.size() > 0) tokens.weights = {weights_.data() + from, size};
+  if (places_.size() > 0) tokens.places = {places_.data() + from, size};
   for (int k = 0; k < kTokenInputs; ++k) {
     if (inputs_[k].size() > 0) tokens.inputs[k] = {inputs_[k].data() + from, size};
   }

@@ -45,6 +45,15 @@ class WithFramework final : public Objective {
     objective_->coefficients(batch, sums, coefficients);
   }
 
+  void selection_numbers(const ObjectiveTokens& tokens, std::span<double> numbers) const override {
+    objective_->selection_numbers(tokens, numbers);
+  }
+
+  void select(const PackedBatch& batch, std::span<const double> numbers,
+              std::span<std::uint8_t> selected) const override {
+    objective_->select(batch, numbers, selected);
+  }
+
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    const TokenGradients& gradients) const override {

@@ -10,6 +10,9 @@
 //   3. per token -> loss terms, d loss / d numbers (token_terms), then loss and metrics (finish)
 // A token-level objective has K = C = 0. Sums and terms add up over any partition of a pack, so a
 // rank that holds some rows of a sequence needs one all-reduce of [S, K] and no per-token tensor.
+// An objective for which all tokens of a pack decide about each of them (needs().selects) writes
+// one number of each token in step 1 (selection_numbers), which CP ranks bring together, and
+// selects in step 2 (select), on every rank for itself; step 3 reads who is selected.
 //
 // Beside the steps stands the truth: the forward formula on a tape, in float64 on the whole batch,
 // written independently; its gradient comes from automatic differentiation.
@@ -37,10 +40,11 @@
 namespace lossgrid {
 
 struct ObjectiveSizes {
-  int sequence_sums = 0;  // K
-  int coefficients = 0;   // C
-  int sums = 0;           // scalars that add up over tokens
-  int maxima = 0;         // scalars of which the largest counts (a minimum as its negative)
+  int sequence_sums = 0;      // K
+  int coefficients = 0;       // C
+  int sums = 0;               // scalars that add up over tokens
+  int maxima = 0;             // scalars of which the largest counts (a minimum as its negative)
+  int selection_numbers = 0;  // 1: by token, of the rows' numbers, for select()
 };
 
 struct ObjectiveResult {
@@ -128,6 +132,16 @@ class Objective {
   /// Step 2: from the sums of whole sequences, writes `coefficients` [S, C].
   virtual void coefficients(const PackedBatch& /*batch*/, SequenceTable<const double> /*sums*/,
                             SequenceTable<double> /*coefficients*/) const {}
+
+  /// Step 1, where sizes().selection_numbers is 1: writes the number of each of `tokens` that is
+  /// valid to numbers[its place].
+  virtual void selection_numbers(const ObjectiveTokens& /*tokens*/,
+                                 std::span<double> /*numbers*/) const {}
+
+  /// Step 2, where needs().selects: sets `selected` to 1 for the rows that are selected, else to 0.
+  /// By row of the padded pack; `numbers` of valid rows are those of step 1, others are 0.
+  virtual void select(const PackedBatch& /*batch*/, std::span<const double> /*numbers*/,
+                      std::span<std::uint8_t> /*selected*/) const {}
 
   /// Step 3: adds the terms of `tokens` to `totals` and d loss / d numbers to `gradients`.
   virtual void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,

@@ -33,6 +33,9 @@ struct ObjectiveTokens {
   std::span<const std::int32_t> sequence;                   // of the pack
   std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
   std::span<const float> weights = {};                      // Objective::token_weights, or empty
+  // Rows of the padded pack, and by such a row 1 if it is selected; empty unless needs().selects.
+  std::span<const std::int32_t> places = {};
+  std::span<const std::uint8_t> selected = {};  // in step 3
   // By sequence, the range that holds its tokens, perhaps with others, in the table whose rows from
   // `first` on these are; empty: unknown.
   std::span<const TokenRange> ranges = {};
@@ -40,6 +43,12 @@ struct ObjectiveTokens {
 
   constexpr std::span<const float> input(TokenInput which) const {
     return inputs[static_cast<std::size_t>(which)];
+  }
+
+  /// True if the objective has selected token t (Objective::select).
+  constexpr bool is_selected(std::int64_t t) const {
+    return !selected.empty() &&
+           selected[static_cast<std::size_t>(places[static_cast<std::size_t>(t)])] != 0;
   }
 
   /// Returns the range of these rows that holds all tokens of a sequence.

@@ -64,7 +64,7 @@ class WithMetrics final : public Objective {
 
   ObjectiveSizes sizes() const override {
     return {own_.sequence_sums + added_.sequence_sums, own_.coefficients + added_.coefficients,
-            own_.sums + added_.sums, own_.maxima + added_.maxima};
+            own_.sums + added_.sums, own_.maxima + added_.maxima, own_.selection_numbers};
   }
 
   void require(const PackedBatch& batch) const override { objective_->require(batch); }
@@ -84,6 +84,15 @@ class WithMetrics final : public Objective {
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override {
     objective_->coefficients(batch, sums.part(0, own_.sequence_sums), coefficients);
+  }
+
+  void selection_numbers(const ObjectiveTokens& tokens, std::span<double> numbers) const override {
+    objective_->selection_numbers(tokens, numbers);
+  }
+
+  void select(const PackedBatch& batch, std::span<const double> numbers,
+              std::span<std::uint8_t> selected) const override {
+    objective_->select(batch, numbers, selected);
   }
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,

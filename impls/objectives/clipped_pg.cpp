@@ -149,6 +149,7 @@ ObjectiveResult clipped_pg_result(const ClippedPgOptions& options, const PackedB
     metrics["entropy"] = divided(totals.sums[T::kEntropy], in_loss > 0);
   }
   if (options.rejects()) add("rollout_rs_masked_fraction", T::kRejected);
+  if (options.selects()) add("selected_fraction", T::kSelected);
   add_ratios(totals, denominators.valid_tokens, metrics);
   add_weights(options, batch, coefficients, totals, mean_weight, metrics);
   return result;

@@ -39,7 +39,10 @@ class ClippedPgObjective final : public Objective {
 
   std::string_view kind() const override { return "clipped_pg"; }
   ObjectiveSizes sizes() const override {
-    return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima};
+    // The second moment is one of inputs, which every rank has.
+    const bool has_numbers = options_.selects() && options_.selection() != Selection::second_moment;
+    return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima,
+            has_numbers ? 1 : 0};
   }
 
   /// Returns the sum of the importance weights of valid tokens, or of sequences that have some.
@@ -138,6 +141,20 @@ class ClippedPgObjective final : public Objective {
     }
   }
 
+  void selection_numbers(const ObjectiveTokens& tokens, std::span<double> numbers) const override {
+    const std::span<const float> own = options_.selection() == Selection::top_entropy
+                                           ? tokens.terms[RowTerm::entropy]
+                                           : tokens.logprobs;
+    for (std::size_t t = 0; t < own.size(); ++t) {
+      if (tokens.valid[t] != 0) numbers[static_cast<std::size_t>(tokens.places[t])] = own[t];
+    }
+  }
+
+  void select(const PackedBatch& batch, std::span<const double> numbers,
+              std::span<std::uint8_t> selected) const override {
+    select_tokens<Formulas>(options_, selection_tokens(batch, numbers), selected);
+  }
+
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    const TokenGradients& gradients) const override {
@@ -147,11 +164,12 @@ class ClippedPgObjective final : public Objective {
     sums.add_to(totals);
   }
 
-  /// Returns kernels for the right formulas in float64 only: others are not compiled for GPUs.
+  /// Returns kernels for the right formulas in float64 only: others are not compiled for GPUs, and
+  /// where tokens are selected the loops of the host serve.
   std::unique_ptr<ObjectiveKernels> kernels(Backend backend,
                                             const PackedBatch& batch) const override {
     if constexpr (std::is_same_v<Terms, ClippedPgTerms<>>) {
-      return terms_kernels(backend, terms(batch));
+      if (!options_.selects()) return terms_kernels(backend, terms(batch));
     }
     return nullptr;
   }

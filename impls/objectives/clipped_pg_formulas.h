@@ -19,11 +19,12 @@
 
 #include "harness/device/kernel/portable.h"
 #include "impls/objectives/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg_selection.h"
 #include "impls/objectives/policy_losses.h"
 
 namespace lossgrid {
 
-struct ClippedPgFormulas : PolicyLossFormulas {
+struct ClippedPgFormulas : PolicyLossFormulas, SelectionFormulas {
   /// Share in the loss of a token of a sequence, under prompt_mean of a group, with `tokens` valid
   /// ones. On the host.
   template <typename Real>
@@ -247,12 +248,13 @@ LOSSGRID_KERNEL Slope<Real> gated(Real advantage, Real rho, const ClippedPgOptio
 }
 
 /// l = max(-A rho, -A rho_c), for a dual clip with A < 0 at most -A c; slope by rho. `clipped` is
-/// rho_c with its slope.
+/// rho_c with its slope. -A rho without clip bounds.
 template <class Formulas, typename Real>
 LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
                                       const ClippedPgOptions& options) {
   if (options.policy_loss == PolicyLoss::sapo) return gated<Formulas>(advantage, rho, options);
   const Real free = -advantage * rho;
+  if (!Formulas::has_clip_bounds(options)) return {free, -advantage};
   const Real bound = -advantage * clipped.value;
   Slope<Real> loss{std::max(free, bound),
                    -advantage * (Formulas::larger_share(free, bound) +

@@ -58,7 +58,10 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   needs.input_sum = rollout_is_batch_normalize;
   if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
   needs.generation_may_lack = takes_lack_of_generation();
-  if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
+  const bool is_by_entropy = selection() == Selection::top_entropy;
+  if (entropy_coefficient != 0 || is_by_entropy) needs.terms.add(RowTerm::entropy);
+  needs.selects = needs.whole_batch = selects();
+  needs.draws = selection() == Selection::clip_cov;
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;
   if (clips()) {

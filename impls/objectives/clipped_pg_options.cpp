@@ -250,7 +250,8 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
   o.policy_loss = reader.enumerator(
-      "policy_loss", {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo"},
+      "policy_loss",
+      {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo", "clip_cov", "kl_cov"},
       o.policy_loss);
   o.tau_pos = reader.number("tau_pos", o.tau_pos);
   o.tau_neg = reader.number("tau_neg", o.tau_neg);
@@ -302,6 +303,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.positive_example_nll_weight =
       reader.number("positive_example_nll_weight", o.positive_example_nll_weight);
   o.entropy_coefficient = reader.number("entropy_coefficient", o.entropy_coefficient);
+  o.selecting = SelectionOptions::read(reader);
   reader.require_all_known();
   require_values_in_range(o);
   require_aggregation_fits(o);
@@ -309,6 +311,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   require_ratios_fit(o);
   require_truncation_fits(o);
   require_rejection_fits(o);
+  require_selection_fits(o);
   return o;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "impls/objectives/aggregation.h"
+#include "impls/objectives/clipped_pg_selection_options.h"
 
 namespace lossgrid {
 
@@ -72,6 +73,8 @@ enum class PolicyLoss {
   dppo_tv,   // Divergence PPO, a mask by the distance of probabilities
   dppo_kl,   // the same by a binary KL
   vespo,     // gamma weights by the ratio of a sequence
+  clip_cov,  // as ppo, and some tokens of a high covariance have no policy term
+  kl_cov,    // without clip bounds, and tokens of the highest covariance have a penalty
 };
 
 /// Treatment of a generation log-probability that is not finite.
@@ -129,6 +132,7 @@ struct ClippedPgOptions {
   bool token_masks_first = false;  // sums over sequences are those of tokens that are not rejected
   double positive_example_nll_weight = 0;
   double entropy_coefficient = 0;  // c of - c H, H the entropy of the policy in nats
+  SelectionOptions selecting;
 
   /// Throws bad_input for an unknown option, a bad value or a combination that is not allowed.
   static ClippedPgOptions from(const std::map<std::string, std::string>& options);
@@ -166,8 +170,18 @@ struct ClippedPgOptions {
   constexpr bool is_dppo() const {
     return policy_loss == PolicyLoss::dppo_tv || policy_loss == PolicyLoss::dppo_kl;
   }
+  constexpr bool is_kl_cov() const { return policy_loss == PolicyLoss::kl_cov; }
   /// True if the loss has clip bounds of that ratio.
-  constexpr bool clips() const { return has_ratio() && policy_loss == PolicyLoss::ppo; }
+  constexpr bool clips() const {
+    return has_ratio() && (policy_loss == PolicyLoss::ppo || policy_loss == PolicyLoss::clip_cov);
+  }
+  constexpr Selection selection() const {
+    if (policy_loss == PolicyLoss::clip_cov) return Selection::clip_cov;
+    if (policy_loss == PolicyLoss::kl_cov) return Selection::kl_cov;
+    if (selecting.top_entropy_quantile < 1) return Selection::top_entropy;
+    return selecting.m2_threshold ? Selection::second_moment : Selection::none;
+  }
+  constexpr bool selects() const { return selection() != Selection::none; }
   constexpr bool truncates() const {
     return truncated_importance_sampling_type != Truncation::none;
   }

@@ -59,6 +59,7 @@ struct ClippedPgTotals {
     kWeight,
     kOutOfBounds,
     kRejected,
+    kSelected,
     kSums,
   };
   enum Maximum { kMaxRatio, kMaxMinusRatio, kMaxRatioClamped, kMaxMinusRatioClamped, kMaxima };
@@ -130,7 +131,8 @@ class ClippedPgTerms {
     const Weight weight = token_weight(token, coefficients);
 
     const Real keep = kept(token, coefficients);
-    const Pair policy = actor(token, ratio, keep * used(weight), coefficients);
+    const Real counted = token.is_selected && !options_.is_kl_cov() ? Real(0) : keep;
+    const Pair policy = actor(token, ratio, counted * used(weight), coefficients);
     sums[ClippedPgTotals::kActor] += share * policy.value;
     Real gradient = share * policy.slope;
     if (columns_.ratio_gradient >= 0) gradient += of_sequence(columns_.ratio_gradient);
@@ -145,6 +147,7 @@ class ClippedPgTerms {
       gradient -= nll_weight * nll_share_;
     }
     sums[ClippedPgTotals::kRejected] += 1 - keep;
+    sums[ClippedPgTotals::kSelected] += token.is_selected ? 1 : 0;
     add_metrics(token, ratio, weight, sums, maxima);
     TokenGradient by_number{.logprob = static_cast<float>(gradient)};
     if (options_.entropy_coefficient != 0) {
@@ -188,6 +191,7 @@ class ClippedPgTerms {
     std::int64_t sequence;
     Real x, p, q, f;
     Real advantage;
+    bool is_selected;
   };
 
   /// The ratio that multiplies the advantage, slope by x, and the clipped one, slope by the ratio.
@@ -207,7 +211,8 @@ class ClippedPgTerms {
             .p = options_.force_on_policy_ratio ? x : input(TokenInput::prev_logprobs),
             .q = input(TokenInput::generation_logprobs),
             .f = input(TokenInput::reference_policy_logprobs),
-            .advantage = input(TokenInput::advantages)};
+            .advantage = input(TokenInput::advantages),
+            .is_selected = tokens.is_selected(t)};
   }
 
   /// The logarithm of a token's ratio in the sum of its sequence; slope by x.
@@ -303,7 +308,13 @@ class ClippedPgTerms {
     }
     const Pair loss =
         surrogate<Formulas>(token.advantage, ratio.free.value, ratio.clipped, options_);
-    return {factor * loss.value, factor * loss.slope * ratio.free.slope};
+    Pair policy{factor * loss.value, factor * loss.slope * ratio.free.slope};
+    if (token.is_selected && options_.is_kl_cov()) {
+      const Pair penalty = Formulas::kl_cov_penalty(token.x, token.p, options_);
+      policy.value += factor * penalty.value;
+      policy.slope += factor * penalty.slope;
+    }
+    return policy;
   }
 
   LOSSGRID_KERNEL void add_metrics(const Token& token, const Ratio& ratio, const Weight& weight,

@@ -10,6 +10,7 @@
 #include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg.h"
 #include "impls/objectives/clipped_pg_truth_rejection.h"
+#include "impls/objectives/clipped_pg_truth_selection.h"
 #include "impls/objectives/clipped_pg_truth_weights.h"
 #include "impls/objectives/gradient_sides.h"
 #include "impls/objectives/policy_losses_truth.h"
@@ -73,10 +74,12 @@ class ClippedPgTruth {
     const TrueKeeps keeps = this->keeps();
     const TrueWeights weights = true_weights(options_, batch_.sample_mask, log_weights, keeps.alone,
                                              sides_.weight, truth_.branches);
-    straddles_ |= weights.straddles || keeps.straddles;
+    const TrueSelection selection = this->selection(ratios);
+    straddles_ |= weights.straddles || keeps.straddles || selection.straddles;
     const Enclosure weight_scale = this->weight_scale(log_weights, keeps);
     count_sequences();
-    const Var actor = in_loss(actor_terms(ratios, clipped, weights, weight_scale, keeps));
+    const Var actor =
+        in_loss(actor_terms(ratios, clipped, weights, weight_scale, keeps, selection));
     const double beta = options_.use_kl_in_reward ? 0 : options_.reference_policy_kl_penalty;
     tape_.take_side(sides_.kl);
     const Var kl = beta == 0 ? Var() : in_loss(kl_terms());
@@ -92,6 +95,9 @@ class ClippedPgTruth {
     add_ratio_metrics("probs_ratio_clamped", clipped);
     add_weight_metrics(weights);
     if (options_.rejects()) add_rejection_metric(keeps);
+    if (options_.selects()) {
+      add_metric("selected_fraction", flat(selection.tokens), counts().valid_tokens);
+    }
     add_policy_metrics();
     return std::move(truth_);
   }
@@ -112,7 +118,7 @@ class ClippedPgTruth {
         TrueToken token;
         token.row = batch_.cu_seqlens_padded[i] + t - 1;
         token.x = tape_.variable(rows[token.row].logprob);
-        if (has_entropy_bonus())
+        if (has_entropies())
           token.entropy = tape_.variable(rows[token.row].terms[RowTerm::entropy]);
         token.p = options_.force_on_policy_ratio ? detach(token.x)
                                                  : Var(input(TokenInput::prev_logprobs));
@@ -275,6 +281,20 @@ class ClippedPgTruth {
     return true_keeps(options_, tokens, sides_.weight, truth_.branches);
   }
 
+  TrueSelection selection(const ByToken<Var>& ratios) {
+    ByToken<SelectableToken> tokens(tokens_.size());
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
+        const TrueToken& token = tokens_[i][k];
+        const Enclosure distance = token.q - token.p.enclosure();
+        tokens[i].push_back({token.x.enclosure(), token.entropy.enclosure(),
+                             ratios[i][k].enclosure(), distance * distance, token.advantage,
+                             token.row + 1 - batch_.cu_seqlens_padded[i]});
+      }
+    }
+    return true_selection(options_, tokens, sides_.weight, truth_.branches);
+  }
+
   /// Returns 1 / the mean weight of tokens, or of sequences with a valid token. Weights that may be
   /// on either side of a bound are on both here, whatever side the others are on.
   Enclosure weight_scale(const ByToken<Enclosure>& log_weights, const TrueKeeps& keeps) const {
@@ -299,13 +319,20 @@ class ClippedPgTruth {
 
   ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
                            const TrueWeights& weights, const Enclosure& weight_scale,
-                           const TrueKeeps& keeps) {
+                           const TrueKeeps& keeps, const TrueSelection& selection) {
     ByToken<Var> terms(tokens_.size());
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       const OfSequence of_sequence = this->of_sequence(tokens_[i]);
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
         const TrueToken& token = tokens_[i][k];
-        const Var loss = actor_term(token, of_sequence, ratios[i][k], clipped[i][k]);
+        const Enclosure& selected = selection.tokens[i][k];
+        Var loss = actor_term(token, of_sequence, ratios[i][k], clipped[i][k]);
+        if (options_.policy_loss == PolicyLoss::kl_cov) {
+          loss = loss + Var(selected * constant(options_.selecting.ppo_kl_coef)) *
+                            max(token.x - token.p, token.p - token.x);
+        } else if (options_.selects()) {
+          loss = Var(opposite(selected)) * loss;
+        }
         count_actor_branch(token.advantage, ratios[i][k].value());
         if (options_.takes_lack_of_generation()) {
           truth_.branches["generation_lacks"] += token.has_generation() ? 0 : 1;
@@ -435,7 +462,7 @@ class ClippedPgTruth {
   void count_actor_branch(double advantage, double rho) {
     ++truth_.branches["tokens"];
     truth_.branches["advantage_zero"] += advantage == 0 ? 1 : 0;
-    if (!has_ratio() || options_.policy_loss != PolicyLoss::ppo) return;
+    if (!options_.clips()) return;
     const bool below = rho < lowest_ratio();
     const bool above = rho > highest_ratio();
     truth_.branches["ratio_inside_clip"] += !below && !above ? 1 : 0;
@@ -546,6 +573,9 @@ class ClippedPgTruth {
   }
 
   bool has_entropy_bonus() const { return options_.entropy_coefficient != 0; }
+  bool has_entropies() const {
+    return has_entropy_bonus() || options_.selection() == Selection::top_entropy;
+  }
 
   /// Returns the entropy of the policy, aggregated as the policy term.
   Var entropy() {
@@ -563,7 +593,7 @@ class ClippedPgTruth {
       for (std::size_t k = 0; k < tokens.size(); ++k) by_row[tokens[k].row] = gradient[k];
     };
     set(&TrueToken::x, truth_.grad_logprob);
-    if (!has_entropy_bonus()) return;
+    if (!has_entropies()) return;
     std::vector<Enclosure>& by_entropy = truth_.grad_terms[RowTerm::entropy];
     by_entropy.assign(truth_.grad_logprob.size(), 0.0);
     set(&TrueToken::entropy, by_entropy);

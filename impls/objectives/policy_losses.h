@@ -11,6 +11,7 @@
 //   dppo_tv, dppo_kl
 //             -A min(e^d, c) x, where the weight min(e^d, c) has no gradient and is 0 for a token
 //             that has moved too far from the previous policy  (DPPO, arXiv:2602.04879)
+//   kl_cov    -A e^d, and c |d| more for tokens that are selected (clipped_pg_selection.h)
 //   vespo     -A phi x, where phi = e^(lambda + k s - lambda e^s) has no gradient, s is the sum of
 //             d over a sequence, and k and lambda depend on the sign of A
 //
@@ -72,6 +73,19 @@ struct PolicyLossFormulas {
     const auto beta = static_cast<Real>(*options.dro_beta);
     const Real d = x - p;
     return {beta / 2 * d * d - advantage * x, beta * d - advantage};
+  }
+
+  /// False for a loss of ratios without clip bounds.
+  LOSSGRID_KERNEL static bool has_clip_bounds(const ClippedPgOptions& options) {
+    return !options.is_kl_cov();
+  }
+
+  /// Penalty of a selected token in kl_cov; slope by x.
+  template <typename Real>
+  LOSSGRID_KERNEL static Slope<Real> kl_cov_penalty(Real x, Real p,
+                                                    const ClippedPgOptions& options) {
+    const auto c = static_cast<Real>(options.selecting.ppo_kl_coef);
+    return {c * std::abs(x - p), x > p ? c : x < p ? -c : Real(0)};
   }
 
   /// KL of the previous over the current policy, each with the token and all others as its two

@@ -129,6 +129,22 @@ TEST_F(ExternalTakes, GivesWeightsByProbabilityToThoseThatTakeTerms) {
   EXPECT_THAT(trials["takes_nothing"].reasons, HasSubstr("takes=\"terms\""));
 }
 
+// Lots are drawn by a rule of lossgrid, which is applied to log-probabilities.
+TEST_F(ExternalTakes, GivesLotsToThoseThatReturnLogProbabilities) {
+  const std::string report = scratch_.file("lots.json");
+  const ProcessResult result =
+      run_loaded("run", {write_python("lots.py", kLosses + kLayouts)},
+                 "--case 'lens=5+8 vocab=24 mask=all poison=none objective=clipped_pg "
+                 "objective.policy_loss=clip_cov objective.clip_cov_lb=0.01' --grid tp1cp1,tp1cp2 "
+                 "--impl takes_terms,takes_zigzag --report " +
+                     report);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  auto trials = trials_by_implementation(report);
+  EXPECT_EQ(trials["takes_terms"].statuses, "ss");
+  EXPECT_THAT(trials["takes_terms"].reasons, HasSubstr("returns=\"logprobs\""));
+  EXPECT_EQ(trials["takes_zigzag"].statuses, "pp") << result.out;
+}
+
 const std::string kFiltered = R"(
 def masked_lp(logits, batch, zero=True, ids=True):
     x = logits.float() / batch.temperature

@@ -213,6 +213,52 @@ inline std::vector<Options> corrections() {
   return all;
 }
 
+inline Options clip_cov(const char* ratio, Options more = {}) {
+  return both(more, {{"policy_loss", "\"clip_cov\""},
+                     {"clip_cov_ratio", ratio},
+                     {"clip_cov_lb", "0.05"},
+                     {"clip_cov_ub", "0.8"}});
+}
+
+inline Options kl_cov(const char* ratio, Options more = {}) {
+  return both(more,
+              {{"policy_loss", "\"kl_cov\""}, {"kl_cov_ratio", ratio}, {"ppo_kl_coef", "0.3"}});
+}
+
+inline Options top_entropy(const char* share, Options more = {}) {
+  return both({{"top_entropy_quantile", share}}, more);
+}
+
+inline Options second_moment(const char* threshold, Options more = {}) {
+  return both({{"m2_threshold", threshold}}, more);
+}
+
+/// Selections of tokens, each with what else it may be combined with.
+inline std::vector<Options> selections() {
+  const Options gspo_token = both({{"gspo_token", "true"}}, kGspo);
+  const Options corrects{{"use_importance_sampling_correction", "true"}};
+  return {clip_cov("0.2"),
+          clip_cov("0.1", {{"clip_cov_seed", "7"}}),
+          clip_cov("0.0002", both(kSequenceMean, truncation("\"tis\""))),
+          clip_cov("1", both(kEntropyBonus, kl("\"k3\""))),
+          clip_cov("0.2", both(kLogBounds, kAggregations[4])),
+          kl_cov("0.3"),
+          kl_cov("0.0002", kNoKl),
+          kl_cov("0.2", both(kSequenceMean, both(corrects, rejection("\"token_k1\"", "1.2")))),
+          kl_cov("1", kLogBounds),
+          top_entropy("0.25"),
+          top_entropy("0.6", both(kDual, kEntropyBonus)),
+          top_entropy("0.3", gspo_token),
+          top_entropy("0", kCispo),
+          top_entropy("0.5", both(kOnPolicy, kNll)),
+          top_entropy("0.35", both(kDppoTv, truncation("\"seq-mask-tis\""))),
+          second_moment("0.05"),
+          second_moment("0.001", kReinforce),
+          second_moment("0.1", both(kSapo, truncation("\"icepop\""))),
+          second_moment("0.02", both(kVespo, kAggregations[3])),
+          second_moment("0.08", both(kDro, kNoKl))};
+}
+
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights
 /// and the NLL term; every third with an entropy bonus. Each stands a second time with one of the
 /// aggregations, in turn.
@@ -265,6 +311,7 @@ inline std::vector<Options> all_options() {
   for (const Options& convention : conventions()) all.push_back(convention);
   for (const Options& correction : corrections()) all.push_back(correction);
   for (const Options& loss : policy_losses()) all.push_back(loss);
+  for (const Options& selection : selections()) all.push_back(selection);
   return all;
 }
 

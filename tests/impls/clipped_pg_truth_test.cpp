@@ -79,7 +79,12 @@ TEST(ClippedPgTruth, GradientOfTheTruthIsThatOfFiniteDifferences) {
       kKlOfGeneration,
       both(kKlOfGeneration, {{"reference_policy_kl_type", "\"k1\""}}),
       both(kKlOfGeneration, {{"kl_output_clamp_value", "0.1"}}),
-      both(kKlOfGeneration, kSequenceMean)};
+      both(kKlOfGeneration, kSequenceMean),
+      both(kNoKl, clip_cov("0.1", {{"ratio_clip_max", "2"}, {"ratio_clip_min", "0.9"}})),
+      both(kNoKl, kl_cov("0.3")),
+      both(kNoKl, kl_cov("0.0002")),
+      both(kNoKl, top_entropy("0.7", {{"ratio_clip_max", "2"}, {"ratio_clip_min", "0.9"}})),
+      both(kNoKl, second_moment("0.03"))};
   std::uint64_t seed = 300;
   for (Options options : differentiable) {
     const ObjectiveBatch data = batch_of(++seed);
@@ -229,6 +234,15 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
               parsed.is_geo_mean() ? tokens : 0);
     ASSERT_EQ(total({"dppo_kept", "dppo_dropped_above", "dppo_dropped_below"}),
               parsed.is_dppo() ? tokens : 0);
+    const auto selected = [&](std::initializer_list<const char*> names, Selection by) {
+      ASSERT_EQ(total(names), parsed.selection() == by ? tokens : 0) << shown(options);
+    };
+    selected({"clip_cov_below", "clip_cov_above", "clip_cov_clipped", "clip_cov_dropped",
+              "clip_cov_spared"},
+             Selection::clip_cov);
+    selected({"kl_cov_penalised", "kl_cov_free"}, Selection::kl_cov);
+    selected({"top_entropy_kept", "top_entropy_dropped"}, Selection::top_entropy);
+    selected({"second_moment_kept", "second_moment_dropped"}, Selection::second_moment);
     const bool by_sequence = parsed.weighs_sequences();
     ASSERT_EQ(total({"rejection_kept", "rejection_dropped"}),
               parsed.rejection_level == RejectionLevel::token ? tokens : 0);
@@ -242,7 +256,7 @@ TEST(ClippedPgTruth, BranchesAddUpToTheTokens) {
     for (const auto& [name, count] : truth.branches) seen[name] += count;
   }
   // The batches reach every branch that the options have.
-  EXPECT_EQ(seen.size(), 47u);
+  EXPECT_EQ(seen.size(), 58u);
   for (const auto& [name, count] : seen) EXPECT_GT(count, 0) << name;
 }
 

@@ -244,6 +244,7 @@ struct HeldRows {
     tokens.valid = rows.valid;
     tokens.real = rows.real;
     tokens.sequence = rows.sequence;
+    if (needs.selects) tokens.places = rows.place;
     for (int k = 0; k < kTokenInputs; ++k) tokens.inputs[k] = rows.inputs[k];
   }
   HeldRows(const HeldRows&) = delete;
@@ -289,21 +290,26 @@ inline ObjectiveRun run_objective(const Objective& objective, const ObjectiveBat
   std::vector<double> part_numbers;
   std::vector<double> coefficient_numbers;
   const SequenceTable<double> sums = table(sum_numbers, sizes.sequence_sums);
+  std::vector<double> numbers(static_cast<std::size_t>(data.rows() * sizes.selection_numbers));
   for (const auto& part : parts) {
     const HeldRows held(data, pack, objective, part);
+    if (!numbers.empty()) objective.selection_numbers(held.tokens, numbers);
     objective.sequence_sums(held.tokens, batch, table(part_numbers, sizes.sequence_sums));
     for (std::size_t k = 0; k < sum_numbers.size(); ++k) sum_numbers[k] += part_numbers[k];
   }
   const SequenceTable<double> coefficients = table(coefficient_numbers, sizes.coefficients);
   std::fill(coefficient_numbers.begin(), coefficient_numbers.end(), kPoison);
   objective.coefficients(batch, sums, coefficients);
+  std::vector<std::uint8_t> selected(objective.needs().selects ? pack.rows() : 0, 2);
+  objective.select(batch, numbers, selected);
 
   std::vector<double> total_sums(sizes.sums, 0.0);
   std::vector<double> total_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
   ObjectiveRun run;
   HeldGradients all(objective.needs(), static_cast<std::size_t>(data.rows()), kPoison);
   for (const auto& part : parts) {
-    const HeldRows held(data, pack, objective, part);
+    HeldRows held(data, pack, objective, part);
+    held.tokens.selected = selected;
     std::vector<double> of_sums(sizes.sums, 0.0);
     std::vector<double> of_maxima(sizes.maxima, -std::numeric_limits<double>::infinity());
     HeldGradients own(objective.needs(), part.size(), 0.0f);

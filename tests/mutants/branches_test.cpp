@@ -368,6 +368,35 @@ TEST(Options, EveryOtherSettingIsInACase) {
   }
 }
 
+/// Selections of tokens stand in suite layouts, of which they are independent.
+TEST(Options, EverySelectionAndItsBranchesAreInLayouts) {
+  const Suite layouts = read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json");
+  for (const Setting& setting : {Setting{"policy_loss", "\"clip_cov\""},
+                                 {"clip_cov_ratio", "0.1"},
+                                 {"clip_cov_lb", "0.05"},
+                                 {"clip_cov_ub", "0.8"},
+                                 {"clip_cov_seed", "2"},
+                                 {"policy_loss", "\"kl_cov\""},
+                                 {"kl_cov_ratio", "0.2"},
+                                 {"kl_cov_ratio", "0.01"},  // of less than one token
+                                 {"ppo_kl_coef", "0.5"},
+                                 {"top_entropy_quantile", "0.3"},
+                                 {"top_entropy_quantile", "0"},
+                                 {"m2_threshold", "0.02"}}) {
+    EXPECT_TRUE(
+        std::any_of(layouts.cases.begin(), layouts.cases.end(),
+                    [&](const CaseSpec& spec) { return has(spec.objective.options, setting); }))
+        << setting.first << setting.second;
+  }
+  const std::map<std::string, double> largest = largest_shares(layouts);
+  for (const char* branch :
+       {"clip_cov_below", "clip_cov_above", "clip_cov_clipped", "clip_cov_dropped",
+        "clip_cov_spared", "kl_cov_penalised", "kl_cov_free", "top_entropy_kept",
+        "top_entropy_dropped", "second_moment_kept", "second_moment_dropped"}) {
+    EXPECT_TRUE(largest.contains(branch) && largest.at(branch) > 0) << branch;
+  }
+}
+
 TEST(Options, EverySettingOfAHeadWithoutAVocabularyIsInACase) {
   for (const char* kind : {"value", "bradley_terry"}) {
     for (const Setting& setting : settings_of(kind)) {

@@ -33,6 +33,8 @@ struct ObjectiveNeeds {
   bool input_sum = false;               // PackedBatch::input_sum
   bool generation_may_lack = false;     // some generation_logprobs are not finite
   bool whole_batch = false;             // true: all sequences must
+  bool selects = false;                 // Objective::select
+  bool draws = false;                   // it selects by lot
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
   bool predictions = false;             // sum_p2, top1 and mean_logit beside them
   bool token_weights = false;           // Objective::token_weights

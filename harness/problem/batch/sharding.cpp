@@ -2,6 +2,7 @@
 #include "harness/problem/batch/sharding.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/core/error.h"
 
@@ -100,6 +101,7 @@ ShiftedBatch ShiftedBatch::gather(std::span<const std::int64_t> positions) const
   select(real, rows.real);
   select(sequence, rows.sequence);
   select(ordinal, rows.ordinal);
+  select(place, rows.place);
   for (int k = 0; k < kTokenInputs; ++k) select(inputs[k], rows.inputs[k]);
   return rows;
 }
@@ -113,6 +115,7 @@ void ShiftedBatch::append(const ShiftedBatch& other) {
   extend(other.real, real);
   extend(other.sequence, sequence);
   extend(other.ordinal, ordinal);
+  extend(other.place, place);
   for (int k = 0; k < kTokenInputs; ++k) extend(other.inputs[k], inputs[k]);
 }
 
@@ -124,6 +127,8 @@ ShiftedBatch shift_targets(const PackedBatch& batch) {
   shifted.real.assign(padded_tokens, 0);
   shifted.sequence.assign(padded_tokens, 0);
   shifted.ordinal.assign(padded_tokens, 0);
+  shifted.place.resize(padded_tokens);
+  std::iota(shifted.place.begin(), shifted.place.end(), 0);
   for (int k = 0; k < kTokenInputs; ++k) {
     if (!batch.inputs[k].empty()) shifted.inputs[k].assign(padded_tokens, 0.0f);
   }

@@ -55,6 +55,7 @@ struct ShiftedBatch {
   std::vector<std::uint8_t> real;      // [rows] 1 for a true token, 0 for a pad
   std::vector<std::int32_t> sequence;  // [rows]
   std::vector<std::int32_t> ordinal;   // [rows] valid rows of the sequence before this one
+  std::vector<std::int32_t> place;     // [rows] row of the padded pack
   TokenInputs inputs;                  // [rows] about the predicted token; 0 where there is none
 
   std::size_t rows() const { return targets.size(); }
