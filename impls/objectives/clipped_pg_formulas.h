@@ -24,8 +24,8 @@
 namespace lossgrid {
 
 struct ClippedPgFormulas : PolicyLossFormulas {
-  /// Share in the loss of a token of a sequence, under prompt_mean of a group, with `tokens` valid
-  /// ones. On the host.
+  /// Share in the loss of a token of a sequence, over groups of a group, with `tokens` valid ones.
+  /// On the host.
   template <typename Real>
   static Real share(const Aggregation& aggregation, const Denominators& counts,
                     std::int64_t tokens) {

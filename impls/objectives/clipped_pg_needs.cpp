@@ -56,6 +56,7 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
       (loss_agg_mode && !aggregation().over_tokens() && !aggregation().over_groups()) ||
       (rollout_is_batch_normalize && weighs_sequences());
   needs.input_sum = rollout_is_batch_normalize;
+  needs.packs_are_groups = aggregation().over_packs();
   if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
   needs.generation_may_lack = takes_lack_of_generation();
   if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);

@@ -91,7 +91,7 @@ constexpr double kLargestGroup = 2147483647;
 void require_aggregation_fits(const ClippedPgOptions& o) {
   const bool divides = o.loss_agg_mode == AggregationMode::sequence_mean_token_sum_norm;
   const bool over_sequences = o.loss_agg_mode && !o.aggregation().over_tokens();
-  const bool over_groups = o.aggregation().over_groups();
+  const bool over_prompts = o.loss_agg_mode == AggregationMode::prompt_mean;
   const std::optional<double>& group = o.prompt_group_size;
   require({
       {divides && !o.loss_scale_factor,
@@ -99,8 +99,8 @@ void require_aggregation_fits(const ClippedPgOptions& o) {
       {o.loss_scale_factor && !divides,
        "loss_scale_factor needs loss_agg_mode = \"seq-mean-token-sum-norm\""},
       {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
-      {over_groups && !group, "loss_agg_mode = \"prompt-mean\" needs a prompt_group_size"},
-      {group && !over_groups, "prompt_group_size needs loss_agg_mode = \"prompt-mean\""},
+      {over_prompts && !group, "loss_agg_mode = \"prompt-mean\" needs a prompt_group_size"},
+      {group && !over_prompts, "prompt_group_size needs loss_agg_mode = \"prompt-mean\""},
       {group && (*group < 1 || *group > kLargestGroup || *group != std::floor(*group)),
        "prompt_group_size must be a whole number in [1, 2^31)"},
       {o.count_masked_sequences && !over_sequences,
@@ -245,7 +245,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
   o.loss_agg_mode = reader.optional_enumerator<AggregationMode>(
       "loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum",
-                        "seq-mean-token-sum-norm", "prompt-mean"});
+                        "seq-mean-token-sum-norm", "prompt-mean", "token-mean-legacy"});
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
   o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);

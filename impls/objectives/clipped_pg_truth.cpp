@@ -152,7 +152,8 @@ class ClippedPgTruth {
   /// Returns the number of sequences, or of groups, that a mean over them is divided by.
   std::int64_t sequences() const {
     if (!options_.loss_agg_mode) return counts().valid_sequences;
-    if (options_.loss_agg_mode == AggregationMode::prompt_mean) {
+    if (options_.loss_agg_mode == AggregationMode::prompt_mean ||
+        options_.loss_agg_mode == AggregationMode::token_mean_legacy) {
       return options_.count_masked_sequences ? counts().all_groups : counts().trained_groups;
     }
     return options_.count_masked_sequences ? counts().all_sequences : counts().trained_sequences;
@@ -170,7 +171,8 @@ class ClippedPgTruth {
     switch (*options_.loss_agg_mode) {
       case AggregationMode::sequence_mean_token_sum:
         return sum(terms);
-      case AggregationMode::prompt_mean:  // a part of the mean of its group
+      case AggregationMode::prompt_mean:
+      case AggregationMode::token_mean_legacy:  // a part of the mean of its group
         return over(sum(terms), batch_.group_tokens[i]);
       case AggregationMode::sequence_mean_token_sum_norm:
         return sum(terms) / Var(constant(*options_.loss_scale_factor));

@@ -164,7 +164,7 @@ class Batch(Views):
     @View
     def group_tokens(self) -> torch.Tensor:
         """[B] int64: valid tokens that the group of a sequence has in the global batch, for
-        ``loss_agg_mode=prompt-mean``."""
+        ``loss_agg_mode=prompt-mean``; of its pack for ``token-mean-legacy``."""
         if not self._data.has("group_tokens"):
             raise AttributeError("group_tokens")
         return self._data.copy("group_tokens")

@@ -66,8 +66,9 @@ inline const std::vector<Options> kAggregations = {
     aggregated("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}),
     aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}}),
     aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}}),
-    aggregated("\"prompt-mean\"",
-               {{"prompt_group_size", "2"}, {"count_masked_sequences", "true"}})};
+    aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}, {"count_masked_sequences", "true"}}),
+    aggregated("\"token-mean-legacy\""),
+    aggregated("\"token-mean-legacy\"", {{"count_masked_sequences", "true"}})};
 
 inline std::string shown(const Options& options) {
   std::string text;

@@ -197,7 +197,7 @@ inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& n
     if (!needs.inputs[k]) needed.inputs[k].clear();
   }
   if (!needs.rewards) needed.rewards.clear();
-  if (needs.group_size == 0) needed.group_tokens.clear();
+  if (!needs.has_groups()) needed.group_tokens.clear();
   return needed;
 }
 

@@ -256,6 +256,7 @@ const std::vector<Setting> kSettingsAlone{
     {"loss_scale_factor", "64"},
     {"count_masked_sequences", "true"},
     {"loss_agg_mode", "\"prompt-mean\""},
+    {"loss_agg_mode", "\"token-mean-legacy\""},
     {"nonfinite_generation_logprobs", "\"zero_weight\""},
     {"rollout_is_batch_normalize", "true"},
     {"prompt_group_size", "2"},

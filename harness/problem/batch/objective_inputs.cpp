@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/problem/batch/draw.h"
+#include "harness/problem/batch/groups.h"
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/value_inputs.h"
 
@@ -184,25 +185,13 @@ void count_sequences(Problem& problem, const ObjectiveNeeds& needs) {
   if (stated != 0) counts.trained_sequences = counts.all_sequences = stated;
 }
 
-/// Counts the valid tokens of every group of neighbours, and the groups.
-void count_groups(Problem& problem, const ObjectiveNeeds& needs) {
-  Denominators& counts = problem.denominators;
-  counts.trained_groups = counts.all_groups = 0;
-  problem.group_size = needs.group_size;
-  problem.group_tokens.clear();
-  if (needs.group_size == 0) return;
+/// Makes the groups that the needs name; the whole batch is one pack.
+void make_groups(Problem& problem, const ObjectiveNeeds& needs) {
   const std::int64_t sequences = problem.sequences();
-  for (std::int64_t first = 0; first < sequences; first += needs.group_size) {
-    const std::int64_t end = std::min(first + needs.group_size, sequences);
-    std::int64_t tokens = 0;
-    for (std::int64_t i = first; i < end; ++i) {
-      for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
-        tokens += is_trained(problem, i, t);
-      }
-    }
-    problem.group_tokens.resize(static_cast<std::size_t>(end), tokens);
-    counts.all_groups += 1;
-    counts.trained_groups += tokens > 0 ? 1 : 0;
+  if (needs.packs_are_groups) {
+    set_groups(problem, std::vector<std::int64_t>(static_cast<std::size_t>(sequences), 0), 1);
+  } else {
+    set_neighbour_groups(problem, needs.group_size);
   }
 }
 
@@ -292,7 +281,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
   count_sequences(problem, needs);
-  count_groups(problem, needs);
+  make_groups(problem, needs);
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
@@ -320,7 +309,7 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
   }
   problem.denominators.positive_tokens = count_positive_tokens(problem);
   count_sequences(problem, needs);
-  count_groups(problem, needs);
+  make_groups(problem, needs);
 }
 
 }  // namespace lossgrid

@@ -27,8 +27,9 @@ struct Edges {
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
-  bool sequence_counts = false;  // denominators.trained_sequences and all_sequences
-  std::int64_t group_size = 0;   // neighbours whose valid tokens are counted together; 0: none are
+  bool sequence_counts = false;   // denominators.trained_sequences and all_sequences
+  std::int64_t group_size = 0;    // neighbours whose valid tokens are counted together; 0: none are
+  bool packs_are_groups = false;  // those of a pack are: the loss depends on the partition
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool input_sum = false;               // PackedBatch::input_sum
   bool generation_may_lack = false;     // some generation_logprobs are not finite
@@ -49,6 +50,7 @@ struct ObjectiveNeeds {
   bool edges_by_unit = false;    // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
+  bool has_groups() const { return group_size > 0 || packs_are_groups; }
   /// Returns the neighbours that must stay in one pack of a batch of this many sequences.
   std::int64_t unit_of(std::int64_t sequences) const {
     return whole_batch ? std::max(sequences, sequences_per_unit) : sequences_per_unit;

@@ -15,7 +15,7 @@ struct Denominators {
   // Counted for objectives that need them (ObjectiveNeeds::sequence_counts), else 0:
   std::int64_t trained_sequences = 0;  // sequences with a valid token
   std::int64_t all_sequences = 0;      // all of them, those that count for nothing too
-  // Counted where ObjectiveNeeds::group_size is not 0, else 0:
+  // Counted where ObjectiveNeeds::has_groups, else 0:
   std::int64_t trained_groups = 0;  // groups of sequences with a valid token
   std::int64_t all_groups = 0;      // all of them
   friend bool operator==(const Denominators&, const Denominators&) = default;

@@ -206,14 +206,16 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   if (not_applicable(*setup.implementation, *setup.problem, grid)) return setup;
   if (no_device(backend)) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
+  const ObjectiveNeeds needs = prepared.objective->needs();
+  const auto plans =
+      partition(*setup.problem, grid.dp, needs.unit_of(prepared.problem->sequences()));
+  if (needs.packs_are_groups) setup.problem = grouped_by_pack(*setup.problem, plans);
   const ImplementationTraits traits = setup.implementation->describe();
-  setup.truth = truth_of(prepared, serial_adds(setup),
+  setup.truth = truth_of(prepared, *setup.problem, serial_adds(setup),
                          {.logits = traits.rounds_logits,
                           .log_sum_exp = traits.rounds_log_sum_exp,
                           .temperature = traits.rounds_temperature,
                           .quotient = traits.rounds_quotient});
-  const auto plans = partition(*prepared.problem, grid.dp,
-                               prepared.objective->needs().unit_of(prepared.problem->sequences()));
   const auto microbatches = static_cast<int>(prepared.problem->spec.microbatches);
   const bool whole = grid.dp == 1 && microbatches == 1;
   for (const std::vector<MicrobatchPlan>& of_rank : plans) {

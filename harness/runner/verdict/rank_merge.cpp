@@ -232,7 +232,9 @@ void merge_determinism(const TrialSetup& setup, const std::vector<RankResult>& r
   record.determinism.push_back(
       {"run_to_run", verdict, ordered && description.claims_run_to_run, ""});
   // BitComparison fills these two: it knows the other grids of the case.
-  record.determinism.push_back({"packing", "not_compared", claims_packing, ""});
+  const bool depends_on_packs = setup.objective->needs().packs_are_groups;
+  record.determinism.push_back({"packing", "not_compared", claims_packing && !depends_on_packs,
+                                depends_on_packs ? "the loss depends on the packs" : ""});
   record.determinism.push_back({"tp_size", "not_compared", false, ""});
 
   if (description.plays_back) return;  // its bits are those of the file

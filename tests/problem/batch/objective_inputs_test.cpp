@@ -170,7 +170,13 @@ TEST(ObjectiveInputs, GroupsAreCountedWhereTheyAreNeeded) {
   plan.sequences = {1, 4};
   const Problem part = take_part(problem, plan, 1, 2);
   EXPECT_EQ(part.group_tokens, (std::vector<std::int64_t>{4, 2}));
-  EXPECT_EQ(part.group_of(1), 2);
+  EXPECT_EQ(part.groups, (std::vector<std::int64_t>{0, 2}));
+  // The whole batch is one pack until it is cut.
+  needs.group_size = 0;
+  needs.packs_are_groups = true;
+  require_objective_inputs(problem, needs);
+  EXPECT_EQ(problem.group_tokens, (std::vector<std::int64_t>{6, 6, 6, 6, 6}));
+  EXPECT_EQ(problem.denominators.all_groups, 1);
 }
 
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
