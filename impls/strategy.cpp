@@ -79,9 +79,9 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
   std::copy(rows.valid.begin(), rows.valid.end(), valid_.begin());
   std::copy(rows.real.begin(), rows.real.end(), real_.begin());
   std::copy(rows.sequence.begin(), rows.sequence.end(), sequence_.begin());
-  for (int k = 0; k < kTokenInputs; ++k) {
-    inputs_[k] = DeviceArray<float>(device, rows.inputs[k].size(), "row_table");
-    std::copy(rows.inputs[k].begin(), rows.inputs[k].end(), inputs_[k].begin());
+  for (const std::vector<float>& input : rows.inputs) {
+    inputs_.emplace_back(device, input.size(), "row_table");
+    std::copy(input.begin(), input.end(), inputs_.back().begin());
   }
   const std::vector<float> weights = problem.objective.token_weights(problem.batch, rows);
   weights_ = DeviceArray<float>(device, weights.size(), "row_table");

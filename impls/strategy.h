@@ -3,10 +3,10 @@
 // so that mutants are made of the same code, and the row tables of a plan.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "harness/loss/registry.h"
 #include "impls/steps.h"
@@ -57,7 +57,7 @@ class RowTable {
   DeviceArray<std::uint8_t> valid_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
-  std::array<DeviceArray<float>, kTokenInputs> inputs_;
+  std::vector<DeviceArray<float>> inputs_;  // by TokenInput
   DeviceArray<float> weights_;
   DeviceArray<RowTransform> transforms_;
   DeviceArray<RowTransform> teacher_transforms_;

@@ -70,6 +70,10 @@ PreparedProblem prepare(Problem problem) {
   } else {
     require_objective_inputs(problem, needs);
   }
+  // Rows of targets that were dropped have no truth, as those that were masked before.
+  if (needs.drops_lacking) {
+    prepared.rows = compute_rows(problem, process_threads(), divergence_of(needs, spec));
+  }
   prepared.objective->require(unpadded_batch(problem));
   prepared.problem = std::make_shared<const Problem>(std::move(problem));
   return prepared;

@@ -20,10 +20,11 @@
 #include "harness/device/kernel/portable.h"
 #include "impls/objectives/clipped_pg_options.h"
 #include "impls/objectives/policy_losses.h"
+#include "impls/objectives/proximal_policy.h"
 
 namespace lossgrid {
 
-struct ClippedPgFormulas : PolicyLossFormulas {
+struct ClippedPgFormulas : PolicyLossFormulas, ProximalFormulas {
   /// Share in the loss of a token of a sequence, over groups of a group, with `tokens` valid ones.
   /// On the host.
   template <typename Real>
@@ -102,6 +103,12 @@ struct ClippedPgFormulas : PolicyLossFormulas {
   template <typename Real>
   LOSSGRID_KERNEL static Real log_weight_in_mask(Real log_weight) {
     return is_finite(log_weight) ? log_weight : Real(0);
+  }
+
+  /// True if a token with this log weight has a part in the sums and means that reject sequences.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool has_part(Real log_weight) {
+    return is_finite(log_weight);
   }
 
   /// Weight of a token's KL, slope by x: exp(x - x without gradient), whose slope makes the

@@ -48,7 +48,9 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
     needs.inputs[static_cast<std::size_t>(which)] = is_needed;
   };
   set(TokenInput::advantages, true);
-  set(TokenInput::prev_logprobs, !force_on_policy_ratio);
+  set(TokenInput::prev_logprobs, !force_on_policy_ratio && !approximates_proximal());
+  set(TokenInput::versions, approximates_proximal());
+  if (current_version) needs.current_version = static_cast<std::int64_t>(*current_version);
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
@@ -58,7 +60,8 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
   needs.input_sum = rollout_is_batch_normalize;
   needs.packs_are_groups = aggregation().over_packs();
   if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
-  needs.generation_may_lack = takes_lack_of_generation();
+  needs.generation_may_lack = nonfinite_generation_logprobs != LackOfGeneration::refused;
+  needs.drops_lacking = nonfinite_generation_logprobs == LackOfGeneration::drop;
   if (entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
   needs.edges_by_unit =
       sequence_ratio() || masks_sequences() || rejection_level == RejectionLevel::sequence_mean;

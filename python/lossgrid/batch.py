@@ -155,6 +155,12 @@ class Batch(Views):
         return self._own(self._pack.old_values)
 
     @View
+    def versions(self) -> torch.Tensor:
+        """[T_c] float32 whole numbers: versions of the policies that sampled the predicted tokens;
+        below 0: none."""
+        return self._own(self._pack.versions)
+
+    @View
     def rewards(self) -> torch.Tensor:
         """[B] float32."""
         if not self._data.has("rewards"):

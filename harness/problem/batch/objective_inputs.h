@@ -33,6 +33,8 @@ struct ObjectiveNeeds {
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool input_sum = false;               // PackedBatch::input_sum
   bool generation_may_lack = false;     // some generation_logprobs are not finite
+  bool drops_lacking = false;           // such tokens are masked, and no count has them
+  std::int64_t current_version = 0;     // of the policy that is trained, for versions
   bool whole_batch = false;             // true: all sequences must
   bool row_statistics = false;          // entropy and vocab extrema beside log-probabilities
   bool predictions = false;             // sum_p2, top1 and mean_logit beside them
@@ -78,7 +80,8 @@ Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 ///   or 2^-10 further, to either side: close enough that an edge in bf16 is another one, and
 ///   further than any rounding.
 /// Where the objective takes generation_logprobs that are not finite, every eighth token has one:
-/// -inf, inf or NaN.
+/// -inf, inf or NaN. Versions are those of policy_versions.h; then edges of log ratios are those to
+/// the policy between the current and the generating one.
 /// Advantages are N(0, 1), every tenth 0; rewards N(0, 1), for edge every third 0. No drawn
 /// log-probability is positive.
 /// Slots that are not trained on are poisoned with spec.poison. Throws bad_input where inputs
@@ -88,7 +91,8 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
 
 /// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
 /// is missing, or is NaN or infinite where a token is trained on, unless the objective takes that
-/// (for rewards: where a sequence counts). Drops inputs that are not needed and counts the
+/// (for rewards: where a sequence counts), or a version is no whole number of at most 2^24 in size
+/// there. Drops inputs that are not needed and counts the
 /// denominators that the needs name.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 

@@ -41,6 +41,7 @@ enum class Stream : std::uint32_t {
   pad_teacher_weight = 29,
   returns = 30,
   old_values = 31,
+  versions = 32,  // of the policies that sampled
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

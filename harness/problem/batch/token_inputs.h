@@ -30,8 +30,14 @@ enum class TokenInput {
   teacher_logprobs,           // policy that is distilled
   returns,                    // of the state before the token, which a value head learns
   old_values,                 // of that state, by the value head before the step
+  versions,                   // number of the policy that sampled, a whole one; below 0: none
 };
-inline constexpr int kTokenInputs = 7;
+inline constexpr int kTokenInputs = 8;
+
+/// True if a bundle holds the input as I32.
+constexpr bool is_whole_number(TokenInput input) {
+  return input == TokenInput::versions;
+}
 
 /// Returns the name in bundles and messages: "advantages", ...
 std::string_view name(TokenInput input);
